@@ -35,7 +35,7 @@ export HF_HUB_OFFLINE ?= 1
 # With this variable Python would compile kgqa and its libraries again in every process
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo ask test test-engines unit check replay docs bench format licences audit update dist clean
+.PHONY: help demo readme ask test test-engines unit check replay docs bench format licences audit update dist clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -44,6 +44,9 @@ demo: $(DONE)-core $(DONE)-$(MODEL) ## set up (downloads 1.2 GB) and run three m
 	@echo "→ running: kgqa demo model=$(MODEL)$(if $(LIMIT), limit=$(LIMIT))"
 	@$(BIN)/kgqa demo model=$(MODEL)$(if $(LIMIT), limit=$(LIMIT))
 	@echo "→ to use kgqa in this terminal: source $(VENV)/bin/activate"
+
+readme: $(DONE)-core $(DONE)-$(MODEL) ## run every command of README's quickstart, in the environment of make demo
+	@echo "→ testing the commands of README" && $(BIN)/python scripts/walk_readme.py
 
 export QUESTION FILES
 ask: $(DONE)-core $(DONE)-$(MODEL) ## set up and ask a question about your own files (QUESTION="…" FILES=notes)

@@ -48,9 +48,9 @@ class Run:
 
     @cached_property
     def predictions(self) -> list[Row]:
-        """Return one row per question in the order of the data file: question, gold, answer, em, f1 (0 to 1), cost, …
+        """Return one row per question in the order of the data file: question, gold, answer, em, f1, cost, …
 
-        All rows have the same keys, as `pandas.DataFrame(run.predictions)` requires.
+        Scores are in percent. All rows have the same keys, as `pandas.DataFrame(run.predictions)` requires.
         """
         return list(prediction_rows(self._find_finished))
 

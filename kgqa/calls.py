@@ -31,7 +31,11 @@ class Call(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Generate(Call[Completion]):
-    """A generation of a model. It is greedy at temperature 0. Sampled calls get their seed from the scheduler."""
+    """A generation of a model. It is greedy at temperature 0. Sampled calls get their seed from the scheduler.
+
+    thoughts: "split" separates reasoning in tags from the text. "keep" returns the text as the model writes it, and the
+    model does not reason first in a step of its own, whatever `model.thinking` says.
+    """
 
     prompt: Prompt
     max_tokens: int
@@ -41,6 +45,7 @@ class Generate(Call[Completion]):
     seed: int | None = None
     schema: str | None = None  # JSON schema as text, which the reply must follow; see `Completion.flags`
     role: str = "reader"  # the experiment's model that answers
+    thoughts: Literal["split", "keep"] = "split"
 
 
 @dataclass(frozen=True, slots=True)

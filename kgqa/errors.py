@@ -3,6 +3,7 @@
 KgqaError
 ├── UsageError            wrong input or the machine's state: one line, exit code 2
 │   ├── ConfigError       a key, a value or a combination of them
+│   │   └── MissingWeights a model's weights are not on this machine
 │   ├── DataError         a data file or an artifact on disk
 │   ├── BudgetSpent       the budget is spent: a sweep skips the rest
 │   └── StorageError      a disk that is full, read-only or broken
@@ -16,6 +17,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kgqa.types import Usage
+
+
+TOO_LONG = (
+    "the prompt has {tokens:,} tokens, and there is room for {limit:,}. "
+    "Increase engine.max_model_len, or use fewer passages."
+)
 
 
 class KgqaError(Exception):
@@ -28,6 +39,10 @@ class UsageError(KgqaError):
 
 class ConfigError(UsageError):
     """A key, a value, or a combination of them is wrong."""
+
+
+class MissingWeights(ConfigError):
+    """The weights of a model are not on this machine."""
 
 
 class DataError(UsageError):
@@ -47,22 +62,33 @@ class TrackerError(KgqaError):
 
 
 class EngineError(KgqaError):
-    """A call to an engine failed."""
+    """A call to an engine failed. `usage`: what was charged for it; None if it was free."""
+
+    usage: Usage | None = None
+
+    def charge(self, usage: Usage) -> None:
+        """Add what was charged for a part of the call."""
+        if usage.prompt_tokens or usage.output_tokens:
+            self.usage = self.usage + usage if self.usage else usage
 
 
 class PromptTooLong(EngineError):
-    """Prompt and reply together exceed the model's context."""
+    """Prompt and reply together exceed the model's context. `message`: instead of the numbers, which are estimates."""
 
-    def __init__(self, tokens: int, limit: int) -> None:
-        super().__init__(f"prompt of {tokens} tokens does not fit the model's limit of {limit}")
-        self.tokens, self.limit = tokens, limit
+    def __init__(self, tokens: int, limit: int, message: str = "") -> None:
+        super().__init__(message or TOO_LONG.format(tokens=tokens, limit=limit))
+        self.tokens, self.limit, self.message = tokens, limit, message
 
-    def __reduce__(self) -> tuple[type[PromptTooLong], tuple[int, int]]:
-        return PromptTooLong, (self.tokens, self.limit)
+    def __reduce__(self) -> tuple[type[PromptTooLong], tuple[int, int, str]]:
+        return PromptTooLong, (self.tokens, self.limit, self.message)
 
 
 class EngineDied(EngineError):
     """The engine crashed."""
+
+
+class ServerLost(EngineDied):
+    """A server has not answered any call for `engine.server_timeout` seconds. A sweep stops, too."""
 
 
 def of_one_call(error: BaseException) -> KgqaError:

@@ -147,6 +147,14 @@ class TripleSource(Protocol):
         ...
 
 
+@runtime_checkable
+class StoredTriples(TripleSource, Protocol):
+    """Triples of a file."""
+
+    @property
+    def sha256(self) -> str: ...
+
+
 class NeighbourSource(Protocol):
     """Passage graphs by pool."""
 
@@ -266,5 +274,5 @@ class StreamingEngine(Engine, Protocol):
         ...
 
     def submit(self, call: ModelCall, deliver: Deliver) -> None:
-        """Return at once; `deliver` is called exactly once, from any thread, unless the engine is closed first."""
+        """Return at once. `deliver` is called exactly once, from any thread, unless the engine is closed first."""
         ...

@@ -131,6 +131,15 @@ class Usage:
     seconds: float = 0.0  # service time without queueing; calls of a batch share it equally
     reasoning_tokens: int = 0  # of the output
 
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.prompt_tokens + other.prompt_tokens,
+            self.cached_tokens + other.cached_tokens,
+            self.output_tokens + other.output_tokens,
+            self.seconds + other.seconds,
+            self.reasoning_tokens + other.reasoning_tokens,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Completion:

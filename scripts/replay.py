@@ -25,18 +25,17 @@ ROOT = Path(__file__).resolve().parents[1]
 CALLS = ROOT / "docs/results/calls.jsonl.zst"
 HASHES = ROOT / "docs/results/predictions.json"
 DATA = "questions/hotpotqa_dev.json.gz"
-SETTINGS = "seed=1 model=qwen2_5_coder_1_5b engine=vllm"
+SETTINGS = "seed=1 model=qwen2_5_coder_1_5b engine=vllm engine.enforce_eager=true"
 DATASETS = "dataset=hotpotqa,2wiki,musique"
 GROUPS = {
-    "reading": f"method=no_context,golden,all_documents,retrieve_read,iter_retgen {DATASETS} sample=40",
-    "steps": f"method=react,self_ask {DATASETS} sample=40",
-    "knowtrace": f"method=knowtrace {DATASETS} sample=40",
-    "ircot": f"method=ircot {DATASETS} sample=40 limit=24",
-    "kgp": "method=kgp dataset=hotpotqa sample=40 limit=10",
-    "safe": "method=safe dataset=2wiki sample=40 limit=10",
-    "hundred": f"method=no_context,golden,all_documents,retrieve_read {DATASETS} sample=100",
-    "trace": f"method=trace method.context=triples,documents ranker=minilm kg.demonstrations=fixed {DATASETS} "
-    "sample=40 limit=24",
+    "reading": f"method=no_context,golden,all_documents,retrieve_read,iter_retgen,self_ask,react {DATASETS} sample=80",
+    "graphs": f"method=knowtrace,sg_prompt,ge_reasoning,era_cot {DATASETS} sample=80",
+    "ircot": f"method=ircot {DATASETS} sample=80",
+    "kgp": "method=kgp dataset=hotpotqa,musique sample=40",
+    "safe": f"method=safe {DATASETS} sample=40",
+    "grid": f"method=retrieve_read,search_agent retriever=entity_graph {DATASETS} sample=80",
+    "trace": f"method=trace method.context=triples,documents kg.demonstrations=fixed ranker=minilm "
+    f"demonstrations_ranker=minilm {DATASETS} sample=80 limit=20",
 }
 
 

@@ -1,16 +1,18 @@
-"""The tables of docs/RESULTS.md, from the folders of finished runs.
+"""Write the tables of docs/RESULTS.md and docs/GRID.md from finished runs.
 
-    python scripts/results_page.py outputs/sweeps/results_* > tables.md
+    python scripts/results_page.py outputs/sweeps/results_* --plot docs/results.svg > tables.md
+    python scripts/results_page.py outputs/sweeps/results_* --grid > tables.md
 
-For each data set: scores with 95 % intervals and costs, then every method beside `REFERENCE` on the questions that both
-have (difference in F1 with its bootstrap interval, a permutation test for F1 and McNemar's for EM, each for itself),
-then, for pairs that a paper has in one table, on which side the difference is there and here.
+For each dataset: scores with 95 % intervals and costs, and every method compared with `REFERENCE` on the questions that
+both answered (difference in F1 with its bootstrap interval, a permutation test for F1, McNemar's test for EM). Then the
+sign of each difference in the papers and here, and where TRACE loses the answer.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from kgqa.artifacts.metrics import Estimate
 from kgqa.artifacts.run import FinishedRun
+from kgqa.artifacts.trace import Notes, TracedQuestion, read_trace
 from kgqa.errors import KgqaError
 from kgqa.experiment.compare import share_questions
 from kgqa.experiment.evaluate import AnsweredQuestions, open_run
@@ -30,8 +33,9 @@ from kgqa.scoring.comparison import Difference, compare
 REFERENCE = "all_documents"
 ORDER = [
     *("no_context", REFERENCE, "golden", "retrieve_read", "iter_retgen", "self_ask", "react", "ircot", "knowtrace"),
-    *("trace", "trace, documents", "safe", "kgp"),
+    *("sg_prompt", "ge_reasoning", "era_cot", "search_agent", "trace", "trace, documents", "safe", "kgp"),
 ]
+RETRIEVERS = {"bm25": "BM25", "minilm": "MiniLM", "hybrid": "BM25 + MiniLM", "entity_graph": "entity graph"}
 DATASETS = {"hotpotqa": "HotpotQA", "2wiki": "2WikiMultiHopQA", "musique": "MuSiQue"}
 
 
@@ -65,10 +69,11 @@ PAIRS = (
 
 @dataclass(frozen=True)
 class Shown:
-    """A run as the page has it."""
+    """A run in a table."""
 
     label: str
     dataset: str
+    retriever: str
     folder: Path
     finished: FinishedRun
 
@@ -78,48 +83,46 @@ class Shown:
         read = {key: value for key, value, _ in finished.settings}
         documents = finished.choices["method"] == "trace" and read.get("method.context") == "documents"
         label = finished.choices["method"] + (", documents" if documents else "")
-        return cls(label, finished.choices["dataset"], folder, finished)
+        return cls(label, finished.choices["dataset"], finished.choices.get("retriever") or "bm25", folder, finished)
 
     def row(self) -> str:
         metrics = self.finished.metrics
         cost, count, recall = metrics.cost.method, metrics.questions, metrics.score("support_recall").mean
-        seconds = metrics.question_seconds
         cached = f"{100 * cost.cached_tokens / cost.prompt_tokens:.0f} %" if cost.prompt_tokens else "–"
         cells = [
             f"`{self.label}`",
             str(count),
-            shown(metrics.score("em")),
-            shown(metrics.score("f1")),
-            shown(metrics.score("containment")),
+            format_estimate(metrics.score("em")),
+            format_estimate(metrics.score("f1")),
+            format_estimate(metrics.score("containment")),
             "–" if recall is None else f"{recall:.1f}",
             f"{cost.calls / count:.1f}",
             f"{cost.prompt_tokens / count:,.0f} + {cost.output_tokens / count:,.0f}",
             cached,
-            "–" if seconds is None else f"{seconds.p50:.0f} / {seconds.p95:.0f}",
         ]
-        return line(cells)
+        return table_row(cells)
 
 
-def line(cells: Iterable[str]) -> str:
+def table_row(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def head(cells: Sequence[str]) -> str:
-    return f"{line(cells)}\n{line(['---'] * len(cells))}"
+def table_head(cells: Sequence[str]) -> str:
+    return f"{table_row(cells)}\n{table_row(['---'] * len(cells))}"
 
 
-def shown(figure: Estimate | None) -> str:
+def format_estimate(figure: Estimate | None) -> str:
     if figure is None or figure.mean is None:
         return "–"
     return f"{figure.mean:.1f} [{figure.low:.1f}, {figure.high:.1f}]"
 
 
-AGAINST = head(["method", "n", f"F1 of `{REFERENCE}`", "F1", "p", "EM", "better on", "p"])
+COMPARISON_HEAD = table_head(["method", "n", f"F1 of `{REFERENCE}`", "F1", "p", "EM", "better on", "p"])
 
 
-def folders(given: Sequence[Path]) -> Iterator[Path]:
-    """Of runs; those of the cells of a sweep that have ended."""
-    for place in given:
+def find_runs(places: Sequence[Path]) -> Iterator[Path]:
+    """Return the folders of runs, and of the finished cells of sweeps."""
+    for place in places:
         if not (place / "sweep.json").is_file():
             yield place
             continue
@@ -129,14 +132,14 @@ def folders(given: Sequence[Path]) -> Iterator[Path]:
                 yield Path(run)
 
 
-def ordered(runs: Iterable[Shown], dataset: str) -> list[Shown]:
-    """As the page has them; methods that it does not know come last."""
+def sort_runs(runs: Iterable[Shown], dataset: str) -> list[Shown]:
+    """Return the runs of a dataset in the order of the page. Other methods come last."""
     known = {label: place for place, label in enumerate(ORDER)}
     here = (run for run in runs if run.dataset == dataset)
     return sorted(here, key=lambda run: (known.get(run.label, len(known)), run.label))
 
 
-def scores_of(runs: Sequence[AnsweredQuestions], names: Sequence[str]) -> dict[str, dict[str, list[float | None]]]:
+def collect_scores(runs: Sequence[AnsweredQuestions], names: Sequence[str]) -> dict[str, dict[str, list[float | None]]]:
     rows = {name: run.scored for name, run in zip(names, runs, strict=True)}
     return {
         "EM": {name: [row.em for row in each] for name, each in rows.items()},
@@ -144,27 +147,27 @@ def scores_of(runs: Sequence[AnsweredQuestions], names: Sequence[str]) -> dict[s
     }
 
 
-def beside(*pairs: tuple[Shown, Shown]) -> dict[str, Difference]:
-    """EM and F1 of two methods over the questions that both runs of a pair have, those of all pairs together."""
+def compare_all(*pairs: tuple[Shown, Shown]) -> dict[str, Difference]:
+    """Compare EM and F1 of two methods on the questions that both runs of a pair answered, over all pairs."""
     pooled: dict[str, dict[str, list[float | None]]] = {}
     for one, other in pairs:
         shared = share_questions([open_run(one.folder), open_run(other.folder)], common=True)
-        for metric, by_method in scores_of(shared, (one.label, other.label)).items():
+        for metric, by_method in collect_scores(shared, (one.label, other.label)).items():
             for label, values in by_method.items():
                 pooled.setdefault(metric, {}).setdefault(label, []).extend(values)
     return {each.metric: each for each in compare(pooled, seed=0)}
 
 
-def against(runs: Sequence[Shown]) -> Iterator[str]:
-    """Rows: each run beside the reference of its data set; of several, a method's questions in all of them together."""
+def compare_with_reference(runs: Sequence[Shown]) -> Iterator[str]:
+    """Return a row per method: its difference from the reference, over the questions of all datasets."""
     references = {run.dataset: run for run in runs if run.label == REFERENCE}
     for label in dict.fromkeys(run.label for run in runs if run.label != REFERENCE):
         pairs = [(run, references[run.dataset]) for run in runs if run.label == label]
         if len(pairs) < len(references):
             continue
-        both = beside(*pairs)
+        both = compare_all(*pairs)
         em, f1 = both["EM"], both["F1"]
-        yield line(
+        yield table_row(
             [
                 f"`{label}`",
                 str(f1.n),
@@ -178,7 +181,7 @@ def against(runs: Sequence[Shown]) -> Iterator[str]:
         )
 
 
-def published(table: PublishedTable, row: str, column: str) -> float:
+def find_published(table: PublishedTable, row: str, column: str) -> float:
     place = [metric.name for metric in table.metrics].index("F1")
     (cell,) = (cell for cell in table.cells if (cell.row, cell.column) == (row, column))
     value = cell.values[place]
@@ -186,56 +189,158 @@ def published(table: PublishedTable, row: str, column: str) -> float:
     return value.number
 
 
-def signs(runs: Sequence[Shown]) -> Iterator[str]:
-    """Rows: F1 of the first less F1 of the second, in the paper and here; last, all data sets' questions together."""
+def compare_signs(runs: Sequence[Shown]) -> Iterator[str]:
+    """Return a row per pair: F1 of the first minus F1 of the second, in the paper and here."""
     by = {(run.dataset, run.label): run for run in runs}
     for pair in PAIRS:
         table = load_table(pair.table)
         cells, theirs, ours = [], [], []
         for dataset, column in zip(DATASETS, pair.columns, strict=True):
-            theirs.append(published(table, pair.rows[0], column) - published(table, pair.rows[1], column))
+            theirs.append(find_published(table, pair.rows[0], column) - find_published(table, pair.rows[1], column))
             one, other = by.get((dataset, pair.first)), by.get((dataset, pair.second))
             ours += [(one, other)] if one and other else []
-            cells.append(sign(theirs[-1], beside((one, other))["F1"]) if one and other else f"{theirs[-1]:+.1f} / –")
+            here = compare_all((one, other))["F1"] if one and other else None
+            cells.append(show_sign(theirs[-1], here) if here else f"{theirs[-1]:+.1f} / –")
         if not ours:
             continue
-        whole = beside(*ours)["F1"] if len(ours) == len(DATASETS) else None
-        told = f"{sign(sum(theirs) / len(theirs), whole)}, [{whole.low:+.1f}, {whole.high:+.1f}]" if whole else "–"
-        yield line([f"`{pair.first}` − `{pair.second}`", table.id.replace("/", ", "), *cells, told])
+        whole = compare_all(*ours)["F1"] if len(ours) == len(DATASETS) else None
+        mean = sum(theirs) / len(theirs)
+        total = f"{show_sign(mean, whole)}, [{whole.low:+.1f}, {whole.high:+.1f}]" if whole else "–"
+        yield table_row([f"`{pair.first}` − `{pair.second}`", table.id.replace("/", ", "), *cells, total])
 
 
-def sign(theirs: float, ours: Difference) -> str:
+def show_sign(theirs: float, ours: Difference) -> str:
     same = "same" if theirs * ours.difference > 0 else "other"
     return f"{theirs:+.1f} / {ours.difference:+.1f} {same if ours.low * ours.high > 0 else f'({same})'}"
 
 
-def page(runs: Sequence[Shown]) -> Iterator[str]:
+def locate_answer(traced: TracedQuestion) -> dict[str, bool]:
+    """Return how far a gold answer of the question comes in TRACE."""
+    patterns = [re.compile(rf"\b{re.escape(answer)}\b", re.IGNORECASE) for answer in traced.question.answers]
+
+    def is_in(text: str) -> bool:
+        return any(pattern.search(text) for pattern in patterns)
+
+    chains = Notes.of(traced).chains
+    offered = [call for call in traced.calls if call.kind == "choose"]
+    return {
+        "in the triples": any(is_in(str(call.items)) for call in traced.calls if call.kind == "triples"),
+        "offered to the selector": any(is_in(str(call.request)) for call in offered),
+        "in the chains": any(is_in(" ".join(triple[:3])) for chain in chains for triple in chain.triples),
+        "answered": is_in(traced.prediction.answer or ""),
+        "best chain is empty": bool(chains) and not chains[0].triples,
+    }
+
+
+def locate_answers(runs: Sequence[Shown]) -> Iterator[str]:
+    """Return a row per dataset: in how many questions the answer gets how far. Yes/no questions are left out."""
+    for run in runs:
+        questions = [each for each in read_trace(run.folder) if not {"yes", "no"} & set(each.question.answers)]
+        places = [locate_answer(each) for each in questions]
+        if run is runs[0]:
+            yield table_head(["dataset", "questions", *places[0]])
+        counts = [sum(place[key] for place in places) for key in places[0]]
+        yield table_row([DATASETS[run.dataset], *map(str, [len(questions), *counts])])
+
+
+def grid_tables(runs: Sequence[Shown]) -> Iterator[str]:
+    """Return the table of methods and retrievers: EM, F1, support recall and tokens per dataset."""
+    methods = [label for label in ORDER if any(run.label == label and run.retriever != "bm25" for run in runs)]
     for dataset, name in DATASETS.items():
-        here = ordered(runs, dataset)
+        yield f"### {name}\n"
+        yield table_head(["method", "retriever", "EM", "F1", "support recall", "calls", "tokens"])
+        by = {(run.label, run.retriever): run for run in runs if run.dataset == dataset}
+        for label in methods:
+            for retriever, retriever_name in RETRIEVERS.items():
+                run = by.get((label, retriever))
+                if run is None:
+                    yield table_row([f"`{label}`", retriever_name, *["not run"] + ["–"] * 4])
+                    continue
+                metrics = run.finished.metrics
+                cost, count = metrics.cost.method, metrics.questions
+                scores = [format_estimate(metrics.score(metric)) for metric in ("em", "f1", "support_recall")]
+                tokens = f"{(cost.prompt_tokens + cost.output_tokens) / count:,.0f}"
+                yield table_row([f"`{label}`", retriever_name, *scores, f"{cost.calls / count:.1f}", tokens])
+        yield ""
+
+
+def draw_scores(runs: Sequence[Shown]) -> str:
+    """Return F1 with its interval by method as an SVG image, one panel per dataset."""
+    labels = [label for label in ORDER if any(run.label == label for run in runs)]
+    row, left, width, gap, top = 20, 130, 220, 24, 44
+    height = top + row * len(labels) + 26
+    total = left + (width + gap) * len(DATASETS)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {total} {height}">',
+        "<style>text { font: 12px sans-serif }</style>",
+        f'<rect width="{total}" height="{height}" fill="#fff"/>',
+        '<text x="8" y="18">F1 with 95 % intervals</text>',
+    ]
+    for place, label in enumerate(labels):
+        parts.append(f'<text x="{left - 8}" y="{top + row * place + 14}" text-anchor="end">{label}</text>')
+    for panel, (dataset, name) in enumerate(DATASETS.items()):
+        start = left + panel * (width + gap)
+        parts.append(f'<text x="{start}" y="{top - 8}" font-weight="bold">{name}</text>')
+        for tick in range(0, 81, 20):
+            x = start + width * tick / 80
+            parts.append(f'<line x1="{x}" x2="{x}" y1="{top}" y2="{height - 22}" stroke="#ddd"/>')
+            parts.append(f'<text x="{x}" y="{height - 8}" text-anchor="middle" fill="#555">{tick}</text>')
+        for place, label in enumerate(labels):
+            found = next((run for run in runs if (run.label, run.dataset) == (label, dataset)), None)
+            if found is None:
+                continue
+            figure = found.finished.metrics.score("f1")
+            low, mean, high = (start + width * (value or 0) / 80 for value in (figure.low, figure.mean, figure.high))
+            y = top + row * place + 4
+            color = "#9aa5b1" if label in ("no_context", REFERENCE, "golden") else "#2f6db5"
+            parts.append(f'<rect x="{start}" y="{y}" width="{mean - start:.1f}" height="12" fill="{color}"/>')
+            parts.append(
+                f'<line x1="{low:.1f}" x2="{high:.1f}" y1="{y + 6}" y2="{y + 6}" stroke="#111" stroke-width="1.5"/>'
+            )
+    return "\n".join([*parts, "</svg>", ""])
+
+
+def results_tables(runs: Sequence[Shown]) -> Iterator[str]:
+    """Return the tables of docs/RESULTS.md."""
+    for dataset, name in DATASETS.items():
+        here = sort_runs(runs, dataset)
         if not here:
             continue
         yield f"### {name}\n"
         titles = ["method", "questions", "EM", "F1", "containment", "support recall", "calls", "tokens"]
-        yield head([*titles, "known", "seconds"])
+        yield table_head([*titles, "cached"])
         yield from (run.row() for run in here)
         yield ""
-        yield AGAINST
-        yield from against(here)
+        yield COMPARISON_HEAD
+        yield from compare_with_reference(here)
         yield ""
-    everywhere = [run for dataset in DATASETS for run in ordered(runs, dataset)]
+    everywhere = [run for dataset in DATASETS for run in sort_runs(runs, dataset)]
     yield "### All together\n"
-    yield AGAINST
-    yield from against(everywhere)
+    yield COMPARISON_HEAD
+    yield from compare_with_reference(everywhere)
     yield ""
-    yield head(["F1", "published in", *DATASETS.values(), "all"])
-    yield from signs(runs)
+    yield table_head(["F1", "published in", *DATASETS.values(), "all"])
+    yield from compare_signs(runs)
+    yield ""
+    yield from locate_answers([run for run in everywhere if run.label == "trace"])
 
 
 def main() -> None:
+    """Print the tables of the finished runs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("places", nargs="+", type=Path, metavar="RUN", help="a run's folder, or a sweep's")
+    parser.add_argument("--grid", action="store_true", help="print the tables of docs/GRID.md")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="write a plot of F1 as SVG")
+    options = parser.parse_args()
     try:
-        print("\n".join(page([Shown.of(folder) for folder in folders(parser.parse_args().places)])))
+        runs = [Shown.of(folder) for folder in dict.fromkeys(find_runs(options.places))]
+        if options.grid:
+            print("\n".join(grid_tables(runs)))
+            return
+        runs = [run for run in runs if run.retriever == "bm25" or run.retriever not in RETRIEVERS]
+        print("\n".join(results_tables(runs)))
+        if options.plot:
+            options.plot.write_text(draw_scores(runs), encoding="utf-8")
     except KgqaError as error:
         sys.exit(str(error))
 

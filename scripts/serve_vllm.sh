@@ -2,7 +2,7 @@
 # Serves a model with vLLM to this machine alone, for several runs to share:
 #
 #   scripts/serve_vllm.sh MODEL [any option of vLLM's server]
-#   kgqa run engine=openai engine.server=vllm engine.base_url=http://127.0.0.1:8000/v1 engine.served_model=MODEL …
+#   kgqa run server=http://127.0.0.1:8000/v1 …
 #
 # Others on this machine, and pages in its browsers, reach 127.0.0.1 too: the server answers only who has its key. That is
 # VLLM_API_KEY where it is set, else one made now and shown; set but empty, there is none. Runs send what OPENAI_API_KEY

@@ -11,6 +11,6 @@ from kgqa.config.files import load_node
 
 @cache
 def composed_node(group: str, name: str) -> Any:
-    """Return the node of a choice; do not change it. A file without defaults and references is what Hydra composes."""
+    """Return the node of a choice; do not change it. A file without references is what Hydra composes."""
     node = load_node(group, name)
-    return compose([f"{group}={name}"])[group] if "defaults" in node or "${" in str(node) else node
+    return compose([f"{group}={name}"])[group] if "${" in str(node) else node

@@ -1,7 +1,8 @@
 """What a server can do wrong, and what a client has to make of it.
 
-Outcomes of one such answer: "retried": another attempt is made; "taken": a good answer; "failed": that call has its
-error at once; "stopped": the command ends. None is a score.
+Outcomes of one such answer: HELD: the server's fault, all calls wait until one succeeds; UNREADABLE: a reply that was
+charged and is requested once more; TAKEN: a good answer; FAILED: that call has its error at once; STOPPED: the command
+ends. None is a score.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from tests.engines.misbehaving import Body, Conversation, Fault, raw, refuse, re
 
 Change = Callable[[Any], Any]
 DEEP = 200_000  # brackets
-MEBIBYTE = b" " * 0x100000
 
 
 def altered(change: Callable[[bytes], bytes], status: int = 200, excess: int = 0, **headers: str) -> Fault:
@@ -98,22 +98,15 @@ def drip(conversation: Conversation, body: Body) -> None:
         time.sleep(0.1)
 
 
-def blanks(conversation: Conversation, body: Body) -> None:
-    """More than a machine should keep for one reply."""
-    conversation.close_connection = True
-    conversation.write(200, b"", 1200 << 20)
-    for _ in range(1200):
-        conversation.wfile.write(MEBIBYTE)
-
-
 PARTS = [{"type": "text", "text": "re: by so"}, {"type": "text", "text": "mebody in Fauskenes"}]
-RETRIED: Mapping[str, Fault] = {
+HELD: Mapping[str, Fault] = {
     "408": refuse(408),
     "429": refuse(429, "slow down"),
-    "429-wait": refuse(429, retry_after="1"),
+    "429-wait": refuse(429, retry_after="0.1"),
     "429-nan": refuse(429, retry_after="nan"),
     "429-date-past": refuse(429, retry_after="Fri, 31 Dec 1999 23:59:59 GMT"),
     "429-date-none": refuse(429, retry_after="Fri, 99 Foo 99999 99:99:99"),
+    "400-limited": refuse(400, "Too many tokens, please wait before trying again."),
     "500": raw(b"oops", status=500),
     "503-page": raw(b"<html><body>busy</body></html>", status=503),
     "529": refuse(529, "overloaded"),
@@ -138,25 +131,21 @@ RETRIED: Mapping[str, Fault] = {
     "choice-null": whole(lambda good: good.update(choices=[None])),
     "choice-empty": whole(lambda good: good.update(choices=[{}])),
     "choice-error": choice(error={"code": 502, "message": "upstream died"}),
-    "content-null": says(None),
-    "content-number": says(42),
-    "content-object": says({"text": "hi"}),
-    "content-odd-parts": says([{"type": "image_url", "image_url": "x"}, 7]),
     "finish-error": says("", finish_reason="error"),
-    "message-text": choice(message="hi", text=None),
-    "logprob-nan": logprob(float("nan")),
-    "logprob-minus-infinite": logprob(float("-inf")),
-    "logprob-positive": logprob(5.0),
-    "logprob-text": logprob("-1"),
-    "logprob-null": logprob(None),
-    "usage-text": usage(prompt_tokens="many"),
-    "usage-negative": usage(prompt_tokens=-1000000),
-    "usage-infinite": usage(prompt_tokens=float("inf")),
-    "usage-huge": usage(prompt_tokens=10**400),
     "huge-text": says("x" * 50_000_000),
     "twice": altered(lambda content: content[:-1] + b', "choices": []}'),
     "key-500": with_key(500),
     "key-200": with_key(200),
+}
+UNREADABLE: Mapping[str, Fault] = {
+    "content-null": says(None),
+    "content-number": says(42),
+    "content-object": says({"text": "hi"}),
+    "content-odd-parts": says([{"type": "image_url", "image_url": "x"}, 7]),
+    "message-text": choice(message="hi", text=None),
+    "logprob-nan": logprob(float("nan")),
+    "logprob-positive": logprob(5.0),
+    "logprob-text": logprob("-1"),
 }
 TAKEN: Mapping[str, Fault] = {
     "gzip": altered(gzip.compress, Content_Encoding="gzip"),
@@ -167,20 +156,29 @@ TAKEN: Mapping[str, Fault] = {
     "content-parts": says(PARTS),
     "usage-odd-details": usage(prompt_tokens_details="x"),
     "other-model": whole(lambda good: good.update(model="evil-7b")),
+    "usage-missing": whole(lambda good: good.pop("usage") and None),
+    "usage-text": usage(prompt_tokens="many"),
+    "usage-negative": usage(prompt_tokens=-1000000),
+    "usage-infinite": usage(prompt_tokens=float("inf")),
+    "usage-huge": usage(prompt_tokens=10**400),
 }
 FAILED: Mapping[str, Fault] = {
     "400": refuse(400, "the request is wrong"),
-    "403": refuse(403, "not for you"),
-    "429-infinite": refuse(429, retry_after="inf"),
-    "429-years": refuse(429, retry_after="99999999"),
-    "429-date-far": refuse(429, retry_after="Fri, 31 Dec 9999 23:59:59 GMT"),
-    "usage-missing": whole(lambda good: good.pop("usage") and None),
+    "403-filtered": refuse(403, "This model requires moderation. Your input was flagged."),
     "terminal": refuse(400, "\x1b]0;owned\x07\x1b[2J\x1b[31mred <script>alert(1)</script>"),
-    "key-403": with_key(403),
+    "key-400": with_key(400),
 }
 STOPPED: Mapping[str, Fault] = {
     "401": with_key(401),
+    "400-key": refuse(400, "API key not valid. Please pass a valid API key."),
     "402": refuse(402, "pay first"),
+    "403": refuse(403, "not for you"),
+    "key-403": with_key(403),
     "404": refuse(404, "no such model"),
     "redirect": redirect,
+}
+LOST: Mapping[str, Fault] = {  # for longer than engine.server_timeout
+    "429-infinite": refuse(429, retry_after="inf"),
+    "429-years": refuse(429, retry_after="99999999"),
+    "429-date-far": refuse(429, retry_after="Fri, 31 Dec 9999 23:59:59 GMT"),
 }

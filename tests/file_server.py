@@ -6,8 +6,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from http.server import BaseHTTPRequestHandler
+
+from tests.http_server import serve
 
 
 @dataclass
@@ -40,20 +41,10 @@ class Handler(BaseHTTPRequestHandler):
             behaviour.silence.wait(10)
         self.close_connection = True
 
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class names it so
-        """Quiet."""
-
 
 @contextmanager
 def serving(behaviour: Behaviour) -> Iterator[Behaviour]:
     """Serve on a free port of this machine; `behaviour.url` is the file's."""
-    running = ThreadingHTTPServer(("127.0.0.1", 0), type("Bound", (Handler,), {"behaviour": behaviour}))
-    behaviour.url = f"http://127.0.0.1:{running.server_address[1]}/file"
-    thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
+    with serve(type("Bound", (Handler,), {"behaviour": behaviour})) as url:
+        behaviour.url = f"{url}/file"
         yield behaviour
-    finally:
-        running.shutdown()
-        running.server_close()
-        thread.join()

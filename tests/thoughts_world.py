@@ -38,7 +38,7 @@ def demonstration(number: int, pinned: Sequence[Passage] = ()) -> ThoughtDemonst
 
 FEW_SHOT = FewShot(
     labelled=(demonstration(1), demonstration(2)), sample=1, sample_size=15, distractors=1, instructed=False,
-    context_limit=10_000, passage_words=None,
+    context_limit=10_000, drop="end", passage_words=None,
 )  # fmt: skip
 ONLY = RetrieveOnly(
     scope="corpus", passages=2, strip_question_words=True, max_passage_words=None, reranker=False, candidates=3
@@ -49,7 +49,7 @@ READ = RetrieveRead(
     few_shot=FEW_SHOT,
 )  # fmt: skip
 IRCOT = IRCoT(
-    scope="corpus", passages_per_step=2, max_passages=15, max_steps=8, strip_question_words=True,
+    scope="corpus", passages_per_step=2, max_passages=15, max_steps=8, strip_question_words=True, query_rules="names",
     max_passage_words=None, until="answer", titles=3, reader="direct", max_thought_tokens=40, max_answer_tokens=50,
     few_shot_path="here", demonstration_set=1, demonstration_count=15, few_shot=FEW_SHOT,
 )  # fmt: skip

@@ -32,7 +32,7 @@ DEMONSTRATION = ChainDemonstration(
 METHOD = Trace(
     context="triples", units="triples", candidates=20, ranker=True, selector=True, top=None, max_length=4, beam=5,
     branch=5, chains=5, min_probability=1e-4, adaptive_termination=True, query_order="question_first",
-    query_labels=False, short_demonstrations="last_step", layout="figures",
+    query_labels=False, short_demonstrations="last_step", layout="figures", reader_layout=None,
     demonstrations="none", demonstration_count=1, few_shot=(DEMONSTRATION,), max_answer_tokens=25,
 )  # fmt: skip
 Probabilities = Callable[[list[str], list[str]], list[float]]

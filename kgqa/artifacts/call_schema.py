@@ -26,6 +26,8 @@ def call_json(call: Call[Any]) -> dict[str, Json]:
     if type(call) not in _KIND_OF:
         raise TypeError(f"no JSON form for {type(call).__name__}")
     values = {field.name: getattr(call, field.name) for field in fields(call)}  # type: ignore[arg-type]
+    if values.get("thoughts") == "split":  # keys of calls from before there was a choice stay valid
+        del values["thoughts"]
     routing = {name: values.pop(name) for name in ROUTING if name in values}
     written: dict[str, Json] = {"call": _KIND_OF[type(call)], **routing}
     for name, value in values.items():

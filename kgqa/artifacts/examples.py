@@ -129,7 +129,7 @@ class Recipe(ABC):
     @property
     def no_runs(self) -> str:
         """Return why it cannot use finished runs, or "" if it can."""
-        return "needs questions, not runs; give dataset=NAME" if self.sources else ""
+        return "needs questions, not runs; set dataset=NAME" if self.sources else ""
 
     @abstractmethod
     def collect(

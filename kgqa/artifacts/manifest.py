@@ -88,7 +88,7 @@ class StageManifest(Artifact):
     @classmethod
     def read(cls, folder: Path, stage: str) -> StageManifest:
         """Read the manifest. Raises DataError: another stage, not finished, or damaged; the message names the key."""
-        missing = f"no such file, so no kgqa {_command(stage)} has finished here; give the folder that it printed"
+        missing = f"no such file, so no kgqa {_command(stage)} has finished here; name the folder that it printed"
         manifest = read(cls, folder / MANIFEST, missing=missing)
         if manifest.stage != stage:
             raise DataError(f"{folder}: made by kgqa {_command(manifest.stage)}, not by kgqa {_command(stage)}")
@@ -114,7 +114,7 @@ def _command(stage: str) -> str:
 
 RECORDING = package_folder() / "demos" / "recorded.json"
 CALLS = package_folder() / "demos" / "recorded.jsonl.zst"  # as `kgqa cache export` writes it
-RENEW = "in a checkout, python scripts/record_demo.py makes it anew"
+RENEW = "in a checkout, python scripts/record_demo.py creates it"
 
 
 class Recording(Artifact):

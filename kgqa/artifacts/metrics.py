@@ -5,6 +5,7 @@ What some runs have no figures for is None here, and no key of the file.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from kgqa.artifacts.schema import Artifact, Number, as_json, omit_none, read
 from kgqa.types import Json
 
 METRICS = "metrics.json"
+ANSWERED_BY = "answered_by:"  # start of a reply's flag: another model than the requested one answered
 Figures = Mapping[str, str | Number | None]  # named by whoever measures
 
 
@@ -64,7 +66,8 @@ class FoundAndRight(Artifact):
 class ScoreSummary(Artifact):
     """The scores of a set of answers, independent of the method that gave them.
 
-    scores: by the name of the metric, see `kgqa.scoring.questions.METRICS`.
+    scores: by the name of the metric, see `kgqa.scoring.questions.METRICS`. A failed question counts 0.
+    answered: the same over the answered questions only, if some failed and some did not.
     """
 
     questions: int
@@ -72,6 +75,7 @@ class ScoreSummary(Artifact):
     answerless: int
     profile: str
     scores: Mapping[str, Estimate]
+    answered: Mapping[str, Estimate] | None = omit_none()
     given: Given
     wording: Wording | None = omit_none()
     found_and_right: FoundAndRight | None = omit_none()  # where both are defined
@@ -82,6 +86,11 @@ class ScoreSummary(Artifact):
     by_hops: Mapping[str, Group]
     by_type: Mapping[str, Group]
     profiles: Mapping[str, EmF1]
+
+    @property
+    def answered_text(self) -> str:
+        """Return "answered 191 of 200", or "" if no question failed."""
+        return f"answered {self.questions - self.failed:,} of {self.questions:,}" if self.failed else ""
 
     def score(self, name: str) -> Estimate:
         """Return a score; one that is not defined for these questions has no mean."""
@@ -201,6 +210,7 @@ class JudgeMetrics(Artifact):
     judge: str
     models: Mapping[str, str]  # by role
     prompts: Mapping[str, str]  # their hashes
+    identity: str | None = omit_none()  # with a hash of settings, code, prompts and engines
     questions: int
     accuracy: Estimate
     verdicts: Mapping[str, int]
@@ -228,6 +238,17 @@ class Metrics(ScoreSummary):
     passage_graph: Figures | None = omit_none()
     judge: JudgeMetrics | None = omit_none()
     trained_questions: Mapping[str, int] | None = omit_none()  # by key, where there are any
+    predictions: str | None = omit_none()  # sha256 of the file that was scored
+
+    @property
+    def other_models(self) -> dict[str, int]:
+        """Return the calls that other models answered than the requested ones, by the name of the model."""
+        counts = Counter[str]()
+        for cost in (self.cost.method, self.cost.extraction_paid):
+            for flag, flagged in cost.flags.items() if cost else ():
+                if flag.startswith(ANSWERED_BY):
+                    counts[flag.removeprefix(ANSWERED_BY)] += flagged.calls
+        return dict(counts)
 
     @classmethod
     def read(cls, folder: Path) -> Metrics:

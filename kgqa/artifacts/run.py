@@ -14,7 +14,7 @@ from kgqa.artifacts.predictions import PREDICTIONS
 from kgqa.artifacts.schema import Artifact, read
 from kgqa.errors import ConfigError, DataError
 from kgqa.types import Json
-from kgqa.util.fs import outputs
+from kgqa.util.fs import outputs, sha256
 
 IDENTITY = "identity.json"
 SETTINGS = "settings.json"
@@ -22,7 +22,7 @@ SWEEP = "sweep.json"
 NAMED = ("method", "dataset", "retriever", "reranker", "model", "engine")  # in a report's title
 SCRIPTED = "scripted"  # the engine without a model, as its identity says
 SCRIPTED_TARGET = "kgqa.engines.scripted.Scripted"  # and its configuration
-MADE_UP = "made up: engine=scripted answers without a model, so these figures say nothing of one"
+MADE_UP = "engine=scripted calls no model; the scores are meaningless"
 # roles that came after runs had names: where they have no model of their own, the reader's answers
 AS_READER = ("explorer", "completer", "verifier", "teacher")
 Setting = tuple[str, str, str]  # key, value, where the value comes from
@@ -45,15 +45,26 @@ class FinishedRun:
 
     @classmethod
     def read(cls, folder: Path) -> FinishedRun:
-        """Read the folder of a finished run. Raises DataError if it is not one, or a file is damaged."""
+        """Read the folder of a finished run.
+
+        Raises:
+            DataError: it is not one, a file is damaged, or other predictions were put there after they were scored.
+        """
         metrics, manifest = Metrics.read(folder), Manifest.read(folder)
+        predictions = folder / PREDICTIONS
+        if metrics.predictions and predictions.is_file() and sha256(predictions) != metrics.predictions:
+            raise DataError(
+                f"{predictions}: changed after it was scored; run the run's command again, or kgqa evaluate"
+            )
         chosen = read(Chosen, folder / SETTINGS)
         return cls(folder, chosen.choices, chosen.settings, manifest, metrics)
 
     @property
     def title(self) -> str:
         named = [self.choices[group] for group in NAMED[2:] if group in self.choices]
-        return f"{self.choices['method']} on {self.choices['dataset']}" + (f" with {', '.join(named)}" if named else "")
+        models = f" with {', '.join(named)}" if named else ""
+        answered = f": {self.metrics.answered_text}" if self.metrics.failed else ""
+        return f"{self.choices['method']} on {self.choices['dataset']}{models}{answered}"
 
     @property
     def simulation_note(self) -> str:
@@ -120,17 +131,17 @@ def find_run(text: str, *, sweeps: bool = False) -> Path:
     if text == LAST:
         ended = [kept for kept in known if kept.ended]
         if not ended:
-            raise ConfigError(f"last: no run in {outputs()}/ has ended; see kgqa runs")
+            raise ConfigError(f"last: no finished run in {outputs()}/. List runs: kgqa runs")
         return max(ended, key=lambda kept: kept.written).folder
     matches = matching(text, known)
     if not matches and Path(text).is_dir():
         return Path(text)  # its reader reports what is missing
     if not matches:
-        raise ConfigError(f"{text}: not the folder of a run that ended, nor how a run's name begins; see kgqa runs")
+        raise ConfigError(f"{text}: no finished run matches. List runs: kgqa runs")
     if len(matches) > 1:
         more = f" and {len(matches) - SHOWN} more" if len(matches) > SHOWN else ""
         names = ", ".join(kept.name for kept in matches[:SHOWN])
-        raise ConfigError(f"{text}: stands for several: {names}{more}; give more of it")
+        raise ConfigError(f"{text}: matches several runs: {names}{more}; add more of the name")
     return matches[0].folder
 
 

@@ -19,8 +19,8 @@ T = TypeVar("T")
 Number = int | float  # of either kind, so that what is read is written as it was
 AGAIN = "run the same command again to rewrite it"
 NO_RUN = (
-    "no such file, so this is not the folder of a run that ended; "
-    "give the folder that kgqa run printed, or run its command again"
+    "no such file, so this is not the folder of a finished run. "
+    "Name the folder that kgqa run printed, or run its command again."
 )
 _OBJECTS = ("model_type", "dataclass_type", "dict_type", "mapping_type")  # pydantic's names of errors
 _LISTS = ("list_type", "tuple_type", "frozen_set_type")

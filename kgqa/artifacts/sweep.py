@@ -22,7 +22,7 @@ from kgqa.util import fs
 
 TUNE = "tune.json"
 FORMAT = 1  # of the folder
-_MISSING = "no such file, so this is not the folder of a sweep; give outputs/sweeps/NAME"
+_MISSING = "no such file, so this is not the folder of a sweep. Name outputs/sweeps/NAME."
 _REMEDY = "remove it and run the sweep's command again"
 
 
@@ -99,7 +99,7 @@ class SweepPlan(Artifact):
         if isinstance(value, dict) and value.get("format") != FORMAT:
             raise DataError(
                 f"{file}: a sweep of format {value.get('format')}, this version of kgqa writes format {FORMAT}; "
-                "give another sweep.name=, or remove the folder (its runs and replies stay)"
+                "set another sweep.name=, or remove the folder (its runs and replies are kept)"
             )
         plan = check_json(cls, value, str(file), _REMEDY)
         cells = (cell.replace(state=CellState.read(path, cell.number)) for cell in plan.cells)

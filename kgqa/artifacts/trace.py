@@ -189,7 +189,9 @@ def _trace_file(folder: Path) -> Path:
     for name in (TRACE, PARTIAL_TRACE):
         if (folder / name).is_file():
             return folder / name
-    raise DataError(f"{folder}: not the folder of a run (no trace.jsonl.zst); give the folder that kgqa run printed")
+    raise DataError(
+        f"{folder}: no trace.jsonl.zst, so this is not the folder of a run. Name the folder that kgqa run printed."
+    )
 
 
 def _frames(file: Path, start: int = 0) -> Iterator[tuple[int, str]]:

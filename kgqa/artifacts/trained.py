@@ -107,7 +107,7 @@ class Trained(TrainFigures):
     @classmethod
     def read(cls, folder: Path) -> Trained:
         """Raise DataError: its training has not ended, or the file is damaged; the key is named."""
-        missing = "no such file, so no training has ended here; kgqa models trained lists the finished ones"
+        missing = "no such file, so no finished training is here. List them: kgqa models trained"
         return read(cls, folder / MANIFEST, missing=missing, remedy="train it again")
 
 
@@ -141,8 +141,8 @@ def find_trained(name: str) -> Path:
         return trainings[0]
     refuse_begun(name)
     known = {training.name.rpartition("/")[0] for training in list_trainings() if training.ended}
-    hint = nearest(name, known) if known else f"nothing is trained in {training_folder()}; begin with kgqa train --help"
-    raise ConfigError(f"{name}: nothing trained of that name; {hint}")
+    hint = nearest(name, known) if known else f"nothing is trained in {training_folder()}; see kgqa train --help"
+    raise ConfigError(f"{name}: no trained model has this name; {hint}")
 
 
 def prefer(folder: Path) -> None:
@@ -157,7 +157,7 @@ def refuse_begun(name: str) -> None:
     """Raise ConfigError if a training of that name is not finished."""
     for folder in _folders(name):
         if (folder / SETTINGS).is_file() or any(folder.glob(f"*/{SETTINGS}")):
-            raise ConfigError(f"{name}: its training has not ended; run its command again")
+            raise ConfigError(f"{name}: its training is not finished; run its command again")
 
 
 BOOTSTRAP, ROUND = "bootstrap", "round.json"

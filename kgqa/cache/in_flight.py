@@ -15,6 +15,7 @@ from kgqa.cache.store import CallCache, Origin
 from kgqa.calls import Call
 from kgqa.errors import EngineError, KgqaError
 from kgqa.types import Json
+from kgqa.util.waiting import add_wait, remove_wait
 
 _POLL = 0.2  # seconds between two looks at the calls of other processes
 _LOG = logging.getLogger("kgqa.cache")
@@ -183,6 +184,7 @@ class InFlightCalls:
     def stop(self) -> None:
         """Stop waiting for other processes, and release the calls that are not answered yet."""
         self._stopped.set()
+        remove_wait(self._describe_wait)
         self.commit()
         with self._lock:
             keys = list(self._waiting)
@@ -193,9 +195,14 @@ class InFlightCalls:
         with self._lock:
             self._elsewhere[key] = request
             if self._poller is None:
-                _LOG.info("waiting for calls that another kgqa process is making")
+                _LOG.info("waiting for calls of another kgqa process")
                 self._poller = threading.Thread(target=self._poll, name="kgqa-call-locks", daemon=True)
                 self._poller.start()
+                add_wait(self._describe_wait)
+
+    def _describe_wait(self) -> str:
+        count = len(self._elsewhere)
+        return f"another kgqa process is making {count:,} of the calls" if count else ""
 
     def _poll(self) -> None:
         """Take replies of other processes, and make the calls that they did not answer, until the service stops."""

@@ -42,7 +42,7 @@ def existing(folder: Path) -> Iterator[Database]:
         DataError: there is none, or it is damaged.
     """
     if not (folder / FILE).is_file():
-        raise DataError(f"{folder / FILE}: no call cache here; run in the folder of the runs, or set KGQA_CACHE")
+        raise DataError(f"{folder / FILE}: no call cache here; change to the folder of the runs, or set KGQA_CACHE")
     with closing(Database(folder / FILE)) as database:
         yield database
 
@@ -170,9 +170,9 @@ def export_calls(
     with existing(folder) as database:
         known = {_text(engine) for (engine,) in database.rows("SELECT DISTINCT engine FROM calls")}
         for engine in sorted(set(engines or ()) - known):
-            raise ConfigError(f"--engine {engine}: no calls of it here; {nearest(engine, known)}")
+            raise ConfigError(f"--engine {engine}: no calls of this engine; {nearest(engine, known)}")
         with (
-            replace_atomically(file, "name a file on a disk with room") as fresh,
+            replace_atomically(file, "free disk space, or name a file on another disk") as fresh,
             fresh.open("wb") as target,
             zstandard.ZstdCompressor(level=9, write_checksum=True).stream_writer(target, closefd=False) as packed,
         ):
@@ -209,11 +209,11 @@ def import_calls(folder: Path, file: Path) -> Imported:
         StorageError: the disk refuses, or another program holds the cache.
     """
     if not file.is_file():
-        raise DataError(f"{file}: no such file; give one that kgqa cache export wrote")
+        raise DataError(f"{file}: no such file; name a file of kgqa cache export")
     counts = Counter[str]()
     CallCache(folder).close()  # creates it
     with (
-        explain_storage_errors(file, "give a file that can be read"),
+        explain_storage_errors(file, "name a readable file"),
         file.open("rb") as packed,
         existing(folder) as database,
         database.writing() as connection,

@@ -60,6 +60,22 @@ class Origin:
         return cls(str(name), str(model)[:80])
 
 
+@dataclass(frozen=True, slots=True)
+class StoredUsage:
+    """Tokens and seconds of a stored call of a model. made: when its reply was stored, in whole seconds since 1970."""
+
+    prompt: int
+    cached: int  # of the prompt, in the engine's prefix cache
+    output: int
+    seconds: float
+    made: int
+    generated: bool  # not a choice among options
+
+    def work(self, written: float) -> float:
+        """Return the tokens that were read, and those that were written times their weight."""
+        return self.prompt - self.cached + written * self.output
+
+
 def checksum(key: bytes, value: bytes) -> int:
     """Return the CRC-32 of a row, which finds every flipped bit and every run of up to 32 of them."""
     return zlib.crc32(value, zlib.crc32(key))
@@ -136,12 +152,12 @@ class Database:
             reason = str(error).lower()
             if any(sign in reason for sign in _LOCK_ERRORS):
                 raise StorageError(
-                    f"{self.path}: another program holds it ({error}); nothing is lost: wait for it or end it, "
+                    f"{self.path}: another program uses it ({error}). No reply is lost. Wait until it ends, "
                     f"then run the same command again"
                 ) from error
             if isinstance(error, sqlite3.ProgrammingError) or any(sign in reason for sign in _DISK_ERRORS):
                 raise StorageError(
-                    f"{self.path}: {error}; make room or set KGQA_CACHE, then run the same command again"
+                    f"{self.path}: {error}; free disk space or set KGQA_CACHE, then run the same command again"
                 ) from error
             raise DataError(
                 f"{self.path}: damaged call cache ({error}); move it away and run the same command again"
@@ -213,13 +229,26 @@ class CallCache:
                 earlier[key] = json.loads(value)
         return earlier
 
+    def usages(self, origin: Origin, count: int) -> list[StoredUsage]:
+        """Return the usage of the newest calls of a model, without those that have none, such as counts of tokens."""
+        statement = "SELECT value, made FROM calls WHERE engine = ? AND model = ? ORDER BY made DESC LIMIT ?"
+        with self._lock:
+            rows = self._database.rows(statement, (origin.engine, origin.model, count))
+        usages = []
+        for value, made in rows:
+            with suppress(ValueError, TypeError, KeyError):  # damaged, or a reply without a usage
+                reply = json.loads(value)
+                prompt, cached, output, seconds, *_ = reply["usage"]
+                usages.append(StoredUsage(prompt, cached, output, seconds, made, "text" in reply))
+        return usages
+
     def drop(self, key: str) -> None:
         """Delete a row that is damaged or not a reply to its call, and count it."""
         with self._lock, self._database.writing() as connection:
             connection.execute("DELETE FROM calls WHERE key = ?", (key,))
         self.damaged += 1
         if self.damaged == 1:
-            message = "%s: a damaged reply (%s…) is dropped and its call made again; kgqa cache check counts all"
+            message = "%s: a damaged reply (%s…) was dropped; its call is repeated. kgqa cache check counts all."
             _LOG.warning(message, self.path, key[:12])
 
     def lock_calls(self, keys: Iterable[str]) -> dict[str, LockState]:

@@ -37,9 +37,9 @@ def ask(args: Namespace, terminal: Terminal) -> int:
                 indent = "     "
             terminal.line(f"{indent}“{' '.join(step.sentence.split())}” {step.where}")
         if not answer.steps:
-            terminal.line("  no passage of the documents supports it: check it", alarm=True)
+            terminal.line("  no passage of the documents supports it. Check it.", alarm=True)
         elif not answer.supported:
-            terminal.line("  none of these sentences contains the answer: check it", alarm=True)
+            terminal.line("  no sentence below contains the answer. Check it.", alarm=True)
     if args.json:
         terminal.json(answer.json())
     else:
@@ -60,7 +60,7 @@ def demo(args: Namespace, terminal: Terminal) -> int:
         raise ConfigError(f"{error}\nor see it without a model: kgqa demo --recorded") from error
     show_demo(results, terminal)
     failures = [f"kgqa: {each.method}: {each.failure}" for each in results if each.failure]
-    terminal.lines((f"{line}; run the same command again to repeat failed questions" for line in failures), alarm=True)
+    terminal.lines((f"{line}; run the same command again to retry failed questions" for line in failures), alarm=True)
     folder = results[-1].folder
     terminal.line(f"report: {folder}/report.html; every call of a question: kgqa show {folder} ID")
     return 2 if failures else 0

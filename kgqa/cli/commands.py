@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from kgqa.cli.parsing import Command
@@ -46,6 +47,8 @@ REPRODUCE = """Keys of its own (docs/REPRODUCE.md):
   protocol=paper   follow the paper: choose on development questions, use its number of questions, average over its
                    sets of demonstrations; short (default): the table's settings on the questions that limit= leaves
   protocol.dev=    and protocol.test=: fewer questions than the paper's
+  margin=3         points within which two values agree
+  footing=shared   the same few-shot examples for all rows (knowtrace/table1)
   trained.NAME=    the path of a model that a cell needs (default: the newest that kgqa train made here)
   make.KEY=        a key for the commands that --make runs, e.g. make.train.base=smollm2_135m make.limit=200
   budget=          maximum cost, e.g. 2.50usd or 500000tokens. Run the same command with a higher one to continue.
@@ -54,7 +57,7 @@ REPRODUCE = """Keys of its own (docs/REPRODUCE.md):
 Any other key is one of kgqa run and replaces the table's value in every cell: limit=3 model=… ranker=… engine=…"""
 RUNNING = """With --running: runs, sweeps, builds and judges that write into outputs/ of this folder, on any machine.
 Each of them writes a log.jsonl into its own folder."""
-VIEW = """The address contains a token, so that other users of this machine cannot read your runs. Ctrl-C ends it.
+VIEW = """The address contains a token, so that other users of this machine cannot read your runs. Stop with Ctrl-C.
 From another machine: ssh -L 8744:127.0.0.1:8744 HOST, then open the printed address there."""
 VERIFY = """  roles.verifier=   the model that is called, as PRESET[@ENGINE] (default: roles.reader=, then model=)
   dry_run=true      show the first prompts and count the calls, without making calls
@@ -175,7 +178,7 @@ RUN_COMMANDS = (
     Command(
         "evaluate",
         "score a run or predictions again, also with a judge; calibrate a judge",
-        """kgqa evaluate last judge=three_way
+        """kgqa evaluate last judge=three_way engine=llamacpp
         kgqa evaluate --predictions predictions.json dataset=hotpotqa
         kgqa evaluate last --calibrate human=labels.csv other=kgp""",
         "score:evaluate",
@@ -183,8 +186,8 @@ RUN_COMMANDS = (
         RUN|FILE       a run, or with --predictions a file of predictions
         [key=value …]  of {", ".join(SCORE_KEYS)}; with --predictions also {", ".join(QUESTION_KEYS)}
         --predictions  score a file of another program: HotpotQA's, 2Wiki's or MuSiQue's format, or JSON lines
-        --calibrate    compare the verdicts of a judged run with EM, with human=FILE.csv (question_id, correct) and \
-            with other=RUN|JUDGE, which uses judge.model=…
+        --calibrate    compare the verdicts of a judged run with EM and containment, with human=FILE.csv \
+            (question_id, correct) and with other=RUN|JUDGE, which uses judge.model=…
         --subset       score only the questions that the file has""",
         (*SCORE_KEYS, *QUESTION_KEYS, *CALIBRATION_KEYS),
         only_own=True,
@@ -518,7 +521,7 @@ SYSTEM_COMMANDS = (
         --engine NAME      calls of this engine, ranker or retriever only
         --yes              delete them""",
     ),
-    Command("new", "start a method, dataset or retriever of your own, with its test", "kgqa new method my_method"),
+    Command("new", "start your own method, dataset, retriever or model", "kgqa new method my_method"),
     *(
         Command(
             f"new {group}",
@@ -532,6 +535,16 @@ SYSTEM_COMMANDS = (
             ("dataset", "a reader of a JSONL file, two questions to start with, its configuration, and a test"),
             ("retriever", "a module, its configuration, and a test"),
         )
+    ),
+    Command(
+        "new model",
+        "a configuration of a model: a name on the Hugging Face hub, or your own weights",
+        """kgqa new model my_model Qwen/Qwen3-8B
+        kgqa new model my_model ~/weights/model.gguf""",
+        "system:new",
+        """
+        NAME    of the model, e.g. my_model
+        [FROM]  OWNER/NAME or a page of the hub, or a file or folder with weights (default: an example to change)""",
     ),
 )
 COMMANDS: Mapping[str, tuple[Command, ...]] = {
@@ -586,9 +599,12 @@ def parse(words: Sequence[str]) -> Namespace:
 def help_of(command: Command, words: Sequence[str] = ()) -> str:
     """Return the help of a command or of a group. `words` can narrow it, e.g. to one method."""
     if command.explains:
-        from kgqa.cli.key_help import explain
+        from kgqa.cli.key_help import choose_examples, explain
 
-        return command.help_text(explain(command.explains, words))
+        explanation = explain(command.explains, words)
+        if command.explains == "run" and (examples := choose_examples(words)):
+            command = replace(command, examples=examples, notes="All other keys: kgqa run --help")
+        return command.help_text(explanation)
     if command is PROGRAM:
         tasks = [(task, [each for each in commands if " " not in each.name]) for task, commands in COMMANDS.items()]
         return command.help_text(commands=tasks)

@@ -18,6 +18,7 @@ from kgqa.errors import ConfigError, nearest
 from kgqa.util.text import escape_control
 
 MAX_MEANING = 70  # characters
+MAX_RUNS = 50  # that are proposed
 # bash: COMP_WORDBREAKS splits words at = and :, so only the part behind the last of them is completed
 SCRIPTS = {
     "bash": """_kgqa() {
@@ -87,6 +88,23 @@ def complete(line: str) -> list[tuple[str, str]]:
     ]
 
 
+def _expects_run(command: Command, words: Sequence[str]) -> bool:
+    """Return whether the next word is the name of a run."""
+    given = sum(not word.startswith("-") and "=" not in word for word in words)
+    places = [place for place in command.places for _ in range(max(place.least, 1))]
+    return given < len(places) and places[given].name.partition("|")[0] == "RUN"
+
+
+def _list_runs() -> Iterator[tuple[str, str]]:
+    """Yield `last` and the newest finished runs."""
+    from kgqa.artifacts.metrics import METRICS
+    from kgqa.util.fs import outputs
+
+    yield "last", "the newest run"
+    files = sorted(outputs().glob(f"*/*/*/*/{METRICS}"), key=lambda file: file.stat().st_mtime, reverse=True)
+    yield from ((str(file.parent), "") for file in files[:MAX_RUNS])
+
+
 def _split(line: str) -> tuple[list[str], str]:
     """Return the complete words after the program's name, and the incomplete one; an open quote ends with the line."""
     for quote in ("", '"', "'"):
@@ -104,6 +122,8 @@ def _candidates(command: Command, words: Sequence[str], start: str) -> Iterator[
         yield from ((name, option.meaning) for name, option in options.items() if name.startswith("--"))
     elif not words and not command.function:
         yield from ((each.name.split()[-1], each.summary) for each in subcommands(command.name))
+    elif _expects_run(command, words):
+        yield from _list_runs()
     elif command.has_keys:
         from kgqa.cli.key_help import complete_key
 

@@ -71,7 +71,7 @@ def verify_questions(args: Namespace, terminal: Terminal) -> int:
     terminal.sections(verified.title, verified.sections())
     terminal.lines((f"failed: {error}" for error in verified.errors), alarm=True)
     if verified.failure is not None:
-        terminal.line(f"kgqa: {verified.failure}; run the same command again to repeat failed questions", alarm=True)
+        terminal.line(f"kgqa: {verified.failure}; run the same command again to retry failed questions", alarm=True)
     terminal.result(verified.folder)
     return 0 if verified.failure is None else 2
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from kgqa.cli.terminal import Terminal
-from kgqa.experiment.dry_run import Estimated, Plan, duration, estimate_roles, measure_rates
+from kgqa.experiment.dry_run import Plan
+from kgqa.experiment.estimates import Estimated, estimate_plan, format_range, format_time
 from kgqa.sweeps.cells import Cell
 from kgqa.sweeps.estimates import FINISHED, estimate_cells
 from kgqa.util.text import pluralize
@@ -16,7 +17,7 @@ PLANNED_QUESTIONS = 5  # of each run that `--plan` looks at
 FIGURES = ("calls", "to be asked", "tokens to be asked", "time", "USD")
 
 
-def show_plan(plan: Plan, questions: int, terminal: Terminal) -> None:
+def show_plan(plan: Plan, questions: int, terminal: Terminal, method: str = "") -> None:
     """Show the first prompt of each template as the model gets it, then calls by role with time and costs."""
     for role in plan.values():
         for template, call in role.first.items():
@@ -35,7 +36,7 @@ def show_plan(plan: Plan, questions: int, terminal: Terminal) -> None:
     terminal.rule()
     title = f"{pluralize(questions, 'question')}, planned with made-up replies"
     terminal.table(("role", "calls", "in the cache", "prompt tokens", "generated tokens"), rows, title=title)
-    terminal.lines(estimate_roles(plan.values(), measure_rates()).lines())
+    terminal.lines(estimate_plan(plan, method).lines())
     calls, new_calls = (sum(getattr(role, count) for role in plan.values()) for count in ("calls", "new_calls"))
     terminal.line(f"{calls:,} model calls, {new_calls:,} of them to be asked")
 
@@ -93,6 +94,6 @@ def show_stages(stages: Mapping[str, Sequence[Cell]], terminal: Terminal) -> int
 
 
 def _figures(estimate: Estimated) -> tuple[str, str, str, str, str]:
-    time = "not known" if estimate.seconds is None else duration(estimate.seconds)
-    usd = "–" if estimate.usd is None else f"{estimate.usd:,.4f}"
-    return f"{estimate.calls:,}", f"{estimate.new_calls:,}", f"{estimate.tokens:,}", time, usd
+    usd = "–" if estimate.usd is None else format_range(estimate.usd, "{:,.2f}")
+    tokens = format_range(estimate.tokens, "{:,.0f}")
+    return f"{estimate.calls:,}", f"{estimate.new_calls:,}", tokens, format_time(estimate.seconds), usd

@@ -6,23 +6,26 @@ import time
 import webbrowser
 from argparse import Namespace
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
 from kgqa.artifacts.metrics import Estimate, Metrics
-from kgqa.artifacts.run import SWEEP, RunEntry, find_run, list_runs, matching, run_json
+from kgqa.artifacts.run import SETTINGS, SWEEP, Chosen, RunEntry, find_run, list_runs, matching, run_json
+from kgqa.artifacts.schema import read
 from kgqa.cli.commands import EXPORTS
-from kgqa.cli.terminal import Terminal
+from kgqa.cli.terminal import Cells, Terminal, styled
 from kgqa.config.overrides import override_values
 from kgqa.errors import ConfigError, DataError
 from kgqa.report.exports import write_export
 from kgqa.report.run_report import write_report
 from kgqa.report.sweeps import write_sweep_report
-from kgqa.runtime.display import clock
 from kgqa.runtime.monitor import Heartbeat, read_heartbeats
 from kgqa.util.fs import ensure_dir, outputs
+from kgqa.util.text import duration
 
 RUNS_SHOWN = 20
+NO_DIFFERENCE = ("run_name", "output_dir")  # settings that say nothing of a run
 RUNNING = ("work", "stage", "done", "failed", "left", "paid", "for")
 
 
@@ -50,23 +53,41 @@ def runs(args: Namespace, terminal: Terminal) -> int:
         terminal.line("no such runs in outputs/; start with: kgqa run method=trace dataset=demo limit=3")
         return 0
     limit = args.limit or RUNS_SHOWN
-    rows = [
-        (f"{datetime.fromtimestamp(run.written):%Y-%m-%d %H:%M}", run.name, *_scores(run)) for run in listed[:limit]
+    differing = _list_differing(listed[:limit])
+    rows: list[Cells] = [
+        (f"{datetime.fromtimestamp(run.written):%Y-%m-%d %H:%M}", run.name, differing.get(run, ""), *_scores(run))
+        for run in listed[:limit]
     ]
-    terminal.table(("written", "run", "questions", "EM", "F1", ""), rows, fixed=1)
+    terminal.table(("written", "run", "differs in", "questions", "EM", "F1", ""), rows, fixed=1)
     if len(listed) > limit:
         terminal.line(f"{limit} of {len(listed):,}; all: --limit {len(listed)}")
     return 0
 
 
-def _scores(run: RunEntry) -> tuple[str, str, str, str]:
+def _list_differing(runs: Sequence[RunEntry]) -> dict[RunEntry, str]:
+    """Return the settings by which finished runs of the same dataset, method and model differ."""
+    settings: dict[RunEntry, dict[str, str]] = {}
+    for run in runs:
+        with suppress(DataError):
+            chosen = read(Chosen, run.folder / SETTINGS)
+            settings[run] = {**{key: value for key, value, _ in chosen.settings}, **chosen.choices}
+    differing = {}
+    for run, own in settings.items():
+        others = [each for other, each in settings.items() if other.parts[:3] == run.parts[:3]]
+        shared = [key for key in own if key not in NO_DIFFERENCE and all(key in each for each in others)]
+        keys = [key for key in shared if len({each[key] for each in others}) > 1]
+        differing[run] = " ".join(f"{key}={own[key]}" for key in keys)
+    return differing
+
+
+def _scores(run: RunEntry) -> Cells:
     if not run.ended:
-        return "", "", "", "not finished; run its command again to continue"
+        return "", "", "", "not finished; run its command again"
     try:
         metrics = Metrics.read(run.folder)
     except DataError:
         return "", "", "", "metrics.json is damaged; run its command again"
-    failed = f"{metrics.failed:,} failed" if metrics.failed else ""
+    failed = styled(f"{metrics.failed:,} failed", "red") if metrics.failed else ""
     return f"{metrics.questions:,}", _mean(metrics.score("em")), _mean(metrics.score("f1")), failed
 
 
@@ -90,12 +111,12 @@ def _show_running(args: Namespace, terminal: Terminal) -> int:
     if beats:
         terminal.table(RUNNING, map(_progress, beats))
     else:
-        terminal.line("nothing runs in outputs/; kgqa runs lists finished runs")
+        terminal.line("no running work in outputs/. List finished runs: kgqa runs")
     for beat in beats:
         if not beat.is_running:
             hint = f"; continue with: {beat.command}" if beat.command else ""
             terminal.line(
-                f"process {beat.pid} on {beat.host} stopped: its answers are saved in {beat.folder} and the call "
+                f"process {beat.pid} on {beat.host} stopped; its answers are saved in {beat.folder} and the call "
                 f"cache{hint}",
                 alarm=True,
             )
@@ -109,9 +130,9 @@ def _progress(beat: Heartbeat) -> Sequence[str]:
         beat.stage,
         done if beat.stage else "",
         f"{beat.failed:,}" if beat.failed else "",
-        "" if beat.seconds_left is None else clock(beat.seconds_left),
+        "" if beat.seconds_left is None else duration(beat.seconds_left),
         f"{beat.tokens:,} tokens" + ("" if beat.usd is None else f", {beat.usd:.4f} USD"),
-        clock(time.time() - beat.started),
+        duration(time.time() - beat.started),
     )
 
 
@@ -124,11 +145,11 @@ def report(args: Namespace, terminal: Terminal) -> int:
     folder = find_run(args.places[0], sweeps=not is_export)
     is_sweep = (folder / SWEEP).is_file()
     if args.score and not is_sweep:
-        raise ConfigError("--score: only for the report of a sweep; leave it out")
+        raise ConfigError("--score works only for the report of a sweep; remove it")
     if args.open:
         files = [folder / "report.html"]
         if not files[0].is_file():
-            raise DataError(f"{files[0]}: no such file; write it with kgqa report {args.places[0]}")
+            raise DataError(f"{files[0]}: no such file; create it with kgqa report {args.places[0]}")
         webbrowser.open(files[0].resolve().as_uri())  # does nothing if there is no browser
     elif is_export:
         files = write_export(folder, args.out, form)
@@ -147,14 +168,14 @@ def view(args: Namespace, terminal: Terminal) -> int:
 
     port = PORT if args.port is None else args.port
     if not 0 <= port < 65536:
-        raise ConfigError(f"--port {port}: ports go from 0 to 65535")
+        raise ConfigError(f"--port {port}: must be from 0 to 65535")
     folder = Path(args.places[0]) if args.places else outputs()
     documents = tuple(each.expanduser() for each in args.documents or ())
     if documents and not args.places:
         ensure_dir(folder)  # a new user has no runs yet
 
     def announce(address: str) -> None:
-        terminal.line(f"{address}\nreading {folder}; Ctrl-C ends it")
+        terminal.line(f"{address}\nreading {folder}; stop with Ctrl-C")
         if not args.no_browser:
             webbrowser.open(address)
 

@@ -9,7 +9,6 @@ from kgqa.cli.parsing import rows
 from kgqa.config.files import (
     OPTIONAL,
     SECOND,
-    Key,
     check_choice,
     default_choices,
     describe_choice,
@@ -57,16 +56,12 @@ def _explain_all() -> str:
         for group, names in known.items()
         if group != "method" and group not in SECOND
     )
-    own = rows((_format_key(key.name, key), key.source) for key in list_run_keys() if key.default or key.source)
+    own = rows((key.name, key.describe()) for key in list_run_keys() if key.default or key.comment)
     return (
         f"method=NAME; * is the default; kgqa run method=NAME --help shows the keys of one:\n{methods}\n\n{NEEDS}\n\n"
         f"other groups, GROUP=NAME; kgqa run GROUP=NAME --help shows the keys of one:\n{others}\n\n"
         f"keys of a run:\n{own}"
     )
-
-
-def _format_key(name: str, key: Key) -> str:
-    return f"{name}={key.default}" if key.default else name
 
 
 def _summarize(opening: str) -> str:
@@ -79,11 +74,29 @@ def _explain_choices(words: Iterable[str]) -> str:
     parts = []
     for group, name in _list_chosen(words):
         check_choice(f"{group}={name}")
-        keys = rows((_format_key(f"{group}.{key.name}", key), key.source) for key in list_keys(group, name))
+        keys = rows((f"{group}.{key.name}", key.describe()) for key in list_keys(group, name))
         others = ", ".join(f"{choice.group}={choice.name}" for choice in list_choices(group, name) if not choice.place)
         opening = [("", text) for text in (describe_choice(group, name), others and f"Comes with {others}.") if text]
         parts += ["\n".join(filter(None, [f"{group}={name}", rows(opening)])), keys]
     return "\n\n".join(filter(None, parts))
+
+
+def choose_examples(words: Iterable[str]) -> str:
+    """Return commands that use the chosen method, dataset, model or other choice; "" if none is chosen."""
+    chosen = dict(_list_chosen(words))
+    if not chosen:
+        return ""
+    choices = {"method": "trace", **chosen}
+    named = " ".join(f"{group}={name}" for group, name in choices.items() if group != "dataset")
+    dataset = chosen.get("dataset", "")
+    lines = [f"kgqa run {named} dataset={dataset or 'demo'} limit=3"]
+    if not dataset:
+        lines.append(f"kgqa run {named} dataset=musique limit=100 dry_run=true")
+    group, name = next(iter(chosen.items()))
+    numbers = (key for key in list_keys(group, name) if key.default.isdecimal() and int(key.default) > 1)
+    if number := next(numbers, None):
+        lines.append(f"{lines[0]} {group}.{number.name}={int(number.default) * 2}")
+    return "\n".join(lines)
 
 
 def _list_chosen(words: Iterable[str]) -> Iterator[tuple[str, str]]:
@@ -114,7 +127,7 @@ def complete_key(start: str, words: Sequence[str]) -> Iterator[tuple[str, str]]:
         return
     if "." not in key:
         yield from ((f"{of_group}=", "") for of_group in groups())
-        yield "roles.", known["roles"].source
+        yield "roles.", known["roles"].comment
     for name, declared in known.items():
         if declared.default and ("." in name) == ("." in key):
-            yield f"{name}=", f"{declared.default}  {declared.source}"
+            yield f"{name}=", declared.describe()

@@ -92,7 +92,7 @@ def show_links(args: Namespace, terminal: Terminal) -> int:
 def _show_links(overrides: list[str], terminal: Terminal, *, build: bool) -> int:
     experiment = Experiment.of(overrides)
     if not experiment.config["choices"]["graph"]:
-        raise ConfigError(f"a graph is required: graph=NAME; {nearest('', groups()['graph'])}")
+        raise ConfigError(f"set a graph: graph=NAME; {nearest('', groups()['graph'])}")
     dataset, questions = experiment.name("dataset"), experiment.questions
     with Session(experiment) as session:
         collections = PassageGraphs(session)
@@ -123,11 +123,11 @@ def import_triples(args: Namespace, terminal: Terminal) -> int:
     name = re.sub(r"(\.(jsonl?|tsv|txt|gz))+$", "", source.name) or "triples"
     out = args.out or outputs() / "kg" / "imported" / f"{name}.jsonl"
     if out.exists():
-        raise ConfigError(f"--out {out}: exists already; use another name")
+        raise ConfigError(f"--out {out}: this file exists; use another name")
     passages = join_passages(IMPORT_FORMATS[args.format](source))
     triples, empty = sum(len(each.triples) for each in passages), sum(not each.triples for each in passages)
     if not triples:
-        raise ConfigError(f"{source}: no triples in it; is --format {args.format} the right one?")
+        raise ConfigError(f"{source}: no triples found; check --format {args.format}")
     replace_file_parts(out, (jsonl_text([each.json()]) for each in passages), OUT_ELSEWHERE)
     terminal.line(f"{len(passages):,} passages ({empty:,} without triples), {triples:,} triples")
     if malformed := sum(each.malformed for each in passages):

@@ -29,9 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UsageError as error:
         code = _report(2, str(error), *notes(error))
     except EngineError as error:
-        code = _report(
-            3, str(error), "all replies so far are saved; run the same command again to continue", *notes(error)
-        )
+        code = _report(3, str(error), *notes(error))
     except KeyboardInterrupt as error:
         _report(130, "interrupted; run the same command again to continue", *notes(error))
         _flush()

@@ -140,6 +140,7 @@ class Command:
         args, left = parser.parse_known_args(words)
         for word in left:
             if word.startswith("-"):
+                self._check_option_as_key(word)
                 names = [option.names[-1] for option in options]
                 raise ConfigError(f"{word}: no such option of {self.program}; {nearest(word, [*names, '--help'])}")
         for option in options:
@@ -183,8 +184,18 @@ class Command:
             left -= left if "…" in place.usage else min(left, max(place.least, 1))
         if left:
             raise ConfigError(
-                f"{words[-1]}: one word too many for {self.program}; e.g. {self.examples.splitlines()[0]}"
+                f"{words[-1]}: unexpected argument of {self.program}; e.g. {self.examples.splitlines()[0]}"
             )
+
+    def _check_option_as_key(self, word: str) -> None:
+        """Raise a ConfigError that shows key=value for an option with the name of a key: `--method trace`."""
+        if not self.has_keys or not word.startswith("--"):
+            return
+        from kgqa.config.files import groups, list_run_keys
+
+        key, _, value = word[2:].replace("-", "_").partition("=")
+        if key.partition(".")[0] in {*groups(), *(each.name for each in list_run_keys())}:
+            raise ConfigError(f"{word}: settings are written KEY=VALUE: {key}={value or 'VALUE'}")
 
     def _check_keys(self, overrides: Sequence[str]) -> None:
         from kgqa.config.overrides import parse_override

@@ -43,7 +43,7 @@ def show(args: Namespace, terminal: Terminal) -> int:
 def _show_questions(folder: Path, args: Namespace, terminal: Terminal) -> None:
     """Show questions in the order of the dataset."""
     run = FinishedRun.read(folder)
-    by_id = {reported.row.id: reported.row for reported in load_reported_questions(run)}
+    by_id = {reported.row.question_id: reported.row for reported in load_reported_questions(run)}
     questions = [by_id[question_id] for question_id in order_ids(run, by_id)]
     outcomes = [_outcome(row) for row in questions]
     wanted = {outcome for outcome in ("wrong", "failed") if getattr(args, outcome)} or set(STYLES)
@@ -51,9 +51,9 @@ def _show_questions(folder: Path, args: Namespace, terminal: Terminal) -> None:
     shown = chosen[: args.limit or QUESTIONS_SHOWN]
     rows: list[Cells] = [
         [
-            row.id,
+            row.question_id,
             styled(_outcome(row), STYLES[_outcome(row)]),
-            "" if row.f1 is None else f"{100 * row.f1:.1f}",
+            "" if row.f1 is None else f"{row.f1:.1f}",
             row.verdict or "",
             f"failed: {row.error}" if row.error else row.answer or "",
             row.gold[0],
@@ -75,7 +75,7 @@ def _outcome(row: QuestionRow) -> str:
     """Return the outcome, or "" if the run has no answers, as with `retrieve_only`."""
     if row.error:
         return "failed"
-    return "" if row.em is None else "right" if row.em == 1 else "wrong"
+    return "" if row.em is None else "right" if row.is_right else "wrong"
 
 
 class _QuestionPage:

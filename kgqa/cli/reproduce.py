@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from argparse import Namespace
 from collections.abc import Sequence
+from dataclasses import replace
 
 from kgqa.cli.commands import run_command
 from kgqa.cli.dry_run import show_estimates, show_stages
@@ -12,7 +13,7 @@ from kgqa.cli.terminal import Terminal
 from kgqa.errors import ConfigError
 from kgqa.report.reproduction import differing_section, only_ours
 from kgqa.reproduce.cells import choose_cells
-from kgqa.reproduce.running import HERE, Plan, Reproduced, ReproduceRequest, run_table, table_lines
+from kgqa.reproduce.running import Plan, Reproduced, ReproduceRequest, example_choices, run_table, table_lines
 from kgqa.reproduce.trained_models import TrainingPlan, find_local, format_trained, list_missing
 
 
@@ -20,7 +21,7 @@ def reproduce(args: Namespace, terminal: Terminal) -> int:
     """List, plan or run the cells of a table."""
     if args.list:
         terminal.lines(table_lines(args.places[0] if args.places else "", args.overrides))
-        terminal.line(f"with models of your choice: kgqa reproduce --list {HERE}")
+        terminal.line(f"with models of your choice: kgqa reproduce --list {example_choices()}")
         return 0
     if not args.places:
         raise args.command.missing("ID")
@@ -29,7 +30,7 @@ def reproduce(args: Namespace, terminal: Terminal) -> int:
     terminal.lines(plan.lines())
     if request.dry_run and not args.plan:
         if request.protocol:
-            raise ConfigError("dry_run=true: not with protocol=paper; use --plan instead")
+            raise ConfigError("dry_run=true does not work with protocol=paper; use --plan")
         _show_differences(plan.differences(), terminal)
     if not plan.cells:
         terminal.line(f"kgqa: {plan.nothing_runs()}", alarm=True)
@@ -62,7 +63,10 @@ def _show(reproduced: Reproduced, terminal: Terminal) -> int:
     """Show our values next to those published; return 2 if a cell failed or was skipped."""
     reproduction = reproduced.reproduction
     if reproduced.results:
-        terminal.sections(reproduction.heading, only_ours(reproduction).comparison())
+        shown = only_ours(reproduction)
+        verdicts = replace(shown.verdicts(), plots=[])
+        orders = [shown.order_section()] if shown.orders else []
+        terminal.sections(reproduction.heading, [*shown.comparison(), verdicts, *orders])
     _show_differences(reproduction.differing, terminal)
     for result in reproduced.results:
         if result.error:

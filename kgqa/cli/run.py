@@ -14,7 +14,8 @@ from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.run import Executed, execute_unless_finished
 from kgqa.experiment.session import Session
 from kgqa.report.summary import summary_rows
-from kgqa.util.text import escape_control
+from kgqa.runtime.work_log import LOG
+from kgqa.util.text import escape_control, pluralize
 
 
 def run(args: Namespace, terminal: Terminal) -> int:
@@ -40,7 +41,8 @@ def run_one(overrides: Sequence[str], terminal: Terminal) -> int:
             from kgqa.experiment.dry_run import Shared, plan_calls
 
             check(session)
-            show_plan(plan_calls(session, Shared()), len(experiment.questions), terminal)
+            plan, method = plan_calls(session, Shared()), experiment.choices["method"]
+            show_plan(plan, len(experiment.questions), terminal, method)
             return 0
         executed = execute_unless_finished(session, terminal)
     _show_summary(experiment, executed, terminal)
@@ -51,10 +53,15 @@ def _show_summary(experiment: Experiment, executed: Executed, terminal: Terminal
     """Show scores in percent with 95 % bootstrap intervals, then costs and warnings."""
     choices, metrics = experiment.choices, executed.metrics
     title = " · ".join(choices[group] for group in NAMED if group in choices)
+    for model, calls in metrics.other_models.items():
+        shown = f"warning: another model answered {pluralize(calls, 'call')}: {model}"
+        terminal.line(f"{shown}. The run is named after {choices.get('model')}.", alarm=True)
     terminal.table((), summary_rows(metrics), title=title)
     if choices.get("engine") == SCRIPTED:
-        terminal.line(MADE_UP, alarm=True)
+        terminal.line(f"warning: {MADE_UP}", alarm=True)
     if metrics.retrieval and metrics.retrieval.alarm:
         terminal.line(f"alarm: {metrics.retrieval.alarm}", alarm=True)
     terminal.lines((f"warning: {warning}" for warning in (metrics.judge.warnings if metrics.judge else ())), alarm=True)
-    terminal.lines((f"failed: {error}" for error in executed.errors), alarm=True)
+    if metrics.failed:
+        where = f"kgqa show {executed.folder} --failed (log: {executed.folder / LOG})"
+        terminal.line(f"failed questions: {where}. Run the same command again to retry them.", alarm=True)

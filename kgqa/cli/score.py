@@ -26,9 +26,9 @@ def evaluate(args: Namespace, terminal: Terminal) -> int:
         if group in CALIBRATION_KEYS:
             raise ConfigError(f"{override}: only with --calibrate")
         if group in QUESTION_KEYS and not args.predictions:
-            raise ConfigError(f"{override}: goes with --predictions; a run is scored on all its questions")
+            raise ConfigError(f"{override}: works only with --predictions")
     if args.subset and not args.predictions:
-        raise ConfigError("--subset: goes with --predictions; a run is scored on all its questions")
+        raise ConfigError("--subset: works only with --predictions")
     if args.predictions:
         evaluated = evaluate_predictions(Path(args.places[0]), args.overrides, terminal, subset=args.subset)
     else:
@@ -43,7 +43,7 @@ def _calibrate(args: Namespace, terminal: Terminal) -> int:
     values = override_values(args.overrides)
     others = [override for override in args.overrides if parse_override(override).key not in CALIBRATION_KEYS]
     if others and "other" not in values:
-        raise ConfigError(f"{others[0]}: only with other=JUDGE, whose key it is")
+        raise ConfigError(f"{others[0]}: works only with other=JUDGE")
     human = Path(values["human"]) if "human" in values else None
     calibration = calibrate_judge(find_run(args.places[0]), human, values.get("other"), others, terminal)
     terminal.sections(f"{calibration.run}\njudge: {calibration.judge}", calibration.sections())

@@ -16,6 +16,7 @@ from kgqa.sweeps.grid import SweepRequest, run_search, run_sweep
 from kgqa.sweeps.running import SweepFolder
 from kgqa.sweeps.tuning import Tuning, run_tuning
 
+LEGEND = "bold: best · underlined: second · *: significantly below the best (paired test, Holm, p < 0.05)"
 MARKS = {"best": "bold", "second": "underline"}  # styles
 
 
@@ -37,12 +38,14 @@ def _show_sweep(swept: SweepFolder, terminal: Terminal) -> int:
             cells = (cell if isinstance(cell, MarkedCell) else MarkedCell(cell) for cell in row)
             rows.append([styled(cell + "*" * cell.worse, MARKS.get(cell.mark, "")) for cell in cells])
         terminal.table(table.header, rows, title=table.title)
+        terminal.line(LEGEND, style="dim")
     for number, name, status, why in report.failures():
         terminal.line(f"cell {number} {status}: {name}: {why}", alarm=True)
     counts = Counter(cell.status for cell in swept.cells)
     terminal.line(f"cells: {', '.join(f'{count} {status}' for status, count in counts.items())}")
-    if (command := command_line()) and not swept.is_complete:
-        terminal.line(f"all replies so far are saved; continue with: {command}")
+    has_results = any(cell.status in ("done", "skipped", "not run") for cell in swept.cells)
+    if has_results and not swept.is_complete and (command := command_line()):
+        terminal.line(f"finished cells and all replies are saved; continue with: {command}")
     terminal.end(swept.path)
     return 0 if swept.is_complete else 2
 

@@ -17,12 +17,14 @@ from kgqa.errors import ConfigError
 from kgqa.experiment.replay import replay
 from kgqa.system.doctor import Finding, examine
 from kgqa.util.fs import call_cache
+from kgqa.util.optional_deps import is_available
 
 MARKS = {"ok": ("✓", "green"), "gap": ("✗", "red"), "note": ("·", "")}
 FIRST_RUNS = {
     "method": "kgqa run method={name} dataset=demo engine=scripted limit=3",
     "dataset": "kgqa run dataset={name} method=all_documents engine=scripted",
     "retriever": "kgqa run retriever={name} method=retrieve_only dataset=demo",
+    "model": "kgqa run model={name} method=no_context dataset=demo limit=3",
 }
 
 
@@ -93,10 +95,10 @@ def export_cache(args: Namespace, terminal: Terminal) -> int:
     exported = export_calls(call_cache(), file, _keys_of(args.run, terminal) if args.run else None, args.engine)
     for count, why in (
         (exported.damaged, "damaged; see kgqa cache check"),
-        (exported.secret, "their replies repeat a key that the environment holds"),
+        (exported.secret, "their replies contain a key from your environment"),
     ):
         if count:
-            terminal.line(f"left out: {count:,} calls ({why})")
+            terminal.line(f"skipped: {count:,} calls ({why})")
     terminal.line(f"{file}: {exported.calls:,} calls, {file.stat().st_size:,} bytes")
     return 0
 
@@ -115,7 +117,7 @@ def _keys_of(runs: Sequence[str], terminal: Terminal) -> set[str]:
 def import_cache(args: Namespace, terminal: Terminal) -> int:
     """Add the calls of a file to this cache."""
     imported = import_calls(call_cache(), Path(args.places[0]))
-    kept = " (those of this cache stay)" if imported.different else ""
+    kept = " (the calls of this cache are kept)" if imported.different else ""
     terminal.line(f"{imported.new:,} new, {imported.equal:,} equal, {imported.different:,} different{kept}")
     return 0
 
@@ -135,10 +137,10 @@ def prune_cache(args: Namespace, terminal: Terminal) -> int:
 
 def new(args: Namespace, terminal: Terminal) -> int:
     """Write the first files of a component of your own."""
-    group, (name,) = args.command.name.split()[1], args.places
-    files = write_scaffold(group, name)
+    group, (name, *source) = args.command.name.split()[1], args.places
+    files = write_scaffold(group, name, *source)
     terminal.lines(files)
-    test = next(file for file in files if file.name.startswith("test_"))
-    run = FIRST_RUNS[group].format(name=name)
-    terminal.line(f"\nIt runs as it is; change it to yours:\n  {run}\n  python -m pytest {test}")
+    terminal.line(f"\nNext:\n  {FIRST_RUNS[group].format(name=name)}")
+    install = "" if is_available("pytest") else "pip install pytest && "
+    terminal.lines(f"  {install}python -m pytest {file}" for file in files if file.name.startswith("test_"))
     return 0

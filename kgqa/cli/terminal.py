@@ -11,29 +11,30 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from rich.console import Console
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.filesize import decimal
 from rich.progress import (
     BarColumn,
-    DownloadColumn,
-    MofNCompleteColumn,
     Progress,
     ProgressColumn,
+    Task,
     TaskID,
     TextColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
 )
 from rich.rule import Rule
 from rich.table import Column, Table
 from rich.text import Text
 
 from kgqa.runtime.costs import Ledger
-from kgqa.runtime.display import BYTES, Advance, PlainLines, Stage, StageProgress, clock
+from kgqa.runtime.display import BYTES, Advance, PlainLines, Stage, StageProgress
 from kgqa.types import Json
-from kgqa.util.text import escape_control, escape_json
+from kgqa.util.text import duration, escape_control, escape_json
+from kgqa.util.waiting import describe_waits
 
 if TYPE_CHECKING:
     from kgqa.report.section import Section
@@ -96,7 +97,7 @@ class Terminal:
     def end(self, folder: Path, failure: str | None = None) -> int:
         """Print why a run failed, its report and its folder; return the exit code."""
         if failure is not None:
-            self.line(f"kgqa: {failure}; run the same command again to repeat failed questions", alarm=True)
+            self.line(f"kgqa: {failure}", alarm=True)
         self.line(f"report: {folder / 'report.html'}")
         self.result(folder)
         return 0 if failure is None else 2
@@ -105,10 +106,10 @@ class Terminal:
         """Print JSON to stdout."""
         sys.stdout.write(escape_json(json.dumps(value, indent=2, ensure_ascii=False)) + "\n")
 
-    def stage(self, title: str, count: int, ledger: Ledger) -> AbstractContextManager[Stage]:
+    def stage(self, title: str, count: int, ledger: Ledger, *, summary: bool = True) -> AbstractContextManager[Stage]:
         if not self.console.is_terminal:
-            return self._lines.stage(title, count, ledger)
-        return stage_bar(self.console, title, count, ledger)
+            return self._lines.stage(title, count, ledger, summary=summary)
+        return _stage_bar(self.console, StageProgress(title, count, ledger), summary=summary)
 
     def counting(self, unit: str) -> AbstractContextManager[Advance]:
         return _counting_bars(self.console, unit) if self.console.is_terminal else self._lines.counting(unit)
@@ -138,61 +139,85 @@ def _table(header: Sequence[str], rows: Sequence[Cells], title: str = "", fixed:
     return table
 
 
+class _Parts:
+    """Parts of a line, the most important first. Parts that do not fit are dropped; what kgqa waits for is folded."""
+
+    def __init__(self, parts: Sequence[str]) -> None:
+        self._parts, self._waits = parts, describe_waits()
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        first, *others = map(escape_control, self._parts)
+        if self._waits:
+            yield Text(f"{first} · waiting: {escape_control(self._waits)}", style="yellow", overflow="fold")
+            return
+        for part in others:
+            if cell_len(longer := f"{first} · {part}") > options.max_width:
+                break
+            first = longer
+        yield Text(first, no_wrap=True)
+
+
+class _PartsColumn(ProgressColumn):
+    """The end of a bar's line. `parts` of a task returns them when they are drawn."""
+
+    def __init__(self) -> None:
+        super().__init__(Column(ratio=1))
+
+    def render(self, task: Task) -> _Parts:
+        return _Parts(task.fields["parts"](task))
+
+
+def _bars(console: Console) -> Progress:
+    bar = BarColumn(10 if console.width < NARROW else 20, table_column=Column(no_wrap=True))
+    title = TextColumn("{task.description}", table_column=Column(no_wrap=True))
+    return Progress(title, bar, _PartsColumn(), console=console, transient=True, expand=True)
+
+
 @contextmanager
-def stage_bar(console: Console, title: str, count: int, ledger: Ledger) -> Iterator[Stage]:
-    """Show finished programs and costs; one plain line remains."""
-    state = StageProgress(title, count, ledger)
-    fixed = Column(no_wrap=True)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(10 if console.width < NARROW else 20, table_column=fixed),
-        MofNCompleteColumn(table_column=fixed),
-        # rich's own time left ignores questions that take longer than half a minute
-        TextColumn("{task.fields[left]}", table_column=fixed),
-        TextColumn("{task.fields[detail]}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")),
-    )
-    with Progress(*columns, console=console, transient=True, expand=True) as progress:
-        yield _StageBar(state, progress)
-    console.print(state.summary(), highlight=False, markup=False, soft_wrap=True)
+def _stage_bar(console: Console, state: StageProgress, *, summary: bool) -> Iterator[Stage]:
+    """Show finished programs and costs. With a summary, one plain line remains."""
+    with _bars(console) as progress:
+        task = progress.add_task(escape_control(state.title), total=state.count, parts=lambda _: state.parts())
+        yield _StageBar(state, progress, task)
+    if summary:
+        console.print(state.summary(), highlight=False, markup=False, soft_wrap=True)
 
 
+@dataclass(frozen=True)
 class _StageBar:
-    def __init__(self, state: StageProgress, progress: Progress) -> None:
-        self._state, self._progress = state, progress
-        self._task = progress.add_task(state.title, total=state.count, left="-:--:--", detail="")
+    state: StageProgress
+    progress: Progress
+    task: TaskID
 
     def record(self) -> None:
-        left = self._state.seconds_left()
-        # failures first, because a narrow terminal cuts the end
-        failed = f"{self._state.failed} failed · " if self._state.failed else ""
-        self._progress.update(
-            self._task,
-            completed=self._state.ended,
-            left="-:--:--" if left is None else clock(left),
-            detail=failed + self._state.rates(),
-        )
+        pass  # the bar is drawn several times a second
 
     def finish(self, *, failed: bool) -> None:
-        self._state.end(failed=failed)
-        self.record()
+        self.state.end(failed=failed)
+        self.progress.update(self.task, completed=self.state.ended)
 
 
 @contextmanager
 def _counting_bars(console: Console, unit: str) -> Iterator[Advance]:
     """Show one bar per step."""
-    amount: list[ProgressColumn] = [TextColumn("{task.completed:,.0f} " + unit)]
-    if unit == BYTES:
-        amount = [DownloadColumn(), TransferSpeedColumn()]
-    columns = (TextColumn("{task.description}"), BarColumn(20), *amount, TimeRemainingColumn())
     tasks: dict[str, TaskID] = {}
     pending = Counter[str]()
 
+    def parts(task: Task) -> list[str]:
+        numbers = [task.completed] if task.total is None else [task.completed, task.total]
+        shown = [decimal(int(number)) if unit == BYTES else f"{number:,.0f}" for number in numbers]
+        amount = "/".join(shown) + ("" if unit == BYTES else f" {unit}")
+        speed = [f"{decimal(int(task.speed))}/s"] if unit == BYTES and task.speed else []
+        rest = (task.total or 0) - task.completed
+        left = [f"{duration((task.elapsed or 0) * rest / task.completed)} left"] if rest > 0 and task.completed else []
+        return [amount, *left, *speed]
+
     def advance(step: str, more: int, total: int | None) -> None:
         if step not in tasks:
-            tasks[step] = progress.add_task(escape_control(step), total=total)
+            tasks[step] = progress.add_task(escape_control(step), total=total, parts=parts)
         pending[step] += more
         if total is not None or pending[step] >= COUNTS_PER_UPDATE:
             progress.update(tasks[step], advance=pending.pop(step), total=total)
 
-    with Progress(*columns, console=console, transient=True) as progress:
+    with _bars(console) as progress:
         yield advance

@@ -17,7 +17,7 @@ from kgqa.config.overrides import parse_override
 from kgqa.errors import ConfigError, DataError, UsageError
 from kgqa.report.training import example_sections, grid_section, rounds_sections, training_sections
 from kgqa.system.hardware import GB, gpus, memory, size_text
-from kgqa.system.models import Preset, describe_fitness, list_adapters, list_presets
+from kgqa.system.models import Preset, describe_fitness, list_adapters, load_presets
 from kgqa.training.bootstrap import Bootstrap
 from kgqa.training.collect.collecting import Collecting
 from kgqa.training.train.examples import prepare_examples
@@ -45,7 +45,7 @@ def collect(args: Namespace, terminal: Terminal) -> int:
         collected = collecting.collect(terminal, words)
     terminal.sections(f"collect {name}", example_sections(collected))
     if is_dry:
-        terminal.line("nothing is written: dry_run=true")
+        terminal.line("dry_run=true: no file was written")
         return 0
     terminal.result(collecting.stage.path)
     return 0
@@ -74,7 +74,7 @@ def train(args: Namespace, terminal: Terminal) -> int:
     if not recipes:
         raise args.command.missing("RECIPE")
     if len(recipes) > 1:
-        raise ConfigError(f"{', '.join(recipes)}: one recipe at a time; leave all but one of them out")
+        raise ConfigError(f"{', '.join(recipes)}: only one recipe at a time")
     launcher, words = split_launcher(overrides)
     if args.multirun:
         return _train_grid(recipes[0], words, launcher, terminal)
@@ -100,7 +100,7 @@ def _show_training_plan(plan: TrainPlan, terminal: Terminal) -> None:
     terminal.rule()
     terminal.table((), list(plan.rows()))
     terminal.lines(plan.warnings, alarm=True)
-    terminal.line("nothing is trained: dry_run=true")
+    terminal.line("dry_run=true: no model was trained")
 
 
 def _train_grid(recipe: str, words: Sequence[str], launcher: Sequence[str], terminal: Terminal) -> int:
@@ -126,7 +126,7 @@ def _show_grid_plan(plans: Sequence[tuple[str, TrainPlan]], terminal: Terminal) 
     seconds = [time for _, plan in plans if (time := plan.cost.here()[0]) and not plan.finished]
     if seconds:
         terminal.line(f"{len(plans)} trainings, one after the other: about {hours_text(sum(seconds))}")
-    terminal.line("nothing is trained: dry_run=true")
+    terminal.line("dry_run=true: no model was trained")
 
 
 def _show_trained(folder: Path, terminal: Terminal) -> None:
@@ -143,7 +143,7 @@ def bootstrap(args: Namespace, terminal: Terminal) -> int:
     folder = bootstrapping.stage.path
     if bootstrapping.config["dry_run"]:
         terminal.sections(bootstrapping.title, bootstrapping.plan())
-        terminal.line("nothing is asked or trained: dry_run=true")
+        terminal.line("dry_run=true: no call was made and no model was trained")
         return 0
     rounds = bootstrapping.run(terminal, ["bootstrap", *args.overrides])
     terminal.sections(rounds.title, rounds_sections(rounds))
@@ -198,11 +198,11 @@ def _training_figures(folder: Path) -> tuple[str, str, str, str]:
 
 def _show_trainings(trainings: Sequence[RunEntry], terminal: Terminal) -> None:
     if not trainings:
-        terminal.line("nothing is trained yet; start with: kgqa train --help")
+        terminal.line("no trained models yet. See kgqa train --help")
         return
     rows = []
     for each in trainings:
-        size, figures = size_text(each.folder), ("", "", "", "not finished; run its command again to continue")
+        size, figures = size_text(each.folder), ("", "", "", "not finished; run its command again")
         if each.ended:
             figures = _training_figures(each.folder)
         base, examples, loss, note = figures
@@ -214,8 +214,13 @@ def _show_trainings(trainings: Sequence[RunEntry], terminal: Terminal) -> None:
 
 def _show_presets(terminal: Terminal) -> None:
     """Show the presets, how to get missing ones, and the adapters."""
-    presets = list_presets()
-    terminal.table(("model=", "size", "licence", "context", "weights", "here"), map(_describe, presets), fixed=1)
+    known = load_presets()
+    presets = [preset for preset in known.values() if isinstance(preset, Preset)]
+    rows = [
+        _describe(preset) if isinstance(preset, Preset) else (name, "", "", "", "", f"✗ {preset}")
+        for name, preset in known.items()
+    ]
+    terminal.table(("model=", "size", "licence", "context", "weights", "here"), rows, fixed=1)
     room = f"{sum(gpu.memory for gpu in gpus()) / GB:.0f} GB of GPU memory" if gpus() else "no GPU"
     terminal.line(f"This machine: {memory() / GB:.0f} GB of memory, {room}. Missing sizes are estimated in bfloat16.")
     for preset in presets:
@@ -236,7 +241,7 @@ def _describe(preset: Preset) -> Sequence[str]:
         preset.name,
         f"{preset.parameters}, {shown}" if preset.parameters else shown,
         preset.about.licence or "",
-        f"{preset.model.context:,}",
+        f"{preset.model.context:,}" if preset.model.context else "",
         preset.place,
         describe_fitness(preset),
     )

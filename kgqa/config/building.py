@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from inspect import get_annotations, getattr_static, getmro
+from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
 from kgqa.config.files import Node
+from kgqa.config.program_code import with_code
 from kgqa.config.renamed import check_renamed
-from kgqa.config.user_code import import_target
+from kgqa.config.user_code import find_target, import_target
 from kgqa.engines.weights import Model
-from kgqa.errors import ConfigError, nearest
+from kgqa.errors import ConfigError, UsageError, nearest
 from kgqa.protocols import Dataset, Engine, Method
 from kgqa.types import Json
-from kgqa.util.validators import NotIdentity
+from kgqa.util.validators import NotIdentity, explain_problem
 
 T = TypeVar("T")
 _ABSENT = object()
@@ -51,7 +54,7 @@ def check_part(part: Any, node: Node, key: str, kind: Callable[..., T]) -> T:
     lacks = [name for name in members if name[0] != "_" and getattr_static(part, name, _ABSENT) is _ABSENT]
     if lacks:
         raise ConfigError(
-            f"{key}._target_={node['_target_']}: is no {key}: it lacks {', '.join(lacks)}; see docs/OWN_CODE.md"
+            f"{key}._target_={node['_target_']}: not a {key}: missing {', '.join(lacks)}; see docs/OWN_CODE.md"
         )
     checked: T = part
     return checked
@@ -63,19 +66,75 @@ def build(node: Mapping[str, Any], key: str, **built: Any) -> Any:
     Raises:
         ConfigError: naming the key, the value and what was expected.
     """
-    path = str(node.get("_target_", ""))
-    target = import_target(path, key)
-    types = _parameters(target, f"{key}._target_={path}")
+    target, types = check_node(node, key, built)
     values = {name: value for name, value in node.items() if name != "_target_"}
-    for name, value in values.items():
-        if name not in types or name in built:
-            check_renamed(f"{key}.{name}", str(value))
-            raise ConfigError(f"{key}.{name}={value}: unknown key; {nearest(name, set(types) - set(built))}")
-    parameters = inspect.signature(target).parameters
-    required = {name for name in types if parameters[name].default is inspect.Parameter.empty}
-    if missing := sorted(required - set(values) - set(built)):
-        raise ConfigError(f"{key}: missing {', '.join(missing)}")
+    if isinstance(target, type):
+        target = with_code(target)
     return target(**{name: check_value(f"{key}.{name}", value, types[name]) for name, value in values.items()}, **built)
+
+
+@contextmanager
+def errors_name(file: Path) -> Iterator[None]:
+    """Put the name of a file before errors that do not have it."""
+    try:
+        yield
+    except UsageError as error:
+        if str(file) in str(error):
+            raise
+        raise ConfigError(f"{file}: {error}") from error
+
+
+def check_node(
+    node: Mapping[str, Any], key: str, built: Collection[str] = ()
+) -> tuple[Callable[..., Json], Mapping[str, Any]]:
+    """Return the class of a node and the types of its fields.
+
+    built: fields that need no value.
+
+    Raises:
+        ConfigError: it cannot be imported, a value has no field, or a field without a default has no value.
+    """
+    path = str(node.get("_target_", ""))
+    values = {name: value for name, value in node.items() if name != "_target_"}
+    try:
+        target = import_target(path, key)
+        types = _parameters(target, f"{key}._target_={path}")
+        _check_names(values, key, set(types) - set(built))
+        _check_missing(target, types, {*values, *built})
+    except ConfigError as error:
+        if place := find_target(key, path):
+            raise ConfigError(f"{place}: {error}") from error
+        raise
+    return target, types
+
+
+def _check_missing(target: Callable[..., Json], types: Mapping[str, Any], given: Collection[str]) -> None:
+    """Raise a ConfigError if a field without a default has no value."""
+    parameters = inspect.signature(target).parameters
+    required = [name for name in types if parameters[name].default is inspect.Parameter.empty]
+    if missing := [name for name in required if name not in given]:
+        owner = f"{target.__module__}.{target.__qualname__}"
+        fields = f"'{missing[0]}', a field" if len(missing) == 1 else f"{', '.join(map(repr, missing))}, fields"
+        raise ConfigError(f"no value for {fields} of {owner}. Add the line {missing[0]}: VALUE")
+
+
+def check_keys(node: Mapping[str, Any], key: str, run_keys: Collection[str] = ()) -> None:
+    """Raise a ConfigError for a key that the class of a node, or of a node in it, does not have.
+
+    run_keys: further keys of this place, which belong to the run.
+    """
+    target = import_target(str(node["_target_"]), key)
+    _check_names(node, key, {"_target_", *run_keys, *_parameters(target, f"{key}._target_={node['_target_']}")})
+    for name, value in node.items():
+        if isinstance(value, Mapping) and "_target_" in value:
+            check_keys(value, f"{key}.{name}")
+
+
+def _check_names(values: Mapping[str, Any], key: str, known: Collection[str]) -> None:
+    for name, value in values.items():
+        if name not in known:
+            check_renamed(f"{key}.{name}", str(value))
+            raise ConfigError(f"{key}.{name}={value}: unknown key; {nearest(name, set(known) - {'_target_'})}")
 
 
 def identity_of(node: Mapping[str, Any], key: str, *, reported: bool = False) -> dict[str, Json]:
@@ -114,13 +173,13 @@ def check_value(key: str, value: Any, expected: Any) -> Any:
         group = expected.__name__.lower()
         raise ConfigError(f"{key}={value}: no settings of a {group}; choose a preset with {group}@{key}=NAME")
     if dataclasses.is_dataclass(expected):
-        raise ConfigError(f"{key}={value}: has settings of its own; change one of them, {key}.KEY=VALUE")
+        raise ConfigError(f"{key}={value}: this key has settings. Set one of them: {key}.KEY=VALUE")
     try:
         adapter = TypeAdapter(expected, config=ConfigDict(coerce_numbers_to_str=True, arbitrary_types_allowed=True))
         return adapter.validate_python(value)
     except ValidationError as error:
         problem = error.errors()[0]
         if problem["type"] != "value_error":
-            raise ConfigError(f"{key}={value}: {problem['msg'].lower()}") from error
+            raise ConfigError(f"{key}={value}: {explain_problem(problem)}") from error
         inner = "".join(f".{part}" for part in problem["loc"] if isinstance(part, str))
         raise ConfigError(f"{key}{inner}={problem['input']}: {problem['ctx']['error']}") from error

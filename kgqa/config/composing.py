@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
+from pathlib import Path
 
 from hydra import compose as compose_with_hydra
 from hydra import initialize_config_dir
@@ -25,24 +26,36 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
+from kgqa.config.building import check_keys, check_node, errors_name
 from kgqa.config.files import (
+    NAMED,
     OPTIONAL,
     SECOND,
+    UNNAMED,
     check_choice,
+    check_yaml,
     config_file,
+    config_files,
+    default_choices,
+    explain_yaml,
     flatten,
     groups,
+    is_own,
+    is_unnamed,
+    list_keys,
     list_run_keys,
+    load_node,
 )
-from kgqa.config.overrides import Override, parse_override
+from kgqa.config.overrides import Override, override_values, parse_override
 from kgqa.config.renamed import check_renamed
-from kgqa.config.secrets import check_references, check_values
+from kgqa.config.secrets import check_references, check_text, check_values
+from kgqa.config.short_forms import SERVER, UNNAMED_NODE, expand_short_forms, explain_server_key, model_slug
 from kgqa.errors import ConfigError, nearest
 from kgqa.types import Json
 from kgqa.util.plugins import conf_folders, package_conf
 
 RUN = "kgqa_run"  # the configuration of a run; a config.yaml in an own conf/ belongs to another program
-DATASET_KEYS = ("name", "profile", "family")  # keys of a dataset that are not for its class
+DATASET_KEYS = ("profile", "family")  # keys of a dataset that are not for its class
 _NUMBER = re.compile(r"\d+(?:_\d+)*")
 
 
@@ -60,6 +73,7 @@ def hydra_ready() -> Iterator[None]:
     Plugins.instance().register(OwnFolders)
     if f"{RUN}.yaml" not in ConfigStore.instance().repo:
         ConfigStore.instance().store(name=RUN, node=OmegaConf.load(package_conf() / "config.yaml"))
+        ConfigStore.instance().store(group="model", name=UNNAMED, node=dict(UNNAMED_NODE))
     with initialize_config_dir(str(package_conf().resolve()), version_base="1.3"):
         yield
 
@@ -72,13 +86,9 @@ def compose(overrides: Sequence[str]) -> dict[str, Json]:
     """
     for override in overrides:
         check_form(override)
-        check_choice(override)
-        parsed = parse_override(override)
-        if parsed.group.partition("/")[0] == "hydra":
-            problem = "only for several runs, that is with kgqa run -m and kgqa reproduce"
-            if parsed.prefix == "~":
-                problem = "cannot be removed; set another value, e.g. hydra/launcher=joblib"
-            raise ConfigError(f"{override}: {problem}")
+    overrides = expand_short_forms(overrides)
+    for override in overrides:
+        _check_override(override)
     try:
         composed, choices = _compose(tuple(map(_to_hydra, overrides)), _own_files())
         written: Json = OmegaConf.to_container(composed)
@@ -89,12 +99,62 @@ def compose(overrides: Sequence[str]) -> dict[str, Json]:
     except (HydraException, OmegaConfBaseException, AssertionError) as error:  # Hydra asserts some of its grammar
         raise _explain(error, overrides) from error
     except YAMLError as error:
-        raise ConfigError(_explain_yaml(error)) from error
+        raise ConfigError(explain_yaml(error)) from error
+    except RecursionError as error:
+        raise ConfigError(f"{' '.join(overrides)}: a file names itself in its defaults. Remove it there.") from error
     except ValueError as error:
+        _check_own_files(error)
         raise _explain(error, overrides) from error
-    _check_keys(resolved)
+    _complete_own_files(resolved, chosen, {parse_override(override).key for override in overrides})
     check_values(resolved)
-    return {**resolved, "choices": chosen}
+    _check_required_keys(resolved)
+    check_known_keys(resolved, chosen)
+    del resolved[SERVER]  # engine.base_url has it
+    return {**resolved, "choices": {**chosen, "model": _name_model(resolved, chosen)}}
+
+
+def _check_override(override: str) -> None:
+    """Raise a ConfigError or DataError for what Hydra would accept, or explain badly."""
+    check_choice(override)
+    parsed = parse_override(override)
+    check_text(parsed.key, parsed.value)
+    if parsed.value == "???":
+        raise ConfigError(f"{override}: a value is missing; set {parsed.key}=VALUE")
+    if parsed.choice_group in groups() and (file := config_files(parsed.choice_group).get(parsed.value)):
+        check_yaml(file)
+    if parsed.key == "experiment" and parsed.value in config_files("experiment"):
+        _check_preset(parsed.value)
+    if parsed.group.partition("/")[0] == "hydra":
+        problem = "works only with kgqa run -m and kgqa reproduce"
+        if parsed.prefix == "~":
+            problem = "cannot be removed; set another value, e.g. hydra/launcher=joblib"
+        raise ConfigError(f"{override}: {problem}")
+
+
+def _check_own_files(error: ValueError) -> None:
+    """Raise a DataError that names the file that is not UTF-8: one that a chosen file names in its defaults."""
+    if isinstance(error, UnicodeDecodeError):
+        for name, *_ in _own_files():
+            check_yaml(Path(name))
+
+
+def _name_model(config: Mapping[str, Json], choices: Mapping[str, Json]) -> Json:
+    """Return the chosen model, or the name of one without a preset as folders have it."""
+    return model_slug(str(config["model"]["name"])) if choices["model"] == UNNAMED else choices["model"]
+
+
+def _complete_own_files(config: Mapping[str, Json], choices: Mapping[str, Json], given: set[str]) -> None:
+    """Name the user's models and datasets after their files, and check the keys of a model.
+
+    given: keys of the command line.
+    """
+    for group in NAMED:
+        name = str(choices[group])
+        if f"{group}.name" not in given and is_unnamed(group, name):
+            config[group]["name"] = name
+    if is_own("model", name := str(choices["model"])):
+        with errors_name(config_file("model", name)):
+            check_node(config["model"], "model")
 
 
 def _own_files() -> tuple[tuple[str, int, int], ...]:
@@ -113,22 +173,68 @@ def _compose(overrides: tuple[str, ...], _: object) -> tuple[DictConfig, Mapping
     return composed, choices
 
 
-def _check_keys(config: Mapping[str, Json]) -> None:
+def _check_required_keys(config: Mapping[str, Json]) -> None:
     """Raise a ConfigError if a key of every run is missing: `~limit` removes one, `roles=7` replaces one."""
     for key in list_run_keys():
         node: Json = config
         for name in key.name.split("."):
             if not isinstance(node, Mapping) or name not in node:
-                raise ConfigError(f"{key.name}: every run needs this key; do not remove it")
+                raise ConfigError(f"{key.name}: this key is required; do not remove it")
             node = node[name]
+
+
+def _check_preset(name: str) -> None:
+    """Raise a ConfigError if a preset of all groups sets keys of Hydra, which a run does not read."""
+    if "hydra" in load_node("experiment", name):
+        raise ConfigError(f"{config_file('experiment', name)}: hydra: set these keys on the command line, after -m")
+
+
+def check_known_keys(config: Mapping[str, Json], choices: Mapping[str, Json]) -> None:
+    """Raise a ConfigError for a key that no run reads. The message names its preset, if a preset sets it."""
+    run_keys = [key.name for key in list_run_keys()]
+    try:
+        _check_roots(config, run_keys, is_own("method", str(choices["method"])))
+        for group, name in choices.items():
+            _check_group(config, run_keys, group, name)
+    except ConfigError as error:
+        experiment = str(choices.get("experiment") or "")
+        preset = load_node("experiment", experiment) if experiment else {}
+        if str(error).partition("=")[0].partition(": ")[0] in {*preset, *flatten(preset)}:
+            raise ConfigError(f"{config_file('experiment', experiment)}: {error}") from error
+        raise
+
+
+def _check_roots(config: Mapping[str, Json], run_keys: Sequence[str], is_own_method: bool) -> None:
+    """Check the keys of no group, and the roles. A user's method can have roles that kgqa does not know."""
+    roots = {name.partition(".")[0] for name in run_keys} | set(groups())
+    for key, value in config.items():
+        if key not in roots:
+            check_renamed(key, str(value))
+            text = "" if isinstance(value, Mapping) else f"={value}"
+            raise ConfigError(f"{key}{text}: unknown key; {nearest(key, roots)}")
+    roles = [name for name in run_keys if name.startswith("roles.")]
+    for role, value in config["roles"].items():
+        if f"roles.{role}" not in roles and not is_own_method:
+            raise ConfigError(f"roles.{role}={value}: unknown key; {nearest(f'roles.{role}', roles)}")
+
+
+def _check_group(config: Mapping[str, Json], run_keys: Sequence[str], group: str, name: str | None) -> None:
+    """Check the keys of a chosen component. Its class is only imported for a key that its file does not list."""
+    node: Json = config.get(group)
+    if node and not name:
+        raise ConfigError(f"{group}: no preset is chosen; choose one with {group}=NAME")
+    # a model without a preset has no file
+    listed = {key.name for key in list_keys(group, name)} if name in config_files(group) else set[str]()
+    if name and group != "experiment" and set(flatten(node)) - listed:
+        check_keys(node, group, {key.partition(".")[2] for key in run_keys if key.startswith(f"{group}.")})
 
 
 def _check_nodes(config: Mapping[str, Json], choices: Mapping[str, Json]) -> None:
     """Raise a ConfigError if a chosen file lacks a required key."""
     for group, name in choices.items():
         if not name and group not in OPTIONAL:
-            raise ConfigError(f"{group}: every run needs one; choose it with {group}=NAME")
-        if not name or group == "experiment":
+            raise ConfigError(f"{group}: a choice is required: set {group}=NAME")
+        if not name or group == "experiment" or name == UNNAMED:
             continue
         node = config.get(group)
         for key in ("_target_", *(DATASET_KEYS if group == "dataset" else ())):
@@ -142,10 +248,12 @@ def check_form(override: str) -> None:
     key = parsed.choice_group
     if (not parsed.has_value and parsed.prefix != "~") or not key.strip():
         raise ConfigError(f"{override!r}: expected key=value, e.g. method=trace limit=10; see kgqa run --help")
+    if key in groups() and re.search(r"\s[\w.@]+=", parsed.value):
+        raise ConfigError(f"{override!r}: several settings in one argument. Put each KEY=VALUE in its own argument.")
     check_renamed(key, parsed.value)
-    digits = max((len(number) for number in _NUMBER.findall(override)), default=0)
+    digits = max((len(number.replace("_", "")) for number in _NUMBER.findall(override)), default=0)
     if digits > sys.get_int_max_str_digits() > 0:  # Hydra's parser converts them, and Python refuses
-        raise ConfigError(f"{key}: a number of {digits:,} digits; the maximum is {sys.get_int_max_str_digits():,}")
+        raise ConfigError(f"{key}: number with {digits:,} digits; the maximum is {sys.get_int_max_str_digits():,}")
 
 
 def _to_hydra(override: str) -> str:
@@ -161,14 +269,6 @@ def _hydra_key(group: str) -> str:
     return f"{SECOND[group]}@{group}" if group in SECOND else group
 
 
-def _explain_yaml(error: YAMLError) -> str:
-    """Return `FILE:LINE: problem`; the reader of bytes knows the file only."""
-    mark = getattr(error, "problem_mark", None)
-    if mark is not None:
-        return f"{mark.name}:{mark.line + 1}: {getattr(error, 'problem', error)}"
-    return f"{getattr(error, 'name', '')}: {getattr(error, 'reason', error)}".lstrip(": ")
-
-
 def _explain(error: Exception, overrides: Sequence[str]) -> ConfigError:
     """Return Hydra's error in one line, with the override at fault and the nearest key if one is unknown."""
     known = _list_known_keys(overrides)
@@ -181,13 +281,28 @@ def _explain(error: Exception, overrides: Sequence[str]) -> ConfigError:
                 f"leave it out, or choose another {outer}="
             )
         is_inside = any(name.startswith(f"{override.key}.") for name in known)
+        engine = override_values(overrides).get("engine", default_choices()["engine"])
+        if message := explain_server_key(override, engine):
+            return ConfigError(message)
         if known and override.key not in known and override.choice_group not in groups() and not is_inside:
+            if owner := _find_owner(override.key):
+                chosen = f"{override.group}={owner}"
+                return ConfigError(f"{override.text}: this key belongs to {chosen}. Choose {chosen}, or remove it.")
             return ConfigError(f"{override.text}: unknown key {override.key!r}; {nearest(override.key, known)}")
     for override in parsed:
         if reason := _find_misreading(override):
             return ConfigError(f"{override.text}: {reason}")
-    first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    first, *more = str(error).strip().splitlines() or [type(error).__name__]
+    if first.endswith("raised while composing config:") and more:
+        first = more[0]
     return ConfigError(f"{' '.join(overrides)}: {first}")
+
+
+def _find_owner(key: str) -> str | None:
+    """Return a choice of the key's group that has the key, such as trace for method.beam."""
+    group, _, name = key.partition(".")
+    names = groups().get(group, ())
+    return next((choice for choice in names if name in {each.name for each in list_keys(group, choice)}), None)
 
 
 def _find_misreading(override: Override) -> str | None:
@@ -195,6 +310,9 @@ def _find_misreading(override: Override) -> str | None:
     try:
         is_swept = OverridesParser.create().parse_override(override.text).is_sweep_override()
     except HydraException:  # a character with a meaning in the grammar
+        for opening, closing in ("[]", "{}", "()"):
+            if override.value.count(opening) > override.value.count(closing):
+                return f"{closing!r} is missing"
         return "cannot be read; put quotes around the value, e.g. 'key=\"FILE#name\"'"
     key, value = override.key, override.value
     hint = f"several values: write a list as {key}=[{value}], a text with commas as '{key}=\"…\"', a sweep with -m"
@@ -278,12 +396,12 @@ def parse_axes(overrides: Sequence[str]) -> list[Axis]:
         for value, text in zip(parsed.sweep_iterator(), parsed.sweep_string_iterator(), strict=True):
             values.setdefault(repr(_plain(value)), text)
         if not values:
-            raise ConfigError(f"{override}: no value fits; see kgqa run --help for the names")
+            raise ConfigError(f"{override}: no name matches; see kgqa run --help")
         axes.append(Axis(parsed.get_key_element(), tuple(values.values()), swept=True))
     keys = [axis.key for axis in axes]
     for axis in axes:
         if axis.swept and keys.count(axis.key) > 1:
-            raise ConfigError(f"{axis.key}: given twice; list its values in one override")
+            raise ConfigError(f"{axis.key}: set twice; list its values in one override")
     return axes
 
 

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
+from itertools import takewhile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kgqa.config.overrides import parse_override
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.types import Json
 from kgqa.util.plugins import conf_folders, package_conf
+
+if TYPE_CHECKING:
+    from yaml import YAMLError
 
 Node = Mapping[str, Json]  # a component: its `_target_` and the values it is built with
 Config = Mapping[str, Json]  # of a run: nodes by group, `choices` by group, and keys of the run itself
@@ -22,8 +27,19 @@ OPTIONAL = (
     "ranker", "demonstrations_ranker", "reranker", "retriever", "graph", "collection", "judge", "verify", "tracker",
     "experiment", "collect", "train", "bootstrap",
 )  # fmt: skip
+NAMED = ("model", "dataset")  # groups with a key `name`
+# behind the nearest names of an unknown choice
+HINTS = {
+    "engine": ". For a running server, write server=URL instead.",
+    "judge": ". To judge with a model: judge=three_way judge.model=PRESET[@ENGINE]",
+}
+UNNAMED = "unnamed_model"  # the choice of model= that stands for a model without a preset
+MAX_ALIASES = 20  # of a file; 9 levels of 9 would be a billion values
+_ALIAS = re.compile(r"(?:^|[\s,\[{:-])\*[A-Za-z0-9_]+", re.MULTILINE)
+_MISSING = re.compile(r"^ *([\w.]+): *\?\?\? *(?:#.*)?$", re.MULTILINE)
 KEY_LINE = re.compile(r"^( *)([\w.]+):(?: +(.*?))??(?:\s+# *(.*))?$")
-DEFAULTS_LINE = re.compile(r"^ *- (?:override )?/?([\w]+)(?:@(\S+))?(?:: *(\w+))?(?:\s+#.*)?$")
+MARK = re.compile(r"\[([^][]+)\]\.?$")
+DEFAULTS_LINE = re.compile(r"^(?:override )?/?(\w+)(?:@(\S+))?(?:: *(\w+))?$")
 
 
 def groups() -> dict[str, list[str]]:
@@ -76,8 +92,9 @@ def check_choice(override: str) -> None:
     is_swept = value.startswith(("choice(", "glob("))
     choices = config_files(group)
     for name in () if is_swept else value.split(","):
-        if name not in choices:
-            raise ConfigError(f"{key}={name}: no such {group}; {nearest(name, choices)}")
+        if name not in choices and name != UNNAMED:
+            hint = HINTS.get(group, "")
+            raise ConfigError(f"{key}={name}: no such {group}; {nearest(name, choices)}{hint}")
     if is_swept or "," in value:
         raise ConfigError(f"{key}={value}: a list of values is a sweep: kgqa run -m {key}={value} …")
 
@@ -89,11 +106,38 @@ def is_own(group: str, name: str) -> bool:
 
 
 def load_node(group: str, name: str) -> dict[str, Json]:
-    """Return a choice as it is in its file, without defaults and with unresolved references."""
-    node = load_yaml(config_file(group, name), "correct it")
-    if not isinstance(node, Mapping):
-        raise DataError(f"{config_file(group, name)}: not a mapping of keys to values")
-    return dict(node)
+    """Return a choice with what its defaults name and what conf/config.yaml has for its group.
+
+    References are not resolved. A choice of another group of the run, such as the graph of method=kgp, is left out.
+    """
+    from omegaconf import OmegaConf
+
+    file = config_file(group, name)
+    parents = [choice.name for choice in _list_defaults(group, name) if choice.group == group and not choice.place]
+    if name in parents:
+        raise DataError(f"{file}: a file names itself in its defaults. Remove it there.")
+    node = load_yaml(file, "fix this file")
+    if not isinstance(node, Mapping | None):
+        raise DataError(f"{file}: not a mapping of keys to values")
+    inherited = [dict(load_node(group, parent)) for parent in parents] or [_group_defaults(group)]
+    merged = OmegaConf.merge(*inherited)
+    for part in _list_defaults(group, name):
+        if part.place:
+            OmegaConf.update(merged, part.place, load_node(part.group, part.name), merge=False)
+    own = {key: value for key, value in (node or {}).items() if key != "defaults"}
+    whole: Json = OmegaConf.to_container(OmegaConf.merge(merged, own))
+    return {**whole, **({"name": name} if is_unnamed(group, name) else {})}
+
+
+def is_unnamed(group: str, name: str) -> bool:
+    """Return whether a file of the user leaves out the key `name`, which is then the name of the file."""
+    return group in NAMED and is_own(group, name) and not re.search(r"^name:", _text(group, name), re.MULTILINE)
+
+
+def _group_defaults(group: str) -> dict[str, Json]:
+    """Return the defaults of a group's keys in conf/config.yaml."""
+    node: dict[str, Json] | None = load_yaml(package_conf() / "config.yaml").get(group) if group in NAMED else None
+    return {key: value for key, value in (node or {}).items() if key != "verified"}  # a key of the run
 
 
 def load_yaml(file: Path, remedy: str = "run the same command again") -> Json:
@@ -103,9 +147,39 @@ def load_yaml(file: Path, remedy: str = "run the same command again") -> Json:
     from yaml import YAMLError
 
     try:
+        check_yaml(file)
         return OmegaConf.to_container(OmegaConf.load(file))
-    except (OSError, ValueError, RecursionError, YAMLError, OmegaConfBaseException) as error:
+    except YAMLError as error:
+        raise DataError(f"{explain_yaml(error)}; {remedy}") from error
+    except (OSError, ValueError, RecursionError, OmegaConfBaseException) as error:
         raise DataError(f"{file}: not readable ({error}); {remedy}") from error
+
+
+def check_yaml(file: Path) -> None:
+    """Raise a DataError for what a library would accept or explain badly.
+
+    That is a file that is not UTF-8, a value `???`, and many aliases: an alias of a list of aliases multiplies, so that
+    a few lines can stand for a billion values.
+    """
+    try:
+        text = file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{file}: not UTF-8 ({error.reason} at byte {error.start}); save the file as UTF-8") from error
+    if (aliases := len(_ALIAS.findall(text))) > MAX_ALIASES:
+        raise DataError(f"{file}: {aliases} aliases (*name), the maximum is {MAX_ALIASES}; write the values out")
+    if missing := _MISSING.search(text):
+        line = text.count("\n", 0, missing.start(1)) + 1
+        raise DataError(f"{file}:{line}: {missing[1]}: a value is missing; set it, or remove the key")
+
+
+def explain_yaml(error: YAMLError) -> str:
+    """Return `FILE:LINE: problem`. An error of the bytes names the file only."""
+    mark = getattr(error, "problem_mark", None)
+    if mark is not None:
+        file = Path(mark.name)
+        name = file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file
+        return f"{name}:{mark.line + 1}: {getattr(error, 'problem', error)}"
+    return f"{getattr(error, 'name', '')}: {getattr(error, 'reason', error)}".lstrip(": ")
 
 
 def format_yaml(config: Config) -> str:
@@ -127,11 +201,35 @@ def flatten(config: Config, prefix: str = "") -> dict[str, Json]:
 
 @dataclass(frozen=True)
 class Key:
-    """A line of a YAML file. `default` is what is written there, empty if inner keys follow."""
+    """A key of a YAML file. `default` is what is written there, empty if inner keys follow.
+
+    comment: the comment of its line and of the lines below it that hold only a comment: "Meaning. [source]".
+    """
 
     name: str  # with the keys around it: few_shot.sample_size
     default: str
-    source: str
+    comment: str
+
+    @property
+    def mark(self) -> str:
+        """Return the source in brackets at the end of the comment, or ""."""
+        match = MARK.search(self.comment)
+        return match[1] if match else ""
+
+    @property
+    def source(self) -> str:
+        """Return the mark, or the whole comment if there is none."""
+        return self.mark or self.comment
+
+    @property
+    def meaning(self) -> str:
+        """Return the comment without the mark."""
+        return MARK.sub("", self.comment).rstrip()
+
+    def describe(self) -> str:
+        """Return meaning, default and source, for help."""
+        default = f"(default: {self.default})" if self.default else ""
+        return " ".join(filter(None, (self.meaning, default, self.mark and f"[{self.mark}]")))
 
 
 @dataclass(frozen=True)
@@ -151,7 +249,12 @@ def describe_choice(group: str, name: str) -> str:
 
 def list_keys(group: str, name: str) -> tuple[Key, ...]:
     """Return the keys of a choice in the order of its file, after those of the file that it extends."""
-    by_name: dict[str, Key] = {}
+    inherited = (
+        key
+        for key in _read_run_keys()
+        if group == "model" and key.name.startswith("model.") and key.name != "model.name"
+    )
+    by_name = {key.name.partition(".")[2]: replace(key, name=key.name.partition(".")[2]) for key in inherited}
     for choice in _list_defaults(group, name):
         if choice.group == group and not choice.place:
             by_name |= {key.name: key for key in list_keys(group, choice.name)}
@@ -172,7 +275,11 @@ def default_choices() -> dict[str, str]:
 
 def list_run_keys() -> tuple[Key, ...]:
     """Return the keys of conf/config.yaml that belong to no group."""
-    return tuple(_read_keys(_run_text().partition("\n\n")[2]))
+    return tuple(key for key in _read_run_keys() if not key.name.startswith("model"))
+
+
+def _read_run_keys() -> Iterator[Key]:
+    return _read_keys(_run_text().partition("\n\n")[2])
 
 
 def find_sources(config: Config) -> dict[str, str]:
@@ -204,8 +311,11 @@ def _differs(default: str, value: Json) -> bool:
 
 
 def _list_defaults(group: str, name: str) -> Iterator[Choice]:
-    listed = re.search(r"^defaults:\n((?:  - .*\n)+)", _text(group, name), re.MULTILINE)
-    for line in listed[1].splitlines() if listed else ():
+    import yaml
+
+    listed = re.search(r"^defaults:(?: *\n(?: *- .*(?:\n|$))+| *\[[^]]*\])", _text(group, name), re.MULTILINE)
+    for entry in yaml.safe_load(listed[0])["defaults"] if listed else ():
+        line = ": ".join(map(str, *entry.items())) if isinstance(entry, dict) else str(entry)
         match = DEFAULTS_LINE.match(line)
         if not match or match[1] == "_self_":
             continue
@@ -219,18 +329,23 @@ def _list_defaults(group: str, name: str) -> Iterator[Choice]:
 def _read_keys(text: str) -> Iterator[Key]:
     outer: list[tuple[int, str]] = []
     lines = text.splitlines()
-    for line, following in zip(lines, [*lines[1:], ""], strict=True):
+    for number, line in enumerate(lines):
         match = KEY_LINE.match(line)
         if not match or match[2] in ("_target_", "defaults"):
             continue
         indent = len(match[1])
         outer = [*(parent for parent in outer if parent[0] < indent), (indent, match[2])]
-        value = match[3] or ("[…]" if following.lstrip().startswith("- ") else "")
-        yield Key(".".join(name for _, name in outer), value, match[4] or "")
+        following = lines[number + 1].lstrip() if number + 1 < len(lines) else ""
+        value = match[3] or ("[…]" if following.startswith("- ") else "")
+        more = takewhile(re.compile(r" +#").match, lines[number + 1 :])  # an unindented comment is about what follows
+        comment = " ".join([match[4] or "", *(rest.lstrip(" #") for rest in more)]).strip()
+        yield Key(".".join(name for _, name in outer), value, comment)
 
 
 def _text(group: str, name: str) -> str:
-    return config_file(group, name).read_text(encoding="utf-8")
+    file = config_file(group, name)
+    check_yaml(file)
+    return file.read_text(encoding="utf-8")
 
 
 def _run_text() -> str:

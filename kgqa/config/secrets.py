@@ -12,6 +12,14 @@ from kgqa.types import Json
 from kgqa.util.redaction import MIN_LENGTH, has_credentials, is_secret, secret_variables
 
 VARIABLE = re.compile(r"\$\{\s*(?:oc\.)?env\s*:\s*([A-Za-z_]\w*)")  # as OmegaConf reads the environment
+# API keys of OpenAI and Anthropic, Hugging Face, GitHub, GitLab, Groq, xAI, NVIDIA, Perplexity, Google, AWS, Slack
+_KEY = re.compile(
+    r"(?<![A-Za-z0-9])("
+    r"sk-(?=[\w-]*\d)[\w-]{20,}|hf_[A-Za-z0-9]{30,}|gh[opusr]_[A-Za-z0-9]{30,}|github_pat_\w{30,}|glpat-[\w-]{20,}|"
+    r"gsk_[A-Za-z0-9]{30,}|xai-[A-Za-z0-9]{30,}|nvapi-[\w-]{30,}|pplx-[A-Za-z0-9]{30,}|AIza[\w-]{30,}|AKIA[A-Z0-9]{16}|"
+    r"xox[abprs]-[\w-]{20,}|(?i:bearer) [\w.~+/-]{16,}"
+    r")(?![A-Za-z0-9])"
+)
 REMEDIES = {
     "engine.base_url": "put the key into the variable that engine.api_key_env names, $OPENAI_API_KEY",
     "graph.url": "put the key into the variable that graph.token_env names",
@@ -32,7 +40,7 @@ def check_references(config: Config) -> None:
 
 
 def check_values(config: Config) -> None:
-    """Raise a ConfigError if a value contains a key of the environment or an address with credentials.
+    """Raise a ConfigError if a value contains a key of the environment, an API key or an address with credentials.
 
     The message does not repeat the value.
     """
@@ -42,8 +50,15 @@ def check_values(config: Config) -> None:
         for variable, value in {**secret_variables(), **secrets}.items():
             if value.strip() in text:
                 raise _refusal(key, f"holds the value of ${variable}, which")
+        check_text(key, text)
         if has_credentials(text):
             raise _refusal(f"{key}:", "an address must hold no name, password or query with a key, as it")
+
+
+def check_text(key: str, text: str) -> None:
+    """Raise a ConfigError if a text has the form of an API key. The message does not repeat it."""
+    if _KEY.search(text):
+        raise _refusal(f"{key}:", "this value looks like an API key, and")
 
 
 def _refusal(key: str, problem: str) -> ConfigError:

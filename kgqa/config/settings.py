@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, get_type_hints
+from typing import Annotated, Literal, get_type_hints
 
 from kgqa.config.building import check_value, identity_of, is_identity
 from kgqa.config.files import Config
@@ -21,7 +21,14 @@ FolderName = Annotated[
         lambda name: name == Path(name).name and not name.startswith("."),
     ),
 ]
-Folder = Annotated[str, Validator("set the run's folder, or leave it out", bool)]
+Folder = Annotated[
+    str,
+    Validator("set the run's folder, or leave it out", bool),
+    Validator(
+        "a run needs a folder of its own; name one in it",
+        lambda folder: Path(folder).resolve() not in (Path("/"), Path.home().resolve()),
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -29,7 +36,7 @@ class RunSettings:
     """`conf/config.yaml` without its groups; see there for what each key means."""
 
     limit: Annotated[Count | None, SCOPE]
-    sample: Annotated[Count | None, NotIdentity("no questions are sampled", (None,))]
+    sample: Annotated[Count | Literal["trace_paper"] | None, NotIdentity("no questions are sampled", (None,))]
     ids: Annotated[tuple[str, ...] | None, SCOPE]
     seed: int
     max_parallel_questions: Annotated[Count | None, NotIdentity("the order of the work only", reported=False)]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from importlib.machinery import PathFinder
 from importlib.util import find_spec
@@ -14,31 +16,106 @@ from traceback import extract_tb
 from types import ModuleType
 
 from kgqa.artifacts.manifest import Own
-from kgqa.config.files import Config, Node, config_file, groups, is_own
-from kgqa.errors import ConfigError
+from kgqa.config.files import SECOND, Config, Node, config_file, config_files, flatten, groups, is_own, load_yaml
+from kgqa.config.program_code import find_modules
+from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.types import Json
 from kgqa.util.fs import package_folder, sha256
-from kgqa.util.plugins import ENTRY_POINTS, package_conf, packages, prompt_folders, user_conf, user_folder
+from kgqa.util.plugins import ENTRY_POINTS, conf_folders, package_conf, packages, prompt_folders, user_conf, user_folder
+
+_TARGET = re.compile(r"^(.*?)\b_target_: *([\w.]+)", re.MULTILINE)
 
 
 def import_target(path: str, key: str) -> Callable[..., Json]:
-    """Return the class or function that a `_target_` names.
+    """Return the class that a `_target_` names. Nothing is called.
+
+    Of kgqa only what conf/ names for the group can be built: its classes, and inside of them the readers of examples.
 
     Raises:
         ConfigError: naming `file:line` of the YAML, and what is wrong with the name or the module it names.
     """
     if not path:
-        raise ConfigError(f"{key}: no _target_, which names its class")
+        raise ConfigError(f"{key}: no _target_. Name the class there.")
+    if path.startswith("kgqa."):
+        _check_shipped(path, key, shipped_targets())
     module, _, name = path.rpartition(".")
     if not module:
         raise ConfigError(
-            f"{key}._target_={path}: names no module as mine.Mine does; only these and kgqa's own are imported"
+            f"{key}._target_={path}: no module in this name; write MODULE.CLASS. Only your modules "
+            "and kgqa's are imported"
         )
     try:
         member: Callable[..., Json] = getattr(_import(module), name)
     except (_ImportRefusal, AttributeError) as error:
         raise ConfigError(f"{key}._target_={path}: {error}") from error
+    if "." not in key and not isinstance(member, type):
+        raise ConfigError(f"{key}._target_={path}: not a class. Name the class of a {key}.")
     return member
+
+
+@dataclass(frozen=True)
+class Targets:
+    """What configuration files name as `_target_`: by group, and inside of other nodes."""
+
+    groups: Mapping[str, frozenset[str]]
+    inner: frozenset[str]
+
+
+@cache
+def shipped_targets() -> Targets:
+    """Return what kgqa's own files name, and adapters, which have no file."""
+    targets = _read_targets([package_conf()])
+    return Targets({**targets.groups, "adapter": frozenset({"kgqa.artifacts.adapter.Adapter"})}, targets.inner)
+
+
+def _read_targets(folders: Sequence[Path]) -> Targets:
+    named: dict[str, set[str]] = {}
+    for file in (file for folder in folders for file in folder.glob("*/*.yaml")):
+        for indent, target in _TARGET.findall(file.read_text(encoding="utf-8", errors="replace")):
+            named.setdefault("" if indent else file.parent.name, set()).add(target)
+    return Targets({group: frozenset(own) for group, own in named.items()}, frozenset(named.get("", ())))
+
+
+def _check_shipped(path: str, key: str, targets: Targets) -> None:
+    """Raise a ConfigError if no configuration file names this `_target_` for the group, or inside of a component."""
+    group, inner, _ = key.partition(".")
+    known = targets.groups.get(SECOND.get(group, group), frozenset())
+    if inner:  # a part of a retriever can be any retriever
+        known = targets.inner.union(*targets.groups.values())
+    if path not in known:
+        hint = nearest(path, known) if known else "choose a preset"
+        raise ConfigError(f"{key}._target_={path}: not a class of a {group}; {hint}")
+
+
+def load_run_config(folder: Path) -> dict[str, Json]:
+    """Return the configuration of a run's folder, which can be another person's.
+
+    Raises:
+        DataError: it is not a run's configuration, or names a class that no file of conf/ names for its group.
+    """
+    file = folder / "config.yaml"
+    config = load_yaml(file)
+    if not isinstance(config, Mapping) or not {"dataset", "model", "engine", "roles"} <= config.keys():
+        raise DataError(f"{file}: not the configuration of a run; run the run's command again")
+    targets = _read_targets(conf_folders())
+    try:
+        for place, value in flatten(config).items():
+            key, _, name = place.rpartition(".")
+            if name == "_target_":
+                _check_shipped(str(value), key, targets)
+    except ConfigError as error:
+        raise DataError(f"{file}: {error}") from error
+    return dict(config)
+
+
+def find_target(group: str, target: str) -> str:
+    """Return the place of a `_target_`, as `FILE:LINE`, in the user's files of a group; "" if none names it."""
+    for name, file in config_files(group).items() if group in groups() and target else ():
+        if is_own(group, name):
+            for number, line in enumerate(file.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
+                if re.match(rf"_target_: *{re.escape(target)}\b", line):
+                    return f"{file}:{number}"
+    return ""
 
 
 class _ImportRefusal(Exception):
@@ -50,7 +127,7 @@ def _import(name: str) -> ModuleType:
     is_declared = top in ("kgqa", *(package.partition(".")[0] for package in packages()))
     if not is_declared and PathFinder.find_spec(top, [str(folder)]) is None:
         raise _ImportRefusal(
-            f"no module {top!r} in {folder}, and no package declares it as {ENTRY_POINTS}; only these and "
+            f"no module {top!r} in {folder}, and no package declares it as {ENTRY_POINTS}. Only these and "
             "kgqa's own are imported"
         )
     search_path = list(sys.path)
@@ -70,9 +147,7 @@ def _import(name: str) -> ModuleType:
         sys.path[:] = search_path
     places = [module.__file__] if module.__file__ else list(module.__path__)
     if not is_declared and not any(folder.resolve() in Path(place).resolve().parents for place in places):
-        raise _ImportRefusal(
-            f"{module.__name__} is {module.__file__}, not the one in {folder}; give yours another name"
-        )
+        raise _ImportRefusal(f"{module.__name__} is {module.__file__}, not the one in {folder}; rename your module")
     return module
 
 
@@ -102,7 +177,7 @@ def _code_files(path: str) -> list[Path]:
         folders = [Path(place) for place in spec.submodule_search_locations or ()]
     if folders:
         return sorted(file for folder in folders for file in folder.rglob("*.py"))
-    return [Path(spec.origin)] if spec and spec.origin else []
+    return sorted(file for name, file in find_modules(path.rpartition(".")[0]) if not name.startswith("kgqa."))
 
 
 def _targets(node: Node) -> Iterator[str]:
@@ -119,14 +194,16 @@ def _display_path(file: Path) -> str:
     return str(file.absolute().relative_to(here)) if here in file.absolute().parents else str(file)
 
 
-def write_scaffold(group: str, name: str) -> list[Path]:
+def write_scaffold(group: str, name: str, source: str = "") -> list[Path]:
     """Write the files next to and into the user's conf/, and return their paths.
+
+    source: of a model, its name or page on the hub, or a path.
 
     Raises:
         ConfigError: the name is taken or no name for a module, or one of the files is there. Nothing is written then.
     """
     if user_conf().resolve() == package_conf().resolve():
-        raise ConfigError(f"{user_folder().resolve()}: kgqa's own folder; go to one of yours")
+        raise ConfigError(f"{user_folder().resolve()} is kgqa's own folder. Change to a folder of your own.")
     _check_name(group, name)
     texts = {
         _target_path(group, file, name): _rename(group, file.read_text(encoding="utf-8"), name)
@@ -134,20 +211,34 @@ def write_scaffold(group: str, name: str) -> list[Path]:
     }
     for place in texts:
         if place.exists():
-            raise ConfigError(f"{place}: is there already; choose another name")
+            raise ConfigError(f"{place}: this file exists. Choose another name.")
+    if source:
+        texts = {place: _set_source(text, source) for place, text in texts.items()}
     for place, text in texts.items():
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(text, encoding="utf-8")
     return list(texts)
 
 
+def _set_source(text: str, source: str) -> str:
+    """Set where the weights of a model's file are."""
+    page = re.fullmatch(r"https://huggingface\.co/([^/]+/[^/]+?)(?:/(?:blob|resolve)/[^/]+/(.+)|/.*)?", source)
+    if page:
+        source = f"{page[1]}:{page[2]}" if page[2] else page[1]
+    elif "://" in source:
+        raise ConfigError(f"{source}: no page of https://huggingface.co. A model on a server needs no file.")
+    is_hub = bool(page) or (bool(re.fullmatch(r"[\w.-]+/[\w.-]+(?::.+)?", source)) and not Path(source).exists())
+    text = re.sub(r"(?m)^hub: \S+", f"hub: {source if is_hub else 'null'}", text)
+    return re.sub(r"(?m)^path: \S+", f"path: {'null' if is_hub else Path(source).expanduser().absolute()}", text)
+
+
 def _check_name(group: str, name: str) -> None:
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or iskeyword(name):
-        raise ConfigError(f"{name}: no name for a module; take small letters, digits and underscores, e.g. my_{group}")
+        raise ConfigError(f"{name}: use small letters, digits and underscores only, e.g. my_{group}")
     if name in groups()[group]:
-        raise ConfigError(f"{group}={name}: there is one already; choose another name")
-    if not (user_folder() / f"{name}.py").exists() and find_spec(name) is not None:
-        raise ConfigError(f"{name}: an installed module has this name, and would be imported; choose another")
+        raise ConfigError(f"{group}={name}: this name exists. Choose another name.")
+    if group != "model" and not (user_folder() / f"{name}.py").exists() and find_spec(name) is not None:
+        raise ConfigError(f"{name}: an installed module has this name and would be imported. Choose another name.")
 
 
 def _scaffold_files(group: str) -> list[Path]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.resources import files as package_files
 from pathlib import Path
@@ -22,7 +22,7 @@ HASHED = NotIdentity("the identity has the hash of these files")
 SCORING = NotIdentity("how answers are scored")
 FAMILY = NotIdentity("the identity has the few-shot examples")
 
-TO_ELSEWHERE = "make room, or name another folder: to=FOLDER"  # if the disk refuses a download
+TO_ELSEWHERE = "free disk space, or name another folder: to=FOLDER"  # if the disk refuses a download
 PACKAGED = "pkg://"  # Hydra's notation for a file of a package: pkg://kgqa.datasets/demo.jsonl
 
 
@@ -36,10 +36,10 @@ class FileDataset(ABC):
     """
 
     name: str
-    path: Annotated[str | None, HASHED]
+    path: Annotated[str | None, HASHED] = field(default=None, kw_only=True)
     split: Annotated[str, HASHED]
     files: Annotated[Mapping[str, tuple[str, ...]], HASHED]
-    corpus: Annotated[tuple[str, ...] | str | None, HASHED]
+    corpus: Annotated[tuple[str, ...] | str | None, HASHED] = field(default=None, kw_only=True)
     profile: Annotated[str, SCORING]
     family: Annotated[str, FAMILY]
 
@@ -56,7 +56,7 @@ class FileDataset(ABC):
 
     @property
     def file(self) -> Path:
-        """Return the data file: `path`, or the first of `files` (plain or .gz) in the folders for data.
+        """Return the data file: `path`, or the first of `files` (plain or .gz) in that folder or in those for data.
 
         Raises:
             DataError: naming everything that was looked for.
@@ -65,14 +65,15 @@ class FileDataset(ABC):
             if not named.exists():
                 raise DataError(f"dataset.path={self.path}: no such file; name an existing file, or {self.remedy}")
             return named
-        folders = self.folders if self.path is None else [named]
+        # a folder can be the dataset's own, or one that KGQA_DATA could name
+        folders = self.folders if self.path is None else [named, *(named / below for below in (self.name, "questions"))]
         names = self.files[self.split]
         candidates = (folder / each for name in names for folder in folders for each in (name, f"{name}.gz"))
         if found := next((file for file in candidates if file.is_file()), None):
             return found
         raise DataError(
             f"dataset={self.name}: no {' or '.join(names)} (plain or .gz) in {', '.join(map(str, folders))}; "
-            f"{self.remedy}, or give dataset.path=FILE, or set KGQA_DATA to the folder that has it"
+            f"{self.remedy}, or set dataset.path=FILE, or KGQA_DATA=FOLDER with the file"
         )
 
     @property

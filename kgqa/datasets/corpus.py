@@ -1,8 +1,9 @@
 """Files of passages to search in.
 
-A corpus file is JSON or JSONL of `title` and `text` (or `paragraph_text`), one object of titles with their sentences,
-IIRC's `context_articles.json` (titles with complete articles), or a question file, which gives its contexts, as IRCoT
-built the corpora of 2Wiki and MuSiQue. Files can be gzipped, and memory never holds a complete one.
+A corpus file is JSON or JSONL of `title` and `text` (or `paragraph_text`), or of FlashRAG's `contents` (a title in
+quotes, a line end and the text), one object of titles with their sentences, IIRC's `context_articles.json` (titles with
+complete articles), or a question file, which gives its contexts, as IRCoT built the corpora of 2Wiki and MuSiQue. Files
+can be gzipped, and memory never holds a complete one.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from kgqa.types import Passage
 from kgqa.util import jsonio
 
 FIRST_LINE = 1 << 24  # characters in which the end of a JSONL file's first record is looked for
-RECORD_KEYS = {"title", "text", "paragraph_text", "paragraphs", "context", "contexts"}  # of a record, not of pages
+# of a record, not of pages
+RECORD_KEYS = {"title", "text", "paragraph_text", "paragraphs", "context", "contexts", "contents"}
 QUESTION_KEYS = {"question", "question_text", "questions"}
 MIN_WORDS = 11  # IRCoT skips shorter paragraphs when it splits IIRC's articles
 TAG = re.compile(r"</?[a-zA-Z][^>]*>")  # a "<" before anything but a letter is not one
@@ -29,6 +31,20 @@ TAG = re.compile(r"</?[a-zA-Z][^>]*>")  # a "<" before anything but a letter is 
 class Titled(BaseModel):
     title: str
     text: str = Field(validation_alias=AliasChoices("text", "paragraph_text"))
+
+
+class Contents(BaseModel):
+    """A passage of FlashRAG's corpora, such as wiki18_100w.jsonl."""
+
+    contents: str
+
+    def passage(self) -> Passage:
+        """Return the passage. Its title is the first line without quotes, "" if there is only one line."""
+        first, newline, text = self.contents.partition("\n")
+        if not newline:
+            return Passage.of("", first)
+        quoted = len(first) > 1 and first.startswith('"') and first.endswith('"')
+        return Passage.of(first[1:-1] if quoted else first, text)
 
 
 class Paragraph(BaseModel):
@@ -78,7 +94,9 @@ def read(file: Path) -> Iterator[Passage]:
     if not count:
         raise DataError(f"{file}: no passages in this file; name the file to search in: dataset.corpus=FILE")
     if textless == count:
-        raise DataError(f"{file}: titles only: none of {count:,} passages has a text; give dataset.corpus=FILE")
+        raise DataError(
+            f"{file}: {count:,} passages with titles but without text; name another file: dataset.corpus=FILE"
+        )
 
 
 def distinct(passages: Iterable[Passage]) -> Iterator[Passage]:
@@ -115,6 +133,8 @@ def _read_records(file: Path) -> Iterator[Passage]:
         elif "context" in keys:
             for title, sentences in parse_record(HotpotQAContext, record, where).context:
                 yield join_sentences(title, sentences)
+        elif "contents" in keys and "text" not in keys:
+            yield parse_record(Contents, record, where).passage()
         elif QUESTION_KEYS.isdisjoint(keys):  # otherwise it is a question without contexts
             titled = parse_record(Titled, record, where)
             yield Passage.of(plain_title(titled.title), titled.text)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kgqa.errors import ConfigError, DataError
+from kgqa.util.optional_deps import install_command
 
 TEXT, HTML, DOCX = (".txt", ".md", ".markdown"), (".html", ".htm"), ".docx"
 HIDDEN = ("script", "style", "head", "title", "noscript", "template", "svg")
@@ -76,7 +77,7 @@ def _docx_to_html(file: Path) -> str:
     try:
         import mammoth
     except ImportError as error:
-        raise ConfigError(f"{file}: .docx files need mammoth; pip install 'kgqa[documents]'") from error
+        raise ConfigError(f"{file}: .docx files need mammoth; {install_command('documents')}") from error
     try:
         with file.open("rb") as source:
             return str(mammoth.convert_to_html(source, convert_image=lambda _: []).value)

@@ -66,7 +66,7 @@ class Documents:
         below = {file.resolve(): (file, place) for place in self.places for file in self._files_of(place)}
         if not below:
             shown = ", ".join(map(str, self.places))
-            raise DataError(f"{shown}: no documents there; name {', '.join(self.kinds)} files")
+            raise DataError(f"{shown}: no documents; name {', '.join(self.kinds)} files")
         stems = Counter(file.stem for file, _ in below.values())
         names = {}
         for file, place in below.values():
@@ -82,7 +82,7 @@ class Documents:
         found = [place] if place.is_file() else sorted(file for file in place.rglob("*") if _is_shown(file, place))
         documents = [file for file in found if file.suffix.lower() in self.kinds and file != self.exclude]
         if place.is_file() and not documents:
-            raise DataError(f"{place}: no reader for such files; name {', '.join(self.kinds)} files or a folder")
+            raise DataError(f"{place}: file type not supported; name {', '.join(self.kinds)} files or a folder")
         for file in documents:
             if any("\ud800" <= letter <= "\udfff" for letter in str(file)):  # names are in prompts and hashes
                 raise DataError(f"{file}: the file's name is not UTF-8; rename it")
@@ -128,7 +128,7 @@ class Documents:
             heading, text = read_document(file)
             passages = tuple(Passage.of(name, piece.text) for piece in split(text, self.passage_size))
         if not any(passage.text.strip() for passage in passages):
-            raise NoTextError(f"{file}: no text in it; scanned documents need text recognition (OCR)")
+            raise NoTextError(f"{file}: no text; scanned documents need text recognition (OCR)")
         return heading, passages
 
     @cached_property

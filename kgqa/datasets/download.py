@@ -25,6 +25,7 @@ from kgqa.errors import ConfigError, DataError
 from kgqa.types import Json
 from kgqa.util.fs import explain_storage_errors, replace_atomically
 from kgqa.util.jsonio import decode_json
+from kgqa.util.optional_deps import install_command
 
 RETRIES = 2  # after a cut connection or a wrong checksum
 TIMEOUT = 60.0  # seconds without a byte
@@ -211,7 +212,7 @@ def convert(hub: Hub, folder: Path | None, target: Path, advance: Callable[[int]
     try:
         import datasets
     except ImportError as error:
-        raise ConfigError(f"from= needs the package datasets ({error}); pip install 'kgqa[datasets]'") from error
+        raise ConfigError(f"from= needs the package datasets ({error}); {install_command('datasets')}") from error
     before, between, after = ("", "\n", "\n") if target.suffix == ".jsonl" else ("[\n", ",\n", "\n]\n")
     count = 0
     with replace_atomically(target, TO_ELSEWHERE) as part, part.open("w", encoding="utf-8") as out:

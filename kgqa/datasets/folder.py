@@ -62,7 +62,7 @@ class Folder:
     def __post_init__(self) -> None:
         for kind in self.kinds:
             if kind not in KINDS:
-                raise ConfigError(f"dataset.kinds: {kind}: no reader for such files; {nearest(kind, KINDS)}")
+                raise ConfigError(f"dataset.kinds: {kind}: file type not supported; {nearest(kind, KINDS)}")
 
     @cached_property
     def folder(self) -> Path:

@@ -101,5 +101,5 @@ def valid_ids(folder: Path, sha256: str) -> frozenset[str]:
         raise DataError(f"{key}: it verified another file of dataset={verified['name']}; verify this one")
     valid = frozenset(line.id for line in verdicts if line.verdict == "valid")
     if not valid:
-        raise DataError(f"{key}: none of its {len(verdicts):,} questions is valid; choose another folder, or null")
+        raise DataError(f"{key}: no question in it is valid; choose another folder, or null")
     return valid

@@ -61,7 +61,7 @@ def count_passages(passages: Iterable[Passage], gold: GoldPassages) -> Mapping[s
             ids.add(number)
             titles.add(hash(_plain(passage.title)))
             textless += not passage.text.strip()
-    unusual = Counter({"repeated passages, kept once": count - len(ids), "passages without text": textless})
+    unusual = Counter({"repeated passages (stored once)": count - len(ids), "passages without text": textless})
     return {
         "passages in the corpus": count,
         "of them distinct": len(ids),

@@ -34,6 +34,7 @@ from typing import Any
 from kgqa.datasets.splitting import split
 from kgqa.errors import ConfigError, DataError
 from kgqa.types import Passage
+from kgqa.util.optional_deps import install_command
 
 CAPTION = re.compile(r"table\s+(\d+)\b", re.IGNORECASE)
 HYPHENATED = re.compile(r"(?<=[^\W\d_])-\n(?=[a-z])")  # a word cut at the end of a line
@@ -173,7 +174,7 @@ def pages(file: Path) -> Iterator[list[Block]]:
     try:
         import pypdfium2
     except ImportError as error:
-        raise ConfigError(f"{file}: PDFs need pypdfium2 and pdfplumber; pip install 'kgqa[pdf]'") from error
+        raise ConfigError(f"{file}: PDFs need pypdfium2 and pdfplumber; {install_command('pdf')}") from error
     try:
         with closing(pypdfium2.PdfDocument(file)) as document:
             read = _read_tables(file, [n for n, page in enumerate(document) if _may_hold_table(page)])

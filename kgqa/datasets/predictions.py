@@ -70,7 +70,7 @@ def _refuse_repeats(file: Path, members: Sequence[tuple[str, Json]]) -> None:
 
 def _official(record: OfficialFile, file: Path) -> Iterator[Prediction]:
     if without := sorted(record.sp.keys() - record.answer.keys()):
-        raise DataError(f"{file}: {_some(without)}: supporting facts in sp, but nothing in answer; add the answers")
+        raise DataError(f"{file}: {_some(without)}: supporting facts in sp, but no answer; add the answers")
     for question_id, answer in record.answer.items():
         titles = dict.fromkeys(plain_title(title) for title, _ in record.sp.get(question_id, ()))
         yield Prediction(question_id, answer, titles=tuple(titles) if record.sp else None)
@@ -102,7 +102,8 @@ def match_predictions(
         )
     if missing := [question.id for question in questions if question.id not in by_id]:
         raise DataError(
-            f"{file}: no prediction for {_some(missing)}; add them, or give --subset to score only what is answered"
+            f"{file}: no prediction for {_some(missing)}; add them, or use --subset to score only the "
+            "answered questions"
         )
     for question in questions:
         count = len(question.passages)

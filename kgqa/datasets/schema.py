@@ -13,10 +13,12 @@ from pydantic import BaseModel, ValidationError
 
 from kgqa.errors import DataError
 from kgqa.types import Json, Question
+from kgqa.util.validators import explain_problem
 
 R = TypeVar("R", bound=BaseModel)
 # Keys that only one format has, in the order in which they are looked for
 SIGNATURES = {
+    "golden_answers": "flashrag",
     "title_chunks": "kgp",
     "paragraphs": "musique",
     "evidences": "2wiki",
@@ -42,8 +44,8 @@ class Gold(BaseModel):
         answer = self.answer if self.answer is not None or not self.answers else self.answers[0]
         if answer is None or not answer.strip():
             raise DataError(
-                f"{where}: answer={answer!r}: a question needs an answer; remove the question, "
-                "or use the dev split if this is the test split"
+                f"{where}: answer={answer!r}: no gold answer; remove the question, "
+                "or use the dev split (test splits have no answers)"
             )
         aliases = [*self.answers, *self.answer_aliases, *further]
         return tuple(dict.fromkeys([answer, *(alias for alias in aliases if alias.strip())]))
@@ -80,7 +82,7 @@ def parse_record(schema: type[R], record: Json, where: str) -> R:
         key = ".".join(map(str, first["loc"])) or "record"
         if first["type"] == "missing":
             raise DataError(f"{where}: no key {key!r}; {hint}") from None
-        raise DataError(f"{where}: {key}={shorten(first['input'])}: {first['msg'].lower()}; {hint}") from None
+        raise DataError(f"{where}: {key}={shorten(first['input'])}: {explain_problem(first)}; {hint}") from None
     if own and other:  # all passages would be lost
         raise DataError(f"{where}: {hint}")
     return valid

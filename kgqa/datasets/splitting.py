@@ -9,6 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from kgqa.errors import ConfigError
+from kgqa.util.optional_deps import install_command
 
 PACKAGE = "semantic-text-splitter"
 
@@ -46,7 +47,7 @@ def splitter_identity() -> str:
     try:
         return f"{PACKAGE} {version(PACKAGE)}"
     except PackageNotFoundError:
-        raise ConfigError(f"splitting documents needs {PACKAGE}; pip install 'kgqa[documents]'") from None
+        raise ConfigError(f"splitting documents needs {PACKAGE}; {install_command('documents')}") from None
 
 
 @cache

@@ -84,7 +84,7 @@ class BaseEngine(ABC):
 
     def _check_open(self) -> None:
         if self._closing.is_set():
-            raise EngineDied("the engine is closed")
+            raise EngineDied("the engine has been closed")
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,6 +162,8 @@ class LocalEngine(BaseEngine):
         """Return the configured number of tokens of prompt and reply; None: the model's own."""
 
     def _identity(self, engine: str, version: int, dtype: str) -> dict[str, Json]:
+        if self.model.path is not None:  # a wrong file or folder is found before the first call
+            self.check_weights(self.model.locate())
         return {
             "engine": engine,
             "adapter": version,
@@ -195,11 +197,21 @@ class LocalEngine(BaseEngine):
 
     @property
     def _limit(self) -> int:
-        return min(self._context() or self.model.context, self.model.context)
+        return min(self._context() or self.model.window, self.model.window)
+
+    def check_weights(self, weights: Path) -> None:
+        """Raise a ConfigError if the engine cannot read this file or folder."""
+        if weights.is_dir() and not (weights / "tokenizer.json").is_file():
+            raise ConfigError(
+                f"{weights}: no tokenizer.json. Save the fast tokenizer there: "
+                "AutoTokenizer.from_pretrained(NAME).save_pretrained(FOLDER)"
+            )
 
     @cached_property
     def _weights(self) -> Path:
-        return self.model.locate()
+        weights = self.model.locate()
+        self.check_weights(weights)
+        return weights
 
     @cached_property
     def _template(self) -> ChatTemplate:
@@ -223,7 +235,7 @@ def check_layers(adapter: Adapter, folder: Path) -> None:
         module, _, matrix = name.rpartition(".")
         wrong = ""
         if module not in modules or matrix not in DIMENSIONS:
-            wrong = "a layer that is not there"
+            wrong = "a layer that the model lacks"
         elif (layer := layers.get(f"{module}.weight")) and layer.kind in UNQUANTIZED:
             here, there = (shape[n] for shape, n in zip((layer.shape, tensor.shape), DIMENSIONS[matrix], strict=True))
             wrong = f"for a size of {there:,}, which is {here:,} there" if here != there else ""

@@ -86,7 +86,7 @@ class ChatTemplate:
     def thinks(self, call: ModelCall) -> bool:
         """Return whether the model reasons before the reply: after a turn of a conversation, never before a choice."""
         chats = call.prompt.form == "chat" and self.source is not None
-        return chats and self.thinking.budget > 0 and isinstance(call, Generate)
+        return chats and self.thinking.budget > 0 and isinstance(call, Generate) and call.thoughts == "split"
 
     def _drops_system(self, call: ModelCall) -> bool:
         """Return whether the conversation starts with a system message that the template has no place for."""

@@ -36,7 +36,7 @@ class EventLoopThread:
         with self._lock:
             if self._closed:
                 work.close()
-                raise EngineDied("the engine is closed")
+                raise EngineDied("the engine has been closed")
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(target=self._run, args=(self._loop,), name=self._name, daemon=True)

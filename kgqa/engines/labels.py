@@ -73,7 +73,7 @@ def spell(options: Sequence[str], tokenize: Callable[[str], Sequence[int]]) -> S
         paths = tuple(dict.fromkeys(tuple(tokenize(form)) for form in (option, f" {option}")))
         for path in paths:
             if owner.setdefault(path, option) != option or not path:
-                raise EngineError(f"the tokenizer cannot tell option {option!r} from {owner.get(path, '')!r}")
+                raise EngineError(f"the tokenizer cannot distinguish option {option!r} from {owner.get(path, '')!r}")
             for end, token in enumerate(path):
                 following.setdefault(path[:end], {})[token] = None
         completed.append(paths)

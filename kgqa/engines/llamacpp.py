@@ -21,12 +21,14 @@ from kgqa.engines.chat import ChatTemplate
 from kgqa.engines.event_loop import EventLoopThread
 from kgqa.engines.openai.client import Client
 from kgqa.engines.openai.concurrency import AdaptiveLimiter, Budget
+from kgqa.engines.openai.hold import RetryPolicy
 from kgqa.engines.openai.option_logprobs import OptionScorer
-from kgqa.engines.openai.transport import RetryPolicy, Transport
+from kgqa.engines.openai.transport import Transport
 from kgqa.engines.weights import is_gguf, let_waiting_threads_sleep, read_header
 from kgqa.errors import ConfigError, DataError
 from kgqa.protocols import Deliver
 from kgqa.types import Json
+from kgqa.util.optional_deps import install_command
 from kgqa.util.validators import Count
 
 ADAPTER = 1  # raise it when equal calls get other replies than before
@@ -112,12 +114,10 @@ class LlamaCpp(LocalEngine):
     def _loop(self) -> EventLoopThread:
         return EventLoopThread("llamacpp")
 
-    @cached_property
-    def _weights(self) -> Path:
-        weights = self.model.locate()
+    def check_weights(self, weights: Path) -> None:
+        """Raise a ConfigError if the engine cannot read this file or folder."""
         if not is_gguf(weights):
-            raise ConfigError(f"model.path={weights}: engine=llamacpp reads a .gguf file; use engine=transformers")
-        return weights
+            raise ConfigError(f"{weights}: engine=llamacpp reads .gguf files only. Use engine=transformers or vllm.")
 
 
 @dataclass
@@ -128,6 +128,9 @@ class LlamaClient(Client):
 
     def thinks(self, call: ModelCall) -> bool:
         return self.template.thinks(call)
+
+    def _flag_model(self, name: Json) -> tuple[str, ...]:  # noqa: ARG002 - it is a path of the weights loaded here
+        return ()
 
     async def _turn(self, call: ModelCall, *, thinks: bool) -> tuple[list[int], str]:  # noqa: ARG002 - the template knows
         text = self.template.render(call)
@@ -173,7 +176,7 @@ class LlamaServer:
         try:
             import xllamacpp
         except ImportError as error:
-            raise ConfigError(f"engine=llamacpp needs xllamacpp ({error}); pip install 'kgqa[llamacpp]'") from error
+            raise ConfigError(f"engine=llamacpp needs xllamacpp ({error}); {install_command('llamacpp')}") from error
 
         params = xllamacpp.CommonParams()
         params.model.path = str(weights)
@@ -198,7 +201,7 @@ def _gguf_adapter(adapter: Adapter) -> Path:
     """Return the adapter's GGUF file. Raise ConfigError if it is missing or from another training of that name."""
     file = adapter.gguf
     if not file.is_file() or read_header(file).get(GGUF_SOURCE) != adapter.digest():
-        wrong = "is of another training than" if file.is_file() else "is missing beside"
+        wrong = "comes from another training than" if file.is_file() else "is missing beside"
         raise ConfigError(
             f"adapter {adapter.name}: {file} {wrong} {adapter.folder}; run: kgqa models trained {adapter.name} --gguf"
         )

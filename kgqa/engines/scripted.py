@@ -15,7 +15,7 @@ from typing import Annotated, ClassVar, NamedTuple
 from kgqa.artifacts.adapter import Adapter
 from kgqa.calls import Choose, ModelCall, ModelReply
 from kgqa.engines.base import BaseEngine
-from kgqa.engines.thinking import split_thought
+from kgqa.engines.thinking import read_reply
 from kgqa.errors import DataError
 from kgqa.types import Choice, Completion, Json, Usage
 from kgqa.util.jsonio import decode_json
@@ -97,7 +97,7 @@ class Scripted(BaseEngine):
         tokens = reply[: min(cuts, default=None)].split(" ")
         written = tokens[: call.max_tokens]
         usage = Usage(self.count_tokens(text), 0, len(written), seconds)
-        return split_thought(Completion(" ".join(written), "stop" if written == tokens else "length", usage))
+        return read_reply(call, Completion(" ".join(written), "stop" if written == tokens else "length", usage))
 
     @cached_property
     def _rules(self) -> list[Rule]:
@@ -109,7 +109,8 @@ def _read(file: Path) -> list[Rule]:
     try:
         lines = file.read_text(encoding="utf-8").removesuffix("\n").split("\n")  # U+2028 and the like end no line
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"engine.rules={file}: {error}; name a JSONL file of match and reply") from error
+        reason = getattr(error, "strerror", None) or error
+        raise DataError(f"engine.rules={file}: {reason}; name a JSONL file of match and reply") from error
     return [_rule(line, f"{file}:{number}") for number, line in enumerate(lines, start=1)]
 
 

@@ -64,8 +64,8 @@ class Thinking:
         """Return these settings. Raise ConfigError if a context of `limit` tokens has no room for them."""
         if self.budget >= limit:
             raise ConfigError(
-                f"model.thinking={self.effort or self.budget}: {self.budget:,} tokens of thought leave no room in a "
-                f"context of {limit:,}; raise engine.max_model_len, as far as the model goes, or take fewer"
+                f"model.thinking={self.effort or self.budget}: {self.budget:,} reasoning tokens leave no room in a "
+                f"context of {limit:,}; increase engine.max_model_len, or use fewer"
             )
         return self
 
@@ -132,6 +132,11 @@ def join_thought(thought: Completion, answer: Completion) -> Completion:
     spent = first.output_tokens + last.reasoning_tokens
     usage = Usage(first.prompt_tokens, first.cached_tokens, output, seconds, spent)
     return split_thought(replace(answer, usage=usage), thought.text, cut=thought.finish == "length")
+
+
+def read_reply(call: Generate, reply: Completion) -> Completion:
+    """Return the reply with its thoughts separated, unless the call keeps them."""
+    return reply if call.thoughts == "keep" else split_thought(reply)
 
 
 def split_thought(reply: Completion, thought: str = "", *, cut: bool = False) -> Completion:

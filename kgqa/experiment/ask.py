@@ -28,8 +28,6 @@ from kgqa.report.explorer import question_page
 from kgqa.report.questions import ReportedQuestion, build_row
 from kgqa.report.steps import is_quoted, quote_steps
 from kgqa.runtime.display import Display
-from kgqa.system.availability import add_engines
-from kgqa.system.models import best_local_model, describe_model
 from kgqa.types import Passage, Question
 from kgqa.util.fs import digest, json_text, replace_file, replace_file_parts
 from kgqa.util.text import pluralize
@@ -67,7 +65,7 @@ def ask_documents(
         EngineError: a model failed, or more than 5 % of the passages have no triples.
     """
     started = time.monotonic()
-    experiment = _compose(overrides, display)
+    experiment = _compose(overrides)
     with closing(Pool()) as pool:
         asker = _Asker(experiment, _read_documents(experiment, sources, display), display, pool)
         with asker.session(question, asker.select(question, passages)) as session:
@@ -100,7 +98,7 @@ class _Asker:
                     return ()
                 (best,) = index.search([Search(question, count)])
         if not best:
-            raise DataError(f"{question!r}: none of its words is in these documents; use words of the documents")
+            raise DataError(f"{question!r}: no word of it occurs in the documents; use words of the documents")
         self.display.line(f"passages: {len(best)} of {len(every):,}")
         for passage in best:
             beginning = " ".join(passage.text.split())[:60]
@@ -148,19 +146,17 @@ class _Asker:
         return f"{slug}-{digest([question, list(self.experiment.overrides), self.documents.identity()], 8)}"
 
 
-def _compose(overrides: Sequence[str], display: Display) -> Experiment:
-    """Compose the experiment, with the best model on this machine if the user names none."""
+def _compose(overrides: Sequence[str]) -> Experiment:
+    """Compose the experiment, with the keys that `kgqa ask` sets."""
     for override in overrides:
         key = override_key(override)
         if override_group(override) in RUN_KEYS or (override_group(override) == "dataset" and key not in DOCUMENT_KEYS):
             raise ConfigError(f"{override}: {key} is for runs over questions with gold answers; remove it for kgqa ask")
-    words = [*_defaults(overrides), *overrides]
-    if preset := best_local_model(words):
-        words.append(f"model={preset.name}")
-        display.line(describe_model(preset))
-    experiment = Experiment.of(add_engines(words))
+    experiment = Experiment.of([*_defaults(overrides), *overrides])
     if not experiment.asks_models:
-        raise ConfigError(f"method={experiment.name('method')} gives no answers; use another one, e.g. method=trace")
+        raise ConfigError(
+            f"method={experiment.name('method')} does not answer questions; use another one, e.g. method=trace"
+        )
     return experiment
 
 

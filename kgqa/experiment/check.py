@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from kgqa.artifacts.examples import TrainedWith, id_hash, text_hash, training_of
+from kgqa.artifacts.run import SCRIPTED
 from kgqa.config.files import flatten
-from kgqa.config.overrides import parse_override
+from kgqa.config.overrides import override_group, parse_override
 from kgqa.errors import ConfigError
 from kgqa.experiment.engines import RoleBinding, judge_nodes, role_nodes
 from kgqa.experiment.experiment import Experiment
@@ -19,9 +20,12 @@ from kgqa.experiment.tracking import choose_tracker
 from kgqa.judge import ROLE
 from kgqa.prompting import has_template, template_hash
 from kgqa.scoring.metrics import profile_formula
+from kgqa.system.models import SMALL_MODEL
 from kgqa.types import Question
 from kgqa.util.text import pluralize
 
+SEARCH_GROUPS = ("retriever", "reranker", "ranker", "graph")
+DEMO = "demo"  # its questions are made for small models
 Leaks = Mapping[str, int]  # by the key of what was trained: how many of the questions
 
 
@@ -31,9 +35,12 @@ def check(session: Session) -> None:
     _check_purpose(experiment)
     profile_formula(experiment.profile)
     choose_tracker(experiment.config)
+    for remark in (*experiment.remarks, *find_warnings(experiment)):
+        session.say_once(remark)
     session.engines.identities()
+    if experiment.judge:
+        session.judge_engines(experiment.judge).identities()
     refuse_trained(experiment)
-    experiment.questions  # noqa: B018 - reads and checks the file
     looks: dict[str, Callable[[], object]] = {
         "retriever": lambda: session.retriever,
         "graph": lambda: session.linker,
@@ -45,16 +52,30 @@ def check(session: Session) -> None:
     for group, look in looks.items():
         if group in experiment.choices or group in experiment.method.uses:
             look()
-    if experiment.judge:
-        session.judge_engines(experiment.judge).identities()
+    experiment.questions  # noqa: B018 - reads and checks the file
+
+
+def find_warnings(experiment: Experiment) -> Iterator[str]:
+    """Yield a warning for a model that is too small for real questions, and for overrides without any effect."""
+    dataset, model = experiment.name("dataset"), experiment.choices.get("model")
+    is_real = experiment.given is None and dataset != DEMO and experiment.choices.get("engine") != SCRIPTED
+    if model == SMALL_MODEL and is_real:
+        yield (
+            f"warning: model={model} is a toy model for quick tests. Its scores on dataset={dataset} say little about "
+            "a method. Choose another: model=NAME (see kgqa models), or server=URL."
+        )
+    for text, _, _, value in map(parse_override, experiment.overrides):
+        group = override_group(text)
+        if group in SEARCH_GROUPS and group not in experiment.choices and value != "null":
+            yield f"warning: {text} has no effect: method={experiment.name('method')} uses no {group}."
 
 
 def _check_purpose(experiment: Experiment) -> None:
     if experiment.verifies:
-        raise ConfigError(f"verify={experiment.name('verify')}: a run answers questions; use kgqa data verify")
+        raise ConfigError(f"verify={experiment.name('verify')}: not part of a run; use kgqa data verify")
     if experiment.judge and not experiment.asks_models:
         names = f"judge={experiment.name('judge')}: method={experiment.name('method')}"
-        raise ConfigError(f"{names} answers nothing; leave it out")
+        raise ConfigError(f"{names} does not answer questions; remove judge=")
 
 
 def refuse_trained(experiment: Experiment) -> None:
@@ -67,8 +88,8 @@ def refusal(leaks: Leaks, questions: int) -> str:
     """Return the reason in one line: how many questions, which key, and how to fix it."""
     counts = "; ".join(f"{key} was trained on {count:,}" for key, count in leaks.items())
     return (
-        f"of {pluralize(questions, 'question')} {counts}: scores on these mean nothing; take others "
-        f"(dataset.split=, ids=), or give allow_trained_questions=true, which flags them"
+        f"of {pluralize(questions, 'question')} {counts}. Scores on training questions are meaningless. Use others "
+        f"(dataset.split=, ids=), or set allow_trained_questions=true to mark them"
     )
 
 
@@ -94,7 +115,7 @@ def stale_templates(experiment: Experiment) -> Iterator[str]:
         trained = training_of(folder)
         for name, then in trained.templates.items() if trained else ():
             if not has_template(name) or template_hash(name) != then:
-                yield f"{key} was trained with another template {name} than there is now: train it again"
+                yield f"{key} was trained with another template {name}. Train it again."
 
 
 def _trained_folders(experiment: Experiment) -> Iterator[tuple[str, Path]]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 from string import ascii_uppercase
 
+from kgqa.artifacts.manifest import Manifest
 from kgqa.artifacts.verdicts import VERDICTS, judge_of, read_verdicts
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.evaluate import AnsweredQuestions, open_run
@@ -57,7 +59,10 @@ def compare_answers(
         raise ConfigError(f"scored by {' and '.join(profiles)}; choose one with scoring=")
     runs = dict(zip(ascii_uppercase, share_questions(opened, common=in_all), strict=False))
     scores: dict[str, dict[str, Shares]] = {
-        metric.label: {name: [metric.share(row) for row in run.scored] for name, run in runs.items()}
+        metric.label: {
+            name: [None if row.answer is None else metric.share(row) for row in run.scored]
+            for name, run in runs.items()
+        }
         for metric in METRICS.values()
         if metric.tested
     }
@@ -67,6 +72,7 @@ def compare_answers(
     if in_all:
         title += f" (those that all runs have; A has {len(opened[0].questions):,})"
     lines = [f"{name}: {run.name}{run.simulation_note}" for name, run in runs.items()]
+    lines += [*_count_failed(runs), *_warn_of_data(runs)]
     sections = [
         comparison_section(differences, difference),
         *_flips(runs, verdicts or scores["EM"], flips),
@@ -87,7 +93,7 @@ def share_questions(runs: list[AnsweredQuestions], *, common: bool) -> list[Answ
     for run, own in zip(others, by_run[1:], strict=True):
         if not common and own.keys() != by_run[0].keys():
             differences = [*_list_only(first.name, by_run[0], own), *_list_only(run.name, own, by_run[0])]
-            hint = f"give --common to compare the {len(shared):,} they share"
+            hint = f"use --common to compare the {len(shared):,} they share"
             raise ConfigError(f"different questions, {'; '.join(differences)}; {hint}")
         for key in sorted(shared):
             if (own[key].text, own[key].answers) != (by_run[0][key].text, by_run[0][key].answers):
@@ -104,6 +110,28 @@ def _list_only(name: str, own: Mapping[str, Question], other: Mapping[str, Quest
     return [f"{len(ids):,} only in {name}: {', '.join(ids[:3])}{' …' if len(ids) > 3 else ''}"] if ids else []
 
 
+def _count_failed(runs: Runs) -> list[str]:
+    """Return a line on the questions that some run failed: each pair is compared on those that both answered."""
+    counts = {name: sum(row.answer is None for row in run.scored) for name, run in runs.items()}
+    if not any(counts.values()):
+        return []
+    total = len(next(iter(runs.values())).questions)
+    answered = ", ".join(f"{name} answered {total - count:,} of {total:,}" for name, count in counts.items())
+    return [f"{answered}; each pair is compared on the questions that both answered"]
+
+
+def _warn_of_data(runs: Runs) -> list[str]:
+    """Return a warning if the runs read different data files: equal questions can have other passages."""
+    hashes = {}
+    for name, run in runs.items():
+        with suppress(DataError):  # an old or damaged manifest
+            hashes[name] = Manifest.read(Path(run.name)).dataset.sha256
+    if len(set(hashes.values())) < 2:
+        return []
+    listed = ", ".join(f"{name} {sha256[:12]}" for name, sha256 in hashes.items())
+    return [f"warning: these runs read different data files ({listed}); their passages can differ"]
+
+
 def _verdicts(runs: Runs) -> tuple[dict[str, Shares] | None, list[str]]:
     """Return the shares by run if one judge judged all present answers, and a note."""
     without = [name for name, run in runs.items() if not (Path(run.name) / VERDICTS).is_file()]
@@ -114,11 +142,14 @@ def _verdicts(runs: Runs) -> tuple[dict[str, Shares] | None, list[str]]:
     read = {name: read_verdicts(Path(run.name)) for name, run in runs.items()}
     judges = sorted(set(map(judge_of, read.values())))
     if len(judges) > 1:
-        return None, [f"verdicts are not compared: given by {' and by '.join(judges)}"]
+        return None, [f"verdicts are not compared: from {' and by '.join(judges)}"]
     for name, run in runs.items():
         if stale := run.find_stale(read[name]):
             return None, [f"verdicts are not compared: {name} answers question {stale} anew since it was judged"]
-    shares = {name: [read[name][question.id].share for question in run.questions] for name, run in runs.items()}
+    shares = {
+        name: [None if row.answer is None else read[name][row.id].share for row in run.scored]
+        for name, run in runs.items()
+    }
     return shares, [f"judge: {judges[0]}"]
 
 
@@ -130,7 +161,7 @@ def _flips(runs: Runs, right: Mapping[str, Shares], limit: int | None) -> list[S
         for question, a, b in zip(runs[first].questions, right[first], right[second], strict=True):
             if a is not None and b is not None and a != b:
                 texts = (runs[name].predictions[question.id].answer for name in (first, second))
-                answers = ["(failed)" if text is None else text for text in texts]
+                answers = [text or "" for text in texts]
                 rows.append((question.id, question.text, first if a > b else second, *answers, question.answers[0]))
         if rows:
             more = [f"{len(rows) - limit:,} more; --all shows them"] if limit is not None and len(rows) > limit else []

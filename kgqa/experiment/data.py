@@ -58,7 +58,7 @@ def bring(name: str, display: Display, *, place: str | None = None, to: Path | N
     display.line(f"{name}: {source.content}; licence {source.licence}; {source.page}")
     files = [folder / file for file in source.makes]
     if not source.urls:
-        display.line("there is nothing to download: it ships with kgqa")
+        display.line("it is part of kgqa; no download is needed")
         return
     if place is not None:
         _convert(source, place, files[0], display)

@@ -61,7 +61,7 @@ def demo_experiments(overrides: Sequence[str] = ()) -> list[Experiment]:
         if (key := override_key(override)) in CHOSEN:
             raise ConfigError(f"{override}: kgqa demo sets {key} itself; use kgqa run {override} …")
     trace = Experiment.of(merge_overrides(["experiment=demo"], overrides))
-    shared = [format_override("model", trace.name("model")), format_override("limit", trace.settings.limit)]
+    shared = [format_override("model", trace.config["model"]["name"]), format_override("limit", trace.settings.limit)]
     others = [each for each in overrides if override_key(each).partition(".")[0] not in OF_TRACE]
     return [*(Experiment.of(merge_overrides([f"method={method}"], shared, others)) for method in BASELINES), trace]
 

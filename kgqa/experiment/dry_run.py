@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import count
 from math import log
-from typing import Any
+from typing import Any, cast
 
-from kgqa.artifacts.metrics import METRICS, Metrics
 from kgqa.cache.in_flight import Done, Request, ServiceReply, find_reply
 from kgqa.cache.key import cache_key
+from kgqa.cache.store import Origin
 from kgqa.calls import Call, Choose, CountTokens, Generate, ModelCall, Neighbours, Program, Rank, Search, Triples
 from kgqa.engines.weights import Prices
 from kgqa.errors import DataError
@@ -22,11 +23,10 @@ from kgqa.experiment.session import Session
 from kgqa.judge.judges import JudgedAnswer
 from kgqa.kg.store import Extraction
 from kgqa.prompting import render_dry_run_reply
-from kgqa.protocols import Index
+from kgqa.protocols import Index, StreamingEngine
 from kgqa.runtime.scheduler import WIDTH, CallRecord, Scheduler
 from kgqa.runtime.services import Service
 from kgqa.types import Answer, Choice, Completion, Passage, Question, Triple, Usage
-from kgqa.util.fs import outputs
 
 PASSAGE = "text like this " * 30  # 450 characters, the mean of MuSiQue's and 2Wiki's paragraphs
 CHARACTERS_PER_TOKEN = 4  # of English, roughly
@@ -38,6 +38,8 @@ class Planned:
     """Model calls of one role. Those in the cache, or of an earlier cell of the sweep, are not new."""
 
     engine: str  # as in "smollm2_135m@llamacpp"
+    origin: Origin  # of its replies in the call cache
+    at_once: int | None  # calls next to each other; None: they are made in batches
     prices: Prices | None
     render: Callable[[ModelCall], str]
     calls: int = 0
@@ -46,12 +48,8 @@ class Planned:
     new_calls: int = 0
     new_prompt_tokens: int = 0
     new_output_tokens: int = 0
+    new_programs: set[tuple[int, int]] = field(default_factory=set)  # questions or passages with new calls
     first: dict[str, ModelCall] = field(default_factory=dict)  # by template
-
-    @property
-    def usd(self) -> float | None:
-        """Return the maximum cost of the new calls; None if prices are unknown."""
-        return self.prices.dollars(self.new_prompt_tokens, 0, self.new_output_tokens) if self.prices else None
 
 
 @dataclass
@@ -129,6 +127,8 @@ class Planner(Service):
         self._done: Done = Done()
         self._certain: bool = True
         self._imagined: set[int] = set()  # programs with an imagined reply
+        self._phase = 0
+        self._new: dict[str, set[tuple[int, int]]] = defaultdict(set)  # phase and program of new model calls, by role
         self._numbers = count(1)
 
     def imagine(
@@ -139,6 +139,7 @@ class Planner(Service):
         certain: whether the programs themselves do not come from imagined replies.
         """
         self._engines, self._certain, self._imagined = engines, certain, set()
+        self._phase += 1
         settings = self._session.experiment.settings
         width = settings.max_parallel_questions or WIDTH
         scheduler = Scheduler(lambda _: self, self._done, width=width, seed=settings.seed)
@@ -167,6 +168,8 @@ class Planner(Service):
         if certain:
             self._shared.calls.add(key)
         self._imagined.add(program)
+        if isinstance(call, Generate | Choose) and not again:
+            self._new[call.role].add((self._phase, program))
         if not isinstance(call, Search):
             return _imagine(call, next(self._numbers)), again
         if self._index is not None:
@@ -186,8 +189,15 @@ class Planner(Service):
         if not isinstance(call, Generate | Choose):
             return
         if call.role not in self.plan:
-            render = engines(call.role).render
-            self.plan[call.role] = Planned(engines.label(call.role), engines.prices(call.role), render)
+            engine = engines(call.role)
+            self.plan[call.role] = Planned(
+                engine=engines.label(call.role),
+                origin=Origin.of(engine.identity()),
+                at_once=cast(StreamingEngine, engine).max_concurrency if engine.streaming else None,
+                prices=engines.prices(call.role),
+                render=engine.render,
+                new_programs=self._new[call.role],
+            )
         role, usage = self.plan[call.role], record.reply.usage
         output = usage.output_tokens
         if not record.cached:
@@ -214,7 +224,7 @@ def _imagine(call: Call[Any], number: int) -> object:
     match call:
         case Generate():
             usage = Usage(prompt_tokens=_tokens(call), output_tokens=call.max_tokens)
-            return Completion(render_dry_run_reply(call.prompt.name, number), usage=usage)
+            return Completion(render_dry_run_reply(call.prompt, number), usage=usage)
         case Choose():
             others = len(call.options) - 1 or 1
             never_the_first = (-99.0, *(-log(others),) * (len(call.options) - 1))
@@ -236,108 +246,3 @@ def _imagine_passages(call: Search, question: Question) -> tuple[Passage, ...]:
 def _tokens(call: ModelCall) -> int:
     written = sum(len(message.content) for message in call.prompt.messages) + len(call.prompt.prefill)
     return written // CHARACTERS_PER_TOKEN
-
-
-@dataclass
-class Rate:
-    """Sums over the finished runs that used one model on one engine and no other."""
-
-    tokens: int = 0  # of new calls, prompts and replies
-    seconds: float = 0.0
-    replies: dict[str, tuple[int, int]] = field(default_factory=dict)  # by role: output tokens, calls
-
-    def estimate(self, role: Planned) -> float:
-        """Return the seconds of the new calls. Their replies are as long as those of the role were on average."""
-        tokens, calls = self.replies.get(next(iter(role.first.values())).role, (0, 0))
-        output = min(role.new_output_tokens, role.new_calls * tokens / calls) if calls else role.new_output_tokens
-        return (role.new_prompt_tokens + output) * self.seconds / max(self.tokens, 1)
-
-
-@dataclass(frozen=True)
-class Estimated:
-    """`seconds`: None if an engine was never measured. `usd`: None if a price is unknown."""
-
-    calls: int
-    new_calls: int
-    tokens: int  # of the new calls
-    seconds: float | None
-    usd: float | None
-    unmeasured: tuple[str, ...] = ()
-
-    def scaled(self, share: float) -> Estimated:
-        """Return the estimate for `share` times as many questions."""
-        return replace(
-            self,
-            calls=round(share * self.calls),
-            new_calls=round(share * self.new_calls),
-            tokens=round(share * self.tokens),
-            seconds=None if self.seconds is None else share * self.seconds,
-            usd=None if self.usd is None else share * self.usd,
-        )
-
-    @classmethod
-    def sum(cls, estimates: Sequence[Estimated]) -> Estimated:
-        """Return the sum, without a time if one of them has none."""
-        seconds = [each.seconds for each in estimates if each.seconds is not None]
-        dollars = [each.usd for each in estimates if each.usd is not None]
-        return cls(
-            calls=sum(each.calls for each in estimates),
-            new_calls=sum(each.new_calls for each in estimates),
-            tokens=sum(each.tokens for each in estimates),
-            seconds=sum(seconds) if len(seconds) == len(estimates) else None,
-            usd=sum(dollars) if dollars else None,
-            unmeasured=tuple(dict.fromkeys(name for each in estimates for name in each.unmeasured)),
-        )
-
-    def lines(self) -> list[str]:
-        if not self.new_calls:
-            return []
-        lines = [f"to be asked: about {self.tokens:,} tokens"]
-        if self.seconds is None:
-            engines = ", ".join(self.unmeasured)
-            lines.append(f"time: not known, no finished run here with {engines}; one with limit=3 tells")
-        else:
-            lines.append(f"time: about {duration(self.seconds)}, from the speed of earlier runs")
-        if self.usd is not None:
-            lines.append(f"cost: about {self.usd:,.2f} USD")
-        return lines
-
-
-def estimate_roles(roles: Iterable[Planned], rates: Mapping[str, Rate]) -> Estimated:
-    """Estimate planned calls: time by the rates of earlier runs, money by the prices of the presets."""
-    return Estimated.sum([_estimate_role(role, rates.get(role.engine)) for role in roles])
-
-
-def _estimate_role(role: Planned, rate: Rate | None) -> Estimated:
-    tokens = role.new_prompt_tokens + role.new_output_tokens
-    if not role.new_calls:
-        return Estimated(role.calls, 0, tokens, 0.0, role.usd)
-    if rate is None:
-        return Estimated(role.calls, role.new_calls, tokens, None, role.usd, (role.engine,))
-    return Estimated(role.calls, role.new_calls, tokens, rate.estimate(role), role.usd)
-
-
-def measure_rates() -> dict[str, Rate]:
-    """Return the rates by `model@engine`, from the metrics of finished runs in outputs/. Skip unreadable ones."""
-    rates: dict[str, Rate] = {}
-    for file in sorted(outputs().glob(f"*/*/*/*/{METRICS}")):
-        try:
-            metrics = Metrics.read(file.parent)
-        except DataError:
-            continue
-        throughput, paid = metrics.throughput, metrics.cost.paid
-        if throughput is None or len(throughput.engines) != 1 or not paid.calls:
-            continue
-        rate = rates.setdefault(throughput.engines[0].engine, Rate())
-        rate.tokens += paid.prompt_tokens + paid.output_tokens
-        rate.seconds += throughput.seconds
-        for role, cost in metrics.cost.method.by_role.items():
-            tokens, calls = rate.replies.get(role, (0, 0))
-            rate.replies[role] = (tokens + cost.output_tokens, calls + cost.calls)
-    return rates
-
-
-def duration(seconds: float) -> str:
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 100 * 60 else f"{seconds / 3600:.1f} h"

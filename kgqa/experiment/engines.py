@@ -14,7 +14,7 @@ from kgqa.config.files import Config, Node
 from kgqa.config.overrides import format_override, parse_role
 from kgqa.engines.thinking import Thinking
 from kgqa.engines.weights import Model, Prices
-from kgqa.errors import ConfigError
+from kgqa.errors import ConfigError, MissingWeights
 from kgqa.judge import ROLE as JUDGE
 from kgqa.protocols import Adaptable, Engine
 from kgqa.types import Json
@@ -93,7 +93,29 @@ class Engines:
         return any(self(role).streaming for role in self._nodes)
 
     def identities(self) -> dict[str, Json]:
-        return {role or "default": dict(self(role).identity()) for role in self._nodes}
+        return {role or "default": self._identify(role) for role in self._nodes}
+
+    def describe(self) -> dict[str, Json]:
+        """Return what the engine of each role says of itself, and the settings of those that a role names.
+
+        The choice of a role only names a preset, which can be edited.
+        """
+        described: dict[str, Json] = {}
+        for role, binding in self._nodes.items():
+            nodes = {"model": binding.model, "engine": binding.engine} if role else {}
+            settings = {key: parts.identity_of(node, key) for key, node in nodes.items()}
+            described[role or "default"] = {"identity": self._identify(role), **settings}
+        return described
+
+    def _identify(self, role: str) -> dict[str, Json]:
+        """Return what can change the engine's replies. Name the models on this machine if the weights are missing."""
+        try:
+            return dict(self(role).identity())
+        except MissingWeights as error:
+            from kgqa.system.models import list_local_models
+
+            here = ", ".join(f"model={preset.name}" for preset in list_local_models())
+            raise MissingWeights(f"{error} On this machine: {here or 'no model'}.") from error
 
     def label(self, role: str) -> str:
         """Return the model, adapter and engine of a role, e.g. "qwen3_8b+safe_evaluator@vllm"."""
@@ -122,7 +144,7 @@ class Engines:
         own = "reader" if role in AS_READER and role not in self._nodes else role
         binding = self._nodes.get(own, self._nodes.get(""))
         if binding is None:
-            raise ConfigError('this method asks a model: its `uses` must say "model"')
+            raise ConfigError('this method calls a model: add "model" to its `uses`')
         return binding
 
 
@@ -150,13 +172,15 @@ def choose_nodes(key: str, choice: str, run: Config) -> RoleBinding:
         key: where the choice is set, for messages.
         run: the configuration with the run's own model.
     """
+    from kgqa.system.defaults import complete
     from kgqa.system.models import find_adapter
 
     preset, path, adapter_name, engine = parse_role(choice)
     named = {"model": preset, "model.path": path, "engine": engine}
     try:
         adapter = find_adapter(adapter_name) if "+" in choice.partition(":")[0] else None
-        config = compose([format_override(each, value) for each, value in named.items() if value])
+        words = [format_override(each, value) for each, value in named.items() if value]
+        config = complete(compose(words), words).config
     except ConfigError as error:
         raise ConfigError(f"{key}={choice}: {error}") from error
     own = config if preset or adapter is None else run
@@ -175,7 +199,7 @@ def _adapt(engine: Engine, binding: RoleBinding) -> Engine:
         return engine
     if not isinstance(engine, Adaptable):
         name = binding.engine["_target_"]
-        raise ConfigError(f"{binding.key}: {name} takes no adapters; choose another engine, behind an @")
+        raise ConfigError(f"{binding.key}: {name} does not support adapters; choose another engine after the @")
     try:
         return engine.with_adapter(binding.adapter)
     except ConfigError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,8 +15,10 @@ from kgqa.artifacts.run import IDENTITY, MADE_UP, SCRIPTED_TARGET
 from kgqa.artifacts.schema import as_json
 from kgqa.artifacts.trace import TRACE, read_questions
 from kgqa.artifacts.verdicts import RIGHT, VERDICTS, WRONG, Judgement, judge_of, read_verdicts
-from kgqa.config import building as parts
-from kgqa.config.files import Config, groups, load_yaml
+from kgqa.config.files import Config, groups
+from kgqa.config.overrides import override_group
+from kgqa.config.short_forms import SERVER
+from kgqa.config.user_code import load_run_config
 from kgqa.datasets.predictions import match_predictions, read_predictions
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.experiment.check import refusal
@@ -24,6 +26,7 @@ from kgqa.experiment.engines import reader_preset
 from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.judging import Judged, judge_answers
 from kgqa.experiment.session import Session
+from kgqa.judge import ROLE
 from kgqa.report.evaluation import evaluation_sections
 from kgqa.report.run_report import agreement_section
 from kgqa.report.section import Section, markdown, unquote_formula
@@ -32,7 +35,7 @@ from kgqa.runtime.monitor import monitor_work
 from kgqa.scoring.comparison import agreement
 from kgqa.scoring.questions import ScoredQuestion, score_question
 from kgqa.scoring.summary import summarise
-from kgqa.types import Json, Question
+from kgqa.types import Question
 from kgqa.util.fs import OUT_ELSEWHERE, ensure_dir, explain_storage_errors, json_text, jsonl_text, replace_file
 from kgqa.util.text import pluralize
 
@@ -75,7 +78,7 @@ class AnsweredQuestions:
 
 
 def open_run(folder: Path, profile: str | None = None) -> AnsweredQuestions:
-    """Read the answers of a finished run. The data file is only read if the folder has no trace.
+    """Read the answers of a finished run. Its trace has the questions, so nothing outside of the folder is read.
 
     Raises:
         DataError: not the folder of a finished run, or its files do not fit together.
@@ -83,33 +86,36 @@ def open_run(folder: Path, profile: str | None = None) -> AnsweredQuestions:
     file = folder / PREDICTIONS
     if not file.is_file():
         if (folder / IDENTITY).is_file():
-            raise DataError(f"{folder}: the run has not ended (no {PREDICTIONS}); run its command again to finish it")
-        raise DataError(f"{folder}: not the folder of a run (no {PREDICTIONS}); give the folder that kgqa run printed")
-    config: Json = load_yaml(folder / "config.yaml")
-    if not isinstance(config, Mapping) or not {"dataset", "model", "engine", "roles"} <= config.keys():
-        raise DataError(f"{folder / 'config.yaml'}: not the configuration of a run; run the run's command again")
+            raise DataError(f"{folder}: the run is not finished (no {PREDICTIONS}); run its command again to finish it")
+        raise DataError(
+            f"{folder}: not the folder of a run (missing: {PREDICTIONS}); name the folder that kgqa run printed"
+        )
+    config = load_run_config(folder)
     if (folder / METRICS).is_file() and not (metrics := Metrics.read(folder)).score("em").n:
         if metrics.failed == metrics.questions:
             raise DataError(f"{folder}: every question of this run failed; run the run's command again")
-        raise DataError(f"{folder}: this run retrieved and answered nothing; its scores are in {METRICS}")
+        raise DataError(f"{folder}: this run only retrieved passages; its scores are in {METRICS}")
     predictions = {prediction.question_id: prediction for prediction in read_predictions(file)}
     profile = profile or config.get("scoring") or config["dataset"]["profile"]
-    questions = tuple(_read_questions(folder, config, predictions))
+    questions = tuple(_read_questions(folder, predictions))
     return AnsweredQuestions(str(folder), questions, predictions, str(profile), config)
 
 
-def _read_questions(folder: Path, config: Config, predictions: Mapping[str, Prediction]) -> list[Question]:
+def _read_questions(folder: Path, predictions: Mapping[str, Prediction]) -> list[Question]:
     """Return the questions in the order of the predictions."""
-    traced = (folder / TRACE).is_file()
-    listed = read_questions(folder) if traced else parts.dataset(config["dataset"]).questions()
-    questions = {question.id: question for question in listed}
+    if not (folder / TRACE).is_file():
+        raise DataError(
+            f"{folder}: no {TRACE}, which has the questions; run the run's command again, or score the answers with "
+            f"kgqa evaluate --predictions {folder / PREDICTIONS} dataset=NAME"
+        )
+    questions = {question.id: question for question in read_questions(folder)}
     without = [key for key in predictions if key not in questions]
-    unanswered = [key for key in questions if key not in predictions] if traced else []
+    unanswered = [key for key in questions if key not in predictions]
     for ids, what in ((without, "no question for this prediction"), (unanswered, "no prediction for this question")):
         if ids:
             raise DataError(
-                f"{folder / PREDICTIONS}: question {ids[0]}: {what} ({len(ids):,} in all) in "
-                f"{TRACE if traced else config['dataset']['name']}; run the run's command again to rewrite both"
+                f"{folder / PREDICTIONS}: question {ids[0]}: {what} ({len(ids):,} in all) in {TRACE}; run the run's "
+                "command again to rewrite both"
             )
     return [questions[key] for key in predictions]
 
@@ -200,15 +206,42 @@ def _evaluate(experiment: Experiment, answered: AnsweredQuestions, display: Disp
 
 
 def _judge(experiment: Experiment, answered: AnsweredQuestions, display: Display, log: Path | None) -> Judged:
-    """Judge the answers. A judge without its own model uses the run's, unless the command line names one."""
+    """Judge the answers. A judge without its own model uses that of the command line, or the run's preset."""
+    if answered.config is not None:
+        experiment = _with_model_of(experiment, answered.config)
     judge = experiment.judge
     assert judge is not None
-    if answered.config is not None:
-        experiment = experiment.with_models_of(answered.config)
     with Session(experiment) as session:
         session.judge_engines(judge)  # an error leaves the folder as it was, without a log
         with nullcontext(display) if log is None else monitor_work(display, "judge", log) as shown:
             return judge_answers(session, answered.scored, shown, answered.reader)
+
+
+def _with_model_of(experiment: Experiment, run: Config) -> Experiment:
+    """Return the experiment with the preset that answered, if the judge has no model and the command names none.
+
+    No address, name of a key or path is taken from the run's folder, which can be another person's.
+
+    Raises:
+        ConfigError: the command names no engine, or the run's model is not one of the user's presets.
+    """
+    own = {override_group(override) for override in experiment.overrides}
+    assert experiment.judge is not None
+    if experiment.config["roles"][ROLE] or all(experiment.judge.roles.values()):
+        return experiment
+    if not own & {"engine", SERVER}:
+        hint = nearest("", groups()["engine"])
+        raise ConfigError(
+            f"judge={experiment.name(ROLE)}: which engine runs the judge? Add engine=NAME or server=URL; {hint}"
+        )
+    if own & {"model", SERVER}:
+        return experiment
+    name = str(run["model"].get("name"))
+    if name in groups()["model"]:
+        chosen = Experiment.of([*experiment.overrides, f"model={name}"])
+        if chosen.config["model"] == run["model"]:
+            return chosen
+    raise ConfigError(f"judge={experiment.name(ROLE)}: the run's model is no preset of yours as it is; add model=NAME")
 
 
 def _own_folder(experiment: Experiment, run: Path | None) -> Path | None:
@@ -245,7 +278,7 @@ class Calibration:
 def calibrate_judge(
     folder: Path, human: Path | None, other: str | None, overrides: Sequence[str], display: Display
 ) -> Calibration:
-    """Compare the verdicts of a run with exact match, and with human verdicts or another judge.
+    """Compare the verdicts of a run with exact match and containment, and with human verdicts or another judge.
 
     Args:
         human: a file of verdicts, see `read_human`.
@@ -257,7 +290,7 @@ def calibrate_judge(
     """
     run, verdicts = open_run(folder), read_verdicts(folder)
     judge = _labels(run, verdicts, folder)
-    others: dict[str, Labels] = {"EM": {row.id: RIGHT if row.em else WRONG for row in run.scored}}
+    others = label_by_scores(run.scored)
     if other is not None:
         others["second judge"] = _label_again(run, other, overrides, display)
     if human is not None:
@@ -266,6 +299,15 @@ def calibrate_judge(
         name: agreement(list(judge.values()), [labels.get(key) for key in judge]) for name, labels in others.items()
     }
     return Calibration(folder, judge_of(verdicts), agreements)
+
+
+def label_by_scores(scored: Iterable[ScoredQuestion]) -> dict[str, Labels]:
+    """Return what EM and containment would say as judges: right for 1."""
+    rows = list(scored)
+    return {
+        "EM": {row.id: RIGHT if row.em else WRONG for row in rows},
+        "containment": {row.id: RIGHT if row.containment else WRONG for row in rows},
+    }
 
 
 def _label_again(run: AnsweredQuestions, other: str, overrides: Sequence[str], display: Display) -> Labels:

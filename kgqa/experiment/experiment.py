@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from contextlib import closing
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,14 +19,16 @@ from kgqa.config import building as parts
 from kgqa.config.building import identity_of
 from kgqa.config.composing import compose
 from kgqa.config.files import Config, groups
-from kgqa.config.overrides import override_group, parse_role
+from kgqa.config.overrides import parse_role
+from kgqa.config.program_code import program_hash, user_code
 from kgqa.config.settings import RunSettings
+from kgqa.datasets.sampling import sample_as_trace
 from kgqa.errors import ConfigError, DataError, nearest
-from kgqa.experiment.engines import role_nodes
-from kgqa.experiment.method_code import program_hash
+from kgqa.experiment.engines import Engines, Pool, role_nodes
 from kgqa.judge import ROLE
-from kgqa.protocols import Dataset, Method, Retriever
+from kgqa.protocols import Dataset, Method, Ranker, Retriever
 from kgqa.runtime.folder import run_name
+from kgqa.system.defaults import Completed, complete
 from kgqa.types import Json, Question
 from kgqa.util.fs import ids_digest, outputs, text_digest
 
@@ -34,7 +37,7 @@ if TYPE_CHECKING:
     from kgqa.datasets.in_memory import InMemoryDataset
     from kgqa.judge.judges import AnyJudge
     from kgqa.kg.exchange import ImportedTriples
-    from kgqa.kg.extraction import TripleExtractor
+    from kgqa.kg.extraction import Extractor
     from kgqa.kg.verification import Verification
     from kgqa.retrieval.graphs.links import PassageGraph
 
@@ -43,27 +46,26 @@ if TYPE_CHECKING:
 class Experiment:
     """The values of one configuration. Each is made at its first use and kept.
 
-    given: questions in memory instead of the dataset's.
+    given: questions in memory instead of the dataset's. remarks: what was chosen where the overrides choose nothing.
     """
 
     overrides: tuple[str, ...]
     config: Config
     settings: RunSettings
     given: InMemoryDataset | None = None
+    remarks: tuple[str, ...] = ()
 
     @classmethod
     def of(
         cls, overrides: Sequence[str], config: Config | None = None, given: InMemoryDataset | None = None
     ) -> Experiment:
-        """Compose an experiment. A `config` that was composed earlier holds even if conf/ has changed."""
-        composed = compose(overrides) if config is None else config
-        return cls(tuple(overrides), composed, RunSettings.of(composed), given)
+        """Compose an experiment, and choose the model if the overrides do not.
 
-    def with_models_of(self, config: Config) -> Experiment:
-        """Return the same with the models of another configuration, unless the overrides choose models."""
-        if {"model", "engine"} & {override_group(override) for override in self.overrides}:
-            return self
-        return replace(self, config={**self.config, "model": config["model"], "engine": config["engine"]})
+        A `config` that was composed earlier holds even if conf/ has changed.
+        """
+        completed = complete(compose(overrides), overrides) if config is None else Completed(config)
+        settings = RunSettings.of(completed.config)
+        return cls(tuple(overrides), completed.config, settings, given, completed.remarks)
 
     def name(self, group: str) -> str:
         """Return the chosen name of a group, e.g. the dataset's name."""
@@ -81,7 +83,7 @@ class Experiment:
         method = parts.method(self.config["method"])
         for role, cause in getattr(method, "separate_roles", {}).items():
             if self.config["roles"].get(role) is None:
-                raise ConfigError(f"{cause} wants a model of its own: give roles.{role}=PRESET[@ENGINE]")
+                raise ConfigError(f"{cause} requires its own model: set roles.{role}=PRESET[@ENGINE]")
         return method
 
     @property
@@ -110,23 +112,23 @@ class Experiment:
         return dict(node)
 
     @cached_property
-    def triples(self) -> TripleExtractor | ImportedTriples:
+    def triples(self) -> Extractor | ImportedTriples:
         """Build what extracts triples, or what reads them from a file."""
         from kgqa.kg.exchange import ImportedTriples
-        from kgqa.kg.extraction import TripleExtractor
+        from kgqa.kg.extraction import Extractor
 
         node = {key: value for key, value in self.config["kg"].items() if key != "require_existing"}
         part = parts.build(node, "kg")
-        return part if isinstance(part, ImportedTriples) else parts.check_part(part, node, "kg", TripleExtractor)
+        return part if isinstance(part, ImportedTriples) else parts.check_part(part, node, "kg", Extractor)
 
     @property
-    def extractor(self) -> TripleExtractor:
+    def extractor(self) -> Extractor:
         """Return what extracts triples. Raises ConfigError if they are imported."""
         from kgqa.kg.exchange import ImportedTriples
 
         if isinstance(self.triples, ImportedTriples):
             name = self.name("kg")
-            raise ConfigError(f"kg={name}: nothing is extracted, the triples are in a file; choose another kg=")
+            raise ConfigError(f"kg={name}: the triples are imported from a file; choose another kg= to extract them")
         return self.triples
 
     @cached_property
@@ -247,12 +249,17 @@ class Experiment:
         return [question.id for question in self.questions]
 
     def _sample(self, questions: list[Question]) -> list[Question]:
-        """Return `sample` of the questions in file order. Whether an id is sampled depends on it and the seed only."""
+        """Return `sample` of the questions in file order. Whether an id is sampled depends on it and the seed only.
+
+        `sample=trace_paper` returns the questions of TRACE's development set.
+        """
         count = self.settings.sample
         if count is None:
             return questions
+        if isinstance(count, str):
+            return sample_as_trace(questions, self.name("dataset"))
         if count > len(questions):
-            raise ConfigError(f"sample={count}: only {len(questions):,} questions to draw from; leave it out for all")
+            raise ConfigError(f"sample={count}: only {len(questions):,} questions; remove sample= to use all")
         order = sorted((text_digest(f"{self.settings.seed} {question.id}"), question.id) for question in questions)
         ids = {id_ for _, id_ in order[:count]}
         return [question for question in questions if question.id in ids]
@@ -266,7 +273,10 @@ class Experiment:
 
             # the identity has the hash of an imported file, so its path does not count
             programs["kg"] = ImportedTriples(None) if isinstance(self.triples, ImportedTriples) else self.triples
-        return {name: program_hash(program) for name, program in programs.items()}
+        hashes = {name: program_hash(program) for name, program in programs.items()}
+        if dataset := user_code(type(self.whole).__module__):
+            hashes["dataset"] = dataset
+        return hashes
 
     @cached_property
     def identity(self) -> dict[str, Json]:
@@ -285,7 +295,9 @@ class Experiment:
         optional = {
             "collection": dict(self.collection.identity()) if self.collection else None,
             "graph": dict(self.linker.identity()) if "graph" in uses else None,
-            "demonstrations_ranker": config["demonstrations_ranker"] if "demonstrations_ranker" in choices else None,
+            "demonstrations_ranker": self._ranker_identity("demonstrations_ranker")
+            if "demonstrations_ranker" in choices
+            else None,
         }
         return {
             **self.settings.identity(),
@@ -296,12 +308,24 @@ class Experiment:
             "model": identity_of(config["model"], "model") if self.asks_models else None,
             "engine": engine if self.asks_models else None,
             "roles": self._role_identity() if self.asks_models else {},
+            "answering": self.answering,
             "kg": self._triples_identity() if "triples" in uses else None,
-            "ranker": config["ranker"] if "ranker" in choices else None,
-            "reranker": config.get("reranker") if "reranker" in uses else None,
+            "ranker": self._ranker_identity("ranker") if "ranker" in choices else None,
+            "reranker": self._ranker_identity("reranker") if "reranker" in uses else None,
             "retriever": dict(self.retriever.identity()) if self.searches else None,
             **{key: value for key, value in optional.items() if value is not None},
         }
+
+    @cached_property
+    def answering(self) -> dict[str, Json]:
+        """Return what each role's engine says of itself: the hash of its weights, the served model, rules."""
+        with closing(Pool()) as pool:
+            return Engines(role_nodes(self.config) if self.asks_models else {}, pool).describe()
+
+    def _ranker_identity(self, group: str) -> dict[str, Json]:
+        """Return the settings of a ranker, and what it says of itself: the hash of its weights, its version."""
+        node = self.chosen(group)
+        return {**node, "identity": dict(parts.build_part(node, group, Ranker).identity())}
 
     def _role_identity(self) -> dict[str, Json]:
         """Return the choice of each role except the judge's, with an adapter's digest instead of its name."""
@@ -343,8 +367,9 @@ class Experiment:
             return folder
         if settings.output_dir is not None or settings.run_name is not None:
             raise ConfigError(
-                f"{folder}: {len(answered):,} questions are answered here, and a run of {len(ids):,} would replace "
-                "them; give another output_dir= or run_name=, or ask all of them"
+                f"{folder}: {len(answered):,} questions are answered in this folder. A run of "
+                f"{len(ids):,} would replace "
+                "them; set another output_dir= or run_name=, or run all questions"
             )
         return folder.with_name(f"{folder.name}-{len(ids)}-{ids_digest(ids)[:4]}")
 

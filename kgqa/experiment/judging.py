@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from kgqa.artifacts.metrics import JudgeMetrics
 from kgqa.artifacts.schema import extend
 from kgqa.artifacts.verdicts import Fate, Judgement, StoredVote
+from kgqa.config.program_code import program_hash
 from kgqa.experiment.engines import reader_preset
 from kgqa.experiment.session import Session
 from kgqa.judge import ROLE
@@ -16,6 +17,7 @@ from kgqa.prompting import template_hash
 from kgqa.runtime.display import Display
 from kgqa.scoring.questions import ScoredQuestion
 from kgqa.scoring.summary import summarise_verdicts
+from kgqa.util.fs import digest
 from kgqa.util.redaction import describe_error
 
 
@@ -36,7 +38,7 @@ def judge_answers(
         EngineDied: all verdicts so far are in the call cache.
     """
     experiment, judge = session.experiment, session.experiment.judge
-    assert judge is not None, "there is no judge"
+    assert judge is not None, "no judge is set"
     engines = session.judge_engines(judge)
     answers = {
         row.id: JudgedAnswer(row.question.text, row.question.answers, row.answer)
@@ -51,7 +53,7 @@ def judge_answers(
             stage.finish(failed=isinstance(ended.result, Exception))
     labels = {role: engines.label(role) for role in judge.roles}
     name, prompts = experiment.name(ROLE), {template: template_hash(template) for template in judge.templates}
-    identity = " ".join([name, *labels.values(), *prompts.values()])
+    identity = identify_judge(session)
     lines = [_judgement(row, verdicts.get(row.id), identity) for row in rows]
     reader = reader_preset(experiment.config) if reader is None else reader
     grades_itself = any(label.partition("@")[0] == reader for label in labels.values())
@@ -61,10 +63,20 @@ def judge_answers(
         judge=name,
         models=labels,
         prompts=prompts,
+        identity=identity,
         cost=runner.ledger.costs(len(answers), engines.prices),
         warnings=[f"the judge is the reader: {reader} grades its own answers"] if grades_itself else [],
     )
     return Judged(lines, metrics)
+
+
+def identify_judge(session: Session) -> str:
+    """Return who judges: the judge's name, its models, and a hash of settings, code, prompts and engines."""
+    experiment, judge = session.experiment, session.experiment.judge
+    assert judge is not None, "there is no judge"
+    engines = session.judge_engines(judge)
+    decides = [experiment.config[ROLE], program_hash(judge), engines.describe()]
+    return " ".join([experiment.name(ROLE), *(engines.label(role) for role in judge.roles), digest(decides, 16)])
 
 
 def _judgement(row: ScoredQuestion, verdict: Verdict | Exception | None, judge: str) -> Judgement:

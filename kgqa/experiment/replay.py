@@ -14,7 +14,7 @@ from kgqa.artifacts.run import SETTINGS, Chosen
 from kgqa.artifacts.schema import read
 from kgqa.artifacts.trace import TracedQuestion
 from kgqa.cache.store import CallCache
-from kgqa.config.files import load_yaml
+from kgqa.config.user_code import load_run_config
 from kgqa.datasets.predictions import read_predictions
 from kgqa.errors import DataError, EngineError
 from kgqa.experiment.answers import Collector, answer_questions, score_answers
@@ -57,7 +57,7 @@ def replay(folder: Path, display: Display) -> Replayed:
     Raises:
         DataError: the run is not finished, the cache lacks some of its calls, or it gives other answers.
     """
-    metrics, config = Metrics.read(folder), load_yaml(folder / "config.yaml")
+    metrics, config = Metrics.read(folder), load_run_config(folder)
     choices = dict(read(Chosen, folder / SETTINGS).choices)
     experiment = Experiment.of((), {**config, "choices": choices})
     with (
@@ -83,8 +83,12 @@ def replay_questions(session: Session, index: Index | None, *, judge: bool = Fal
     """Run the method with a session whose call cache is a `ReplayCache`. judge: run the judge, too."""
     experiment, collector = session.experiment, Collector()
     triples, triple_seconds = _replay_triples(session) if "triples" in experiment.method.uses else (None, 0.0)
-    graphs = PassageGraphs(session).store if "graph" in experiment.method.uses else None
-    with session.runner(Inputs(index, triples, graphs)) as runner:
+    graphs = PassageGraphs(session) if "graph" in experiment.method.uses else None
+    if graphs and graphs.missing(experiment.questions):  # building one can send passages to a server
+        raise DataError(
+            f"{graphs.store.folder}: graphs of these questions are missing; run the run's command again first"
+        )
+    with session.runner(Inputs(index, triples, graphs.store if graphs else None)) as runner:
         answers = answer_questions(experiment, runner, collector, QUIET)
     if judge and experiment.judge:
         judge_answers(session, score_answers(experiment, answers), QUIET)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,11 +19,12 @@ from kgqa.artifacts.run import IDENTITY, SETTINGS, Chosen, FinishedRun
 from kgqa.artifacts.schema import as_json, read_json
 from kgqa.artifacts.trace import TRACE
 from kgqa.artifacts.verdicts import VERDICTS
-from kgqa.config.files import find_sources, format_yaml, load_yaml
+from kgqa.config.files import find_sources, format_yaml
 from kgqa.config.overrides import format_value
 from kgqa.config.settings import reported_settings
+from kgqa.config.user_code import load_run_config
 from kgqa.errors import UsageError
-from kgqa.experiment.answers import answer_questions, measure, score_answers
+from kgqa.experiment.answers import Answers, answer_questions, measure, score_answers
 from kgqa.experiment.check import check, find_leaks, refuse_trained, stale_templates
 from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.manifest import code_hash, manifest
@@ -31,10 +33,12 @@ from kgqa.experiment.prepare.indexes import open_index
 from kgqa.experiment.session import Session
 from kgqa.experiment.tracking import track
 from kgqa.protocols import Index
+from kgqa.runtime.costs import NOTHING
 from kgqa.runtime.display import Display
 from kgqa.runtime.folder import RunFolder, run_name
 from kgqa.runtime.monitor import monitor_work
-from kgqa.util.fs import jsonl_text
+from kgqa.scoring.questions import prediction_lines
+from kgqa.util.fs import jsonl_text, sha256
 
 REPORTS = ("md", "html")  # that a run writes
 
@@ -43,7 +47,6 @@ REPORTS = ("md", "html")  # that a run writes
 class Executed:
     folder: Path
     metrics: Metrics
-    errors: tuple[str, ...]  # of the first questions that failed
     failure: str | None  # in one line, if more failed than `max_failure_rate` allows
 
 
@@ -57,13 +60,13 @@ def execute_unless_finished(session: Session, display: Display) -> Executed:
     metrics = find_finished_run(session)
     for line in stale_templates(experiment):
         display.line(line)
-    if metrics is None or metrics.failed or (metrics.judge and metrics.judge.unscored):
+    if metrics is None:
         check(session)
         return execute(session, display)
     folder = experiment.run_folder()
-    display.line(f"{folder}: finished with this code, data and settings; kgqa report {folder} writes its report anew")
+    display.line(f"{folder}: already complete")
     _track(experiment, folder, metrics, display)
-    return Executed(folder, metrics, (), None)
+    return Executed(folder, metrics, None)
 
 
 def execute(session: Session, display: Display) -> Executed:
@@ -74,65 +77,80 @@ def execute(session: Session, display: Display) -> Executed:
         EngineDied: all replies so far are in the call cache.
     """
     started, experiment = time.monotonic(), session.experiment
-    questions, prices = experiment.questions, session.engines.prices
     with ExitStack() as searching:
         index = searching.enter_context(open_index(session, display))
         with (
             closing(RunFolder(experiment.run_folder(), experiment.identity)) as folder,
             monitor_work(display, "run", folder.path, identity=run_name(experiment.identity)) as display,
         ):
-            rerun = (folder.path / METRICS).exists()
-            if not rerun:
-                _write_settings(session, index, folder)
-            prepared = prepare(session, index, display)
-            with session.runner(prepared.inputs) as runner:
-                answers = answer_questions(experiment, runner, folder, display)
-            folder.finish(answers.predictions[question.id] for question in questions)
-            if rerun:  # an earlier run's scores must not be there with these settings
-                _write_settings(session, index, folder)
-            scored = score_answers(experiment, answers)
-            metrics = measure(experiment, answers, scored, prices, index)
-            metrics = metrics.replace(
-                cost=metrics.cost.replace(extraction_paid=prepared.extraction.costs(len(questions), prices).paid),
-                seconds=round(time.monotonic() - started, 1),
-                graph=prepared.triples.statistics(questions) if prepared.triples else None,
-                passage_graph=prepared.graphs.statistics(questions) if prepared.graphs else None,
-                trained_questions=find_leaks(experiment) or None,
-            )
-            _write_reports(experiment, folder, metrics)
-            if experiment.judge:
-                from kgqa.experiment.judging import judge_answers
-
-                # the models make room for the judge's
-                searching.close()
-                session.end_models()
-                judged = judge_answers(session, scored, display)
-                folder.write(VERDICTS, jsonl_text(line.json() for line in judged.lines))
-                metrics = metrics.replace(judge=judged.metrics)
-                _write_reports(experiment, folder, metrics)
+            try:
+                metrics, answers = _answer_and_score(session, index, folder, display, searching.close, started)
+            except BaseException:
+                folder.is_worthless = session.spent() == NOTHING
+                raise
     _track(experiment, folder.path, metrics, display)
     failure, limit = None, experiment.settings.max_failure_rate
     if metrics.failed > limit * metrics.questions:
         count = f"{metrics.failed} of {metrics.questions} questions failed"
         failure = f"{count}, above max_failure_rate={limit:g}: {answers.errors[0]}"
-    return Executed(folder.path, metrics, tuple(answers.errors[:3]), failure)
+    return Executed(folder.path, metrics, failure)
+
+
+def _answer_and_score(
+    session: Session,
+    index: Index | None,
+    folder: RunFolder,
+    display: Display,
+    close_index: Callable[[], None],
+    started: float,
+) -> tuple[Metrics, Answers]:
+    """Prepare, answer, score and judge, and write all files of the run."""
+    experiment, prices = session.experiment, session.engines.prices
+    questions = experiment.questions
+    rerun = (folder.path / METRICS).exists()
+    if not rerun:
+        _write_settings(session, index, folder)
+    prepared = prepare(session, index, display)
+    with session.runner(prepared.inputs) as runner:
+        answers = answer_questions(experiment, runner, folder, display)
+    scored = score_answers(experiment, answers)
+    metrics = measure(experiment, answers, scored, prices, index)
+    folder.finish(prediction_lines(scored, metrics))
+    if rerun:  # an earlier run's scores must not be there with these settings
+        _write_settings(session, index, folder)
+    metrics = metrics.replace(
+        cost=metrics.cost.replace(extraction_paid=prepared.extraction.costs(len(questions), prices).paid),
+        seconds=round(time.monotonic() - started, 1),
+        graph=prepared.triples.statistics(questions) if prepared.triples else None,
+        passage_graph=prepared.graphs.statistics(questions) if prepared.graphs else None,
+        trained_questions=find_leaks(experiment) or None,
+        predictions=sha256(folder.path / PREDICTIONS),
+    )
+    _write_reports(experiment, folder, metrics)
+    if experiment.judge:
+        from kgqa.experiment.judging import judge_answers
+
+        # the models make room for the judge's
+        close_index()
+        session.end_models()
+        judged = judge_answers(session, scored, display)
+        folder.write(VERDICTS, jsonl_text(line.json() for line in judged.lines))
+        metrics = metrics.replace(judge=judged.metrics)
+        _write_reports(experiment, folder, metrics)
+    return metrics, answers
 
 
 def find_finished_run(session: Session) -> Metrics | None:
-    """Return the metrics of the run if its folder has it for this code, data and settings.
+    """Return the metrics of the run if its folder has it for this code, data and settings, without failed questions.
 
-    The data file is only hashed. Questions that failed are for the caller to count, up to `max_failure_rate`.
+    The data file is only hashed.
     """
     experiment = session.experiment
     folder = experiment.run_folder()
     try:
         run, identity = FinishedRun.read(folder), read_json(folder / IDENTITY)
-        settings, answered = reported_settings(load_yaml(folder / "config.yaml")), len(question_ids(folder))
-        written = (
-            (PREDICTIONS, TRACE),
-            (METRICS,),
-            (SETTINGS, *(f"report.{form}" for form in REPORTS)),
-        )
+        settings, answered = reported_settings(load_run_config(folder)), len(question_ids(folder))
+        written = ((TRACE,), (METRICS,), (SETTINGS, *(f"report.{form}" for form in REPORTS)))
         times = [[(folder / name).stat().st_mtime_ns for name in names] for names in written]
     except (KeyError, UsageError, OSError):
         return None  # not started, killed before its end, or damaged
@@ -142,11 +160,21 @@ def find_finished_run(session: Session) -> Metrics | None:
         and run.manifest.code == code_hash(experiment.config)
         and settings == reported_settings(experiment.config)
         and metrics.questions == answered == run.manifest.dataset.questions
-        and metrics.failed <= experiment.settings.max_failure_rate * metrics.questions
-        and (experiment.judge is None or metrics.judge is not None)
+        and not metrics.failed
+        and not (metrics.graph or {}).get("failed")  # passages without triples are tried again
+        and metrics.predictions is not None
+        and (experiment.judge is None or _is_judged(session, metrics))
         and max(times[0]) <= times[1][0] <= min(times[2])
     )
     return metrics if finished else None
+
+
+def _is_judged(session: Session, metrics: Metrics) -> bool:
+    """Return whether this judge, with its present models and prompts, has a verdict on every answer."""
+    from kgqa.experiment.judging import identify_judge
+
+    judged = metrics.judge
+    return judged is not None and not judged.unscored and judged.identity == identify_judge(session)
 
 
 def _write_settings(session: Session, index: Index | None, folder: RunFolder) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -29,6 +30,8 @@ from kgqa.util.fs import call_cache
 if TYPE_CHECKING:
     from kgqa.judge.judges import AnyJudge
     from kgqa.retrieval.graphs.links import PassageGraph
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 _TFIDF = Lexical()
@@ -104,6 +107,10 @@ class Session:
     def linker(self) -> PassageGraph:
         """Return what links passages, chosen by `graph=`."""
         return self._pool.shared(self.experiment.chosen("graph"), lambda: self.experiment.linker)
+
+    def say_once(self, line: str) -> None:
+        """Log a line, once for all sessions that share the models."""
+        self._pool.shared(line, lambda: log.info("%s", line))
 
     @contextmanager
     def runner(self, inputs: Inputs = Inputs(), engines: Engines | None = None) -> Iterator[Runner]:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from unicodedata import normalize
 from xml.sax.saxutils import escape
 
@@ -31,7 +31,7 @@ from kgqa.util.fs import OUT_ELSEWHERE, ensure_dir, explain_storage_errors, quic
 from kgqa.util.jsonio import parse_json, stream_members, stream_records
 
 REMEDY = "import it: kgqa kg import FILE --format hipporag|openie|jsonl|tsv"
-FORMAT_REMEDY = "is the --format the right one?"
+FORMAT_REMEDY = "check --format"
 IMPORT_COLUMNS = ("head", "relation", "tail", "text")  # required; title is optional
 EXPORT_COLUMNS = ("head", "relation", "tail", "title", "text")
 NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # and not in UTF-8
@@ -194,13 +194,15 @@ class ImportedFile:
 
     path: str | None
 
+    key: ClassVar[str] = "kg.path"  # for messages
+
     @property
     def file(self) -> Path:
         """Return the file. Raises ConfigError: no path is set, or the file does not exist."""
         if not self.path:
-            raise ConfigError(f"kg.path=null: name the file of triples; {REMEDY}")
+            raise ConfigError(f"{self.key}=null: name the file of triples; {REMEDY}")
         if not Path(self.path).is_file():
-            raise ConfigError(f"kg.path={self.path}: no such file; {REMEDY}")
+            raise ConfigError(f"{self.key}={self.path}: no such file; {REMEDY}")
         return Path(self.path)
 
     @property
@@ -254,6 +256,12 @@ class ImportedFile:
                     )
                 passages[read.key] = read.triples
         return titled, untitled
+
+
+class RetrieverTriples(ImportedFile):
+    """The file of `retriever.triples.path`."""
+
+    key: ClassVar[str] = "retriever.triples.path"
 
 
 # Export
@@ -311,7 +319,7 @@ def write_triples(passages: Iterable[Passage], triples: Triples, out: Path, form
         StorageError: the disk is full or not writable.
     """
     if out.exists():
-        raise ConfigError(f"--out {out}: exists already; use another name")
+        raise ConfigError(f"--out {out}: this file exists; use another name")
     with explain_storage_errors(out.parent, OUT_ELSEWHERE):
         ensure_dir(out.parent)
     return replace_file_parts(out, EXPORT_FORMATS[form](passages, triples), OUT_ELSEWHERE)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import Literal, Protocol, runtime_checkable
 
-from kgqa.calls import CountTokens, Generate
+from kgqa.calls import CountTokens, Generate, Program
 from kgqa.errors import ConfigError
 from kgqa.kg.store import Extraction
 from kgqa.prompting import render
@@ -24,6 +24,22 @@ TEMPLATES: dict[Layout, str] = {
     "prefixed": "trace/extract_begun",
 }
 STOP = ("\nTitle:",)  # a model that does not stop starts the next document
+
+
+@runtime_checkable
+class Extractor(Protocol):
+    """A program that extracts the triples of a passage with the calls of `uses`."""
+
+    @property
+    def uses(self) -> frozenset[Need]: ...
+
+    @property
+    def templates(self) -> tuple[str, ...]: ...
+
+    @property
+    def few_shot(self) -> tuple[DocumentDemonstration, ...]: ...
+
+    def extract(self, passage: Passage) -> Program[Extraction]: ...
 
 
 @dataclass(frozen=True)
@@ -51,6 +67,10 @@ class TripleExtractor:
     @property
     def template(self) -> str:
         return TEMPLATES[self.layout]
+
+    @property
+    def templates(self) -> tuple[str, ...]:
+        return (self.template,)
 
     @cached_property
     def _examples(self) -> tuple[DocumentDemonstration, ...]:
@@ -99,7 +119,7 @@ class TripleExtractor:
                 limit = self.max_prompt_tokens
                 raise ConfigError(
                     f"kg.max_prompt_tokens={limit}: the instruction and the title alone take {limit + surplus} "
-                    f"(passage {passage.id}); raise it"
+                    f"(passage {passage.id}); increase it"
                 )
             tokens = max(1, await CountTokens(text, ROLE))
             length = int(len(text) * max(0.0, 1 - surplus / tokens))  # in proportion, and at least one character less

@@ -25,7 +25,8 @@ from kgqa.util.jsonio import JsonError, decode_json
 FILE = "extractions.sqlite"
 PARSED_IN_MEMORY = 8192  # passages: those of the questions that are being answered, and more
 LOCK_SECONDS = 600.0  # to wait for another process that writes
-REMEDY = "make room or choose another folder"
+REMEDY = "free disk space or choose another folder"
+_FAILED = b', "error": "'  # is in a row of older versions, which stored failures
 SUMS = ("passages", "failed", "empty", "triples", "malformed", "prompt_tokens", "output_tokens")
 
 
@@ -80,6 +81,7 @@ class TripleStore:
     def __init__(self, folder: Path, built_with: Mapping[str, Json]) -> None:
         self.folder, self.built_with = folder, dict(built_with)
         self.file = folder / FILE
+        self._failed = dict[str, Extraction]()  # of this process: the next one tries them again
         self._parse_cached = lru_cache(PARSED_IN_MEMORY)(self._parse)
 
     def triples(self, passage: Passage) -> tuple[Triple, ...]:
@@ -91,8 +93,10 @@ class TripleStore:
         return self._parse_cached(passage).triples
 
     def extraction(self, passage: Passage) -> Extraction:
-        """Return the stored reply; see `triples` for errors."""
+        """Return the stored reply, or why the extraction failed just now; see `triples` for errors."""
         line = self._line(passage.id)
+        if line is None and passage.id in self._failed:
+            return self._failed[passage.id]
         if line is None:
             command = f"kgqa kg build dataset={self.folder.parent.name}"
             raise DataError(f"no triples for passage {passage.id} in {self.folder}; run: {command}")
@@ -104,22 +108,29 @@ class TripleStore:
         return extraction
 
     def missing(self, passages: Iterable[Passage]) -> Iterator[Passage]:
-        """Yield the passages without a row, in their order; a failed passage has one."""
+        """Yield the passages without a reply, in their order, also those that failed."""
         return (passage for passage in passages if self._line(passage.id) is None)
 
     def add(self, extractions: Iterable[Extraction]) -> None:
-        """Store extractions. A passage that has one already keeps it."""
+        """Store extractions. A passage that has one already keeps it. A failed one is only remembered."""
+        extractions = list(extractions)
+        self._failed |= {each.passage_id: each for each in extractions if each.error is not None}
         rows = [
             # backslashreplace writes a lone surrogate as \udcXX, which is JSON's own escape for it
             (each.passage_id, json.dumps(asdict(each), ensure_ascii=False).encode("utf-8", "backslashreplace"))
             for each in extractions
+            if each.error is None
         ]
         if not rows:
             return
         if not self.file.exists():
             replace_file(self.folder / "manifest.json", json_text(self.built_with), REMEDY)
         with self._errors():
-            self._connection.executemany("INSERT OR IGNORE INTO extractions VALUES (?, ?)", rows)
+            self._connection.executemany(
+                "INSERT INTO extractions VALUES (?, ?) ON CONFLICT DO UPDATE SET line = excluded.line "
+                "WHERE instr(line, ?) > 0",
+                [(*row, _FAILED) for row in rows],
+            )
             self._connection.commit()
 
     def counts(self, passages: Iterable[Passage]) -> dict[str, int]:
@@ -149,7 +160,7 @@ class TripleStore:
         with self._errors():
             query = "SELECT line FROM extractions WHERE passage_id = ?"
             row = self._connection.execute(query, (passage_id,)).fetchone()
-        return row[0] if row else None
+        return row[0] if row and _FAILED not in row[0] else None
 
     @cached_property
     def _connection(self) -> sqlite3.Connection:

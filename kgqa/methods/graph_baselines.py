@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from kgqa.calls import CountTokens, gather
 from kgqa.methods.steps.examples import PooledFewShot
 from kgqa.methods.steps.reader import ReadingLog, add_pinned, passages_text
-from kgqa.methods.steps.replies import MAX_SCORE_TOKENS, Score, bullet_items, read_score
+from kgqa.methods.steps.replies import MAX_SCORE_TOKENS, Score, bullet_items, read_score, read_triple_lines
 from kgqa.prompting import render
-from kgqa.prompting.triples import read_triples
 from kgqa.types import Answer, Passage, Question, Triple
 from kgqa.util.validators import Count
 
-UNKNOWN = re.compile(r"\?\d+")
+UNKNOWN = re.compile(r"(?<!\S)\?\w*")  # ?1, ?author or ?
 Masked = tuple[str, str, str]
 
 
@@ -44,7 +44,7 @@ class SGPrompt(PooledFewShot):
         passages = await log.search(question.text, self.passages)
         shown = add_pinned(question, passages)
         extracted = await self.generate(log, "sg_prompt/extract", shown, self.max_graph_tokens)
-        written = read_triples(extracted)
+        written = read_triple_lines(extracted)
         graph = list(dict.fromkeys(f"<{'; '.join(triple)}>" for triple in written.triples))
         log.flags.update({"malformed_triple": written.malformed, "empty_graph": not graph})
         values: dict[str, Any] = {"graph": graph, "question": question.text}
@@ -90,7 +90,7 @@ class ERACoT(PooledFewShot):
 
         async def extract(template: str, mark: str = "", **values: Any) -> list[Triple]:
             """Return the distinct relations in order."""
-            written = read_triples(await write(template, self.max_list_tokens, mark, **values))
+            written = read_triple_lines(await write(template, self.max_list_tokens, mark, **values))
             log.flags["malformed_triple"] += written.malformed
             return list(dict.fromkeys(Triple(*parts) for parts in written.triples))
 
@@ -192,7 +192,8 @@ class GEReasoning(PooledFewShot):
         Evidence: all passages, first retrieved first. `context_tokens`: the filled graph. Notes: the graph as parsed
         and as filled. Figures: triples, filled, passage_tokens (#Tok of KnowTrace's Table 2).
 
-        Flags: `malformed_triple`, `empty_graph`, `unsure_fill` (answers below the threshold) and `unreadable_score`
+        Flags: `malformed_triple`, `empty_graph`, `no_search` (no triple has exactly one unknown, so the answer is
+        without passages), `unsure_fill` (answers below the threshold) and `unreadable_score`
         (unreadable confidence), both dropped, `unfilled` (triples with an unknown at the end), `empty_question` (the
         words of the triple are the query), `no_answer_marker` (the last line is the answer), `empty_retrieval`,
         `passages_dropped`, `cut_reply`, `empty_answer`.
@@ -200,8 +201,8 @@ class GEReasoning(PooledFewShot):
         log, stop = ReadingLog(), ("\nQuestion:", "\nPassages:")
         asked = {"examples": self.examples, "pinned": passages_text(question.pinned), "question": question.text}
         parsed = await log.write(render("ge_reasoning/parse", **asked), self.max_graph_tokens, stop)
-        written = read_triples(parsed)
-        state = QuestionGraph(list(dict.fromkeys(written.triples)))
+        written = read_triple_lines(parsed)
+        state = QuestionGraph(number_unknowns(written.triples))
         log.flags.update(malformed_triple=written.malformed, empty_graph=not state.graph)
         attempts = list[FillAttempt]()
         for _ in range(self.max_rounds):
@@ -212,6 +213,7 @@ class GEReasoning(PooledFewShot):
             state.known |= {unknown_of(fill.triple): fill.value for fill in fills if fill.kept}
             attempts += fills
         filled = [state.substitute(triple) for triple in state.graph]
+        log.flags["no_search"] += not attempts
         log.flags["unfilled"] += sum(bool(UNKNOWN.search(" ".join(triple))) for triple in filled)
         graph = [f"<{'; '.join(triple)}>" for triple in filled]
         kept = [fill for fill in attempts if fill.kept and fill.question]
@@ -251,6 +253,17 @@ class GEReasoning(PooledFewShot):
         kept = confidence is not None and confidence >= self.threshold
         log.flags["unreadable_score" if confidence is None else "unsure_fill"] += not kept
         return FillAttempt(triple, sub_question, passages, value, confidence, kept)
+
+
+def number_unknowns(triples: Iterable[Masked]) -> list[Masked]:
+    """Return the distinct triples with a number for each "?": a tail is a new unknown, a head the one before it."""
+    graph, count = dict[Masked, None](), 0
+    for head, relation, tail in triples:
+        count += head == "?" and not count
+        known = f"?_{count}" if head == "?" else head
+        count += tail == "?"
+        graph[known, relation, f"?_{count}" if tail == "?" else tail] = None
+    return list(graph)
 
 
 def unknown_of(triple: Masked) -> str:

@@ -13,18 +13,23 @@ import re
 from collections import Counter
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
-from typing import Literal
+from typing import Annotated, Literal
 
-from kgqa.methods.retrieve import Scope, SearchScope, remove_question_words
+from kgqa.methods.retrieve import QUESTION_WORDS, Scope, SearchScope, remove_question_words
 from kgqa.methods.steps.examples import FewShotKeys
-from kgqa.methods.steps.few_shot import FewShot, Shot, extract_answer, predict_pages
+from kgqa.methods.steps.few_shot import FewShot, Shot, predict_pages
 from kgqa.methods.steps.reader import Reader, ReadingLog, add_pinned, read_passages
-from kgqa.methods.steps.sentences import sentences
+from kgqa.methods.steps.replies import extract_answer
 from kgqa.protocols import Need
 from kgqa.types import Answer, Passage, Question
-from kgqa.util.validators import Count, Natural
+from kgqa.util.sentences import sentences
+from kgqa.util.validators import Count, Natural, NotIdentity
 
 MERE_REASONING = re.compile(r"(so|thus|therefore|hence|that is)\b|.*\d\s*[-+*/]\s*[\d.,]+\s*=", re.IGNORECASE)
+RELEASED_REASONING = re.compile(  # of the released program: openings, and a sum or a difference
+    r"(thus|so)[ ,]|that is,|therefore|hence|.*\d [+-] \d[\d,]*(\.\d+)? = \d", re.IGNORECASE
+)
+QueryRules = Literal["names", "released"]
 NEAR_DUPLICATE = 0.9  # similarity of two texts with one title: not in the paper, but in the released program
 COMPARED = 2_000  # characters of each text
 
@@ -38,6 +43,7 @@ class IRCoT(FewShotKeys):
     max_passages: Count
     max_steps: Count
     strip_question_words: bool
+    query_rules: Annotated[QueryRules, NotIdentity("as before there was a choice", ("names",))]
     max_passage_words: Count | None
     until: Literal["answer", "passages"]
     titles: Natural
@@ -71,7 +77,7 @@ class IRCoT(FewShotKeys):
         while not self.is_finished(thoughts):
             retrieved = tuple[Passage, ...]()
             if len(passages) < self.max_passages:
-                queries.append(choose_query(question, thoughts, self.strip_question_words))
+                queries.append(choose_query(question, thoughts, self.strip_question_words, self.query_rules))
                 retrieved = await self.retrieve(queries[-1], passages, scope)
                 passages = add_passages(passages, retrieved)[: self.max_passages]
             if self.until == "passages" and (len(passages) == self.max_passages or not retrieved):
@@ -128,14 +134,18 @@ class IRCoT(FewShotKeys):
         return Answer(text, evidence, flags=Counter(flag for flag in flags if flags[flag]))
 
 
-def choose_query(question: Question, thoughts: tuple[str, ...], stripped: bool) -> str:
+def choose_query(question: Question, thoughts: tuple[str, ...], stripped: bool, rules: QueryRules) -> str:
     """Return the last thought with a new fact, or the question, if `stripped` without question words.
 
     As in IRCoT's released program, conclusions and calculations ("Thus …", "1861 - 1842 = 19") are no queries. The
     paper uses the last thought.
     """
-    facts = [thought for thought in thoughts if not MERE_REASONING.match(thought)]
+    is_released = rules == "released"
+    reasoning = RELEASED_REASONING if is_released else MERE_REASONING
+    facts = [thought for thought in thoughts if not reasoning.match(thought)]
     query = facts[-1] if facts else question.text
+    if is_released and stripped:
+        return " ".join(word for word in query.split(" ") if word.lower() not in QUESTION_WORDS)
     return remove_question_words(query) if stripped else query
 
 

@@ -228,8 +228,8 @@ class Kgp:
 
 
 def top_passages(candidates: Sequence[Passage], scores: Sequence[float], count: int) -> tuple[Passage, ...]:
-    """Return the `count` candidates with the highest scores, best first, ties in the order of the candidates."""
-    order = sorted(range(len(candidates)), key=lambda place: -scores[place])[:count]
+    """Return the `count` candidates with the highest scores, best first; of equals the last, as released."""
+    order = sorted(range(len(candidates)), key=lambda place: (scores[place], place), reverse=True)[:count]
     return tuple(candidates[place] for place in order)
 
 

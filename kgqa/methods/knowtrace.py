@@ -85,6 +85,7 @@ class KnowTrace:
     passages: Count
     max_iterations: Count
     max_pairs: Count
+    at_limit: Literal["answer", "empty"]
     max_exploration_tokens: Count
     max_completion_tokens: Count
     max_memory_tokens: Count
@@ -98,13 +99,14 @@ class KnowTrace:
         """Trace a graph and answer from it (Algorithm 1).
 
         Evidence: all retrieved passages, first retrieved first. `context_tokens`: the graph in the prompt of the last
-        exploration. Figures: iterations, pairs, triples, support, passage_tokens (#Tok of Table 2),
+        exploration. Figures: iterations, pairs, triples, support, forced_answer, passage_tokens (#Tok of Table 2),
         written_tokens and, of these, filtered_tokens (FA of Figure 4). Lessons: P⁺ and T⁺ of §3.3.
 
-        Flags: `forced_answer` (the last iteration, a standstill or an unreadable reply ended the tracing);
-        `unreadable_exploration`, `no_pairs`, `malformed_pair`, `too_many_pairs`, `standstill` (no new triple),
-        `empty_retrieval`, `passages_dropped`, `malformed_triple`, `empty_triple` (its object is "none"),
-        `cut_memory` (the graph as text has more than `max_memory_tokens`), `cut_reply`, `empty_answer`.
+        Flags: `forced_answer` (the last iteration, a standstill or an unreadable reply ended the tracing), `unfinished`
+        (the same with `at_limit=empty`, so that there is no answer), `unreadable_exploration`, `no_pairs`,
+        `malformed_pair`, `too_many_pairs`, `standstill` (no new triple), `empty_retrieval`, `passages_dropped`,
+        `malformed_triple`, `empty_triple` (its object is "none"), `cut_memory` (the graph as text has more than
+        `max_memory_tokens`), `cut_reply`, `empty_answer`.
         """
         state = KnowTraceState()
         for _ in range(self.max_iterations):
@@ -114,12 +116,19 @@ class KnowTrace:
             if not state.add_iteration(await gather(*(self.complete(question, pair) for pair in exploration.pairs))):
                 state.flags["standstill"] += 1  # the prompt of the next exploration would be the same
                 break
+        if self.at_limit == "answer":
+            await self.force_answer(question, state)
+        else:
+            state.flags["unfinished"] += not state.explored[-1].answer
+        return await self.conclude(state)
+
+    async def force_answer(self, question: Question, state: KnowTraceState) -> None:
+        """Make the model answer from the graph if it has not answered (not in the paper)."""
         if not state.explored[-1].answer:
             await self.explore(question, state, prefix=CONCLUDING)
         if not state.explored[-1].answer:  # only a thought
             thought = state.explored.pop().thought
             await self.explore(question, state, prefix=f"{CONCLUDING} {thought}\nAnswer:")
-        return await self.conclude(state)
 
     @property
     def entity_name(self) -> EntityName:
@@ -210,6 +219,7 @@ class KnowTrace:
                 "pairs": len(completed),
                 "triples": len(graph),
                 "support": len(supporting),
+                "forced_answer": state.flags["forced_answer"],
                 "passage_tokens": sum(completion.tokens for completion in completed),
                 "written_tokens": await CountTokens("\n".join(written)),
                 "filtered_tokens": await CountTokens("\n".join(filtered)),

@@ -13,22 +13,22 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Literal
 
 from kgqa.calls import CountTokens, Generate
 from kgqa.methods.steps.reader import passages_text
-from kgqa.methods.steps.replies import first_line, nonzero_flags
+from kgqa.methods.steps.replies import first_line, nonzero_flags, strip_answer_label
 from kgqa.methods.steps.safe_verdict import CORRECT, Labels, StepVerdict, errors, protocol, read_verdict, verdict_schema
 from kgqa.prompting import render
 from kgqa.protocols import Need
 from kgqa.types import Answer, Completion, Json, Passage, Prompt, Question
 from kgqa.util.validators import Count, NotIdentity, not_negative
 
+ANSWER_MARK = "####ANSWER:"
 KINDS = r"\((Attribution|Logical|Final Answer)\)"
 MARKER = re.compile(rf"#+\s*ANSWER:[^\S\n]*(.*?)[^\S\n]*(?:{KINDS}.*)?$", flags=re.IGNORECASE | re.MULTILINE)
-LABEL = re.compile(r"^\W*(?:final\s+)?answer\s*:\s*", flags=re.IGNORECASE)
 TAG = re.compile(rf"{KINDS}\W*$", flags=re.IGNORECASE)
 CITED = re.compile(r"\bPassage\s+(\d+)\b", flags=re.IGNORECASE)
 
@@ -63,7 +63,10 @@ class Safe:
     shuffle_seed: int
     max_steps: Count
     max_retries: Annotated[int, not_negative]
-    unparsable: Literal["accept", "retry"]
+    count_first_try: Annotated[bool, NotIdentity("as in the paper", (False,))]
+    guided_answer: Annotated[Literal["step", "conclude"], NotIdentity("as in the paper", ("step",))]
+    rejected_answer: Annotated[Literal["end", "continue"], NotIdentity("as in the paper", ("end",))]
+    unparsable: Literal["accept", "retry", "reject"]
     labels: Annotated[Labels, NotIdentity("as in the paper", ("paper",))]
     max_step_tokens: Count
     max_feedback_tokens: Count
@@ -85,23 +88,25 @@ class Safe:
         Evidence: passages that accepted attribution steps cite, first cited first. Notes: every attempt with its
         verdict. Figures: steps and retries, with feedback also errors by type (Figure 3) and by step (Figure 4).
 
-        Flags: `forced_answer` (no answer within `max_steps`), `unresolved_step` (the last retry was an error and
-        stays), `unparsable_verdict`, `cut_verdict` (such replies that reached `max_feedback_tokens`), `untagged_step`,
+        Flags: `forced_answer` (no answer within `max_steps`), `guided_answer` (per try that the guidance led to the
+        final answer), `unresolved_step` (the last retry was an error and stays), `unparsable_verdict`, `cut_verdict`
+        (such replies that reached `max_feedback_tokens`), `untagged_step`,
         `no_passage_cited`, `empty_step`, `cut_reply` (of steps and answers), `empty_answer`.
         """
-        passages = self.sample_passages(question)
+        passages, answer = self.sample_passages(question), None
         values = self.prompt_values(question, passages)
         flags, attempts, accepted = Counter[str](), list[Attempt](), list[Attempt]()
         for number in range(1, self.max_steps + 1):
-            for _ in range(1 + self.max_retries):
+            for _ in range(max(1, self.max_retries + (not self.count_first_try))):
                 attempts.append(await self.attempt(number, values, accepted, attempts, flags))
                 if not self.is_rejected(attempts[-1].verdict):
                     break
             flags["unresolved_step"] += self.is_rejected(attempts[-1].verdict)
             accepted.append(attempts[-1])
             if accepted[-1].step.answer is not None:
-                break
-        answer = accepted[-1].step.answer
+                answer = accepted[-1].step.answer
+                if self.rejected_answer == "end" or not self.is_rejected(accepted[-1].verdict):
+                    break
         if answer is None:
             flags["forced_answer"] += 1
             answer = await self.conclude(values, accepted, flags)
@@ -144,8 +149,8 @@ class Safe:
     ) -> Attempt:
         """Generate and judge step `number` with the guidance of the latest verdict.
 
-        The prompt shows a rejected attempt with its verdict (not in the paper). It also shows an attempt with an
-        unreadable verdict, with the guidance before it.
+        The prompt shows a rejected attempt with its verdict (not in the paper), or a warning if it stays as a step. It
+        also shows an attempt with an unreadable verdict, with the guidance before it.
         """
         unjudged = [attempt for attempt in attempts if attempt.verdict is None and attempt not in accepted]
         guiding = [attempt for attempt in attempts if attempt not in unjudged][-1:]
@@ -154,9 +159,15 @@ class Safe:
             **shared,
             "steps": _lines(accepted),
             "last": next(iter(guiding), None),
+            "stays": any(attempt in accepted for attempt in guiding),  # it is in `steps`
             "tried": next(iter(tried), None),
         }
-        step = await self.step(number, values, flags)
+        if self.guided_answer == "conclude" and guides_to_answer(guiding):
+            flags["guided_answer"] += 1
+            answer = await self.conclude(shared, accepted, flags)
+            step = read_step(f"{ANSWER_MARK} {answer} (Final Answer)")
+        else:
+            step = await self.step(number, values, flags)
         if self.feedback == "none":
             return Attempt(number, step, None)
         return Attempt(number, step, await self.judge({**shared, "steps": _lines(accepted)}, number, step, flags))
@@ -183,10 +194,10 @@ class Safe:
     async def judge(
         self, values: Mapping[str, object], number: int, step: ReasoningStep, flags: Counter[str]
     ) -> StepVerdict | None:
-        """Request the verdict. An unreadable one is requested once more, then it is None."""
+        """Request the verdict, an unreadable one once more, unless that rejects the step at once."""
         role = "reader" if self.feedback == "self" else "feedback"
         schema = verdict_schema(self.max_feedback_characters, self.labels)
-        for again in (False, True):
+        for again in (False,) if self.unparsable == "reject" else (False, True):
             prompt = self.judge_prompt(values, number, step, again=again)
             reply = await Generate(prompt, self.max_feedback_tokens, schema=schema, role=role)
             verdict = read_verdict(reply.text, self.labels)
@@ -198,7 +209,7 @@ class Safe:
 
     def is_rejected(self, verdict: StepVerdict | None) -> bool:
         if verdict is None:
-            return self.feedback != "none" and self.unparsable == "retry"
+            return self.feedback != "none" and self.unparsable != "accept"
         return verdict.is_error
 
     async def conclude(self, values: Mapping[str, str], accepted: list[Attempt], flags: Counter[str]) -> str:
@@ -229,7 +240,7 @@ def read_answer(reply: Completion) -> tuple[str, bool]:
         reply = replace(reply, text=reply.text[marked.start() :])
     line, cut = first_line(reply)
     answer = read_step(line).answer
-    return (LABEL.sub("", TAG.sub("", line).strip()) if answer is None else answer), cut
+    return (strip_answer_label(TAG.sub("", line).strip()) if answer is None else answer), cut
 
 
 def read_step(line: str) -> ReasoningStep:
@@ -238,6 +249,11 @@ def read_step(line: str) -> ReasoningStep:
     if marked:
         return ReasoningStep(line, "final answer", marked.group(1).strip())
     return ReasoningStep(line, tag.group(1).lower() if tag else "", None)
+
+
+def guides_to_answer(attempts: Sequence[Attempt]) -> bool:
+    """Return whether the guidance of one of these attempts names the form of the final answer."""
+    return any(attempt.verdict is not None and ANSWER_MARK in attempt.verdict.guidance for attempt in attempts)
 
 
 def step_line(number: int, text: str) -> str:

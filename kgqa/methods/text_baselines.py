@@ -7,17 +7,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from kgqa.methods.steps.examples import PooledFewShot
+from kgqa.methods.steps.examples import NOTHING_FOUND, PooledFewShot
 from kgqa.methods.steps.reader import ReadingLog, add_pinned, merge_rankings, passages_text
-from kgqa.methods.steps.replies import text_after_label
+from kgqa.methods.steps.replies import AFTER, BEFORE, find_answer, text_after_label
 from kgqa.prompting import render
 from kgqa.types import Answer, Passage, Prompt, Question
 from kgqa.util.validators import Count
 
-ACTION = re.compile(r"^Action \d+:[^\S\n]*(Search|Finish)\[(.*)\][^\S\n]*$", flags=re.MULTILINE | re.IGNORECASE)
-NOTHING = "Nothing was found."
 ANSWERED = "\nIntermediate answer:"
 CONCLUDED = "\nFinal answer:"
+FINAL = r"(?:so,?\s+)?(?:the\s+)?final\s+answer(?:\s+is)?"
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,7 @@ class SelfAsk(PooledFewShot):
         """Ask and answer follow-up questions, then answer.
 
         Evidence: all passages, those of the question first. Notes: the transcript and the follow-up questions. Figures:
-        follow_ups, and passage_tokens (#Tok of KnowTrace's Table 2).
+        follow_ups, forced_answer, and passage_tokens (#Tok of KnowTrace's Table 2).
 
         Flags: `forced_answer` (no conclusion within `max_follow_ups` questions, or after `unreadable_reply` or
         `repeated_follow_up`), `unreadable_reply` (neither a question nor a conclusion), `repeated_follow_up`,
@@ -100,7 +99,8 @@ class SelfAsk(PooledFewShot):
         for _ in range(self.max_follow_ups):
             transcript += await continue_transcript()
             written = transcript.rpartition(ANSWERED)[2]
-            follow_up, text = text_after_label("Follow-up", written), text_after_label("Final answer", written)
+            follow_up, text = text_after_label("Follow-up", written), text_after_label(FINAL, written)
+            text = text or ("" if follow_up else find_answer(written))
             if text or not follow_up or follow_up in follow_ups:
                 log.flags["repeated_follow_up"] += not text and follow_up in follow_ups
                 log.flags["unreadable_reply"] += not text and not follow_up
@@ -116,7 +116,8 @@ class SelfAsk(PooledFewShot):
         log.flags["empty_answer"] += not text
         evidence = (passage for found in searches for passage in found)
         notes = {"transcript": transcript.strip(), "follow_ups": follow_ups}
-        return log.answer(text, evidence, notes, {"follow_ups": len(follow_ups)})
+        figures = {"follow_ups": len(follow_ups), "forced_answer": log.flags["forced_answer"]}
+        return log.answer(text, evidence, notes, figures)
 
 
 @dataclass(slots=True)
@@ -134,7 +135,7 @@ class Transcript:
         ids = {passage.id for passage in shown}
 
         def show(part: str | tuple[Passage, ...]) -> str:
-            return part if isinstance(part, str) else passages_text(p for p in part if p.id in ids) or NOTHING
+            return part if isinstance(part, str) else passages_text(p for p in part if p.id in ids) or NOTHING_FOUND
 
         return "".join(map(show, self.parts)).strip()
 
@@ -155,27 +156,25 @@ class ReAct(PooledFewShot):
         """Take turns between thoughts and searches until the model finishes.
 
         Evidence: all observed passages, first observed first. Notes: the transcript and the queries. Figures: searches,
-        and passage_tokens (#Tok of KnowTrace's Table 2).
+        forced_answer, and passage_tokens (#Tok of KnowTrace's Table 2).
 
         Flags: `unfinished` (not finished within `max_steps`), `forced_answer` (requested then with `at_limit=answer`),
-        `prompted_action` (per thought without an action), `unreadable_action` (per step still without one, which the
-        observation reports), `repeated_search` (per query that was searched before), `empty_retrieval`,
+        `prompted_action` (per thought without an action of its number), `unreadable_action` (per step still without
+        one, which the observation reports), `repeated_search` (per query that was searched before), `empty_retrieval`,
         `passages_dropped`, `cut_reply`, `empty_answer`.
         """
         log, transcript, queries, answer = ReadingLog(), Transcript(), list[str](), None
         for number in range(1, self.max_steps + 1):
             transcript.parts.append(f"\nThought {number}:")
-            kind, argument = read_action(await self.step(question, transcript, number, log))
+            kind, argument = await self.step(question, transcript, number, log)
             if kind == "finish":
                 answer = argument
                 break
             transcript.parts.append(f"\nObservation {number}: ")
-            if kind == "search" and argument not in queries:
+            if kind == "search":
+                log.flags["repeated_search"] += argument in queries
                 queries.append(argument)
                 transcript.parts.append(await log.search(argument, self.passages))
-            elif kind == "search":
-                log.flags["repeated_search"] += 1
-                transcript.parts.append("This was searched for already, see above.")
             else:
                 log.flags["unreadable_action"] += 1
                 transcript.parts.append("This action cannot be carried out. Use Search[...] or Finish[...].")
@@ -189,18 +188,26 @@ class ReAct(PooledFewShot):
         log.flags["empty_answer"] += not answer
         passages = [passage for found in transcript.observations for passage in found]
         notes = {"transcript": transcript.text(passages), "queries": queries}
-        return log.answer(answer or "", passages, notes, {"searches": len(queries)})
+        figures = {"searches": len(queries), "forced_answer": log.flags["forced_answer"]}
+        return log.answer(answer or "", passages, notes, figures)
 
-    async def step(self, question: Question, transcript: Transcript, number: int, log: ReadingLog) -> str:
-        """Generate a thought and an action. After a thought alone, its action is requested (released code)."""
-        written, thought = await self.continue_transcript(question, transcript, log), ""
-        if not read_action(written)[0]:
+    async def step(self, question: Question, transcript: Transcript, number: int, log: ReadingLog) -> tuple[str, str]:
+        """Generate a thought and its action, and return the action as `read_action` does.
+
+        An action must have the number of the step. After a thought without one, its action is requested (released
+        code). Text after the action is dropped.
+        """
+        written = await self.continue_transcript(question, transcript, log)
+        kind, argument, end = read_action(written, number)
+        if not kind:
             log.flags["prompted_action"] += 1
             thought = f" {written.strip().partition(chr(10))[0]}\nAction {number}:"
             transcript.parts.append(thought)
             written = await self.continue_transcript(question, transcript, log, stop="\n")
-        transcript.parts.append(written)
-        return thought + written
+            kind, argument, end = read_action(thought + written, number)
+            end -= len(thought)
+        transcript.parts.append(written[:end] if kind else written)
+        return kind, argument
 
     async def continue_transcript(
         self, question: Question, transcript: Transcript, log: ReadingLog, stop: str = "\nObservation"
@@ -222,8 +229,9 @@ class ReAct(PooledFewShot):
         return f"{'' if reply.text.startswith(' ') else ' '}{reply.text.rstrip()}"
 
 
-def read_action(step: str) -> tuple[str, str]:
-    """Return the first action of a step as ("search" | "finish", the text in brackets), or ("", "")."""
-    action = ACTION.search(step)
+def read_action(step: str, number: int) -> tuple[str, str, int]:
+    """Return the action with this number as ("search" | "finish", the text in brackets, its end), or ("", "", 0)."""
+    pattern = rf"{BEFORE}Action {number}{AFTER}(Search|Finish)\[(.*)\]\W*?$"
+    action = re.search(pattern, step, flags=re.MULTILINE | re.IGNORECASE)
     argument = action.group(2).strip() if action else ""
-    return (action.group(1).lower(), argument) if action and argument else ("", "")
+    return (action.group(1).lower(), argument, action.end()) if action and argument else ("", "", 0)

@@ -18,12 +18,12 @@ from typing import Annotated, Literal
 from kgqa.calls import Choose, Rank, Triples, gather, labels
 from kgqa.errors import ConfigError, DataError
 from kgqa.methods.steps.reader import number_contexts, passages_text, read
-from kgqa.methods.steps.sentences import sentences
 from kgqa.prompting import render
 from kgqa.prompting.demonstrations import ChainDemonstration, Mode, choose_demonstrations
 from kgqa.protocols import Need
 from kgqa.types import Answer, Json, Passage, Prompt, Question
-from kgqa.util.validators import Count, Validator
+from kgqa.util.sentences import sentences
+from kgqa.util.validators import Count, NotIdentity, Validator
 
 MAX_CANDIDATES = 727  # number of labels, less one for the option to stop
 Layout = Literal["figures", "released", "prefixed"]
@@ -129,6 +129,7 @@ class Trace:
     few_shot: tuple[ChainDemonstration, ...]
     short_demonstrations: Literal["last_step", "next"]
     layout: Layout
+    reader_layout: Annotated[Layout | None, NotIdentity("as the selector's layout", (None,))]
     max_answer_tokens: Count
 
     def __post_init__(self) -> None:
@@ -139,6 +140,10 @@ class Trace:
         if self.demonstrations != "none" and self.demonstration_count > len(self.few_shot):
             count, available = self.demonstration_count, len(self.few_shot)
             raise ConfigError(f"method.demonstration_count={count}: the file has only {available} chains")
+
+    @property
+    def reading_layout(self) -> Layout:
+        return self.reader_layout or self.layout
 
     @property
     def uses(self) -> frozenset[Need]:
@@ -304,18 +309,18 @@ class Trace:
         else:
             passages = {passage.id: passage for passage in question.passages}
             context = self.documents_text([passages[passage_id] for passage_id in evidence])
-        answer = await read(question, context, evidence, self.max_answer_tokens, READ[self.layout])
+        answer = await read(question, context, evidence, self.max_answer_tokens, READ[self.reading_layout])
         flags = answer.flags if evidence else {**answer.flags, "no_chain": 1}
         return replace(answer, flags=flags, notes={"chains": [chain.note() for chain in chains]})
 
     def triples_text(self, chains: list[Chain]) -> str:
         """Return the distinct texts; the released layout has no brackets and semicolons."""
         units = [unit for chain in chains for unit in chain.units]
-        if self.layout == "released":
+        if self.reading_layout == "released":
             return number_contexts(dict.fromkeys(" ".join(unit.parts) for unit in units), ". ")
         return "\n".join(dict.fromkeys(unit.text for unit in units))
 
     def documents_text(self, passages: list[Passage]) -> str:
-        if self.layout == "released":
+        if self.reading_layout == "released":
             return number_contexts((f"title: {passage.title}, text: {passage.text}" for passage in passages), ". ")
         return passages_text(passages)

@@ -40,13 +40,15 @@ def render(name: str, /, **values: object) -> Prompt:
     return Prompt(name, tuple(messages), prefill)
 
 
-def render_dry_run_reply(name: str, number: int) -> str:
-    """Return the reply of a dry run to the template `name`: one after which the method continues.
+def render_dry_run_reply(prompt: Prompt, number: int) -> str:
+    """Return the reply of a dry run to a prompt: one after which the method continues.
 
-    `number` differs between calls, because some methods stop at a repeated reply. The default reply is "unknown".
+    Its template has the values `prefill`, and `number`, which differs between calls, because some methods stop at a
+    repeated reply. The default reply is "unknown".
     """
-    template = _template(name)
-    return _block(template, "imagined", {"number": number}) if "imagined" in template.blocks else "unknown"
+    template = _template(prompt.name)
+    values = {"number": number, "prefill": prompt.prefill}
+    return _block(template, "imagined", values) if "imagined" in template.blocks else "unknown"
 
 
 def has_template(name: str) -> bool:
@@ -94,7 +96,10 @@ def _template(name: str) -> Template:
 
 
 def _block(template: Template, block: str, values: Mapping[str, object]) -> str:
-    return "".join(template.blocks[block](template.new_context(dict(values)))).strip("\n")
+    try:
+        return "".join(template.blocks[block](template.new_context(dict(values)))).strip("\n")
+    except Exception:  # noqa: BLE001 - raised again, with the template's lines in its traceback
+        template.environment.handle_exception()
 
 
 @cache

@@ -17,11 +17,14 @@ class Measured:
     value: float
     low: float | None = None
     high: float | None = None
+    of: int | None = None  # for a count: of how many
 
     def __str__(self) -> str:
         if self.low is not None:
             return f"{self.value:.1f} [{self.low:.1f}, {self.high:.1f}]"
-        return f"{self.value:,.0f}" if self.value >= 100 else f"{self.value:.4g}"
+        if self.of is not None:
+            return f"{self.value:,.0f} of {self.of:,}"
+        return f"{self.value:,.0f}" if self.value >= 100 else f"{self.value:.3g}"
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,9 @@ def _per_question(metrics: Metrics, total: float | None) -> Measured | None:
 # costs are as if nothing had been cached, so that they do not depend on the order of the cells
 _OTHERS = (
     Column("judge", lambda metrics: _measured(metrics.judge.accuracy) if metrics.judge else None, "judge"),
-    Column("failed questions", lambda metrics: Measured(metrics.failed) if metrics.failed else None),
+    Column(
+        "failed questions", lambda metrics: Measured(metrics.failed, of=metrics.questions) if metrics.failed else None
+    ),
     Column("calls / question", lambda metrics: _per_question(metrics, metrics.cost.method.calls)),
     Column("tokens / question", tokens),
     Column("model s / question", lambda metrics: _per_question(metrics, metrics.cost.method.seconds)),

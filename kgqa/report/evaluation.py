@@ -8,14 +8,14 @@ from kgqa.artifacts.metrics import Evaluation
 from kgqa.artifacts.sweep import TunedCell, TuneRecord
 from kgqa.report.run_report import breakdown_sections, figure, judge_sections
 from kgqa.report.section import Section
-from kgqa.report.summary import answer_rows, interval_text
+from kgqa.report.summary import answer_rows, failed_note, interval_text
 from kgqa.scoring.comparison import Difference, questions_needed
 
 
 def evaluation_sections(evaluation: Evaluation) -> list[Section]:
     text = (
         f"Scored by the `{evaluation.scores.profile}` profile, in percent; brackets: 95 % bootstrap intervals.",
-        "Failed questions count as wrong.",
+        failed_note(evaluation.scores),
         *evaluation.notes,
     )
     listed = [

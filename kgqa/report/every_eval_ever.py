@@ -1,7 +1,7 @@
 """Every Eval Ever 0.3.0: one record of a run's scores. The form `jsonl` has the questions.
 
-Scores are shares here, while kgqa's own files have percent. The place of a record in the datastore is part of the
-format: data/DATASET/DEVELOPER/MODEL/UUID.json.
+Scores are in percent. The place of a record in the datastore is part of the format:
+data/DATASET/DEVELOPER/MODEL/UUID.json.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _result(run: FinishedRun, name: str, score: Estimate, more: Mapping[str, Jso
         return
     uncertainty: dict[str, Json] = {"num_samples": score.n}
     if score.low is not None and score.high is not None:
-        interval = {"lower": score.low / 100, "upper": score.high / 100, "confidence_level": 0.95}
+        interval = {"lower": score.low, "upper": score.high, "confidence_level": 0.95}
         uncertainty["confidence_interval"] = {**interval, "method": "bootstrap"}
     method = {key: value for key, value, _ in run.settings if key.startswith("method.")}
     dataset = run.manifest.dataset
@@ -114,13 +114,13 @@ def _result(run: FinishedRun, name: str, score: Estimate, more: Mapping[str, Jso
         "metric_config": {
             "metric_id": f"kgqa.{name}",
             "metric_kind": "accuracy" if name in ("em", "judge") else name,
-            "metric_unit": "proportion",
+            "metric_unit": "percent",
             "score_type": "continuous",
             "min_score": 0,
-            "max_score": 1,
+            "max_score": 100,
             **more,
         },
-        "score_details": {"score": score.mean / 100, "uncertainty": uncertainty},
+        "score_details": {"score": score.mean, "uncertainty": uncertainty},
         "generation_config": {
             "generation_args": {"eval_plan": {"name": run.choices["method"], "steps": [], "config": method}}
         },

@@ -8,11 +8,13 @@ page, it has those of some questions and says so. Every question's row is there.
 from __future__ import annotations
 
 import base64
+import re
 import shlex
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from math import isfinite
+from urllib.parse import quote
 
 from kgqa.artifacts.predictions import Quotation
 from kgqa.artifacts.run import FinishedRun
@@ -21,6 +23,7 @@ from kgqa.artifacts.verdicts import Judgements
 from kgqa.report.page import EXPLORER, page_parts
 from kgqa.report.questions import QuestionRow, ReportedQuestion, load_reported_question, order_ids
 from kgqa.report.section import Section
+from kgqa.report.summary import headlines
 from kgqa.types import Json
 from kgqa.util.jsonio import encode_json
 
@@ -28,6 +31,7 @@ PAGE_BYTES = 20_000_000  # a browser opens it within two seconds
 REFERENCE = "\x00"  # the key of an object that replaces a text: {"\0": [numbers of its paragraphs]}
 SHARED = 2_000_000  # characters of paragraphs stored for all questions: a browser unpacks them with the first one
 _SHARABLE = 40  # characters: shorter texts are not worth a reference
+_FAILED = 20  # failed questions listed below the scores
 _BEST = 10  # texts of a ranking
 _DIGITS = 4  # of a fraction, as the page shows them: log-probabilities have sixteen, all random
 _NOTE = 1000  # bytes for the numbers in the page's note on its selection
@@ -42,10 +46,12 @@ def run_page(
         DataError: the trace lacks a question that was answered.
     """
     judgements = Judgements(run.folder)
-    rows, places = dict[str, bytes](), dict[str, tuple[int, int]]()
+    rows, places, failed = dict[str, bytes](), dict[str, tuple[int, int]](), list[tuple[str, QuestionRow]]()
     for offset, traced in read_frames(run.folder):
         row = load_reported_question(run, traced, judgements).row
-        rows[row.id], places[row.id] = encode_json(row.json()), (_priority(row), offset)
+        rows[row.question_id], places[row.question_id] = encode_json(row.json()), (_priority(row), offset)
+        if row.error is not None and len(failed) < _FAILED:
+            failed.append((_address(row.question_id), row))
     ids = list(order_ids(run, rows))
     render = partial(
         page_parts,
@@ -54,7 +60,9 @@ def run_page(
         run=run,
         command=shlex.join(run.manifest.command),
         notices=notices,
+        headlines=headlines(run.metrics),
         sections=sections,
+        failed=failed,
         index=_deflate([b"[", b",".join(rows[question_id] for question_id in ids), b"]"]),
         count=len(ids),
     )
@@ -102,11 +110,16 @@ def question_page(
     )
 
 
+def _address(question_id: str) -> str:
+    """Return where the page shows a question. Half a character has no place in an address, as in question.js."""
+    return "#q=" + quote(re.sub("[\ud800-\udfff]", "\ufffd", question_id), safe="")
+
+
 def _priority(row: QuestionRow) -> int:
     """Return which questions keep their calls in a page that cannot have all: failed, disputed, flagged, others."""
     if row.error is not None:
         return 0
-    if row.verdict is not None and row.em is not None and (row.verdict == "correct") != (row.em == 1):
+    if row.verdict is not None and row.em is not None and (row.verdict == "correct") != row.is_right:
         return 1
     return 2 if row.flags else 3
 

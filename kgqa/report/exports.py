@@ -29,9 +29,9 @@ def write_export(run: Path, out: Path, form: str = "jsonl") -> list[Path]:
     write = {"jsonl": _write_rows, "trec": _write_trec, "eee": write_every_eval_ever, "otlp": write_otlp}[form]
     finished = FinishedRun.read(run)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise ConfigError(f"--out {out}: is there already and not an empty folder; give another one")
+        raise ConfigError(f"--out {out}: this folder is not empty; name another one")
     if out.name in ("", ".."):
-        raise ConfigError(f"--out {out}: name a folder, for it is written beside that name first")
+        raise ConfigError(f"--out {out}: name a folder")
     part = out.with_name(f"{out.name}.part")
     with explain_storage_errors(part, OUT_ELSEWHERE):
         shutil.rmtree(part, ignore_errors=True)  # of an export that was killed
@@ -58,14 +58,14 @@ def _write_trec(run: FinishedRun, folder: Path) -> None:
     ranked, gold = dict[str, str](), dict[str, str]()
     tag = trec_column(run.choices["method"])
     for reported in load_reported_questions(run):
-        id_, prediction = trec_column(reported.row.id), reported.traced.prediction
+        id_, prediction = trec_column(reported.row.question_id), reported.traced.prediction
         used = list(dict.fromkeys(prediction.evidence or ())) if prediction.error is None else []
-        ranked[reported.row.id] = "".join(
+        ranked[reported.row.question_id] = "".join(
             f"{id_} Q0 {trec_column(passage)} {rank} {len(used) - rank + 1} {tag}\n"
             for rank, passage in enumerate(used, start=1)
         )
         support = sorted(reported.traced.question.support)
-        gold[reported.row.id] = "".join(f"{id_} 0 {trec_column(passage)} 1\n" for passage in support)
+        gold[reported.row.question_id] = "".join(f"{id_} 0 {trec_column(passage)} 1\n" for passage in support)
     for name, lines in (("run.trec", ranked), ("qrels.trec", gold)):
         replace_file_parts(folder / name, (lines[id_] for id_ in order_ids(run, lines)), OUT_ELSEWHERE)
 

@@ -45,7 +45,7 @@ def _requests(run: FinishedRun) -> Iterator[dict[str, Json]]:
     session, version = f"{run.title} {run_id(run)}", run.manifest.kgqa.version
     resource = {"service.name": "kgqa", "service.version": version, "openinference.project.name": run.title}
     for reported in load_reported_questions(run):
-        trace_id = text_digest(f"{session}\n{reported.row.id}", 32)
+        trace_id = text_digest(f"{session}\n{reported.row.question_id}", 32)
         root_id, start, spans = text_digest(f"{trace_id} root", 16), now, []
         calls = (call for call in reported.traced.calls if call.kind != "count_tokens")
         for number, span in enumerate([*(_call(run, call) for call in calls), *_evaluations(reported)]):
@@ -60,7 +60,7 @@ def _requests(run: FinishedRun) -> Iterator[dict[str, Json]]:
 
 def _question(run: FinishedRun, reported: ReportedQuestion, session: str) -> _Span:
     row, traced = reported.row, reported.traced
-    facts = {"question_id": row.id, "gold": row.gold, "hops": row.hops, "type": row.type, "flags": row.flags}
+    facts = {"question_id": row.question_id, "gold": row.gold, "hops": row.hops, "type": row.type, "flags": row.flags}
     values = {
         "input.value": row.question,
         "input.mime_type": "text/plain",

@@ -9,6 +9,8 @@ from html import escape
 
 WIDTH, HEIGHT = 640, 300
 LEFT, RIGHT, TOP, BOTTOM = 56, 16, 14, 44
+BAR = 20  # pixels from a bar to the next
+_NAME = 34  # characters of a bar's name
 LEGEND_ROW, LEGEND_COLUMN = 18, 300  # pixels that an entry takes
 COLOURS = ("#2f7fb5", "#c4622d", "#3f9461", "#9a5fb0", "#b58a1a", "#c0467c", "#5a7d8c", "#7f8b2f")  # on both grounds
 
@@ -80,6 +82,52 @@ def svg(plot: Plot) -> str:
     return "\n".join(parts)
 
 
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A bar with its name, and the ends of its interval. Bars of a group have a heading and a colour in common."""
+
+    name: str
+    value: float
+    low: float | None = None
+    high: float | None = None
+    group: str = ""
+
+
+def bars_svg(title: str, bars: Sequence[Bar]) -> str:
+    """Return an <svg> element with a horizontal bar per value, the largest of each group first."""
+    groups: dict[str, list[Bar]] = {}
+    for bar in sorted(bars, key=lambda bar: -bar.value):
+        groups.setdefault(bar.group, []).append(bar)
+    left = 16 + 7 * min(_NAME, max(len(bar.name) for bar in bars))
+    x = _scale([0.0, *(end for b in bars for end in (b.value, b.high) if end is not None)], left, WIDTH - 46)
+    parts, y = list[str](), TOP
+    for number, (group, members) in enumerate(sorted(groups.items())):
+        if len(groups) > 1:
+            parts.append(f'<text x="0" y="{y + 13}" class="group">{escape(group)}</text>')
+            y += BAR
+        for bar in members:
+            parts += _bar(bar, left, y, x, COLOURS[number % len(COLOURS)])
+            y += BAR
+        y += 8
+    frame = f'viewBox="0 0 {WIDTH} {y}" font-family="system-ui, sans-serif" font-size="12" fill="currentColor"'
+    opening = f'<svg xmlns="http://www.w3.org/2000/svg" class="plot" role="img" aria-label="{escape(title)}" {frame}>'
+    return "\n".join([opening, *parts, "</svg>"])
+
+
+def _bar(bar: Bar, left: float, y: float, x: _Scale, colour: str) -> Iterator[str]:
+    name = bar.name if len(bar.name) <= _NAME else f"{bar.name[: _NAME - 1]}…"
+    yield f'<text x="{left - 8}" y="{y + 13}" text-anchor="end">{escape(name)}<title>{escape(bar.name)}</title></text>'
+    wide = f"{x(bar.value) - left:.1f}"
+    yield f'<rect x="{left}" y="{y + 3}" width="{wide}" height="{BAR - 7}" fill="{colour}" fill-opacity=".75"/>'
+    end = bar.value
+    if bar.low is not None and bar.high is not None:
+        end = max(end, bar.high)
+        low, high, top = x(bar.low), x(bar.high), y + 6
+        path = f"M{low},{top + 3.5}H{high}M{low},{top}v7M{high},{top}v7"
+        yield f'<path d="{path}" stroke="currentColor" fill="none"/>'
+    yield f'<text x="{x(end) + 6}" y="{y + 13}">{bar.value:.1f}</text>'
+
+
 def ticks(low: float, high: float, about: int = 5) -> list[float]:
     """Round values from the last one not above `low` to the first one not below `high`."""
     rough = (high - low) / about
@@ -129,15 +177,27 @@ def _draw(series: Series, x: _Scale, y: _Scale) -> Iterator[str]:
                 f'<line x1="{at}" x2="{at}" y1="{y(point.low)}" y2="{y(point.high)}" stroke="{colour}" '
                 'stroke-width="5" stroke-opacity=".35" stroke-linecap="round"/>'
             )
-        yield _dot(at, y(point.y), colour, series.hollow, f"{series.name}: {point.y:.2f}")
+        yield _dot(at, y(point.y), colour, series.hollow, f"{point.label or series.name}: {point.y:.2f}")
 
 
 def _labels(all_series: Iterable[Series], x: _Scale, y: _Scale) -> Iterator[str]:
-    """Yield the label of each point: right of it, or left of it in the right half of the plot."""
+    """Yield the label of each point: right of it, or left of it in the right half of the plot.
+
+    A label that would cover another one moves up or down. Without room it is left out: the point's tooltip has it.
+    """
+    boxes: list[tuple[float, float, float]] = []  # left, right and y of labels
     for point in (point for series in all_series for point in series.points if point.label):
-        at, left = x(point.x), x(point.x) > (LEFT + WIDTH - RIGHT) / 2
-        anchor = ' text-anchor="end"' if left else ""
-        yield f'<text x="{at + (-7 if left else 7)}" y="{y(point.y) - 6}"{anchor}>{escape(point.label)}</text>'
+        at, is_left = x(point.x), x(point.x) > (LEFT + WIDTH - RIGHT) / 2
+        wide = 7 * len(point.label)
+        start = at - 7 - wide if is_left else at + 7
+        for height in (y(point.y) + shift for shift in (-6, 16, -19, 29)):
+            if height < HEIGHT - BOTTOM and all(
+                start > right or start + wide < left or abs(height - other) > 11 for left, right, other in boxes
+            ):
+                boxes.append((start, start + wide, height))
+                anchor = ' text-anchor="end"' if is_left else ""
+                yield f'<text x="{at + (-7 if is_left else 7)}" y="{height}"{anchor}>{escape(point.label)}</text>'
+                break
 
 
 def _dot(x: float, y: float, colour: str, hollow: bool, title: str) -> str:

@@ -16,7 +16,7 @@ from kgqa.artifacts.schema import AGAIN
 from kgqa.artifacts.trace import TRACE, TracedQuestion, read_trace
 from kgqa.artifacts.verdicts import Judgement, Judgements
 from kgqa.errors import DataError
-from kgqa.scoring.questions import METRICS, score_question
+from kgqa.scoring.questions import METRICS, percent_scores, score_question
 from kgqa.types import Json, Question
 from kgqa.util.fs import OUT_ELSEWHERE, explain_storage_errors
 
@@ -26,9 +26,9 @@ Row = Mapping[str, Value]
 
 @dataclass(frozen=True, slots=True)
 class QuestionRow:
-    """A question with its answer, its scores (shares in 0..1) and its costs as if nothing had been cached."""
+    """A question with its answer, its scores in percent and its costs as if nothing had been cached."""
 
-    id: str
+    question_id: str
     question: str
     gold: tuple[str, ...]
     answer: str | None  # None: the question failed
@@ -48,6 +48,10 @@ class QuestionRow:
     @property
     def em(self) -> float | None:
         return self.scores.get("em")
+
+    @property
+    def is_right(self) -> bool:
+        return self.em == 100
 
     @property
     def f1(self) -> float | None:
@@ -95,10 +99,9 @@ def build_row(
     """
     scores: dict[str, float | None] = dict.fromkeys(METRICS)
     if run is not None:
-        scored = score_question(question, prediction, run.metrics.profile)
-        scores |= {name: METRICS[name].share(scored) for name, score in run.metrics.scores.items() if score.n}
+        scores = percent_scores(score_question(question, prediction, run.metrics.profile), run.metrics)
     row = QuestionRow(
-        id=question.id,
+        question_id=question.id,
         question=question.text,
         gold=question.answers,
         answer=prediction.scored_answer,
@@ -133,7 +136,7 @@ def prediction_rows(run: FinishedRun, *, as_text: bool = False) -> Iterator[Row]
         row["evidence"] = prediction.evidence or ()
         row["evidence_titles"] = prediction.evidence_titles if prediction.error is None else None
         row["figures"] = prediction.figures
-        rows[reported.row.id] = {key: _value(value, as_text=as_text) for key, value in row.items()}
+        rows[reported.row.question_id] = {key: _value(value, as_text=as_text) for key, value in row.items()}
     yield from (rows[question_id] for question_id in order_ids(run, rows))
 
 

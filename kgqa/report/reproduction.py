@@ -10,17 +10,16 @@ from pathlib import Path
 from kgqa.report.page import sections_page
 from kgqa.report.plots import Plot, Point, Series, svg
 from kgqa.report.section import FILES, MarkedCell, Section, latex, markdown
-from kgqa.scoring.published_delta import CLOSE, CLOSE_SHARE, CLOSE_WIDTHS, FEW, SAME_SHARE, Metric, Ours, Value, Verdict
+from kgqa.scoring.published_delta import FEW, MARGIN_SHARE, Delta, Metric, Ours, Value, Verdict
 from kgqa.util.fs import json_text, replace_file
 
-RULE = (
-    "OK: the published value lies in our 95 % interval; close: within "
-    f"{CLOSE_WIDTHS:g} half-widths of it, or {CLOSE:g} points; off: further away. Without an interval: OK within "
-    f"{100 * SAME_SHARE:g} % of the published value, close within {100 * CLOSE_SHARE:g} %. few: fewer than {FEW} "
-    "questions, which tell nothing about the paper's value."
-)
 POINTS = "Plots: the paper's points are hollow, where its text gives them. Ours are filled, with 95 % intervals."
-_COMPARED = ("published", "ours", "95 % interval", "difference", "verdict")
+VERDICTS: tuple[Verdict, ...] = ("agrees", "differs", "cannot tell")
+ORDER = (
+    "Two rows differ here if the 95 % interval of their paired difference excludes 0. One in 20 such intervals "
+    "misleads. Rows that the paper answers with different models, and we with one, are not compared."
+)
+_NAMED = 2  # models in the heading of our values
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +31,7 @@ class Line:
     metric: Metric
     published: Value | None
     ours: Ours | None
-    verdict: Verdict
+    delta: Delta | None
     note: str
 
 
@@ -49,8 +48,23 @@ class CellLine:
 
 
 @dataclass(frozen=True, slots=True)
+class Order:
+    """The pairs of rows of a column that the paper puts in an order, by what our runs show of it."""
+
+    column: str
+    metric: str
+    pairs: int
+    same: int
+    reversed: int
+    unknown: int
+
+
+@dataclass(frozen=True, slots=True)
 class Reproduction:
-    """`differing`: setting, the paper's value, ours. `against`: the metric on a figure's x axis, "" for its columns."""
+    """`differing`: setting, the paper's value, ours. `against`: the metric on a figure's x axis, "" for its columns.
+
+    answered_by: the models of our values. margin: the points within which two values agree.
+    """
 
     id: str
     title: str
@@ -60,10 +74,13 @@ class Reproduction:
     against: str
     columns: tuple[str, ...]
     rows: tuple[str, ...]
+    answered_by: tuple[str, ...]
+    margin: float
     lines: Sequence[Line]
     cells: Sequence[CellLine]
     differing: Sequence[tuple[str, str, str]]
     cost: Sequence[tuple[str, str]]
+    orders: Sequence[Order] = ()
     chosen: Sequence[tuple[str, str, str]] = ()  # cell, values chosen on dev, among how many
 
     @property
@@ -76,12 +93,13 @@ class Reproduction:
 
     def sections(self) -> list[Section]:
         """Return the verdicts with the plots, the values, the settings that differ, the costs, the cells."""
-        cost_text = "As if nothing had been cached. Judges are included, the extraction of triples is not."
+        cost_text = "Computed as if no reply had been cached. Judges are included, the extraction of triples is not."
         commands = [(f"{cell.row} · {cell.column}", cell.state, cell.command) for cell in self.cells if cell.command]
         idle = [(f"{cell.row} · {cell.column}", cell.state, cell.why) for cell in self.cells if cell.why]
         listed = [
-            self._verdicts(),
+            self.verdicts(),
             *self.comparison(),
+            self.order_section(),
             Section("Chosen on development questions", ("cell", "values", "among"), self.chosen),
             differing_section(self.differing),
             Section("Cost", (), self.cost, (cost_text,)),
@@ -93,7 +111,8 @@ class Reproduction:
     def comparison(self) -> list[Section]:
         """Return the values, a section for each column (for a figure with few rows: for each row)."""
         by_row = self.is_figure and len(self.rows) <= len(self.columns)
-        header = ((self.axis or "column") if by_row else "system", "metric", *_COMPARED)
+        compared = ("published", self._ours(), "95 % interval", "difference", "verdict")
+        header = ((self.axis or "column") if by_row else "system", "metric", *compared)
         sections = []
         for name in self.rows if by_row else self.columns:
             rows = [
@@ -104,23 +123,57 @@ class Reproduction:
             sections += [Section(name, header, rows)] if rows else []
         return sections
 
+    def order_section(self) -> Section:
+        """Return how many of the paper's orders of two rows our runs show."""
+        rows = [
+            (
+                order.column,
+                order.metric,
+                f"{order.pairs:,}",
+                f"{order.same:,}",
+                f"{order.reversed:,}",
+                f"{order.unknown:,}",
+            )
+            for order in self.orders
+        ]
+        header = ("column", "metric", "pairs of rows", "as in the paper", "reversed", "cannot tell")
+        return Section("Order of the rows", header, rows, (ORDER,))
+
     def plots(self) -> list[Plot]:
         """Return the plots of a figure with several columns, one for each metric with a known point."""
         if not self.is_figure or len(self.columns) == 1:
             return []
         return [plot for plot in self._by_metric() if plot.series]
 
-    def _verdicts(self) -> Section:
-        verdicts = Counter(line.verdict for line in self.lines if line.ours and line.published)
-        rows = [(verdict, f"{verdicts[verdict]:,}") for verdict in ("OK", "close", "off", "few") if verdicts[verdict]]
+    def verdicts(self) -> Section:
+        """Return the number of published values by verdict, with the rule."""
+        counts = Counter(line.delta.verdict for line in self.lines if line.delta)
+        rows: list[tuple[str, str]] = [(verdict, f"{counts[verdict]:,}") for verdict in VERDICTS if counts[verdict]]
         without = sum(line.published is not None and line.ours is None for line in self.lines)
         rows += [("not run", f"{without:,}")] if without else []
         states = Counter(cell.state for cell in self.cells)
-        counts = ", ".join(f"{count:,} {state}" for state, count in states.items())
+        cells = ", ".join(f"{count:,} {state}" for state, count in states.items())
         plots = self.plots()
-        text = (f"{self.place}. {len(self.cells):,} cells: {counts}.", self.command, RULE, *([POINTS] if plots else []))
+        place = f"{self.place}. {len(self.cells):,} cells: {cells}."
+        text = (place, self.command, self._rule(), *([POINTS] if plots else []))
         rows = rows or [("none is given in the text", "0")]
         return Section("Verdicts", ("published values", "number"), rows, text, plots=plots)
+
+    def _rule(self) -> str:
+        return (
+            f"agrees: the 95 % interval of the difference is within {self.margin:g} points of 0 "
+            f"({100 * MARGIN_SHARE:g} % of the published value if the unit is not percent). "
+            "differs: the interval excludes 0 and is not within the margin. "
+            "cannot tell: the interval includes 0 and is wider than the margin, there is no interval, there are fewer "
+            f"than {FEW} questions, or the unit is seconds. The interval includes the sampling errors of both values."
+        )
+
+    def _ours(self) -> str:
+        """Return the heading of our values, with the models that answered."""
+        models = self.answered_by
+        if not models:
+            return "ours"
+        return f"ours ({', '.join(models) if len(models) <= _NAMED else f'{len(models)} models'})"
 
     def _by_metric(self) -> Iterator[Plot]:
         """Yield a plot for each metric over the columns, or over the metric that is the x axis."""
@@ -149,7 +202,7 @@ class Reproduction:
 
 
 def differing_section(rows: Sequence[tuple[str, str, str]]) -> Section:
-    text = "What is not as in the paper, as far as it is known. A number is only comparable as far as these allow."
+    text = "Known deviations from the paper. Compare numbers with these in mind."
     return Section("Settings that differ", ("setting", "paper", "here"), rows, (text,))
 
 
@@ -186,9 +239,12 @@ def _line_cells(line: Line) -> tuple[str, str, str, str, str]:
     mean = f"{_number(ours.mean, unit)}{'' if ours.spread is None else f' ± {ours.spread:.1f}'}"
     if line.published is None:
         return published, mean, interval, "", ""
-    difference = ours.mean - line.published.number
-    signed = f"{'+' if difference >= 0 else '−'}{_number(abs(difference), unit)}"
-    return published, mean, interval, signed, MarkedCell(line.verdict, line.verdict.lower())
+    assert line.delta
+    difference = _format_signed(line.delta.difference, unit)
+    if line.delta.low is not None and line.delta.high is not None:
+        low, high = (_format_signed(round(end, 1), unit) for end in (line.delta.low, line.delta.high))
+        difference += f" [{low}, {high}]"
+    return published, mean, interval, difference, MarkedCell(line.delta.verdict, line.delta.verdict.replace(" ", "-"))
 
 
 def _metric_text(metric: Metric) -> str:
@@ -199,6 +255,10 @@ def _number(number: float, unit: str) -> str:
     if unit == "%":
         return f"{number:.1f}" if round(10 * number, 6) % 1 == 0 else f"{number:.2f}"
     return f"{number:,.0f}" if float(number).is_integer() or abs(number) >= 1000 else f"{number:,.2f}"
+
+
+def _format_signed(number: float, unit: str) -> str:
+    return f"{'+' if number >= 0 else '−'}{_number(abs(number), unit)}"
 
 
 def _published_point(x: float, line: Line, label: str = "") -> list[Point]:

@@ -26,10 +26,11 @@ from kgqa.artifacts.schema import Number, as_json
 from kgqa.config.files import flatten
 from kgqa.report.questions import prediction_rows
 from kgqa.report.section import FILES, Section, csv_text, latex, markdown
-from kgqa.report.summary import accuracy_text, summary_rows, tokens_text
+from kgqa.report.summary import accuracy_text, failed_note, summary_rows, tokens_text
 from kgqa.scoring.questions import METRICS
 from kgqa.types import Json
 from kgqa.util.fs import replace_file, replace_file_parts
+from kgqa.util.text import pluralize
 
 USED = ("method", "kg", "retriever", "ranker", "demonstrations_ranker", "reranker", "engine", "model", "dataset")
 _REASONS = 3  # most frequent reasons of failed questions in a notice
@@ -58,7 +59,10 @@ def write_report(folder: Path, form: str, out: Path | None = None) -> Path:
 
 
 def sections(run: FinishedRun) -> list[Section]:
-    """Return the sections in order of interest, without empty ones."""
+    """Return the sections in order of interest, without empty ones.
+
+    A page folds all but groups, the judge's verdicts and alarms. Scores are folded, as their alarm is also a notice.
+    """
     metrics = run.metrics
     method, extraction = metrics.cost.method, metrics.cost.extraction_paid
     listed = [
@@ -75,7 +79,11 @@ def sections(run: FinishedRun) -> list[Section]:
         _what_was_run(run.manifest),
         Section("Settings", ("key", "value", "source"), run.settings),
     ]
-    return [section for section in listed if section.rows]
+    return [replace(section, is_folded=_is_folded(section)) for section in listed if section.rows]
+
+
+def _is_folded(section: Section) -> bool:
+    return section.title == "Scores" or not (section.alarm or section.title.startswith(("By ", "Judge")))
 
 
 def notices(run: FinishedRun) -> list[str]:
@@ -83,22 +91,27 @@ def notices(run: FinishedRun) -> list[str]:
     models, metrics, warnings = run.manifest.models, run.metrics, []
     scripted = sorted(role for role, identity in models.items() if identity.get("engine") == SCRIPTED)
     if scripted and len(scripted) == len(models):
-        warnings.append(
-            "**Scripted replies: no model was asked.** The figures show that the program works, and nothing else."
-        )
+        warnings.append("**Scripted replies: no model was called.** The scores are meaningless.")
     elif scripted:
         roles = ", ".join(scripted)
-        warnings.append(f"**Scripted replies: no model was asked as {roles}.** The figures are of no method.")
+        warnings.append(f"**Scripted replies: no model was called as {roles}.** The scores are meaningless.")
+    for model, calls in metrics.other_models.items():
+        named = f"The run is named after {run.choices.get('model')}."
+        warnings.append(f"**Another model answered {pluralize(calls, 'call')}: {model}.** {named}")
     for key, count in (metrics.trained_questions or {}).items():
         of = f"{count:,} of {metrics.questions:,} questions"
         warnings.append(f"**{key} was trained on {of}.** The scores include answers that were learned by heart.")
     if metrics.failed:
         limit = {key: value for key, value, _ in run.settings}.get("max_failure_rate")
         beyond = limit is not None and metrics.failed > float(limit) * metrics.questions
-        above = f", more than max_failure_rate={limit} allows: the scores mean nothing" if beyond else ""
+        above = f", more than max_failure_rate={limit} allows: the scores are not valid" if beyond else ""
         counted = "" if metrics.failed == metrics.questions else " and count as wrong"
-        failed = f"**{metrics.failed:,} of {metrics.questions:,} questions failed**{counted}{above}."
+        counts = f"{metrics.answered_text}: {metrics.failed:,} of {metrics.questions:,} questions failed"
+        failed = f"**{counts}**{counted}{above}."
         warnings.append(f"{failed} Why: {_reasons(run)}")
+    if missing := (metrics.graph or {}).get("failed"):
+        of = f"{missing:,} of {(metrics.graph or {}).get('passages'):,} passages"
+        warnings.append(f"**The knowledge graph is incomplete: the extraction of {of} failed.** Run the command again.")
     return warnings
 
 
@@ -193,7 +206,7 @@ def _csv(run: FinishedRun) -> str:
 def _scores(metrics: Metrics) -> Section:
     text = (
         f"Scored by the {metrics.profile} profile, in percent; brackets: 95 % bootstrap intervals.",
-        "Failed questions count as wrong.",
+        failed_note(metrics),
     )
     return Section("Scores", (), summary_rows(metrics), text)
 
@@ -262,7 +275,7 @@ def _costs(roles: Mapping[str, RoleCost]) -> Section:
     header = ("role", "calls", "prompt tokens", "cached tokens", "output tokens", "seconds", "USD")
     reasoning = ", ".join(f"{role} {cost.reasoning_tokens:,}" for role, cost in roles.items() if cost.reasoning_tokens)
     text = (
-        "As if nothing had been cached; a cached reply keeps the cost of the call that made it.",
+        "Computed as if no reply had been cached.",
         *([f"Output tokens for reasoning: {reasoning}."] if reasoning else []),
     )
     return Section("Cost by role", header, rows, text)

@@ -54,6 +54,7 @@ class Section:
     text: Sequence[str] = ()
     alarm: str = ""
     plots: Sequence[Plot] = ()
+    is_folded: bool = False
 
     def numeric_columns(self) -> list[bool]:
         """Return for each column of a table with a header whether all its cells are numbers."""
@@ -62,17 +63,26 @@ class Section:
 
 
 def markdown(title: str, sections: Sequence[Section], notices: Sequence[str] = ()) -> str:
-    """Return a document. The first section is directly below the title, and notices are between them."""
-    parts = [f"# {_one_line(title)}\n", *(f"> {notice}\n" for notice in notices)]
+    """Return a document. The first section is directly below the title, and notices are between them.
+
+    Texts can contain messages of servers, so HTML, links and pictures in them are escaped.
+    """
+    parts = [f"# {escape_markdown(title)}\n", *(f"> {escape_markdown(notice)}\n" for notice in notices)]
     for place, section in enumerate(sections):
-        parts += [f"## {_one_line(section.title)}\n"] if place else []
-        parts += [f"{text}\n" for text in section.text]
-        parts += [f"**Alarm**: {section.alarm}\n"] if section.alarm else []
+        parts += [f"## {escape_markdown(section.title)}\n"] if place else []
+        parts += [f"{escape_markdown(text)}\n" for text in section.text]
+        parts += [f"**Alarm**: {escape_markdown(section.alarm)}\n"] if section.alarm else []
         if section.rows:
             header = section.header or ("",) * len(section.rows[0])
             lines = [header, ["---"] * len(header), *section.rows]
             parts.append("".join(f"| {' | '.join(map(_markdown_cell, line))} |\n" for line in lines))
     return "\n".join(parts)
+
+
+def escape_markdown(text: str) -> str:
+    """Return a text on one line in which no HTML, link or picture is live. Emphasis and code stay."""
+    escaped = " ".join(text.splitlines()).strip().replace("<", "&lt;").replace("![", "!\\[")
+    return re.sub(r"\](?=[(\[:])", r"]\\", escaped)
 
 
 def latex(title: str, sections: Iterable[Section], notices: Iterable[str] = ()) -> str:
@@ -148,7 +158,7 @@ def _latex_table(caption: str, section: Section) -> str:
 
 def _markdown_cell(cell: str) -> str:
     formats: dict[str, Callable[[str], str]] = {"best": "**{}**".format, "second": "<u>{}</u>".format}
-    text = cell.replace("|", "\\|").replace("\n", " ")
+    text = escape_markdown(cell).replace("|", "\\|")
     if isinstance(cell, MarkedCell):
         text = formats.get(cell.mark, str)(text) + ("\\*" if cell.worse else "")
         text = f"[{text}]({cell.link})" if cell.link else text

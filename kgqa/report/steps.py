@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from kgqa.artifacts.predictions import Quotation
 from kgqa.artifacts.trace import TracedQuestion
 from kgqa.datasets.documents import Documents
-from kgqa.methods.steps.sentences import sentences
 from kgqa.types import Passage
+from kgqa.util.sentences import sentences
 
 MAX_PASSAGES = 5  # quoted for a method without chains
 WORD = re.compile(r"\w+")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from kgqa.artifacts.metrics import (
     Cost,
@@ -15,7 +16,7 @@ from kgqa.artifacts.metrics import (
     Throughput,
 )
 from kgqa.scoring.questions import METRICS
-from kgqa.util.text import pluralize
+from kgqa.util.text import duration, pluralize
 
 Rows = Iterator[tuple[str, str]]
 
@@ -29,9 +30,47 @@ def summary_rows(metrics: Metrics) -> list[tuple[str, str]]:
     return [*rows, *_costs(metrics), *_flags(metrics.flags)]
 
 
+@dataclass(frozen=True)
+class Headline:
+    """A figure at the top of a report. `note`: its interval, or of how many. `is_bad`: it must not be overlooked."""
+
+    label: str
+    value: str
+    note: str = ""
+    is_bad: bool = False
+
+
+def headlines(metrics: Metrics) -> list[Headline]:
+    """Return the figures that a reader looks for first: EM, F1, the judge's accuracy, questions, cost and time."""
+    scores = {METRICS[name].label: metrics.score(name) for name in ("em", "f1")}
+    if metrics.judge:
+        scores["judge"] = metrics.judge.accuracy
+    shown = [
+        Headline(label, f"{score.mean:.1f}", f"{score.low:.1f} to {score.high:.1f}")
+        for label, score in scores.items()
+        if score.mean is not None
+    ]
+    cost, of = metrics.cost.method, f"of {metrics.questions:,}"
+    shown.append(Headline("answered", f"{metrics.questions - metrics.failed:,}", of))
+    shown.append(Headline("failed", f"{metrics.failed:,}", of if metrics.failed else "", bool(metrics.failed)))
+    if cost.usd is not None:
+        shown.append(Headline("cost", f"{cost.usd:,.2f}" if cost.usd >= 1 else f"{cost.usd:.4f}", "USD"))
+    elif cost.calls:
+        shown.append(Headline("tokens", f"{cost.prompt_tokens + cost.output_tokens:,}", f"{cost.calls:,} calls"))
+    if metrics.seconds is not None:
+        shown.append(Headline("time", duration(metrics.seconds)))
+    return shown
+
+
 def answer_rows(summary: ScoreSummary, judged: JudgeMetrics | None) -> list[tuple[str, str]]:
     """Return the rows that answers alone define."""
     return [*_scores(summary, judged), *_context(summary), *_flags(summary.flags)]
+
+
+def failed_note(summary: ScoreSummary) -> str:
+    """Return how failed questions count in the scores."""
+    note = "Failed questions count as wrong."
+    return f"{note} The second value is of the {summary.answered_text} only." if summary.answered else note
 
 
 def calls_text(method: Cost, paid: Cost) -> str:
@@ -55,10 +94,16 @@ def interval_text(score: Estimate) -> str:
 
 def _scores(summary: ScoreSummary, judged: JudgeMetrics | None) -> Rows:
     wrong = " and count as wrong" if 0 < summary.failed < summary.questions else ""
-    yield "questions", f"{summary.questions} ({summary.failed} failed{wrong}, {summary.answerless} empty answers)"
+    answered = f"{summary.answered_text}: " if summary.failed else ""
+    counts = f"{summary.failed} failed{wrong}, {summary.answerless} empty answers"
+    yield "questions", f"{answered}{summary.questions} ({counts})"
     for name, metric in METRICS.items():
         if metric.listed and (score := summary.score(name)).mean is not None:
-            yield metric.label, interval_text(score)
+            only = (summary.answered or {}).get(name)
+            yield (
+                metric.label,
+                interval_text(score) + (f"  of all, {interval_text(only)} of {only.n:,}" if only else ""),
+            )
     if judged:
         yield f"accuracy by {judged.judge}", accuracy_text(judged)
     if (wording := summary.wording) and wording.words is not None:
@@ -77,7 +122,7 @@ def _costs(metrics: Metrics) -> Rows:
         yield "tokens", tokens_text(method)
         yield "model seconds", f"{method.seconds:,.1f}, {paid.seconds:,.1f} paid"
     if (each := metrics.question_seconds) is not None:
-        yield "model seconds of a question", f"{each.p50:,.1f} median, {each.p95:,.1f} at the 95th percentile"
+        yield "latency per question", f"{each.p50:,.1f} median, {each.p95:,.1f} at the 95th percentile"
     yield from _throughput(metrics.throughput)
     if method.usd is not None:
         yield "cost", f"{method.usd:,.4f} USD, {paid.usd:,.4f} USD paid"

@@ -89,7 +89,7 @@ class SweepReport:
                     row.append(entry)
         title = f"{dataset}, {pluralize(len(questions), 'question')}, {profile} profile"
         scripted = [cell.number for cell in cells if cell.finished and cell.finished.simulation_note]
-        alarm = f"{_cells(scripted)} {MADE_UP}" if scripted else ""
+        alarm = f"{_cells(scripted)}: {MADE_UP}" if scripted else ""
         plot = _plot(title, cells, axes, self.plotted)
         return Section(title, header, rows, (NOTE,), alarm, [plot] if plot else [])
 

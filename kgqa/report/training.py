@@ -42,7 +42,7 @@ def card_sections(trained: Trained) -> list[Section]:
     use = USE[trained.kind].format(name=trained.name, base=trained.base, folder="FOLDER")
     rows = (
         ("base", f"{trained.base} (sha256 {trained.base_sha256[:12]})"),
-        ("licence of the base", trained.base_licence or "not known: see where it is from"),
+        ("licence of the base", trained.base_licence or "unknown: see the source"),
         ("licences of the data", "; ".join(trained.examples.licences) or "not known"),
         ("made of", ", ".join(trained.examples.made_of) or "a file of texts"),
         ("use", f"`{use}`"),
@@ -62,7 +62,7 @@ def training_sections(trained: Trained) -> list[Section]:
         "held out, after": trained.losses.held_out_after,
     }
     text = (
-        "Of questions that nothing was trained on; the difference with its 95 % paired bootstrap interval.",
+        "On questions that were not used for training, with the 95 % paired bootstrap interval of the difference.",
         "Shares in percent, losses in nats.",
         *(f"{name}: {value:.1f}" for name, value in trained.baselines.items()),
     )
@@ -228,7 +228,7 @@ def _verified(outcome: VerificationOutcome, published: Published | None) -> Sect
     text = ["Ratio: of noise among all questions; brackets: a 95 % bootstrap interval."]
     if outcome.unverified:
         failed = f", {pluralize(outcome.failed, 'question')} among them failed" if outcome.failed else ""
-        text.append(f"Unverified: nothing was decided, so neither valid nor noise{failed}.")
+        text.append(f"Unverified: no decision, so neither valid nor noise{failed}.")
     if outcome.swapped:
         text.append("Each question was given another one's answer: whatever is valid here should not be.")
     alarm = MADE_UP if outcome.by.endswith(f"@{SCRIPTED}") else ""

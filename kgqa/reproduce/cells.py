@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 
 from kgqa.config.files import groups
 from kgqa.config.overrides import merge_overrides, override_group, override_key, override_values
+from kgqa.config.short_forms import SERVER
 from kgqa.errors import ConfigError, nearest
 from kgqa.reproduce.tables import PublishedCell, PublishedTable
 from kgqa.reproduce.trained_models import TRAINED, split_trained, use_trained
@@ -93,7 +94,7 @@ def _plan_cell(table: PublishedTable, cell: PublishedCell, overrides: Sequence[s
     others = (*others, *use_trained(cell.trained, paths))
     named = {override_key(override) for override in others}
     own = merge_overrides(cell.overrides, () if "model" in named else cell.substitute)
-    if "model" in named and "engine" not in named:
+    if named & {"model", SERVER} and "engine" not in named:
         own = tuple(override for override in own if override_group(override) != "engine")
     used = add_engines(replace_override(own, others))
     untrained = [name for key, name in cell.trained if key not in named]

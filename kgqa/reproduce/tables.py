@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
+from itertools import repeat
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -47,6 +48,7 @@ class PublishedCell:
     trained: tuple[tuple[str, str], ...]  # keys, and the trained model that each needs
     mean_of: tuple[str, ...]  # rows: this cell shows their mean; (): it has its own value
     differs: tuple[tuple[str, str, str], ...]  # setting, the paper's value, ours
+    shared: tuple[str, ...]  # overrides that put all rows on one footing
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,7 @@ class _Fate(Strict):
     substitute: str | tuple[str, ...] = ()
     trained: dict[str, str] = {}
     differs: dict[str, tuple[str, str]] = {}
+    shared: tuple[str, ...] = ()  # overrides of footing=shared
 
     @property
     def substitutes(self) -> tuple[str, ...]:
@@ -115,7 +118,19 @@ class _Table(Strict):
     against: str = ""
     columns: dict[str, tuple[str, ...]]
     average: str = ""
+    asked: int | dict[str, int] | None = None  # the paper's number of questions, also by column or dataset
     rows: tuple[_Row, ...]
+
+    def questions(self, column: str, overrides: Sequence[str]) -> int | None:
+        """Return the number of questions of a published value, None if the paper does not give it."""
+        if not isinstance(self.asked, dict):
+            return self.asked
+        return self.asked.get(column, self.asked.get(override_values(overrides).get("dataset", "")))
+
+    def questions_of_mean(self) -> int | None:
+        """Return the number of questions behind the mean of all columns."""
+        counts = [self.questions(column, overrides) for column, overrides in self.columns.items()]
+        return sum(count for count in counts if count) if all(counts) else None
 
     @property
     def column_names(self) -> tuple[str, ...]:
@@ -145,6 +160,21 @@ def load_table(table_id: str) -> PublishedTable:
     if table_id not in known:
         raise ConfigError(f"{table_id}: no such table or figure; {nearest(table_id, known)}; see kgqa reproduce --list")
     return read_table(package_conf() / "reproduce" / f"{table_id}.yaml", table_id)
+
+
+def choose_footing(table: PublishedTable, footing: str) -> PublishedTable:
+    """Return the table with the overrides of footing=shared, which gives all rows the same examples.
+
+    Raises:
+        ConfigError: another value, or the table has no such overrides.
+    """
+    if footing == "own":
+        return table
+    if footing != "shared" or not any(cell.shared for cell in table.cells):
+        known = [each for each in table_ids() if any(cell.shared for cell in load_table(each).cells)]
+        raise ConfigError(f"footing={footing}: must be own or, for {', '.join(known)}, shared")
+    cells = [replace(cell, overrides=merge_overrides(cell.overrides, cell.shared)) for cell in table.cells]
+    return replace(table, cells=tuple(cells))
 
 
 def read_table(file: Path, table_id: str) -> PublishedTable:
@@ -219,16 +249,20 @@ def _cells(table: _Table, row: _Row) -> Iterator[PublishedCell]:
         availability: Availability = _last([fate.availability for fate in fates], "run")
         trained = _last([fate.trained for fate in fates], {}) if availability == "needs training" else {}
         nothing = (None,) * len(table.metrics)
+        overrides = merge_overrides(table.given, table.columns.get(column, ()), *(fate.overrides for fate in fates))
+        asked = table.questions_of_mean() if column == table.average else table.questions(column, overrides)
+        spread = row.spread.get(column) or nothing
         yield PublishedCell(
             row=row.name,
             column=column,
-            overrides=merge_overrides(table.given, table.columns.get(column, ()), *(fate.overrides for fate in fates)),
+            overrides=overrides,
             substitute=_last([fate.substitutes for fate in fates], ()),
-            values=tuple(map(Value.of, values or nothing, row.spread.get(column) or nothing)),
+            values=tuple(map(Value.of, values or nothing, spread, repeat(asked))),
             availability=availability,
             why=_last([fate.why for fate in fates], ""),
             trained=tuple((key, name.format(column=column)) for key, name in trained.items()),
             mean_of=row.mean_of,
+            shared=_last([fate.shared for fate in fates], ()),
             differs=tuple((name, *texts) for name, texts in {**row.differs, **own.differs}.items()),
         )
 

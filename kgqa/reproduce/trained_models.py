@@ -178,7 +178,9 @@ def _value(key: str, name: str, given: str) -> str:
         path = next((output for output in outputs if output.is_dir()), path)
     is_adapter = any((folder / CONFIG).is_file() for folder in (path, path / ADAPTER))
     if is_adapter and not role:
-        raise ConfigError(f"{TRAINED}{name}={given}: an adapter of a language model; give the folder of an encoder")
+        raise ConfigError(
+            f"{TRAINED}{name}={given}: this is an adapter of a language model; name the folder of an encoder"
+        )
     place = str(path.resolve())
     if not PLAIN.fullmatch(place):
         raise ConfigError(

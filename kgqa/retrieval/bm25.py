@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from kgqa.errors import DataError, StorageError
 from kgqa.protocols import Query
 from kgqa.retrieval import analysis
-from kgqa.retrieval.search import rank_places
+from kgqa.retrieval.search import Scored, fill_places, rank_places
 from kgqa.types import Json, Passage
 from kgqa.util.fs import AGAIN, explain_storage_errors
 from kgqa.util.optional_deps import require_packages
-from kgqa.util.validators import NotNegative, Share, Validator
+from kgqa.util.validators import NotIdentity, NotNegative, Share, Validator
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,7 +37,7 @@ def _are_boosts(fields: Mapping[str, float]) -> bool:
     return bool(fields) and set(fields) <= {"title", "text"} and min(fields.values()) > 0
 
 
-Boosts = Annotated[Mapping[str, float], Validator("give title, text or both a boost above 0", _are_boosts)]
+Boosts = Annotated[Mapping[str, float], Validator("set a boost above 0 for title, text or both", _are_boosts)]
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,14 @@ class Bm25:
     That is Elasticsearch's bool query of one `match` per field, with k1 = 1.2 and b = 0.75. Scores are Lucene's times
     2.2, as tantivy keeps the factor k1 + 1. A term that occurs twice in the query counts twice. The text is analyzed
     before: the query parser of tantivy fails on questions.
+
+    Args:
+        fields: boosts of "title" and "text"; one that is absent is not searched.
+        fill: find `k` passages always, also those without a word of the query.
     """
 
-    fields: Boosts  # boosts of "title" and "text"; one that is absent is not searched
+    fields: Boosts
+    fill: Annotated[bool, NotIdentity("as Elasticsearch", (False,))]
 
     pools: ClassVar[bool] = True
 
@@ -59,6 +64,7 @@ class Bm25:
             "fields": dict(self.fields),
             "analysis": analysis.VERSION,
             "tantivy": version("tantivy"),
+            **({"fill": True} if self.fill else {}),
         }
 
     def build(self, passages: Sequence[Passage], folder: Path, advance: Callable[[int], None]) -> None:
@@ -86,8 +92,8 @@ class Bm25:
             raise StorageError(f"{folder}: {error}; {AGAIN}") from error
         advance(len(passages) % STEP)
 
-    def open(self, passages: Sequence[Passage], folder: Path) -> Bm25Finder:  # noqa: ARG002 - the places are enough
-        return Bm25Finder(self.fields, folder)
+    def open(self, passages: Sequence[Passage], folder: Path) -> Bm25Finder:
+        return Bm25Finder(self, folder, len(passages))
 
 
 @contextmanager
@@ -105,11 +111,18 @@ def _explain_damage(folder: Path) -> Iterator[None]:
 class Bm25Finder:
     """Searches the files as the system maps them: opening reads next to nothing."""
 
-    def __init__(self, fields: Mapping[str, float], folder: Path) -> None:
-        self._fields, self._folder = fields, folder
+    def __init__(self, retriever: Bm25, folder: Path, count: int) -> None:
+        self._retriever, self._folder, self._count = retriever, folder, count
 
     def find(self, queries: Sequence[Query]) -> Sequence[Sequence[int]]:
-        """See `Finder`. Scores of the same first six digits are equal. A query without words finds nothing."""
+        """See `Finder`. Scores of the same first six digits are equal. A query without words has no results."""
+        found = [[place for place, _ in scored] for scored in self.find_scored(queries)]
+        if not self._retriever.fill:
+            return found
+        return [fill_places(places, query, self._count) for places, query in zip(found, queries, strict=True)]
+
+    def find_scored(self, queries: Sequence[Query]) -> Sequence[Scored]:
+        """Return places with their scores, as `find` orders them, without those that fill up to k."""
         return [self._find(query) for query in queries]
 
     def close(self) -> None:
@@ -123,7 +136,7 @@ class Bm25Finder:
             index = tantivy.Index.open(str(self._folder))
             return index.schema, index.searcher()
 
-    def _find(self, query: Query) -> list[int]:
+    def _find(self, query: Query) -> list[tuple[int, float]]:
         wanted = self._to_tantivy(query)
         if wanted is None or query.k < 1:
             return []
@@ -138,7 +151,7 @@ class Bm25Finder:
                 fetch *= 4
             places: list[Any] = searcher.fast_field_values("place", [address for _, address in hits])
         ranked = sorted(zip((-score for score in scores), places, strict=True))
-        return [place for _, place in ranked[: query.k]]
+        return [(place, -score) for score, place in ranked[: query.k]]
 
     def _to_tantivy(self, query: Query) -> tantivy.Query | None:
         """Return None if the query has no words."""
@@ -148,7 +161,7 @@ class Bm25Finder:
         make, occur = tantivy.Query, tantivy.Occur
         clauses = []
         for term, count in Counter(analysis.terms(query.text)).items():
-            for field, boost in self._fields.items():
+            for field, boost in self._retriever.fields.items():
                 clause = make.term_query(schema, field, term, "freq")
                 weight = count * boost
                 clauses.append((occur.Should, clause if weight == 1 else make.boost_query(clause, weight)))

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from kgqa.errors import ConfigError
-from kgqa.protocols import Finder, Query, Retriever
-from kgqa.retrieval.dense import Dense, Scored
+from kgqa.protocols import Query, Retriever
+from kgqa.retrieval.bm25 import Bm25
+from kgqa.retrieval.dense import Dense
+from kgqa.retrieval.search import Scored
 from kgqa.types import Json, Passage
 from kgqa.util.fs import ensure_dir, explain_storage_errors
 from kgqa.util.validators import Count
@@ -45,7 +47,7 @@ class Composite(ABC):
                 ensure_dir(folder / name)
             part.build(passages, folder / name, advance_by_share)
 
-    def open(self, passages: Sequence[Passage], folder: Path) -> Finder:
+    def open(self, passages: Sequence[Passage], folder: Path) -> Opened:
         finders = {name: part.open(passages, folder / name) for name, part in self._parts().items()}
         return Opened(self, passages, finders)
 
@@ -56,6 +58,13 @@ class Composite(ABC):
     def _parts(self) -> dict[str, Retriever]:
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: value for name, value in values.items() if isinstance(value, Retriever)}
+
+
+def check_scores(retriever: Retriever, key: str) -> None:
+    """Raise ConfigError unless the retriever has `find_scored`."""
+    if not isinstance(retriever, Bm25 | Dense):
+        name = type(retriever).__name__
+        raise ConfigError(f"{key}: {name} returns no scores; choose bm25 or a dense retriever")
 
 
 @dataclass(frozen=True)

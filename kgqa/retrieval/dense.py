@@ -14,11 +14,11 @@ from kgqa.protocols import Query
 from kgqa.retrieval.biencoder import Encoder, get_biencoder, relevance
 from kgqa.retrieval.encoders import SentenceTransformer
 from kgqa.retrieval.hf_model import torch_device
-from kgqa.retrieval.search import rank_places
+from kgqa.retrieval.search import Scored, rank_places
 from kgqa.types import Json, Passage
 from kgqa.util import hub
 from kgqa.util.fs import AGAIN, explain_storage_errors, replace_atomically, replace_file
-from kgqa.util.optional_deps import require_packages
+from kgqa.util.optional_deps import install_command, require_packages
 from kgqa.util.validators import Count
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ BLOCK = 256  # texts encoded between two signs of progress
 QUERIES = 256  # searched at once: bounds the memory for scores
 SPARE = 8  # candidates beyond k, among which the exact scores decide
 TRAINING = 64  # vectors per list that FAISS finds the lists from; it warns below 39
-Scored = Sequence[tuple[int, float]]  # places with their scores, best first
 Nearest = Callable[[Any, int], Any]  # queries (Q, d) and a count → places (Q, count) in any order; -1: none
 
 
@@ -60,7 +59,7 @@ class Dense:
     def __post_init__(self) -> None:
         if not isinstance(self.encoder, str | Encoder):
             raise ConfigError(
-                f"retriever.encoder: {type(self.encoder).__name__} gives scores but no vectors; choose another preset"
+                f"retriever.encoder: {type(self.encoder).__name__} returns scores, not vectors; choose another preset"
             )
 
     def identity(self) -> Mapping[str, Json]:
@@ -216,8 +215,8 @@ class DenseFinder:
         embedded = get_biencoder(self._settings.loaded_encoder).vectors("query", [query.text for query in queries])
         if embedded.shape[1] != self._vectors.shape[1]:
             raise DataError(
-                f"{self._folder}: vectors of {self._vectors.shape[1]} numbers, and the encoder gives "
-                f"{embedded.shape[1]}; the index is of another encoder: delete it and build it"
+                f"{self._folder}: vectors of {self._vectors.shape[1]} numbers, but the encoder returns "
+                f"{embedded.shape[1]}. Another encoder built this index. Delete it and build it again."
             )
         results: list[Scored] = [
             self._rank(vector, query.among or ())[: query.k] for vector, query in zip(embedded, queries, strict=True)
@@ -299,7 +298,7 @@ def _encode(
     for start in range(0, len(order), BLOCK):
         block = encode([texts[place] for place in order[start : start + BLOCK]])
         if not np.isfinite(block).all():
-            raise DataError("the encoder gives vectors that are not finite; set retriever.encoder.dtype=float32")
+            raise DataError("the encoder returns vectors that are not finite; set retriever.encoder.dtype=float32")
         blocks.append(block)
         advance(len(block))
     rows: NDArray[np.float32] = np.concatenate(blocks)[np.argsort(order)]
@@ -320,7 +319,7 @@ def _import_faiss() -> Any:
         import faiss
     except ImportError:
         raise ConfigError(
-            "FAISS is not installed; pip install 'kgqa[faiss-cpu]' or 'kgqa[faiss-gpu]', or choose "
+            f"FAISS is not installed; {install_command('faiss-cpu')} or 'kgqa[faiss-gpu]', or choose "
             "retriever.backend=numpy"
         ) from None
     return faiss

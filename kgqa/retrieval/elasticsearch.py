@@ -246,8 +246,10 @@ class Server:
             refusal, where = outcome.get("error", {}), f"KGQA_ES_URL={self.url}"
             reason, title = refusal.get("reason"), passages[int(outcome["_id"]) - start].title
             if refusal.get("type") == "cluster_block_exception":  # the disk is full
-                raise StorageError(f"{where}: {reason}; make room there, then run the same command again") from None
-            raise DataError(f"{where}: passage {outcome['_id']} ({title}) is refused: {reason}") from None
+                raise StorageError(
+                    f"{where}: {reason}; free disk space there, then run the same command again"
+                ) from None
+            raise DataError(f"{where}: passage {outcome['_id']} ({title}) was rejected: {reason}") from None
 
     def complete(self, index: str, count: int) -> None:
         """Merge the passages into one segment, and make them searchable, which marks the index as complete."""
@@ -269,7 +271,7 @@ class Server:
 
         where = f"KGQA_ES_URL={self.url}"
         if isinstance(error, UnsupportedProductError):
-            return ConfigError(f"{where}: this server is not Elasticsearch; give the address of an 8.x or 9.x server")
+            return ConfigError(f"{where}: this server is not Elasticsearch; set the address of an 8.x or 9.x server")
         reason = f"HTTP {error.meta.status}" if isinstance(error, ApiError) else _innermost_reason(error)
         if self._reached and _is_temporary(error):
             return EngineDied(
@@ -305,7 +307,7 @@ def _connect(url: str) -> Any:
         # the client's own retries follow each other without a pause
         return Client(url, **options, request_timeout=REQUEST_SECONDS, max_retries=0)
     except ValueError as error:
-        raise ConfigError(f"KGQA_ES_URL={url}: {error}; give scheme, host and port, e.g. {DEFAULT_URL}") from None
+        raise ConfigError(f"KGQA_ES_URL={url}: {error}; set scheme, host and port, e.g. {DEFAULT_URL}") from None
 
 
 def _is_temporary(error: Exception) -> bool:

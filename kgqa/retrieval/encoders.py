@@ -85,7 +85,7 @@ def _load_sentence_transformer(settings: SentenceTransformer) -> Any:
     folder = hub.fetch_encoder(settings.model)
     if not (folder / "modules.json").is_file():
         raise ConfigError(
-            f"model={settings.model}: no modules.json, so nothing says how its tokens are pooled; choose the preset "
+            f"model={settings.model}: no modules.json, so its pooling is unknown; choose the preset "
             "of a plain encoder, such as contriever, and set its model and pooling"
         )
     key = f"model={settings.model}"
@@ -158,7 +158,7 @@ class PlainEncoder:
         if states is None:
             if self.pooling != "cls":
                 raise ConfigError(
-                    f"pooling={self.pooling}: a DPR model gives its first token's vector alone; set pooling=cls"
+                    f"pooling={self.pooling}: a DPR model supports only the first token's vector; set pooling=cls"
                 )
             return output.pooler_output
         if self.pooling == "cls":

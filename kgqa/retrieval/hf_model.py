@@ -58,7 +58,7 @@ def torch_device(name: str) -> str:
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     if name.startswith("cuda") and not torch.cuda.is_available():
-        raise ConfigError(f"device={name}: torch finds no GPU here; set device=auto or device=cpu")
+        raise ConfigError(f"device={name}: torch found no GPU; set device=auto or device=cpu")
     return name
 
 

@@ -120,7 +120,7 @@ class IndexFolder:
     def manifest(self) -> Mapping[str, Any]:
         """Return the manifest. Raises DataError: corpus, retriever or the sizes of the files differ from it."""
         if not self.finished():
-            raise DataError(f"{self.path}: no finished index here; run: {self.command}")
+            raise DataError(f"{self.path}: no finished index; run: {self.command}")
         try:
             manifest: dict[str, Any] = decode_json((self.path / MANIFEST).read_bytes())
             if manifest["format"] != FORMAT:

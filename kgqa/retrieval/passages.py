@@ -50,7 +50,8 @@ def store(passages: Iterable[Passage], folder: Path, advance: Callable[[int], No
             number, content = hash(passage.id), hash((passage.title, passage.text))
             if contents.setdefault(number, content) != content:
                 raise DataError(
-                    f"two passages have the id {passage.id}, the second is {passage.title!r}; give each its own id"
+                    f"two passages have the id {passage.id}, the second is {passage.title!r}; use a "
+                    "different id for each"
                 )
             if len(contents) == len(offsets):
                 duplicates += 1

@@ -63,7 +63,7 @@ class Reranker(ABC):
             return [() for _ in calls]
         scores = self.score_pairs([(clean(query), clean(text)) for query, text in pairs])
         if not np.isfinite(scores).all():
-            raise ConfigError("the reranker gives scores that are not finite; set reranker.dtype=float32")
+            raise ConfigError("the reranker returns scores that are not finite; set reranker.dtype=float32")
         known = {pair: round(float(value), DECIMALS) + 0.0 for pair, value in zip(pairs, scores, strict=True)}
         return [tuple(known[call.query, text] for text in call.texts) for call in calls]
 
@@ -101,9 +101,7 @@ def _load_cross_encoder(settings: CrossEncoder) -> Any:
         "CrossEncoder", folder, key, settings.device, settings.dtype, max_length=settings.max_length
     )
     if model.num_labels != 1:
-        raise ConfigError(
-            f"{key}: it tells {model.num_labels} classes apart instead of scoring; name a cross-encoder with one label"
-        )
+        raise ConfigError(f"{key}: a classifier with {model.num_labels} classes; name a cross-encoder with one label")
     return model
 
 
@@ -155,7 +153,7 @@ def _load_monot5(model: str, device: str, dtype: str) -> tuple[Network, list[int
     network = load_network(folder, transformers.T5ForConditionalGeneration.from_pretrained, device=device, dtype=dtype)
     vocabulary = network.tokenizer.get_vocab()
     if absent := [answer for answer in ANSWERS if answer not in vocabulary]:
-        raise ConfigError(f"reranker.model={model}: its vocabulary lacks {absent[0]}, so it is no monoT5")
+        raise ConfigError(f"reranker.model={model}: its vocabulary lacks {absent[0]}, so it is not monoT5")
     return network, [vocabulary[answer] for answer in ANSWERS]
 
 
@@ -230,7 +228,7 @@ def _merge_adapter(model: Any, adapter: Path) -> Any:
     import peft
 
     if not any(".score." in name for name in peft.load_peft_weights(str(adapter), device="cpu")):
-        raise ConfigError(f"reranker.model={adapter}: the adapter has no score head, so it is no reranker")
+        raise ConfigError(f"reranker.model={adapter}: the adapter has no score head, so it is not a reranker")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # peft asks transformers for what it renamed
         return peft.PeftModel.from_pretrained(model, adapter).merge_and_unload()

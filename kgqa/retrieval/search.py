@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from kgqa.calls import Search
 from kgqa.errors import ConfigError
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 MOST_POOLS = 256  # above the questions that a run has at once, so that each finds its pool again
 SPARE = 8  # more passages fetched than wanted, because some have one text
+Scored = Sequence[tuple[int, float]]  # places with their scores, best first
 
 
 class PoolIndex:
@@ -147,10 +149,30 @@ def _can_find(query: Query) -> bool:
     return query.k > 0 and bool(query.text.strip()) and query.among != ()
 
 
-def rank_places(scores: NDArray[np.floating[Any]], k: int, places: NDArray[np.integer[Any]] | None = None) -> list[int]:
-    """Return the places of the `k` highest scores, best first, equal scores by place.
+def normalize_scores(scored: Scored, count: int) -> NDArray[np.float64]:
+    """Return the scores of `count` passages from 0, the lowest score and those that were not found, to 1, the best."""
+    import numpy as np
 
-    places: the place of each score, ascending; None: scores[i] is place i's.
+    scores = np.zeros(count)
+    if scored:
+        values = np.array([score for _, score in scored])
+        span = values.max() - values.min()
+        scores[[place for place, _ in scored]] = (values - values.min()) / span if span else 1.0
+    return scores
+
+
+def rank_places(
+    scores: NDArray[np.floating[Any]],
+    k: int,
+    places: NDArray[np.integer[Any]] | None = None,
+    *,
+    ties: Literal["first", "last"] = "first",
+) -> list[int]:
+    """Return the places of the `k` highest scores, best first.
+
+    Args:
+        places: the place of each score, ascending; None: scores[i] is place i's.
+        ties: which place of equal scores comes first.
     """
     import numpy as np
 
@@ -158,5 +180,12 @@ def rank_places(scores: NDArray[np.floating[Any]], k: int, places: NDArray[np.in
     if 0 < k < len(scores):
         least = np.partition(scores, len(scores) - k)[len(scores) - k]
         candidates = np.flatnonzero(scores >= least)  # ties at the end included
-    order = candidates[np.lexsort((candidates, -scores[candidates]))][:k]
+    order = candidates[np.lexsort((candidates if ties == "first" else -candidates, -scores[candidates]))][:k]
     return [int(place) for place in (order if places is None else places[order])]
+
+
+def fill_places(found: Sequence[int], query: Query, count: int) -> list[int]:
+    """Append places of the `count` passages that were not found, the last first, up to `k`, as KGP's released code."""
+    others = range(count) if query.among is None else query.among
+    rest = (place for place in reversed(others) if place not in set(found))
+    return [*found, *islice(rest, max(0, query.k - len(found)))]

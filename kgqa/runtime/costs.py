@@ -1,4 +1,4 @@
-"""Costs of a run's calls: as if nothing had been cached, and what was paid."""
+"""Costs of a run's calls: as if nothing had been cached, and what was paid. A call that failed for free is not paid."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from kgqa.artifacts.schema import extend
 from kgqa.calls import Choose, Generate
 from kgqa.engines.weights import Prices
 from kgqa.runtime.scheduler import CallRecord
+from kgqa.types import Usage
 
 PriceOf = Callable[[str], Prices | None]  # by role; None: unknown
 
@@ -28,15 +29,15 @@ class Tally:
     flags: Counter[str] = field(default_factory=Counter)  # calls whose reply has a flag, see `Completion.flags`
 
     def add(self, record: CallRecord) -> None:
-        """Count a call; a failed one counts without tokens."""
+        """Count a call; a failed one with what was charged for it."""
         self.calls += 1
-        if not isinstance(record.reply, Exception):
-            usage = record.reply.usage
+        if usage := _usage(record):
             self.prompt_tokens += usage.prompt_tokens
             self.cached_tokens += usage.cached_tokens
             self.output_tokens += usage.output_tokens
             self.reasoning_tokens += usage.reasoning_tokens
             self.seconds += usage.seconds
+        if not isinstance(record.reply, Exception):
             self.flags.update(set(record.reply.flags))
 
     def __add__(self, other: Tally) -> Tally:
@@ -94,7 +95,7 @@ class Ledger:
             self.seconds[kind] = self.seconds.get(kind, 0.0) + record.seconds
         if isinstance(record.call, Generate | Choose):
             self.method.setdefault(record.call.role, Tally()).add(record)
-            if not record.cached:
+            if not record.cached and _usage(record):
                 self.paid.setdefault(record.call.role, Tally()).add(record)
                 self.queue_seconds += record.queued
 
@@ -117,6 +118,12 @@ class Ledger:
             method=_cost(self.method, questions, prices),
             paid=_cost(self.paid, questions, prices).replace(queue_seconds=round(self.queue_seconds, 3)),
         )
+
+
+def _usage(record: CallRecord) -> Usage | None:
+    """Return what a call was charged; None if it failed before."""
+    usage: Usage | None = getattr(record.reply, "usage", None)
+    return usage
 
 
 def model_seconds(records: Iterable[CallRecord]) -> float:

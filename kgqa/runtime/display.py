@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import logging
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Protocol, TextIO
 
+from kgqa.errors import KgqaError
 from kgqa.runtime.costs import Ledger, total
 from kgqa.util.redaction import redact
-from kgqa.util.text import escape_control
+from kgqa.util.text import duration, escape_control, pluralize
+from kgqa.util.waiting import describe_waits
 
 Advance = Callable[[str, int, int | None], None]  # step ("" if there is only one), how many more, and in all if known
 BYTES = "bytes"  # the unit of a transfer
 SIGN_OF_LIFE = 60  # seconds between two lines of a log
+WAIT_SHOWN = 30  # seconds between two lines about the same wait
 
 
 class Stage(Protocol):
@@ -35,8 +39,8 @@ class Display(Protocol):
     def line(self, text: str, *, alarm: bool = False) -> None:
         """Show a line of plain text, never markup."""
 
-    def stage(self, title: str, count: int, ledger: Ledger) -> AbstractContextManager[Stage]:
-        """Show `count` programs. One line stays at the end, unless they are cut short."""
+    def stage(self, title: str, count: int, ledger: Ledger, *, summary: bool = True) -> AbstractContextManager[Stage]:
+        """Show `count` programs. With a summary, one line stays at the end, unless they are cut short."""
 
     def counting(self, unit: str) -> AbstractContextManager[Advance]:
         """Show how many of something (passages, cells, BYTES) are read, stored or fetched, step by step."""
@@ -69,38 +73,51 @@ class StageProgress:
             return None
         return (time.monotonic() - self.paying_since) / paid * (self.count - self.ended)
 
-    def rates(self) -> str:
-        """Return calls and tokens per second, and the share from the cache."""
-        seconds = max(time.monotonic() - self.started, 1e-9)
-        method, paid = total(self.ledger.method.values()), total(self.ledger.paid.values())
-        hits = 100 * (1 - paid.calls / method.calls) if method.calls else 0
-        return (
-            f"{method.calls} model calls ({hits:.0f} % from the cache) · {paid.calls / seconds:.1f} calls/s"
-            f" · {(paid.prompt_tokens + paid.output_tokens) / seconds:.0f} tokens/s"
-        )
+    def parts(self) -> list[str]:
+        """Return what a line about a stage that runs says, the most important first."""
+        left = self.seconds_left()
+        elapsed = f"started {duration(time.monotonic() - self.started)} ago"
+        return [
+            f"{self.ended:,}/{self.count:,}",
+            *self._failures(),
+            elapsed if left is None else f"{duration(left)} left",
+            *self._rates(),
+        ]
 
     def describe(self) -> str:
         """Return a line about a stage that runs."""
-        left = self.seconds_left()
-        time_left = "" if left is None else f" · about {clock(left)} left"
-        return f"{self.title}: {self.ended}/{self.count}{time_left} · {self._detail()}"
+        return f"{self.title} {' · '.join(self.parts())}"
 
     def summary(self) -> str:
         """Return a line about a stage that is done."""
-        return f"{self.title}: {self.count} done · {self._detail()}"
+        seconds = time.monotonic() - self.started
+        return " · ".join([f"{self.title}: {self.count:,} in {duration(seconds)}", *self._failures(), *self._rates()])
 
-    def _detail(self) -> str:
-        return self.rates() + (f" · {self.failed} failed" if self.failed else "")
+    def _failures(self) -> list[str]:
+        return [f"{self.failed:,} failed"] if self.failed else []
+
+    def _rates(self) -> list[str]:
+        """Return new calls and tokens per second, and the share of calls from the cache."""
+        seconds = max(time.monotonic() - self.started, 1e-9)
+        method, paid = (total(list(tallies.values())) for tallies in (self.ledger.method, self.ledger.paid))
+        if not method.calls:
+            return []
+        hits = f"{pluralize(method.calls, 'call')}, {100 * (1 - paid.calls / method.calls):.0f} % from the cache"
+        if not paid.calls:
+            return [hits]
+        tokens = (paid.prompt_tokens + paid.output_tokens) / seconds
+        return [_rate(paid.calls / seconds, "calls"), _rate(tokens, "tokens"), hits]
 
 
-def clock(seconds: float) -> str:
-    """Format a time: 1:05:09 is an hour, five minutes and nine seconds."""
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
+def _rate(per_second: float, unit: str) -> str:
+    """Return a rate: 120 tokens/s, 0.3 calls/s, 1.5 calls/min."""
+    if per_second < 0.1:
+        return f"{60 * per_second:.1f} {unit}/min"
+    return f"{per_second:,.0f} {unit}/s" if per_second >= 10 else f"{per_second:.1f} {unit}/s"
 
 
 class PlainLines:
-    """Lines for a log or a pipe: when a step starts, once a minute, and at the end."""
+    """Lines for a log or a pipe: when a step starts, once a minute, and at the end, and what kgqa waits for."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -111,11 +128,13 @@ class PlainLines:
         self._stream.flush()
 
     @contextmanager
-    def stage(self, title: str, count: int, ledger: Ledger) -> Iterator[Stage]:
+    def stage(self, title: str, count: int, ledger: Ledger, *, summary: bool = True) -> Iterator[Stage]:
         progress = StageProgress(title, count, ledger)
         self._last_sign = time.monotonic()
-        yield _PlainStage(progress, self)
-        self.line(progress.summary())
+        with show_waits(self):
+            yield _PlainStage(progress, self)
+        if summary:
+            self.line(progress.summary())
 
     @contextmanager
     def counting(self, unit: str) -> Iterator[Advance]:
@@ -128,7 +147,8 @@ class PlainLines:
             count = counts[step] = counts.get(step, 0) + more
             self.show_sign(lambda: f"{step or unit}: {count:,}" + (f" of {of:,}" if of else ""))
 
-        yield advance
+        with show_waits(self):
+            yield advance
 
     def show_sign(self, line: Callable[[], str]) -> None:
         """Write a line if the last one is a minute old."""
@@ -136,6 +156,42 @@ class PlainLines:
         if now - self._last_sign > SIGN_OF_LIFE:
             self._last_sign = now
             self.line(line())
+
+
+@contextmanager
+def show_waits(display: Display) -> Iterator[None]:
+    """Write lines about what kgqa waits for while the block runs."""
+    stop, lines = threading.Event(), WaitLines()
+
+    def watch() -> None:
+        while not stop.wait(1):
+            if line := lines.next_line(describe_waits(), time.monotonic()):
+                with suppress(KgqaError, OSError, ValueError):  # the work itself reports a stream that is closed
+                    display.line(line)
+
+    thread = threading.Thread(target=watch, name="kgqa-waits", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+@dataclass
+class WaitLines:
+    """The lines of a log about waits: when one starts, and every 30 seconds."""
+
+    last: float | None = None  # when the last line was written; None: kgqa does not wait
+
+    def next_line(self, waits: str, now: float) -> str:
+        """Return the next line; "" if it is not time for one."""
+        if not waits:
+            self.last = None
+        elif self.last is None or now - self.last >= WAIT_SHOWN:
+            self.last = now
+            return f"waiting: {waits}"
+        return ""
 
 
 @dataclass(frozen=True)
@@ -161,8 +217,14 @@ QUIET: Display = _Quiet(sys.stderr)
 
 @contextmanager
 def log_lines(display: Display) -> Iterator[None]:
-    """Show what kgqa logs as lines: long work that is not a call, such as the conversion of weights."""
+    """Show what kgqa logs as lines: long work that is not a call, such as the conversion of weights.
+
+    In a nested block with the same display, each line is shown once.
+    """
     logger, lines = logging.getLogger("kgqa"), _Lines(display)
+    if any(isinstance(other, _Lines) and other.display is display for other in logger.handlers):
+        yield
+        return
     logger.setLevel(logging.INFO)
     logging.getLogger("kgqa.events").propagate = False  # only for logs, see `kgqa.runtime.monitor`
     logger.addHandler(lines)
@@ -175,7 +237,7 @@ def log_lines(display: Display) -> Iterator[None]:
 class _Lines(logging.Handler):
     def __init__(self, display: Display) -> None:
         super().__init__()
-        self._display = display
+        self.display = display
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._display.line(redact(record.getMessage()))
+        self.display.line(redact(record.getMessage()))

@@ -27,6 +27,8 @@ from kgqa.util.fs import (
     json_text,
     jsonl_text,
     lock_file,
+    outputs,
+    remove_folder,
     replace_file,
     replace_file_parts,
     sha256,
@@ -45,6 +47,7 @@ class RunFolder:
 
     def __init__(self, path: Path, identity: Mapping[str, Json]) -> None:
         self.path = path
+        self.is_worthless = False  # set after an error, if no call was paid: without answers, `close` removes it
         with explain_storage_errors(path, OUT_ELSEWHERE), ExitStack() as opened:
             opened.enter_context(lock_file(path / ".lock", self._refuse, OUT_ELSEWHERE))
             claim_folder(path, identity)
@@ -78,14 +81,14 @@ class RunFolder:
     def write_json(self, name: str, value: Json) -> Path:
         return self.write(name, json_text(value))
 
-    def finish(self, predictions: Iterable[Prediction]) -> None:
-        """Write `predictions.jsonl` in this order, and replace the files of an earlier run.
+    def finish(self, lines: Iterable[Mapping[str, Json]]) -> None:
+        """Write `predictions.jsonl` with these lines, and replace the files of an earlier run.
 
         The earlier metrics go first: a run without them is not finished.
         """
         with explain_storage_errors(self.path, OUT_ELSEWHERE):
             (self.path / METRICS).unlink(missing_ok=True)
-        self.write(PREDICTIONS, jsonl_text(prediction.json() for prediction in predictions))
+        self.write(PREDICTIONS, jsonl_text(lines))
         with explain_storage_errors(self.path, OUT_ELSEWHERE):
             (self.path / PARTIAL_TRACE).replace(self.path / TRACE)
             (self.path / PARTIAL_PREDICTIONS).unlink(missing_ok=True)
@@ -94,10 +97,13 @@ class RunFolder:
         """Close the files. Raises StorageError if the disk refuses what was not written yet."""
         with explain_storage_errors(self.path, OUT_ELSEWHERE):
             self._opened.close()
+        names = (METRICS, PREDICTIONS, PARTIAL_PREDICTIONS)
+        if self.is_worthless and not any(has_content(self.path / name) for name in names):
+            remove_folder(self.path, outputs())
 
     def _refuse(self) -> None:
         raise ConfigError(
-            f"{self.path}: another kgqa process is writing this run; wait for it or give another run_name="
+            f"{self.path}: another kgqa process is writing this run; wait for it, or set another run_name="
         )
 
 
@@ -170,11 +176,11 @@ def claim_folder(folder: Path, identity: Mapping[str, Json]) -> None:
     if not has_content(target):
         replace_file(target, json_text(identity))  # half of a file would lock out the folder's owner
         return
-    before = read_json(target, remedy="remove the folder or give another run_name=")
+    before = read_json(target, remedy="remove the folder, or set another run_name=")
     if differing := _differences(before if isinstance(before, dict) else {}, identity):
         raise ConfigError(
-            f"{folder} belongs to another configuration; it differs in {', '.join(differing)}; "
-            f"give another run_name= or output_dir=, or remove the folder"
+            f"{folder} belongs to another configuration. It differs in {', '.join(differing)}; "
+            f"set another run_name= or output_dir=, or remove the folder"
         )
 
 

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from kgqa.artifacts.schema import Artifact, Number, read
-from kgqa.errors import DataError, note
+from kgqa.errors import BudgetSpent, DataError, StorageError, UsageError, note
 from kgqa.runtime.costs import Ledger, total
 from kgqa.runtime.display import Advance, Display, Stage, StageProgress
 from kgqa.runtime.work_log import log_event, work_log
@@ -150,7 +150,11 @@ class RunMonitor:
         self._display.line(text, alarm=alarm)
 
     @contextmanager
-    def stage(self, title: str, count: int, ledger: Ledger) -> Iterator[Stage]:
+    def stage(self, title: str, count: int, ledger: Ledger, *, summary: bool = True) -> Iterator[Stage]:
+        if not summary:  # a part of what runs, such as a cell of a sweep, which has its own monitor
+            with self._display.stage(title, count, ledger, summary=False) as shown:
+                yield shown
+            return
         self._progress = StageProgress(title, count, ledger)
         self._stages.append(self._progress)
         log_event("stage", f"{title}: {count:,}", stage=title, count=count)
@@ -197,9 +201,10 @@ class RunMonitor:
         outcome = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
         cause = " ".join(f"{type(error).__name__}: {error}".split())
         log_event("end", cause, level=logging.ERROR, outcome=outcome, **fields)
-        if beat.stage:
+        is_usage_error = isinstance(error, UsageError) and not isinstance(error, BudgetSpent | StorageError)
+        if beat.calls or (beat.ended and not is_usage_error):
             of = f"{beat.ended:,} of {beat.count:,}" if beat.count is not None else f"{beat.ended:,}"
-            note(error, f"saved: {of} {beat.stage} in {beat.folder}, and every reply in the call cache")
+            note(error, f"saved in {beat.folder}: {of} {beat.stage}, and all replies in the call cache")
             if beat.command:
                 note(error, f"continue with: {beat.command}")
 

@@ -18,20 +18,31 @@ from kgqa.util.jsonio import JsonError, decode_json
 Score = dict[str, float]  # {"em": 0..1, "f1": 0..1}
 
 _CLOSED_ANSWERS = frozenset({"yes", "no", "noanswer"})
+_SOURCE = (
+    r"(?:(?:given|provided|above|retrieved) )*"
+    r"(?:passages?|contexts?|text|information|documents?|sources?|articles?)(?: provided| given)?"
+)
+_STATED = "(?:known|available|applicable|specified|mentioned|provided|stated|given|found|disclosed|clear|determined)"
+_PLACE = rf"(?: (?:in|from|by|within|based on|with) {_SOURCE})?"
+_EXPLICITLY = "(?:directly |explicitly )?"
+_SAY = "(?:say|mention|provide|contain|specify|state|include|answer|give|relate|refer)"
+_MISSING = f"(?:unknown|unclear|undetermined|unspecified|not {_EXPLICITLY}{_STATED})"
 # whole answers, once normalised: a span that merely begins so ("None of the Above", a title) is an answer
 _ABSTENTIONS = re.compile(
-    r"na|unknown|unanswerable|idk|not (?:known|available|applicable|specified|mentioned|provided|stated|given)"
-    r"|(?:answer is )?(?:unknown|not (?:known|specified|mentioned|provided|stated|given))"
-    r"|no (?:answer|information|evidence|relevant information)(?: (?:is )?(?:found|available|provided|given))?"
+    rf"na|idk|unanswerable|(?:relevant )?(?:answer |it |information )?(?:is )?{_MISSING}{_PLACE}"
+    rf"|no (?:answer|information|evidence|relevant information)(?: (?:is )?{_STATED})?{_PLACE}"
     r"|(?:i am |im )?(?:not sure|unsure|unable to (?:answer|determine|find|say)).*"
-    r"|i (?:do not|dont|cannot|cant|could not|couldnt) (?:know|answer|determine|find|tell|say).*"
+    r"|(?:(?:i am |im )?sorry (?:but )?)?i (?:do not|dont|cannot|cant|could not|couldnt) "
+    r"(?:know|answer|determine|find|tell|say|provide|have (?:any |enough )?(?:information|context)).*"
     r"|(?:it |answer |question |this |this question )?(?:is not|cannot be|can not be|cant be) "
     r"(?:possible to |be )?(?:determine|answer|found|infer|known|clear|mentioned|specified|provided|stated|say).*"
-    r"|it is (?:not (?:possible|clear|known|mentioned|specified|provided|stated)|impossible|unclear|unknown).*"
-    r"|there is (?:no|not enough|insufficient) (?:information|evidence|mention|answer|context).*"
+    r"|(?:cannot|can not|cant|impossible to|not possible to) (?:answer|determine|find|say|tell|infer)"
+    rf"(?: (?:this |question|answer|it))*{_PLACE}"
+    r"|(?:it is|its) (?:not (?:possible|clear|known|mentioned|specified|provided|stated)|impossible|unclear|unknown).*"
+    rf"|(?:based on {_SOURCE} )?there is (?:no|not enough|insufficient) "
+    r"(?:information|evidence|mention|answer|context).*"
     r"|(?:insufficient|not enough) (?:information|evidence|context).*"
-    r"|(?:passages|context|text|information|documents|given passages|provided (?:passages|context|text|information)) "
-    r"(?:provided )?(?:do|does) not (?:say|mention|provide|contain|specify|state|include|answer).*"
+    rf"|(?:none of {_SOURCE}|{_SOURCE} (?:do|does) not) {_EXPLICITLY}{_SAY}s?\b.*"
 )
 
 
@@ -137,6 +148,15 @@ def trace_profile(prediction: str, golds: Sequence[str]) -> Score:
     return {"em": _best(exact_match, prediction, golds), "f1": hotpotqa_f1(prediction, golds[0])}
 
 
+def kgp_profile(prediction: str, golds: Sequence[str]) -> Score:
+    """Score as KGP's released notebook does (Wang et al., 2024): HotpotQA's formulas on the first gold answer.
+
+    If that is a list of spans, as IIRC's can be, the best of them counts.
+    """
+    spans = _spans(golds[0])
+    return {"em": _best(exact_match, prediction, spans), "f1": _best(hotpotqa_f1, prediction, spans)}
+
+
 def drop_scores(predicted: Sequence[str], gold: Sequence[str]) -> tuple[float, float]:
     """Return EM and F1 of the predicted spans against one gold answer's spans; order does not matter.
 
@@ -226,4 +246,5 @@ PROFILES: Mapping[str, Callable[[str, Sequence[str]], Score]] = {
     "musique": musique_profile,
     "drop": drop_profile,
     "trace": trace_profile,
+    "kgp": kgp_profile,
 }

@@ -1,20 +1,22 @@
-"""A published value beside ours: reading ours from `metrics.json`, and how far the two are apart."""
+"""Read our value from `metrics.json`, and decide whether it agrees with a published one."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import hypot, sqrt
 from typing import Literal
 
 from kgqa.types import Json
 
-FEW = 30  # questions; below that, a bootstrap interval says little
-CLOSE = 2.0  # points in percent
-CLOSE_WIDTHS = 2.0  # half-widths of our interval
-SAME_SHARE, CLOSE_SHARE = 0.02, 0.10  # of the published value, where there is no interval
+FEW = 30  # questions; below that, a bootstrap interval is too narrow
+MARGIN = 3.0  # points, for values in percent
+MARGIN_SHARE = 0.10  # of the published value, for values in another unit
+SECONDS = "s"
+_Z = 1.96  # of a 95 % interval
 
-Verdict = Literal["OK", "close", "off", "few", ""]  # "": nothing to compare
+Verdict = Literal["agrees", "differs", "cannot tell"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,18 +31,23 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """`approximate`: read from a plot. `spread`: the published standard deviation, None where there is none."""
+    """A published value.
+
+    approximate: read from a plot. spread: the published standard deviation, None if there is none.
+    questions: the number of questions that it was measured on, None if the paper does not give it.
+    """
 
     number: float
     approximate: bool
     spread: float | None
+    questions: int | None = None
 
     @classmethod
-    def of(cls, written: float | str | None, spread: float | None = None) -> Value | None:
+    def of(cls, written: float | str | None, spread: float | None = None, questions: int | None = None) -> Value | None:
         """Parse a published value: a number, "~41" or None."""
         if written is None:
             return None
-        return cls(float(str(written).lstrip("~")), isinstance(written, str), spread)
+        return cls(float(str(written).lstrip("~")), isinstance(written, str), spread, questions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +64,16 @@ class Ours:
     spread: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """Our value minus the published one, with its 95 % interval (None: unknown)."""
+
+    difference: float
+    low: float | None
+    high: float | None
+    verdict: Verdict
+
+
 def read_measured_value(metrics: Mapping[str, Json], metric: Metric) -> Ours | None:
     """Return None where the run does not define it."""
     if metric.path is None:
@@ -67,35 +84,78 @@ def read_measured_value(metrics: Mapping[str, Json], metric: Metric) -> Ours | N
         if value.get("mean") is None:
             return None
         return Ours(value["mean"], value["low"], value["high"], value["n"])
-    upper, _, lower = metric.path.partition(" / ")
-    numerator = _sum(metrics, upper)
-    if not lower:
-        return None if numerator is None else Ours(numerator, None, None, questions)
-    denominator = _sum(metrics, lower)
-    if numerator is None or not denominator:
+    parts = read_parts(metrics, metric.path)
+    if parts is None or not parts[1]:
         return None
-    return Ours((100 if metric.unit == "%" else 1) * numerator / denominator, None, None, questions)
+    return Ours(scale_of(metric) * parts[0] / parts[1], None, None, questions)
 
 
-def closeness(published: Value, ours: Ours) -> Verdict:
-    """Return OK within our interval, close within two of its half-widths or two points, off beyond; few: too few
-    questions.
+def read_parts(metrics: Mapping[str, Json], path: str) -> tuple[float, float] | None:
+    """Return numerator and denominator of a path (1 if it is no ratio); None if they are not there."""
+    upper, _, lower = path.partition(" / ")
+    numerator, denominator = _sum(metrics, upper), _sum(metrics, lower) if lower else 1.0
+    return None if numerator is None or denominator is None else (numerator, denominator)
 
-    Without an interval: OK within 2 % of the published value, close within 10 %.
+
+def scale_of(metric: Metric) -> float:
+    """Return the factor between a metric's ratio of parts and its value."""
+    return 100.0 if metric.unit == "%" and metric.path and " / " in metric.path else 1.0
+
+
+def compare_with_published(published: Value, ours: Ours, unit: str, margin: float = MARGIN) -> Delta:
+    """Compare our value with a published one, with the sampling errors of both.
+
+    agrees: the 95 % interval of the difference is within the margin (an equivalence test). differs: it is not, and it
+    excludes 0. cannot tell: otherwise, and always below 30 questions, without an interval of ours, or for seconds,
+    which depend on the hardware. The intervals of both values are combined as in Newcombe (1998), method 10.
     """
-    if ours.questions < FEW:
-        return "few"
-    apart = abs(ours.mean - published.number)
+    difference = ours.mean - published.number
     if ours.low is None or ours.high is None:
-        scale = abs(published.number)
-        return "OK" if apart <= SAME_SHARE * scale else "close" if apart <= CLOSE_SHARE * scale else "off"
-    if ours.low <= published.number <= ours.high:
-        return "OK"
-    return "close" if apart <= max(CLOSE, CLOSE_WIDTHS * (ours.high - ours.low) / 2) else "off"
+        return Delta(difference, None, None, "cannot tell" if difference or unit == SECONDS else "agrees")
+    if unit == "%" and ours.low == ours.high:  # a bootstrap of equal values knows no spread
+        low, high = wilson_interval(ours.mean, ours.questions)
+        ours = replace(ours, low=low, high=high)
+    assert ours.low is not None
+    assert ours.high is not None
+    below, above = _published_errors(published, ours, unit)
+    low = difference - hypot(ours.mean - ours.low, above)
+    high = difference + hypot(ours.high - ours.mean, below)
+    allowed = margin if unit == "%" else MARGIN_SHARE * abs(published.number)
+    verdict: Verdict = "cannot tell"
+    if ours.questions >= FEW and unit != SECONDS:
+        verdict = "agrees" if -allowed < low and high < allowed else "differs" if low > 0 or high < 0 else verdict
+    return Delta(difference, low, high, verdict)
+
+
+def wilson_interval(percent: float, questions: float) -> tuple[float, float]:
+    """Return the 95 % interval of a share of questions (Wilson, 1927), in percent."""
+    share = min(max(percent / 100, 0.0), 1.0)
+    centre = (share + _Z**2 / (2 * questions)) / (1 + _Z**2 / questions)
+    half = _Z / (1 + _Z**2 / questions) * sqrt(share * (1 - share) / questions + _Z**2 / (4 * questions**2))
+    return 100 * min(centre - half, share), 100 * max(centre + half, share)
+
+
+def _published_errors(published: Value, ours: Ours, unit: str) -> tuple[float, float]:
+    """Return how far the published value can be above and below its true value.
+
+    In percent: by the binomial distribution, which bounds the variance of any score between 0 and 1, such as F1. In
+    another unit: with the relative error of ours. If the paper does not give its number of questions: with our number.
+    """
+    questions = published.questions or ours.questions
+    if unit == "%":
+        low, high = wilson_interval(published.number, questions)
+        below, above = max(published.number - low, 0.0), max(high - published.number, 0.0)
+    else:
+        assert ours.low is not None
+        assert ours.high is not None
+        ratio = abs(published.number / ours.mean) * sqrt(ours.questions / questions) if ours.mean else 0.0
+        below, above = ratio * (ours.mean - ours.low), ratio * (ours.high - ours.mean)
+    extra = _Z * (published.spread or 0.0)  # of its runs
+    return hypot(below, extra), hypot(above, extra)
 
 
 def _sum(metrics: Mapping[str, Json], written: str) -> float | None:
-    """Of the parts that are there, `a + b - c`; None where none is."""
+    """Return `a + b - c` of the parts that are there; None where none is."""
     signed = re.findall(r"(?:^|( [+-]) )(.+?)(?= [+-] |$)", written)
     values = [-value if sign == " -" else value for sign, part in signed for value in _values(metrics, part)]
     return sum(values) if values else None

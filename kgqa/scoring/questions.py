@@ -6,13 +6,14 @@ exports.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from kgqa.artifacts.metrics import ScoreSummary
 from kgqa.artifacts.predictions import Prediction
 from kgqa.errors import DataError
 from kgqa.scoring.metrics import contains_gold, score
-from kgqa.types import Question
+from kgqa.types import Json, Question
 
 STRUCTURAL = "structural"  # the type of questions about a document's pages and tables (KGP §4)
 
@@ -105,6 +106,25 @@ _LIST = (
     ),
 )
 METRICS = {metric.name: metric for metric in _LIST}
+_DIGITS = 6  # of a score in percent: without the noise of binary fractions
+
+
+def percent_scores(row: ScoredQuestion, summary: ScoreSummary) -> dict[str, float | None]:
+    """Return a question's scores in percent. None: the run or the question does not define the score."""
+    scores: dict[str, float | None] = dict.fromkeys(METRICS)
+    for name, estimate in summary.scores.items():
+        share = METRICS[name].share(row) if estimate.n else None
+        scores[name] = None if share is None else round(100 * share, _DIGITS)
+    return scores
+
+
+def prediction_lines(rows: Iterable[ScoredQuestion], summary: ScoreSummary) -> Iterator[dict[str, Json]]:
+    """Yield the lines of `predictions.jsonl`: each question with its gold answers, its answer and its scores."""
+    for row in rows:
+        line, scores = row.prediction.json(), percent_scores(row, summary)
+        first = {"question_id": row.id, "question": row.question.text, "gold": list(row.question.answers)}
+        answered = {"answer": line["answer"], "error": line["error"], "em": scores["em"], "f1": scores["f1"]}
+        yield {**first, **answered, **line}
 
 
 def score_question(question: Question, prediction: Prediction, profile: str) -> ScoredQuestion:

@@ -32,11 +32,12 @@ def summarise(rows: Sequence[ScoredQuestion], *, seed: int = 0) -> ScoreSummary:
     """Return means in percent with 95 % bootstrap intervals.
 
     A failed question counts 0 in EM, F1, containment, support recall and support F1, and is left out of support
-    precision and error rate. Every score is over the questions that define it, `n` of them; with n = 0 its figures are
-    None, as all are where every question failed. `context_tokens` and each of `figures` are means over the questions
-    that report them, `figures_if_right` over those of them that were answered exactly (KnowTrace §4.4). `given` is how
-    the passages the questions came with would score if all were read (TRACE Table 5). `struct_em`, KGP Table 1's
-    Struct-EM, is EM over the questions of type "structural"; it is there only if there are such.
+    precision and error rate. `answered` has the same scores over the answered questions only.
+    Every score is over the questions that define it, `n` of them; with n = 0 its figures are None, as all are where
+    every question failed. `context_tokens` and each of `figures` are means over the questions that report them,
+    `figures_if_right` over those of them that were answered exactly (KnowTrace §4.4). `given` is how the passages the
+    questions came with would score if all were read (TRACE Table 5). `struct_em`, KGP Table 1's Struct-EM, is EM over
+    the questions of type "structural"; it is there only if there are such.
 
     Raises:
         ValueError: no rows, or rows of several profiles.
@@ -54,6 +55,7 @@ def summarise(rows: Sequence[ScoredQuestion], *, seed: int = 0) -> ScoreSummary:
         answerless=sum(row.answer is not None and not row.answer.strip() for row in rows),
         profile=rows[0].profile,
         scores=_scores(rows, seed),
+        answered=_scores([row for row in rows if row.answer is not None], seed) if 0 < failed < len(rows) else None,
         given=Given(
             support_recall=percent([support.given_recall for support in supports]),
             support_error_rate=percent([support.given_error_rate for support in supports]),

@@ -119,7 +119,7 @@ class Cell:
         state = CellState.read(sweep, self.number)
         if state is None or state.status == "running":
             self.status = "not run"
-            self.error = f"its process ended before it; see {cell_file(sweep, self.number, 'log')}"
+            self.error = f"its process ended early; see {cell_file(sweep, self.number, 'log')}"
             self.write_state(sweep)
             return
         self.status, self.seconds, self.error = state.status, float(state.seconds), state.error
@@ -180,8 +180,8 @@ def place_cells(cells: Sequence[Cell]) -> None:
         if differing := [key for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key)]:
             raise ConfigError(
                 f"cells {owner.number} ({owner.name}) and {cell.number} ({cell.name}) would write one run, {cell.run}: "
-                f"they differ in {', '.join(differing)}, which changes no answer; make two sweeps of it, or leave out "
-                "run_name= and output_dir="
+                f"they differ in {', '.join(differing)}, which does not change answers; make two sweeps of it, or "
+                "remove run_name= and output_dir="
             )
 
 

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 
+from kgqa.cache.store import CallCache
 from kgqa.errors import KgqaError
 from kgqa.experiment.check import check
-from kgqa.experiment.dry_run import Estimated, Rate, Shared, estimate_roles, measure_rates, plan_calls
+from kgqa.experiment.dry_run import Shared, plan_calls
 from kgqa.experiment.engines import Pool
+from kgqa.experiment.estimates import Estimated, Estimator, Range
 from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.session import Session
 from kgqa.sweeps.cells import Cell, group_by_models
 from kgqa.training.verify import plan_verification
+from kgqa.util.fs import call_cache
 
-FINISHED = Estimated(0, 0, 0, 0.0, None)
+FINISHED = Estimated(0, 0, Range(), Range(), None)
 
 
 def estimate_cells(cells: Sequence[Cell], first: int | None = None) -> list[Estimated | str]:
@@ -23,17 +26,19 @@ def estimate_cells(cells: Sequence[Cell], first: int | None = None) -> list[Esti
 
     first: estimate from the first N questions of each cell only, which takes seconds where all questions take hours.
     """
-    rates, shared = measure_rates(), Shared()
+    shared = Shared()
     estimates: dict[int, Estimated | str] = {}
     numbered = [replace(cell, number=number) for number, cell in enumerate(cells)]
-    for group in group_by_models(numbered):
-        with closing(Pool()) as pool:
-            for cell in group:
-                estimates[cell.number] = _estimate(cell, pool, shared, rates, first)
+    with closing(CallCache(call_cache())) as cache:
+        estimator = Estimator(cache)
+        for group in group_by_models(numbered):
+            with closing(Pool()) as pool:
+                for cell in group:
+                    estimates[cell.number] = _estimate(cell, pool, shared, estimator, first)
     return [estimates[cell.number] for cell in numbered]
 
 
-def _estimate(cell: Cell, pool: Pool, shared: Shared, rates: Mapping[str, Rate], first: int | None) -> Estimated | str:
+def _estimate(cell: Cell, pool: Pool, shared: Shared, estimator: Estimator, first: int | None) -> Estimated | str:
     experiment, share = replace(cell.experiment), 1.0  # a copy, as in `run_cell`
     try:
         with Session(experiment, pool) as session:
@@ -44,9 +49,9 @@ def _estimate(cell: Cell, pool: Pool, shared: Shared, rates: Mapping[str, Rate],
             experiment = first_questions(experiment, first)
         with Session(experiment, pool) as session:
             if experiment.verifies:
-                return estimate_roles(plan_verification(session, shared).values(), rates).scaled(share)
+                return estimator.estimate(plan_verification(session, shared), "").scaled(share)
             check(session)
-            return estimate_roles(plan_calls(session, shared).values(), rates).scaled(share)
+            return estimator.estimate(plan_calls(session, shared), experiment.choices["method"]).scaled(share)
     except KgqaError as error:
         return " ".join(str(error).split())
 

@@ -26,6 +26,7 @@ from kgqa.runtime.monitor import monitor_work
 from kgqa.sweeps.cells import Cell, check_metric, freeze_cells, place_cells
 from kgqa.sweeps.launching import check_launcher, run_all
 from kgqa.sweeps.running import SweepFolder, count_cost, open_sweep, run_cell, show_end, write_reports
+from kgqa.util.optional_deps import install_command
 from kgqa.util.text import pluralize
 
 Optuna = Any  # an object of optuna, which is optional
@@ -57,7 +58,7 @@ class SweepRequest:
             if parsed.key in OWN:
                 own[parsed.key] = parsed.value
             elif override_group(argument) == "verify":
-                raise ConfigError(f"{argument}: a run answers questions; use kgqa data verify")
+                raise ConfigError(f"{argument}: not part of a run; use kgqa data verify")
             elif parsed.key.startswith(("hydra/", "hydra.")):
                 hydra.append(argument)
             else:
@@ -94,7 +95,7 @@ class SweepRequest:
             raise ConfigError(f"sweep.metric={self.metric}: only hydra/sweeper=optuna raises a score; add it")
         for override in self.hydra:
             if not override.startswith(("hydra/launcher=", "hydra/sweeper=", "hydra.launcher.")):
-                raise ConfigError(f"{override}: nothing reads it; hydra.sweeper.… goes with hydra/sweeper=optuna")
+                raise ConfigError(f"{override}: this key has no effect; hydra.sweeper.… needs hydra/sweeper=optuna")
         check_launcher(self.hydra, self.budget)
 
 
@@ -124,11 +125,11 @@ def run_search(request: SweepRequest, display: Display) -> SweepFolder:
     check_metric("sweep.metric", request.metric or "")
     fixed, space = search_space(request.overrides)
     if not space:
-        raise ConfigError("nothing to search: give a key several values, e.g. method.candidates='range(10,40)'")
+        raise ConfigError("nothing to search: set several values for a key, e.g. method.candidates='range(10,40)'")
     study = _create_study(seed)
     base = Experiment.of(fixed)
     if base.settings.dry_run:
-        raise ConfigError("dry_run=true: the cells of a search are not known ahead; plan one with kgqa run and no -m")
+        raise ConfigError("dry_run=true: the cells of a search are not known in advance; plan one run without -m")
     texts = [format_yaml(base.config), *sorted(request.overrides), *sorted(request.hydra), str(request.metric)]
     digest = sweep_name(texts)  # of everything that decides the proposals
     name, axes = request.name or f"optuna-{digest}", dict.fromkeys(space, ())
@@ -139,7 +140,9 @@ def run_search(request: SweepRequest, display: Display) -> SweepFolder:
     scores = [(score, cell) for cell in folder.cells if (score := _score(cell, request)) is not None]
     if scores:
         best, chosen = max(scores, key=lambda scored: scored[0])
-        display.line(f"best {request.metric}: {best:.1f} in cell {chosen.number}: {chosen.name}")
+        tied = [str(cell.number) for score, cell in scores if score == best and cell is not chosen]
+        also = f" (the same score in cell {', '.join(tied)})" if tied else ""
+        display.line(f"best {request.metric}: {best:.1f} in cell {chosen.number}: {chosen.name}{also}")
     folder.untried = trials - len(folder.cells)
     if folder.untried:
         display.line(f"{folder.untried} of {trials} cells were not tried: the budget is spent", alarm=True)
@@ -161,6 +164,7 @@ def _run_trials(
     budget = request.budget
     distributions = {key: _distribution(values) for key, values in space.items()}
     with closing(Pool()) as pool, display.counting("cells") as advance:
+        advance("", 0, trials)
         for number in range(trials):
             if budget and budget.spent():
                 break
@@ -169,7 +173,7 @@ def _run_trials(
             cell = Cell(number, " ".join(values), Experiment.of([*base.overrides, *values]))
             place_cells([cell])
             folder.add([cell])
-            run_cell(cell, folder.path, pool, budget.left() if budget else None)
+            run_cell(cell, folder.path, pool, budget.left() if budget else None, display)
             count_cost(cell, budget)
             show_end(cell, display)
             advance("", 1, trials)
@@ -187,7 +191,7 @@ def _trials_and_seed(hydra: Sequence[str]) -> tuple[int, int]:
             raise ConfigError(f"{key}={value}: not a key of hydra/sweeper=optuna; {nearest(key, SEARCH_KEYS)}")
     trials, seed = values.get("hydra.sweeper.n_trials", ""), values.get("hydra.sweeper.seed", "0")
     if not trials.isdecimal() or int(trials) < 1:
-        raise ConfigError(f"hydra.sweeper.n_trials={trials}: give a number of cells, e.g. hydra.sweeper.n_trials=20")
+        raise ConfigError(f"hydra.sweeper.n_trials={trials}: must be a number of cells, e.g. hydra.sweeper.n_trials=20")
     if not seed.isdecimal():
         raise ConfigError(f"hydra.sweeper.seed={seed}: must be a number from 0")
     return int(trials), int(seed)
@@ -197,7 +201,7 @@ def _create_study(seed: int) -> Optuna:
     try:
         import optuna
     except ImportError as error:
-        raise ConfigError("hydra/sweeper=optuna needs optuna; pip install 'kgqa[optuna]'") from error
+        raise ConfigError(f"hydra/sweeper=optuna needs optuna; {install_command('optuna')}") from error
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=seed))
 

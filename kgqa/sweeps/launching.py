@@ -59,7 +59,7 @@ def check_launcher(overrides: Sequence[str], budget: Budget | None) -> None:
     for override in overrides:
         if override.startswith("hydra.launcher.") and name == "basic":
             raise ConfigError(
-                f"{override}: nothing reads it without hydra/launcher=joblib, submitit_local, submitit_slurm or ray"
+                f"{override}: this key needs hydra/launcher=joblib, submitit_local, submitit_slurm or ray"
             )
 
 

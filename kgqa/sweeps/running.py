@@ -11,14 +11,15 @@ from pathlib import Path
 
 from kgqa.artifacts.run import SWEEP
 from kgqa.artifacts.sweep import CellState, SweepPlan, cell_file, sweep_name
-from kgqa.errors import BudgetSpent, ConfigError, KgqaError, StorageError
+from kgqa.errors import BudgetSpent, ConfigError, KgqaError, ServerLost, StorageError
 from kgqa.experiment.budget import Budget, limited
 from kgqa.experiment.check import check
 from kgqa.experiment.engines import Pool
 from kgqa.experiment.run import execute
 from kgqa.experiment.session import Session
 from kgqa.report.sweeps import write_sweep_report
-from kgqa.runtime.display import Display, PlainLines, log_lines
+from kgqa.runtime.costs import Ledger
+from kgqa.runtime.display import QUIET, Display, PlainLines, Stage, log_lines
 from kgqa.runtime.work_log import log_event
 from kgqa.sweeps.cells import Cell, differing_settings, group_by_models, place_cells, result_folder
 from kgqa.training.verify import verify
@@ -79,7 +80,9 @@ def lock_sweep(
     with lock_file(path / ".lock", refuse_second_process, OUT_ELSEWHERE):
         before = SweepPlan.read(path) if has_content(path / SWEEP) else None
         if before and (differs := _difference(before, plan, cells)):
-            raise ConfigError(f"{path} holds another sweep: {differs}; give another {name_key}=, or remove the folder")
+            raise ConfigError(
+                f"{path} contains another sweep: {differs}. Set another {name_key}=, or remove the folder."
+            )
         folder = SweepFolder(path, plan)
         folder.add(cells)
         yield folder
@@ -139,8 +142,12 @@ def run_cells(
 
     Cells with the same models run next to each other and share the loaded models. Finished cells are skipped, and a
     failed cell does not stop the others. If the budget is spent, the remaining cells are not run.
+
+    Raises:
+        ServerLost: a server does not answer. The remaining cells are not run.
     """
     with display.counting("cells") as advance:
+        advance("", 0, len(cells))
         for group in group_by_models(cells):
             with closing(Pool()) as pool:
                 allowance = budget.left() if budget else None
@@ -149,7 +156,7 @@ def run_cells(
                         cell.status, cell.error = "not run", f"the budget is spent: {budget.so_far()}"
                         cell.write_state(sweep)
                     else:
-                        run_cell(cell, sweep, pool, allowance)
+                        run_cell(cell, sweep, pool, allowance, display)
                         count_cost(cell, budget)
                     show_end(cell, display)
                     advance("", 1, len(cells))
@@ -171,16 +178,24 @@ def show_end(cell: Cell, display: Display) -> None:
         display.line(f"cell {cell.number} {cell.status}: {cell.name} · {cell.error or f'{cell.seconds:,.1f} s'}")
 
 
-def run_cell(cell: Cell, sweep: Path, pool: Pool, allowance: Budget | None = None) -> None:
-    """Run one cell in this process, with its state and its log in the sweep's folder. No error of a cell is raised."""
+def run_cell(
+    cell: Cell, sweep: Path, pool: Pool, allowance: Budget | None = None, sweep_display: Display = QUIET
+) -> None:
+    """Run one cell in this process, with its state and its log in the sweep's folder. Errors of a cell are not raised.
+
+    sweep_display: shows the stages of the cell while they run.
+
+    Raises:
+        ServerLost: a server does not answer. The other cells would wait for it, too.
+    """
     started = time.monotonic()
-    session = None
+    session, lost = None, None
     log = cell_file(sweep, cell.number, "log")
     try:
         # A copy, because cells are many and the questions that a run reads are large
         experiment = replace(cell.experiment, config=limited(cell.experiment.config, allowance))
         with (
-            closing(_CellLog(log)) as display,
+            closing(_CellLog(log, f"cell {cell.number}", sweep_display)) as display,
             log_lines(display),
             Session(experiment, pool) as session,
         ):
@@ -189,6 +204,7 @@ def run_cell(cell: Cell, sweep: Path, pool: Pool, allowance: Budget | None = Non
             if not cell.skip_if_finished(session):
                 _execute(cell, session, display, allowance)
     except KgqaError as error:
+        lost = error if isinstance(error, ServerLost) else None
         cell.status, cell.error = "not run" if isinstance(error, BudgetSpent) else "failed", _one_line(error)
     except Exception as error:  # noqa: BLE001 - a defect of one cell does not stop the others
         with suppress(StorageError), closing(_CellLog(log)) as display:
@@ -199,6 +215,8 @@ def run_cell(cell: Cell, sweep: Path, pool: Pool, allowance: Budget | None = Non
         cell.paid = session.spent()
     cell.seconds = round(time.monotonic() - started, 1)
     cell.write_state(sweep)
+    if lost:
+        raise lost
 
 
 def _execute(cell: Cell, session: Session, display: Display, allowance: Budget | None) -> None:
@@ -217,10 +235,10 @@ def _one_line(error: Exception) -> str:
 
 
 class _CellLog(PlainLines):
-    """Lines in a cell's log. A full disk is an error of the cell."""
+    """Lines in a cell's log, and its stages in the sweep's display. A full disk is an error of the cell."""
 
-    def __init__(self, file: Path) -> None:
-        self._file = file
+    def __init__(self, file: Path, name: str = "", sweep_display: Display = QUIET) -> None:
+        self._file, self._name, self._sweep_display = file, name, sweep_display
         with explain_storage_errors(file, OUT_ELSEWHERE):
             super().__init__(file.open("a", encoding="utf-8", errors="backslashreplace"))
 
@@ -228,6 +246,26 @@ class _CellLog(PlainLines):
         with explain_storage_errors(self._file, OUT_ELSEWHERE):
             super().line(text, alarm=alarm)
 
+    @contextmanager
+    def stage(self, title: str, count: int, ledger: Ledger, *, summary: bool = True) -> Iterator[Stage]:
+        shown = self._sweep_display.stage(f"{self._name}: {title}", count, ledger, summary=False)
+        with super().stage(title, count, ledger, summary=summary) as logged, shown as drawn:
+            yield _BothStages(logged, drawn)
+
     def close(self) -> None:
         with explain_storage_errors(self._file, OUT_ELSEWHERE):
             self._stream.close()
+
+
+@dataclass(frozen=True)
+class _BothStages:
+    logged: Stage
+    drawn: Stage
+
+    def record(self) -> None:
+        self.logged.record()
+        self.drawn.record()
+
+    def finish(self, *, failed: bool) -> None:
+        self.logged.finish(failed=failed)
+        self.drawn.finish(failed=failed)

@@ -55,15 +55,15 @@ class Tuning:
                 raise ConfigError(f"tune.{key}={value}: unknown key; {nearest(key, KEYS)}")
         check_metric("tune.metric", values.get("metric", ""))
         if "dev_path" in values and "dev_split" in values:
-            raise ConfigError("tune.dev_path and tune.dev_split: give one of them, each says which questions dev has")
+            raise ConfigError("tune.dev_path and tune.dev_split: set only one of them; each selects the dev questions")
         budget = next((Budget.of(parse_override(a).value) for a in arguments if a.startswith("budget=")), None)
         axes = parse_axes([a for a in arguments if not _is_own(a) and not a.startswith("budget=")])
         swept = [axis.key for axis in axes if axis.swept]
         if not swept:
-            raise ConfigError("nothing to choose from: give a key several values, e.g. method.beam=3,5")
+            raise ConfigError("nothing to choose from: set several values for a key, e.g. method.beam=3,5")
         for key in swept:
             if key.partition(".")[0] in NOT_TUNED or key == "roles.judge":
-                raise ConfigError(f"{key}: is no hyperparameter; tune for one value of it at a time")
+                raise ConfigError(f"{key}: not a hyperparameter; tune with one value at a time")
         return cls(
             metric=values.get("metric", ""),
             dev_count=_parse_count(values, "dev"),
@@ -85,11 +85,11 @@ class Tuning:
         experiment = cells[0].experiment
         settings = experiment.settings
         if settings.output_dir or settings.run_name:
-            raise ConfigError("output_dir= and run_name=: dev and test runs have folders of their own; give tune.name=")
+            raise ConfigError("output_dir= and run_name=: dev and test runs have their own folders; set tune.name=")
         if any(value is not None for value in (settings.limit, settings.sample, settings.ids)):
-            raise ConfigError("limit=, sample=, ids=: which questions are asked is for tune.dev= and tune.test=")
+            raise ConfigError("limit=, sample=, ids=: tune.dev= and tune.test= select the questions")
         if self.metric == "judge" and experiment.judge is None:
-            raise ConfigError("tune.metric=judge: the runs have no such score (give judge=NAME)")
+            raise ConfigError("tune.metric=judge: the runs have no such score; set judge=NAME")
         return cells
 
     @cached_property
@@ -151,7 +151,7 @@ def split_questions(
         dataset = Experiment.of([*experiment.overrides, f"dataset.path='{dev_path}'"]).dataset
         questions, sha256 = list(dataset.questions()), dataset.sha256
     elif dev_count is None:
-        raise ConfigError("tune.dev: give the number of dev questions, or their file with tune.dev_path=FILE")
+        raise ConfigError("tune.dev: set the number of dev questions, or their file: tune.dev_path=FILE")
     else:
         questions, sha256 = own, experiment.data_sha256
     dev = _part(dev_path, sha256, questions, _sample(questions, dev_count, seed, "tune.dev"))
@@ -263,5 +263,5 @@ def _best(cells: Sequence[Cell], record: TuneRecord) -> Cell:
         if tried.score and tried.score.mean is not None
     ]
     if not scored:
-        raise DataError(f"none of the {len(cells)} cells on dev has a score, the first: {cells[0].error}")
+        raise DataError(f"no dev cell of {len(cells)} has a score, the first: {cells[0].error}")
     return max(scored, key=lambda pair: pair[0])[1]

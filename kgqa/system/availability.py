@@ -10,10 +10,11 @@ from kgqa.config import building as parts
 from kgqa.config.composing import compose
 from kgqa.config.files import groups, list_choices, load_node
 from kgqa.config.overrides import override_values, parse_override, parse_role
+from kgqa.config.short_forms import SERVER
 from kgqa.errors import ConfigError, DataError
+from kgqa.system.defaults import choose_engine
 from kgqa.system.models import Preset, describe_fitness, find_adapter, load_preset
 from kgqa.util import hub
-from kgqa.util.optional_deps import missing_libraries
 
 ENCODERS = ("ranker", "demonstrations_ranker", "retriever", "reranker")
 DATA_KEYS = ("path", "split", "aliases")
@@ -28,9 +29,10 @@ def add_engines(overrides: Sequence[str]) -> tuple[str, ...]:
         parsed, choice = parse_override(override), parse_role(parse_override(override).value)
         preset = None if choice.engine else _preset(choice.preset, choice.path)
         is_role = parsed.key.startswith("roles.") or parsed.key == "judge.model"
-        completed.append(f"{override}@{engine or _choose_engine(preset)}" if preset and is_role else override)
-    if engine is None and (preset := _preset(values.get("model", ""), values.get("model.path", ""))):
-        completed.append(f"engine={_choose_engine(preset)}")
+        completed.append(f"{override}@{engine or choose_engine(preset)}" if preset and is_role else override)
+    has_engine = engine is not None or SERVER in values
+    if not has_engine and (preset := _preset(values.get("model", ""), values.get("model.path", ""))):
+        completed.append(f"engine={choose_engine(preset)}")
     return tuple(completed)
 
 
@@ -48,20 +50,16 @@ def _preset(name: str, path: str) -> Preset | None:
     return replace(preset, model=replace(preset.model, path=path)) if path else preset
 
 
-def _choose_engine(preset: Preset) -> str:
-    """Return the preset's first engine with installed libraries, else its first."""
-    return next((engine for engine in preset.engines if not missing_libraries(engine)), preset.engines[0])
-
-
 def _missing_models(values: Mapping[str, str]) -> Iterator[str]:
     if not _calls_models(values.get("method", "")) or values.get("verify.list", "null") != "null":
         return
-    has_server = "engine.base_url" in values or environ.get("OPENAI_BASE_URL") or environ.get("OPENAI_API_KEY")
+    variables = ("OPENAI_BASE_URL", "OPENAI_API_KEY")
+    has_server = {"engine.base_url", SERVER} & values.keys() or any(map(environ.get, variables))
     for key, choice in values.items():
         if key not in ("model", "judge.model") and not key.startswith("roles."):
             continue
         name, path, adapter, own_engine = parse_role(choice)
-        engine = own_engine or values.get("engine", "")
+        engine = own_engine or ("openai" if key == "model" and SERVER in values else values.get("engine", ""))
         try:
             _ = adapter and find_adapter(adapter).folder
         except ConfigError as error:
@@ -71,16 +69,16 @@ def _missing_models(values: Mapping[str, str]) -> Iterator[str]:
             continue
         if engine == "openai":
             if not has_server:
-                yield f"{key}={name}: no server: set OPENAI_BASE_URL or OPENAI_API_KEY, or give engine.base_url="
+                yield f"{key}={name}: no server. Write server=URL, or set OPENAI_BASE_URL or OPENAI_API_KEY"
             continue
         fit = describe_fitness(preset)
         if fit.startswith("yes"):
             continue
         reasons = [f"runs {fit}"]
         if not preset.is_hosted:
-            absent = [] if preset.model.at_hand() else [f"weights are not here (hub: {preset.model.hub})"]
+            absent = [] if preset.model.at_hand() else [f"weights are not on this machine (hub: {preset.model.hub})"]
             reasons = absent if fit.startswith("once fetched") else [*absent, fit]
-        yield f"{key}={name}: {'; '.join(reasons)}; or give {key}=PRESET"
+        yield f"{key}={name}: {'; '.join(reasons)}; or set {key}=PRESET"
 
 
 def _calls_models(method: str) -> bool:
@@ -100,13 +98,13 @@ def _missing_encoders(values: Mapping[str, str]) -> Iterator[str]:
         if group not in ENCODERS or name not in groups()[group] or place in own:
             continue
         reasons = filter(None, map(_missing_encoder, _encoder_models(group, name, place, chosen)))
-        yield from (f"{key}={name}: {reason}; or give {key}=PRESET" for reason in [*reasons][:1])
+        yield from (f"{key}={name}: {reason}; or set {key}=PRESET" for reason in [*reasons][:1])
 
 
 def _missing_encoder(model: str) -> str:
     """Return why an encoder's model cannot be loaded on this machine, or ""."""
     try:
-        return "" if hub.find_encoder(model) else f"weights are not here (hub: {model})"
+        return "" if hub.find_encoder(model) else f"weights are not on this machine (hub: {model})"
     except ConfigError as error:
         return str(error)
 
@@ -130,4 +128,5 @@ def _missing_data(values: Mapping[str, str]) -> Iterator[str]:
     try:
         _ = parts.dataset({**load_node("dataset", name), **settings}).file
     except DataError as error:
-        yield f"dataset={name}: no data here ({error})"
+        reason = str(error).removeprefix(f"dataset={name}: ")
+        yield f"dataset={name}: no data on this machine ({reason})"

@@ -11,13 +11,14 @@ from importlib.metadata import PackageNotFoundError, metadata, version
 from urllib.parse import urlsplit
 
 from kgqa.config import building as parts
-from kgqa.config.files import groups, load_node
-from kgqa.errors import ConfigError, DataError, nearest
+from kgqa.config.building import check_node, errors_name
+from kgqa.config.files import SECOND, config_file, config_files, groups, is_own, load_node
+from kgqa.errors import ConfigError, DataError, UsageError, nearest
 from kgqa.system.hardware import GB, cores, free_space, gpus, memory, size_text
-from kgqa.system.models import best_local_model, first_model
+from kgqa.system.models import first_model, list_local_models
 from kgqa.util.fs import call_cache, home, outputs
 from kgqa.util.http import trusted_certificates
-from kgqa.util.optional_deps import find_version, is_available, requirements
+from kgqa.util.optional_deps import find_version, install_command, is_available, requirements
 
 SECONDS = 1.0  # how long to wait for a server
 ELASTICSEARCH = "http://127.0.0.1:9200"  # its default address
@@ -50,13 +51,13 @@ def examine(names: Sequence[str]) -> list[Finding]:
     known = {finding.name for finding in findings}
     for name in wanted:
         if name not in known:
-            raise ConfigError(f"kgqa doctor {name}: nothing of that name; {nearest(name, known)}")
+            raise ConfigError(f"kgqa doctor {name}: no such check; {nearest(name, known)}")
     return [finding for finding in findings if not wanted or finding.name in wanted]
 
 
 def _findings() -> Iterator[Finding]:
     checks: tuple[Callable[[], Iterator[Finding]], ...] = (
-        _machine, _extras, _servers, _datasets, _folders, _start,
+        _machine, _extras, _servers, _datasets, _own_files, _folders, _start,
     )  # fmt: skip
     for check in checks:
         optional = check in (_extras, _servers, _datasets)
@@ -95,7 +96,7 @@ def _extras() -> Iterator[Finding]:
         text = ", ".join(f"{name} {find_version(name)}".strip() for name in wanted if is_available(name))
         if missing:
             text = f"{text}; lacks {', '.join(missing)}" if text else f"lacks {', '.join(missing)}"
-        yield _gap_if(missing, "extras", extra, text, f"pip install 'kgqa[{extra}]'")
+        yield _gap_if(missing, "extras", extra, text, install_command(extra))
 
 
 def _servers() -> Iterator[Finding]:
@@ -139,6 +140,24 @@ def _dataset(name: str) -> Finding:
         return Finding("data", name, "note", str(error).partition(": ")[2])
 
 
+def _own_files() -> Iterator[Finding]:
+    """Yield each file of the user's conf/ that names a class: its class must exist and have the file's keys."""
+    for group in groups():
+        for name in config_files(group) if group not in (*SECOND, "experiment", "adapter") else ():
+            if is_own(group, name):
+                yield _own_file(group, name)
+
+
+def _own_file(group: str, name: str) -> Finding:
+    file = config_file(group, name)
+    try:
+        with errors_name(file):
+            check_node(load_node(group, name), group, {"model"} if group == "engine" else ())
+    except UsageError as error:
+        return Finding("own files", name, "gap", str(error))
+    return Finding("own files", name, "ok", str(file))
+
+
 def _folders() -> Iterator[Finding]:
     for name, folder, hint in (
         ("outputs", outputs(), "set output_dir=DIR"),
@@ -153,21 +172,17 @@ def _folders() -> Iterator[Finding]:
 
 def _start() -> Iterator[Finding]:
     """Yield the requirements of a new user's first commands."""
-    yield Finding("to start", "recorded-demo", "ok", "kgqa demo --recorded needs nothing more")
+    yield Finding("to start", "recorded-demo", "ok", "kgqa demo --recorded needs no model")
     server = next((name for name in ("OPENAI_BASE_URL", "OPENAI_API_KEY") if os.environ.get(name)), "")
-    try:
-        preset = best_local_model(())
-    except ConfigError:
-        preset = None
-    if preset:
+    if preset := next(iter(list_local_models()), None):
         text = f"{preset.name} ({(preset.size() or 0.0) / GB:.1f} GB): kgqa demo"
         yield Finding("to start", "model", "ok", text)
     elif server:
-        text = f"none here; of the server of ${server}: engine=openai model=PRESET"
+        text = f"none on this machine; on the server of ${server}: engine=openai model=PRESET"
         yield Finding("to start", "model", "ok", text)
     else:
         remedy = f"{first_model()}, or name a server: export OPENAI_BASE_URL=URL"
-        yield Finding("to start", "model", "gap", "neither weights with an engine for them nor a server", remedy)
+        yield Finding("to start", "model", "gap", "no weights with an engine for them, and no server", remedy)
     if not is_available("semantic-text-splitter"):
         text = "kgqa ask reads no documents"
     elif not is_available("pdfplumber"):
@@ -175,4 +190,4 @@ def _start() -> Iterator[Finding]:
     else:
         yield Finding("to start", "own-documents", "ok", "text, Markdown, HTML, DOCX, PDF: kgqa ask QUESTION FOLDER")
         return
-    yield Finding("to start", "own-documents", "gap", text, "pip install 'kgqa[pdf]'")
+    yield Finding("to start", "own-documents", "gap", text, install_command("pdf"))

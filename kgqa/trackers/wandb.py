@@ -11,6 +11,7 @@ from typing import Literal
 from kgqa.errors import ConfigError, TrackerError
 from kgqa.protocols import TrackedRun
 from kgqa.util.fs import ensure_dir
+from kgqa.util.optional_deps import install_command
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class WandbTracker:
 
     def check(self) -> None:
         if find_spec("wandb") is None:
-            raise ConfigError("tracker=wandb: not installed; pip install 'kgqa[wandb]', or leave tracker= out")
+            raise ConfigError(f"tracker=wandb: not installed; {install_command('wandb')}, or leave tracker= out")
 
     def log(self, run: TrackedRun) -> str:
         import wandb

@@ -5,7 +5,7 @@ Each step is what its command calls, so a finished one is not repeated, and an i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,7 +22,8 @@ from kgqa.config.files import Config, load_node
 from kgqa.config.overrides import format_override, override_group, override_key, parse_override
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.check import check
-from kgqa.experiment.dry_run import Estimated, Shared, duration, estimate_roles, measure_rates, plan_calls
+from kgqa.experiment.dry_run import Shared, plan_calls
+from kgqa.experiment.estimates import Estimated, Range, estimate_plan, format_range, format_time
 from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.manifest import origin
 from kgqa.experiment.run import execute_unless_finished
@@ -40,7 +41,7 @@ from kgqa.training.collect.collecting import Collecting
 from kgqa.training.collect.knowtrace import FA, HIGH, LOW, RIGHT
 from kgqa.training.train.examples import prepare_examples
 from kgqa.training.train.export import export_gguf
-from kgqa.training.train.planning import TrainCost, hours_text
+from kgqa.training.train.planning import TrainCost
 from kgqa.training.train.request import TrainRequest
 from kgqa.training.train.run import train
 from kgqa.types import Json
@@ -90,7 +91,7 @@ class Bootstrap:
         keys = [override_key(word) for word in chosen]
         for word, key in zip(chosen, keys, strict=True):
             if key in OWN_KEYS:
-                raise ConfigError(f"{word}: is not for kgqa bootstrap, which gives each run and training its own")
+                raise ConfigError(f"{word}: is set by kgqa bootstrap for each run and training; remove it")
         defaults = {"method": "method=knowtrace", BOOTSTRAP: f"{BOOTSTRAP}=knowtrace"}
         chosen = [*(word for key, word in defaults.items() if key not in keys), *chosen]
         groups = {group: [word for word in chosen if override_group(word) == group] for group in ("collect", "train")}
@@ -135,7 +136,9 @@ class Bootstrap:
             self.settings.train[role], [f"train.base={base}", *self.train_words, f"train.name={name}"]
         )
         if request.path is not None:
-            raise ConfigError(f"train.examples={request.training.examples}: they come of each round; give a number")
+            raise ConfigError(
+                f"train.examples={request.training.examples}: each round makes its own examples; set a number"
+            )
         return request
 
     @cached_property
@@ -149,7 +152,7 @@ class Bootstrap:
         evaluated, learnt = ({*ids} for _, ids in runs)
         if both := len(evaluated & learnt):
             raise ConfigError(
-                f"{both:,} of {len(evaluated):,} questions are evaluated on and learnt from: give another "
+                f"{both:,} of {len(evaluated):,} questions are used for training and evaluation: set another "
                 "bootstrap.split=, or other bootstrap.ids= than ids="
             )
         identity: dict[str, Json] = {
@@ -169,8 +172,9 @@ class Bootstrap:
             if not str(error).startswith(f"dataset.split={self.settings.split}: no such split"):
                 raise
             raise ConfigError(
-                f"{BOOTSTRAP}.{str(error).removeprefix('dataset.')}; or give bootstrap.split=null, and with ids= and "
-                "bootstrap.ids= which of its questions are evaluated on and which are learnt from"
+                f"{BOOTSTRAP}.{str(error).removeprefix('dataset.')}; or set bootstrap.split=null, "
+                "ids= for evaluation and "
+                "bootstrap.ids= for training"
             ) from error
 
     def run(self, display: Display, command: Sequence[str]) -> Rounds:
@@ -232,7 +236,7 @@ class Bootstrap:
         if right < settings.fewest:
             raise ConfigError(
                 f"round {number}: {right:,} of {asked:,} answers are right, fewer than bootstrap.fewest="
-                f"{settings.fewest}; learn from more questions (bootstrap.sample=), or give bootstrap.fewest="
+                f"{settings.fewest}; use more questions (bootstrap.sample=), or set bootstrap.fewest="
                 f"{max(right, 1)}"
             )
         new = {role: self.train(filter_, number, role, Path(folder), display) for role, folder in examples.items()}
@@ -268,24 +272,26 @@ class Bootstrap:
     def plan(self) -> list[Section]:
         """Return a row per step. Finished rounds cost nothing."""
         (learning, tokens), (evaluating, _) = plan_run(self.learning({})), plan_run(self.evaluating({}))
-        rows, runs, seconds = list[tuple[str, ...]](), list[Estimated](), list[float | None]()
+        rows, runs, seconds = list[tuple[str, ...]](), list[Estimated](), list[Range | None]()
         for filter_, number in self.numbers():
             title = f"round {number}, {filter_}" if number else "round 0"
             if read_finished_round(self.folder(filter_, number)):
                 rows.append((title, "finished", "", ""))
                 continue
             for step, run in (("run", learning), ("evaluate", evaluating)) if number else (("evaluate", evaluating),):
-                rows.append((f"{title}: {step}", f"{run.calls:,}", f"{run.tokens:,}", _time(run.seconds, duration)))
+                tokens_text = format_range(run.tokens, "{:,.0f}")
+                rows.append((f"{title}: {step}", f"{run.calls:,}", tokens_text, format_time(run.seconds)))
                 runs.append(run)
             for role in self.settings.train if number else ():
                 training = self.training(role, "any")
                 cost = TrainCost(training.training, training.base.parameters, 0, tokens.get(role, 0), 0)
-                seconds.append(cost.here()[0])
-                rows.append((f"{title}: train {role}", "–", f"{cost.tokens:,}", _time(seconds[-1], hours_text)))
+                hours = cost.here()[0]
+                seconds.append(None if hours is None else Range(hours, hours))
+                rows.append((f"{title}: train {role}", "–", f"{cost.tokens:,}", format_time(seconds[-1])))
         total = Estimated.sum(runs)
         known = [each for each in (total.seconds, *seconds) if each is not None]
-        time = sum(known) if len(known) > len(seconds) else None
-        rows.append(("all", f"{total.calls:,}", f"{total.tokens:,}", _time(time, duration)))
+        time = sum(known, Range()) if len(known) > len(seconds) else None
+        rows.append(("all", f"{total.calls:,}", format_range(total.tokens, "{:,.0f}"), format_time(time)))
         return [Section("Plan", ("stage", "calls", "tokens", "time"), rows, PLAN_TEXT)]
 
 
@@ -317,11 +323,7 @@ def plan_run(words: Sequence[str]) -> tuple[Estimated, dict[str, int]]:
         check(session)
         plan = plan_calls(session, Shared())
     by_role = {name: round(share * (role.prompt_tokens + role.output_tokens)) for name, role in plan.items()}
-    return estimate_roles(plan.values(), measure_rates()).scaled(share), by_role
-
-
-def _time(seconds: float | None, text: Callable[[float], str]) -> str:
-    return "not known" if seconds is None else text(seconds)
+    return estimate_plan(plan, whole.choices["method"]).scaled(share), by_role
 
 
 def _list_filters(word: str) -> str:

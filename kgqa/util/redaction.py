@@ -15,9 +15,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from kgqa import calls
 from kgqa.errors import KgqaError
 from kgqa.types import Json
-from kgqa.util.fs import home
+from kgqa.util.fs import home, package_folder
 
 MARK = "[key]"
 MAX_MESSAGE = 200  # characters of an unexpected error
@@ -89,18 +90,48 @@ def redact(message: Any) -> str:
 
 def describe_error(error: BaseException) -> str:
     """Return the type and message of an error, and for an unexpected one its place, such as (mine.py:28)."""
-    return f"{type(error).__name__}: {redact(error)}{'' if isinstance(error, KgqaError) else _locate(error)}"
+    text = f"{type(error).__name__}: {redact(error)}"
+    if isinstance(error, KgqaError):
+        return text
+    frames = own_frames(error)
+    place = f" ({_show_file(frames[-1].filename)}:{frames[-1].lineno})" if frames else ""
+    return f"{text}{place}{_hint_at_await(error)}"
 
 
-def _locate(error: BaseException) -> str:
-    """Return file and line of the innermost frame outside Python's own library."""
-    library = f"{Path(os.__file__).parent}{os.sep}"
-    frames = [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith(library) or "site-packages" in frame.filename
+def own_frames(error: BaseException) -> list[traceback.FrameSummary]:
+    """Return the frames of a traceback in the user's code and in templates; if there are none, in kgqa or a library."""
+    frames = traceback.extract_tb(error.__traceback__)
+    standard = f"{Path(os.__file__).parent}{os.sep}"
+    kgqa = f"{package_folder()}{os.sep}"
+
+    packages = f"{os.sep}site-packages{os.sep}"
+    outside = [each for each in frames if packages in each.filename or not each.filename.startswith(("<", standard))]
+    ours = [each for each in outside if packages not in each.filename]
+    users = [each for each in ours if each.filename.endswith(".j2") or not each.filename.startswith(kgqa)]
+    return users or ours or outside
+
+
+def format_frames(error: BaseException) -> list[str]:
+    """Return the lines of `own_frames` for a terminal, each with its source."""
+    return [
+        redact(f"{_show_file(frame.filename)}:{frame.lineno}: {frame.line}".removesuffix(": "))
+        for frame in own_frames(error)
     ]
-    return f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+
+
+def _show_file(file: str) -> str:
+    """Return the path from the working directory, or only the name outside of it."""
+    path = Path(file).absolute()
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else path.name
+
+
+def _hint_at_await(error: BaseException) -> str:
+    """Return a hint if a call was used like its reply."""
+    named = re.search(r"'?(\w+)'? object", str(error)) if isinstance(error, (TypeError, AttributeError)) else None
+    kind = getattr(calls, named[1], None) if named else None
+    if isinstance(kind, type) and issubclass(kind, calls.Call):
+        return f". Is `await` missing before {kind.__name__}(…)?"
+    return ""
 
 
 def write_crash_report(error: BaseException, arguments: Sequence[str]) -> str:

@@ -20,6 +20,13 @@ def pluralize(number: int, noun: str) -> str:
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
+def duration(seconds: float) -> str:
+    """Return a time with its unit: 45 s, 12 min, 3.5 h."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 100 * 60 else f"{seconds / 3600:.1f} h"
+
+
 def escape_control(text: str) -> str:
     r"""Return the text with control characters written as escapes, such as \x1b. Newlines and tabs stay."""
     return _CONTROL.sub(_escape, text.replace("\r\n", "\n")) if _CONTROL.search(text) else text
@@ -85,6 +92,6 @@ class _Output(io.FileIO):
             if self.fileno() == 1 and not has_hung_up:
                 reason = os.strerror(error.errno or errno.EIO)
                 raise StorageError(
-                    f"standard output: {reason}; make room or send it elsewhere, then run the same command again"
+                    f"standard output: {reason}; free disk space or redirect it, then run the same command again"
                 ) from error
             return len(content)

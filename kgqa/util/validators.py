@@ -31,6 +31,23 @@ class Validator:
         return value
 
 
+_TYPES = {
+    "int": "must be an integer", "bool": "must be true or false", "float": "must be a number",
+    "string": "must be a text", "list": "must be a list, e.g. [a,b]", "tuple": "must be a list, e.g. [a,b]",
+    "dict": "must be a mapping, e.g. {a: b}", "mapping": "must be a mapping, e.g. {a: b}",
+}  # fmt: skip
+
+
+def explain_problem(problem: Mapping[str, Any]) -> str:
+    """Return what a value must be, from an error of pydantic."""
+    kind = str(problem["type"])
+    if kind == "literal_error":
+        return f"must be {problem['ctx']['expected']}"
+    name, _, rest = kind.partition("_")
+    words = _TYPES.get(name) if rest in ("type", "parsing", "from_float") else None
+    return words or str(problem["msg"]).lower()
+
+
 @dataclass(frozen=True)
 class NotIdentity:
     """Marks a setting that cannot change an answer: `Annotated[int, NotIdentity("order of work only")]`.

@@ -57,12 +57,12 @@ Side = list[QuestionRow | None]  # one per run; None: the run does not have the 
 
 
 def _right(side: Side) -> list[bool]:
-    return [row is not None and row.em == 1 for row in side]
+    return [row is not None and row.is_right for row in side]
 
 
 FILTERS: dict[str, Callable[[Side], bool]] = {
     "all questions": lambda _: True,
-    "flipped": lambda side: any(_right(side)) and any(row is not None and row.em != 1 for row in side),
+    "flipped": lambda side: any(_right(side)) and any(row is not None and not row.is_right for row in side),
     "all right": lambda side: all(_right(side)),
     "none right": lambda side: not any(_right(side)),
 }
@@ -86,8 +86,9 @@ def compare_scores(runs: Sequence[Row]) -> list[Difference]:
     ids = [id_ for id_ in answers[0] if all(id_ in rows for rows in answers)]
     scores: dict[str, dict[str, list[float | None]]] = {"EM": {}, "F1": {}}
     for letter, rows in zip(ascii_uppercase, answers, strict=False):
-        scores["EM"][letter] = [rows[id_].em for id_ in ids]
-        scores["F1"][letter] = [rows[id_].f1 for id_ in ids]
+        for name in scores:
+            values = [rows[id_].scores[name.lower()] for id_ in ids]
+            scores[name][letter] = [None if value is None else value / 100 for value in values]
     return compare(scores, seed=0)
 
 
@@ -101,5 +102,5 @@ def _passes(side: Side, which: str) -> bool:
 def _text(side: Side) -> str:
     first = side[0]
     assert first is not None
-    texts = [first.id, first.question, *first.gold, *(row.answer or "" for row in side if row)]
+    texts = [first.question_id, first.question, *first.gold, *(row.answer or "" for row in side if row)]
     return "\n".join(texts).lower()

@@ -68,7 +68,7 @@ class Viewer:
         return Starlette(routes=routes, exception_handlers=handlers)
 
     def runs(self, request: Request) -> Response:
-        """Show a page of the table. Without a filter and an order only the rows of this page are read."""
+        """Show a page of the table. Without a filter and an order only its rows and all sweeps are read."""
         query, listed = request.query_params, self._folder.list_runs()
         text, order, first = query.get("filter", ""), query.get("sort", ""), _first(request)
         if text or order:
@@ -76,10 +76,11 @@ class Viewer:
             every = table.sort_rows(every, order) if order else every
             rows, count = every[first : first + PAGE], len(every)
         else:
-            rows, count = self._folder.rows(listed[first : first + PAGE]), len(listed)
+            rows, count = self._folder.rows(self._folder.group_runs(listed)[first : first + PAGE]), len(listed)
         chosen = query.getlist("column")
         return self._page(
-            request, "runs.html.j2", rows=rows, first=first, count=count, of=len(listed), filter=text, sort=order,
+            request, "runs.html.j2", rows=rows, titles=table.titles_of(rows), grouped=not (text or order),
+            first=first, count=count, of=len(listed), filter=text, sort=order,
             columns=[*table.columns_of(rows), *chosen], chosen=chosen,
             settings=sorted({*table.differing_settings(rows), *chosen}), beats=read_heartbeats(self._folder.root),
         )  # fmt: skip
@@ -122,7 +123,7 @@ class Viewer:
         return self._page(
             request, "compare.html.j2", runs=runs, letters=letters, filters=filters, which=which, search=text,
             sides=sides[first : first + PAGE], first=first, count=len(sides), columns=table.columns_of(runs),
-            differences=compare_scores(runs),
+            differences=compare_scores(runs), titles=table.titles_of(runs),
         )  # fmt: skip
 
     def plots(self, request: Request) -> Response:
@@ -133,14 +134,18 @@ class Viewer:
         rows = [listed[key] for key in dict.fromkeys(keys) if key in listed and listed[key].figures]
         settings = [*(name for name in ("method", "model", "dataset")), *table.differing_settings(rows)]
         figures = [name for name in table.columns_of(rows) if name not in table.FIELDS]
-        sweep = next((row for row in named if row.kind == "sweep"), None)
+        sweep = named[0] if len(named) == 1 and named[0].kind == "sweep" else None
         varied = [key for key in settings if len({row.value(key) for row in rows}) > 1]
-        x, y = query.get("x") or (varied or settings)[0], query.get("y") or next(iter(figures), "")
-        colour = query.get("colour") or (varied[1] if len(varied) > 1 else "method")
+        cost = next((name for name in ("USD / question", "tokens / question") if name in figures), settings[0])
+        tuned = next(
+            (key for key in varied if sweep and "method" not in varied and isinstance(rows[0].value(key), float)), cost
+        )
+        x, y = query.get("x") or tuned, query.get("y") or next(iter(figures), "")
+        colour = query.get("colour") or ("dataset" if "dataset" in varied else "method")
         return self._page(
             request, "plots.html.j2", keys=query.getlist("run"), count=len(rows), options=[*settings, *figures],
             figures=figures, x=x, y=y, colour=colour, sweep=sweep,
-            plot=table.draw_plot(rows, x, y, colour) if rows else "",
+            bars=table.draw_bars(rows, y), plot=table.draw_plot(rows, x, y, colour) if rows else "",
         )  # fmt: skip
 
     def ask(self, request: Request) -> Response:
@@ -229,7 +234,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         autoescape=True,
     )
-    environment.globals.update(cell_text=table.cell_text, run_query=_run_query)
+    environment.globals.update(cell_text=table.cell_text, status_mark=table.status_mark, run_query=_run_query)
     return environment
 
 

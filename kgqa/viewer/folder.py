@@ -58,7 +58,7 @@ class Folder:
     def __init__(self, root: Path) -> None:
         """Open a folder. Raises DataError: it does not exist."""
         if not root.is_dir():
-            raise DataError(f"{root}: no such folder; give the outputs/ of some runs, e.g. kgqa view outputs")
+            raise DataError(f"{root}: no such folder; name an outputs/ folder, e.g. kgqa view outputs")
         self.root = root
         self._lock = threading.Lock()
         self._cache: dict[str, tuple[tuple[int, ...], Row]] = {}
@@ -66,6 +66,15 @@ class Folder:
     def list_runs(self) -> list[RunEntry]:
         """Return runs and sweeps, newest first."""
         return sorted([*list_runs(self.root), *list_sweeps(self.root)], key=lambda kept: -kept.written)
+
+    def group_runs(self, listed: Sequence[RunEntry]) -> list[RunEntry]:
+        """Return the same with the cells of each sweep below it. A cell of several sweeps is below the first."""
+        cells = {self._key(each.folder): each for each in listed if not _is_sweep(each)}
+        groups = {}
+        for sweep in self.rows([each for each in listed if _is_sweep(each)]):
+            groups[sweep.key] = [cells.pop(key) for key in sweep.runs if key in cells]
+        tops = [each for each in listed if _is_sweep(each) or self._key(each.folder) in cells]
+        return [entry for top in tops for entry in (top, *groups.get(self._key(top.folder), ()))]
 
     def rows(self, listed: Sequence[RunEntry]) -> list[Row]:
         """Return one row per run or sweep. A damaged one has its error in `trouble`."""
@@ -87,7 +96,7 @@ class Folder:
         return escape_control(folder.relative_to(self.root).as_posix())
 
     def _row(self, kept: RunEntry, working: bool) -> Row:
-        key, sweep = self._key(kept.folder), kept.parts[0] == "sweeps" and len(kept.parts) == 2
+        key, sweep = self._key(kept.folder), _is_sweep(kept)
         status = "running" if working else "done" if kept.ended else "not finished"
         names = (SWEEP, "cells", "report.html") if sweep else (METRICS, SETTINGS)
         stamp = (working, kept.ended, *(modification_time(kept.folder / name) for name in names))
@@ -115,6 +124,10 @@ class Folder:
         """Return the folder that a saved path names; paths below outputs/ are below this folder."""
         path = Path(saved)
         return (self.root.joinpath(*path.parts[1:]) if path.parts[:1] == (outputs().name,) else path).resolve()
+
+
+def _is_sweep(entry: RunEntry) -> bool:
+    return entry.parts[0] == "sweeps" and len(entry.parts) == 2
 
 
 def _read_run(kept: RunEntry, key: str, status: str) -> Row:

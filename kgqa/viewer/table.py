@@ -6,16 +6,41 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from kgqa.report.columns import columns
-from kgqa.report.plots import Plot, Point, Series, svg
+from kgqa.report.plots import Bar, Plot, Point, Series, bars_svg, svg
 from kgqa.viewer.folder import Row
 
 FIELDS = ("dataset", "method", "model", "status", "questions", "written")
+_IN_COLUMNS = ("dataset", "model", "engine")  # settings that other columns show, or that change no answer
+_CHANGES = 3  # settings in a title
 Value = float | str | None
 
 
 def columns_of(rows: Sequence[Row]) -> list[str]:
     """Return the columns that are always shown: fields, and the figures that some row has."""
-    return [*FIELDS, *(column.label for column in columns() if any(column.label in row.figures for row in rows))]
+    figures = (column.label for column in columns() if any(column.label in row.figures for row in rows))
+    return ["status", "dataset", "model", *figures, "questions", "written"]
+
+
+def titles_of(rows: Sequence[Row]) -> dict[str, str]:
+    """Return a name by key that says what differs: the method and the settings that differ on this dataset."""
+    titles = {}
+    for row in rows:
+        alike = [each for each in rows if (each.method, each.dataset) == (row.method, row.dataset)]
+        keys = [key for key in differing_settings(alike) if not key.startswith(_IN_COLUMNS) and key in row.settings]
+        changes = [f"{key.rpartition('.')[2].replace('_', ' ')} {row.settings[key]}" for key in keys[:_CHANGES]]
+        more = ["…"] if len(keys) > _CHANGES else []
+        titles[row.key] = f"sweep {row.name}" if row.kind == "sweep" else " · ".join([row.method, *changes, *more])
+    return titles
+
+
+def status_mark(row: Row) -> tuple[str, str]:
+    """Return the text and the class of a row's status."""
+    if row.trouble:
+        return "! damaged", "wrong"
+    if failed := row.figures.get("failed questions"):
+        return f"! {failed.value:,.0f} failed", "wrong"
+    sign, kind = {"done": ("✓", "right"), "running": ("●", "working")}.get(row.status, ("○", "hint"))
+    return f"{sign} {row.cells or row.status}", kind
 
 
 def differing_settings(rows: Iterable[Row]) -> list[str]:
@@ -30,8 +55,6 @@ def differing_settings(rows: Iterable[Row]) -> list[str]:
 def cell_text(row: Row, column: str) -> str:
     if column == "written":
         return f"{datetime.fromtimestamp(row.written):%Y-%m-%d %H:%M}"
-    if column == "questions" and row.kind == "sweep":
-        return row.cells
     if column in row.figures:
         return str(row.figures[column])
     value = row.value(column)
@@ -63,6 +86,7 @@ def draw_plot(rows: Sequence[Row], x: str, y: str, colour: str) -> str:
     Runs without a number for `y`, or without a value for `x`, are left out.
     """
     shown = [row for row in rows if isinstance(row.value(y), int | float) and row.value(x) is not None]
+    titles = titles_of(shown)
     values = sorted({row.value(x) for row in shown}, key=sort_key)
     places = [f"{value:g}" if isinstance(value, float) else str(value) for value in values]
     named = any(isinstance(value, str) for value in values)
@@ -72,6 +96,17 @@ def draw_plot(rows: Sequence[Row], x: str, y: str, colour: str) -> str:
         at = float(values.index(value)) if named or not isinstance(value, int | float) else value
         assert isinstance(height, int | float)
         low, high = (figure.low, figure.high) if figure else (None, None)
-        groups.setdefault(str(row.value(colour)), []).append(Point(at, height, low, high, row.name))
-    series = [Series(name, points, number, line=False) for number, (name, points) in enumerate(groups.items())]
+        groups.setdefault(str(row.value(colour)), []).append(Point(at, height, low, high, titles[row.key]))
+    series = [Series(name, points, number, line=False) for number, (name, points) in enumerate(sorted(groups.items()))]
     return svg(Plot(f"{y} against {x}", x, y, series, places if named else ()))
+
+
+def draw_bars(rows: Sequence[Row], y: str) -> str:
+    """Return a figure of all runs as bars with intervals, by dataset and named by what differs; "" without one."""
+    titles = titles_of(rows)
+    bars = [
+        Bar(titles[row.key], figure.value, figure.low, figure.high, row.dataset)
+        for row in rows
+        if (figure := row.figures.get(y)) is not None
+    ]
+    return bars_svg(f"{y} of {len(bars)} runs", bars) if bars else ""

@@ -5,16 +5,19 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+import resource
 import sqlite3
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from itertools import accumulate
 from pathlib import Path
 
 from kgqa.cache.store import CallCache, Origin
 from kgqa.protocols import Finder, Query
 from kgqa.retrieval.bm25 import Bm25
+from kgqa.retrieval.entity_graph import EntityGraph
 from kgqa.types import Json, Passage
 from scripts.bench.process import measure_command
 from scripts.bench.questions import write_questions
@@ -122,7 +125,7 @@ def measure_retrieval(count: int = 50_000, queries: int = 300) -> Iterator[Row]:
         return building, 1000 * (time.process_time() - began) / queries
 
     with tempfile.TemporaryDirectory() as name:
-        retriever = Bm25({"title": 1.0, "text": 1.0})
+        retriever = Bm25({"title": 1.0, "text": 1.0}, fill=False)
         passages = [Passage(str(number), "", text) for number, text in enumerate(texts)]
         folder = Path(name) / "bm25"
         folder.mkdir()
@@ -146,3 +149,43 @@ def measure_retrieval(count: int = 50_000, queries: int = 300) -> Iterator[Row]:
         connection.close()
     for label, unit, ours, other in zip(("build", "query"), ("s", "ms"), own, reference, strict=True):
         yield f"BM25, {count:,} passages: {label}", f"{ours:.2f} {unit} CPU", f"{ours / other:.2f}× FTS5"
+
+
+def measure_entity_graph(sizes: tuple[int, ...] = (6_000, 100_000), queries: int = 50) -> Iterator[Row]:
+    """Yield build time, memory and search time of the entity graph on simulated passages, beside BM25 alone."""
+    generator = random.Random(4)
+    words = ["".join(generator.choices("abcdefghijklmnoprstuvwz", k=generator.randint(2, 9))) for _ in range(30_000)]
+    weights = list(accumulate(1 / (rank + 1) for rank in range(len(words))))
+    for count in sizes:
+        titles = [" ".join(generator.sample(words, 2)).title() for _ in range(count)]
+
+        def write_sentence(title: str) -> str:
+            other, name = generator.choice(titles), " ".join(generator.sample(words, 2)).title()  # noqa: B023
+            return f"{title} {' '.join(generator.choices(words, cum_weights=weights, k=12))} {other} of {name}."
+
+        texts = [" ".join(write_sentence(title) for _ in range(4)) for title in titles]
+        passages = [Passage(str(n), title, text) for n, (title, text) in enumerate(zip(titles, texts, strict=True))]
+        questions = [
+            Query(f"Which {' '.join(generator.choices(words, cum_weights=weights, k=6))} {title}?", 5)
+            for title in generator.sample(titles, queries)
+        ]
+        bm25 = Bm25({"title": 1.0, "text": 1.0}, fill=False)
+        graph = EntityGraph(bm25, depth=1_000, hops=1, threshold=0.3, passage_weight=0.1, damping=0.7)
+        with tempfile.TemporaryDirectory() as name:
+            times = []
+            for retriever in (bm25, graph):
+                folder = Path(name) / type(retriever).__name__
+                folder.mkdir()
+                began = time.process_time()
+                retriever.build(passages, folder, lambda _: None)
+                built, finder = time.process_time() - began, retriever.open(passages, folder)
+                finder.find(questions[:1])  # loads the index
+                began = time.process_time()
+                finder.find(questions)
+                times.append((built, 1000 * (time.process_time() - began) / queries))
+                finder.close()
+        label, ((reference, _), (building, search)) = f"entity graph, {count:,} passages", times
+        yield f"{label}: build", f"{building:.1f} s CPU", f"{building / reference:.2f}× BM25"
+        yield f"{label}: query", f"{search:.0f} ms CPU", ""
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        yield f"{label}: peak memory", f"{peak:.0f} MiB", ""

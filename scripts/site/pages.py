@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import kgqa
 from kgqa.cli.commands import BY_NAME, PROGRAM, help_of
-from kgqa.config.files import describe_choice, groups, list_keys, load_node, load_yaml
+from kgqa.config.files import describe_choice, groups, list_keys, list_run_keys, load_node, load_yaml
 from kgqa.reproduce.tables import PublishedTable, load_table, table_ids
 from kgqa.util.plugins import package_conf
 
@@ -82,18 +82,25 @@ def commands() -> str:
 
 def configuration() -> str:
     """Return every choice of every group with its keys, their defaults and sources."""
-    parts = ["# Keys", "The keys of `kgqa run`. Defaults and sources are in `conf/`, one file per choice."]
-    for group, names in groups().items():
+    header = ("key", "meaning", "default", "source")
+    parts = [
+        "# Keys",
+        "The keys of `kgqa run`. Defaults and sources are in `conf/`, one file per choice.",
+        "## Keys of every run",
+        _table(header, [_key_row("", key) for key in list_run_keys() if key.default or key.comment]),
+    ]
+    known = groups()
+    for group in dict.fromkeys(("method", "dataset", "model", "engine", *known)):
         parts.append(f"## {group}=")
-        for name in names:
+        for name in known[group]:
             listed = list_keys(group, name)
             parts.append(f"### {group}={name}\n\n{_cell(describe_choice(group, name))}")
-            parts.append(_table(("key", "default", "source"), [_key_row(group, key) for key in listed]))
+            parts.append(_table(header, [_key_row(f"{group}.", key) for key in listed]))
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def _key_row(group: str, key: Any) -> tuple[str, ...]:
-    return f"`{group}.{key.name}`", f"`{key.default}`" if key.default else "", key.source
+    return f"`{group}{key.name}`", key.meaning, f"`{key.default}`" if key.default else "", key.mark
 
 
 def zoo() -> str:

@@ -18,6 +18,7 @@ JUDGE = [
     {"match": "Decide whether", "reply": '{"is_correct": "wrong", "reasoning": "no"}'},
     {"match": "bridge was opened first", "reply": "Candle Bridge"},
 ]
+JUDGED_BY = ("engine=scripted", "engine.rules=rules.jsonl")  # `rules` writes the file
 
 
 def rules(records: list[dict[str, str]] = JUDGE, name: str = "rules.jsonl") -> str:

@@ -40,7 +40,7 @@ def test_answer_has_sentence_and_place_of_each_step(ask: Kgqa) -> None:
     ran = ask(BORN, "island")
     assert ran.code == 0, ran.err
     assert "documents: 5 files, 6 passages to search\npassages: 6 of 6\n" in ran.out
-    assert "triples: 6 done" in ran.out
+    assert "\npassages: 6 in " in ran.out
     assert "answer: Oustry  (" in ran.out
     assert "<Hesper Vall; born in; Oustry>\n     “She was born in Oustry in 1849 as a daughter" in ran.out
     assert "Jonas Vall.” island/vall.txt:1\n" in ran.out
@@ -74,7 +74,7 @@ def test_every_file_kind_is_quoted_with_its_place(ask: Kgqa) -> None:
 def test_only_best_passages_are_read_and_index_is_reused(ask: Kgqa) -> None:
     first = ask("Where does the Ambel rise?", "island", "--passages", "2")
     assert "indexing 6 passages\npassages: 2 of 6\n  island/survey.pdf, page 1" in first.out
-    assert "triples: 2 done" in first.out
+    assert "\npassages: 2 in " in first.out
     second = ask("Who founded the Academy of Merrin?", "island", "--passages", "2")
     assert "indexing" not in second.out
     assert "answer: Orsola Finch" in second.out
@@ -106,14 +106,14 @@ def test_every_method_with_a_model_answers(ask: Kgqa, kgqa: Kgqa, method: str) -
         ((BORN,), "FILE is missing; e.g. kgqa ask"),
         (("island",), "island: is a file or folder; put the question before your documents"),
         ((BORN, "nowhere"), "nowhere: no such file or folder; name your documents"),
-        ((BORN, "rules.jsonl"), "rules.jsonl: no reader for such files; name .txt,"),
+        ((BORN, "rules.jsonl"), "rules.jsonl: file type not supported; name .txt,"),
         ((BORN, "island", "--passages", "0"), "--passages 0: must be at least 1"),
-        (("Xyzzy plugh", "island", "--passages", "2"), "'Xyzzy plugh': none of its words is in these documents"),
+        (("Xyzzy plugh", "island", "--passages", "2"), "'Xyzzy plugh': no word of it occurs in the documents"),
         ((BORN, "island", "limit=3"), "limit=3: limit is for runs over questions with gold answers"),
         ((BORN, "island", "dataset=demo"), "dataset=demo: dataset is for runs over questions"),
-        ((BORN, "island", "method=retrieve_only"), "method=retrieve_only gives no answers; use another one"),
+        ((BORN, "island", "method=retrieve_only"), "method=retrieve_only does not answer questions; use another one"),
         ((BORN, "island", "dataset.passage_size=0"), "dataset.passage_size=0"),
-        ((BORN, "island", "dataset.kinds=[.odt]"), "dataset.kinds: .odt: no reader for such files"),
+        ((BORN, "island", "dataset.kinds=[.odt]"), "dataset.kinds: .odt: file type not supported"),
     ],
 )
 def test_usage_error_is_one_line(ask: Kgqa, kgqa: Kgqa, arguments: tuple[str, ...], message: str) -> None:

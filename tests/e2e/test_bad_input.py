@@ -43,16 +43,18 @@ from tests.e2e.processes import replies_kept, started
         ("seed=1,2", "seed=1,2: several values: write a list as seed=[1,2]"),
         ("dataset.path=a#b", "dataset.path=a#b: cannot be read; put quotes around the value"),
         ("dataset.path=nowhere.jsonl", "nowhere.jsonl"),
-        ("method._target_=os.system", "only these and kgqa"),
-        ("+hydra=[null]", "kgqa: +hydra=[null]: only for several runs, that is with kgqa run -m and kgqa reproduce"),
+        ("method._target_=os.system", "Only these and kgqa"),
+        ("+hydra=[null]", "kgqa: +hydra=[null]: works only with kgqa run -m and kgqa reproduce"),
         ("~hydra", "kgqa: ~hydra: cannot be removed"),
-        ("engine._target_=7", "kgqa: engine._target_=7: names no module"),
-        ("engine._target_=Mine", "kgqa: engine._target_=Mine: names no module"),
-        ("engine._target_=[a]", "kgqa: engine._target_=['a']: names no module"),
+        ("engine._target_=7", "kgqa: engine._target_=7: no module in this name"),
+        ("engine._target_=Mine", "kgqa: engine._target_=Mine: no module in this name"),
+        ("engine._target_=[a]", "kgqa: engine._target_=['a']: no module in this name"),
         pytest.param(
-            "limit=" + "9" * 5_000, "kgqa: limit: a number of 5,000 digits; the maximum is 4,300", id="many digits"
+            "limit=" + "9" * 5_000, "kgqa: limit: number with 5,000 digits; the maximum is 4,300", id="many digits"
         ),
-        pytest.param("engine.dtype=[" + "1_" * 4_999 + "1]", "engine.dtype: a number of", id="many digits in a list"),
+        pytest.param(
+            "engine.dtype=[" + "1_" * 4_999 + "1]", "engine.dtype: number with 5,000 digits", id="many digits in a list"
+        ),
         pytest.param("method.few_shot.path=" + "x" * 5_000, "xxx: File name too long", id="a long path"),
     ],
 )
@@ -123,7 +125,7 @@ def test_a_full_disk_stops_the_run_and_the_same_command_goes_on(kgqa: Kgqa, tmp_
     running = started(arguments, tmp_path, file_limit=60_000)
     _, err = running.communicate(timeout=60)
     assert running.returncode == 2
-    assert "make room" in err
+    assert "free disk space or set KGQA_CACHE" in err
     assert all(line.startswith("kgqa: ") for line in err.splitlines())  # what is wrong, what is kept, how to go on
     kept = replies_kept(tmp_path)
     assert kept > 0

@@ -57,7 +57,7 @@ def test_export_of_unknown_engine(kgqa: Kgqa) -> None:
     kgqa("run", "method=no_context", "limit=2", *QUICK)
     ran = kgqa("cache", "export", "calls.jsonl.zst", "--engine", "script")
     assert ran.code == 2
-    assert "--engine script: no calls of it here; did you mean scripted?" in ran.err
+    assert "--engine script: no calls of this engine; did you mean scripted?" in ran.err
     assert not Path("calls.jsonl.zst").exists()
 
 
@@ -87,7 +87,7 @@ def test_import_keeps_stored_replies(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch
     text = "".join(json.dumps(line) + "\n" for line in lines)
     Path("other.jsonl.zst").write_bytes(zstandard.ZstdCompressor().compress(text.encode()))
     ran = kgqa("cache", "import", "other.jsonl.zst")
-    assert ran.out == "0 new, 2 equal, 1 different (those of this cache stay)\n"
+    assert ran.out == "0 new, 2 equal, 1 different (the calls of this cache are kept)\n"
     kgqa("cache", "export", "again.jsonl.zst")
     again = zstandard.ZstdDecompressor().stream_reader(Path("again.jsonl.zst").read_bytes()).read()
     assert again == exported
@@ -140,7 +140,7 @@ def test_export_omits_secrets(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> No
     cache.close()
     monkeypatch.setenv("OPENAI_API_KEY", 'sk-Tr0ub4dor/"x')
     ran = kgqa("cache", "export", "calls.jsonl.zst")
-    assert "left out: 1 calls (their replies repeat a key that the environment holds)" in ran.out
+    assert "skipped: 1 calls (their replies contain a key from your environment)" in ran.out
     assert b"Tr0ub4dor" not in zstandard.ZstdDecompressor().stream_reader(Path("calls.jsonl.zst").read_bytes()).read()
 
 

@@ -28,7 +28,7 @@ def test_examples_are_made_once(kgqa: Kgqa) -> None:
     written = (first.folder / "examples.jsonl").stat().st_mtime_ns
     again = kgqa(*KGP)
     assert again.folder == first.folder
-    assert "finished" in again.out
+    assert f"{first.folder}: already complete" in again.out
     assert (again.folder / "examples.jsonl").stat().st_mtime_ns == written
     assert kgqa(*KGP, "collect.agent=llama").folder != first.folder
 
@@ -58,7 +58,7 @@ def test_an_encoder_learns_both_hops_against_the_questions_other_passages(kgqa: 
     ("command", "message"),
     [
         ("collect nosuch", "no such collect; choose from"),
-        ("collect kgp dataset=demo --from last", "no run in outputs/ has ended"),
+        ("collect kgp dataset=demo --from last", "last: no finished run in outputs/. List runs: kgqa runs"),
         ("collect kgp dataset=demo method=trace", "remove method="),
         ("collect kgp dataset=demo collection=kgp", "remove collection="),
         ("collect kgp dataset=demo collect.agent=oracle", "collect.agent=oracle"),

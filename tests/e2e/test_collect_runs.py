@@ -43,7 +43,7 @@ def collected(kgqa: Kgqa, *given: str) -> tuple[list[Example], Path]:
 def test_what_backtracing_keeps_of_right_answers_is_learnt(kgqa: Kgqa, ran: Ran) -> None:
     examples, folder = collected(kgqa, "--from", str(ran.folder))
     assert [(example.role, example.target) for example in examples] == [
-        ("explorer", "No\nExplore:\n- Candle Bridge | architect"),
+        ("explorer", "No\nExplore:\n- Candle Bridge; architect"),
         ("completer", "<Candle Bridge; designed by; Ilse Ravenholt>"),
         ("explorer", "No\n- Ilse Ravenholt | birthplace"),
         ("completer", "<Ilse Ravenholt; born in; Pellery>"),
@@ -72,9 +72,9 @@ def test_a_run_of_another_method_has_no_lessons(kgqa: Kgqa) -> None:
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        ("collect knowtrace", "needs finished runs; give --from RUN"),
-        ("collect knowtrace --from nowhere", "nowhere: not the folder of a run"),
-        ("collect knowtrace collect.filter=some", "collect.filter=some: input should be"),
+        ("collect knowtrace", "needs finished runs; name them: --from RUN"),
+        ("collect knowtrace --from nowhere", "nowhere: no finished run matches. List runs: kgqa runs"),
+        ("collect knowtrace collect.filter=some", "collect.filter=some: must be"),
     ],
 )
 def test_a_mistake_is_one_line(kgqa: Kgqa, command: str, message: str) -> None:

@@ -96,7 +96,7 @@ def test_noise_is_of_questions_that_verification_flagged(kgqa: Kgqa, tmp_path: P
         ("dataset=demo --from last", "only a teacher finds hard cases; set collect.teacher=model"),
         ("dataset=demo collect.teacher=model collect.hard_cases=0 --from last", "collect.hard_cases=0 uses no runs"),
         ("dataset=demo roles.teacher=gpt_oss_120b", "rules use no teacher; set collect.teacher=model"),
-        ("dataset=demo collect.noise=5", "collect.noise: which questions of demo are flagged? give dataset.verified="),
+        ("dataset=demo collect.noise=5", "collect.noise: which questions of demo are noise? Set dataset.verified="),
     ],
 )
 def test_what_does_not_fit_is_one_line(kgqa: Kgqa, words: str, why: str) -> None:

@@ -71,7 +71,7 @@ def figures(out: str) -> dict[str, int]:
 
 
 def test_every_dataset_has_a_source() -> None:
-    given = {"folder", "kgp"}  # a person's own, and what its authors keep where no program can fetch it
+    given = {"folder", "kgp", "flashrag"}  # a user's own files, and what no program can fetch
     assert set(groups()["dataset"]) - given <= set(data.sources())
 
 
@@ -189,7 +189,7 @@ def test_check_counts_what_is_odd(kgqa: Kgqa) -> None:
         "passages given without text": 1,
         "passages in the corpus": 6,
         "of them distinct": 3,
-        "repeated passages, kept once": 3,
+        "repeated passages (stored once)": 3,
         "passages without text": 1,
         "gold titles of the questions": 2,
         "of these titles in the corpus": 1,

@@ -34,7 +34,7 @@ def test_a_second_demo_is_read_from_its_folders(kgqa: Kgqa, monkeypatch: pytest.
     monkeypatch.setattr(Scripted, "answer", lambda *_: pytest.fail("a model was asked again"))
     again = kgqa(*SMALL)
     assert again.code == 0
-    assert again.out.count("finished with this code, data and settings") == 3
+    assert again.out.count("already complete") == 3
     assert again.out.partition("method ")[2] == first.out.partition("method ")[2]
 
 

@@ -41,11 +41,11 @@ def test_another_profile_needs_neither_data_file_nor_model(kgqa: Kgqa, tmp_path:
     assert read(made.folder / "evaluation.json")["profile"] == "drop"
 
 
-def test_without_a_trace_the_golds_come_from_the_data_set(kgqa: Kgqa) -> None:
+def test_run_without_trace_is_rejected(kgqa: Kgqa) -> None:
     folder = answered(kgqa)
     (folder / "trace.jsonl.zst").unlink()
-    assert kgqa("evaluate", str(folder)).code == 0
-    assert read(folder / "evaluation.json")["scores"]["em"] == read(folder / "metrics.json")["scores"]["em"]
+    refused(kgqa("evaluate", str(folder)), f"kgqa evaluate --predictions {folder}/predictions.jsonl dataset=NAME")
+    assert kgqa("evaluate", "--predictions", f"{folder}/predictions.jsonl", "dataset=demo", "limit=3").code == 0
 
 
 def test_two_runs_are_compared_and_the_flipped_questions_shown(kgqa: Kgqa) -> None:
@@ -62,7 +62,7 @@ def test_two_runs_are_compared_and_the_flipped_questions_shown(kgqa: Kgqa) -> No
 def test_verdicts_are_compared_where_one_judge_judged_both(kgqa: Kgqa) -> None:
     first, second = answered(kgqa, "a", "judge=three_way"), answered(kgqa, "b", "seed=1", "judge=three_way")
     assert "judge: three_way smollm2_135m@scripted" in kgqa("compare", str(first), str(second)).out
-    assert kgqa("evaluate", str(second), "judge=kgp").code == 0
+    assert kgqa("evaluate", str(second), "judge=kgp", "engine=scripted").code == 0
     assert "verdicts are not compared" in kgqa("compare", str(first), str(second)).out
 
 
@@ -71,7 +71,7 @@ def test_runs_over_other_questions_say_which_differ(kgqa: Kgqa) -> None:
     second = kgqa("run", "method=no_context", "limit=5", "run_name=five", *QUICK).folder
     ran = kgqa("compare", str(first), str(second))
     refused(ran, f"2 only in {second}")
-    assert "give --common to compare the 3 they share" in ran.err
+    assert "use --common to compare the 3 they share" in ran.err
     common = kgqa("compare", str(second), str(first), "--common")
     assert common.code == 0
     assert "3 questions" in common.out
@@ -105,11 +105,11 @@ def test_predictions_of_others_are_scored(kgqa: Kgqa, form: str) -> None:
     ("arguments", "said"),
     [
         (("evaluate",), "RUN|FILE is missing; e.g. kgqa evaluate last"),
-        (("evaluate", "nowhere"), "not the folder of a run"),
-        (("evaluate", "a", "b"), "b: one word too many for kgqa evaluate"),
-        (("evaluate", "a", "--subset"), "--subset: goes with --predictions"),
+        (("evaluate", "nowhere"), "nowhere: no finished run matches. List runs: kgqa runs"),
+        (("evaluate", "a", "b"), "b: unexpected argument of kgqa evaluate"),
+        (("evaluate", "a", "--subset"), "--subset: works only with --predictions"),
         (("evaluate", "a", "--fast"), "--fast: no such option"),
-        (("evaluate", "a", "limit=3"), "limit=3: goes with --predictions"),
+        (("evaluate", "a", "limit=3"), "limit=3: works only with --predictions"),
         (("evaluate", "--predictions", "nowhere.jsonl", "dataset=demo"), "nowhere.jsonl: cannot be read"),
         (("compare", "a"), "another RUN is missing; e.g. kgqa compare demo/trace"),
         (("compare", "a", "b", "limit=3"), "limit=3: not a key of kgqa compare"),
@@ -117,7 +117,7 @@ def test_predictions_of_others_are_scored(kgqa: Kgqa, form: str) -> None:
         (("compare", "a", "b", "seed=x"), "must be numbers"),
         (("evaluate", "last", "human=x.csv"), "human=x.csv: only with --calibrate"),
         (("evaluate", "--calibrate"), "RUN|FILE is missing; e.g. kgqa evaluate last"),
-        (("evaluate", "--calibrate", "nowhere"), "not the folder of a run"),
+        (("evaluate", "--calibrate", "nowhere"), "nowhere: no finished run matches. List runs: kgqa runs"),
     ],
 )
 def test_a_wrong_command_is_one_line_and_exit_code_2(kgqa: Kgqa, arguments: tuple[str, ...], said: str) -> None:
@@ -139,13 +139,16 @@ def test_what_is_broken_in_a_folder_is_named_and_nothing_is_overwritten(kgqa: Kg
         refused(kgqa("evaluate", str(folder)), said)
         assert not (folder / "evaluation.json").exists()
     file.unlink()
-    refused(kgqa("evaluate", str(folder)), "the run has not ended")
+    refused(kgqa("evaluate", str(folder)), "the run is not finished (no predictions.jsonl); run its command again")
 
 
 def test_a_run_that_answers_nothing_is_neither_judged_nor_scored_again(kgqa: Kgqa) -> None:
-    refused(kgqa("run", "method=retrieve_only", "limit=2", "judge=kgp", *QUICK), "method=retrieve_only answers nothing")
+    refused(
+        kgqa("run", "method=retrieve_only", "limit=2", "judge=kgp", *QUICK),
+        "method=retrieve_only does not answer questions",
+    )
     folder = kgqa("run", "method=retrieve_only", "limit=2", *QUICK).folder
-    refused(kgqa("evaluate", str(folder)), "answered nothing")
+    refused(kgqa("evaluate", str(folder)), "only retrieved passages")
 
 
 def test_another_runs_folder_is_not_written_into(kgqa: Kgqa) -> None:

@@ -57,10 +57,11 @@ def test_predictions_are_the_runs_and_calls_are_the_traces(kgqa: Kgqa) -> None:
     predictions, calls = lines(folder / "predictions.jsonl"), lines(folder / "traces.jsonl")
     run = FinishedRun.read(Path("one"))
     assert (predictions, calls) == (list(prediction_rows(run)), list(call_rows(run)))
+    keys = ("question_id", "question", "gold", "answer", "error", "em", "f1")
     for row, prediction in zip(predictions, lines(Path("one/predictions.jsonl")), strict=True):
-        assert (row["id"], row["answer"]) == (prediction["question_id"], prediction["answer"])
+        assert {key: row[key] for key in keys} == {key: prediction[key] for key in keys}
         assert row["evidence"] == prediction["evidence"]
-    mean = 100 * sum(row["f1"] for row in predictions) / len(predictions)
+    mean = sum(row["f1"] for row in predictions) / len(predictions)
     assert mean == pytest.approx(run.metrics.score("f1").mean)
     traced = [call for question in read_trace(Path("one")) for call in question.calls]
     assert len(calls) == len(traced) == sum(row["calls"] for row in predictions)
@@ -150,7 +151,7 @@ def test_every_eval_ever_has_the_runs_scores_and_the_judges(kgqa: Kgqa) -> None:
     assert metrics.judge is not None
     for name, score in {**metrics.scores, "judge": metrics.judge.accuracy}.items():
         if score.mean is not None:
-            assert by_id[f"demo/no_context/{name}"] == pytest.approx(score.mean / 100)
+            assert by_id[f"demo/no_context/{name}"] == pytest.approx(score.mean)
     assert results[-1]["metric_config"]["llm_scoring"]["judges"]
 
 
@@ -175,8 +176,8 @@ def test_what_cannot_be_exported_is_refused_and_leaves_nothing(
     refusals = {
         ("one", "--format", "jsonl"): "--out DIR is missing",
         ("one", "--out", "out", "--format", "parquet"): "--format parquet: no such value; choose from",
-        ("nowhere", "--format", "jsonl", "--out", "out"): "not the folder of a run that ended",
-        ("one", "--format", "jsonl", "--out", "full"): "--out full: is there already and not an empty folder",
+        ("nowhere", "--format", "jsonl", "--out", "out"): "no finished run matches",
+        ("one", "--format", "jsonl", "--out", "full"): "--out full: this folder is not empty",
         ("one", "--format", "eee", "--out", "out"): "--format eee: one has no answers of a model",
     }
     for arguments, said in refusals.items():

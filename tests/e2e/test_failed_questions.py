@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -53,7 +54,7 @@ def test_max_failure_rate_is_the_share_that_may_fail(kgqa: Kgqa, fail: Fail, lim
     assert (ran.code, swept.code) == (code, code)
     for each in (ran, swept):
         assert ("1 of 4 questions failed, above max_failure_rate" in each.out + each.err) == (code == 2)
-    assert "4 (1 failed and count as wrong, 0 empty answers)" in ran.out + ran.err
+    assert "answered 3 of 4: 4 (1 failed and count as wrong, 0 empty answers)" in ran.out + ran.err
     assert ran.json("metrics.json")["scores"]["em"]["n"] == 4
 
 
@@ -70,3 +71,53 @@ def test_retrieval_is_measured_unless_every_question_failed(kgqa: Kgqa, fail: Fa
     ran = kgqa("run", "method=retrieve_read", "limit=4", "max_failure_rate=1", *QUICK)
     assert ran.json("metrics.json")["failed"] == failed
     assert ("retrieval" in ran.json("metrics.json")) == (failed < 4)
+
+
+def test_failed_questions_are_named_with_every_score(kgqa: Kgqa, fail: Fail) -> None:
+    fail(1)
+    ran = kgqa(*RUN, "max_failure_rate=1", "run_name=a")
+    metrics = ran.json("metrics.json")
+    assert (metrics["scores"]["em"]["n"], metrics["answered"]["em"]["n"]) == (4, 3)
+    assert "of all, " in ran.out + ran.err
+    report = (ran.folder / "report.md").read_text(encoding="utf-8")
+    assert "answered 3 of 4" in report.splitlines()[0]
+    assert "The second value is of the answered 3 of 4 only" in report
+    page = (ran.folder / "report.html").read_text(encoding="utf-8")
+    assert '<div class="wrong"><dt>failed</dt><dd>1 <small>of 4</small></dd></div>' in page
+    assert page.partition("<h2>Failed questions</h2>")[2].partition("</section>")[0].count('<li><a href="#q=') == 1
+    swept = kgqa("run", "-m", *RUN[1:], "seed=1,2", "max_failure_rate=1", "sweep.name=s")
+    assert swept.code == 0
+    assert "1 of 4" in Path("outputs/sweeps/s/report.md").read_text(encoding="utf-8")
+    assert "answered 3 of 4" in Path("outputs/sweeps/s/report.md").read_text(encoding="utf-8")
+    fail(0)
+    sound = kgqa(*RUN, "run_name=b", "seed=3").folder
+    compared = kgqa("compare", str(ran.folder), str(sound))
+    assert (
+        "A answered 3 of 4, B answered 4 of 4; each pair is compared on the questions that both answered"
+        in compared.out
+    )
+    again = kgqa("run", "-m", *RUN[1:], "seed=1,2", "max_failure_rate=1", "sweep.name=s")
+    assert "2 done" in again.out
+    assert "answered" not in kgqa("compare", str(sound), str(sound)).out
+
+
+def test_failed_extraction_is_named_and_tried_again(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer, refused = Scripted.answer, list[Any]()
+
+    def refuse_first(self: Scripted, calls: Any) -> Any:
+        first = [call for call in calls if call.role == "extractor"][:1] if not refused else []
+        refused.extend(first)
+        others = [call for call in calls if call not in first]
+        replies = iter(answer(self, others) if others else ())
+        return [EngineError("no reply") if call in first else next(replies) for call in calls]
+
+    monkeypatch.setattr(Scripted, "answer", refuse_first)
+    monkeypatch.setattr("kgqa.kg.graph.MAX_FAILED", 1.0)
+    command = ("run", "method=trace", "experiment=quick", "limit=2", "run_name=a", *QUICK)
+    first = kgqa(*command)
+    assert first.json("metrics.json")["graph"]["failed"] == 1
+    assert "The knowledge graph is incomplete: the extraction of 1 of" in (first.folder / "report.md").read_text()
+    again = kgqa(*command)
+    assert again.json("metrics.json")["graph"]["failed"] == 0
+    assert "incomplete" not in (again.folder / "report.md").read_text()
+    assert "already complete" in kgqa(*command).out

@@ -25,7 +25,7 @@ def test_a_finished_run_is_shown_and_stays_as_it_is(kgqa: Kgqa, monkeypatch: pyt
     monkeypatch.setattr(Experiment, "_sample", lambda *_: pytest.fail("read the questions"))
     again = kgqa(*COMMAND, "max_parallel_questions=3")
     assert (again.code, again.folder) == (0, first.folder)
-    assert "finished with this code, data and settings" in again.out
+    assert "already complete" in again.out
     assert files(first.folder) == before
     scores = [[line for line in ran.out.splitlines() if line.startswith(("EM", "F1"))] for ran in (first, again)]
     assert scores[0] == scores[1]
@@ -41,7 +41,7 @@ def test_a_change_of_settings_or_files_runs_again(kgqa: Kgqa, change: str) -> No
     name = "run_name=b" if change.startswith("seed") else "run_name=a"
     again = kgqa(*COMMAND, name, *([change] if "=" in change else []))
     assert again.code == 0
-    assert "finished with" not in again.out
+    assert "already complete" not in again.out
     assert (again.folder / "report.html").is_file()
 
 
@@ -52,10 +52,10 @@ def test_other_data_in_the_same_file_is_another_run(kgqa: Kgqa, tmp_path: Path) 
     command = ("run", "method=no_context", "dataset=musique", f"dataset.path={file}", *QUICK)
     file.write_text(f"{first}\n{second}", encoding="utf-8")
     folder = kgqa(*command).folder
-    assert "finished with" in kgqa(*command).out
+    assert "already complete" in kgqa(*command).out
     file.write_text(json.dumps({**json.loads(first), "question": "Who else?"}) + f"\n{second}", encoding="utf-8")
     again = kgqa(*command)
-    assert "finished with" not in again.out
+    assert "already complete" not in again.out
     assert again.folder != folder
 
 
@@ -65,5 +65,5 @@ def test_failed_questions_are_tried_again(kgqa: Kgqa) -> None:
     (folder / "metrics.json").write_text(json.dumps({**metrics, "failed": 1}), encoding="utf-8")
     for name in ("settings.json", "report.md", "report.html"):
         (folder / name).touch()
-    assert "finished with" not in kgqa(*COMMAND).out
-    assert "finished with" in kgqa(*COMMAND).out
+    assert "already complete" not in kgqa(*COMMAND).out
+    assert "already complete" in kgqa(*COMMAND).out

@@ -64,7 +64,7 @@ def wait_for_question(browser: Browser, text: str) -> None:
 
 
 def shown_ids(browser: Browser) -> list[str]:
-    ids: list[str] = browser.value("visible.map((place) => rows[place].id)")
+    ids: list[str] = browser.value("visible.map((place) => rows[place].question_id)")
     return ids
 
 
@@ -78,6 +78,20 @@ def test_the_tables_show_first_and_sort(browser: Browser, page: Path) -> None:
     browser.value(click)
     browser.value(click)
     assert browser.value(column) == ["4", "3", "2"]
+
+
+def test_headlines_come_first_and_details_are_folded(browser: Browser, page: Path) -> None:
+    browser.open(page)
+    shown = browser.value("[...document.querySelectorAll('.headlines dt')].map((each) => each.textContent)")
+    assert shown == ["EM", "F1", "answered", "failed", "tokens", "time"]
+    assert browser.value("byId('tables').firstElementChild.className") == "headlines"
+    opened = browser.value("[...document.querySelectorAll('#tables > section > h2')].map((each) => each.textContent)")
+    assert opened == ["By hops", "By type"]
+    folded = browser.value(
+        "[...document.querySelectorAll('#tables > details')].map((d) => [d.innerText.trim(), d.open])"
+    )
+    assert ["Settings", False] in folded
+    assert ["Scores", False] in folded
 
 
 def test_filters_and_search_leave_the_questions_that_match(browser: Browser, page: Path) -> None:
@@ -194,6 +208,49 @@ def test_a_question_shows_its_verdict_and_what_the_judge_wrote(browser: Browser,
     assert "judge" not in browser.value("document.querySelector('#question .facts').textContent")
 
 
+PELLERY = [
+    ["the architect Ilse Ravenholt", "born in", "Pellery", "p"],
+    ["Candle Bridge", "designed by", "Ilse Ravenholt", "q"],
+]
+
+
+def test_the_chain_with_the_answer_opens_as_one_line(browser: Browser, page: Path) -> None:
+    browser.open(page)
+    other = [["Candle Bridge", "opened in", "1889", "p"]]
+    chains = [{"score": -1.0, "ended": True, "triples": each} for each in ([], other, PELLERY)]
+    browser.value(f"{{ byId('question').replaceChildren(noteView({json.dumps(chains)}, new Map(), 'pellery')) }}")
+    opened = browser.value("[...document.querySelectorAll('#question details')].map((each) => each.open)")
+    assert opened == [False, False, True]
+    boxes = browser.value(
+        "[...document.querySelectorAll('#question .box')].map((each) => each.querySelector('text').textContent)"
+    )
+    assert sorted(boxes) == ["Candle Bridge", "Pellery", "the architect Ilse Ravenholt"]
+    assert browser.value("document.querySelector('#question .box.answer text').textContent") == "Pellery"
+
+
+@pytest.mark.parametrize(
+    ("longer", "shorter", "same"),
+    [
+        ("the architect Ilse Ravenholt", "Ilse Ravenholt", True), ("candle bridge", "Candle Bridge", True),
+        ("New York", "York", False), ("the university of Paris", "Paris", False), ("Paris Hilton", "Paris", False),
+    ],
+)  # fmt: skip
+def test_only_a_description_is_the_same_entity(
+    browser: Browser, page: Path, longer: str, shorter: str, same: bool
+) -> None:
+    browser.open(page)
+    assert browser.value(f"isDescriptionOf({json.dumps(longer)}, {json.dumps(shorter)})") == same
+
+
+def test_a_step_that_shares_nothing_with_the_one_before_is_joined_by_a_dashed_line(
+    browser: Browser, page: Path
+) -> None:
+    browser.open(page)
+    triples = [["Candle Bridge", "opened in", "1889", "p"], ["Lantern Bridge", "opened in", "1902", "q"]]
+    browser.value(f"{{ byId('question').replaceChildren(noteView({json.dumps(triples)}, new Map(), null, true)) }}")
+    assert browser.value("document.querySelectorAll('#question .graph path.next').length") == 1
+
+
 def text_of(browser: Browser, selector: str) -> str:
     found: str = browser.value(f"document.querySelector({json.dumps(selector)}).textContent")
     return found
@@ -219,7 +276,7 @@ def test_questions_are_sorted_and_taken_along_as_files(browser: Browser, page: P
     calls = browser.value("visible.map((place) => rows[place].model_calls)")
     assert calls == sorted(calls, reverse=True)
     assert len(set(calls)) > 1
-    ids = browser.value("visible.map((place) => rows[place].id)")
+    ids = browser.value("visible.map((place) => rows[place].question_id)")
     for form in ("csv", "jsonl"):
         browser.value(f"byId('{form}').click()")
         deadline = time.monotonic() + 30
@@ -227,10 +284,10 @@ def test_questions_are_sorted_and_taken_along_as_files(browser: Browser, page: P
             time.sleep(0.05)
     with (tmp_path / "questions.csv").open(encoding="utf-8", newline="") as file:
         lines = list(csv.DictReader(file))
-    assert [line["id"] for line in lines] == ids
+    assert [line["question_id"] for line in lines] == ids
     assert [int(line["model_calls"]) for line in lines] == calls
     written = [json.loads(line) for line in (tmp_path / "questions.jsonl").read_text(encoding="utf-8").splitlines()]
-    assert [line["id"] for line in written] == ids
+    assert [line["question_id"] for line in written] == ids
     assert json.loads(lines[0]["gold"]) == written[0]["gold"]
     assert browser.value("csvCell('=1+1') + csvCell('-1.5') + csvCell('a,\"b\"')") == '\'=1+1-1.5"a,""b"""'
 
@@ -243,10 +300,10 @@ def test_a_page_without_room_for_all_calls_says_how_to_see_the_others(
     small.write_text("".join(run_page(run, sections(run), [], 120_000)), encoding="utf-8")
     browser.open(small, "#questions")
     browser.wait("rows.length === 12 && rows.every((row) => row.traced !== undefined)")
-    here = browser.value("rows.filter((row) => row.traced).map((row) => row.id)")
+    here = browser.value("rows.filter((row) => row.traced).map((row) => row.question_id)")
     assert 0 < len(here) < 12
     assert f"Calls of {len(here)} of 12 questions are in this page" in text_of(browser, "#selection")
-    elsewhere = browser.value("rows.find((row) => !row.traced).id")
+    elsewhere = browser.value("rows.find((row) => !row.traced).question_id")
     browser.open(small, f"#q={elsewhere}")
     browser.wait("(byId('question').textContent ?? '').includes('This page had no room')")
     assert f"kgqa show {run.folder} {elsewhere}" in text_of(browser, "#question")

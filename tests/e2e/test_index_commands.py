@@ -46,7 +46,7 @@ def test_a_run_refuses_a_damaged_index_and_the_command_it_names_mends_it(kgqa: K
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("data", "check-index", "dataset=demo"), "no finished index here; run: kgqa data index dataset=demo"),
+        (("data", "check-index", "dataset=demo"), "no finished index; run: kgqa data index dataset=demo"),
         (("data", "index", "retriever=bm52"), "did you mean bm25"),
         (("data", "index", "retriever=null"), "retriever=null"),
         (("data", "index", "retriever.fields.title=-1"), "above 0"),

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.conftest import QUICK, Kgqa
-from tests.e2e.judged_runs import IDS, answered, read, refused, rules, verdicts
+from tests.e2e.judged_runs import IDS, JUDGED_BY, answered, read, refused, rules, verdicts
+from tests.engines.misbehaving import Misbehaving, refuse
 
 
 def test_a_run_is_judged_after_it_has_answered(kgqa: Kgqa) -> None:
@@ -34,11 +35,13 @@ def test_the_judge_is_no_part_of_a_run(kgqa: Kgqa) -> None:
 
 def test_a_judge_that_dies_takes_no_report_along(kgqa: Kgqa) -> None:
     pytest.importorskip("aiohttp")
-    nowhere = ("engine=openai", "engine.base_url=http://127.0.0.1:9/v1", "engine.server_timeout=0.1")
+    server = Misbehaving(always=refuse(503))  # it lists its models
+    failing = ("engine=openai", f"engine.base_url={server.url}", "engine.server_timeout=0.1", "model=gpt_4o_mini")
     reader = ("roles.reader=smollm2_135m@scripted", "ranker=lexical", "run_name=orphan")
-    ran = kgqa("run", "method=no_context", "limit=2", "judge=kgp", *nowhere, *reader)
+    ran = kgqa("run", "method=no_context", "limit=2", "judge=kgp", *failing, *reader)
+    server.stop()
     assert ran.code == 3
-    assert "127.0.0.1:9" in ran.err
+    assert f"{server.url} has not answered any call" in ran.err
     (folder,) = Path("outputs").rglob("orphan")
     assert read(folder / "metrics.json")["questions"] == 2
     assert (folder / "report.md").is_file()
@@ -48,7 +51,7 @@ def test_a_judge_that_dies_takes_no_report_along(kgqa: Kgqa) -> None:
 def test_a_judge_without_a_model_is_the_runs_reader_and_asks_nothing_twice(kgqa: Kgqa) -> None:
     folder = answered(kgqa)
     for paid in (4, 0):
-        assert kgqa("evaluate", str(folder), "judge=three_way").code == 0
+        assert kgqa("evaluate", str(folder), "judge=three_way", *JUDGED_BY).code == 0
         judged = read(folder / "evaluation.json")["judge"]
         assert judged["cost"]["paid"]["calls"] == paid
         assert judged["cost"]["method"]["calls"] == 4
@@ -73,7 +76,7 @@ def test_failed_questions_are_not_sent_and_count_as_wrong(kgqa: Kgqa) -> None:
     lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
     lines[0] |= {"answer": None, "error": "EngineError: gone"}
     file.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-    assert kgqa("evaluate", str(folder), "judge=kgp").code == 0
+    assert kgqa("evaluate", str(folder), "judge=kgp", *JUDGED_BY).code == 0
     evaluation = read(folder / "evaluation.json")
     assert evaluation["failed"] == evaluation["judge"]["failed"] == 1
     assert evaluation["judge"]["cost"]["method"]["calls"] == 2
@@ -90,8 +93,7 @@ def test_calibration_compares_with_exact_match_a_second_judge_and_people(kgqa: K
         str(folder),
         f"human={human}",
         "other=kgp",
-        "engine=scripted",
-        "engine.rules=rules.jsonl",
+        *JUDGED_BY,
     )
     assert ran.code == 0, ran.err
     measured = read(folder / "calibration.json")
@@ -102,12 +104,13 @@ def test_calibration_compares_with_exact_match_a_second_judge_and_people(kgqa: K
         "correct": {"correct": 1, "incorrect": 0},
         "incorrect": {"correct": 1, "incorrect": 0},
     }
+    assert (measured["containment"]["n"], measured["containment"]["left_out"]) == (2, 1)
     assert "kappa" in ran.out
 
 
 def test_calibration_takes_a_second_judge_from_another_folder(kgqa: Kgqa) -> None:
     folder = answered(kgqa, "c", "judge=three_way")
-    assert kgqa("evaluate", str(folder), "judge=kgp", "output_dir=second").code == 0
+    assert kgqa("evaluate", str(folder), "judge=kgp", *JUDGED_BY, "output_dir=second").code == 0
     assert kgqa("evaluate", "--calibrate", str(folder), "other=second").code == 0
     assert read(folder / "calibration.json")["second judge"]["n"] == 2
 
@@ -142,7 +145,7 @@ def test_a_wrong_human_file_is_named_with_its_line(kgqa: Kgqa, content: str, sai
 def test_a_wrong_judge_leaves_the_folder_as_it_was(kgqa: Kgqa, override: str, said: str) -> None:
     folder = answered(kgqa)
     before = {file.name: file.read_bytes() for file in folder.iterdir()}
-    refused(kgqa("evaluate", str(folder), "judge=three_way", override), said)
+    refused(kgqa("evaluate", str(folder), "judge=three_way", *JUDGED_BY, override), said)
     assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
 
 

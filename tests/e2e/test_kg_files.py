@@ -72,7 +72,7 @@ def test_file_of_another_dataset_is_rejected(kgqa: Kgqa) -> None:
 
 def test_imported_triples_cannot_be_built(kgqa: Kgqa) -> None:
     export_triples(kgqa)
-    check_refused(kgqa("kg", "build", "limit=3", *DEMO, *MINE), "kg=imported: nothing is extracted")
+    check_refused(kgqa("kg", "build", "limit=3", *DEMO, *MINE), "kg=imported: the triples are imported from a file")
     assert kgqa("kg", "stats", "limit=3", *DEMO, *MINE).code == 0
     assert kgqa("run", "method=trace", "limit=3", *DEMO, *MINE, "dry_run=true").code == 0
 
@@ -85,7 +85,7 @@ def test_import_reports_counts(kgqa: Kgqa) -> None:
     assert "1 passages (0 without triples), 1 triples\n1 skipped" in ran.out
     assert "0 of 10 passages of the questions are in it" in ran.out
     assert Path("outputs/kg/imported/theirs.jsonl").is_file()
-    check_refused(kgqa("kg", "import", "theirs.json", "--format", "hipporag"), "exists already")
+    check_refused(kgqa("kg", "import", "theirs.json", "--format", "hipporag"), "this file exists")
     check_refused(
         kgqa("kg", "import", "theirs.json", "--format", "jsonl", "--out", "x"), "theirs.json:1: title and text"
     )

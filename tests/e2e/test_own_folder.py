@@ -58,8 +58,7 @@ def test_what_kgqa_new_writes_runs_and_passes_its_test(
     tested = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_mine.py"]
     ended = subprocess.run(tested, cwd=own, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stdout
-    assert "mine: there is one already" not in said
-    assert kgqa(f"new {group} mine") == f"kgqa: {group}=mine: there is one already; choose another name\n"
+    assert kgqa(f"new {group} mine") == f"kgqa: {group}=mine: this name exists. Choose another name.\n"
 
 
 def test_passages_of_an_own_dataset_are_searched(kgqa: Kgqa, tmp_path: Path) -> None:
@@ -74,10 +73,65 @@ def test_passages_of_an_own_dataset_are_searched(kgqa: Kgqa, tmp_path: Path) -> 
 
 def test_files_that_are_there_are_left_alone(kgqa: Kgqa, tmp_path: Path) -> None:
     (tmp_path / "own" / "mine.py").write_text("mine", encoding="utf-8")
-    assert kgqa("new method mine") == "kgqa: mine.py: is there already; choose another name\n"
+    assert kgqa("new method mine") == "kgqa: mine.py: this file exists. Choose another name.\n"
     assert [file.name for file in (tmp_path / "own").iterdir()] == ["mine.py"]
-    assert "no name for a module" in kgqa("new method Mine")
+    assert "use small letters, digits and underscores only" in kgqa("new method Mine")
     assert "an installed module has this name" in kgqa("new method json")
+
+
+@pytest.mark.parametrize(
+    ("source", "key"),
+    [
+        ("Qwen/Qwen3-8B", "hub: Qwen/Qwen3-8B"),
+        ("https://huggingface.co/Qwen/Qwen3-8B", "hub: Qwen/Qwen3-8B"),
+        ("https://huggingface.co/Qwen/Qwen3-8B-GGUF/blob/main/q8.gguf", "hub: Qwen/Qwen3-8B-GGUF:q8.gguf"),
+        ("/weights/q8.gguf", "path: /weights/q8.gguf"),
+        ("", "hub: Qwen/Qwen3-0.6B"),
+    ],
+)
+def test_new_model_names_its_weights(source: str, key: str, kgqa: Kgqa, tmp_path: Path) -> None:
+    assert "kgqa run model=mine" in kgqa(f"new model mine {source}")
+    assert f"{key} #" in (tmp_path / "own" / "conf" / "model" / "mine.yaml").read_text(encoding="utf-8")
+    assert "\nmine " in kgqa("models")
+
+
+def test_first_failure_of_each_kind_shows_own_lines(kgqa: Kgqa, tmp_path: Path) -> None:
+    kgqa("new method mine")
+    module, template = tmp_path / "own" / "mine.py", tmp_path / "own" / "prompts" / "mine" / "answer.j2"
+    text = module.read_text(encoding="utf-8")
+    line = text[: text.index('render("mine')].count("\n") + 1
+    template.write_text(template.read_text(encoding="utf-8").replace("context", "contexts"), encoding="utf-8")
+    ran = kgqa("run method=mine dataset=demo engine=scripted limit=3").splitlines()
+    assert [each for each in ran if "UndefinedError" in each and "kgqa:" not in each] == [
+        "failed: 2hop__demo_01: UndefinedError: 'contexts' is undefined (prompts/mine/answer.j2:5)"
+    ]
+    assert any(each.startswith(f"  mine.py:{line}: render(") for each in ran)
+    assert "  prompts/mine/answer.j2:5: {{ contexts }}" in ran
+    log = (tmp_path / "own" / ran[-1] / "log.jsonl").read_text(encoding="utf-8").splitlines()
+    traces = [each["traceback"] for each in map(json.loads, log) if "traceback" in each]
+    assert len(traces) == 1
+    assert "Traceback (most recent call last)" in traces[0]
+    module.write_text(text.replace("await Search", "Search"), encoding="utf-8")
+    ran = kgqa("run method=mine dataset=demo engine=scripted limit=3").splitlines()
+    assert "Is `await` missing before Search(…)?" in ran[0]
+
+
+def test_broken_files_are_rows_of_models_and_doctor(kgqa: Kgqa, tmp_path: Path) -> None:
+    kgqa("new model sound")
+    kgqa("new method mine")
+    folder = tmp_path / "own" / "conf" / "model"
+    (folder / "cut.yaml").write_text("hub: [a\n", encoding="utf-8")
+    (folder / "odd.yaml").write_text("hub: a/b\ncontexts: 7\n", encoding="utf-8")
+    with (tmp_path / "own" / "mine.py").open("a", encoding="utf-8") as module:
+        module.write("    more: int\n    least: int = 3\n")
+    listed = kgqa("models").split()
+    assert {"cut", "odd", "sound", "smollm2_135m"} <= set(listed)
+    found = " ".join(kgqa("doctor").split())
+    assert "conf/model/cut.yaml:2: expected" in found
+    assert "conf/model/odd.yaml: model.contexts=7: unknown key; did you mean context?" in found
+    missing = "conf/method/mine.yaml:3: no value for 'more', a field of mine.Mine."
+    assert missing in found
+    assert f"kgqa: {missing} Add the line more: VALUE" in kgqa("run method=mine dataset=demo engine=scripted")
 
 
 def test_a_changed_module_or_prompt_runs_again_in_a_sweep(kgqa: Kgqa, tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def test_graphs_are_built_ahead_and_counted(kgqa: Kgqa) -> None:
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        ("kg link dataset=demo", "a graph is required"),
+        ("kg link dataset=demo", "set a graph: graph=NAME; choose from: entities"),
         ("run method=kgp ranker@graph.encoder=minilm limit=2", "the chosen graph has no encoder that is a ranker"),
         ("run retriever=knn ranker@retriever.sparse=minilm limit=2", "the chosen retriever has no sparse that is"),
         ("run method=kgp graph=null", "graph=null: method=kgp needs one"),

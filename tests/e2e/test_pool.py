@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -16,8 +16,9 @@ from kgqa.errors import EngineDied
 from kgqa.experiment.engines import Pool
 from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.run import Executed, execute
-from kgqa.experiment.session import Session
+from kgqa.experiment.session import Runner, Session
 from kgqa.runtime.display import QUIET
+from kgqa.runtime.services import Service
 from tests.e2e.conftest import QUICK, Kgqa
 
 CELL = ["method=no_context", "limit=2", *QUICK]
@@ -25,22 +26,39 @@ EXTRACTING = ["method=trace", "limit=2", *QUICK]
 
 
 @pytest.fixture
-def seen(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """Counts how often a scripted engine is made and closed."""
-    counts: Counter[str] = Counter()
-    made, closed = Scripted.__post_init__, Scripted.close
+def seen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
+    """Count the engines that load weights, at their first call, and those of them that are closed.
 
-    def count_made(self: Scripted) -> None:
-        counts["made"] += 1
-        made(self)
+    An engine that only identifies the run loads nothing. All are closed in the end.
+    """
+    counts: Counter[str] = Counter()
+    built: dict[int, Scripted] = {}
+    loaded: set[int] = set()
+    left: set[int] = set()
+    build, route, close = Scripted.__post_init__, Runner._start_model, Scripted.close
+
+    def count_built(self: Scripted) -> None:
+        built[id(self)] = self  # so that no other gets its id
+        left.add(id(self))
+        build(self)
+
+    def count_loaded(self: Runner, engine: Scripted) -> Service:
+        if id(engine) not in loaded:
+            loaded.add(id(engine))
+            counts["loaded"] += 1
+        return route(self, engine)
 
     def count_closed(self: Scripted) -> None:
-        counts["closed"] += 1
-        closed(self)
+        if id(self) in loaded:
+            counts["closed"] += 1
+        left.discard(id(self))
+        close(self)
 
-    monkeypatch.setattr(Scripted, "__post_init__", count_made)
+    monkeypatch.setattr(Scripted, "__post_init__", count_built)
+    monkeypatch.setattr(Runner, "_start_model", count_loaded)
     monkeypatch.setattr(Scripted, "close", count_closed)
-    return counts
+    yield counts
+    assert not left
 
 
 def answering(monkeypatch: pytest.MonkeyPatch, answer: Any) -> None:
@@ -56,8 +74,8 @@ def test_two_runs_with_one_pool_share_one_engine(kgqa: Kgqa, seen: Counter[str])
     with closing(Pool()) as pool:
         for seed in (1, 2):
             assert run([*CELL, f"seed={seed}"], pool).metrics.failed == 0
-        assert seen == {"made": 1}
-    assert seen == {"made": 1, "closed": 1}
+        assert seen == {"loaded": 1}
+    assert seen == {"loaded": 1, "closed": 1}
 
 
 def test_extracting_and_answering_are_two_stages_of_one_engine(kgqa: Kgqa, seen: Counter[str]) -> None:
@@ -65,15 +83,15 @@ def test_extracting_and_answering_are_two_stages_of_one_engine(kgqa: Kgqa, seen:
     assert cost.extraction_paid is not None
     assert cost.extraction_paid.calls > 0
     assert cost.paid.calls > 0
-    assert seen == {"made": 1, "closed": 1}
+    assert seen == {"loaded": 1, "closed": 1}
 
 
 def test_a_judge_that_is_the_reader_is_the_engine_of_the_pool(kgqa: Kgqa, seen: Counter[str]) -> None:
     with closing(Pool()) as pool:
         run([*CELL, "judge=kgp"], pool)
-        assert seen == {"made": 1}
+        assert seen == {"loaded": 1}
     run([*CELL, "seed=1", "judge=kgp"])  # without a pool the reader's engine makes room for the judge's
-    assert seen == {"made": 3, "closed": 3}
+    assert seen == {"loaded": 3, "closed": 3}
 
 
 @pytest.mark.parametrize("cell", [CELL, EXTRACTING], ids=["answering", "extracting"])
@@ -88,9 +106,9 @@ def test_an_engine_that_died_is_not_given_to_the_next_run(
             answering(patch, dies)
             with pytest.raises(EngineDied, match="no memory left"):
                 run(cell, pool)
-        assert seen == {"made": 1, "closed": 1}
+        assert seen == {"loaded": 1, "closed": 1}
         assert run(cell, pool).metrics.failed == 0
-    assert seen == {"made": 2, "closed": 2}
+    assert seen == {"loaded": 2, "closed": 2}
 
 
 def test_ctrl_c_closes_the_engines_of_the_pool(kgqa: Kgqa, seen: Counter[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,4 +123,4 @@ def test_ctrl_c_closes_the_engines_of_the_pool(kgqa: Kgqa, seen: Counter[str], m
     answering(monkeypatch, interrupts)
     with pytest.raises(KeyboardInterrupt), closing(Pool()) as pool:
         run(CELL, pool)
-    assert seen["closed"] >= seen["made"] == 1
+    assert seen["closed"] >= seen["loaded"] == 1

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from kgqa.artifacts.metrics import ANSWERED_BY
 from tests.e2e.processes import lasting, replies_kept, started, wait_for_replies
 
 pytestmark = [
@@ -44,6 +45,7 @@ def test_the_demo_runs_on_llama_cpp_and_then_from_the_cache(tmp_path: Path) -> N
     assert metrics["failed"] == 0
     assert metrics["graph"]["triples"] > 0
     assert metrics["cost"]["paid"]["calls"] > 0
+    assert not any(flag.startswith(ANSWERED_BY) for flag in metrics["flags"])
     replayed, again = finish((*arguments, "run_name=again"), tmp_path)  # a finished run asks nobody, cache or model
     assert again["cost"]["paid"]["calls"] == 0
     assert again["cost"]["extraction_paid"]["calls"] == 0

@@ -50,6 +50,7 @@ def test_it_goes_on_where_it_stopped(kgqa: Kgqa) -> None:
 def test_a_plan_of_either_protocol_counts_before_anything_is_asked(kgqa: Kgqa) -> None:
     paper = kgqa(*PAPER, "--plan")
     assert paper.code == 0
+    assert "protocol=paper: 4 test questions wanted of 36 in dataset=demo" in paper.out
     rows = {
         line.split("  ")[0]: line.split("  ", 1)[1].split()
         for line in paper.out.splitlines()
@@ -75,16 +76,16 @@ def test_the_short_protocol_says_what_it_leaves_out(kgqa: Kgqa) -> None:
 def test_what_does_not_go_together_is_one_line(kgqa: Kgqa) -> None:
     mistakes = {
         ("protocol=long",): "protocol=long: choose from: short",
-        ("protocol.dev=3",): "protocol.dev: goes with protocol=paper",
+        ("protocol.dev=3",): "protocol.dev: works only with protocol=paper",
         (
             "protocol=paper",
             "limit=3",
-        ): "limit=3: protocol=paper says itself what is asked, one by one; give",
+        ): "limit=3: protocol=paper sets the questions; set",
         ("protocol=paper", "protocol.test=0"): "protocol.test=0: must be a number from 1",
-        ("protocol=paper", "dry_run=true"): "dry_run=true: not with protocol=paper",
+        ("protocol=paper", "dry_run=true"): "dry_run=true does not work with protocol=paper",
     }
     for given, said in mistakes.items():
         ran = kgqa(*CELL, "model=smollm2_135m", *given)
         assert ran.code == 2
         assert said in ran.err
-    assert "nothing is known for trace/table2" in kgqa("reproduce", "trace/table2", "protocol=paper").err
+    assert "trace/table2 has no other protocol" in kgqa("reproduce", "trace/table2", "protocol=paper").err

@@ -31,7 +31,8 @@ def test_a_run_leaves_everything_that_explains_it(kgqa: Kgqa, method: str) -> No
         assert 0 <= metrics["scores"][score]["low"] <= metrics["scores"][score]["mean"] <= 100
     lines = [json.loads(line) for line in (ran.folder / "predictions.jsonl").read_text().splitlines()]
     assert [line["question_id"] for line in lines] == ["2hop__demo_01", "2hop__demo_02", "3hop1__demo_03"]
-    assert all({"question_id", "answer", "error", "evidence"} <= set(line) for line in lines)
+    assert list(lines[0])[:8] == ["question_id", "question", "gold", "answer", "error", "em", "f1", "evidence"]
+    assert sum(line["f1"] for line in lines) / 3 == pytest.approx(metrics["scores"]["f1"]["mean"], abs=1e-3)
 
 
 def test_the_same_run_elsewhere_asks_no_model(kgqa: Kgqa) -> None:

@@ -43,7 +43,7 @@ def test_a_place_that_was_chosen_is_not_exchanged(kgqa: Kgqa, place: str) -> Non
     whole = kgqa(*GOLDEN, "limit=3", place)
     refused = kgqa(*GOLDEN, "limit=2", place)
     assert refused.code == 2
-    assert "here: 3 questions are answered here, and a run of 2 would replace them" in refused.err
+    assert "here: 3 questions are answered in this folder. A run of 2 would replace them" in refused.err
     assert len(question_ids(whole.folder)) == 3
 
 
@@ -62,7 +62,7 @@ def test_a_changed_method_gets_its_own_folder(kgqa: Kgqa) -> None:
 
 def test_a_folder_belongs_to_one_code(tmp_path: Path) -> None:
     RunFolder(tmp_path / "run", {"code": {"method": "a"}}).close()
-    with pytest.raises(ConfigError, match=r"it differs in code\.method \(a → b\)"):
+    with pytest.raises(ConfigError, match=r"It differs in code\.method \(a → b\)"):
         RunFolder(tmp_path / "run", {"code": {"method": "b"}})
 
 
@@ -76,7 +76,27 @@ def test_a_scripted_run_says_so_in_its_name_and_every_report(kgqa: Kgqa) -> None
     second = kgqa(*GOLDEN, "limit=2", "seed=1")
     assert kgqa("compare", str(first.folder), str(second.folder)).out.count(MADE_UP) == 2
     swept = kgqa("run", "-m", "method=golden,no_context", "limit=2", "engine=scripted")
-    assert "made up: engine=scripted" in (swept.folder / "report.html").read_text(encoding="utf-8")
+    assert f"cell 0, 1: {MADE_UP}" in (swept.folder / "report.html").read_text(encoding="utf-8")
     plain = kgqa("run", "method=retrieve_only", "limit=2", "engine=scripted")
     assert plain.folder.parts[-2] == "bm25"
-    assert "made up" not in plain.out + (plain.folder / "report.md").read_text(encoding="utf-8")
+    assert MADE_UP not in plain.out + (plain.folder / "report.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("method.beam=five", "method.beam"),
+        ("model=qwen3_8b engine=openai", "OPENAI_API_KEY"),
+        ("model.path=folder model.sha256=null", "engine=llamacpp reads .gguf files only"),
+        ("engine=transformers model.path=folder model.sha256=null", "folder: no tokenizer.json. Save"),
+        ("engine=scripted method=kgp graph=tagme", "TAGME_TOKEN"),
+    ],
+)
+def test_failed_start_leaves_nothing(words: str, said: str, kgqa: Kgqa, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "config.json").write_text("{}", encoding="utf-8")
+    ran = kgqa("run", "dataset=demo", "limit=1", *words.split())
+    assert ran.code == 2
+    assert said in ran.err
+    assert "continue" not in ran.err
+    assert [path for path in (tmp_path / "outputs").glob("*") if not path.name.startswith(".")] == []

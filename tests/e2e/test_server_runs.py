@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 import zstandard
 
+from kgqa.artifacts.metrics import Metrics
+from kgqa.artifacts.run import FinishedRun
+from kgqa.report.run_report import notices
 from tests.e2e.conftest import Kgqa
 from tests.e2e.processes import replies_kept, started, wait_for_replies
 from tests.engines.misbehaving import Body, Conversation, Misbehaving, late, refuse, reset
@@ -46,8 +49,8 @@ def test_a_server_that_dies_stops_the_run_and_the_same_command_goes_on(server: M
     server.stop()
     out, err = running.communicate(timeout=60)
     assert running.returncode == 3
-    assert f"kgqa: no server at {server.url} for 1 s" in err
-    assert "all replies so far are saved; run the same command again to continue" in err
+    assert f"kgqa: {server.url} has not answered any call for 1 s: no connection" in err
+    assert "all replies in the call cache" in err
     assert "Traceback" not in err
     kept = replies_kept(tmp_path)
     assert 3 <= kept < 10
@@ -114,3 +117,22 @@ def test_faults_are_errors_and_never_answers(server: Misbehaving, kgqa: Kgqa, tm
     assert SECRET.encode() not in everything_written(tmp_path)
     assert SECRET not in ran.out + ran.err
     assert b"[key]" in everything_written(tmp_path)  # there was something to leave out
+
+
+def test_replies_of_another_model_are_counted_and_reported(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
+    def other(conversation: Conversation, body: Body) -> None:
+        reply = {"message": {"role": "assistant", "content": "Pellery"}, "finish_reason": "stop"}
+        usage = {"prompt_tokens": 9, "completion_tokens": 2}
+        conversation.answer(200, {"model": "gpt-4o", "choices": [reply], "usage": usage})
+
+    server = Misbehaving(always=other)
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-any")
+    command = ("run", "method=no_context", "limit=3", "model=gpt_4o_mini", f"server={server.url}")
+    for _ in range(2):  # the second time from the call cache
+        ran = kgqa(*command, "run_name=mine")
+        warning = "warning: another model answered 3 calls: gpt-4o. The run is named after gpt_4o_mini."
+        assert ran.out.index(warning) < ran.out.index("EM ")
+        assert Metrics.read(ran.folder).cost.method.flags["answered_by:gpt-4o"].calls == 3
+        assert "**Another model answered 3 calls: gpt-4o.**" in notices(FinishedRun.read(ran.folder))[0]
+        (ran.folder / "metrics.json").unlink()
+    server.stop()

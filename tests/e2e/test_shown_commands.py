@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,18 +18,33 @@ from tests.shown_commands import Shell, Shown, elsewhere, every_command
 COMMANDS = every_command()
 HERE = [page for page, commands in COMMANDS.items() if not all(elsewhere(each.typed) for each in commands)]
 NOT_HERE = [(each, row) for commands in COMMANDS.values() for each in commands if (row := elsewhere(each.typed))]
-SERVERS = r"https?://(127\.0\.0\.1:(4000|5000|8000|11434)|my\.proxy|openrouter\.ai/api)(?=/v1)"
+VLLM = r"http://127\.0\.0\.1:8000(?=/v1)"  # serves one model, so that a command need not name it
+SERVERS = r"https?://(127\.0\.0\.1:(4000|5000|11434)|my\.proxy|openrouter\.ai/api)(?=/v1|\s)"
 
 KEYS = ("OPENAI_API_KEY", "LITELLM_MASTER_KEY", "OPENROUTER_API_KEY", "LANGFUSE_PUBLIC_KEY", "LANGFUSE_SECRET_KEY")
 
 
 @pytest.fixture
 def server() -> Iterator[Misbehaving]:
-    """Speaks OpenAI's protocol, and takes whatever else it is sent."""
+    """Start a server that speaks OpenAI's protocol, and takes whatever else it is sent."""
+    with serve("Qwen/Qwen3-8B", "NAME", "qwen3:8b", "qwen/qwen3-8b") as started:
+        yield started
+
+
+@pytest.fixture
+def vllm() -> Iterator[Misbehaving]:
+    with serve("Qwen/Qwen3-8B") as started:
+        yield started
+
+
+@contextmanager
+def serve(*models: str) -> Iterator[Misbehaving]:
     started = Misbehaving(always=lambda talk, body: talk.answer(200, reply(body) if "model" in body else {}))
-    started.models = [{"id": name} for name in ("Qwen/Qwen3-8B", "NAME", "qwen3:8b", "qwen/qwen3-8b")]
-    yield started
-    started.stop()
+    started.models = [{"id": name} for name in models]
+    try:
+        yield started
+    finally:
+        started.stop()
 
 
 @pytest.fixture
@@ -40,7 +56,7 @@ def search_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[S
 
 
 @pytest.fixture
-def shell(tmp_path: Path, server: Misbehaving, monkeypatch: pytest.MonkeyPatch) -> Shell:
+def shell(tmp_path: Path, server: Misbehaving, vllm: Misbehaving, monkeypatch: pytest.MonkeyPatch) -> Shell:
     """In a folder where one run has ended."""
     folder = tmp_path / "world"
     write_world(folder)
@@ -49,7 +65,7 @@ def shell(tmp_path: Path, server: Misbehaving, monkeypatch: pytest.MonkeyPatch) 
     for name, value in {**dict.fromkeys(KEYS, "none"), **places, "BROWSER": "true", "COLUMNS": "110"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("KGQA_CACHE", raising=False)
-    shell = Shell(folder, monkeypatch, [(SERVERS, address)])
+    shell = Shell(folder, monkeypatch, [(VLLM, vllm.url.removesuffix("/v1")), (SERVERS, address)])
     assert shell.run("kgqa run method=knowtrace dataset=demo limit=3")[0] == 0
     return shell
 

@@ -72,12 +72,12 @@ def test_run_that_loses_its_server(server: Misbehaving, tmp_path: Path) -> None:
     _, err = running.communicate(timeout=60)
     command = f"kgqa {' '.join([*RUN, *HASTY])} engine.server_timeout=20.0"
     assert running.returncode == 3
-    assert f"kgqa: no server at {server.url} for 20 s" in err
-    assert f"of 10 questions in {beat['folder']}, and every reply in the call cache" in err
+    assert f"kgqa: {server.url} has not answered any call for 20 s: no connection" in err
+    assert "of 10 questions, and all replies in the call cache" in err
     assert f"kgqa: continue with: {command}\n" in err
     end = log_of(tmp_path)[-1]
     assert (end["event"], end["outcome"], end["level"]) == ("end", "failed", "error")
-    assert end["message"].startswith(f"EngineDied: no server at {server.url}")
+    assert end["message"].startswith(f"ServerLost: {server.url} has not answered any call")
     assert log_of(tmp_path)[0]["command"] == command
     assert any(line["event"] == "wait" for line in log_of(tmp_path))
     assert json.loads(status(tmp_path, "--json")) == []
@@ -109,7 +109,7 @@ def test_damaged_and_old_heartbeats_are_not_shown(kgqa: Kgqa) -> None:
     Heartbeat(what="run", folder="a", command="", host="here", pid=1, started=1, updated=1).write()
     Path("outputs/.running/damaged.json").write_text("{", encoding="utf-8")
     assert json.loads(kgqa("runs", "--running", "--json").out) == []
-    assert "nothing runs in outputs/" in kgqa("runs", "--running").out
+    assert "no running work in outputs/" in kgqa("runs", "--running").out
 
 
 def test_retries_are_logged_without_the_key(server: Misbehaving, tmp_path: Path) -> None:
@@ -119,6 +119,13 @@ def test_retries_are_logged_without_the_key(server: Misbehaving, tmp_path: Path)
     server.stop()
     assert running.returncode == 0, err
     lines = log_of(tmp_path)
-    causes = {line["event"]: line["cause"] for line in lines if "cause" in line}
-    assert causes == {"wait": "429 slow down, [key]", "retry": "500 oops"}
+    causes = {line["cause"] for line in lines if line["event"] in ("wait", "retry")}
+    assert causes == {"429 slow down, [key]", "500 oops"}
     assert SECRET not in json.dumps(lines)
+
+
+def test_runs_show_the_settings_in_which_they_differ(kgqa: Kgqa) -> None:
+    for tokens in (1, 2):
+        assert kgqa("run", "method=golden", "limit=2", f"method.max_answer_tokens={tokens}", *QUICK).code == 0
+    listed = [line for line in kgqa("runs").out.splitlines() if "demo/golden" in line]
+    assert [line.split()[3] for line in listed] == [f"method.max_answer_tokens={tokens}" for tokens in (2, 1)]

@@ -11,7 +11,7 @@ import pytest
 
 from tests.e2e.conftest import QUICK
 
-FULL = "kgqa: standard output: No space left on device; make room or send it elsewhere"
+FULL = "kgqa: standard output: No space left on device; free disk space or redirect it"
 SWEEP = ("run", "-m", "method=golden,all_documents", "limit=1", *QUICK, "sweep.name=s")
 
 

@@ -33,7 +33,7 @@ def test_ctrl_c_ends_a_sweep_with_130_and_keeps_finished_cells(kgqa: Kgqa, tmp_p
     assert running.returncode == 130, err
     said = [line for line in err.splitlines() if line]
     assert said[0] == "kgqa: interrupted; run the same command again to continue"
-    assert any(line.startswith("kgqa: saved: 1 of 3 cells in outputs/sweeps/") for line in said)
+    assert any(line.startswith("kgqa: saved in outputs/sweeps/") and "1 of 3 cells" in line for line in said)
     assert said[-1] == f"kgqa: continue with: kgqa {' '.join(slow)}"
     (folder,) = (tmp_path / "outputs/sweeps").iterdir()
     assert kgqa("report", str(folder), "--format", "csv").code == 0
@@ -77,6 +77,18 @@ def test_cell_in_which_too_many_questions_fail_has_failed(kgqa: Kgqa, monkeypatc
     assert ran.code == 2
     assert "2 of 2 questions" in result(ran.folder, 0)["error"]
     assert "cells: 2 done" in kgqa(*TWO).out
+
+
+def test_failed_questions_of_a_cell_are_tried_again(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also those that `max_failure_rate` allows, as in a single run."""
+    allowed = (*TWO, "max_failure_rate=1")
+    with monkeypatch.context() as patch:
+        patch.setattr(Scripted, "answer", lambda self, calls: [EngineError("no reply") for _ in calls])
+        assert "cells: 2 done" in kgqa(*allowed).out
+    ran = kgqa(*allowed)
+    assert "cells: 2 done" in ran.out
+    assert result(ran.folder, 0)["error"] is None
+    assert "cells: 2 skipped" in kgqa(*allowed).out
 
 
 def test_paid_calls_before_an_engine_crashed_count(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,7 +152,7 @@ def test_cell_with_a_log_on_a_full_disk_fails_in_a_line(kgqa: Kgqa) -> None:
     (folder / "cells/001.log").unlink()
     (folder / "cells/001.log").symlink_to("/dev/full")
     assert kgqa(*TWO).code == 2
-    assert "001.log: No space left on device; make room" in result(folder, 1)["error"]
+    assert "001.log: No space left on device; free disk space" in result(folder, 1)["error"]
     assert statuses(folder) == ["done", "failed"]
 
 

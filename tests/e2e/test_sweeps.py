@@ -6,15 +6,17 @@ import csv
 import io
 import json
 import re
-from collections import Counter
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kgqa.artifacts.sweep import SweepPlan
 from kgqa.engines.scripted import Scripted
 from kgqa.experiment.engines import Pool
+from kgqa.experiment.session import Runner
 from kgqa.sweeps.cells import Cell
 from kgqa.sweeps.running import run_cell
 from tests.e2e.conftest import QUICK, Kgqa
@@ -36,10 +38,11 @@ def test_every_combination_runs_and_is_reported(kgqa: Kgqa) -> None:
         assert cell["run"] in (ran.folder / "report.md").read_text().replace("../../", "outputs/")
 
 
-def test_finished_cells_are_skipped_and_need_no_engine(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_finished_cells_are_skipped_and_call_no_model(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
     first = kgqa(*TWO)
     reports = {form: (first.folder / f"report.{form}").read_bytes() for form in ("md", "html")}
-    monkeypatch.setattr(Scripted, "identity", lambda self: pytest.fail("a finished cell asked its engine"))
+    monkeypatch.setattr(Runner, "run", lambda *_: pytest.fail("a finished cell starts a stage"))
+    monkeypatch.setattr(Scripted, "answer", lambda *_: pytest.fail("a finished cell calls its model"))
     second = kgqa(*TWO)
     assert (second.code, second.folder) == (0, first.folder)
     assert "cells: 2 skipped" in second.out
@@ -73,17 +76,18 @@ def test_sweeps_and_single_runs_share_folders(kgqa: Kgqa) -> None:
 
 
 def test_models_are_loaded_once_for_cells_that_share_them(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
-    loaded: Counter[str] = Counter()
-    load = Scripted.__post_init__
+    loaded: list[Scripted] = []  # at the first call
+    answer = Scripted.answer
 
-    def count(self: Scripted) -> None:
-        loaded[self.model.name] += 1
-        load(self)
+    def count(self: Scripted, calls: Sequence[Any]) -> Any:
+        if not any(engine is self for engine in loaded):
+            loaded.append(self)
+        return answer(self, calls)
 
-    monkeypatch.setattr(Scripted, "__post_init__", count)
+    monkeypatch.setattr(Scripted, "answer", count)
     models = "model=smollm2_135m,qwen2_5_coder_1_5b"  # they alternate in the grid
     assert kgqa("run", "-m", "seed=1,2,3", models, "method=no_context", "limit=1", *QUICK).code == 0
-    assert set(loaded.values()) == {1}
+    assert sorted(engine.model.name for engine in loaded) == ["qwen2_5_coder_1_5b", "smollm2_135m"]
 
 
 def test_cells_run_their_frozen_configuration(kgqa: Kgqa) -> None:
@@ -135,7 +139,7 @@ def test_judge_judges_every_cell(kgqa: Kgqa) -> None:
         (["method=golden", "limit=2,5"], "they differ in limit"),
         (["method=golden", "seed=range("], "cannot be read as a sweep"),
         (["method=golden", "seed=interval(1,2)"], "has no list of values"),
-        (["seed=1,2", "seed=3"], "given twice"),
+        (["seed=1,2", "seed=3"], "seed: set twice"),
         (["sweep.names=x"], "did you mean sweep.name"),
         (["sweep.name=a/b"], "plain folder name"),
         (["budget=3euro"], "expected dollars or tokens"),
@@ -143,8 +147,8 @@ def test_judge_judges_every_cell(kgqa: Kgqa) -> None:
         (["hydra/sweeper=grid"], "no such sweeper"),
         (["budget=3usd", "hydra/launcher=joblib"], "do not see each other's cost"),
         (["limit=0"], "limit=0: must be at least 1"),
-        (["hydra.launcher.n_jobs=4"], "nothing reads it"),
-        (["hydra.sweeper.n_trials=4", "hydra/launcher=joblib"], "nothing reads it"),
+        (["hydra.launcher.n_jobs=4"], "this key needs hydra/launcher="),
+        (["hydra.sweeper.n_trials=4", "hydra/launcher=joblib"], "this key has no effect"),
         (["sweep.metric=f1"], "only hydra/sweeper=optuna raises a score"),
     ],
 )
@@ -162,7 +166,7 @@ def test_folder_of_another_sweep_or_version_is_refused(kgqa: Kgqa) -> None:
     folder = kgqa(*TWO, "sweep.name=mine").folder
     fewer = kgqa("run", "-m", "method=golden", "limit=2", "sweep.name=mine", *QUICK)
     assert fewer.code == 2
-    assert "outputs/sweeps/mine holds another sweep: 2 cells, not 1" in fewer.err
+    assert "outputs/sweeps/mine contains another sweep: 2 cells, not 1" in fewer.err
     old = {**json.loads((folder / "sweep.json").read_text()), "format": 0}
     (folder / "sweep.json").write_text(json.dumps(old))
     for ran in (kgqa(*TWO, "sweep.name=mine"), kgqa("report", str(folder))):
@@ -180,7 +184,7 @@ def planned_calls(out: str) -> tuple[int, int]:
 def test_dry_run_counts_every_cell_and_calls_nothing(kgqa: Kgqa, tmp_path: Path) -> None:
     planned = kgqa(*TWO, "dry_run=true")
     assert planned.code == 0
-    assert "time: not known, no finished run here with smollm2_135m@scripted" in planned.out
+    assert "no call of smollm2_135m@scripted is in the call cache" in planned.out
     judged = planned_calls(kgqa(*TWO, "dry_run=true", "judge=three_way").out)[1]
     assert judged == planned_calls(planned.out)[1] + 8  # a judge is asked twice if need be
     assert replies_kept(tmp_path) == 0
@@ -203,7 +207,7 @@ def test_dry_run_counts_shared_calls_once(kgqa: Kgqa) -> None:
         cost = json.loads((Path(cell["run"]) / "metrics.json").read_text())["cost"]
         paid += cost["paid"]["calls"] + cost["extraction_paid"]["calls"]
     assert paid <= new
-    assert "from the speed of earlier runs" in kgqa(*pair, "dry_run=true", "limit=9").out
+    assert "calls of 2 finished runs of trace" in kgqa(*pair, "dry_run=true", "limit=9").out
 
 
 def test_launcher_is_not_started_for_finished_cells(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,7 +217,7 @@ def test_launcher_is_not_started_for_finished_cells(kgqa: Kgqa, monkeypatch: pyt
     ran = kgqa(*TWO, "hydra/launcher=joblib")
     assert launched == [1]
     assert "cells: 1 skipped, 1 not run" in ran.out
-    assert "not run | its process ended before it" in (ran.folder / "report.md").read_text()
+    assert "not run | its process ended early" in (ran.folder / "report.md").read_text()
     kgqa(*TWO)
     assert "cells: 2 skipped" in kgqa(*TWO, "hydra/launcher=joblib").out
     assert launched == [1]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kgqa.engines.scripted import Scripted
+from kgqa.errors import EngineDied
 from kgqa.experiment.experiment import Experiment
 from tests.e2e.conftest import QUICK, Kgqa, Ran
 
@@ -71,20 +74,21 @@ def test_dev_can_have_its_own_file(kgqa: Kgqa) -> None:
     ("arguments", "said"),
     [
         (["tune.metric=ff", "tune.dev=2"], "tune.metric=ff: choose from em, f1"),
-        (["tune.metric=f1"], "tune.dev: give the number of dev questions"),
+        (["tune.metric=f1"], "tune.dev: set the number of dev questions"),
         (["tune.metric=f1", "tune.dev=5000"], "tune.dev=5000: only"),
         (["tune.metric=f1", "tune.dev=36"], "tune.test=None: only 0 questions are left"),
         (["tune.metric=f1", "tune.dev=two"], "tune.dev=two: must be a number from 1"),
         (["tune.metric=f1", "tune.dev=0"], "tune.dev=0: must be a number from 1"),
         (["tune.metric=f1", "tune.devs=2"], "did you mean dev"),
-        (["tune.metric=f1", "tune.dev_split=train", "tune.dev_path=x"], "give one of them"),
-        (["tune.metric=f1", "tune.dev=2", "seed=1,2"], "seed: is no hyperparameter"),
-        (["tune.metric=judge", "tune.dev=2", "tune.test=2"], "give judge=NAME"),
+        (["tune.metric=f1", "tune.dev_split=train", "tune.dev_path=x"], "set only one of them"),
+        (["tune.metric=f1", "tune.dev=2", "seed=1,2"], "seed: not a hyperparameter"),
+        (["tune.metric=judge", "tune.dev=2", "tune.test=2"], "set judge=NAME"),
         (["tune.metric=recall@few", "tune.dev=2"], "tune.metric=recall@few: choose from em, f1"),
-        (["tune.metric=f1", "tune.dev=2", "scoring=trace,musique"], "scoring: is no hyperparameter"),
-        (["tune.metric=f1", "tune.dev=2", "judge=three_way", "judge.votes=1,3"], "judge.votes: is no hyperparameter"),
-        (["tune.metric=f1", "tune.dev=2", "limit=9"], "which questions are asked is for tune.dev="),
-        (["tune.metric=f1", "tune.dev=2", "run_name=x"], "give tune.name="),
+        (["tune.metric=f1", "tune.dev=2", "scoring=trace,musique"], "scoring: not a hyperparameter"),
+        (["tune.metric=f1", "tune.dev=2", "judge=three_way", "judge.votes=1,3"], "judge.votes: not a hyperparameter"),
+        (["tune.metric=f1", "tune.dev=2", "limit=9"], "tune.dev= and tune.test= select the questions"),
+        (["tune.metric=f1", "tune.dev=2", "run_name=x"], "set tune.name="),
+        (["tune.metric=f1", "tune.dev=2", "tune.test=2", "engine.rules=none.jsonl,null"], "engine.rules=none.jsonl: "),
     ],
 )
 def test_bad_input_ends_in_one_line(kgqa: Kgqa, arguments: list[str], said: str) -> None:
@@ -98,7 +102,7 @@ def test_another_metric_has_its_own_record(kgqa: Kgqa) -> None:
     command = [*IRCOT, "tune.dev=2", "tune.test=2"]
     record(kgqa(*command, "tune.metric=f1", "tune.name=mine"))
     other = kgqa(*IRCOT, "tune.dev=3", "tune.test=2", "tune.metric=f1", "tune.name=mine-test")
-    assert "mine-test holds another sweep" in other.err
+    assert "mine-test contains another sweep" in other.err
     assert "tune.name=" in other.err
     assert len({kgqa(*command, f"tune.metric={metric}").folder for metric in ("f1", "em")}) == 2
 
@@ -107,8 +111,17 @@ def test_nothing_to_choose_from(kgqa: Kgqa) -> None:
     assert "nothing to choose from" in kgqa(*IRCOT[:3], "tune.metric=f1", "tune.dev=2", *QUICK).err
 
 
-def test_failed_cell_on_dev_is_in_the_exit_code(kgqa: Kgqa) -> None:
-    ran = kgqa(*IRCOT[:3], "engine.rules=nowhere.jsonl,null", *QUICK, "tune.metric=f1", "tune.dev=2", "tune.test=2")
+def test_failed_cell_on_dev_is_in_the_exit_code(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = Scripted.answer
+
+    def die_with_rules(self: Scripted, calls: Sequence[Any]) -> Any:
+        if self.rules:
+            raise EngineDied("no memory left")
+        return answer(self, calls)
+
+    monkeypatch.setattr(Scripted, "answer", die_with_rules)
+    Path("rules.jsonl").write_text('{"match": "never", "reply": "none"}\n')
+    ran = kgqa(*IRCOT[:3], "engine.rules=rules.jsonl,null", *QUICK, "tune.metric=f1", "tune.dev=2", "tune.test=2")
     assert ran.code == 2
     saved = json.loads(ran.folder.read_text())
     assert [each["status"] for each in saved["tried"]] == ["failed", "done"]

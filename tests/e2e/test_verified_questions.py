@@ -57,7 +57,7 @@ def test_a_run_asks_only_verified_questions_and_samples_of_these(kgqa: Kgqa, tmp
     assert _answered(kgqa(*RUN, chosen, "limit=2")) == valid[:2]
     drawn = set(sorted(valid, key=lambda id_: (text_digest(f"0 {id_}"), id_))[:5])
     assert set(_answered(kgqa(*RUN, chosen, "sample=5"))) == drawn
-    assert "sample=34: only 33 questions to draw from" in kgqa(*RUN, chosen, "sample=34").err
+    assert "sample=34: only 33 questions; remove sample=" in kgqa(*RUN, chosen, "sample=34").err
     refused = kgqa(*RUN, chosen, "ids=[2hop__demo_01]").err
     assert "ids=2hop__demo_01: no such question among the verified ones of dataset=demo" in refused
 
@@ -93,7 +93,7 @@ def test_a_folder_that_is_damaged_is_one_line(kgqa: Kgqa, tmp_path: Path, spoil,
 
 def test_a_folder_of_other_questions_or_none_that_is_valid_is_refused(kgqa: Kgqa, tmp_path: Path) -> None:
     folder = verified(kgqa, tmp_path, "ids=[2hop__demo_02]").folder
-    assert "none of its 1 questions is valid" in kgqa(*RUN, f"dataset.verified={folder}").err
+    assert "no question in it is valid; choose another folder, or null" in kgqa(*RUN, f"dataset.verified={folder}").err
     folder = verified(kgqa, tmp_path, "limit=1").folder
     other = kgqa("run", "method=no_context", "dataset=pdf", f"dataset.verified={folder}", *QUICK)
     assert "it verified another file of dataset=demo; verify this one" in other.err

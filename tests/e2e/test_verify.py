@@ -30,7 +30,7 @@ def test_each_question_gets_a_verdict_and_the_report_has_table_2s_columns(kgqa: 
     report = (ran.folder / "report.md").read_text()
     assert "|  | Total | Noise | Valid | Unverified | Ratio |" in report
     assert "| triples gleaned in round 1 |" in report
-    assert "made up" in report
+    assert "engine=scripted calls no model" in report
     first, second = lines(ran.folder)[:2]
     assert first["path"] == TRIPLES["triples"]
     assert (first["graph"], len(second["graph"])) == ([], 2)
@@ -108,7 +108,7 @@ def test_output_dir_of_another_verification_is_refused(kgqa: Kgqa, tmp_path: Pat
     written = (first.folder / "verdicts.jsonl").read_bytes()
     other = verified(kgqa, tmp_path, "limit=2", "verify.gleaning_rounds=0", "output_dir=out")
     assert (other.code, other.err.count("\n")) == (2, 1)
-    assert "out belongs to another configuration; it differs in " in other.err
+    assert "out belongs to another configuration. It differs in " in other.err
     assert "verify.gleaning_rounds (2 → 0)" in other.err
     assert (first.folder / "verdicts.jsonl").read_bytes() == written
     assert "no model calls" in verified(kgqa, tmp_path, "limit=2", "output_dir=out").out
@@ -120,12 +120,12 @@ def test_output_dir_of_another_verification_is_refused(kgqa: Kgqa, tmp_path: Pat
         (("method=trace",), "method=trace: not a key of kgqa data verify"),
         (("verify.rounds=3",), "verify.rounds=3: unknown key"),
         (("verify.gleaning_rounds=-1",), "verify.gleaning_rounds=-1: must be at least 0"),
-        (("verify.unparsable=valid",), "verify.unparsable=valid: input should be 'unverified' or 'noise'"),
+        (("verify.unparsable=valid",), "verify.unparsable=valid: must be 'unverified' or 'noise'"),
         (("budget=some",), "budget=some: expected dollars or tokens"),
         (("ids=[2hop__demo_01]", "verify.swap_answers=true"), "no question has another answer"),
         (("verify.list=nowhere.txt", "verify.swap_answers=true"), "verify.list= uses no paths to answers"),
         (("verify=null",), "verify=null: choose how to verify; choose from: safe"),
-        (("verify.list=nowhere.txt",), "verify.list=nowhere.txt: No such file or directory; give a file"),
+        (("verify.list=nowhere.txt",), "verify.list=nowhere.txt: No such file or directory; name a UTF-8 file"),
     ],
 )
 def test_what_is_wrong_is_one_line(kgqa: Kgqa, tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:

@@ -30,10 +30,10 @@ VLLM = (*TRACE, "engine=vllm", "engine.cache=1", *QUICK[1:])
 @pytest.fixture(scope="module")
 def slow_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
     """A run that takes even a small model minutes: one long answer after the other."""
-    folder = tiny(tmp_path_factory.mktemp("tiny"), build(compose([])["model"], "model"))
+    folder = tiny(tmp_path_factory.mktemp("tiny"), build(compose(["model=smollm2_135m"])["model"], "model"))
     weights = (f"model.path={folder}", "model.sha256=null", "model.packages=[]")
     slow = ("method=no_context", "method.max_answer_tokens=1500", "engine.max_num_seqs=1", "engine.cache=1")
-    return ("run", "dataset=demo", "engine=vllm", *slow, *weights)
+    return ("run", "dataset=demo", "engine=vllm", "model=smollm2_135m", *slow, *weights)
 
 
 def under_way(arguments: tuple[str, ...], folder: Path) -> tuple[subprocess.Popen[str], Any]:
@@ -60,7 +60,7 @@ def test_the_death_of_the_engine_stops_the_run_with_everything_saved(tmp_path: P
     _, err = running.communicate(timeout=180)
     assert running.returncode == 3
     assert "vLLM's engine died" in err
-    assert "run the same command again to continue" in err
+    assert "continue with: kgqa run" in err
     assert "Traceback" not in err
     assert replies_kept(tmp_path) >= 2
     assert gone(engine, 20)

@@ -27,7 +27,9 @@ class Conversation(BaseHTTPRequestHandler):
     server: Any
 
     def do_GET(self) -> None:
-        self.answer(200, {"object": "list", "data": self.server.boss.models})
+        boss = self.server.boss
+        boss.listed += 1
+        self.answer(boss.models_status, {"object": "list", "data": boss.models})
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -61,6 +63,7 @@ class Misbehaving:
     def __init__(self, *faults: Fault, always: Fault | None = None) -> None:
         self.faults, self.always = deque(faults), always
         self.models: list[Body] = [{"id": name, "owned_by": "tests"} for name in ("gpt-4o-mini-2024-07-18", "other")]
+        self.models_status, self.listed = 200, 0
         self.asked: list[tuple[float, Body]] = []
         self.answered: Counter[str] = Counter()
         self.keys: set[str | None] = set()

@@ -62,7 +62,7 @@ def test_matrices_of_another_size_or_for_other_layers_are_refused(name: str, sma
     assert "of another model" in (said := refusal(engine_on(name, small.folder), wide))
     assert "self_attn.q_proj.lora_A, for a size of 96, which is 64 there" in said
     other = Adapter("other", str(write_lora(tmp_path / "other", shapes={"wq": (64, 64)})))
-    assert "self_attn.wq.lora_A, a layer that is not there" in refusal(engine_on(name, small.folder), other)
+    assert "self_attn.wq.lora_A, a layer that the model lacks" in refusal(engine_on(name, small.folder), other)
 
 
 def test_llama_cpp_needs_the_adapters_gguf_file_and_that_of_this_training(small: Small, tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_llama_cpp_needs_the_adapters_gguf_file_and_that_of_this_training(small:
     assert "is missing beside" in (said := refusal(build("llamacpp", small.gguf), lora))
     assert said.endswith("run: kgqa models trained safe --gguf")
     write_gguf(small.one, Attention("llama", 2, 1), lora.gguf)
-    assert "is of another training than" in refusal(build("llamacpp", small.gguf), lora)
+    assert "comes from another training than" in refusal(build("llamacpp", small.gguf), lora)
 
 
 def test_a_rank_beyond_vllms_is_refused(small: Small, tmp_path: Path) -> None:

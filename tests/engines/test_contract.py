@@ -95,6 +95,16 @@ def test_a_reply_with_a_schema_follows_it_or_is_flagged(real: Any) -> None:
         assert reply.flags == ("unconstrained",)
 
 
+def test_tags_survive_if_the_call_keeps_thoughts(real: Any) -> None:
+    line = "<think> I need the town. <search> the town </search> </think>\n"
+    prompt = Prompt("test/tags", (Message("user", 12 * line),), form="completion")
+    kept, split = ask(real, [Generate(prompt, 40, ("</search>",), thoughts=thoughts) for thoughts in ("keep", "split")])
+    assert isinstance(kept, Completion), kept
+    assert isinstance(split, Completion), split
+    assert kept.text.strip() == "<think> I need the town. <search> the town"
+    assert split.text == ""
+
+
 def test_impossible_prompts_are_their_calls_errors(real: Any) -> None:
     empty = Generate(Prompt("test/completion", (Message("user", ""),), form="completion"), 1)
     calls: list[Any] = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import re
 import threading
 import time
 from dataclasses import replace
@@ -18,8 +19,9 @@ import pytest
 from kgqa.calls import Generate, labels
 from kgqa.engines.openai.concurrency import INITIAL_LIMIT
 from kgqa.engines.openai.option_logprobs import find_label
-from kgqa.errors import BudgetSpent, ConfigError, EngineDied, EngineError, PromptTooLong, UsageError
+from kgqa.errors import BudgetSpent, ConfigError, EngineDied, EngineError, PromptTooLong, ServerLost, UsageError
 from kgqa.types import Choice, Completion, Message, Prompt
+from kgqa.util.waiting import describe_waits
 from tests.engines.asking import ask, choose, texts, write
 from tests.engines.misbehaving import (
     SECRET,
@@ -30,6 +32,7 @@ from tests.engines.misbehaving import (
     answer,
     capped,
     late,
+    prompt,
     raw,
     refuse,
     reset,
@@ -39,6 +42,7 @@ from tests.engines.misbehaving import (
     without_logprobs,
 )
 from tests.engines.openai_calls import CALLS, MODEL, REPLIES, asked, engine
+from tests.faults import logprob, whole
 
 PREFILLED = Generate(Prompt("test/prefill", (Message("system", "Be brief."), Message("user", "Who?")), "Answer:"), 5)
 PLAIN = Generate(Prompt("test/plain", (Message("user", "Q: why?\nA:"),), form="completion"), 5)
@@ -89,8 +93,8 @@ def test_retry_after_date(serving: Serving, wait: int, least: float) -> None:
     started = time.monotonic()
     [reply] = asked(server, CALLS[:1], server_timeout=10.0)
     if wait == 3600:
-        assert type(reply) is EngineError
-        assert "the server asks to wait 3" in str(reply)
+        assert type(reply) is ServerLost
+        assert f"{server.url} asks to wait 3" in str(reply)
         assert "engine.server_timeout=10" in str(reply)
     else:
         assert texts([reply]) == REPLIES[:1]
@@ -108,24 +112,96 @@ def test_server_that_comes_back_in_time_loses_nothing(serving: Serving) -> None:
     assert set(server.answered.values()) == {1}
 
 
-def test_server_that_stays_away_is_dead(serving: Serving, caplog: pytest.LogCaptureFixture) -> None:
+def test_server_that_stays_away_is_dead(serving: Serving) -> None:
     server = serving()
     server.stop()
-    with caplog.at_level(logging.INFO, "kgqa"):
-        errors = asked(server, CALLS[:3], server_timeout=0.3)
-    assert [type(error) for error in errors] == [EngineDied] * 3
-    assert f"no server at {server.url} for 0.3 s" in str(errors[0])
-    lines = [record.getMessage() for record in caplog.records if record.name != "kgqa.events"]
-    assert lines == [f"no server at {server.url}; looking again for 0.3 s"]
+    errors = asked(server, CALLS[:3], server_timeout=0.3)
+    assert [type(error) for error in errors] == [ServerLost] * 3
+    assert f"{server.url} has not answered any call for 0.3 s: no connection (" in str(errors[0])
+    assert "start the server, or set engine.base_url" in str(errors[0])
+    assert describe_waits() == ""
 
 
-def test_retries_are_limited(serving: Serving) -> None:
-    server = serving(always=refuse(500, "the dog ate it"))
-    [error] = asked(server, CALLS[:1])
+def poisoned(*faults: Fault) -> Fault:
+    """Answer all calls but those for question 0."""
+    rest = list(faults)
+
+    def fault(conversation: Conversation, body: Body) -> None:
+        if prompt(body) == "question 0":
+            (rest.pop(0) if len(rest) > 1 else rest[0])(conversation, body)
+        else:
+            conversation.server.boss.reply(conversation, body)
+
+    return fault
+
+
+def test_outage_costs_no_call(serving: Serving) -> None:
+    """While the server fails, one call after the other tries it."""
+    server = serving(*[refuse(503, "loading")] * 6)
+    assert texts(asked(server, list(CALLS), server_timeout=60.0, concurrency=1)) == REPLIES
+    assert len(server.asked) == 14
+    server = serving(*[refuse(status) for status in (500, 502, 403, 401, 429)])
+    opened = engine(server, server_timeout=60.0)
+    server.faults.appendleft(conversation_reply)  # a key that was good is not called wrong
+    assert texts(ask(opened, CALLS[:1])) == REPLIES[:1]
+    assert texts(ask(opened, CALLS[1:])) == REPLIES[1:]
+    opened.close()
+    assert set(server.answered.values()) == {1}
+
+
+def conversation_reply(conversation: Conversation, body: Body) -> None:
+    conversation.server.boss.reply(conversation, body)
+
+
+@pytest.mark.parametrize("status", [401, 403, 429, 500, 503])
+def test_lasting_outage_stops_every_call(serving: Serving, status: int) -> None:
+    server = serving(conversation_reply, always=refuse(status, "the dog ate it"))
+    opened = engine(server, server_timeout=0.2)
+    assert texts(ask(opened, CALLS[:1])) == REPLIES[:1]
+    errors = ask(opened, CALLS[1:])
+    opened.close()
+    assert [type(error) for error in errors] == [ServerLost] * 7
+    assert f"{server.url} has not answered any call for 0.2 s: {status} the dog ate it" in str(errors[0])
+
+
+def test_call_that_fails_beside_others_is_an_error_of_its_own(serving: Serving) -> None:
+    server = serving(always=poisoned(refuse(500, "the dog ate it")))
+    opened = engine(server, retries=2, server_timeout=60.0, concurrency=2)
+    delivered: SimpleQueue[Any] = SimpleQueue()
+    opened.submit(CALLS[0], delivered.put)
+    error = None
+    while error is None:  # others are answered meanwhile
+        opened.submit(CALLS[1], delivered.put)
+        reply = delivered.get(timeout=10)
+        error = reply if isinstance(reply, Exception) else None
+    opened.close()
     assert type(error) is EngineError
-    assert "failed 5 times" in str(error)
     assert "the dog ate it" in str(error)
-    assert len(server.asked) == 5
+
+
+@pytest.mark.parametrize("fault", [refuse(500, "the dog ate it"), refuse(403, "the dog ate it"), reset])
+def test_last_call_that_fails_alone_is_an_error_of_its_own(serving: Serving, fault: Fault) -> None:
+    """A test request shows that the server works. Otherwise the run could never end."""
+    server = serving(always=poisoned(fault))
+    [error] = asked(server, CALLS[:1], server_timeout=0.1)
+    assert type(error) is EngineError
+    assert "the server answers a test, but not this call: " in str(error)
+    assert server.answered == {"Hello": 1}
+    assert error.usage is not None
+    assert error.usage.output_tokens == 4  # the test was charged
+
+
+def test_held_server_is_described(serving: Serving) -> None:
+    server = serving(always=refuse(503, "loading"))
+    opened = engine(server, server_timeout=60.0, backoff=5.0)
+    delivered: SimpleQueue[Any] = SimpleQueue()
+    opened.submit(CALLS[0], delivered.put)
+    while not describe_waits():
+        time.sleep(0.01)
+    text = describe_waits()
+    opened.close()
+    assert re.fullmatch(rf"503 from 127.0.0.1:{server.port}, next try in \d s, 1 calls? waits?", text), text
+    assert describe_waits() == ""
 
 
 def test_close_drops_running_calls(serving: Serving) -> None:
@@ -161,7 +237,6 @@ def test_rate_limit_lowers_concurrency(serving: Serving, concurrency: int | None
         (refuse(429, "quota", code="insufficient_quota"), UsageError, "the account is used up"),
         (refuse(402, "balance"), UsageError, "the account is used up"),
         (refuse(400, "This is bad."), EngineError, "refused the call (400): This is bad."),
-        (raw(b'{"choices": [{"text": "so"}]}'), EngineError, "how many tokens"),
     ],
 )
 def test_final_refusal(serving: Serving, fault: Fault, kind: type[Exception], message: str) -> None:
@@ -192,6 +267,32 @@ def test_prompt_too_long(serving: Serving) -> None:
     [error] = asked(serving(refuse(400, message, code="context_length_exceeded")), CALLS[:1])
     assert isinstance(error, PromptTooLong)
     assert (error.tokens, error.limit) == (7575, 4096)
+
+
+@pytest.mark.parametrize("status", [400, 413, 422, 429, 500, 503])
+def test_prompt_too_long_without_numbers_is_shortened_by_a_step(serving: Serving, status: int) -> None:
+    message = "Input is too long for requested model. (request id: 20261126093000123456789)"
+    [error] = asked(serving(always=refuse(status, message)), [write("word " * 400)])
+    assert isinstance(error, PromptTooLong)
+    assert (error.tokens, error.limit) == (500, 450)
+    assert str(error) == f"the server says that the prompt is too long: {message}"
+
+
+@pytest.mark.parametrize("status", [403, 500, 503])
+def test_server_without_a_list_of_models_is_asked_once(serving: Serving, status: int) -> None:
+    server = serving()
+    server.models_status = status
+    assert texts(asked(server, list(CALLS))) == REPLIES
+    assert server.listed == 1
+
+
+def test_server_that_loads_its_model_is_waited_for(serving: Serving) -> None:
+    server = serving()
+    server.models_status, server.models = 503, ["Loading model"]  # type: ignore[list-item]
+    [error] = asked(server, CALLS[:1], server_timeout=0.1)
+    assert isinstance(error, ServerLost)
+    assert server.listed > 1
+    assert not server.asked
 
 
 @pytest.mark.parametrize(
@@ -294,6 +395,23 @@ def test_listed_options_are_exact(serving: Serving) -> None:
     assert [math.exp(p) for p in reply.logprobs] == pytest.approx([weight / sum(WEIGHTS) for weight in WEIGHTS])
 
 
+@pytest.mark.parametrize("lowest", [-9999.0, -math.inf, None, -math.log(1e300)])
+def test_impossible_options_have_the_lowest_share(serving: Serving, lowest: float | None) -> None:
+    def change(good: Body) -> None:
+        for entry in good["choices"][0]["logprobs"]["content"][0]["top_logprobs"][1:]:
+            entry["logprob"] = lowest
+
+    [reply] = asked(serving(always=whole(change)), [choose("Pick.", 4)])
+    assert isinstance(reply, Choice)
+    assert math.exp(reply.logprobs[0]) == pytest.approx(1)
+    assert all(-101 <= logprob < -90 for logprob in reply.logprobs[1:])
+
+
+def test_options_that_are_all_impossible_are_read_from_the_text(serving: Serving) -> None:
+    [reply] = asked(serving(always=logprob(-9999.0)), [choose("Pick.", 4)])
+    assert "parsed_choice" in reply.flags
+
+
 def test_parsed_choice(serving: Serving) -> None:
     [reply] = asked(serving(always=without_logprobs), [choose("Pick.", 5)])
     assert reply.flags == ("parsed_choice",)
@@ -348,6 +466,32 @@ def test_rejected_schema_leaves_others(serving: Serving) -> None:
     replies = asked(serving(always=picky), list(calls))
     unconstrained = ("unconstrained",)
     assert [reply.flags for reply in replies] == [unconstrained, (), unconstrained, unconstrained]
+
+
+@pytest.mark.parametrize(
+    ("message", "code"),
+    [
+        (
+            "Invalid prompt: your prompt was flagged. See https://platform.openai.com/docs/guides/reasoning",
+            "invalid_prompt",
+        ),
+        ("The 'temperature' of this prompt is unsupported by our content filter.", "content_filter"),
+        ("Your input exceeds the context window of this model; 'temperature' is not supported.", None),
+        ("The 'temperature' of this request was not allowed, nor is it without one.", None),
+    ],
+)
+def test_refused_prompt_changes_no_later_request(serving: Serving, message: str, code: str | None) -> None:
+    """Also a refusal that names a key: the request fails without it as well."""
+    server = serving(refuse(400, message, code=code), refuse(400, message, code=code))
+    opened = engine(server)
+    [error] = ask(opened, CALLS[:1])
+    server.faults.clear()
+    [reply] = ask(opened, CALLS[1:2])
+    opened.close()
+    assert isinstance(error, EngineError)
+    assert isinstance(reply, Completion)
+    assert (reply.text, reply.flags) == (REPLIES[1], ())
+    assert "temperature" in server.asked[-1][1]
 
 
 def test_max_completion_tokens(serving: Serving) -> None:
@@ -412,6 +556,46 @@ def test_spent_budget(serving: Serving, budget: dict[str, float]) -> None:
     ((key, value),) = budget.items()
     assert f"engine.{key}={value} is spent (24 tokens, 0.0000 USD by this command)" in str(replies[4])
     assert len(server.asked) == 4
+
+
+@pytest.mark.parametrize(("temperature", "attempts"), [(0.0, 2), (1.0, 5)])
+def test_replies_that_cannot_be_read_are_charged(serving: Serving, temperature: float, attempts: int) -> None:
+    server = serving(always=answer({"content": None}))
+    call = write("question", temperature=temperature, seed=1 if temperature else None)
+    opened = engine(server, budget_tokens=200)
+    [error] = ask(opened, [call])
+    assert type(error) is EngineError
+    assert error.usage is not None
+    assert (error.usage.prompt_tokens, error.usage.output_tokens) == (10 * attempts, 25 * attempts)
+    assert len(server.asked) == attempts
+    replies = [reply for _ in range(3) for reply in ask(opened, [call])]
+    opened.close()
+    assert isinstance(replies[-1], BudgetSpent)
+
+
+def test_reply_has_the_usage_of_all_its_attempts(serving: Serving) -> None:
+    [reply] = asked(serving(answer({"content": None})), CALLS[:1])
+    assert texts([reply]) == REPLIES[:1]
+    assert (reply.usage.prompt_tokens, reply.usage.output_tokens) == (10 + 2, 25 + 4)
+
+
+def test_tokens_are_estimated_if_the_server_does_not_count(serving: Serving) -> None:
+    server = serving(always=whole(lambda good: good.pop("usage") and None))
+    opened = engine(server, budget_tokens=3)
+    [reply, spent] = [each for call in CALLS[:2] for each in ask(opened, [call])]
+    opened.close()
+    assert isinstance(reply, Completion)
+    assert (reply.text, reply.flags) == (REPLIES[0], ("estimated_usage",))
+    assert (reply.usage.prompt_tokens, reply.usage.output_tokens) == (3, 4)
+    assert isinstance(spent, BudgetSpent)
+
+
+@pytest.mark.parametrize(("read", "flags"), [(50, ("cut_prompt",)), (4096, ("cut_prompt",)), (7500, ())])
+def test_cut_prompt_is_flagged(serving: Serving, read: int, flags: tuple[str, ...]) -> None:
+    """A prompt of 34,000 characters."""
+    server = serving(always=whole(lambda good: good["usage"].update(prompt_tokens=read)))
+    [reply] = asked(server, [write("some words of text " * 1790)])
+    assert reply.flags == flags
 
 
 def test_running_calls_are_delivered_before_the_budget_error(serving: Serving) -> None:

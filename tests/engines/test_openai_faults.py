@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from kgqa.errors import EngineError, UsageError
+from kgqa.errors import EngineDied, EngineError, ServerLost, UsageError
 from kgqa.types import Choice, Completion
 from tests.engines.asking import choose, write
 from tests.engines.misbehaving import SECRET, Fault, Serving
 from tests.engines.openai_calls import asked
-from tests.faults import FAILED, RETRIED, STOPPED, TAKEN
+from tests.faults import FAILED, HELD, LOST, STOPPED, TAKEN, UNREADABLE
 
 WRITE, CHOOSE = write("The herring queen was composed by somebody in Fauskenes"), choose("Which letter is it", 12)
 
@@ -30,21 +30,26 @@ def content(reply: Any) -> Any:
     return reply.text if isinstance(reply, Completion) else reply.logprobs
 
 
-@pytest.mark.parametrize("name", RETRIED)
+@pytest.mark.parametrize("name", [*HELD, *UNREADABLE])
 def test_fault_that_passes(serving: Serving, name: str) -> None:
-    server = serving(RETRIED[name])
+    server = serving({**HELD, **UNREADABLE}[name])
     [reply] = outcomes(server, name)
     assert content(reply) == content(outcomes(serving(), name)[0])
     assert len(server.asked) == 2
 
 
-@pytest.mark.parametrize("name", RETRIED)
+@pytest.mark.parametrize("name", [*HELD, *UNREADABLE, *LOST])
 def test_fault_that_stays(serving: Serving, name: str, caplog: pytest.LogCaptureFixture) -> None:
+    server = serving(always={**HELD, **UNREADABLE, **LOST}[name])
     with caplog.at_level(logging.DEBUG):
-        [error] = outcomes(serving(always=RETRIED[name]), name)
-    assert type(error) is EngineError, error
-    assert "the server failed 2 times, at last: " in str(error)
-    assert len(str(error)) < 500
+        [error] = outcomes(server, name, server_timeout=0.05)
+    assert type(error) is (EngineError if name in UNREADABLE else ServerLost), error
+    if name in UNREADABLE:
+        assert "the server sent 2 replies that cannot be read: " in str(error)
+        assert (len(server.asked), error.usage and error.usage.output_tokens) == (2, 8)  # both were charged
+    else:
+        assert f"{server.url} asks to wait" in str(error) or f"{server.url} has not answered any call" in str(error)
+    assert len(str(error)) < 600
     assert SECRET not in f"{error!r} {error.__cause__!r} {error.__context__!r} {caplog.text}"
 
 
@@ -55,7 +60,10 @@ def test_harmless_oddity(serving: Serving, name: str, caplog: pytest.LogCaptureF
         replies = outcomes(server, name, times=2)
     assert [content(reply) for reply in replies] == ["re: by somebody in Fauskenes"] * 2
     assert len(server.asked) == 2
-    model = "warning: {} answers as model 'evil-7b', not 'gpt-4o-mini-2024-07-18', which it was asked for"
+    is_counted = not name.startswith("usage-") or name == "usage-odd-details"
+    flags = () if is_counted else ("estimated_usage",)
+    assert {reply.flags for reply in replies} == {("answered_by:evil-7b",) if name == "other-model" else flags}
+    model = "warning: {} answers as model 'evil-7b', but model 'gpt-4o-mini-2024-07-18' was requested"
     assert caplog.messages == ([model.format(server.url)] if name == "other-model" else [])
 
 
@@ -72,6 +80,7 @@ def test_final_fault(
     with caplog.at_level(logging.DEBUG):
         [error] = outcomes(serving(always=fault), name)
     assert isinstance(error, kind)
+    assert not isinstance(error, EngineDied)
     assert SECRET not in f"{error!r} {error.__cause__!r} {error.__context__!r} {caplog.text}"
     if name == "redirect":
         place = "http://127.0.0.2:9/v1/chat/completions"

@@ -46,6 +46,14 @@ def test_reasoning_is_separated_and_counted(serving: Serving, form: str, setting
     assert estimated.flags == ("no_prefill", "estimated_thought")
 
 
+@pytest.mark.parametrize("form", ["deepseek", "vllm, ollama, openrouter", "untouched", "mistral"])
+def test_tags_stay_in_the_text_if_the_call_keeps_thoughts(serving: Serving, form: str) -> None:
+    call = replace(CALL, thoughts="keep", stop=())
+    (reply,) = thinking(serving(answer(FORMS[form], **THOUGHT)), [call])
+    assert reply.text == "<think>\nIn France.\n</think>\n\nLyon"
+    assert reply.thought == ""
+
+
 @pytest.mark.parametrize("setting", [BUDGET, "off"])
 @pytest.mark.parametrize(
     "message",

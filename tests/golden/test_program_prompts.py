@@ -44,7 +44,7 @@ REPLIES: dict[str, dict[str, str]] = {
     },
     "iter_retgen": {"iter_retgen/answer": " He did.\nAnswer: Fauskenes"},
     "self_ask": {"self_ask/ask": " Who composed The Herring Queen?"},
-    "react": {"react/step": " I search.\nAction 1: Search[The Herring Queen]"},
+    "react method.max_steps=1": {"react/step": " I search.\nAction 1: Search[The Herring Queen]"},
     "sg_prompt": {"sg_prompt/extract": BY, "sg_prompt/answer": "\nAnswer: Fauskenes"},
     "ge_reasoning": {
         "ge_reasoning/parse": "<The Herring Queen; composer; ?1>",
@@ -59,6 +59,22 @@ REPLIES: dict[str, dict[str, str]] = {
         "era_cot/implicit": "<The Herring Queen's composer; born in; Fauskenes>",
         "era_cot/score": " 9",
         "era_cot/answer": "\nAnswer: Fauskenes",
+    },
+    **{
+        name: {f"search_agent/{prompt}": f"I search. {query}composer of The Herring Queen"}
+        for name, prompt, query in (
+            ("search_agent method.max_turns=1", "search_r1", "<search>"),
+            ("r1_searcher method.max_turns=1", "r1_searcher", "<|begin_of_query|>"),
+            ("research method.max_turns=1", "research", "<search>"),
+        )
+    },
+    "search_o1 method.max_turns=1": {
+        "search_agent/search_o1": "I search. <|begin_search_query|>composer of The Herring Queen",
+        "search_agent/read": "He is.\n**Final Information**\nAsbjarne Lyngholt composed it.",
+    },
+    "simple_deep_searcher method.max_turns=1": {
+        "search_agent/simple_deep_searcher": "I search. <|begin_search_query|>composer of The Herring Queen",
+        "search_agent/read": "He is.\n**Final Information**\nAsbjarne Lyngholt composed it.",
     },
     "safe": {"safe/step": STEP, "safe/judge": VERDICT, "safe/conclude": " Fauskenes"},
 }
@@ -131,6 +147,30 @@ def taught() -> dict[str, Prompt]:
 
 
 CASES |= {name.replace("/", "__"): partial(lambda template: taught()[template], name) for name in TEACHER}
+
+
+@cache
+def extracted() -> dict[str, Prompt]:
+    """The two prompts of OpenIE about a passage."""
+    node = {key: value for key, value in compose(["kg=openie"])["kg"].items() if key != "require_existing"}
+    replies = {
+        "openie/entities": '{"named_entities": ["The Herring Queen", "Asbjarne Lyngholt"]}',
+        "openie/triples": '{"triples": []}',
+    }
+    asked: dict[str, Prompt] = {}
+
+    def reply(call: Call[Any]) -> Any:
+        assert isinstance(call, Generate)
+        asked[call.prompt.name] = call.prompt
+        return Completion(replies[call.prompt.name])
+
+    drive(build(node, "kg").extract(OPERA), reply)
+    return asked
+
+
+CASES |= {
+    f"openie__{name}": partial(lambda name: extracted()[f"openie/{name}"], name) for name in ("entities", "triples")
+}
 
 
 @pytest.mark.parametrize("name", CASES)

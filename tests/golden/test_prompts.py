@@ -50,7 +50,7 @@ def selection_prompt(steps: int, may_stop: bool = True, chosen: str = COMPOSER, 
     method = Trace(
         context="triples", units="triples", candidates=2, ranker=True, selector=True, top=None, max_length=4,
         beam=5, branch=5, chains=5, min_probability=0.0, adaptive_termination=may_stop, query_order="question_first",
-        query_labels=False, short_demonstrations="last_step", layout=layout,
+        query_labels=False, short_demonstrations="last_step", layout=layout, reader_layout=None,
         demonstrations="fixed", demonstration_count=1, few_shot=(CHAIN,), max_answer_tokens=25,
     )  # fmt: skip
     offered = BIRTHPLACE if chosen == COMPOSER else COMPOSER
@@ -83,7 +83,14 @@ THOUGHT = ThoughtDemonstration(
 
 def few_shot_prompt(ask: Callable[[FewShot], Program[FewShotReply]], **changes: Any) -> Prompt:
     few_shot = FewShot(
-        (THOUGHT,), sample=1, sample_size=1, distractors=0, instructed=False, context_limit=8000, passage_words=None
+        (THOUGHT,),
+        sample=1,
+        sample_size=1,
+        distractors=0,
+        instructed=False,
+        context_limit=8000,
+        drop="end",
+        passage_words=None,
     )
     asked: list[Prompt] = []
 

@@ -17,6 +17,7 @@ import pytest
 
 from kgqa.calls import Call, Choose, Generate, Rank, Triples
 from kgqa.experiment.experiment import Experiment
+from kgqa.kg.extraction import TripleExtractor
 from kgqa.methods.trace import Trace
 from kgqa.prompting.demonstrations import ChainDemonstration, DocumentDemonstration, Selection
 from kgqa.testing import drive
@@ -63,6 +64,7 @@ def asked(context: str = "triples") -> tuple[Call[Any], ...]:
 @cache
 def extraction() -> Generate:
     extractor = Experiment.of(["experiment=trace_released"]).extractor
+    assert isinstance(extractor, TripleExtractor)
     extractor = replace(extractor, few_shot=(DOCUMENT, OTHER), demonstration_count=2)
     calls: list[Generate] = []
 

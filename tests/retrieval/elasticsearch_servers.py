@@ -9,16 +9,17 @@ from __future__ import annotations
 import json
 import socket
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.client import HTTPConnection
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
+
+from tests.http_server import serve
 
 
 @dataclass
@@ -109,15 +110,5 @@ def serving(answer: Answer, faulty: Faulty | None = None) -> Iterator[str]:
 
         do_POST = do_PUT = do_HEAD = do_DELETE = do_GET  # noqa: N815 - names of the standard library
 
-        def log_message(self, *_: Any) -> None:
-            """Tests print nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with serve(Handler) as url:
+        yield url

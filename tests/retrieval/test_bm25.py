@@ -46,7 +46,7 @@ def test_the_rankings_of_the_demo_are_lucenes(tmp_path: Path) -> None:
     place = {passage.id: number for number, passage in enumerate(passages)}
     lines = (Path(__file__).parent / "lucene_demo.jsonl").read_text("utf-8").splitlines()
     expected = {row["question"]: row["found"] for row in map(json.loads, lines)}
-    finder = built(Bm25(BOTH), passages, tmp_path)
+    finder = built(Bm25(BOTH, fill=False), passages, tmp_path)
     assert isinstance(finder, Bm25Finder)
     for question in dataset.questions():
         wanted = expected[question.id]
@@ -103,7 +103,7 @@ def random_passages(seed: int, count: int) -> list[Passage]:
 @pytest.mark.parametrize("seed", range(3))
 def test_scores_are_those_of_lucenes_formula(seed: int, tmp_path: Path) -> None:
     passages = random_passages(seed, 300)
-    finder = built(Bm25(BOTH), passages, tmp_path)
+    finder = built(Bm25(BOTH, fill=False), passages, tmp_path)
     assert isinstance(finder, Bm25Finder)
     for query in (passage.text[:60] for passage in random_passages(seed + 100, 30)):
         fields = [[getattr(passage, field) for passage in passages] for field in BOTH]
@@ -140,9 +140,9 @@ def assert_ranked(found: Sequence[int], scores: NDArray[np.float64], k: int) -> 
 def test_a_boost_weighs_its_field(tmp_path: Path) -> None:
     passages = [Passage.of("slate", "nothing here"), Passage.of("nothing here", "slate")]
     for boosts, first in (({"title": 2.0, "text": 1.0}, 0), ({"title": 1.0, "text": 2.0}, 1)):
-        finder = built(Bm25(boosts), passages, tmp_path / str(first))
+        finder = built(Bm25(boosts, fill=False), passages, tmp_path / str(first))
         assert find(finder, "slate", 2)[0] == first
-    only_titles = built(Bm25({"title": 1.0}), passages, tmp_path / "titles")
+    only_titles = built(Bm25({"title": 1.0}, fill=False), passages, tmp_path / "titles")
     assert find(only_titles, "slate", 2) == [0]
 
 
@@ -151,14 +151,23 @@ def test_a_boost_weighs_its_field(tmp_path: Path) -> None:
 
 def test_more_ties_than_fit_are_still_cut_by_place(tmp_path: Path) -> None:
     passages = [Passage(str(n), "T", "slate" if n % 3 else "slate slate") for n in range(3_000)]
-    finder = built(Bm25(BOTH), passages, tmp_path)
+    finder = built(Bm25(BOTH, fill=False), passages, tmp_path)
     wanted = [n for n in range(3_000) if n % 3 == 0] + [n for n in range(3_000) if n % 3]
     assert find(finder, "slate", 1_500) == wanted[:1_500]
 
 
 def test_a_file_that_is_garbage_is_one_line(tmp_path: Path) -> None:
-    built(Bm25(BOTH), PASSAGES, tmp_path).close()
+    built(Bm25(BOTH, fill=False), PASSAGES, tmp_path).close()
     meta = tmp_path / "meta.json"
     meta.write_bytes(b"?" * meta.stat().st_size)
     with pytest.raises(DataError, match=r"damaged index .*; delete it and build it again"):
-        find(Bm25(BOTH).open([], tmp_path), "slate", 3)
+        find(Bm25(BOTH, fill=False).open([], tmp_path), "slate", 3)
+
+
+def test_kgp_finds_k_passages(tmp_path: Path) -> None:
+    """As its released code: the rest follows, the last first."""
+    passages = [Passage.of("", text) for text in ("slate", "a heron", "the quarry", "slate quarry")]
+    finder = built(Bm25({"text": 1.0}, fill=True), passages, tmp_path)
+    assert find(finder, "quarry", 3) == [2, 3, 1]
+    assert find(finder, "?!", 2) == [3, 2]
+    assert find(finder, "heron", 3, (0, 1, 3)) == [1, 3, 0]

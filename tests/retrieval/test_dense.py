@@ -127,7 +127,7 @@ def test_a_small_corpus_shares_its_vectors_with_the_ranker(tmp_path: Path) -> No
 
 def test_an_index_of_another_dimension_is_refused(tmp_path: Path) -> None:
     opened(dense(Words(dimension=8)), CORPUS, tmp_path)
-    with pytest.raises(DataError, match="vectors of 8 numbers, and the encoder gives 12"):
+    with pytest.raises(DataError, match="vectors of 8 numbers, but the encoder returns 12"):
         dense(Words()).open(CORPUS, tmp_path).find(QUERIES)
 
 
@@ -159,7 +159,7 @@ def test_vectors_that_are_not_finite_are_refused(tmp_path: Path) -> None:
 
 
 def test_an_encoder_has_vectors_and_a_preset_is_not_a_folder() -> None:
-    with pytest.raises(ConfigError, match=r"retriever\.encoder: Lexical gives scores but no vectors"):
+    with pytest.raises(ConfigError, match=r"retriever\.encoder: Lexical returns scores, not vectors"):
         dense(Lexical())
     folder = build(compose(["retriever=dense", "retriever.encoder=some/folder"])["retriever"], "retriever")
     assert folder.loaded_encoder == SentenceTransformer.of("some/folder")

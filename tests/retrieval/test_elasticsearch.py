@@ -226,7 +226,7 @@ COMPLETE = {
             refusal("media_type_header_exception", "Invalid media-type value on headers [Accept]"),
             r"the server is older than the client library \d+.x; pip install 'elasticsearch<\d+'",
         ),
-        (None, 200, {}, "this server is not Elasticsearch; give the address of an 8.x or 9.x server"),
+        (None, 200, {}, "this server is not Elasticsearch; set the address of an 8.x or 9.x server"),
     ],
 )
 def test_a_refusal_says_what_to_do(
@@ -245,12 +245,12 @@ def test_a_refusal_says_what_to_do(
         (
             {"type": "cluster_block_exception", "reason": "disk usage exceeded flood-stage watermark"},
             StorageError,
-            "exceeded flood-stage watermark; make room there",
+            "exceeded flood-stage watermark; free disk space there",
         ),
         (
             {"type": "mapper_parsing_exception", "reason": "too deep"},
             DataError,
-            r"passage 1 \(Maria Lund\) is refused: too deep",
+            r"passage 1 \(Maria Lund\) was rejected: too deep",
         ),
     ],
 )
@@ -326,9 +326,9 @@ def test_an_unreachable_server_is_reported_at_once_and_only_when_searched(
 @pytest.mark.parametrize(
     ("variables", "message"),
     [
-        ({"URL": "127.0.0.1:9200"}, "KGQA_ES_URL=127.0.0.1:9200: .*; give scheme, host and port"),
-        ({"URL": "http://127.0.0.1"}, "give scheme, host and port"),
-        ({"URL": "http://127.0.0.1:port"}, "give scheme, host and port"),
+        ({"URL": "127.0.0.1:9200"}, "KGQA_ES_URL=127.0.0.1:9200: .*; set scheme, host and port"),
+        ({"URL": "http://127.0.0.1"}, "set scheme, host and port"),
+        ({"URL": "http://127.0.0.1:port"}, "set scheme, host and port"),
         ({"URL": f"http://reader:{SECRET}@127.0.0.1:9200"}, "put them into KGQA_ES_USER and KGQA_ES_PASSWORD"),
         ({"USER": "reader"}, "only one of the two is set"),
         ({"PASSWORD": SECRET}, "only one of the two is set"),

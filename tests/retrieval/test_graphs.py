@@ -163,7 +163,7 @@ def test_two_documents_of_one_title_count_as_one() -> None:
 
 
 def test_a_ranker_without_vectors_makes_no_graph() -> None:
-    with pytest.raises(ConfigError, match=r"graph\.encoder: Lexical gives scores but no vectors"):
+    with pytest.raises(ConfigError, match=r"graph\.encoder: Lexical returns scores, not vectors"):
         build(compose(["graph=knn", "ranker@graph.encoder=lexical"])["graph"], "graph")
 
 
@@ -267,7 +267,7 @@ def test_tagmes_confident_entities_link_passages(
         ("", "A", "no key in the environment variable TAGME_TOKEN; set it, or choose graph=e"),
         ("wrong", "A", "HTTP 403; check TAGME_TOKEN"),
         ("key", "broken", "no annotations in its answer"),
-        ("key", "moved", r"sends on to another address; mend graph\.url"),
+        ("key", "moved", r"redirects to another address; fix graph\.url"),
     ],
 )
 def test_tagme_without_a_key_or_an_answer_says_what_to_do(

@@ -98,7 +98,7 @@ def test_a_corpus_that_contradicts_itself_or_is_empty_is_refused(folder: IndexFo
     with pytest.raises(DataError, match=r"no passages.*dataset\.corpus"):
         folder.build(iter([]), silent)
     assert not folder.finished()
-    with pytest.raises(DataError, match="no finished index here; run: kgqa data index dataset=d"):
+    with pytest.raises(DataError, match="no finished index; run: kgqa data index dataset=d"):
         folder.open()
 
 
@@ -161,7 +161,7 @@ words = " ".join(f"word{{number}}" for number in range(20_000)) if {limit} > 10_
 try:
     folder.build((Passage.of(str(n), words[n::400]) for n in range(400)) , lambda *_: None)
 except StorageError as error:
-    print(str(error).count(chr(10)), "make room" in str(error), folder.finished())
+    print(str(error).count(chr(10)), "free disk space" in str(error), folder.finished())
 """
     root = Path(__file__).parents[2]
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=root)

@@ -18,7 +18,8 @@ from kgqa.retrieval.lexical import Fuzzy, Levenshtein, Lexical, Tfidf
 from kgqa.retrieval.search import rank_places
 from kgqa.types import Passage
 
-BOTH = Tfidf(("title", "text"))
+BOTH = Tfidf(("title", "text"), fill=False, ties="first")
+TEXT = Tfidf(("text",), fill=False, ties="first")
 
 
 def built(folder: Path, passages: Sequence[Passage], retriever: Tfidf = BOTH) -> Finder:
@@ -94,10 +95,28 @@ def test_the_order_is_the_rankers_of_the_same_formula(tmp_path: Path) -> None:
 
 def test_fields_decide_what_is_searched(tmp_path: Path) -> None:
     corpus = (Passage.of("Tveit", "a fjord"), Passage.of("Norway", "Tveit is a fjord"), Passage.of("Tveit", " "))
-    assert built(tmp_path, corpus, Tfidf(("text",))).find([Query("Tveit", 3)]) == [[2, 1]]
-    assert Tfidf(("text",)).identity() != BOTH.identity()
+    assert built(tmp_path, corpus, TEXT).find([Query("Tveit", 3)]) == [[2, 1]]
+    assert TEXT.identity() != BOTH.identity()
     with pytest.raises(ConfigError, match=r"retriever\.fields"):
-        Tfidf(())
+        Tfidf((), fill=False, ties="first")
+
+
+def test_words_of_one_character_do_not_count(tmp_path: Path) -> None:
+    """As in scikit-learn, and so in KGP's released code."""
+    (scores,) = Lexical().score([Rank("a red fox", ("a b c", "red", "a red"))])
+    assert scores[0] == 0
+    assert scores[1] == scores[2] > 0
+    assert built(tmp_path, passages("a b c", "x red", "a red")).find([Query("a red fox", 5)]) == [[1, 2]]
+
+
+def test_kgp_finds_k_passages_and_the_last_of_equals_first(tmp_path: Path) -> None:
+    corpus = passages("whale", "red hat", "blue whale", "red hat", "red fox")
+    finder = built(tmp_path, corpus, Tfidf(("text",), fill=True, ties="last"))
+    assert finder.find([Query("red fox", 4), Query("red", 5), Query("fox", 2, among=(0, 2, 4))]) == [
+        [4, 3, 1, 2],
+        [3, 1, 4, 2, 0],
+        [4, 2],
+    ]
 
 
 # Levenshtein
@@ -133,9 +152,10 @@ def test_passages_are_found_by_their_likeness_equal_ones_by_place(tmp_path: Path
     born = "Who was born in Pellery"
     corpus = passages(born, "who is born in pellery?", "carrots", born)
     steps: list[int] = []
-    Fuzzy().build(corpus, tmp_path, steps.append)
+    fuzzy = Fuzzy("similarity")
+    fuzzy.build(corpus, tmp_path, steps.append)
     assert (sum(steps), list(tmp_path.iterdir())) == (4, [])
-    finder = Fuzzy().open(corpus, tmp_path)
+    finder = fuzzy.open(corpus, tmp_path)
     queries = {
         Query(f"{born}?", 3): [0, 3, 1],
         Query("carrot", 1): [2],
@@ -143,3 +163,10 @@ def test_passages_are_found_by_their_likeness_equal_ones_by_place(tmp_path: Path
         Query("x", 3, among=()): [],
     }
     assert finder.find(list(queries)) == list(queries.values())
+
+
+@pytest.mark.usefixtures("rapidfuzz")
+def test_the_distance_of_kgp_prefers_short_passages(tmp_path: Path) -> None:
+    corpus = passages("Who was born in Pellery is told in the chronicle of the town.", "carrots", "was born in Pellery")
+    finder = Fuzzy("distance").open(corpus, tmp_path)
+    assert finder.find([Query("Who was born in Pellery?", 3)]) == [[2, 1, 0]]

@@ -92,7 +92,7 @@ def test_a_crossencoder_gives_the_logit_of_the_pair(bert: Path) -> None:
 def test_a_classifier_of_several_classes_is_refused(bert: Path, tmp_path: Path) -> None:
     config = transformers.BertConfig(vocab_size=seeded(), num_labels=3, **BERT)
     folder = saved(transformers.BertForSequenceClassification(config), tmp_path, "bert")
-    with pytest.raises(ConfigError, match=r"reranker\.model=.*3 classes apart instead of scoring"):
+    with pytest.raises(ConfigError, match=r"reranker\.model=.*a classifier with 3 classes"):
         crossencoder(folder).score([Rank(QUERY, TEXTS)])
 
 
@@ -130,7 +130,7 @@ def test_a_t5_without_the_words_is_refused(tmp_path: Path) -> None:
     pytest.importorskip("sentencepiece", reason="sentencepiece is not installed")
     config = transformers.T5Config(vocab_size=seeded(), decoder_start_token_id=0, **T5)
     folder = saved(transformers.T5ForConditionalGeneration(config), tmp_path, "bert")
-    with pytest.raises(ConfigError, match=r"its vocabulary lacks ▁false, so it is no monoT5"):
+    with pytest.raises(ConfigError, match=r"its vocabulary lacks ▁false, so it is not monoT5"):
         monot5(folder).score([Rank(QUERY, TEXTS)])
 
 

@@ -127,4 +127,4 @@ def test_questions_that_are_learnt_from_are_not_evaluated_on(llama: Path, tmp_pa
     process = started(tmp_path, llama, "bootstrap.ids=[2hop__demo_02,2hop__demo_01]")
     said, _ = process.communicate(timeout=SLOW)
     assert process.returncode == 2
-    assert "1 of 2 questions are evaluated on and learnt from" in said
+    assert "1 of 2 questions are used for training and evaluation" in said

@@ -88,7 +88,7 @@ def test_a_cell_of_kgps_agent_is_made_and_goes_on_from_each_death(tmp_path: Path
         "make.train.lora_r=4", "make.train.max_length=8192", "make.train.replies=0", "model=tiny",
         "engine=transformers", "engine.dtype=float32", *CELLS,
     )  # fmt: skip
-    assert "finished with this code, data and settings" in said
+    assert "already complete" in said
     assert "trained with these examples and settings" in said
     [folder] = (tmp_path / "outputs/trained/kgp_llama").iterdir()
     trained = Trained.read(folder)

@@ -140,7 +140,7 @@ def test_jobs_of_a_launcher_train_the_same(llama: Path, here: Path) -> None:
     ("word", "why"),
     [
         ("hydra/launcher=submitit_slrum", "no such launcher"),
-        ("hydra.launcher.partition=gpu", "nothing reads it without hydra/launcher="),
+        ("hydra.launcher.partition=gpu", "this key needs hydra/launcher="),
         ("hydra/sweeper=optuna", "kgqa train accepts hydra/launcher="),
     ],
 )

@@ -42,13 +42,13 @@ HOPS = {"bridge": 2, "bridge_comparison": 4, "compositional": 2}
 
 def musique(path: Path | str | None, corpus: tuple[str, ...] | None = None) -> MuSiQue:
     named = None if path is None else str(path)
-    return MuSiQue("musique", named, "dev", {"dev": ("musique_dev.jsonl",)}, corpus, "musique", "musique")
+    return MuSiQue("musique", "dev", {"dev": ("musique_dev.jsonl",)}, "musique", "musique", path=named, corpus=corpus)
 
 
 def hotpotqa(path: Path | str | None, aliases: Path | None = None, corpus: Path | None = None) -> HotpotQA:
     named, other, searched = (None if each is None else str(each) for each in (path, aliases, corpus))
     files = {"dev": ("2wikimultihopqa/dev.json", "dev.json")}
-    return HotpotQA("hotpotqa", named, "dev", files, searched, "hotpotqa", "hotpotqa", HOPS, other)
+    return HotpotQA("hotpotqa", "dev", files, "hotpotqa", "hotpotqa", HOPS, other, path=named, corpus=searched)
 
 
 def musique_record(**changes: Any) -> Record:
@@ -77,7 +77,7 @@ def only(dataset: MuSiQue | HotpotQA) -> Question:
 
 
 def refusal(dataset: MuSiQue | HotpotQA) -> str:
-    """The message with which the file is refused: one line, as the person at the keyboard sees it."""
+    """The message with which the file was rejected: one line, as the person at the keyboard sees it."""
     with pytest.raises(DataError) as raised:
         list(dataset.questions())
     assert "\n" not in str(raised.value)

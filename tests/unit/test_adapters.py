@@ -84,10 +84,10 @@ def test_a_preset_names_its_folder_and_what_it_must_be() -> None:
     ("choice", "said"),
     [
         ("smollm2_135m+saef", r"^roles.reader=smollm2_135m\+saef: no adapter saef: .*did you mean safe\?$"),
-        ("smollm2_135m+", r"no adapter behind the \+"),
-        ("+unfinished", "its training has not ended; run its command again"),
-        ("+t5", "whole weights, no adapter; give them as PRESET:.*t5/ab/model"),
-        ("+half", r"no adapter half: neither a file of conf/adapter"),
+        ("smollm2_135m+", r"^roles.reader=smollm2_135m\+: no adapter after the \+; add its name or folder$"),
+        ("+unfinished", "its training is not finished; run its command again"),
+        ("+t5", "complete weights, not an adapter; use them as PRESET:.*t5/ab/model"),
+        ("+half", r"no adapter half: not in conf/adapter"),
     ],
 )
 def test_what_is_no_adapter_is_refused_naming_the_key(choice: str, said: str) -> None:
@@ -105,7 +105,7 @@ def test_an_adapter_that_is_more_than_lora_is_refused() -> None:
     write_lora(Path("dora"), use_dora=True)
     write_lora(Path("ia3"), peft_type="IA3")
     for name, said in (("dora", "use_dora"), ("ia3", "peft_type IA3")):
-        with pytest.raises(ConfigError, match=f"adapter {name}: {said} in .* is beyond plain LoRA"):
+        with pytest.raises(ConfigError, match=f"adapter {name}: {said} in .* is more than plain LoRA"):
             find_adapter(name).check_plain()
 
 

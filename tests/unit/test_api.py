@@ -33,12 +33,12 @@ def golden() -> kgqa.Run:
 def test_a_run_is_its_metrics_rows_and_calls() -> None:
     run = golden()
     assert run.metrics.questions == len(run.predictions) == 3
-    assert {"id", "question", "gold", "answer", "em", "f1"} <= run.predictions[0].keys()
+    assert {"question_id", "question", "gold", "answer", "em", "f1"} <= run.predictions[0].keys()
     assert len({tuple(row) for row in run.predictions}) == 1
-    mean = 100 * sum(float(str(row["f1"])) for row in run.predictions) / 3
+    mean = sum(float(str(row["f1"])) for row in run.predictions) / 3
     assert run.metrics.score("f1").mean == pytest.approx(mean, abs=0.05)
-    assert run.question(str(run.predictions[1]["id"])).prediction.answer == run.predictions[1]["answer"]
-    assert {row["question_id"] for row in run.calls} == {row["id"] for row in run.predictions}
+    assert run.question(str(run.predictions[1]["question_id"])).prediction.answer == run.predictions[1]["answer"]
+    assert {row["question_id"] for row in run.calls} == {row["question_id"] for row in run.predictions}
     assert run.report.is_file()
 
 

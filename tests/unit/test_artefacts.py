@@ -91,7 +91,7 @@ def test_truncated_or_missing_file(run: Path, name: str) -> None:
         (run / name).write_text(cut, encoding="utf-8")
         assert f"{run / name}: " in told(lambda: FinishedRun.read(run))
     (run / name).unlink()
-    assert f"{name}: no such file, so this is not the folder of a run" in told(lambda: FinishedRun.read(run))
+    assert f"{name}: no such file, so this is not the folder of a finished run" in told(lambda: FinishedRun.read(run))
 
 
 READERS: dict[str, Callable[[Path], object]] = {

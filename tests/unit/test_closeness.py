@@ -1,11 +1,18 @@
-"""How far published values and ours are apart."""
+"""Whether published values and ours agree."""
 
 from __future__ import annotations
 
 import pytest
 
 from kgqa.reproduce.tables import load_table
-from kgqa.scoring.published_delta import Metric, Ours, Value, closeness, read_measured_value
+from kgqa.scoring.published_delta import (
+    Metric,
+    Ours,
+    Value,
+    compare_with_published,
+    read_measured_value,
+    wilson_interval,
+)
 
 METRICS = {
     "questions": 40,
@@ -36,22 +43,63 @@ def test_what_a_run_does_not_define_is_no_value() -> None:
     assert read_measured_value(METRICS, Metric("metric", None, "%", "nothing corresponds to it")) is None
 
 
+def of(number: float, questions: int | None = 7405, spread: float | None = None) -> Value:
+    return Value(number, approximate=False, spread=spread, questions=questions)
+
+
 @pytest.mark.parametrize(
     ("published", "ours", "expected"),
     [
-        (62.0, Ours(50, 40, 62, 100), "OK"),
-        (72.0, Ours(50, 40, 62, 100), "close"),  # half-width 11, twice it 22
-        (72.1, Ours(50, 40, 62, 100), "off"),
-        (51.9, Ours(50, 49.9, 50.1, 9000), "close"),  # two points, however narrow the interval
-        (52.1, Ours(50, 49.9, 50.1, 9000), "off"),
-        (50.0, Ours(50, 50, 50, 29), "few"),
-        (100.0, Ours(102, None, None, 30), "OK"),
-        (100.0, Ours(90, None, None, 30), "close"),
-        (100.0, Ours(89, None, None, 30), "off"),
+        (of(50.5), Ours(50, 49, 51, 7405), "agrees"),
+        (of(52.5), Ours(50, 49, 51, 7405), "differs"),  # the interval excludes 0 and reaches beyond 3 points
+        (of(60.0), Ours(50, 49, 51, 7405), "differs"),
+        (of(50.0), Ours(50, 35, 65, 40), "cannot tell"),  # equal means, but an interval of 15 points
+        (of(50.0, 40), Ours(50, 49, 51, 7405), "cannot tell"),  # the paper's own error is as large
+        (of(56.0, 200), Ours(50, 49, 51, 7405), "cannot tell"),  # with 7,405 questions it would differ
+        (of(56.0), Ours(50, 49, 51, 7405), "differs"),
+        (of(56.0, 7405, 4.0), Ours(50, 49, 51, 7405), "cannot tell"),  # its runs differ by 4 points
+        (of(50.0), Ours(50, 50, 50, 29), "cannot tell"),
+        (of(10.0), Ours(0, 0, 0, 40), "differs"),  # no answer of 40 is right: below 9 %
+        (of(5.0), Ours(0, 0, 0, 40), "cannot tell"),
+        (of(52.0), Ours(50, None, None, 7405), "cannot tell"),
     ],
 )
-def test_the_verdict_follows_the_rule(published: float, ours: Ours, expected: str) -> None:
-    assert closeness(Value(published, approximate=False, spread=None), ours) == expected
+def test_values_agree_only_if_the_whole_interval_is_within_the_margin(
+    published: Value, ours: Ours, expected: str
+) -> None:
+    assert compare_with_published(published, ours, "%").verdict == expected
+
+
+@pytest.mark.parametrize(
+    ("ours", "margin", "expected"),
+    [(Ours(53, 52, 54, 7405), 3, "differs"), (Ours(53, 52, 54, 7405), 6, "agrees")],
+)
+def test_the_margin_is_in_points(ours: Ours, margin: float, expected: str) -> None:
+    assert compare_with_published(of(50.0), ours, "%", margin).verdict == expected
+
+
+@pytest.mark.parametrize(
+    ("ours", "expected"),
+    [
+        (Ours(103, 101, 105, 500), "agrees"),
+        (Ours(120, 118, 122, 500), "differs"),
+        (Ours(103, 60, 140, 500), "cannot tell"),
+        (Ours(103, None, None, 500), "cannot tell"),
+        (Ours(100, None, None, 500), "agrees"),  # a count that is equal
+    ],
+)
+def test_other_units_agree_within_a_tenth_of_the_published_value(ours: Ours, expected: str) -> None:
+    assert compare_with_published(of(100.0, 500), ours, "tokens").verdict == expected
+
+
+def test_seconds_are_never_compared_because_they_depend_on_the_hardware() -> None:
+    assert compare_with_published(of(6.0, 500), Ours(6.0, 5.9, 6.1, 500), "s").verdict == "cannot tell"
+    assert compare_with_published(of(6.0, 500), Ours(380.0, 370.0, 390.0, 500), "s").verdict == "cannot tell"
+
+
+@pytest.mark.parametrize(("percent", "questions", "low", "high"), [(0, 40, 0.0, 8.76), (50, 100, 40.38, 59.62)])
+def test_the_interval_of_a_share_is_wilsons(percent: float, questions: int, low: float, high: float) -> None:
+    assert wilson_interval(percent, questions) == pytest.approx((low, high), abs=0.01)
 
 
 def test_values_read_from_plots_are_marked() -> None:
@@ -70,3 +118,14 @@ def test_totals_of_safe_table_8_are_compared_per_question() -> None:
     ours = {metric.name: read_measured_value(metrics, metric) for metric in table.metrics}
     assert ours["Overall, computed"] == Ours(30.0, None, None, 2)
     assert ours["Overall, savings"] == Ours(40.0, None, None, 2)
+
+
+def test_the_number_of_questions_of_a_published_value_is_known() -> None:
+    counts = {
+        (cell.column, value.questions) for cell in load_table("trace/table5").cells for value in cell.values if value
+    }
+    assert {("HotPotQA Dev.", 500), ("HotPotQA Test", 7405), ("MuSiQue Test", 2417)} <= counts
+    averages = {
+        v.questions for cell in load_table("safe/table3").cells if cell.column == "Average" for v in cell.values if v
+    }
+    assert averages == {3000}

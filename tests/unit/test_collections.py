@@ -123,7 +123,7 @@ def test_a_pinned_passage_is_a_gold_document(tmp_path: Path) -> None:
     }
     file = tmp_path / "questions.jsonl"
     file.write_text(json.dumps(record), encoding="utf-8")
-    (question,) = collected(IIRC("iirc", str(file), "dev", {"dev": ("x",)}, None, "drop", "iirc"))
+    (question,) = collected(IIRC("iirc", "dev", {"dev": ("x",)}, "drop", "iirc", path=str(file)))
     assert question.pinned == ()
     assert {passage.title for passage in gold(question)} == {"Main", "Linked"}
 

@@ -50,13 +50,19 @@ def test_unknown_prices_give_no_dollars() -> None:
     assert costs.method.by_role["reader"].usd is not None
 
 
-def test_flags_are_counted_once_per_call_and_failed_calls_have_no_tokens() -> None:
+def test_flags_are_counted_once_per_call() -> None:
     flagged = replace(REPLY, flags=("no_prefill", "no_prefill"))
     costs = ledger(record(flagged, cached=True), record(), record(), record()).costs(1, lambda role: None)
     assert costs.method.by_role["reader"].flags == {"no_prefill": Flagged(calls=1, share=0.25)}
     assert costs.paid.flags == {}
-    failed = ledger(record(EngineError("no"))).costs(1, lambda role: PRICES).paid
-    assert (failed.calls, failed.prompt_tokens, failed.usd) == (1, 0, 0)
+
+
+def test_failed_calls_are_paid_if_they_were_charged() -> None:
+    free, charged = EngineError("no"), EngineError("no")
+    charged.charge(REPLY.usage)
+    costs = ledger(record(free), record(charged)).costs(1, lambda role: PRICES)
+    assert (costs.paid.calls, costs.paid.prompt_tokens) == (1, REPLY.usage.prompt_tokens)
+    assert costs.method.calls == 2
 
 
 def test_only_paid_calls_wait() -> None:

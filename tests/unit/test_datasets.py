@@ -151,6 +151,12 @@ def test_data_folders_are_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     (tmp_path / "x").mkdir()
     (tmp_path / "x" / "musique_dev.jsonl.gz").write_bytes(gzip.compress(b"{}"))
     assert musique("x").file == Path("x/musique_dev.jsonl.gz")
+    for below in ("musique", "questions"):
+        file = tmp_path / "all" / below / "musique_dev.jsonl"
+        file.parent.mkdir(parents=True)
+        file.write_text("{}")
+        assert musique("all").file == Path("all") / below / file.name
+        file.unlink()
 
 
 def test_missing_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,7 +169,7 @@ def test_missing_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert "no package kgqa_absent" in refusal(musique("pkg://kgqa_absent/demo.jsonl"))
     assert "no musique_dev.jsonl" in refusal(musique(tmp_path))
     with pytest.raises(ConfigError, match=re.escape("dataset.files.dev=[]")):
-        MuSiQue("musique", None, "dev", {"dev": ()}, None, "musique", "musique")
+        MuSiQue("musique", "dev", {"dev": ()}, "musique", "musique")
 
 
 # Broken files
@@ -193,7 +199,7 @@ def test_broken_file_is_refused_with_its_place(tmp_path: Path, content: bytes, s
     [
         ({"answer": 5}, "answer=5: .*; correct the record"),
         ({"answer": " "}, "answer=' ': .*dev split"),
-        ({"answer": "", "answers": ["x"]}, "answer='': a question needs an answer"),
+        ({"answer": "", "answers": ["x"]}, "answer='': no gold answer"),
         ({"paragraphs": "text"}, "paragraphs='text'"),
         ({"paragraphs": [{"title": "T", "paragraph_text": "One."}]}, "no key 'paragraphs.0.is_supporting'"),
         ({"id": None}, "id=None"),

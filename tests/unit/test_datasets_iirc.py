@@ -80,7 +80,7 @@ def read(folder: Path, *records: Record) -> list[Question]:
 def dataset(folder: Path, *records: Record) -> IIRC:
     file = folder / "dev.json"
     file.write_text(json.dumps(records), encoding="utf-8")
-    return IIRC("iirc", str(file), "dev", {"dev": ("dev.json",)}, None, "drop", "iirc")
+    return IIRC("iirc", "dev", {"dev": ("dev.json",)}, "drop", "iirc", path=str(file))
 
 
 def test_the_main_passage_is_pinned_and_the_linked_pages_are_the_support(tmp_path: Path) -> None:

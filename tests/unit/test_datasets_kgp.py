@@ -71,5 +71,5 @@ def test_a_file_is_named_by_the_person_and_another_datasets_is_refused(tmp_path:
         questions(tmp_path, {"id": "1", "question": "?", "answer": "a", "paragraphs": []})
     with pytest.raises(DataError, match="no key 'supports'"):
         questions(tmp_path, {key: value for key, value in RECORD.items() if key != "supports"})
-    with pytest.raises(DataError, match="a question needs an answer"):
+    with pytest.raises(DataError, match="no gold answer"):
         questions(tmp_path, {**RECORD, "answer": ""})

@@ -103,7 +103,7 @@ def test_a_missing_file_names_the_shipped_ones() -> None:
         ({**CHAIN, "steps": [{"candidates": [["a", "b", "c"]], "choice": 1}]}, r":2: step 1 has choice=1"),
         (
             {**CHAIN, "steps": [{"candidates": [["a", "b", "c"]], "choice": "B"}]},
-            r":2: steps.0.choice='B': input should be a valid integer",
+            r":2: steps.0.choice='B': must be an integer",
         ),
     ],
 )

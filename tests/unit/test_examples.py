@@ -36,7 +36,7 @@ def prompts(method: Any) -> list[str]:
             return len(call.text.split())
         assert isinstance(call, Generate)
         asked.append(call.prompt.messages[0].content)
-        return Completion(render_dry_run_reply(call.prompt.name, len(asked)))
+        return Completion(render_dry_run_reply(call.prompt, len(asked)))
 
     drive(method.answer(QUESTION), reply)
     return asked
@@ -63,7 +63,7 @@ def test_the_pool_is_that_of_the_data_set(method: str) -> None:
 
 DATASETS = {
     "hotpotqa": "hotpotqa", "hotpotqa_fullwiki": "hotpotqa", "2wiki": "2wiki", "musique": "musique", "iirc": "iirc",
-    "demo": "musique", "folder": "hotpotqa", "pdf": "hotpotqa",
+    "demo": "musique", "folder": "hotpotqa", "pdf": "hotpotqa", "nq": "hotpotqa", "flashrag": "hotpotqa",
 }  # fmt: skip
 
 
@@ -92,6 +92,25 @@ def test_the_graph_of_a_question_names_nothing_that_has_to_be_found(film: Exampl
         "<?3; date of birth; ?4>",
     ]
     assert str(film.filled[3]) == "<Patrice Vaucelin; date of birth; 21 July 1926>"
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_transcripts_of_react_differ_in_length_and_show_failed_searches(family: str) -> None:
+    transcripts = [Example(each).actions(place % 4) for place, each in enumerate(load_thoughts(family))]
+    lengths = {len(actions) for actions in transcripts}
+    assert len(lengths) >= 3, lengths
+    assert all(actions[-1].action.startswith("Finish[") for actions in transcripts)
+    failed = [step for actions in transcripts for step in actions if step.thought.startswith("The passages do not say")]
+    assert len(failed) == 10
+    searches = [step.observation for actions in transcripts for step in actions[:-1]]
+    assert all(observation.count("Title: ") >= 2 for observation in searches)
+
+
+def test_a_search_that_finds_all_passages_is_the_only_one(film: Example) -> None:
+    assert [len(film.actions(place)) for place in range(4)] == [5, 6, 2, 6]
+    first, last = film.actions(2)
+    assert all(passage.text in first.observation for passage in film.shown.context(0))
+    assert last.action == f"Finish[{film.answer}]"
 
 
 def test_the_documented_record_has_all_that_methods_show(tmp_path: Path) -> None:

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from kgqa.calls import CountTokens
 from kgqa.errors import PromptTooLong
-from kgqa.methods.steps.few_shot import FewShot, FewShotReply, Shot, extract_answer
-from kgqa.methods.steps.sentences import sentences
+from kgqa.methods.steps.few_shot import FewShot, FewShotReply, Shot
+from kgqa.methods.steps.replies import extract_answer
 from kgqa.testing import drive
 from kgqa.types import Completion
+from kgqa.util.sentences import sentences
 from tests.thoughts_world import ALDER, BIRCH, FEW_SHOT, World, demonstration
 
 CASE = Shot("When?", (ALDER, BIRCH), "cot")
@@ -53,6 +54,21 @@ def test_as_many_demonstrations_are_shown_as_fit_the_first_ones(shown: int) -> N
     counted = [call for call in world.calls if isinstance(call, CountTokens)]
     assert len(counted) <= 5
     assert {call.role for call in counted} == {"agent"}
+
+
+def test_released_the_last_examples_go_for_all_questions_and_the_first_ones_per_call() -> None:
+    example, own = words(replace(FEW_SHOT, labelled=(demonstration(1),))) - words(replace(FEW_SHOT, labelled=())), 0
+    own = words(replace(FEW_SHOT, labelled=()))
+    assert own < example
+    released = replace(MANY, drop="released", context_limit=4 * example + 40)
+    world = World(["."])
+    assert written(world, released).demonstrations == 3  # and room for a question as long as an example
+    assert "Question 0?" in world.prompts()[0]
+    longer = replace(CASE, question="word " * (example - own + 5))
+    world = World(["."])
+    assert written(world, released, longer).demonstrations == 2
+    assert "Question 0?" not in world.prompts()[0]
+    assert "Question 2?" in world.prompts()[0]
 
 
 def test_passages_that_do_not_fit_are_left_out_from_the_end_and_counted() -> None:

@@ -18,7 +18,7 @@ from kgqa.types import Answer, Completion, Message, Passage, Prompt, Question
 
 FIFTY = tuple(Passage.of(f"Passage {rank}", "word " * 100) for rank in range(50))
 QUESTION = Question("q", "Where was the author of Reed Lake born?", ("Gorm",))
-ROOM = 1_500  # words: the examples and about ten passages
+ROOM = 1_800  # words: the examples and about ten passages
 RETRIEVING = ("knowtrace", "era_cot", "ge_reasoning", "sg_prompt", "react", "self_ask", "iter_retgen")
 
 
@@ -42,7 +42,7 @@ class World:
             return PromptTooLong(words if self.told is None else self.told, self.limit)
         self.shown += [ranks] if (ranks := [int(rank) for rank in re.findall(r"Title: Passage (\d+)", text)]) else []
         self.asked += 1
-        return Completion(render_dry_run_reply(call.prompt.name, self.asked))
+        return Completion(render_dry_run_reply(call.prompt, self.asked))
 
 
 @pytest.mark.parametrize("name", RETRIEVING)

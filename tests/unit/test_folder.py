@@ -56,7 +56,7 @@ def test_predictions_keep_the_order(tmp_path: Path) -> None:
     lost = Prediction.of(failed, ValueError("no"))
     folder.record(failed, lost, [])
     folder.record(QUESTION, PREDICTION, [])
-    folder.finish([PREDICTION, lost])
+    folder.finish([PREDICTION.json(), lost.json()])
     folder.close()
     lines = [json.loads(line) for line in (tmp_path / PREDICTIONS).read_text().splitlines()]
     assert [line["question_id"] for line in lines] == ["q1", "q2"]
@@ -74,7 +74,7 @@ def run_questions(folder: Path, count: int) -> None:
     try:
         for question, prediction in reversed(list(zip(questions, predictions, strict=True))):
             opened.record(question, prediction, [])
-        opened.finish(predictions)
+        opened.finish(prediction.json() for prediction in predictions)
         opened.write_json(METRICS, {"questions": count})
     finally:
         opened.close()  # the system releases a killed process's lock
@@ -142,7 +142,7 @@ def test_disk_limit_is_one_line(tmp_path: Path) -> None:
         check=True,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000)),
     )
-    assert "metrics.json: File too large; make room" in done.stdout
+    assert "metrics.json: File too large; free disk space" in done.stdout
     assert not (tmp_path / "run" / "metrics.json").exists()
 
 

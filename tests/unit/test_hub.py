@@ -36,6 +36,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     monkeypatch.setitem(sys.modules, "huggingface_hub", library)
     monkeypatch.setitem(sys.modules, "huggingface_hub.errors", errors)
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    monkeypatch.setattr(hub, "is_reachable", lambda: True)
     return calls
 
 

@@ -6,13 +6,14 @@ import os
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
+
+from tests.http_server import serve
 
 pytest.importorskip("huggingface_hub", reason="huggingface_hub is not installed")
 
@@ -40,18 +41,8 @@ def refusing(status: int, code: str) -> Iterator[str]:
 
         do_HEAD = do_GET  # noqa: N815 - a name of the standard library
 
-        def log_message(self, *_: object) -> None:
-            """Tests print nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Answer)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with serve(Answer) as url:
+        yield url
 
 
 def lines(endpoint: str, home: Path, *, offline: bool = False) -> list[str]:
@@ -73,7 +64,7 @@ def lines(endpoint: str, home: Path, *, offline: bool = False) -> list[str]:
         (403, "GatedRepo", "accept its terms on the hub and run hf auth login, or name a folder"),
         (401, "RepoNotFound", "check its name, run hf auth login if it is private, or name a folder"),
         (404, "RepoNotFound", "check its name"),
-        (400, "", "connect this machine, copy the model into the hub's cache here, or name a folder"),
+        (400, "", "connect this machine, copy the model into its hub cache, or name a folder"),
     ],
 )
 def test_a_refusal_of_the_hub_says_what_to_do(status: int, code: str, remedy: str, tmp_path: Path) -> None:
@@ -81,7 +72,7 @@ def test_a_refusal_of_the_hub_says_what_to_do(status: int, code: str, remedy: st
         refused = lines(endpoint, tmp_path)
     assert len(refused) == 2
     for line in refused:
-        assert line.startswith("model=owner/encoder: the hub does not give it (")
+        assert line.startswith("model=owner/encoder: not available from the hub (")
         assert remedy in line
 
 
@@ -91,7 +82,7 @@ def test_a_hub_that_cannot_be_reached_is_one_line(tmp_path: Path) -> None:
         refused = lines(f"http://127.0.0.1:{closed.getsockname()[1]}", tmp_path)
     assert len(refused) == 2
     for line in refused:
-        assert line.startswith("model=owner/encoder: the hub does not give it (")
+        assert line.startswith("model=owner/encoder: not available from the hub (")
         assert "onnect" in line
         assert "name a folder" in line
 

@@ -87,7 +87,23 @@ def test_the_loop_ends_after_max_steps_without_another_search() -> None:
     ],
 )
 def test_the_query_is_the_last_thought_that_is_not_mere_reasoning(thoughts: tuple[str, ...], query: str) -> None:
-    assert choose_query(QUESTION, thoughts, stripped=True) == query
+    assert choose_query(QUESTION, thoughts, stripped=True, rules="names") == query
+
+
+@pytest.mark.parametrize(
+    ("thoughts", "query"),
+    [
+        ((), "did the book by Alder appear?"),
+        (("What Ever Happened to Elm? is a film.",), "Ever Happened to Elm? a film."),  # also in names
+        (('He said "Who, then?"',), 'He said "Who, then?"'),  # but only between blanks
+        (("Alder is old.", "So, the book is old."), "Alder old."),
+        (("Alder is old.", "1,864 - 1811 = 53."), "Alder old."),
+        (("Alder is old.", "12 / 3 = 4."), "12 / 3 = 4."),
+        (("Alder is old.", "Soames is old."), "Soames old."),
+    ],
+)
+def test_released_query_rules(thoughts: tuple[str, ...], query: str) -> None:
+    assert choose_query(QUESTION, thoughts, stripped=True, rules="released") == query
 
 
 def test_no_more_than_max_passages_are_collected_and_then_nothing_is_searched() -> None:

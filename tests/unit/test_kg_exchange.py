@@ -234,6 +234,6 @@ def test_tsv_round_trip(tmp_path: Path) -> None:
 @pytest.mark.parametrize("form", EXPORT_FORMATS)
 def test_existing_file_is_not_replaced(form: str, tmp_path: Path) -> None:
     (tmp_path / "out").write_text("mine")
-    with pytest.raises(ConfigError, match="exists already"):
+    with pytest.raises(ConfigError, match="this file exists"):
         written(form, tmp_path)
     assert (tmp_path / "out").read_text() == "mine"

@@ -19,6 +19,7 @@ METHOD = KnowTrace(
     passages=2,
     max_iterations=3,
     max_pairs=4,
+    at_limit="answer",
     max_exploration_tokens=50,
     max_completion_tokens=50,
     max_memory_tokens=50,
@@ -31,8 +32,8 @@ METHOD = KnowTrace(
 QUESTION = Question("q", "Where was the author of Reed Lake educated?", ("Gorm College",))
 REED = Passage.of("Reed Lake", "Reed Lake is a novel by Ada Holm.")
 HOLM = Passage.of("Ada Holm", "Ada Holm went to Gorm College. She kept bees.")
-ASK_AUTHOR = " No\nExplore:\n- Reed Lake | who wrote it"
-ASK_SCHOOL = " No\nExplore:\n- Ada Holm | where she was educated"
+ASK_AUTHOR = " No\nExplore:\n- Reed Lake; who wrote it"
+ASK_SCHOOL = " No\nExplore:\n- Ada Holm; where she was educated"
 CONCLUDE = " Yes\nThought: Ada Holm wrote Reed Lake and went to Gorm College.\nAnswer: Gorm College"
 AUTHOR = "<Reed Lake; was written by; Ada Holm>"
 SCHOOL = "<Ada Holm; was educated at; Gorm College>\n<Ada Holm; kept; bees>"
@@ -190,6 +191,22 @@ def test_where_tracing_cannot_go_on_an_answer_is_forced(
     assert answer.flags == {"forced_answer": 1, **flags}
     final = [c for c in world.calls if isinstance(c, Generate)][-1]
     assert final.prompt.prefill == "Sufficient: Yes\nThought:"
+
+
+@pytest.mark.parametrize(
+    ("explore", "complete"),
+    [([ASK_AUTHOR], ["none"]), ([ASK_AUTHOR, ASK_SCHOOL], [AUTHOR, "<Ada Holm; kept; bees>"]), (["Vielleicht."], [])],
+)
+def test_no_answer_is_forced_with_at_limit_empty(explore: list[Any], complete: list[Any]) -> None:
+    answer = World(explore, complete).answer(at_limit="empty", max_iterations=2)
+    assert answer.text == ""
+    assert answer.flags["unfinished"] == 1
+    assert answer.figures["forced_answer"] == 0
+
+
+def test_forced_answers_are_counted_per_question() -> None:
+    assert World([ASK_AUTHOR, FORCED], ["none"]).answer().figures["forced_answer"] == 1
+    assert two_hops().answer(at_limit="empty").flags == two_hops().answer().flags == {}
 
 
 def test_a_forced_reply_without_an_answer_is_an_empty_answer() -> None:

@@ -107,6 +107,39 @@ def test_react_says_what_cannot_be_carried_out_and_goes_on() -> None:
     assert world.prompts[-1].prompt.prefill.endswith("Action 4: Finish[")
 
 
+def test_react_does_not_finish_with_the_number_of_another_step() -> None:
+    """Small models copy the number of the examples' last action."""
+    world = World(
+        " I need the author.\nAction 3: Finish[Gorm]", " Search[Reed Lake]", " So.\nAction 2: Finish[Ada Holm]"
+    )
+    answer = world.answer("react")
+    assert world.calls == ["step", "step", "search Reed Lake", "step"]
+    assert (answer.text, answer.flags) == ("Ada Holm", {"prompted_action": 1})
+    assert world.prompts[1].prompt.prefill == "Thought 1: I need the author.\nAction 1:"
+
+
+def test_react_searches_again_for_a_repeated_query() -> None:
+    world = World(" a\nAction 1: Search[Reed Lake]", " b\nAction 2: Search[Reed Lake]", " c\nAction 3: Finish[Gorm]")
+    answer = world.answer("react")
+    assert answer.flags == {"repeated_search": 1}
+    assert world.prompts[2].prompt.prefill.count("Reed Lake is a novel by Ada Holm.") == 2
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        " So.\nAction 2: Finish[Gorm]",
+        " So.\n**Action 2:** Finish[Gorm].",
+        " So.\naction 2: finish[Gorm]\n\nThought 3: done\nAction 3: Search[x]",
+        " So.\nAction 1: Search[x]\nAction 2: Finish[Gorm]",
+    ],
+)
+def test_an_action_is_read_as_models_write_it(step: str) -> None:
+    kind, argument, end = read_action(step, 2)
+    assert (kind, argument) == ("finish", "Gorm")
+    assert "Thought 3" not in step[:end]
+
+
 def test_sg_prompt_retrieves_once_then_builds_one_graph_of_all_passages() -> None:
     world = World("<Reed Lake; by; Ada Holm>\n<Ada Holm; born in; Gorm>\n<oops; x>", " So.\nAnswer: Gorm")
     answer = world.answer("sg_prompt")
@@ -136,7 +169,7 @@ READERS: list[Callable[[str], Any]] = [
     lambda text: text_after_label("Answer", text),
     lambda text: read_conclusion(text)[0],
     lambda text: "\n".join(bullet_items(text)[:1]),
-    lambda text: read_action(text)[1],
+    lambda text: read_action(text, 1)[1],
 ]
 
 
@@ -194,6 +227,26 @@ def test_ge_reasoning_fills_independent_triples_side_by_side() -> None:
     world = World("<Reed Lake; author; ?1>\n<Ada Holm; born in; ?2>", "Ada Holm", "Gorm", "\nAnswer: Gorm")
     drive(method("ge_reasoning", **PLAIN).answer(QUESTION), world, widths)
     assert widths == [2]
+
+
+@pytest.mark.parametrize(
+    ("graph", "filled"),
+    [
+        ("<Reed Lake; author; ?author>\n<?author; born in; ?town>", "<Ada Holm; born in; Gorm>"),
+        ("<Reed Lake; author; ?>\n<?; born in; ?>", "<Ada Holm; born in; Gorm>"),
+        ("Reed Lake; author; ?1\n?1; born in; ?2", "<Ada Holm; born in; Gorm>"),
+        ("<Reed Lake; author; ?>\n<Who?; author; ?>", "<Who?; author; Gorm>"),
+    ],
+)
+def test_unknowns_are_read_as_models_write_them(graph: str, filled: str) -> None:
+    answer = World(graph, "Ada Holm", "Gorm", "\nAnswer: Gorm").answer("ge_reasoning", **PLAIN)
+    assert answer.notes["filled_graph"] == [("Reed Lake", "author", "Ada Holm"), tuple(filled.strip("<>").split("; "))]
+    assert not answer.flags
+
+
+def test_an_answer_without_any_passage_is_flagged() -> None:
+    answer = World("<?1; author of; ?2>", "\nAnswer: Gorm").answer("ge_reasoning")
+    assert answer.flags == {"no_search": 1, "unfilled": 1}
 
 
 def test_ge_reasoning_asks_the_next_triple_where_the_first_does_not_tell() -> None:

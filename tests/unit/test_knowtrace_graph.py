@@ -112,6 +112,12 @@ GLASGOW = Fact("James Watt", "was educated at", "University of Glasgow")
         "No\nJames Watt | which school he attended",
         "No\n- <James Watt | which school he attended>",
         "No - James Watt | which school he attended",
+        "No\n- James Watt; which school he attended",
+        "No\n<James Watt; which school he attended>",
+        "No\nExplore: James Watt; which school he attended",
+        "Not yet.\nExplore:\n- James Watt; which school he attended",
+        "The knowledge is not enough.\nExplore:\n- James Watt | which school he attended",
+        "The answer is not known yet.\nExplore:\n- James Watt; which school he attended",
     ],
 )
 def test_a_pair_is_read_as_models_write_it(reply: str) -> None:
@@ -147,6 +153,10 @@ def test_entities_keep_their_punctuation_and_numbers(line: str, pair: Pair) -> N
         "1. (James Watt, was educated at, University of Glasgow)",
         '- <"James Watt"; was educated at; "University of Glasgow">',
         '("James Watt", "was educated at", "University of Glasgow").',
+        "James Watt; was educated at; University of Glasgow",
+        "- James Watt | was educated at | University of Glasgow",
+        "2. James Watt; was educated at; University of Glasgow;",
+        "Triples:\n<James Watt | was educated at | University of Glasgow>",
     ],
 )
 def test_a_triplet_is_read_as_models_write_it(reply: str) -> None:
@@ -159,7 +169,7 @@ def test_a_triplet_is_read_as_models_write_it(reply: str) -> None:
     [
         ("(James Watt, Glasgow)", 1),
         ("(James Watt, born in, Greenock, Scotland)", 1),  # which comma parts is not known
-        ("James Watt; born in; Greenock", 1),
+        ("James Watt; born in; Greenock; Scotland", 1),
         ("James Watt went to the University of Glasgow.", 1),
         ("(James Watt went", 1),
         ('<James Watt; went to; "">', 1),

@@ -25,8 +25,8 @@ from tests.unit.test_knowtrace import (
 RIOTING = "The rioting being a dividing factor in Birmingham"
 TOY = Question("toy", "Where was the person who wrote about the rioting educated?", ("University of Glasgow",))
 EXPLORED = [
-    f" No\nExplore:\n- {RIOTING} | who wrote about this topic\n- Birmingham | where Birmingham is located",
-    " No\nExplore:\n- James Watt | which school James Watt attended",
+    f" No\nExplore:\n- {RIOTING}; who wrote about this topic\n- Birmingham; where Birmingham is located",
+    " No\nExplore:\n- James Watt; which school James Watt attended",
     f" Yes\nThought: James Watt wrote about {RIOTING}. He studied there.\nAnswer: University of Glasgow",
 ]
 COMPLETED = [
@@ -54,7 +54,7 @@ def toy(explored: list[str], completed: list[str]) -> Answer:
 def test_of_the_papers_example_the_town_and_the_industrialist_are_dropped() -> None:
     lessons = toy(EXPLORED, COMPLETED).lessons
     assert lessons == (
-        Lesson(0, EXPLORER, f"No\nExplore:\n- {RIOTING} | who wrote about this topic"),
+        Lesson(0, EXPLORER, f"No\nExplore:\n- {RIOTING}; who wrote about this topic"),
         Lesson(1, COMPLETER, f"<James Watt; wrote; {RIOTING}>"),
         Lesson(2, COMPLETER, ""),
         Lesson(3, EXPLORER, EXPLORED[1].strip()),

@@ -75,7 +75,7 @@ def test_label_gets_what_does_not_continue_to_a_longer_one(options: tuple[str, .
 
 
 def test_labels_of_equal_tokens_are_rejected() -> None:
-    with pytest.raises(EngineError, match="cannot tell option 'a' from 'A'"):
+    with pytest.raises(EngineError, match="cannot distinguish option 'a' from 'A'"):
         spell(("A", "a"), lambda text: by_character(text.upper()))
 
 

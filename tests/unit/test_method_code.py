@@ -13,7 +13,7 @@ import pytest
 from kgqa.config.building import build
 from kgqa.config.composing import compose
 from kgqa.config.files import groups
-from kgqa.experiment.method_code import program_hash
+from kgqa.config.program_code import program_hash
 
 METHOD = '''"""A method."""
 
@@ -76,11 +76,11 @@ def test_its_templates_and_demonstrations_belong_to_it(monkeypatch: pytest.Monke
     assert trace("method.few_shot.path=trace_chains_musique.jsonl") == plain  # the same ones by another name
     assert trace("method.few_shot.path=2wiki") != plain
     monkeypatch.setattr(
-        "kgqa.experiment.method_code.template_hash",
+        "kgqa.config.program_code.template_hash",
         lambda name: "changed" if name == "trace/select" else "as it was",
     )
     changed = trace()
-    monkeypatch.setattr("kgqa.experiment.method_code.template_hash", lambda name: "as it was")
+    monkeypatch.setattr("kgqa.config.program_code.template_hash", lambda name: "as it was")
     assert changed != trace()
 
 
@@ -92,7 +92,7 @@ def test_every_method_has_the_same_hash_in_every_process(method: str) -> None:
     script = f"""
 from kgqa.config.building import build
 from kgqa.config.composing import compose
-from kgqa.experiment.method_code import program_hash
+from kgqa.config.program_code import program_hash
 print(program_hash(build(compose(["method={method}"])["method"], "method")))
 """
     told = {

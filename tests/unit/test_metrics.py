@@ -1,4 +1,4 @@
-"""EM and F1 under the five profiles, against values computed by hand."""
+"""EM and F1 under all profiles, against values computed by hand."""
 
 from __future__ import annotations
 
@@ -102,6 +102,12 @@ def test_aliases_count_where_the_benchmark_counts_them() -> None:
     assert em_and_f1("IBM", golds, "trace") == (1, 0)  # EM over all golds, F1 on the first
 
 
+def test_kgp_counts_one_gold_answer_or_the_best_span_of_a_list() -> None:
+    assert em_and_f1("Rome", ["Paris", "Rome"], "kgp") == (0, 0)
+    assert em_and_f1("Rome", ['["Paris", "Rome"]'], "kgp") == (1, 1)
+    assert em_and_f1("yes", ["yes indeed"], "kgp") == (0, 0)
+
+
 def test_the_best_gold_for_em_and_for_f1_need_not_be_the_same() -> None:
     # shares 1 of 3 tokens with the first gold, 2 of 3 with the second
     assert em_and_f1("James Howard Meredith", ["James Brown", "James Meredith"], "musique") == pytest.approx((0, 0.8))
@@ -192,7 +198,13 @@ def test_drop_takes_brackets_inside_a_gold_for_text() -> None:
         "There is no information about his mother.", "There is not enough information to answer.",
         "Insufficient information.", "The passages do not mention the founder.",
         "The provided context does not specify the year.", "I'm not sure.", "Unable to determine",
-        "The answer is not provided", "Unanswerable",
+        "The answer is not provided", "Unanswerable", "Not found", "not found.", "Unclear", "It is unclear.",
+        "Impossible to answer", "It's impossible to answer this question.", "Impossible to determine the answer.",
+        "Cannot determine based on provided passages.", "Information not found in the passages",
+        "Not mentioned in the given passages.", "Not explicitly stated", "No answer found in the documents.",
+        "None of the retrieved documents relate to the question.", "None of the passages directly mention her.",
+        "The passage does not provide the name of the father.", "I'm sorry, but I cannot provide an answer.",
+        "I don't have any information about her.", "Based on the given passages, there is no information about it.",
     ],
 )  # fmt: skip
 def test_saying_that_there_is_no_answer_is_abstaining(answer: str) -> None:
@@ -204,7 +216,9 @@ def test_saying_that_there_is_no_answer_is_abstaining(answer: str) -> None:
     [
         "no", "yes", "none", "None", "Nobody", "Nobody Knows", "I Don't Want to Know", "Unknown Pleasures",
         "Not Without My Daughter", "No Country for Old Men", "The Unknown Soldier", "0", "NA-17",
-        "Paris, which the passages do not mention",
+        "Paris, which the passages do not mention", "None of the Above", "None of My Business", "Not Fade Away",
+        "Mission: Impossible", "The Impossible", "Unclear Physics", "Lost and Found", "Not Found in Paris",
+        "Information Society", "The Given Day", "Cannot Buy My Love",
     ],
 )  # fmt: skip
 def test_an_answer_with_such_words_in_it_is_an_answer(answer: str) -> None:

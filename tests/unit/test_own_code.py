@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from kgqa.config.files import config_file, find_sources, groups
 from kgqa.config.user_code import find_user_parts, hash_user_code
 from kgqa.errors import ConfigError
 from kgqa.prompting import render, template_names
+from kgqa.system.models import load_preset
 from kgqa.util import plugins as places
 
 METHOD = """
@@ -112,7 +114,11 @@ def test_an_installed_package_declares_components(folder: Path, monkeypatch: pyt
         ("other", "class Yours: ...\n", "has no attribute 'Mine'"),
         ("lazy", METHOD.format(name="Mine").replace("depth", "length"), "unknown key; did you mean length?"),
         ("typed", METHOD.format(name="Mine").replace("depth: int", "depth: 'Depth'"), "name 'Depth' is not defined"),
-        ("no_method", METHOD.format(name="Mine").replace("answer", "reply"), "is no method: it lacks answer"),
+        (
+            "no_method",
+            METHOD.format(name="Mine").replace("answer", "reply"),
+            "method._target_=no_method.Mine: not a method: missing answer",
+        ),
     ],
 )
 def test_what_is_wrong_with_ones_own_module_is_one_line(name: str, text: str, said: str) -> None:
@@ -121,12 +127,20 @@ def test_what_is_wrong_with_ones_own_module_is_one_line(name: str, text: str, sa
 
 
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize("target", ["os.system", "subprocess.run", "print", ".x"])
-def test_nothing_else_that_is_installed_can_be_built(target: str) -> None:
-    with pytest.raises(ConfigError, match="only these and kgqa's own are imported"):
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ("os.system", r"no module 'os' in .* Only these and kgqa's own are imported"),
+        ("subprocess.run", r"no module 'subprocess' in .* Only these and kgqa's own are imported"),
+        ("print", r"write MODULE\.CLASS\. Only your modules and kgqa's are imported"),
+        (".x", r"write MODULE\.CLASS\. Only your modules and kgqa's are imported"),
+    ],
+)
+def test_nothing_else_that_is_installed_can_be_built(target: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
         parts.method({"_target_": target})
     write("json.py", "loads = print\n")
-    with pytest.raises(ConfigError, match="give yours another name"):
+    with pytest.raises(ConfigError, match="rename your module"):
         parts.method({"_target_": "json.loads"})
 
 
@@ -149,10 +163,31 @@ def test_templates_of_ones_own_are_found_by_name_and_errors_name_file_and_line()
         ("method", "depth: 1\n", "conf/method/mine.yaml: no key _target_"),
         ("method", "", "conf/method/mine.yaml: no key _target_"),
         ("dataset", "_target_: mine.Mine\nname: mine\n", "conf/dataset/mine.yaml: no key profile"),
-        ("model", "rate: 1\n", "conf/model/mine.yaml: no key _target_"),
+        ("model", "rate: 1\n", "conf/model/mine.yaml: model.rate=1: unknown key"),
+        ("model", "defaults: [mine, _self_]\n", "model=mine: a file names itself in its defaults"),
     ],
 )
 def test_a_file_that_is_no_component_is_named(choice: str, text: str, said: str) -> None:
     write(f"conf/{choice}/mine.yaml", text)
     with pytest.raises(ConfigError, match=f"(?m)\\A[^\n]*{said}[^\n]*\\Z"):
         compose([f"{choice}=mine"])
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("text", "differs"),
+    [
+        ("hub: a/b\n", {"hub": "a/b"}),
+        ("hub: a/b\ncontext: 512\nname: short\n", {"hub": "a/b", "context": 512, "name": "short"}),
+        ("defaults: [t5_large, _self_]\nhub: a/b\n", {"hub": "a/b", "like": "t5_large"}),
+        ("defaults:\n  - t5_large\n  - _self_\nhub: a/b\n", {"hub": "a/b", "like": "t5_large"}),
+    ],
+)
+def test_model_needs_few_keys_in_run_and_lists(text: str, differs: dict[str, Any]) -> None:
+    write("conf/model/mine.yaml", text)
+    base = vars(load_preset(differs.pop("like")).model) if "like" in differs else {"thinking": "off", "context": 32768}
+    expected = {**base, "name": "mine", **differs}
+    model = vars(load_preset("mine").model)
+    assert {key: model[key] for key in expected} == expected
+    assert parts.model(compose(["model=mine"])["model"]) == load_preset("mine").model
+    assert parts.model(compose(["model=mine", "model.path=x", "model.name=y"])["model"]).name == "y"

@@ -54,7 +54,7 @@ def asked(name: str, question: Question, *found: Passage) -> tuple[Answer, list[
                 return len(call.text.split())
             case Generate():
                 prompts.append("\n".join(message.content for message in call.prompt.messages))
-                return Completion(render_dry_run_reply(call.prompt.name, len(prompts)))
+                return Completion(render_dry_run_reply(call.prompt, len(prompts)))
         raise AssertionError(call)
 
     answer: Answer = drive(configured(name).answer(question), reply)
@@ -68,3 +68,11 @@ def test_the_last_prompt_shows_a_pinned_passage_once(name: str, found: tuple[Pas
     before, _, _ = prompts[-1].rpartition(QUESTION.text)
     assert before.count(MAIN.text) == 1
     assert MAIN in found or MAIN.id not in answer.evidence
+
+
+@pytest.mark.parametrize("name", ["search_o1", "simple_deep_searcher"])
+def test_the_call_that_reads_passages_for_an_agent_shows_the_pinned_one(name: str) -> None:
+    _, prompts = asked(name, QUESTION, ALDER)
+    reading = [prompt.partition(QUESTION.text)[0] for prompt in prompts if "Pages found:" in prompt]
+    assert reading
+    assert all(before.count(MAIN.text) == 1 for before in reading)

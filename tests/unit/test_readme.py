@@ -14,6 +14,7 @@ import pytest
 
 from kgqa.cli.commands import parse
 from kgqa.config.composing import compose
+from scripts.walk_readme import read_commands
 from tests.shown_commands import ROOT, every_command
 from tests.without_weights import stand_in_defaults
 
@@ -80,3 +81,11 @@ def test_the_python_that_the_tutorial_shows_runs(tmp_path: Path) -> None:
     ended = subprocess.run([sys.executable, "-c", shown], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
     assert len(list((tmp_path / "outputs" / "demo").glob("*/*/*/report.html"))) == 3
+
+
+def test_the_walk_finds_the_commands_of_the_quickstart_and_what_they_need() -> None:
+    commands = read_commands((ROOT / "README.md").read_text(encoding="utf-8"))
+    assert [command.split()[:2] for command, needs in commands if not needs] == [
+        ["kgqa", "demo"], ["mkdir", "-p"], ["kgqa", "ask"], ["kgqa", "run"],
+    ]  # fmt: skip
+    assert {needs for _, needs in commands} == {"", "a server", "MuSiQue"}

@@ -50,10 +50,10 @@ def test_an_error_that_nobody_foresaw_has_its_place_beside_its_words() -> None:
     with pytest.raises(AttributeError) as caught:
         _ = Key.leftout  # type: ignore[attr-defined]
     line = caught.value.__traceback__.tb_lineno if caught.value.__traceback__ else 0
-    assert describe_error(caught.value).endswith(f"has no attribute 'leftout' (test_redaction.py:{line})")
+    assert describe_error(caught.value).endswith(f"has no attribute 'leftout' (tests/unit/test_redaction.py:{line})")
     with pytest.raises(ValueError, match="Expecting value") as decoded:
         json.loads("?")
-    assert re.search(r"\(test_redaction\.py:\d+\)$", describe_error(decoded.value))
+    assert re.search(r"\(tests/unit/test_redaction\.py:\d+\)$", describe_error(decoded.value))
     with pytest.raises(ConfigError) as foreseen:
         raise ConfigError("beam=0: must be at least 1")
     assert describe_error(foreseen.value) == "ConfigError: beam=0: must be at least 1"

@@ -114,7 +114,8 @@ def test_every_table_is_in_markdown_html_and_notebooks(run: FinishedRun, folder:
     fragment = unescape(html_fragment(run.title, sections(run)))
     assert len(sections(run)) >= 8
     for section in sections(run):
-        assert f"<h2>{section.title}</h2>" in html
+        title = "summary" if section.is_folded else "h2"
+        assert f"<{title}>{section.title}</{title}>" in html
         assert section.title == "Scores" or f"## {section.title}\n" in text
         for row in section.rows:
             assert "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" in text
@@ -126,7 +127,7 @@ def test_every_table_is_in_markdown_html_and_notebooks(run: FinishedRun, folder:
 def test_questions_average_to_the_scores_of_the_run(run: FinishedRun) -> None:
     rows = [reported.row for reported in load_reported_questions(run)]
     for name in ("em", "f1", "containment", "support_recall", "support_error_rate"):
-        mean = 100 * sum(row.scores[name] or 0 for row in rows) / len(rows)
+        mean = sum(row.scores[name] or 0 for row in rows) / len(rows)
         assert mean == pytest.approx(run.metrics.score(name).mean)
     assert sum(row.prompt_tokens or 0 for row in rows) == run.metrics.cost.method.prompt_tokens
     assert sum(row.output_tokens or 0 for row in rows) == run.metrics.cost.method.output_tokens
@@ -134,12 +135,12 @@ def test_questions_average_to_the_scores_of_the_run(run: FinishedRun) -> None:
 
 def test_the_traces_in_the_page_are_those_of_the_run(run: FinishedRun, folder: Path, page: str) -> None:
     rows, shared, *traces = packed(page)
-    assert [row["id"] for row in rows] == question_ids(run.folder)
+    assert [row["question_id"] for row in rows] == question_ids(run.folder)
     assert shared
     kept = {traced.question.id: traced for traced in read_trace(folder)}
     for row, trace in zip(rows, traces, strict=True):
         texts = [shared[each] if isinstance(each, int) else each for each in trace["paragraphs"]]
-        traced = kept[row["id"]]
+        traced = kept[row["question_id"]]
         calls = [abridge_call(call) for call in traced.calls]
         assert whole(trace["value"], texts) == rounded({**traced.json(), "calls": calls, "judgement": None})
 
@@ -224,11 +225,11 @@ def test_failed_and_flagged_questions_come_first(long_run: FinishedRun, tmp_path
 
 
 def test_the_csv_has_a_line_per_question_in_the_files_order(run: FinishedRun, folder: Path) -> None:
-    rows = {reported.row.id: reported.row for reported in load_reported_questions(run)}
+    rows = {reported.row.question_id: reported.row for reported in load_reported_questions(run)}
     lines = csv_rows(write_report(folder, "csv"))
-    assert [line["id"] for line in lines] == question_ids(run.folder)
+    assert [line["question_id"] for line in lines] == question_ids(run.folder)
     for line in lines:
-        row = rows[line["id"]]
+        row = rows[line["question_id"]]
         assert (line["answer"], float(line["f1"])) == (row.answer, row.f1)
         assert json.loads(line["gold"]) == list(row.gold)
 
@@ -238,7 +239,7 @@ def test_latex_has_the_scores_with_their_intervals(run: FinishedRun, folder: Pat
     assert f"F1 & {f1.mean:.1f} & [{f1.low:.1f}, {f1.high:.1f}] & 5 \\\\" in text
     assert text.count(r"\begin{table}") == text.count(r"\end{table}") == text.count(r"\toprule") >= 4
     assert "{EM and F1 by scoring profile: trace on musique with smollm2\\_135m, scripted}" in text
-    assert "% Scripted replies: no model was asked." in text
+    assert "% Scripted replies: no model was called." in text
     assert escape_latex("50 % of A_b & {c}\n~^\\") == (
         r"50 \% of A\_b \& \{c\} \textasciitilde{}\textasciicircum{}\textbackslash{}"
     )
@@ -254,7 +255,7 @@ def test_marks_and_links_are_written_in_each_form() -> None:
 
 def test_notices_say_that_no_model_was_asked_and_what_failed(run: FinishedRun) -> None:
     (scripted,) = notices(run)
-    assert scripted.startswith("**Scripted replies: no model was asked.**")
+    assert scripted.startswith("**Scripted replies: no model was called.**")
     failed = replace(run, metrics=run.metrics.replace(failed=2, trained_questions={"kg.model": 3}))
     _, learned, why = notices(failed)
     assert learned.startswith("**kg.model was trained on 3 of 5 questions.**")
@@ -262,13 +263,13 @@ def test_notices_say_that_no_model_was_asked_and_what_failed(run: FinishedRun) -
 
 
 def test_bad_requests_are_refused(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(DataError, match=r"metrics\.json: no such file, so this is not the folder of a run that ended"):
+    with pytest.raises(DataError, match=r"metrics\.json: no such file, so this is not the folder of a finished run"):
         write_report(tmp_path, "html")
     assert not list(tmp_path.iterdir())
     assert main(["report", str(folder), "--format", "pdf"]) == 2
     assert "--format pdf: no such value; choose from: csv, eee, html" in capsys.readouterr().err
     assert main(["report", str(folder), "--score", "F1"]) == 2
-    assert "--score: only for the report of a sweep" in capsys.readouterr().err
+    assert "--score works only for the report of a sweep" in capsys.readouterr().err
 
 
 def test_verdicts_are_shown_for_the_answers_they_were_given_for(
@@ -337,8 +338,8 @@ def test_a_metric_that_is_registered_is_everywhere(tmp_path: Path, monkeypatch: 
     for form in ("latex", "csv"):
         write_report(runs[0].folder, form)
     assert "word share & " in (runs[0].folder / "report.tex").read_text("utf-8")
-    shares = [float(line["words"]) for line in csv_rows(runs[0].folder / "report.csv")]
-    assert 100 * sum(shares) / 3 == pytest.approx(mean)
+    scores = [float(line["words"]) for line in csv_rows(runs[0].folder / "report.csv")]
+    assert sum(scores) / 3 == pytest.approx(mean)
     compared = compare_answers([each.folder for each in runs], flips=0)
     assert [row[0] for row in compared.sections[0].rows] == ["EM", "F1", "word share"]
     assert "word share" in columns_of(Folder(Path("outputs")).rows(list_runs(Path("outputs"))))

@@ -9,21 +9,24 @@ from xml.etree import ElementTree
 import pytest
 
 from kgqa.report.plots import Plot, Point, Series, svg, ticks
-from kgqa.report.reproduction import CellLine, Line, Reproduction, write_reproduction
-from kgqa.scoring.published_delta import Metric, Ours, Value
+from kgqa.report.reproduction import CellLine, Line, Order, Reproduction, write_reproduction
+from kgqa.scoring.published_delta import Delta, Metric, Ours, Value
+
+DELTA = Delta(5.0, -3.0, 13.0, "cannot tell")
 
 
 def figure_of(**changes: Any) -> Reproduction:
     em = Metric("EM", "scores.em", "%", "")
     lines = [
-        Line("Row <1>", "1", em, Value(40.0, approximate=False, spread=None), Ours(45.0, 40.0, 50.0, 50), "OK", ""),
-        Line("Row <1>", "2", em, None, Ours(47.0, 41.0, 52.0, 50), "", ""),
-        Line("Row <1>", "3", em, Value(44.0, approximate=True, spread=0.5), None, "", "needs weights"),
+        Line("Row <1>", "1", em, Value(40.0, approximate=False, spread=None), Ours(45.0, 40.0, 50.0, 50), DELTA, ""),
+        Line("Row <1>", "2", em, None, Ours(47.0, 41.0, 52.0, 50), None, ""),
+        Line("Row <1>", "3", em, Value(44.0, approximate=True, spread=0.5), None, None, "needs weights"),
     ]
     cells = [CellLine("Row <1>", line.column, "done", "", "kgqa run limit=3", "outputs/x") for line in lines]
     values: dict[str, Any] = {
         "id": "trace/figure4", "title": "A figure", "place": "Figure 4", "command": "kgqa reproduce trace/figure4",
         "axis": "L", "against": "", "columns": ("1", "2", "3"), "rows": ("Row <1>",), "lines": lines, "cells": cells,
+        "answered_by": ("small@vllm",), "margin": 3.0,
         "differing": [("reader", "LLaMA-3", "model=x")], "cost": [("so far", "3 runs")],
     }  # fmt: skip
     return Reproduction(**{**values, **changes})
@@ -43,7 +46,7 @@ def test_a_metric_can_be_the_x_axis() -> None:
     em, calls = Metric("EM", "scores.em", "%", ""), Metric("Calls", "calls", "calls", "")
     ours = {em: Ours(45.0, 40.0, 50.0, 50), calls: Ours(3.0, None, None, 50)}
     theirs = {em: Value(40.0, approximate=False, spread=None), calls: Value(2.0, approximate=False, spread=None)}
-    lines = [Line("Row", "1", metric, theirs[metric], ours[metric], "OK", "") for metric in (em, calls)]
+    lines = [Line("Row", "1", metric, theirs[metric], ours[metric], DELTA, "") for metric in (em, calls)]
     (plot,) = figure_of(against="Calls", rows=("Row",), lines=lines, columns=("1", "2")).plots()
     assert (plot.x, plot.y, [(p.x, p.y, p.label) for each in plot.series for p in each.points]) == (
         "Calls", "EM", [(2.0, 40.0, "1"), (3.0, 45.0, "1")],
@@ -84,11 +87,11 @@ def test_reports_are_written_in_every_form(tmp_path: Path) -> None:
     assert "Row &lt;1&gt;" in page
     assert "http" not in page.replace("http-equiv", "").replace("http://www.w3.org/2000/svg", "")  # needs no network
     markdown = (tmp_path / "report.md").read_text(encoding="utf-8")
-    assert "| 1 | EM | 40.0 | 45.0 | 40.0 to 50.0 | +5.0 | OK |" in markdown
+    assert "| 1 | EM | 40.0 | 45.0 | 40.0 to 50.0 | +5.0 [−3.0, +13.0] | cannot tell |" in markdown
     assert "| 3 | EM | ~44.0 ± 0.5 | – |  |  | needs weights |" in markdown
     assert "| reader | LLaMA-3 | model=x |" in markdown
     latex = (tmp_path / "report.tex").read_text(encoding="utf-8")
-    assert r"1 & EM & 40.0 & 45.0 & 40.0 to 50.0 & +5.0 & OK \\" in latex
+    assert r"1 & EM & 40.0 & 45.0 & 40.0 to 50.0 & +5.0 [$-$3.0, +13.0] & cannot tell \\" in latex
     assert r"$\pm$ 0.5" in latex  # signs that LaTeX has in formulas alone
     assert (tmp_path / "plot1.svg").is_file()
 
@@ -99,3 +102,12 @@ def test_an_axis_of_equal_values_shows_no_negative_share() -> None:
     texts = {text.text for text in ElementTree.fromstring(drawn).iter(f"{space}text")}
     assert {"0", "1"} < texts
     assert not [text for text in texts if text and text.startswith("-")]
+
+
+def test_the_report_names_the_model_and_counts_orders(tmp_path: Path) -> None:
+    write_reproduction(figure_of(orders=[Order("HotpotQA", "EM", 36, 4, 2, 30)]), tmp_path)
+    markdown = (tmp_path / "report.md").read_text(encoding="utf-8")
+    assert "| L | metric | published | ours (small@vllm) |" in markdown
+    assert "| HotpotQA | EM | 36 | 4 | 2 | 30 |" in markdown
+    assert "within 3 points of 0" in markdown
+    assert "ours (small@vllm)" in (tmp_path / "report.tex").read_text(encoding="utf-8")

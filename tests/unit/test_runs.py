@@ -48,14 +48,14 @@ def test_what_stands_for_several_names_them() -> None:
     for number in range(7):
         run(f"demo/trace/small/be00000{number}", number)
     said = "demo/trace/small/be000006, demo/trace/small/be000005"
-    assert refusal("be").startswith(f"be: stands for several: {said}")
-    assert refusal("be").endswith("and 2 more; give more of it")
+    assert refusal("be").startswith(f"be: matches several runs: {said}")
+    assert refusal("be").endswith("and 2 more; add more of the name")
     run("demo/trace/small/be", 9)  # by name=be
     assert find_run("be").name == "be"
 
 
 def test_last_is_the_run_that_ended_last() -> None:
-    assert "no run in outputs/ has ended" in refusal("last")
+    assert "no finished run in outputs/" in refusal("last")
     older = run("demo/trace/small/a", 1)
     newer = run("demo/trace/small/b", 2)
     begun = run("demo/trace/small/c", 3, "identity.json")
@@ -72,10 +72,10 @@ def test_sweeps_and_other_folders() -> None:
     run("index/demo/bm25/0f0f0f", 1, "manifest.json")
     run(".cache/x/y/z", 1)
     assert find_run("beams", sweeps=True) == find_run("sweeps/b", sweeps=True) == find_run("last", sweeps=True) == sweep
-    assert "not the folder of a run" in refusal("beams")
+    assert "beams: no finished run matches" in refusal("beams")
     assert [each.name for each in list_sweeps()] == ["sweeps/beams"]
     assert [each.name for each in list_runs()] == ["demo/trace/small/a"]
-    assert "see kgqa runs" in refusal("0f")
+    assert "List runs: kgqa runs" in refusal("0f")
 
 
 def test_runs_lists_what_is_asked_for_the_last_one_first(capsys: pytest.CaptureFixture[str]) -> None:
@@ -118,5 +118,5 @@ def test_every_command_that_takes_a_run_finds_it(command: str, capsys: pytest.Ca
     run("demo/trace/small/ab", 1)
     run("demo/trace/small/ac", 2)
     assert main([*command.split(), "a"]) == 2
-    said = "kgqa: a: stands for several: demo/trace/small/ac, demo/trace/small/ab; give more of it\n"
+    said = "kgqa: a: matches several runs: demo/trace/small/ac, demo/trace/small/ab; add more of the name\n"
     assert capsys.readouterr().err == said

@@ -79,7 +79,7 @@ def test_without_feedback_steps_follow_each_other_to_the_final_answer() -> None:
 def test_another_evaluator_has_to_be_named() -> None:
     """The reader would judge itself, and nothing would say so."""
     own = ("method=safe", "method.feedback=model", "dataset=demo")
-    with pytest.raises(ConfigError, match=r"^method.feedback=model wants a model of its own: give roles.feedback=P"):
+    with pytest.raises(ConfigError, match=r"^method.feedback=model requires its own model: set roles.feedback=P"):
         _ = Experiment.of(own).method
     for overrides in ((*own, "roles.feedback=qwen3_4b"), ("method=safe", "dataset=demo")):
         assert isinstance(Experiment.of(overrides).method, Safe)
@@ -106,6 +106,45 @@ def test_a_step_that_stays_wrong_is_kept_after_the_last_retry_and_flagged() -> N
     assert world.stages == ["step", "judge"] * 3
     assert answer.flags == {"unresolved_step": 1}
     assert [attempt["accepted"] for attempt in answer.notes["attempts"]] == [False, True, True]  # the tries are equal
+    retried, following = (world.calls[place].prompt.messages[0].content for place in (2, 4))
+    assert "Rejected attempt at step 1" in retried
+    assert following.count("Ada Holm wrote Reed Lake") == 1  # as a step, and not as a rejected attempt
+    assert "Warning: step 1 above was judged wrong" in following
+    assert "Error type: Redundancy" in following
+
+
+def test_released_retries_count_the_first_try() -> None:
+    rejected = verdict("Redundancy")
+    world = World(AUTHOR, rejected, AUTHOR, rejected, FINAL, RIGHT)
+    world.answer(max_retries=2, count_first_try=True)
+    assert [call.prompt.prefill for call in world.calls if call.prompt.name == "safe/step"] == [
+        "Step 1:", "Step 1:", "Step 2:",
+    ]  # fmt: skip
+
+
+def test_released_guidance_leads_to_the_prompt_for_the_answer() -> None:
+    guided = verdict(CORRECT, "Submit ####ANSWER: town.")
+    world = World(AUTHOR, guided, " Gorm (Final Answer)", RIGHT)
+    answer = world.answer(guided_answer="conclude")
+    assert world.stages == ["step", "judge", "conclude", "judge"]
+    assert (answer.text, answer.flags) == ("Gorm", {"guided_answer": 1})
+    assert "####ANSWER: Gorm (Final Answer)" in world.calls[-1].prompt.messages[0].content
+
+
+def test_released_a_rejected_answer_does_not_end_the_loop() -> None:
+    wrong = verdict("Wrong Conclusion")
+    world = World(FINAL, wrong, BORN, RIGHT, " ####ANSWER: Torvane (Final Answer)", RIGHT)
+    answer = world.answer(max_retries=0, rejected_answer="continue")
+    assert (answer.text, answer.figures["steps"]) == ("Torvane", 3)
+    world = World(FINAL, wrong, BORN, RIGHT)
+    assert world.answer(max_retries=0, rejected_answer="continue", max_steps=2).text == "Gorm"
+
+
+def test_released_an_unreadable_verdict_rejects_the_step_at_once() -> None:
+    world = World(AUTHOR, "fine", FINAL, RIGHT)
+    answer = world.answer(unparsable="reject", max_retries=0)
+    assert world.stages == ["step", "judge", "step", "judge"]
+    assert answer.flags == {"unparsable_verdict": 1, "unresolved_step": 1}
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,9 @@ def test_the_disks_refusal_names_the_file_and_what_to_do(tmp_path: Path) -> None
             fresh.symlink_to("/dev/full")
             fresh.write_text("more than there is room for")
 
-    with pytest.raises(StorageError, match=r"file: No space left on device; make room, then run the same command"):
+    with pytest.raises(
+        StorageError, match=r"file: No space left on device; free disk space, then run the same command"
+    ):
         fill()
     assert not os.listdir(tmp_path)
     with (
@@ -124,3 +126,18 @@ def test_a_home_that_cannot_be_written_costs_time_only(tmp_path: Path, monkeypat
     file = fs.replace_file(tmp_path / "weights", "one")
     monkeypatch.setenv("KGQA_HOME", str(file))
     assert fs.quick_sha256(file) == fs.sha256(file)
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK])
+def test_disk_without_locks_is_named_with_the_settings_that_help(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    monkeypatch.setattr(fs, "network_disk", lambda _: "lustre")
+    for _ in range(2):  # a lock file that is left behind would be another process's
+        with pytest.raises(StorageError, match=r"this disk \(lustre\) has no file locks.*output_dir=DIR.*KGQA_CACHE"):
+            fs.lock_file(tmp_path / "run" / ".lock").__enter__()
+        assert list((tmp_path / "run").iterdir()) == []

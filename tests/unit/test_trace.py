@@ -98,6 +98,16 @@ def test_the_released_query_names_its_parts() -> None:
     ]
 
 
+def test_the_reader_can_have_another_layout_than_the_selector() -> None:
+    world, plain = World(follow_the_book), World(follow_the_book)
+    world.answer(reader_layout="released")
+    plain.answer()
+    assert [call.prompt for call in world.of(Choose)] == [call.prompt for call in plain.of(Choose)]
+    assert world.of(Generate)[-1].prompt.name == "trace/answer_released"
+    assert "<" not in world.of(Generate)[-1].prompt.messages[-1].content
+    assert plain.of(Generate)[-1].prompt.name == "reader/answer"
+
+
 def test_without_the_ranker_the_whole_graph_is_offered_in_its_order() -> None:
     world = World(follow_the_book)
     world.answer(ranker=False, candidates=1)

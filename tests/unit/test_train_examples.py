@@ -79,7 +79,7 @@ def test_more_than_available_is_refused(tmp_path: Path) -> None:
         split(tmp_path, lines(8), count=9)
     with pytest.raises(ConfigError, match=r"train\.eval_fraction=8: there are only 8 questions"):
         split(tmp_path, lines(8), eval_fraction=8)
-    with pytest.raises(DataError, match="the examples are of 1 question"):
+    with pytest.raises(DataError, match="the examples come from 1 question; training needs at least 2"):
         split(tmp_path, lines(1, of_each=4))
 
 

@@ -95,12 +95,12 @@ def test_a_name_is_its_newest_finished_training(tmp_path: Path, monkeypatch: pyt
         find_trained("agent")
     (tmp_path / "agent/begun").mkdir(parents=True)
     (tmp_path / "agent/begun/settings.json").write_text("{}")
-    with pytest.raises(ConfigError, match="its training has not ended; run its command again"):
+    with pytest.raises(ConfigError, match="its training is not finished; run its command again"):
         find_trained("agent")
     trained(tmp_path / "agent/done")
     assert find_trained("agent") == find_trained("agent/done") == tmp_path / "agent/done"
     assert {(kept.name, kept.ended) for kept in list_trainings()} == {("agent/begun", False), ("agent/done", True)}
-    with pytest.raises(ConfigError, match="nothing trained of that name; did you mean agent"):
+    with pytest.raises(ConfigError, match="no trained model has this name; did you mean agent"):
         find_trained("agend")
     assert remove_checkpoints() == "checkpoints of 1 training removed: 0.00 GB"
     assert not (tmp_path / "agent/done/checkpoints").exists()
@@ -202,12 +202,12 @@ def test_failed_training_stops_no_other(tmp_path: Path, losses: dict[float, floa
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["train.lora_r=4"], r"nothing to choose from: give a key several values, e\.g\. train\.learning_rate="),
+        (["train.lora_r=4"], r"nothing to choose from: set several values for a key, e\.g\. train\.learning_rate="),
         (["train.seed=1,2"], r"train\.seed: held-out losses cannot be compared over it; train one value"),
         (["train.max_length=256,512"], r"train\.max_length: held-out losses cannot be compared over it"),
         (["train.learning_rate=interval(1,2)"], "has no list of values"),
         (["train.lora_r=4,0"], r"train\.lora_r=0: must be at least 1"),
-        (["train.lora_r=4,8", "train.eval_fraction=0"], r"train\.eval_fraction=0: nothing is held out to choose by"),
+        (["train.lora_r=4,8", "train.eval_fraction=0"], r"train\.eval_fraction=0: no held-out examples to choose by"),
     ],
 )
 def test_grid_that_cannot_be_compared_is_refused(tmp_path: Path, words: list[str], message: str) -> None:

@@ -55,9 +55,9 @@ def test_list_has_a_question_per_line(tmp_path: Path) -> None:
 def test_empty_or_foreign_list_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"wrong\.txt: the file is empty"):
         read_list(write_list(tmp_path, b"\n \n"))
-    with pytest.raises(DataError, match=r"wrong\.txt: .*utf-8.*; give a file of questions"):
+    with pytest.raises(DataError, match=r"wrong\.txt: .*utf-8.*; name a UTF-8 file with one question per line"):
         read_list(write_list(tmp_path, b"\xff\xfe"))
-    with pytest.raises(DataError, match="Is a directory; give a file"):
+    with pytest.raises(DataError, match="Is a directory; name a UTF-8 file with one question per line"):
         read_list(tmp_path)
     file = write_list(tmp_path, b"Why?\n")
     with pytest.raises(DataError, match="none of its 1 questions is in the dataset, the first is 'Why\\?'"):

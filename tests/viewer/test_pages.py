@@ -7,6 +7,7 @@ import re
 import shutil
 import socket
 import time
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 from urllib.parse import quote, urlencode
@@ -18,7 +19,16 @@ from kgqa.errors import DataError
 from kgqa.report.columns import Measured
 from kgqa.runtime.monitor import Heartbeat
 from kgqa.viewer.folder import Folder, Row
-from kgqa.viewer.table import cell_text, differing_settings, draw_plot, has_words, sort_rows
+from kgqa.viewer.table import (
+    cell_text,
+    differing_settings,
+    draw_bars,
+    draw_plot,
+    has_words,
+    sort_rows,
+    status_mark,
+    titles_of,
+)
 from tests.e2e.browser import Browser
 from tests.viewer.conftest import HOSTILE, SCRIPT
 from tests.viewer.viewing import Viewing
@@ -61,7 +71,7 @@ def test_order_is_numeric_and_missing_values_are_last() -> None:
 def test_texts_of_cells() -> None:
     assert str(Measured(8.333, 1, 20)) == "8.3 [1.0, 20.0]"
     assert str(Measured(1234.5, None, None)) == "1,234"
-    assert str(Measured(0.012345678, None, None)) == "0.01235"
+    assert str(Measured(0.012345678, None, None)) == "0.0123"
     assert (cell_text(ROWS[0], "beam"), cell_text(ROWS[2], "EM"), cell_text(ROWS[0], "questions")) == ("5", "", "12")
     assert differing_settings(ROWS) == ["beam"]
 
@@ -70,23 +80,55 @@ def test_plot_has_a_point_per_run_with_its_interval() -> None:
     svg = draw_plot(ROWS, "beam", "EM", "method")
     assert len(re.findall(r"<circle", svg)) == 3  # two runs and the legend
     assert "EM against beam" in svg
-    assert [name for name in ("one", "two", "lengths") if f">{name}<" in svg] == ["one", "two"]
+    assert [name for name in ("beam 5", "beam 10", "lengths") if f">trace · {name}<" in svg] == ["beam 5", "beam 10"]
     named = draw_plot([row("a", 1.0, kind="x"), row("b", 2.0)], "kind", "EM", "name")
     assert ">x</text>" in named
     assert ">run</text>" in named
+
+
+def test_bars_name_each_run_and_show_its_interval() -> None:
+    svg = draw_bars([*ROWS, replace(row("<far>", 10.0), dataset="wasp<i>", method="<b>")], "EM")
+    assert re.findall(r'text-anchor="end">([^<]*)<', svg) == ["trace · beam 10", "trace · beam 5", "&lt;b&gt;"]
+    assert re.findall(r'class="group">([^<]*)<', svg) == ["bee", "wasp&lt;i&gt;"]
+    assert len(re.findall("<rect", svg)) == len(re.findall("<path", svg)) == 3
+    assert draw_bars(ROWS[2:], "EM") == ""
 
 
 def test_table_shows_figures_settings_and_the_sweep(viewing: Viewing, keys: dict[str, str]) -> None:
     page = viewing.get("/")
     assert len(keys_of(page)) == 6
     assert "3 of 3 cells" in page
-    assert "8.3 [" in page
+    assert "8.3 <small>[" in page
     assert keys_of(viewing.get("/?filter=dataset%3Dmusique+method%3Dno_context")) == [keys["no_context"]]
     assert keys_of(viewing.get("/?sort=-EM"))[0] == keys["no_context"]
     assert len(keys_of(viewing.get("/?filter=method.max_answer_tokens%3D2+dataset%3Ddemo"))) == 1
     assert '<th scope="col"><a href="?column=method.beam' in viewing.get("/?column=method.beam")
     assert keys_of(viewing.get("/?from=5")) == keys_of(page)[5:]
     assert "from='x': must be a number" in viewing.error("/?from=x")
+
+
+def test_titles_name_the_method_and_what_differs() -> None:
+    runs = [replace(each, settings={**each.settings, "engine.base_url": each.name}) for each in ROWS[:2]]
+    other = replace(row("far", beam="7"), dataset="wasp")
+    titles = titles_of([*runs, other, ROWS[2]])
+    assert titles == {"one": "trace · beam 5", "two": "trace · beam 10", "far": "trace", "lengths": "sweep lengths"}
+
+
+def test_failed_and_damaged_runs_are_red() -> None:
+    failed = replace(ROWS[0], figures={"failed questions": Measured(3, of=12)})
+    assert status_mark(failed) == ("! 3 failed", "wrong")
+    assert status_mark(replace(ROWS[0], trouble="metrics.json: no JSON")) == ("! damaged", "wrong")
+    assert status_mark(ROWS[0]) == ("✓ done", "right")
+    assert status_mark(replace(ROWS[2], status="not finished", cells="1 of 3 cells")) == ("○ 1 of 3 cells", "hint")
+
+
+def test_cells_are_below_their_sweep(viewing: Viewing) -> None:
+    page = viewing.get("/")
+    classes = re.findall(r'<tr data-key="[^"]*"(?: class="([^"]*)")?>', page)
+    at = classes.index("sweep")
+    assert classes[at : at + 4] == ["sweep", "of-sweep", "of-sweep", "of-sweep"]
+    assert classes.count("of-sweep") == 3
+    assert "no_context · max answer tokens 3" in page
 
 
 def test_row_is_read_again_only_when_its_files_change(folder: Path, tmp_path: Path) -> None:

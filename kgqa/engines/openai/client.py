@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from kgqa.artifacts.adapter import Adapter
+from kgqa.artifacts.metrics import ANSWERED_BY
 from kgqa.calls import Generate, ModelCall
 from kgqa.engines.chat import END_TOKENS, ChatTemplate
 from kgqa.engines.labels import Spelling, spell
 from kgqa.engines.openai.concurrency import AdaptiveLimiter, Budget
+from kgqa.engines.openai.names import is_same_model, is_snapshot
 from kgqa.engines.openai.payloads import (
     SCHEMAS,
     Abilities,
@@ -21,13 +22,16 @@ from kgqa.engines.openai.payloads import (
     Server,
     build_chat,
     build_messages,
+    check_envelope,
     cut_reply,
-    find_length_error,
     generation_settings,
+    join_text,
+    measure_usage,
     read_completion,
-    validate_response,
+    read_response,
+    too_long,
 )
-from kgqa.engines.openai.transport import NotFound, Refused, Transport
+from kgqa.engines.openai.transport import Refused, Transport
 from kgqa.engines.thinking import (
     NO_THINKING,
     TAGS,
@@ -39,7 +43,7 @@ from kgqa.engines.thinking import (
     thinking_call,
 )
 from kgqa.errors import ConfigError, EngineError, PromptTooLong
-from kgqa.types import Completion, Json
+from kgqa.types import Completion, Json, Usage
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +53,8 @@ Endpoints = Literal["both", "chat", "completions"]  # what a server without toke
 KINDS = {"vllm", "sglang", "llamacpp"}  # how servers call themselves in /models
 COMPLETIONS, CHAT = "/completions", "/chat/completions"
 MAX_CACHED = 64  # characters of a text that is tokenized once: labels and prefills
+SNAPSHOT = "snapshot:"  # a reply's flag: the dated version of the requested model that answered
+NAME_LENGTH, MAX_NAMES = 80, 20  # of models in flags: a server can write anything
 Flags = tuple[str, ...]
 
 
@@ -73,7 +79,7 @@ class Client:
     _tokens: dict[tuple[str, bool], list[int]] = field(default_factory=dict)
     _openings: dict[bool, str] = field(default_factory=dict)  # text between vLLM's turns and a thought, or an answer
     _spellings: dict[tuple[str, ...], Spelling] = field(default_factory=dict)
-    _names: set[str] = field(default_factory=set)  # under which the server has answered
+    _model_flags: set[str] = field(default_factory=set)  # of the other names under which the server has answered
 
     @property
     def model(self) -> str:
@@ -89,8 +95,9 @@ class Client:
                 return
             await self._check_models()
             if self.server == "llamacpp":
-                with suppress(NotFound, Refused):  # a server can hide its properties
-                    self.limiter.set_slots((await self.transport.get("../props")).get("total_slots"))
+                properties = await self.transport.get("../props")  # a server can hide them
+                if isinstance(properties, dict):
+                    self.limiter.set_slots(properties.get("total_slots"))
                     if await self.transport.get("../lora-adapters"):
                         raise ConfigError(f"{self.transport.url} applies adapters; start it without --lora")
             if self.server == "vllm":  # llama.cpp knows the usual ones
@@ -99,10 +106,7 @@ class Client:
             self._connected = True
 
     async def _check_models(self) -> None:
-        try:
-            answer = await self.transport.get("/models")
-        except (NotFound, Refused):  # not every server lists its models
-            return
+        answer = await self.transport.get("/models")
         listed = answer.get("data") if isinstance(answer, dict) else answer
         models = [model for model in listed if isinstance(model, dict)] if isinstance(listed, list) else []
         kinds = {str(model.get("owned_by")) for model in models} & KINDS
@@ -125,7 +129,7 @@ class Client:
 
     def thinks(self, call: ModelCall) -> bool:
         """Return whether reasoning comes before the reply. Before a choice only if nothing can turn it off."""
-        if not self.thinking.budget:
+        if not self.thinking.budget or (isinstance(call, Generate) and call.thoughts == "keep"):
             return False
         if self.server in TOKEN_SERVERS:
             return isinstance(call, Generate) and call.prompt.form == "chat"
@@ -143,7 +147,10 @@ class Client:
             return await self._generate_with_reasoning(call)
         settings = generation_settings(call, self.server, self.thinking if thinks else NO_THINKING)
         response, flags = await self.request(call, settings)
-        reply = read_completion(response, (*flags, *_missing_schema(call, settings)), thinks=thinks)
+        flags = (*flags, *_missing_schema(call, settings))
+        reply = (
+            join_text(response, flags) if call.thoughts == "keep" else read_completion(response, flags, thinks=thinks)
+        )
         return cut_reply(reply, call.stop, self._find_omitted_prefill(call))
 
     async def request(self, call: ModelCall, settings: Mapping[str, Json]) -> tuple[Response, Flags]:
@@ -161,25 +168,55 @@ class Client:
         return response, (*flags, *(flag for flag, is_set in missing.items() if is_set))
 
     async def complete(self, path: str, body: Mapping[str, Json]) -> tuple[Response, Flags]:
-        """Send a request in the form that the server accepts."""
+        """Send a request in the form that the server accepts.
+
+        Everything that the server charges is counted before it is read. An answer that cannot be read is requested
+        again: once if the model would write the same again, otherwise `retries` times.
+        """
         request = {"model": self.model, **self.extra, **body}
+        abilities, retries = self._abilities, self.transport.policy.retries if request.get("temperature") else 1
+        charged, attempts = Usage(), 0
+        flags: Flags = ()
+
+        def accept(answer: Json) -> dict[str, Json]:
+            nonlocal charged, flags
+            envelope = check_envelope(answer)
+            usage, flags = measure_usage(envelope, fitted)
+            self.budget.spend(usage)
+            charged += usage
+            return envelope
+
         while True:
-            fitted = self._abilities.fit(request)
-            has_logprobs = bool(fitted.get("logprobs"))
+            fitted = abilities.fit(request)
             try:
-                response, seconds = await self.transport.post(
-                    path,
-                    fitted,
-                    lambda answer: validate_response(answer, has_logprobs=has_logprobs),  # noqa: B023
-                )
+                answer, seconds = await self.transport.post(path, fitted, accept, self._test_request(fitted))
+                response = read_response(answer, has_logprobs=bool(fitted.get("logprobs")))
+                self._abilities |= abilities
+                flags = (*flags, *self._flag_model(response.model))
+                response.charge(replace(charged, seconds=seconds))
+                return response, (*abilities.flags(request), *flags)
             except Refused as refused:
-                if self._abilities.learn(refused, fitted):
-                    continue
-                raise find_length_error(refused, self.context) or refused from refused
-            response.seconds = seconds
-            self.budget.spend(response.read_usage())
-            self._check_model_name(response.model)
-            return response, self._abilities.flags(request)
+                more = None if refused.meaning else abilities.without(refused, fitted)
+                if more is None:
+                    error = too_long(refused, fitted) if refused.meaning == "too_long" else refused
+                    error.charge(charged)
+                    raise error from refused
+                abilities = more
+            except EngineError as failed:
+                failed.charge(charged)
+                raise
+            except ValueError as invalid:
+                attempts += 1
+                if attempts > retries:
+                    unread = EngineError(f"the server sent {attempts} replies that cannot be read: {invalid}")
+                    unread.charge(charged)
+                    raise unread from invalid
+
+    def _test_request(self, request: Mapping[str, Json]) -> dict[str, Json]:
+        """Return a small request that a server which works answers."""
+        text = {"messages": [{"role": "user", "content": "Hello"}]} if "messages" in request else {"prompt": "Hello"}
+        limit = "max_completion_tokens" if "max_completion_tokens" in request else "max_tokens"
+        return {"model": self.model, **text, limit: 16}
 
     def _find_omitted_prefill(self, call: ModelCall) -> str:
         """Return the prefill if this server cannot continue one, or would not reason then."""
@@ -203,31 +240,39 @@ class Client:
         shown = {"preserved_tokens": [marks(begin).end]}  # llama.cpp's way to show special tokens
         first |= {"skip_special_tokens": False} if self.server == "vllm" else shown
         response, _ = await self._continue(prompt, first)
-        choice = response.choices[0]
+        choice, charged = response.choices[0], response.read_usage()
         finish: Literal["stop", "length"] = "length" if choice.finish_reason == "length" else "stop"
-        thought = Completion(choice.text or "", finish, response.read_usage())
+        thought = Completion(choice.text or "", finish, charged)
         tokens = [*prompt, *await close(thought.text)]
         settings = generation_settings(call, self.server)
-        response, flags = await self._continue(tokens, settings)
+        try:
+            response, flags = await self._continue(tokens, settings)
+        except EngineError as error:
+            error.charge(charged)
+            raise
         flags = (*flags, *_missing_schema(call, settings))
         answer = cut_reply(read_completion(response, flags, thinks=False), call.stop, "")
         reply, usage = join_thought(thought, answer), answer.usage
-        charged = replace(
+        both = replace(
             reply.usage,
             prompt_tokens=reply.usage.prompt_tokens + usage.prompt_tokens,
             cached_tokens=reply.usage.cached_tokens + usage.cached_tokens,
         )
-        return replace(reply, usage=charged)
+        return replace(reply, usage=both)
 
-    def _check_model_name(self, name: Json) -> None:
-        """Warn once if another model answers. A longer or shorter name is of the same model."""
-        if not isinstance(name, str) or name in self._names:
-            return
-        self._names.add(name)
-        one, other = name.casefold(), self.model.casefold()
-        if one and one not in other and other not in one:
-            message = "warning: %s answers as model %.80r, not %r, which it was asked for"
-            log.warning(message, self.transport.url, name, self.model)
+    def _flag_model(self, name: Json) -> Flags:
+        """Return the flag for a reply of a model with another name than the requested one. Warn once of each."""
+        if not isinstance(name, str) or is_same_model(name, self.model):
+            return ()
+        flag = f"{SNAPSHOT if is_snapshot(name, self.model) else ANSWERED_BY}{' '.join(name.split())[:NAME_LENGTH]}"
+        if flag not in self._model_flags:
+            if len(self._model_flags) == MAX_NAMES:
+                return (f"{ANSWERED_BY}further models",)
+            self._model_flags.add(flag)
+            if flag.startswith(ANSWERED_BY):
+                message = "warning: %s answers as model %r, but model %r was requested"
+                log.warning(message, self.transport.url, flag.removeprefix(ANSWERED_BY), self.model)
+        return (flag,)
 
     # Prompts in the server's tokens
 

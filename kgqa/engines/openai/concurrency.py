@@ -65,7 +65,7 @@ class AdaptiveLimiter:
 
 @dataclass
 class Budget:
-    """What one command can spend at a server. Failed calls and cached replies are free. It belongs to one event loop.
+    """The spending limit of one command at a server. Whatever the server charges counts. It belongs to one event loop.
 
     Calls in progress when the budget is spent are finished and paid. The error that stops the run is raised after the
     last of them, so that all paid replies are saved.

@@ -20,9 +20,10 @@ from kgqa.engines.base import BaseEngine
 from kgqa.engines.event_loop import EventLoopThread
 from kgqa.engines.openai.client import TOKEN_SERVERS, Client, Endpoints
 from kgqa.engines.openai.concurrency import AdaptiveLimiter, Budget
+from kgqa.engines.openai.hold import RetryPolicy
 from kgqa.engines.openai.option_logprobs import OptionScorer
-from kgqa.engines.openai.payloads import Server, check_extra
-from kgqa.engines.openai.transport import RetryPolicy, Transport, find_address, find_key
+from kgqa.engines.openai.payloads import BYTES_PER_TOKEN, Server, check_extra, estimate_tokens
+from kgqa.engines.openai.transport import Transport, find_address, find_key
 from kgqa.engines.thinking import Thinking
 from kgqa.errors import ConfigError
 from kgqa.protocols import Deliver
@@ -31,8 +32,13 @@ from kgqa.util.validators import Count, Natural, NotIdentity, Seconds, Validator
 
 ADAPTER = 2  # raise it when equal calls get other replies than before
 REACHING = NotIdentity("how the server is reached, not what it replies", reported=False)
-BYTES_PER_TOKEN = 4  # of English text, if the server does not count
+UNKNOWN_CONTEXT = 131_072  # of a model without a preset whose server does not say; longer prompts are rejected there
 Dollars = Annotated[float, Validator("must be more than 0", lambda dollars: dollars > 0)]
+
+
+def name_at_server(name: str, hub: str | None) -> str:
+    """Return the name that a server has for a model, unless `engine.served_model` is set."""
+    return hub.partition(":")[0] if hub else name
 
 
 @dataclass(frozen=True)
@@ -45,7 +51,7 @@ class OpenAI(BaseEngine):
 
     base_url: Annotated[str | None, NotIdentity("a named server may move", beside="deployment")]
     api_key_env: Annotated[str, REACHING]
-    server: Server
+    server: Server | None  # None: kgqa detects it when it composes a run; a bare engine treats it as hosted
     served_model: str | None
     deployment: str | None
     endpoints: Endpoints
@@ -65,7 +71,7 @@ class OpenAI(BaseEngine):
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[A-Z][A-Z0-9_]*", self.api_key_env):  # a key put here by mistake is not repeated
             raise ConfigError("engine.api_key_env: must be the NAME of an environment variable, in capitals")
-        check_extra(self.extra_body or {}, self.server, self._thinking)
+        check_extra(self.extra_body or {}, self._kind, self._thinking)
         _ = self._url, self._limiter, self._budget, self._loop
 
     def identity(self) -> Mapping[str, Json]:
@@ -74,11 +80,11 @@ class OpenAI(BaseEngine):
             "adapter": ADAPTER,
             "model": self._model_name,
             "deployment": self.deployment or self._url,
-            "server": self.server,
+            "server": self._kind,
             "template": "the server's own",
             "endpoints": self.endpoints,
             "options": ["auto", None],
-            "context": self.model.context,
+            "context": self._context,
             "tokens": f"estimated: bytes / {BYTES_PER_TOKEN}" if self.counts_freely else "counted",
             **self._thinking.identity(),
             **({"extra": dict(self.extra_body)} if self.extra_body else {}),
@@ -87,7 +93,7 @@ class OpenAI(BaseEngine):
     @property
     def counts_freely(self) -> bool:
         """Return whether `count_tokens` is an estimate."""
-        return self.server not in TOKEN_SERVERS
+        return self._kind not in TOKEN_SERVERS
 
     @property
     def max_concurrency(self) -> int:
@@ -103,7 +109,7 @@ class OpenAI(BaseEngine):
 
     def count_tokens(self, text: str) -> int:
         if self.counts_freely:
-            return -(-len(text.encode("utf-8", "surrogatepass")) // BYTES_PER_TOKEN)
+            return estimate_tokens(text)
         return self._loop.submit(self._count(text)).result()
 
     def submit(self, call: ModelCall, deliver: Deliver, adapter: Adapter | None = None) -> None:
@@ -116,8 +122,8 @@ class OpenAI(BaseEngine):
         self._loop.close(self._close_transport)
 
     def _check_adapter(self, adapter: Adapter) -> bool:
-        if self.server != "vllm":
-            raise ConfigError(f"engine.server={self.server} takes no adapters; serve the model with vllm")
+        if self._kind != "vllm":
+            raise ConfigError(f"engine.server={self._kind} takes no adapters; serve the model with vllm")
         return super()._check_adapter(adapter)
 
     async def _serve(self, call: ModelCall, adapter: Adapter | None) -> ModelReply:
@@ -155,9 +161,9 @@ class OpenAI(BaseEngine):
         if adapter not in self._clients:
             self._clients[adapter] = Client(
                 self._transport,
-                self.server,
+                self._kind,
                 self._model_name,
-                self.model.context,
+                self._context,
                 self.endpoints,
                 self._budget,
                 self._thinking,
@@ -169,7 +175,15 @@ class OpenAI(BaseEngine):
 
     @property
     def _model_name(self) -> str:
-        return self.served_model or (self.model.hub or self.model.name).partition(":")[0]
+        return self.served_model or name_at_server(self.model.name, self.model.hub)
+
+    @property
+    def _kind(self) -> Server:
+        return self.server or "hosted"
+
+    @property
+    def _context(self) -> int:
+        return self.model.context or UNKNOWN_CONTEXT
 
     @cached_property
     def _loop(self) -> EventLoopThread:
@@ -187,7 +201,7 @@ class OpenAI(BaseEngine):
 
     @cached_property
     def _thinking(self) -> Thinking:
-        return Thinking.of(self.model.thinking).check_fits(self.model.context)
+        return Thinking.of(self.model.thinking).check_fits(self._context)
 
     @cached_property
     def _limiter(self) -> AdaptiveLimiter:

@@ -27,6 +27,7 @@ from kgqa.types import Choice, Json, Usage
 MAX_TOKEN_IDS = 128  # for which vLLM returns log-probabilities in one request
 MAX_LOGPROBS = 20  # of older vLLM servers
 PARSED_TOKENS = 8
+IMPOSSIBLE = 1e-40  # share of a label that a server lists with the lowest log-probability
 UNCHOSEN = 1e-6  # probability of all labels together that a parsed reply does not name
 GREEDY: Mapping[str, Json] = {"max_tokens": 1, "temperature": 0.0}
 
@@ -44,9 +45,13 @@ class OptionScorer:
         if not self._call.options:
             raise EngineError("a choice without options")
         choice = None
-        if not self._client.thinks(self._call):
-            choice = await (self._score_tokens() if self._client.server in TOKEN_SERVERS else self._score_texts())
-        return choice or await self._parse()
+        try:
+            if not self._client.thinks(self._call):
+                choice = await (self._score_tokens() if self._client.server in TOKEN_SERVERS else self._score_texts())
+            return choice or await self._parse()
+        except EngineError as error:
+            error.charge(self._usage)
+            raise
 
     async def _score_tokens(self) -> Choice | None:
         """Score every token of every label."""
@@ -97,7 +102,7 @@ class OptionScorer:
         forms = {option: (option, f" {option}", f"▁{option}") for option in options}
         shares = {option: sum(listed.get(form, 0.0) for form in forms[option]) for option in options}
         missing = [option for option in options if not shares[option]]
-        if len(missing) == len(options):
+        if max(shares.values()) <= IMPOSSIBLE:
             return None
         flags = self._flags
         if missing:
@@ -149,14 +154,7 @@ class OptionScorer:
         return (await self._complete(body)).choices[0].first_token
 
     def _count(self, more: Usage, flags: tuple[str, ...]) -> None:
-        one = self._usage
-        self._usage = Usage(
-            one.prompt_tokens + more.prompt_tokens,
-            one.cached_tokens + more.cached_tokens,
-            one.output_tokens + more.output_tokens,
-            one.seconds + more.seconds,
-            one.reasoning_tokens + more.reasoning_tokens,
-        )
+        self._usage += more
         self._flags = tuple(dict.fromkeys((*self._flags, *flags)))
 
 

@@ -1,24 +1,26 @@
 """Build requests to an OpenAI-compatible server, and validate and read its responses. No I/O.
 
-An invalid response is a failed attempt, whatever its status: servers and the proxies before them put errors into it,
-omit the text or count nonsense, and a model must not be scored for that.
+An invalid response is never scored, whatever its status: servers and the proxies before them put errors into it, or
+omit the text. Without a reply in it (`check_envelope`), the server has failed. A reply that cannot be read
+(`read_response`) was charged, and is only this call's.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, PrivateAttr, ValidationError, model_validator
 
 from kgqa.calls import Generate
 from kgqa.engines.grammar import bound_schema
+from kgqa.engines.openai.messages import find_lengths
 from kgqa.engines.openai.transport import Refused
 from kgqa.engines.thinking import NO_THINKING, TAGS, Thinking, split_thought
-from kgqa.errors import ConfigError, EngineError, PromptTooLong
+from kgqa.errors import ConfigError, PromptTooLong
 from kgqa.types import Completion, Json, Prompt, Usage
 
 Server = Literal["hosted", "vllm", "sglang", "llamacpp"]
@@ -51,7 +53,6 @@ OPTIONAL = {
     **dict.fromkeys(LISTS, "no_logprobs"),
 }
 MAXIMUM = re.compile(r"max|at most|up to|less|greater|between|exceed|<=|≤", re.IGNORECASE)
-TOO_LONG = re.compile(r"context (length|size|window)|too many (input )?tokens", re.IGNORECASE)
 UNKNOWN_PARAMETER = re.compile(r"un(supported|recognized|known|expected)|not (support|allowed)|extra", re.IGNORECASE)
 RESERVED = frozenset(  # keys of requests that kgqa sets, or that change the form of responses
     {
@@ -66,8 +67,20 @@ SECRET = re.compile(r"api_?key|secret|password|authorization|access_token", re.I
 FAILED = frozenset({"error", "abort", "cancelled", "failed"})  # reasons to finish: OpenRouter; vLLM, SGLang; others
 CUT_OFF = frozenset({"length", "content_filter"})  # reasons for which there can be no text at all
 MAX_TOKENS = 10**12  # of one response
+BYTES_PER_TOKEN = 4  # of English text, if the server does not count
+MOST_PER_TOKEN = 8  # characters of a prompt; more mean that the server has cut it
+LONG = 2_000  # characters of a prompt for which that is clear
+SHORTENED = 0.9  # of a prompt that is too long, if the server does not say by how much
+LOWEST = -100.0  # log-probability; servers write -9999, -inf or null for less
 
-Logprob = Annotated[float, Field(strict=True, le=1e-3, allow_inf_nan=False)]  # rounded
+
+def _raise_to_lowest(logprob: object) -> object:
+    if logprob is None:
+        return LOWEST
+    return max(logprob, LOWEST) if type(logprob) is float or type(logprob) is int else logprob
+
+
+Logprob = Annotated[float, BeforeValidator(_raise_to_lowest), Field(strict=True, le=1e-3, allow_inf_nan=False)]
 Share = Annotated[float, Field(strict=True, ge=0, le=1 + 1e-3, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0, le=MAX_TOKENS)]
 
@@ -113,7 +126,9 @@ class Token(BaseModel):
     @model_validator(mode="after")
     def _check(self) -> Token:
         if self.logprob is None and self.prob is None:
-            raise ValueError("a token without probability")
+            if "logprob" not in self.model_fields_set:
+                raise ValueError("a token without probability")
+            self.logprob = LOWEST
         return self
 
 
@@ -152,34 +167,85 @@ class ServerChoice(BaseModel):
 
 
 class ServerUsage(BaseModel):
-    prompt_tokens: Count | None = None
-    completion_tokens: Count | None = None
+    prompt_tokens: Count
+    completion_tokens: Count
     total_tokens: Any = None
     prompt_tokens_details: Any = None
     completion_tokens_details: Any = None
 
-    def read(self, seconds: float) -> Usage:
+    def read(self) -> Usage:
         """Return the tokens as the server counts and charges them. xAI counts reasoning in addition to the answer."""
-        prompt, output = self.prompt_tokens or 0, self.completion_tokens or 0
+        prompt, output = self.prompt_tokens, self.completion_tokens
         reasoning = _detail(self.completion_tokens_details, "reasoning_tokens")
         if reasoning and self.total_tokens == prompt + output + reasoning:
             output += reasoning
-        return Usage(prompt, _detail(self.prompt_tokens_details, "cached_tokens"), output, seconds, reasoning)
+        return Usage(prompt, _detail(self.prompt_tokens_details, "cached_tokens"), output, 0.0, reasoning)
 
 
 class Response(BaseModel):
     model: Any = None
     choices: list[ServerChoice] = Field(min_length=1)
-    usage: ServerUsage | None = None
-    seconds: float = Field(default=0.0, exclude=True)
+    _usage: Usage = PrivateAttr(default=Usage())
+
+    def charge(self, usage: Usage) -> None:
+        """Set what was charged for this response, with attempts before it that could not be read."""
+        self._usage = usage
 
     def read_usage(self) -> Usage:
-        if self.usage is None:
-            raise EngineError("the server's answer does not say how many tokens it used (usage)")
-        return self.usage.read(self.seconds)
+        return self._usage
 
 
-def validate_response(answer: Json, *, has_logprobs: bool) -> Response:
+def check_envelope(answer: Json) -> dict[str, Json]:
+    """Return an answer with a choice. Raise ValueError if the server has failed to make one."""
+    choices = answer.get("choices") if isinstance(answer, dict) else None
+    if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict) or not choices[0]:
+        raise ValueError("an answer without choices")
+    if choices[0].get("error"):
+        raise ValueError("an error in the place of a reply")
+    if choices[0].get("finish_reason") in FAILED:
+        raise ValueError(f"a reply that ended with {choices[0]['finish_reason']!r}")
+    return dict(answer)
+
+
+def measure_usage(answer: Mapping[str, Json], request: Mapping[str, Json]) -> tuple[Usage, tuple[str, ...]]:
+    """Return the tokens of a request and its answer, and flags.
+
+    estimated_usage: the server does not count them, so they are estimated from the texts. cut_prompt: it has read far
+    fewer tokens than the prompt has.
+    """
+    prompt = request.get("prompt")
+    texts = [str(message["content"]) for message in request.get("messages", ())] if prompt is None else [prompt]
+    tokens = len(prompt) if isinstance(prompt, list) else 0
+    characters = 0 if tokens else sum(map(len, texts))
+    try:
+        usage = ServerUsage.model_validate(answer.get("usage")).read()
+    except ValidationError:
+        written = sum(map(estimate_tokens, _find_texts(answer["choices"])))
+        return Usage(tokens or sum(map(estimate_tokens, texts)), 0, written), ("estimated_usage",)
+    read = usage.prompt_tokens
+    is_cut = 2 * read < tokens or (characters >= LONG and MOST_PER_TOKEN * read < characters)
+    return usage, (("cut_prompt",) if is_cut else ())
+
+
+def estimate_tokens(text: str) -> int:
+    """Return a rough number of tokens, for servers that do not count."""
+    return -(-len(text.encode("utf-8", "surrogatepass")) // BYTES_PER_TOKEN)
+
+
+def _find_texts(choices: Json) -> Iterator[str]:
+    """Yield the texts that a model wrote: the answer, and the reasoning of any kind."""
+    if isinstance(choices, list):
+        for each in choices:
+            yield from _find_texts(each)
+    elif isinstance(choices, dict):
+        for key in ("message", "content", "text", "thinking", "reasoning", "reasoning_content", "refusal"):
+            if isinstance(choices.get(key), str):
+                yield choices[key]
+            else:
+                yield from _find_texts(choices.get(key))
+
+
+def read_response(answer: Json, *, has_logprobs: bool) -> Response:
     """Return the response. Raise ValueError with the reason if it is no reply of a model."""
     try:
         response = Response.model_validate(answer)
@@ -189,17 +255,14 @@ def validate_response(answer: Json, *, has_logprobs: bool) -> Response:
     except ValidationError as error:
         first = error.errors()[0]
         raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
-    if choice.error:
-        raise ValueError("an error in the place of a reply")
-    if choice.finish_reason in FAILED:
-        raise ValueError(f"a reply that ended with {choice.finish_reason!r}")
     message = choice.message
     if has_logprobs and choice.logprobs:
         return response
     if message is None and choice.text is None:
         raise ValueError("a choice without text")
     if message is not None and not message.content and message.content != "":
-        details = response.usage.completion_tokens_details if response.usage else None
+        usage = answer.get("usage")
+        details = usage.get("completion_tokens_details") if isinstance(usage, dict) else None
         reasoned = message.reasoning or message.reasoning_content or _detail(details, "reasoning_tokens")
         if not (message.refusal or choice.finish_reason in CUT_OFF or reasoned):
             raise ValueError("a message without content")
@@ -212,11 +275,11 @@ def _detail(details: Json, key: str) -> int:
     return int(number) if isinstance(number, (int, float)) and 0 <= number <= MAX_TOKENS else 0
 
 
-@dataclass
+@dataclass(frozen=True)
 class Abilities:
-    """The features of a server, as learned from rejected requests until the engine is closed."""
+    """The features of a server, as learned from requests that succeeded without a rejected key."""
 
-    rejected: set[str] = field(default_factory=set)  # keys of requests; of schemas each one, as not all are rejected
+    rejected: frozenset[str] = frozenset()  # keys of requests; of schemas each one, as not all are rejected
     max_logprobs: int | None = None  # for one token
     renamed: bool = False  # it wants max_completion_tokens instead of max_tokens
 
@@ -230,26 +293,30 @@ class Abilities:
             fitted[key] = min(fitted[key], self.max_logprobs)
         return fitted
 
-    def learn(self, refused: Refused, body: Mapping[str, Json]) -> bool:
-        """Return True if the request can be fitted better now than the one that was rejected."""
+    def __or__(self, other: Abilities) -> Abilities:
+        """Return what both have learned."""
+        limits = [limit for limit in (self.max_logprobs, other.max_logprobs) if limit is not None]
+        return Abilities(self.rejected | other.rejected, min(limits, default=None), self.renamed or other.renamed)
+
+    def without(self, refused: Refused, body: Mapping[str, Json]) -> Abilities | None:
+        """Return abilities for which the request lacks the key that the server rejects; None if there is none.
+
+        They hold for later requests only if the request succeeds in this form.
+        """
         if "max_tokens" in body and "max_completion_tokens" in refused.message:
-            self.renamed = True
-            return True
+            return replace(self, renamed=True)
         key = _find_key(refused, body)
         if key in LISTS:
-            self._learn_max_logprobs(refused.message, body)
-        elif key in OPTIONAL:
-            self.rejected.add(_feature(key, body[key]))
-        return key in OPTIONAL
+            return self._limit_logprobs(refused.message, body)
+        return replace(self, rejected=self.rejected | {_feature(key, body[key])}) if key in OPTIONAL else None
 
-    def _learn_max_logprobs(self, message: str, body: Mapping[str, Json]) -> None:
-        """Learn how long a list can be, if the server says so; otherwise that there is none."""
+    def _limit_logprobs(self, message: str, body: Mapping[str, Json]) -> Abilities:
+        """Return how long a list can be, if the server says so; otherwise that there is none."""
         longest = max((value for key in LISTS if type(value := body.get(key)) is int), default=1)
-        numbers = [number for number in map(int, re.findall(r"\d+", message)) if 0 < number < longest]
+        numbers = [number for number in map(int, re.findall(r"\b\d{1,6}\b", message)) if 0 < number < longest]
         if numbers and MAXIMUM.search(message):
-            self.max_logprobs = max(numbers)
-        else:
-            self.rejected.update(LISTS)
+            return replace(self, max_logprobs=max(numbers))
+        return replace(self, rejected=self.rejected | set(LISTS))
 
     def flags(self, body: Mapping[str, Json]) -> tuple[str, ...]:
         """Return flags for the parts of this request that the server does not support."""
@@ -270,19 +337,20 @@ def _find_key(refused: Refused, body: Mapping[str, Json]) -> str:
     named = [str(word) for words in quoted for word in words if word in body]
     if named and (UNKNOWN_PARAMETER.search(refused.message) or "logprobs" in refused.message):
         return named[0]
-    if "reasoning_effort" in body and re.search("think|reasoning", refused.message, re.IGNORECASE):
+    about_effort = re.search("think|reasoning", refused.message, re.IGNORECASE)
+    if "reasoning_effort" in body and about_effort and UNKNOWN_PARAMETER.search(refused.message):
         return "reasoning_effort"
     about_schema = re.search("schema|grammar", refused.message, re.IGNORECASE)
     return next((key for key in SCHEMAS if key in body and about_schema), "")
 
 
-def find_length_error(refused: Refused, limit: int) -> PromptTooLong | None:
-    """Return the error for a prompt that is too long; None if the refusal has another reason."""
-    tokens = refused.error.get("n_prompt_tokens")  # llama.cpp
-    if not (tokens or refused.error.get("code") == "context_length_exceeded" or TOO_LONG.search(refused.message)):
-        return None
-    numbers = [int(number) for number in re.findall(r"\d+", refused.message)]
-    return PromptTooLong(int(tokens or max(numbers[1:], default=0)), int(refused.error.get("n_ctx") or limit))
+def too_long(refused: Refused, request: Mapping[str, Json]) -> PromptTooLong:
+    """Return the error for a prompt that is too long. Without numbers in the message, it is shortened by a step."""
+    tokens, limit = find_lengths(refused.error) or (0, 0)
+    if not tokens:
+        tokens = max(1, measure_usage({"choices": []}, request)[0].prompt_tokens)
+        limit = int(SHORTENED * tokens)
+    return PromptTooLong(tokens, limit, f"the server says that the prompt is too long: {refused.message}")
 
 
 def check_extra(extra: Mapping[str, Json], server: Server, thinking: Thinking) -> None:
@@ -353,16 +421,29 @@ def read_completion(response: Response, flags: Iterable[str], *, thinks: bool) -
 
     `thinks`: the model reasons first, so that a reply which was cut off before any answer is all reasoning.
     """
+    whole = _read_text(response, flags)
+    reply = split_thought(whole, response.choices[0].reasoning)
+    cut_off = whole.finish == "length" and whole.text and not (reply.thought or reply.usage.reasoning_tokens)
+    if thinks and cut_off:
+        return split_thought(
+            replace(whole, text=TAGS.begin + whole.text)
+        )  # the prompt opened the tag, nothing closed it
+    return reply
+
+
+def join_text(response: Response, flags: Iterable[str]) -> Completion:
+    """Return the reply as the model wrote it, with the reasoning that the server separated back in its tags."""
+    reply, reasoning = _read_text(response, flags), response.choices[0].reasoning
+    return replace(reply, text=f"{TAGS.begin}{reasoning}{TAGS.answer}{reply.text}") if reasoning else reply
+
+
+def _read_text(response: Response, flags: Iterable[str]) -> Completion:
     choice = response.choices[0]
     refusal = (choice.message.refusal if choice.message else None) or ""
     text = choice.message.read("text") or refusal if choice.message else choice.text or ""
     finish: Literal["stop", "length"] = "length" if choice.finish_reason == "length" else "stop"
     filtered = ("filtered",) if refusal or choice.finish_reason == "content_filter" else ()
-    whole = Completion(text, finish, response.read_usage(), (*flags, *filtered))
-    reply = split_thought(whole, choice.reasoning)
-    if thinks and finish == "length" and text and not (reply.thought or reply.usage.reasoning_tokens):
-        return split_thought(replace(whole, text=TAGS.begin + text))  # the prompt opened the tag, nothing closed it
-    return reply
+    return Completion(text, finish, response.read_usage(), (*flags, *filtered))
 
 
 def cut_reply(reply: Completion, stops: Sequence[str], omitted_prefill: str) -> Completion:

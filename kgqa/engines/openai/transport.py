@@ -10,15 +10,16 @@ import asyncio
 import json
 import logging
 import os
-import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
-from kgqa.errors import ConfigError, EngineDied, EngineError, UsageError
+from kgqa.engines.openai.hold import Hold, RetryPolicy, Turn
+from kgqa.engines.openai.messages import Meaning, find_meaning
+from kgqa.errors import ConfigError, EngineError, KgqaError, ServerLost, UsageError
 from kgqa.types import Json
 from kgqa.util import http
 from kgqa.util.jsonio import encode_request
@@ -27,38 +28,26 @@ from kgqa.util.redaction import Key
 if TYPE_CHECKING:
     import aiohttp
 
-log = logging.getLogger(__name__)
 events = logging.getLogger("kgqa.events")  # see kgqa.runtime.work_log
 
 T = TypeVar("T")
 DEFAULT_URL = "https://api.openai.com/v1"
 URL_VARIABLE = "OPENAI_BASE_URL"
-MAX_BACKOFF = 30.0  # seconds between two attempts, unless the server asks for more
-MAX_RECONNECT = 5.0  # seconds between two attempts to reach a server that is gone
 KEEPALIVE = 4.0  # seconds of an idle connection: most servers close theirs after five
 MAX_BYTES = 32 << 20  # of a response
 SHOWN = 120  # characters of an invalid response
 RATE_LIMITED = 429
 LOOPBACK = ("127.0.0.1", "localhost", "::1")  # no proxy is used for them
+BUSY = frozenset({RATE_LIMITED, 503, 529})  # the server has no time, whatever the request is
 RETRIED = frozenset({408, 409, 425, RATE_LIMITED})  # and all of 500 to 599
 
 
-@dataclass(frozen=True)
-class RetryPolicy:
-    """Seconds of one attempt, number of retries, seconds before the first retry, seconds that a server can be gone."""
-
-    timeout: float
-    retries: int
-    backoff: float
-    server_timeout: float
-
-
 class Refused(EngineError):
-    """The server understood the request and rejects it. `error`: its error object."""
+    """The server understood the request and rejects it. `error`: its error object. `meaning`: of its message."""
 
-    def __init__(self, status: int, error: Mapping[str, Json]) -> None:
+    def __init__(self, status: int, error: Mapping[str, Json], meaning: Meaning | None = None) -> None:
         self.message = " ".join(str(error.get("message") or error).split())[:300]
-        self.error = error
+        self.error, self.meaning = error, meaning
         super().__init__(f"the server refused the call ({status}): {self.message}")
 
 
@@ -66,16 +55,24 @@ class NotFound(ConfigError):
     """The server does not know the model or the path."""
 
 
+@dataclass
 class _Failure(Exception):
-    """An attempt failed, but another can succeed. `status`: the server's; `after`: seconds that it asks to wait."""
+    """An attempt failed, but another can succeed.
 
-    def __init__(self, reason: str, status: int = 0, after: float = 0.0) -> None:
-        super().__init__(reason)
-        self.status, self.after = status, after
+    reason: why, for the error at the end. cause: in a word, for progress lines. after: seconds that the server asks to
+    wait. is_own: the request can be the reason, if the server answers others. denied: the error of a server that has
+    not answered anything yet. outcome: the request failed; the server is held; it has failed for too long.
+    """
 
+    reason: str
+    cause: str
+    after: float = 0.0
+    is_own: bool = True
+    denied: KgqaError | None = None
+    outcome: Literal["own", "held", "over"] = "held"
 
-class _Gone(Exception):
-    """The server could not be reached."""
+    def __str__(self) -> str:
+        return self.reason
 
 
 class Transport:
@@ -85,55 +82,137 @@ class Transport:
     """
 
     def __init__(self, url: str, key: str | None, policy: RetryPolicy, on_rate_limited: Callable[[], None]) -> None:
-        self.url = url
+        self.url, self.policy = url, policy
         self._key = Key(key) if key else None
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
-        self._policy, self._on_rate_limited = policy, on_rate_limited
+        self._on_rate_limited = on_rate_limited
         self._session: aiohttp.ClientSession | None = None
-        self._gone_since: float | None = None
-        self._resume_at = 0.0  # one call's Retry-After holds for all
+        self._hold = Hold(url, policy)
 
-    async def get(self, path: str) -> Json:
-        """Return the JSON of a path below the address. A path that starts with ".." is relative to /v1."""
-        return (await self._request("GET", path, None, lambda answer: answer))[0]
+    async def get(self, path: str) -> Json | None:
+        """Return the JSON of a path below the address, or None if the server does not answer with status 200.
 
-    async def post(self, path: str, body: Mapping[str, Json], validate: Callable[[Json], T]) -> tuple[T, float]:
+        A path that starts with ".." is relative to /v1. Wait for a server that is gone.
+        """
+        while True:
+            turn = await self._hold.enter()
+            try:
+                status, _, content = await self._send("GET", self._locate(path), None)
+                if status == 503 and b"oading" in content:  # llama.cpp while it loads the model
+                    raise _Failure("503 the model is loading", "503 (the model is loading)", is_own=False)  # noqa: TRY301
+            except _Failure as failure:
+                self._hold_server(turn, failure)
+                if failure.outcome == "over":
+                    raise self._explain(failure) from failure
+            else:
+                self._hold.leave(turn)
+                return _decode(content) if status == 200 else None
+
+    async def post(
+        self,
+        path: str,
+        body: Mapping[str, Json],
+        validate: Callable[[Json], T],
+        test: Mapping[str, Json] | None = None,
+    ) -> tuple[T, float]:
         """Return the validated JSON, and the seconds of the attempt that succeeded, with the server's queue.
 
-        `validate` raises ValueError for an invalid response, which is then requested again.
+        A failure of the server holds all calls, see `Hold`. A call fails only if the server answers others meanwhile,
+        and then after `retries` more attempts.
+
+        Args:
+            validate: raises ValueError for a response that no server which works would send.
+            test: a small request. If the server has failed for `server_timeout` seconds, it shows whether the server
+                or this request is the reason.
 
         Raises:
             Refused: the server rejects the request. A retry would not help.
             ConfigError: it does not accept the key, redirects, or (NotFound) does not know the model or the path.
             UsageError: the account is used up.
-            EngineError: every attempt failed.
-            EngineDied: nothing has listened for longer than `server_timeout`.
+            EngineError: every attempt failed, and the server answered others.
+            ServerLost: the server has failed for `server_timeout` seconds.
         """
-        return await self._request("POST", path, body, validate)
+        url, content = self._locate(path), encode_request(dict(body))
+        own, is_tested = 0, False
+        while True:
+            try:
+                return await self._take_turn(url, content, validate)
+            except _Failure as failure:  # noqa: PERF203 - each attempt can fail
+                if failure.outcome == "own":
+                    own += 1
+                    if own > self.policy.retries:
+                        raise EngineError(f"the call failed {own} times while others did not: {failure}") from failure
+                    _log("retry", failure)
+                    await asyncio.sleep(self.policy.pause(own))
+                elif failure.outcome == "over":
+                    if is_tested:
+                        raise EngineError(f"the server answers a test, but not this call: {failure}") from failure
+                    if not (failure.is_own and test and await self._works(url, test, validate)):
+                        raise self._explain(failure) from failure
+                    is_tested = True
 
     async def close(self) -> None:
+        self._hold.close()
         if self._session is not None:
             await self._session.close()
             await asyncio.sleep(0)  # transports close in the loop's next round
 
-    async def _request(
-        self, method: str, path: str, body: Mapping[str, Json] | None, validate: Callable[[Json], T]
-    ) -> tuple[T, float]:
-        url = self.url.removesuffix("/v1") + path[2:] if path.startswith("..") else self.url + path
-        content = None if body is None else encode_request(dict(body))
-        failures = 0
-        while True:
-            await asyncio.sleep(max(0.0, self._resume_at - time.monotonic()))
-            started = time.perf_counter()
-            try:
-                answer = self._read(*await self._send(method, url, content))
-                return self._validate(answer, validate), time.perf_counter() - started
-            except _Gone as error:
-                wait = self._wait_for_server(error)
-            except _Failure as error:
-                failures += 1
-                wait = self._wait_for_retry(error, failures)
-            await asyncio.sleep(wait)
+    def _locate(self, path: str) -> str:
+        return self.url.removesuffix("/v1") + path[2:] if path.startswith("..") else self.url + path
+
+    async def _take_turn(self, url: str, content: bytes, validate: Callable[[Json], T]) -> tuple[T, float]:
+        """Make one attempt when the server is not held, or to try whether it answers again."""
+        turn = await self._hold.enter()
+        started, answers = time.perf_counter(), self._hold.answers
+        try:
+            answer = await self._attempt(url, content, validate)
+        except _Failure as failure:
+            if failure.is_own and self._hold.answers > answers:
+                self._hold.leave(turn)
+                failure.outcome = "own"
+            else:
+                self._hold_server(turn, failure)
+            raise
+        except Refused:
+            self._hold.succeed(turn)
+            raise
+        except KgqaError:
+            self._hold.leave(turn)
+            raise
+        self._hold.succeed(turn)
+        return answer, time.perf_counter() - started
+
+    def _hold_server(self, turn: Turn, failure: _Failure) -> None:
+        is_over = self._hold.fail(turn, failure.cause, failure.after)
+        if is_over or (failure.denied is not None and not self._hold.answers):
+            failure.outcome = "over"
+        _log("wait", failure)
+
+    async def _works(self, url: str, test: Mapping[str, Json], validate: Callable[[Json], object]) -> bool:
+        """Return whether the server answers a small request."""
+        try:
+            await self._attempt(url, encode_request(dict(test)), validate)
+        except (_Failure, Refused):
+            return False
+        return True
+
+    def _explain(self, failure: _Failure) -> KgqaError:
+        """Return the error that stops the run."""
+        if failure.denied and not self._hold.answers:
+            return failure.denied
+        limit = f"engine.server_timeout={self.policy.server_timeout:g}"
+        if failure.after > self.policy.server_timeout:
+            return ServerLost(f"{self.url} asks to wait {failure.after:g} s, and {limit}: {failure}")
+        return ServerLost(f"{self.url} has not answered any call for {self.policy.server_timeout:g} s: {failure}")
+
+    async def _attempt(self, url: str, content: bytes, validate: Callable[[Json], T]) -> T:
+        """Return the validated answer of one attempt."""
+        answer = self._read(*await self._send("POST", url, content))
+        try:
+            return validate(answer)
+        except ValueError as error:
+            shown = self._show(json.dumps(answer, ensure_ascii=False))
+            raise _Failure(f"{self._show(str(error))}: {shown}", "an invalid answer") from error
 
     async def _send(self, method: str, url: str, content: bytes | None) -> tuple[int, Mapping[str, str], bytes]:
         """Return status, headers and body of one attempt."""
@@ -145,15 +224,15 @@ class Transport:
                 async for chunk in response.content.iter_any():
                     body += chunk
                     if len(body) > MAX_BYTES:
-                        raise _Failure(f"an answer of more than {MAX_BYTES:,} bytes")
-                self._gone_since = None
+                        raise _Failure(f"an answer of more than {MAX_BYTES:,} bytes", "an endless answer")
                 return response.status, response.headers, bytes(body)
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            raise _Gone(str(error) or type(error).__name__) from error
+            reason = f"no connection ({str(error) or type(error).__name__}); start the server, or set engine.base_url"
+            raise _Failure(reason, "no connection", is_own=False) from error
         except asyncio.TimeoutError as error:
-            raise _Failure(f"no answer within {self._policy.timeout:g} s") from error
+            raise _Failure(f"no answer within {self.policy.timeout:g} s", "no answer in time") from error
         except (aiohttp.ClientError, OSError) as error:
-            raise _Failure(f"the connection broke ({type(error).__name__})") from error
+            raise _Failure(f"the connection broke ({type(error).__name__})", "a broken connection") from error
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
@@ -163,7 +242,7 @@ class Transport:
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEPALIVE, ssl=trusted),
                 headers={"User-Agent": "kgqa", "Content-Type": "application/json", **self._headers},
-                timeout=aiohttp.ClientTimeout(total=self._policy.timeout, sock_connect=http.CONNECT),
+                timeout=aiohttp.ClientTimeout(total=self.policy.timeout, sock_connect=http.CONNECT),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 # trust_env would look for it, and into ~/.netrc, with every request
                 proxy=None if urlsplit(self.url).hostname in LOOPBACK else http.find_proxy(self.url),
@@ -172,17 +251,14 @@ class Transport:
 
     def _read(self, status: int, headers: Mapping[str, str], content: bytes) -> Json:
         """Return the JSON of a successful response. Raise what another one means."""
-        try:
-            answer = json.loads(content)
-        except (ValueError, RecursionError):  # invalid UTF-8, extreme numbers and nesting included
-            answer = None
-        if self._key and self._key.is_in(content.decode(errors="replace")) and status < 300:
-            raise _Failure("an answer that repeats the key it was asked with")
+        answer = _decode(content)
+        text = content.decode(errors="replace")
+        if self._key and self._key.is_in(text) and status < 300:
+            raise _Failure("an answer that repeats the key it was sent", "an invalid answer")
         if 200 <= status < 300:
-            if not isinstance(answer, (dict, list)):
-                is_page = content.lstrip()[:1] == b"<"
-                kind = "a web page where the server's answer should be" if is_page else "an answer that is not JSON"
-                raise _Failure(f"{kind}: {self._show(content.decode(errors='replace'))!r}")
+            if answer is None:
+                kind = "a web page" if content.lstrip()[:1] == b"<" else "an answer that is not JSON"
+                raise _Failure(f"{kind}: {self._show(text)!r}", kind)
             if not isinstance(answer, dict) or not answer.get("error"):
                 return answer
             status = 502  # some proxies put errors into a successful response
@@ -190,7 +266,7 @@ class Transport:
             place = urlsplit(headers.get("location", ""))
             where = self._show(f"{place.scheme}://{place.netloc.rpartition('@')[2]}{place.path}")
             raise ConfigError(f"the server sends on to {where}; set engine.base_url to that")
-        error = answer.get("error") or answer if isinstance(answer, dict) else content.decode(errors="replace")
+        error = answer.get("error") or answer if isinstance(answer, dict) else text
         if not isinstance(error, dict):
             error = {"message": error}
         raise self._interpret(status, self._key.redact_json(error) if self._key else error, headers)
@@ -200,59 +276,37 @@ class Transport:
         code = error.get("code")
         if status == 502 and isinstance(code, int) and 400 <= code < 600:
             status = code
-        refused = Refused(status, error)
-        if status == 402 or "insufficient_quota" in (code, error.get("type")):
+        meaning = find_meaning(status, error)
+        refused = Refused(status, error, meaning)
+        if meaning in ("too_long", "filtered"):
+            return refused
+        if status == 402 or meaning == "used_up":
             return UsageError(f"the account is used up: {refused.message}; all replies so far are saved")
+        if status == RATE_LIMITED or meaning == "limited":
+            self._on_rate_limited()
+        reason, cause, after = f"{status} {refused.message}", str(status), _retry_after(headers)
+        if status in BUSY or meaning == "limited" or (after and status >= 500):
+            return _Failure(reason, cause, after, is_own=False)
         if status in RETRIED or status >= 500:
-            return _Failure(f"{status} {refused.message}", status, _retry_after(headers))
-        if status == 401 and not self._key:
-            names = "the variable that engine.api_key_env names (OPENAI_API_KEY unless set otherwise)"
-            return ConfigError(f"the server wants a key, and {names} holds none: {refused.message}")
-        if status == 401:
-            return ConfigError(f"the server does not accept the key of engine.api_key_env: {refused.message}")
+            return _Failure(reason, cause, after)
+        if status == 401 or meaning == "key":
+            return _Failure(reason, cause, is_own=False, denied=ConfigError(self._explain_key(refused)))
+        if status == 403:
+            return _Failure(reason, cause, denied=ConfigError(f"the server denies access: {refused.message}"))
         if status == 404:
             return NotFound(f"the server does not know the model or the path: {refused.message}")
         return refused
 
-    def _validate(self, answer: Json, validate: Callable[[Json], T]) -> T:
-        try:
-            return validate(answer)
-        except ValueError as error:
-            shown = self._show(json.dumps(answer, ensure_ascii=False))
-            raise _Failure(f"{self._show(str(error))}: {shown}") from error
+    def _explain_key(self, refused: Refused) -> str:
+        if self._key:
+            return f"the server does not accept the key of engine.api_key_env: {refused.message}"
+        names = "the variable that engine.api_key_env names (OPENAI_API_KEY unless set otherwise)"
+        return f"the server wants a key, and {names} holds none: {refused.message}"
 
     def _show(self, text: str) -> str:
         """Return the start of a server's text without the key."""
         text = text[: 10 * SHOWN].encode(errors="replace").decode()  # no halves of surrogate pairs
         return (self._key.redact(text) if self._key else text)[:SHOWN]
-
-    def _wait_for_server(self, error: _Gone) -> float:
-        """Return the seconds until the next attempt. Waiting for a server costs no retry."""
-        now, limit = time.monotonic(), self._policy.server_timeout
-        if self._gone_since is None:
-            self._gone_since = now
-            log.info("no server at %s; looking again for %g s", self.url, limit)
-        if now - self._gone_since >= limit:
-            raise EngineDied(f"no server at {self.url} for {limit:g} s ({error}); start it, or set engine.base_url")
-        wait = min(MAX_RECONNECT, self._policy.backoff * _jitter())
-        _log_retry("wait", f"no server at {self.url}", wait + MAX_RECONNECT)
-        return wait
-
-    def _wait_for_retry(self, failure: _Failure, failures: int) -> float:
-        """Return the seconds until the next attempt."""
-        policy = self._policy
-        if failure.status == RATE_LIMITED:
-            self._on_rate_limited()
-        if failures > policy.retries:
-            raise EngineError(f"the server failed {failures} times, at last: {failure}") from failure
-        if failure.after > policy.server_timeout:
-            limit = f"engine.server_timeout={policy.server_timeout:g}"
-            raise EngineError(f"the server asks to wait {failure.after:g} s, {limit}: {failure}") from failure
-        if failure.after:
-            self._resume_at = max(self._resume_at, time.monotonic() + failure.after)
-        wait: float = max(failure.after, min(MAX_BACKOFF, policy.backoff * 2 ** (failures - 1))) * _jitter()
-        _log_retry("wait" if failure.after else "retry", str(failure), wait)
-        return wait
 
 
 def find_address(base_url: str | None, key_variable: str) -> str:
@@ -300,12 +354,14 @@ def _retry_after(headers: Mapping[str, str]) -> float:
         return 0.0
 
 
-def _jitter() -> float:
-    """Return a random factor, so that calls which failed together are not repeated together."""
-    return random.uniform(1.0, 1.25)  # noqa: S311 - not for secrets
+def _log(event: str, failure: _Failure) -> None:
+    events.info("%s", failure, extra={"fields": {"event": event, "cause": failure.reason}})
 
 
-def _log_retry(event: str, cause: str, seconds: float) -> None:
-    """Log an event for `kgqa runs --running`, which counts equal causes."""
-    fields = {"event": event, "cause": cause, "seconds": round(seconds, 2)}
-    events.info("again in %.1f s: %s", seconds, cause, extra={"fields": fields})
+def _decode(content: bytes) -> Json | None:
+    """Return the object or list of a response; None if it is not JSON, invalid UTF-8 and extreme nesting included."""
+    try:
+        answer = json.loads(content)
+    except (ValueError, RecursionError):
+        return None
+    return answer if isinstance(answer, (dict, list)) else None

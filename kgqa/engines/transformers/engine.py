@@ -13,13 +13,13 @@ from kgqa.artifacts.adapter import Adapter
 from kgqa.calls import Choose, Generate, ModelCall, ModelReply
 from kgqa.engines.base import LocalEngine
 from kgqa.engines.grammar import Grammars
-from kgqa.engines.thinking import join_thought, leading, split_thought, thinking_call
+from kgqa.engines.thinking import join_thought, leading, read_reply, thinking_call
 from kgqa.engines.transformers.decoding import CausalDecoder, DecodedReply, Decoder, EncoderDecoder
 from kgqa.engines.transformers.loading import AdapterSwitch, load, read_config
 from kgqa.engines.weights import is_gguf
 from kgqa.errors import ConfigError, DataError, EngineError
 from kgqa.types import Choice, Completion, Json, Usage
-from kgqa.util.optional_deps import missing_libraries
+from kgqa.util.optional_deps import install_command, missing_libraries
 from kgqa.util.validators import Count
 
 ADAPTER = 1  # raise it when equal calls get other replies than before
@@ -92,7 +92,7 @@ class Transformers(LocalEngine):
                 for row, prompt in enumerate(prompts)
             ]
         return [
-            join_thought(thoughts[row], reply) if row in thoughts else split_thought(reply)
+            join_thought(thoughts[row], reply) if row in thoughts else read_reply(calls[row], reply)
             for row, reply in enumerate(self._write(prompts, calls))
         ]
 
@@ -129,8 +129,8 @@ class Transformers(LocalEngine):
     @cached_property
     def _weights(self) -> Path:
         if missing := missing_libraries("transformers"):
-            raise ConfigError(f"engine=transformers needs {', '.join(missing)}; pip install 'kgqa[transformers]'")
-        return self.model.locate()
+            raise ConfigError(f"engine=transformers needs {', '.join(missing)}; {install_command('transformers')}")
+        return super()._weights
 
     @cached_property
     def _seam(self) -> str | None:
@@ -144,7 +144,7 @@ class Transformers(LocalEngine):
         if not config.get("is_encoder_decoder"):
             return None
         if "relative_attention_num_buckets" not in config:
-            raise ConfigError(f"{folder}: of encoder-decoder models only T5 and its kin are known; name another model")
+            raise ConfigError(f"{folder}: unknown encoder-decoder model; only T5 and its relatives are supported")
         seam = ""
         for key in ("eos_token_id", "decoder_start_token_id"):
             number = config.get(key)

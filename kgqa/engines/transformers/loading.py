@@ -13,7 +13,7 @@ from kgqa.engines.base import check_layers
 from kgqa.engines.weights import let_waiting_threads_sleep
 from kgqa.errors import ConfigError, DataError
 from kgqa.util.jsonio import decode_json
-from kgqa.util.optional_deps import keep_four_bits
+from kgqa.util.optional_deps import install_command, keep_four_bits
 
 Network = Any  # torch is imported late and not checked
 NO_ADAPTER = -1
@@ -95,7 +95,7 @@ class AdapterSwitch:
 
     def _load(self, adapter: Adapter) -> None:
         if find_spec("peft") is None:
-            raise ConfigError("engine=transformers needs peft for an adapter; pip install 'kgqa[train]'")
+            raise ConfigError(f"engine=transformers needs peft for an adapter; {install_command('train')}")
         from peft import PeftModel
 
         # PEFT uses a name that transformers 5 deprecates; for good: another thread's filters cannot be restored
@@ -133,7 +133,8 @@ def _quantization_config(quantization: str, dtype: str) -> Any:
 
     if find_spec("bitsandbytes") is None:
         raise ConfigError(
-            f"engine.quantization={quantization} needs bitsandbytes; pip install 'kgqa[quantization]', or leave it null"
+            f"engine.quantization={quantization} needs bitsandbytes; {install_command('quantization')}, "
+            "or leave it null"
         )
     logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # it reports every cast between two number formats
     if quantization == "int8":

@@ -25,13 +25,14 @@ from kgqa.calls import Choose, Generate, ModelCall, ModelReply
 from kgqa.engines.base import LocalEngine, check_layers
 from kgqa.engines.event_loop import EventLoopThread
 from kgqa.engines.grammar import bound_schema
-from kgqa.engines.thinking import join_thought, leading, split_thought, thinking_call
+from kgqa.engines.thinking import join_thought, leading, read_reply, thinking_call
 from kgqa.engines.vllm.worker import LOG, RUN
 from kgqa.engines.weights import let_waiting_threads_sleep
 from kgqa.errors import ConfigError, EngineDied, EngineError
 from kgqa.protocols import Deliver
 from kgqa.types import Choice, Completion, Json, Usage
 from kgqa.util.fs import ensure_dir, home
+from kgqa.util.optional_deps import install_command
 from kgqa.util.validators import Count, Validator
 
 Output = Any  # vllm.RequestOutput; vLLM is imported late and not checked
@@ -130,7 +131,7 @@ class Vllm(LocalEngine):
         if not isinstance(call, Generate):
             return await self._choose(runtime, prompt, call, lora)
         if not self._template.thinks(call):
-            return split_thought(await self._generate(runtime, prompt, call, lora))
+            return read_reply(call, await self._generate(runtime, prompt, call, lora))
         text = self.render(call)
         first = thinking_call(call, self._thinking.budget, text)
         # a special token may end the thought
@@ -187,7 +188,7 @@ class Vllm(LocalEngine):
         """Return the arguments of AsyncEngineArgs, and environment variables. Convert weights if needed."""
         missing = [library for library in ("vllm", "torch", "transformers") if find_spec(library) is None]
         if missing:
-            raise ConfigError(f"engine=vllm needs {', '.join(missing)}; pip install 'kgqa[vllm]'")
+            raise ConfigError(f"engine=vllm needs {', '.join(missing)}; {install_command('vllm')}")
         from vllm.platforms import current_platform
 
         on_cpu = current_platform.is_cpu()
@@ -276,14 +277,16 @@ class _Runtime:
         ensure_dir(self._log.parent)
         with _set_environment({**environment, RUN: str(os.getpid()), LOG: str(self._log)}):
             from vllm.engine.arg_utils import AsyncEngineArgs
+            from vllm.usage.usage_lib import UsageContext
             from vllm.v1.engine.async_llm import AsyncLLM
 
             try:
-                config = AsyncEngineArgs(**arguments).create_engine_config()
+                # vLLM's batches of tokens for offline use: on an H200 16,384 instead of 2,048
+                config = AsyncEngineArgs(**arguments).create_engine_config(UsageContext.LLM_CLASS)
             except (ValueError, OSError, NotImplementedError) as error:
                 raise ConfigError(f"engine=vllm: {' '.join(str(error).split())}") from error
             if self._closed:
-                raise EngineDied("the engine is closed")
+                raise EngineDied("the engine has been closed")
             try:
                 self._engine = AsyncLLM.from_vllm_config(config)
             except (RuntimeError, ValueError, OSError) as error:

@@ -20,6 +20,7 @@ from kgqa.kg.store import Extraction
 from kgqa.runtime.costs import Ledger, Tally
 from kgqa.types import Passage
 from kgqa.util.fs import call_cache
+from kgqa.util.optional_deps import install_command
 
 ATTEMPTS = 3  # at passages of which the worker or the engine dies
 OBJECT_STORE = 100_000_000  # bytes; Ray's minimum is 75 MB
@@ -157,4 +158,4 @@ def _import_ray() -> None:
     try:
         import ray  # noqa: F401
     except ImportError as error:
-        raise ConfigError(f"--ray: {error}; install it: pip install 'kgqa[ray]'") from error
+        raise ConfigError(f"--ray: {error}; install it: {install_command('ray')}") from error

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from itertools import islice
 
 from kgqa.calls import Program
+from kgqa.config.program_code import user_code
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.session import Runner, Session
 from kgqa.kg.exchange import ImportedFile, ImportedTriples
@@ -52,11 +53,12 @@ class TripleBuilder:
         node, elsewhere = self.session.experiment.config["kg"], ("_target_", "few_shot", "require_existing")
         ranks = "demonstrations_ranker" in self.extractor.uses
         return {
-            "template": template_hash(self.extractor.template),
+            "template": "+".join(map(template_hash, self.extractor.templates)),
             "demonstrations": text_digest(repr(self.extractor.few_shot), 16),
             "decoding": {key: value for key, value in node.items() if key not in elsewhere},
             "engine": dict(self.session.engines(ROLE).identity()),
             "ranker": dict(self.session.ranker("demonstrations_ranker").identity()) if ranks else None,
+            **({"code": code} if (code := user_code(type(self.extractor).__module__)) else {}),
         }
 
     def extract(self, passages: Passages, display: Display, extract: Extract = extract_here) -> Ledger:
@@ -79,7 +81,7 @@ class TripleBuilder:
         failed, pending = list[Extraction](), list[Extraction]()
         with ExitStack() as opened:
             ledger, extractions = opened.enter_context(extract(self, count))
-            stage = opened.enter_context(display.stage("triples", count, ledger))
+            stage = opened.enter_context(display.stage("passages", count, ledger))
             for extraction in extractions(self.store.missing(passages()), stage.record):
                 (pending if extraction.error is None else failed).append(extraction)
                 stage.finish(failed=extraction.error is not None)

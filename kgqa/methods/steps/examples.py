@@ -10,14 +10,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
-from kgqa.methods.steps.few_shot import extract_answer
 from kgqa.methods.steps.reader import ReadingLog, add_pinned, passages_text
-from kgqa.methods.steps.sentences import sentences
+from kgqa.methods.steps.replies import extract_answer
 from kgqa.prompting import render
 from kgqa.prompting.demonstrations import Entity, SubQuestion, ThoughtDemonstration, demonstration_set, set_said
 from kgqa.protocols import Need
 from kgqa.types import Passage, Prompt, Question, Triple
+from kgqa.util.sentences import sentences
 from kgqa.util.validators import Count, Natural
+
+NOTHING_FOUND = "Nothing was found."  # the observation of a search without passages
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,18 +112,35 @@ class Example:
         distractors = [passage for passage in self.shown.context(1) if passage not in self.shown.context(0)]
         return self._fill(distractors[0], "unknown") if distractors else self.fill
 
-    @property
-    def actions(self) -> tuple[Action, ...]:
-        """Return a search for each unknown passage that answers a step, and the final action."""
+    def actions(self, place: int) -> tuple[Action, ...]:
+        """Return the steps of ReAct: a search for each unknown passage that answers a step, and the final action.
+
+        Each search also finds a distractor. Transcripts have several lengths, by `place` in the prompt (from 0): one
+        search for each passage, the first search fails, the first search finds all, the last search fails.
+        """
         known, fact, actions = {passage.id for passage in self.shown.pinned}, "", list[Action]()
+        wanted = {step.passage.id: step for step in self.steps if step.passage.id not in known}
+        failing = {1: [*wanted][:1], 3: [*wanted][-1:]}.get(place % 4, [])
         for step in self.steps:
             if step.passage.id not in known:
-                known.add(step.passage.id)
-                before = f"{fact} Now I need to find out:" if fact else "I need to find out first:"
+                found = [each.passage for each in wanted.values()] if place % 4 == 2 else [step.passage]
+                known.update(passage.id for passage in found)
+                need = f"{fact} Now I need to find out:" if fact else "I need to find out first:"
                 search = f"Search[{step.triple.head} {step.triple.relation}]"
-                actions.append(Action(f"{before} {step.question}", search, passages_text((step.passage,))))
+                if step.passage.id in failing:
+                    observation = passages_text(self._distractors(len(actions), 2)) or NOTHING_FOUND
+                    actions.append(Action(f"{need} {step.question}", search, observation))
+                    need, search = "The passages do not say this. I search in other words:", f"Search[{step.question}]"
+                others = self._distractors(len(actions) + len(failing), 1)
+                shown = (*others, *found) if len(actions) % 2 else (*found, *others)
+                actions.append(Action(f"{need} {step.question}", search, passages_text(shown)))
             fact = self._find_thought(step)
         return (*actions, Action(self.thought, f"Finish[{self.answer}]"))
+
+    def _distractors(self, start: int, count: int) -> list[Passage]:
+        """Return `count` passages that support nothing, if there are any, from the `start`-th on and in a circle."""
+        distractors = [passage for passage in self.shown.contexts[-1] if passage not in self.shown.context(0)]
+        return [distractors[(start + number) % len(distractors)] for number in range(min(count, len(distractors)))]
 
     @cached_property
     def _thoughts(self) -> list[str]:

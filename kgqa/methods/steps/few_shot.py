@@ -11,18 +11,19 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
-from typing import Literal
+from math import inf
+from typing import Annotated, Literal
 
 from kgqa.calls import CountTokens, Generate, Search, gather
 from kgqa.errors import PromptTooLong
+from kgqa.methods.steps.replies import extract_answer
 from kgqa.prompting import render
 from kgqa.prompting.demonstrations import ThoughtDemonstration, demonstration_set, set_said
 from kgqa.types import Passage, Prompt, Question
-from kgqa.util.validators import Count, Natural
+from kgqa.util.validators import Count, Natural, NotIdentity
 
 Style = Literal["cot", "direct"]
-Size = tuple[int, int]  # number of few-shot examples and passages
-ANSWER_MARKER = re.compile(r"\banswer is\b[\s:]*", re.IGNORECASE)
+Size = tuple[int, int, int]  # few-shot examples from the first to before the second, and number of passages
 
 QUOTED = re.compile(r'"(?:[^"\\\n]|\\.)*"')
 BULLET = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s+")
@@ -62,6 +63,8 @@ class FewShot:
         distractors: passages next to the gold ones of an example; None: only its pinned ones.
         instructed: put an instruction before each question.
         context_limit: tokens of prompt and reply together.
+        drop: which examples are left out of a prompt that is too long: the last ones (`end`), or as IRCoT's released
+            program does (`released`), see `choose_released`.
         passage_words: maximum words per passage.
     """
 
@@ -71,6 +74,7 @@ class FewShot:
     distractors: Natural | None
     instructed: bool
     context_limit: Count
+    drop: Annotated[Literal["end", "released"], NotIdentity("as before there was a choice", ("end",))]
     passage_words: Count | None
 
     def __post_init__(self) -> None:
@@ -91,16 +95,16 @@ class FewShot:
         def prompt(size: Size) -> Prompt:
             return render(
                 "few_shot/answer",
-                demonstrations=self.demonstrations[: size[0]],
+                demonstrations=self.demonstrations[size[0] : size[1]],
                 distractors=self.distractors,
                 style=shot.style,
                 instructed=self.instructed,
-                passages=self.shorten(shot.passages[: size[1]]),
+                passages=self.shorten(shot.passages[: size[2]]),
                 question=shot.question,
                 begun=shot.prefix,
             )
 
-        return await self.pack(prompt, (len(self.demonstrations), len(shot.passages)), max_tokens, role)
+        return await self.pack(prompt, len(self.demonstrations), len(shot.passages), max_tokens, role)
 
     async def answer(self, shot: Shot, max_tokens: int) -> FewShotReply:
         """Answer with the reader (§3.2), with style "cot" from the end of its chain of thought.
@@ -121,20 +125,22 @@ class FewShot:
         def prompt(size: Size) -> Prompt:
             return render(
                 "few_shot/titles",
-                demonstrations=labelled[: size[0]],
-                passages=self.shorten(pinned[: size[1]]),
+                demonstrations=labelled[size[0] : size[1]],
+                passages=self.shorten(pinned[: size[2]]),
                 question=question,
                 count=count,
             )
 
-        return await self.pack(prompt, (len(labelled), len(pinned)), max_tokens, "agent")
+        return await self.pack(prompt, len(labelled), len(pinned), max_tokens, "agent")
 
     def shorten(self, passages: Sequence[Passage]) -> tuple[Passage, ...]:
         """Return the passages as the prompt has them: on one line each, with at most `passage_words` words."""
         return tuple(_on_one_line(passage, self.passage_words) for passage in passages)
 
-    async def pack(self, prompt: Callable[[Size], Prompt], most: Size, max_tokens: int, role: str) -> FewShotReply:
-        """Generate with the largest prompt that fits, without the last few-shot examples if needed.
+    async def pack(
+        self, prompt: Callable[[Size], Prompt], examples: int, passages: int, max_tokens: int, role: str
+    ) -> FewShotReply:
+        """Generate with the largest prompt that fits, without few-shot examples if needed (`drop`).
 
         If the passages of the question do not fit without examples, the last passages are dropped: flag
         `passages_dropped`. If the engine still rejects the prompt, it is shortened again: flag `shortened_prompt`.
@@ -142,11 +148,15 @@ class FewShot:
         Raises:
             PromptTooLong: the question without passages does not fit.
         """
-        demonstrations, passages = most
-        sizes = [(shown, passages) for shown in range(demonstrations, -1, -1)]
-        sizes += [(0, count) for count in range(passages - 1, -1, -1)]
-        room, flags = self.context_limit - max_tokens, Counter[str]()
         prompt = cache(prompt)  # it is rendered to count its tokens, and for the call
+        room: float = self.context_limit - max_tokens
+        sizes, flags = [(0, stop, passages) for stop in range(examples, -1, -1)], Counter[str]()
+        if self.drop == "released":
+            first, last = await self.choose_released(prompt, examples, passages, max_tokens, role)
+            sizes = [(start, last, passages) for start in range(first, last + 1)]
+            if first < last:
+                room = inf  # it fits by the released count, which leaves out what is between the parts
+        sizes += [(0, 0, count) for count in range(passages - 1, -1, -1)]
         while True:
             size, tokens = await largest_fitting(prompt, sizes, room, role)
             sizes = sizes[sizes.index(size) + 1 :]
@@ -158,9 +168,31 @@ class FewShot:
                 flags["shortened_prompt"] = 1
                 room = tokens - max(1, error.tokens - error.limit)
                 continue
-            flags["passages_dropped"] += passages - size[1]
+            flags["passages_dropped"] += passages - size[2]
             text, line_end, _ = reply.text.partition("\n")
-            return FewShotReply(text.strip(), reply.finish == "length" and not line_end, size[0], +flags)
+            shown = size[1] - size[0]
+            return FewShotReply(text.strip(), reply.finish == "length" and not line_end, shown, +flags)
+
+    async def choose_released(
+        self, prompt: Callable[[Size], Prompt], examples: int, passages: int, max_tokens: int, role: str
+    ) -> tuple[int, int]:
+        """Return the first example and the one after the last, as IRCoT's released program chooses them.
+
+        It first leaves out the last examples, until the others, the reply and room for a question as long as the
+        longest example fit. This does not depend on the question. Then it leaves out the first ones for each call. The
+        parts of the prompt are counted one by one.
+        """
+        question = prompt((0, 0, passages)).messages[0].content
+        parts = [prompt((place, place + 1, passages)).messages[0].content for place in range(examples)]
+        own, *tokens = await gather(
+            CountTokens(question, role), *(CountTokens(part.removesuffix(question).strip(), role) for part in parts)
+        )
+        first, last, room = 0, examples, self.context_limit - max_tokens
+        while last and sum(tokens[:last]) + max(tokens[:last]) > room:
+            last -= 1
+        while first < last and sum(tokens[first:last]) + own >= room:
+            first += 1
+        return first, last
 
 
 def _on_one_line(passage: Passage, words: int | None) -> Passage:
@@ -168,7 +200,7 @@ def _on_one_line(passage: Passage, words: int | None) -> Passage:
 
 
 async def largest_fitting(
-    prompt: Callable[[Size], Prompt], sizes: Sequence[Size], room: int, role: str
+    prompt: Callable[[Size], Prompt], sizes: Sequence[Size], room: float, role: str
 ) -> tuple[Size, int]:
     """Return the largest of these sizes with at most `room` tokens, and its number of tokens.
 
@@ -185,18 +217,6 @@ async def largest_fitting(
             low = tried + 1
         tried = (low + high) // 2
     return sizes[low], counted.get(low, 0)
-
-
-def extract_answer(chain: str) -> str | None:
-    """Return the text after the last "answer is" of the first line that has one, or None.
-
-    The text goes to the end of the line, because answers contain full stops ("Ft. Worth"), without one final full stop.
-    This is the format of the few-shot examples, and of IRCoT's released program.
-    """
-    for line in chain.split("\n"):
-        if marks := list(ANSWER_MARKER.finditer(line)):
-            return line[marks[-1].end() :].strip().removesuffix(".").strip()
-    return None
 
 
 async def predict_pages(

@@ -29,7 +29,7 @@ class Pair(NamedTuple):
     relation: str
 
     def __str__(self) -> str:
-        return f"{self.entity} | {self.relation}"
+        return f"{self.entity}; {self.relation}"
 
 
 def casefold_entity(entity: str) -> str:

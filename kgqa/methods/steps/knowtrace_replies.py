@@ -9,13 +9,12 @@ import re
 from dataclasses import dataclass
 
 from kgqa.methods.steps.knowtrace_graph import Fact, Pair
-from kgqa.methods.steps.replies import MARKS, text_after_label, unwrap
-from kgqa.prompting.triples import BRACKETED, read_triples
+from kgqa.methods.steps.replies import AFTER, ANSWER, BEFORE, MARKS, find_answer, read_triple_lines, unwrap
 
-BETWEEN = (r"\|", r"\s:\s", r":\s(?!.*:\s)")  # entity and relation; the last one only in lists
-WITHIN = (";", r"\s,\s", ",")  # a triple in parentheses
-THOUGHT = re.compile(r"^[^\S\n]*Thought:(.*?)(?=^[^\S\n]*Answer:|\Z)", re.MULTILINE | re.DOTALL)
-PARENTHESISED = re.compile(r"\(((?:[^()]|\([^()]*\))*)\)")
+BETWEEN = (r"\|", r"\s:\s", ";", r":\s(?!.*:\s)")  # entity and relation; the last two only in lists
+EXPLORE = re.compile(r"^\W*explore\W*?:", re.IGNORECASE)
+ANSWER_LINE = re.compile(rf"{BEFORE}{ANSWER}{AFTER}", re.MULTILINE | re.IGNORECASE)
+THOUGHT_LABEL = re.compile(rf"\A\W*Thought{AFTER}", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,44 +43,34 @@ class ParsedFacts:
 def read_exploration(text: str) -> Exploration:
     """Parse a reply that continues "Sufficient:".
 
-    After "Yes", the thought is the text between "Thought:" and the line "Answer:". After "No", each pair is a line
-    `- entity | relation` or `- entity : relation`, with a bullet, a number or without both. Other replies are neither.
+    After "Yes", the thought is the text before the answer. After "No", each pair is a line `- entity; relation`,
+    `- entity | relation` or `- entity : relation`, with a bullet, a number or without both. Other replies mean "no" if
+    they list pairs, and "yes" if they mark an answer. The rest is neither.
     """
-    first = re.match(r"\W*(yes|no)\b", text, flags=re.IGNORECASE)
-    if first is None:
-        return Exploration(None, text=text)
-    if first.group(1).lower() == "yes":
-        thought = THOUGHT.search(text)
-        return Exploration(
-            True, thought.group(1).strip() if thought else "", text_after_label("Answer", text), text=text
-        )
-    remark, *lines = text[first.end() :].split("\n")
-    lines = [re.sub(r"^\W*explore\W*?:", "", line, flags=re.IGNORECASE) for line in lines]
+    first = re.match(r"\W*(yes|no|not)\b", text, flags=re.IGNORECASE)
+    if first and first.group(1).lower() == "yes":
+        return _conclusion(text[first.end() :], text)
+    remark, *lines = text[first.end() if first else 0 :].split("\n")
+    lines = [EXPLORE.sub("- ", line) for line in lines]
     written = [line for line in ([remark] if "|" in remark else []) + lines if re.search(r"\w", line)]
     pairs = [_pair(line.strip()) for line in written]
+    if not first and (ANSWER_LINE.search(text) or not any(pairs)):
+        return _conclusion(text, text) if find_answer(text) else Exploration(None, text=text)
     return Exploration(False, pairs=tuple(dict.fromkeys(filter(None, pairs))), malformed=pairs.count(None), text=text)
 
 
-def read_facts(text: str) -> ParsedFacts:
-    """Parse triples, `<subject; relation; object>` or lines of `(subject, relation, object)`.
+def _conclusion(reasoning: str, text: str) -> Exploration:
+    answer_line = ANSWER_LINE.search(reasoning)
+    thought = reasoning[: answer_line.start()] if answer_line else reasoning
+    thought = THOUGHT_LABEL.sub("", thought).lstrip(" \t\n.,:;*_").rstrip()
+    return Exploration(True, thought, find_answer(reasoning), text=text)
 
-    Malformed are those of `read_triples`, parentheses without three parts, and a reply that is no list and neither
-    empty nor "none".
-    """
-    triples: list[tuple[str, ...]] = []
-    malformed = 0
-    for line in text.split("\n"):
-        bare = MARKS.sub("", line.strip(), count=1)
-        if bare.startswith("(") and not BRACKETED.search(line):
-            attempts = [_parts(content) for content in PARENTHESISED.findall(bare)]
-            triples += [parts for parts in attempts if parts]
-            malformed += attempts.count(()) or int(not attempts)
-        else:
-            read = read_triples(line)
-            triples += read.triples
-            malformed += read.malformed
-    facts = [fact for fact in (Fact(*map(unwrap, triple)) for triple in triples) if all(fact)]
-    malformed += len(triples) - len(facts)
+
+def read_facts(text: str) -> ParsedFacts:
+    """Parse the triples of a completion. A reply that is no list and neither empty nor "none" is malformed."""
+    written = read_triple_lines(text)
+    facts = [fact for fact in (Fact(*map(unwrap, triple)) for triple in written.triples) if all(fact)]
+    malformed = written.malformed + len(written.triples) - len(facts)
     stated = [fact for fact in facts if fact.object.lower() != "none"]
     malformed += not facts and not malformed and re.match(r"\W*(none\b|$)", text, flags=re.IGNORECASE) is None
     return ParsedFacts(tuple(dict.fromkeys(stated)), malformed, len(facts) - len(stated))
@@ -90,17 +79,9 @@ def read_facts(text: str) -> ParsedFacts:
 def _pair(line: str) -> Pair | None:
     mark = MARKS.match(line)
     content = unwrap(line[mark.end() :] if mark else line)
-    for separator in BETWEEN if mark else BETWEEN[:2]:
+    is_listed = mark or content != line
+    for separator in BETWEEN if is_listed else BETWEEN[:2]:
         entity, *relation = map(unwrap, re.split(separator, content, maxsplit=1))
         if entity and relation and relation[0]:
             return Pair(entity, relation[0])
     return None
-
-
-def _parts(content: str) -> tuple[str, ...]:
-    """Return three non-empty parts, or none."""
-    for separator in WITHIN:
-        parts = tuple(part.strip() for part in re.split(separator, content))
-        if len(parts) == 3 and all(parts):
-            return parts
-    return ()

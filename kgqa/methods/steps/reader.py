@@ -14,7 +14,7 @@ from typing import Literal
 from kgqa.calls import CountTokens, Generate, Search
 from kgqa.errors import PromptTooLong
 from kgqa.methods.steps.few_shot import FewShot, Shot
-from kgqa.methods.steps.replies import first_line, nonzero_flags, read_conclusion
+from kgqa.methods.steps.replies import first_line, nonzero_flags, read_conclusion, strip_answer_label
 from kgqa.prompting import render
 from kgqa.types import Answer, Completion, Json, Passage, Prompt, Question
 
@@ -43,8 +43,9 @@ async def read(
 ) -> Answer:
     """Answer from the context, or from the knowledge of the model if the context is empty.
 
-    The answer is the stripped first line of the reply. Scorers normalize quotes and full stops. `context_tokens` counts
-    only the context. The paper's "# Tok" is 53 to 57 without documents, so it seems to include the instruction.
+    The answer is the first line of the reply without "Answer:". Scorers normalize quotes and full stops.
+    `context_tokens` counts only the context. The paper's "# Tok" is 53 to 57 without documents, so it seems to include
+    the instruction.
 
     Flags: `empty_answer`, `truncated_answer` (the first line reached `max_tokens`).
 
@@ -52,7 +53,8 @@ async def read(
         PromptTooLong: the context is never truncated, because the paper does not mention it.
     """
     reply = await Generate(render(template, question=question.text, context=context), max_tokens)
-    text, cut = first_line(reply)
+    line, cut = first_line(reply)
+    text = strip_answer_label(line)
     flags = {"empty_answer": not text, "truncated_answer": cut}
     return Answer(
         text,
@@ -87,10 +89,14 @@ class ReadingLog:
         Raises:
             PromptTooLong: the prompt does not fit without passages.
         """
+        return await self.send(lambda shown: Generate(prompt(shown), max_tokens, stop, role=role), passages)
+
+    async def send(self, call: Callable[[tuple[Passage, ...]], Generate], passages: Sequence[Passage]) -> Completion:
+        """Send `call(passages)` as `generate` does."""
         shown = tuple(passages)
         while True:
             try:
-                reply = await Generate(prompt(shown), max_tokens, stop, role=role)
+                reply = await call(shown)
             except PromptTooLong as refused:
                 if not shown:
                     raise

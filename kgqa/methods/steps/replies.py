@@ -1,24 +1,58 @@
-"""Parse replies, such as an answer after its label. Any string is accepted."""
+"""Parse replies as models write them: the one reader of answers, labels and triples. Any string is accepted."""
 
 from __future__ import annotations
 
 import re
 from typing import Annotated
 
+from kgqa.prompting.triples import BRACKETED, WrittenTriples, read_triples
 from kgqa.types import Completion
 from kgqa.util.validators import Validator
 
 SCORE = re.compile(r"[\s*_\"'“(\[]*(?:score\W+)?(10(?:\.0*)?|\d(?:\.\d*)?)(?!\d|\.\d)", re.IGNORECASE)
 MARKS = re.compile(r"(?:(?:[-–—•]+|\*(?!\*)|\(?\d{1,2}[.)](?=\s))\s*)+")  # a bullet or a number before a line
 WRAPS = (("<", ">"), ("(", ")"), ("[", "]"), ("**", "**"), ("*", "*"), ("`", "`"), ('"', '"'), ("“", "”"), ("'", "'"))
+BEFORE = r"^[^\S\n]*(?:[*_#>•-]+[^\S\n]*)*"  # Markdown before a label, at the start of a line
+AFTER = r"[*_]*[^\S\n]*:[*_\s]*"  # the text of a label without text on its line is the next line
+ANSWER = r"(?:(?:so|thus|therefore|hence),?\s+)?(?:(?:the|my)\s+)?(?:(?:final|short)\s+)?answer(?:\s+is)?"
+ANSWER_START = re.compile(rf"{BEFORE}{ANSWER}(?:{AFTER}|(?<=is)\b[*_\s]*)", re.IGNORECASE)
+ANSWER_MARKER = re.compile(r"\banswer is\b[\s:]*", re.IGNORECASE)
+PARENTHESISED = re.compile(r"\(((?:[^()]|\([^()]*\))*)\)")
+WITHIN = (";", r"\s,\s", ",")  # the separators of a triple in parentheses
 MAX_SCORE_TOKENS = 4  # two digits, and a few tokens that small models write before them
 Score = Annotated[int, Validator("must be from 0 to 10", lambda score: 0 <= score <= 10)]
 
 
 def text_after_label(label: str, text: str) -> str:
-    """Return the rest of the first line that starts with "Label:", or ""."""
-    match = re.search(rf"^[^\S\n]*{re.escape(label)}:[^\S\n]*(\S.*)$", text, flags=re.MULTILINE)
-    return match.group(1).strip() if match else ""
+    """Return the text after the first "Label:" at the start of a line, or "".
+
+    Case and Markdown do not matter. `label` is a regular expression.
+    """
+    match = re.search(rf"{BEFORE}{label}{AFTER}(\S.*)$", text, flags=re.MULTILINE | re.IGNORECASE)
+    return match.group(1).strip().rstrip("*_").rstrip() if match else ""
+
+
+def extract_answer(chain: str) -> str | None:
+    """Return the text after the last "answer is" of the first line that has one, or None.
+
+    The text goes to the end of the line, because answers contain full stops ("Ft. Worth"), without one final full stop.
+    This is the format of IRCoT's few-shot examples, and of its released program.
+    """
+    for line in chain.split("\n"):
+        if marks := list(ANSWER_MARKER.finditer(line)):
+            return line[marks[-1].end() :].strip().removesuffix(".").strip()
+    return None
+
+
+def find_answer(text: str) -> str:
+    """Return the answer that a reply marks, as in "**Answer:** X" or "So the answer is: X", or ""."""
+    return text_after_label(ANSWER, text) or extract_answer(text) or ""
+
+
+def strip_answer_label(line: str) -> str:
+    """Return a line without "Answer:" or "The answer is" before its text."""
+    start = ANSWER_START.match(line)
+    return line[start.end() :].rstrip("*_").strip() if start else line
 
 
 def bullet_items(text: str) -> list[str]:
@@ -56,6 +90,35 @@ def first_line(reply: Completion) -> tuple[str, bool]:
 
 
 def read_conclusion(text: str) -> tuple[str, bool]:
-    """Return the answer after "Answer:" and True, or the last line and False."""
-    answer = text_after_label("Answer", text)
+    """Return the marked answer and True, or the last line and False."""
+    answer = find_answer(text)
     return (answer, True) if answer else (text.strip().rpartition("\n")[2].strip(), False)
+
+
+def read_triple_lines(text: str) -> WrittenTriples:
+    """Parse `<a; b; c>`, `(a, b, c)` and lines `a; b; c`, also with "|" between the parts.
+
+    TRACE's extraction accepts only angle brackets, as its released program does (`read_triples`).
+    """
+    triples, malformed = list[tuple[str, str, str]](), 0
+    for written in text.split("\n"):
+        line = written.replace("|", ";") if written.count("|") == 2 and ";" not in written else written
+        bare = MARKS.sub("", line.strip(), count=1)
+        if BRACKETED.search(line):
+            read = read_triples(line)
+            triples += read.triples
+            malformed += read.malformed
+        elif bare.startswith("(") or bare.count(";") >= 2:
+            contents = PARENTHESISED.findall(bare) if bare.startswith("(") else [bare.rstrip(";")]
+            attempts = [_split_triple(content) for content in contents]
+            triples += [parts for parts in attempts if parts]
+            malformed += attempts.count(None) or int(not attempts)
+    return WrittenTriples(tuple(triples), malformed)
+
+
+def _split_triple(content: str) -> tuple[str, str, str] | None:
+    for separator in WITHIN:
+        parts = [part.strip() for part in re.split(separator, content)]
+        if len(parts) == 3 and all(parts):
+            return parts[0], parts[1], parts[2]
+    return None

@@ -9,29 +9,56 @@ function drawing(name, attributes, ...children) {
 
 const shortened = (text, length) => (text.length > length ? `${text.slice(0, length - 1)}…` : text);
 
-/** Entities in columns by their distance from the first head; relations as labelled arrows. */
-const graphView = (triples) => zoomable(triplesPicture(triples));
+const wordsOf = (text) => text.toLowerCase().match(/[\p{L}\p{N}_]+/gu) ?? [];
 
-/** kinds: of a triple's key, as `tripleKey` gives it, to the class of its arrow. */
-function triplesPicture(triples, kinds = new Map()) {
-  const columns = new Map();
-  for (const [head, , tail] of triples) {
-    if (!columns.has(head)) columns.set(head, columns.has(tail) ? Math.max(0, columns.get(tail) - 1) : 0);
-    if (!columns.has(tail)) columns.set(tail, columns.get(head) + 1);
-  }
-  const boxes = new Map([...columns].map(([entity, column]) => [entity, { column, lines: [entity], title: entity }]));
-  const arrows = new Map(); // relations between the same two share an arrow
-  for (const triple of triples) {
-    const [head, relation, tail] = triple;
-    const key = JSON.stringify([head, tail]);
-    const { relations, kind } = arrows.get(key) ?? { relations: [], kind: "" };
-    arrows.set(key, { relations: [...new Set([...relations, relation])], kind: kinds.get(tripleKey(triple)) ?? kind });
-  }
-  const drawn = [...arrows].map(([key, { relations, kind }]) => [...JSON.parse(key), relations.join(", "), kind]);
-  return picture(boxes, drawn, { wide: 250, high: 58, boxWide: 140, boxHigh: 28, said: `graph of ${triples.length} triples, listed below` });
+/** Whether a text has all words of the answer in a row, as steps.py decides. */
+const holds = (text, answer) => wordsOf(answer ?? "").length > 0 && ` ${wordsOf(text).join(" ")} `.includes(` ${wordsOf(answer).join(" ")} `);
+
+/** "the architect Ilse Ravenholt" is Ilse Ravenholt; "the university of Paris" and "New York" are neither Paris nor York. */
+function isDescriptionOf(longer, shorter) {
+  if (longer.toLowerCase() === shorter.toLowerCase()) return true;
+  const before = longer.endsWith(` ${shorter}`) ? longer.slice(0, -shorter.length).trim() : "";
+  return /^[\p{Ll} ]+$/u.test(before) && !/\b(of|in|at|on|from|near|by|for|to|and|or|with|than|not)\b/.test(before) && /^\p{Lu}/u.test(shorter);
 }
 
-const tripleKey = ([head, relation, tail]) => `<${head}; ${relation}; ${tail}>`;
+/** Each entity with the first one of the triples that means the same. */
+function sameEntities(triples) {
+  const first = new Map();
+  for (const entity of triples.flatMap(([head, , tail]) => [head, tail])) {
+    if (!first.has(entity)) first.set(entity, [...first.values()].find((known) => isDescriptionOf(known, entity) || isDescriptionOf(entity, known)) ?? entity);
+  }
+  return first;
+}
+
+/**
+ * Entities in columns by their distance from the first head; relations as labelled arrows; the answer marked. Where a
+ * step of a chain shares no entity with those before, a dashed line leads to it.
+ */
+function graphView(triples, answer, isChain) {
+  const first = sameEntities(triples);
+  const columns = new Map();
+  const arrows = new Map(); // relations between the same two share an arrow
+  let last = null; // head of the step before
+  for (const [headName, relation, tailName] of triples) {
+    const [head, tail] = [first.get(headName), first.get(tailName)];
+    if (isChain && last !== null && !columns.has(head) && !columns.has(tail)) arrows.set(JSON.stringify([last, head]), { relations: [], kind: "next" });
+    if (!columns.has(head)) columns.set(head, columns.has(tail) ? Math.max(0, columns.get(tail) - 1) : 0);
+    if (!columns.has(tail)) columns.set(tail, columns.get(head) + 1);
+    const key = JSON.stringify([head, tail]);
+    arrows.set(key, { relations: [...new Set([...(arrows.get(key)?.relations ?? []), relation])], kind: "" });
+    last = head;
+  }
+  const names = (entity) => [...first].filter(([, same]) => same === entity).map(([name]) => name);
+  const boxes = new Map([...columns].map(([entity, column]) => {
+    const title = names(entity).join(" = ");
+    return [entity, { column, lines: [entity], title, kind: names(entity).some((name) => holds(name, answer)) ? "answer" : "" }];
+  }));
+  const drawn = [...arrows].map(([key, { relations, kind }]) => [...JSON.parse(key), relations.join(", "), kind]);
+  const longest = (texts) => Math.max(...texts.map((text) => text.length));
+  const boxWide = Math.min(260, Math.max(90, longest([...boxes.keys()]) * 7 + 16));
+  const wide = boxWide + Math.min(200, Math.max(80, longest(drawn.map((arrow) => arrow[2])) * 6.5 + 30));
+  return zoomable(picture(boxes, drawn, { wide, high: 58, boxWide, boxHigh: 28, said: `graph of ${triples.length} triples, listed below` }));
+}
 
 /**
  * Boxes in columns, and arrows between them. boxes: id -> {column, lines, title, kind}, of each column from above;
@@ -57,6 +84,10 @@ function picture(boxes, arrows, { wide, high, boxWide, boxHigh, said }) {
   return drawing("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": said }, drawing("defs", null, arrow), edges, shown);
 
   function edgeView([fromX, fromY], [toX, toY], relation, [kind, index]) {
+    if (kind === "next") {
+      const [x, y, below, above] = [fromX + 20, fromY + boxHigh, toX + 20, toY - 2];
+      return drawing("path", { d: `M${x},${y} C${x},${y + 15} ${below},${above - 15} ${below},${above}`, "marker-end": `url(#arrow${graphs})`, class: kind });
+    }
     const middle = boxHigh / 2;
     const forward = toX > fromX;
     const start = [fromX + boxWide, fromY + middle];
@@ -67,7 +98,7 @@ function picture(boxes, arrows, { wide, high, boxWide, boxHigh, said }) {
     const label = { x: (start[0] + end[0]) / 2 + (forward ? 0 : 30), y: (start[1] + end[1]) / 2 - 5 - (forward ? 0 : 6 + (index % 3) * 10) };
     return [
       drawing("path", { d: `M${start} C${bend.slice(0, 2)} ${bend.slice(2)} ${end}`, "marker-end": `url(#arrow${graphs})`, class: kind ?? "" }),
-      relation && drawing("text", { class: "relation", ...label }, drawing("title", null, relation), shortened(relation, 17)),
+      relation && drawing("text", { class: "relation", ...label }, drawing("title", null, relation), shortened(relation, Math.floor((wide - boxWide - 20) / 6.2))),
     ];
   }
 }

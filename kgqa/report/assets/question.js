@@ -35,7 +35,8 @@ function grid(header, lines) {
 
 const spaced = (name) => name.replaceAll("_", " ");
 const number = (value) => (typeof value === "number" && !Number.isInteger(value) ? value.toFixed(4) : String(value));
-const percent = (share) => (share === null ? "–" : `${(100 * share).toFixed(1)} %`);
+const points = (score) => (score === null ? "–" : `${score.toFixed(1)} %`);
+const percent = (share) => points(share === null ? null : 100 * share);
 
 const STEPS = { right: ["✓", "right", "right"], wrong: ["✗", "wrong", "wrong"] };
 
@@ -43,7 +44,7 @@ const STEPS = { right: ["✓", "right", "right"], wrong: ["✗", "wrong", "wrong
 function verdict(row) {
   if (row.error !== null) return ["!", "wrong", "failed"];
   if (row.em === null) return ["·", "", "not scored"];
-  return row.em === 1 ? STEPS.right : STEPS.wrong;
+  return row.em === 100 ? STEPS.right : STEPS.wrong;
 }
 
 /** Half a character, which an id may hold, has no place in an address. */
@@ -87,22 +88,22 @@ function questionView(row, traced) {
   const summary = facts([
     ["answer", row.error === null ? row.answer || element("i", null, "empty") : element("span", { class: "wrong" }, row.error)],
     ["gold", row.gold.length ? row.gold.join(" | ") : null], // a question that somebody put has none, and no scores
-    ["scores", row.gold.length === 0 ? null : [`EM ${percent(row.em)} · F1 ${percent(row.f1)} · support recall ${percent(row.support_recall)}`]],
+    ["scores", row.gold.length === 0 ? null : [`EM ${points(row.em)} · F1 ${points(row.f1)} · support recall ${points(row.support_recall)}`]],
     ["judge", traced ? traced.judgement && judgementView(traced.judgement) : row.verdict && spaced(row.verdict)],
     ["cost", row.calls !== null && `${modelCalls(row, traced)} · ${row.prompt_tokens} + ${row.output_tokens} tokens` + (row.context_tokens === null ? "" : ` · context ${row.context_tokens} tokens`)],
     ["besides", traced && otherCalls(traced)],
     ["flags", flags.length ? element("span", { class: "marks" }, flags) : null],
     ["figures", figures.length ? element("span", { class: "marks" }, figures) : null],
   ]);
-  const marks = [mark(said, kind), mark(row.id), row.hops !== null && mark(`${row.hops} hops`), row.type && mark(row.type)];
-  const take = traced && element("p", { class: "take" }, copying("copy answer", () => row.answer ?? row.error ?? ""), saving("save as JSON", `${row.id}.json`, () => ({ row, ...traced })));
+  const marks = [mark(said, kind), mark(row.question_id), row.hops !== null && mark(`${row.hops} hops`), row.type && mark(row.type)];
+  const take = traced && element("p", { class: "take" }, copying("copy answer", () => row.answer ?? row.error ?? ""), saving("save as JSON", `${row.question_id}.json`, () => ({ row, ...traced })));
   const head = [back, element("h2", null, row.question), element("div", { class: "marks" }, marks), summary, take].filter(Boolean);
   return traced ? [...head, ...ledView(row, traced)] : [...head, elsewhereView(row)];
 }
 
 /** Where the calls are that this page had no room for. */
 function elsewhereView(row) {
-  const command = `kgqa show ${byId("selection").dataset.run} ${row.id}`;
+  const command = `kgqa show ${byId("selection").dataset.run} ${row.question_id}`;
   return element("p", { class: "hint" }, "This page had no room for this question's passages and calls; they are in the run's trace: ", element("code", null, command));
 }
 
@@ -128,7 +129,7 @@ function counted(names) {
   return [...counts].sort((a, b) => b[1] - a[1]).map(([name, count]) => `${count} ${name}`).join(", ");
 }
 
-const methodNote = (name, value, traced, titles) => (name === "traversal" && value ? traversalView(value, traced) : noteView(value, titles));
+const methodNote = (name, value, traced, titles) => (name === "traversal" && value ? traversalView(value, traced) : noteView(value, titles, traced.answer));
 
 /** What led to the answer: the method's notes, the passages, the calls. */
 function ledView(row, traced) {
@@ -205,19 +206,21 @@ function asTriples(value) {
   return read.every(isTriple) ? read : null;
 }
 
-function noteView(value, titles) {
+/** isSteps: the triples are the steps of a chain, in their order. */
+function noteView(value, titles, answer = null, isSteps = false) {
   if (value === null || value === undefined) return element("span", { class: "hint" }, "none");
   if (typeof value === "string") return value.includes("\n") ? element("pre", { tabindex: 0 }, value) : element("span", null, titles.get(value) ?? value);
   if (typeof value !== "object") return element("span", null, number(value));
   if (Array.isArray(value) && !value.length) return element("span", { class: "hint" }, "none");
   const triples = asTriples(value);
-  if (triples) return element("div", null, graphView(triples), triplesView(triples, titles));
-  if (!Array.isArray(value)) return facts(Object.entries(value).map(([name, inner]) => [spaced(name), noteView(inner, titles)]));
+  if (triples) return element("div", null, graphView(triples, answer, isSteps), triplesView(triples, titles, answer));
+  if (!Array.isArray(value)) return facts(Object.entries(value).map(([name, inner]) => [spaced(name), noteView(inner, titles, answer)]));
   if (value.every(isChain)) {
-    const best = value.find((chain) => chain.triples.length); // the first may have ended at once
-    return element("div", null, value.map((chain, index) => chainView(chain, index, titles, chain === best)));
+    const long = value.filter((chain) => chain.triples.length); // the first may have ended at once
+    const best = long.find((chain) => hasAnswer(chain, answer)) ?? long[0];
+    return element("div", null, value.map((chain, index) => chainView(chain, index, titles, chain === best, answer)));
   }
-  return element("ol", { class: "plain" }, value.map((each) => element("li", null, noteView(each, titles))));
+  return element("ol", { class: "plain" }, value.map((each) => element("li", null, noteView(each, titles, answer))));
 }
 
 /** KGP's walk: seeds in their order; below each step what was looked for and what was chosen, deeper with each hop. */
@@ -249,15 +252,25 @@ function walkedPicture(seeds, steps, traced) {
 
 const isChain = (value) => value !== null && typeof value === "object" && Array.isArray(value.triples) && "score" in value;
 
-function chainView(chain, index, titles, open) {
-  const text = chain.triples.map((parts) => (parts.length > 1 ? parts.slice(0, -1) : parts).join(" ")).join(" → ");
-  const head = [`${index + 1}. log-probability ${number(chain.score)}`, mark(chain.ended ? "ended" : "not ended"), element("span", { class: "reply" }, text || "no triples")];
-  return folded(head, () => noteView(chain.triples, titles), open);
+const partsOf = (unit) => (unit.length > 1 ? unit.slice(0, -1) : unit); // without the id of its passage
+const hasAnswer = (chain, answer) => chain.triples.some((unit) => partsOf(unit).some((part) => holds(part, answer)));
+const answerMark = (texts, answer) => (texts.some((text) => holds(text, answer)) ? mark("answer", "used") : null);
+
+function chainView(chain, index, titles, open, answer) {
+  const text = chain.triples.map((unit) => partsOf(unit).join(" ")).join(" → ");
+  const state = chain.ended ? "complete" : "longest length reached";
+  const head = [`${index + 1}. log-probability ${number(chain.score)}`, mark(state), hasAnswer(chain, answer) && mark("answer", "used"), element("span", { class: "reply" }, text || "no triples")];
+  return folded(head, () => (asTriples(chain.triples) || !chain.triples.length ? noteView(chain.triples, titles, answer, true) : stepsView(chain.triples, titles, answer)), open);
 }
 
-function triplesView(triples, titles) {
+/** The steps of a chain of sentences or documents. */
+function stepsView(units, titles, answer) {
+  return element("ol", null, units.map((unit) => element("li", null, partsOf(unit).join(" "), " ", mark(titles.get(unit[unit.length - 1]) ?? unit[unit.length - 1]), " ", answerMark(partsOf(unit), answer))));
+}
+
+function triplesView(triples, titles, answer = null) {
   return element("div", null, triples.map(([head, relation, tail, passage]) =>
-    element("p", { class: "triple" }, head, " — ", element("b", null, relation), " → ", tail, passage ? mark(titles.get(passage) ?? passage) : null)));
+    element("p", { class: "triple" }, head, " — ", element("b", null, relation), " → ", tail, passage ? mark(titles.get(passage) ?? passage) : null, answerMark([head, tail], answer))));
 }
 
 // ---- calls

@@ -5,11 +5,11 @@ const byId = (id) => document.getElementById(id);
 const ROW = 54; // height of a list row in pixels, as in the style sheet
 const OUTCOMES = {
   wrong: (row) => row.em === 0 && row.error === null,
-  right: (row) => row.em === 1,
+  right: (row) => row.em === 100,
   failed: (row) => row.error !== null,
   empty: (row) => row.answer !== null && !row.answer.trim(),
   flagged: (row) => Object.keys(row.flags).length > 0,
-  disputed: (row) => row.em !== null && !["unscored", null].includes(row.verdict) && (row.verdict === "correct") !== (row.em === 1),
+  disputed: (row) => row.em !== null && !["unscored", null].includes(row.verdict) && (row.verdict === "correct") !== (row.em === 100),
   unscored: (row) => row.verdict === "unscored",
   traced: (row) => row.traced,
 };
@@ -20,7 +20,7 @@ const ORDERS = { // of the list; equal ones, and all without a choice, in the da
   calls: (a, b) => b.model_calls - a.model_calls,
   tokens: (a, b) => used(b) - used(a),
   context: (a, b) => (b.context_tokens ?? -1) - (a.context_tokens ?? -1),
-  id: (a, b) => a.id.localeCompare(b.id, "en", { numeric: true }),
+  id: (a, b) => a.question_id.localeCompare(b.question_id, "en", { numeric: true }),
 };
 
 const loaded = new Promise((resolve) => addEventListener("DOMContentLoaded", resolve));
@@ -66,7 +66,7 @@ async function* pagesOfRows() {
 }
 
 function take(page) {
-  for (const row of page) row.searched = [row.id, row.question, row.answer ?? "", row.error ?? "", ...row.gold].join("\n").toLowerCase();
+  for (const row of page) row.searched = [row.question_id, row.question, row.answer ?? "", row.error ?? "", ...row.gold].join("\n").toLowerCase();
   rows.push(...page);
   byId("count").textContent = rows.length;
 }
@@ -120,9 +120,9 @@ function listed(place, index) {
   const row = rows[place];
   const [sign, kind, said] = verdict(row);
   const answer = row.error !== null ? row.error : (row.answer || "no answer") + (row.gold.length ? ` · gold: ${row.gold[0]}` : "");
-  const score = (row.f1 === null ? "" : `F1 ${percent(row.f1)} · `) + (row.verdict === null ? "" : `judge: ${spaced(row.verdict)} · `);
+  const score = (row.f1 === null ? "" : `F1 ${points(row.f1)} · `) + (row.verdict === null ? "" : `judge: ${spaced(row.verdict)} · `);
   const link = element(
-    "a", { href: linkTo(row.id), title: row.question },
+    "a", { href: linkTo(row.question_id), title: row.question },
     element("span", { class: kind, role: "img", "aria-label": said }, sign),
     element("span", null, row.question),
     element("span", { class: "under" }, score, answer),
@@ -133,7 +133,7 @@ function listed(place, index) {
 function step(by) {
   const at = visible.indexOf(current);
   const next = at < 0 ? 0 : at + by;
-  if (next >= 0 && next < visible.length) location.hash = linkTo(rows[visible[next]].id);
+  if (next >= 0 && next < visible.length) location.hash = linkTo(rows[visible[next]].question_id);
 }
 
 function intoSight(place) {
@@ -167,7 +167,7 @@ async function open(place, call) {
   page.replaceChildren(...questionView(rows[place], traced));
   page.scrollTop = 0;
   showCall(call);
-  document.title = `${rows[place].id}: ${rows[place].question}`;
+  document.title = `${rows[place].question_id}: ${rows[place].question}`;
 }
 
 /** Where list and question stand side by side, one is open from the beginning: the first wrong one, else the first. */
@@ -200,7 +200,7 @@ async function navigate() {
   document.documentElement.style.setProperty("--top", `${byId("explorer").getBoundingClientRect().top + scrollY}px`);
   if (!exploring) return;
   draw();
-  const place = rows.findIndex((row) => wellFormed(row.id) === wanted);
+  const place = rows.findIndex((row) => wellFormed(row.question_id) === wanted);
   if (place >= 0) await open(place, call);
   else if (wanted !== null) byId("question").replaceChildren(element("p", { class: "hint" }, complete ? `No question ${wanted} in this run.` : "Reading the questions …"));
   else preview();

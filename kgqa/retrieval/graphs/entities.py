@@ -33,7 +33,7 @@ DATES = words_of(
 )
 CommonShare = Annotated[float, Validator("must be above 0 and at most 1", lambda share: 0 < share <= 1)]
 REQUESTS = 4  # at once; the service is slow and shared: hours for 12 articles (KGP supplement 8.5)
-OFFLINE = "or choose graph=entities, which asks nobody"
+OFFLINE = "or choose graph=entities, which needs no server"
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Entities:
     def links(self, passages: Sequence[Passage]) -> Links:
         texts = [WORD.findall(passage.text) for passage in passages]
         names = {tuple(WORD.findall(bare_title(passage.title))) for passage in passages}
-        names.update(name for passage in passages for name in _capitalized_names(passage.text))
+        names.update(name for passage in passages for name in find_capitalized_names(passage.text))
         spans = find_phrases(texts, names - {()})
         shared = Counter(name for found in spans for name in {name for _, name in found})
         mentions = [_longest([(start, name) for start, name in found if shared[name] > 1]) for found in spans]
@@ -82,7 +82,7 @@ def _longest(spans: Sequence[tuple[int, Phrase]]) -> set[Phrase]:
     return mentioned
 
 
-def _capitalized_names(text: str) -> Iterator[Phrase]:
+def find_capitalized_names(text: str) -> Iterator[Phrase]:
     """Yield runs of capitalized words, particles between them allowed, function words before them left out."""
     run: list[str] = []
     starts_sentence = True  # whether the run's first word starts a sentence
@@ -160,7 +160,7 @@ class Tagme:
         except OSError as error:  # requests' errors are OSErrors
             raise DataError(f"TAGME at {self.url} cannot be reached ({error}); try again, {OFFLINE}") from None
         if answer.is_redirect:  # the key is for this address
-            raise DataError(f"TAGME at {self.url}: sends on to another address; mend graph.url, {OFFLINE}")
+            raise DataError(f"TAGME at {self.url}: redirects to another address; fix graph.url, {OFFLINE}")
         if not answer.ok:
             raise DataError(f"TAGME at {self.url}: HTTP {answer.status_code}; check {self.token_env}, {OFFLINE}")
         try:

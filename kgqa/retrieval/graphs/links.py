@@ -120,7 +120,7 @@ class BuiltGraph:
 
     def neighbours(self, passage: Passage) -> Pool:
         if passage.id not in self.places:
-            raise DataError(f"passage {passage.id} ({passage.title!r}) is not in the collection whose graph is asked")
+            raise DataError(f"passage {passage.id} ({passage.title!r}) is not in the collection of this graph")
         return tuple(self.passages[place] for place in self.links.neighbours(self.places[passage.id]))
 
 
@@ -170,7 +170,9 @@ class GraphStore:
                 holds = csr_array((np.ones(len(indices), np.int32), indices, saved["indptr"]), shape=shape)
                 built = BuiltGraph(distinct, Links(holds), int(saved["edges"]), float(saved["seconds"]))
         except (OSError, EOFError, ValueError, KeyError, BadZipFile) as error:
-            raise DataError(f"{file}: damaged graph ({error}); delete the file, the next run builds it anew") from error
+            raise DataError(
+                f"{file}: damaged graph ({error}); delete the file, and the next run builds it again"
+            ) from error
         if shape[0] != len(distinct):
             raise DataError(f"{file}: {shape[0]} passages for {len(distinct)}; delete the file, the next run builds it")
         return built

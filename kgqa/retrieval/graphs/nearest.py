@@ -35,7 +35,7 @@ class Nearest:
     def __post_init__(self) -> None:
         if not isinstance(self.encoder, Encoder):
             raise ConfigError(
-                f"graph.encoder: {type(self.encoder).__name__} gives scores but no vectors; choose another preset"
+                f"graph.encoder: {type(self.encoder).__name__} returns scores, not vectors; choose another preset"
             )
 
     def identity(self) -> Mapping[str, Json]:

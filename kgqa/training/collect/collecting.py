@@ -34,13 +34,14 @@ from kgqa.artifacts.verdicts import STAGE as VERIFY
 from kgqa.artifacts.verdicts import VERDICTS, read_verified
 from kgqa.calls import Program
 from kgqa.config import building
-from kgqa.config.files import check_choice, load_yaml
+from kgqa.config.files import check_choice
 from kgqa.config.overrides import format_override, override_group, override_key, override_values, parse_override
+from kgqa.config.program_code import program_hash
+from kgqa.config.user_code import load_run_config
 from kgqa.errors import ConfigError, DataError, UsageError
 from kgqa.experiment.dry_run import Plan, Planner, Shared
 from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.manifest import origin
-from kgqa.experiment.method_code import program_hash
 from kgqa.experiment.session import Session
 from kgqa.methods.safe_teaching import ROLE
 from kgqa.prompting import template_hash
@@ -178,7 +179,7 @@ class Collecting:
             UsageError: calls of the teacher failed. All replies are saved.
         """
         if collected := self.finished:
-            display.line(f"{self.stage.path}: finished with this code, data and settings")
+            display.line(f"{self.stage.path}: already complete")
             return collected
         tally, costs = Tally(), list[Costs]()
 
@@ -260,7 +261,9 @@ def _check(name: str, recipe: Recipe, overrides: Sequence[str], runs: Sequence[P
     if runs and recipe.no_runs:
         raise ConfigError(f"--from {runs[0]}: collect {name} {recipe.no_runs}")
     if not recipe.sources and not runs:
-        raise ConfigError(f"collect {name}: needs finished runs; give --from RUN (kgqa train: train.examples=FOLDER)")
+        raise ConfigError(
+            f"collect {name}: needs finished runs; name them: --from RUN (kgqa train: train.examples=FOLDER)"
+        )
     if "collection" in map(override_group, overrides):
         raise ConfigError("collection: its passages are not the question's own; remove collection=")
 
@@ -274,20 +277,20 @@ def noise_questions(experiment: Experiment) -> tuple[Question, ...]:
     name, folder = experiment.name("dataset"), experiment.config["dataset"].get("verified")
     if folder is None or experiment.verified is None:
         raise ConfigError(
-            f"collect.noise: which questions of {name} are flagged? give dataset.verified=FOLDER of kgqa data verify, "
-            f"or of several data sets 'collect.verdicts={{{name}:FOLDER,…}}'"
+            f"collect.noise: which questions of {name} are noise? Set dataset.verified=FOLDER of kgqa data verify, "
+            f"or of several datasets 'collect.verdicts={{{name}:FOLDER,…}}'"
         )
     verdicts = read_verified(StageManifest.read(Path(folder), VERIFY).file(Path(folder), VERDICTS))
     noise = {line.id for line in verdicts if line.verdict == "noise"}
     if not noise:
-        raise ConfigError(f"collect.noise: {folder} flags no question of {name}; give collect.noise=0")
+        raise ConfigError(f"collect.noise: {folder} marks no question of {name}; set collect.noise=0")
     return tuple(question for question in experiment.whole.questions() if question.id in noise)
 
 
 def _run_source(run: Path, recipe: Recipe) -> Source:
     order = {id_: place for place, id_ in enumerate(question_ids(run))}
     questions = sorted(read_questions(run), key=lambda question: order.get(question.id, len(order)))
-    method = building.method(load_yaml(run / "config.yaml")["method"]) if recipe.sources else None
+    method = building.method(load_run_config(run)["method"]) if recipe.sources else None
     return Source(read(Chosen, run / SETTINGS).choices["dataset"], questions, method, run)
 
 

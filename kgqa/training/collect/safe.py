@@ -130,7 +130,7 @@ class JudgedSteps(Recipe):
 
     def _method(self, source: Source) -> Safe:
         if not isinstance(source.method, Safe):
-            raise ConfigError("method: these examples are asked as method=safe asks; leave method= out")
+            raise ConfigError("method: these examples are always made with method=safe; remove method=")
         return replace(source.method, labels=self.labels)
 
     def teaches(self, method: Safe) -> Teacher:

@@ -58,10 +58,10 @@ def read_example_file(file: Path, *, pairs: bool) -> Iterator[AnyExample]:
         else:
             first, second = example.prompt, example.completion
         if not pairs and not second.strip():
-            raise DataError(f"{place}: completion is empty, so there is nothing to learn from it")
+            raise DataError(f"{place}: completion is empty; remove the line")
         name = example.id or text_digest(f"{first}\n{second}", 16)
         if name in ids:
-            raise DataError(f"{place}: id={name!r:.60} occurs twice; give each line its own id")
+            raise DataError(f"{place}: id={name!r:.60} occurs twice; use a different id for each line")
         ids.add(name)
         yield replace(example, id=name, question=example.question or text_digest(first, 16))
 
@@ -76,11 +76,11 @@ def split_examples(examples: Iterable[AnyExample], eval_fraction: float, count: 
     ordered = shuffle(examples, seed)
     questions = sorted({example.question for example in ordered})
     if len(questions) < FEWEST:
-        raise DataError(f"the examples are of {len(questions)} question; a training needs {FEWEST} or more")
+        raise DataError(f"the examples come from {len(questions)} question; training needs at least {FEWEST}")
     out = frozenset(sample_questions(questions, eval_fraction, len(questions), seed))
     if len(out) == len(questions):
         raise ConfigError(
-            f"train.eval_fraction={eval_fraction:g}: there are only {len(questions):,} questions; give a fraction"
+            f"train.eval_fraction={eval_fraction:g}: there are only {len(questions):,} questions; set a fraction"
         )
     return divide(ordered, out, out, count)
 

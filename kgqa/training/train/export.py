@@ -27,6 +27,7 @@ from kgqa.training.trainers.lora import LoraTraining, merge
 from kgqa.training.trainers.process import CHECKPOINTS, HELD_OUT, LOCK, TRAIN
 from kgqa.types import Json
 from kgqa.util.fs import explain_storage_errors, is_locked, replace_atomically, sha256, text_digest
+from kgqa.util.optional_deps import install_command
 from kgqa.util.text import pluralize
 
 ADAPTER = LoraTraining.output
@@ -77,7 +78,7 @@ def export_gguf(name: str, out: Path | None) -> Path:
     found = find_adapter(name)
     preset, _ = found.trained_on()
     if preset is None:
-        raise ConfigError(f"adapter {name}: its base is not known; name it in conf/adapter")
+        raise ConfigError(f"adapter {name}: its base is unknown; name it in conf/adapter")
     own = (found.folder.parent / MANIFEST).is_file()
     base = _base(Trained.read(found.folder.parent)) if own else Base.of(preset, is_encoder=False)
     assert base.model is not None
@@ -166,7 +167,7 @@ def write_gguf(adapter: Adapter, base: Attention, target: Path) -> None:
     try:
         import gguf
     except ImportError as error:
-        raise ConfigError(f"writing GGUF needs the package gguf ({error}); pip install 'kgqa[train]'") from error
+        raise ConfigError(f"writing GGUF needs the package gguf ({error}); {install_command('train')}") from error
 
     adapter.check_plain()
     matrices = {_gguf_name(name, adapter): tensor for name, tensor in adapter.matrices().items()}
@@ -189,7 +190,7 @@ def _check(architecture: Json, heads: Json, kv_heads: Json) -> Attention:
         offered = ", ".join(ARCHITECTURES)
         raise ConfigError(f"no GGUF adapters on a base of architecture {architecture}, only on {offered}; {MERGE_HINT}")
     if not isinstance(heads, int) or not isinstance(kv_heads, int):
-        raise DataError(f"the base does not say how many attention heads it has ({heads}, {kv_heads}); get it again")
+        raise DataError(f"the base's config has no number of attention heads ({heads}, {kv_heads}); get it again")
     return Attention(str(architecture), heads, kv_heads)
 
 
@@ -198,7 +199,7 @@ def _gguf_name(name: str, adapter: Adapter) -> str:
     module, _, matrix = name.rpartition(".")
     number, _, layer = module.removeprefix("model.layers.").partition(".")
     if not number.isdigit() or layer not in LAYERS or matrix not in ("lora_A", "lora_B"):
-        raise ConfigError(f"adapter {adapter.name}: llama.cpp takes no matrices for {module}; {MERGE_HINT}")
+        raise ConfigError(f"adapter {adapter.name}: llama.cpp does not support matrices for {module}; {MERGE_HINT}")
     return f"blk.{number}.{LAYERS[layer]}.weight.{matrix.lower()}"
 
 

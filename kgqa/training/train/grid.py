@@ -74,7 +74,7 @@ def training_grid(recipe: str, overrides: Sequence[str], display: Display) -> li
     axes = parse_axes([word for word in overrides if override_group(word) == "train"])
     swept = [axis.key for axis in axes if axis.swept]
     if not swept:
-        raise ConfigError("nothing to choose from: give a key several values, e.g. train.learning_rate=1e-5,5e-5")
+        raise ConfigError("nothing to choose from: set several values for a key, e.g. train.learning_rate=1e-5,5e-5")
     for key in swept:
         if key.removeprefix("train.") in COMPARABLE_ONLY:
             raise ConfigError(f"{key}: held-out losses cannot be compared over it; train one value at a time")
@@ -86,7 +86,7 @@ def training_grid(recipe: str, overrides: Sequence[str], display: Display) -> li
             splits[request.training.examples] = prepare_examples(request, display)
         cells.append(TrainCell(values, request, splits[request.training.examples]))
         if not cells[-1].examples.held_out:
-            raise ConfigError("train.eval_fraction=0: nothing is held out to choose by; give a fraction")
+            raise ConfigError("train.eval_fraction=0: no held-out examples to choose by; set a fraction")
     return cells
 
 

@@ -48,7 +48,7 @@ class Base:
         if is_encoder:
             encoder = load_node("ranker", choice).get("model") if choice in groups()["ranker"] else choice
             if not isinstance(encoder, str):
-                raise ConfigError(f"train.base={choice}: its file in conf/ranker names no model; give a folder")
+                raise ConfigError(f"train.base={choice}: its file in conf/ranker names no model; name a folder")
             return cls(choice, None, encoder)
         preset, path, adapter, engine = parse_role(choice)
         if engine:
@@ -209,7 +209,7 @@ class TrainRequest:
             return
         if not self.path.exists():
             raise ConfigError(
-                f"{named}: no such file or folder; give a number, a folder of kgqa collect, or a file of rendered texts"
+                f"{named}: no such file or folder; set a number, a folder of kgqa collect, or a file of rendered texts"
             )
         if unused := [word for word in self.overrides if override_group(word) in COLLECT_GROUPS]:
             raise ConfigError(

@@ -34,7 +34,7 @@ from kgqa.training.trainers.process import (
     run_worker,
 )
 from kgqa.util.fs import OUT_ELSEWHERE, json_text, lock_file, replace_file, sha256, text_digest
-from kgqa.util.optional_deps import missing_imports
+from kgqa.util.optional_deps import install_command, missing_imports
 from kgqa.util.redaction import redact
 
 REPORT, PICTURE = "report.html", "losses.svg"
@@ -45,7 +45,7 @@ def check_packages(request: TrainRequest) -> None:
     """Raise ConfigError if a library that the training needs is not installed."""
     extra, modules = request.training.packages
     if missing := missing_imports(list(modules)):
-        raise ConfigError(f"kgqa train {request.recipe} needs {', '.join(missing)}; pip install 'kgqa[{extra}]'")
+        raise ConfigError(f"kgqa train {request.recipe} needs {', '.join(missing)}; {install_command(extra)}")
 
 
 def is_finished(folder: Path) -> bool:

@@ -1,0 +1,167 @@
+"""Hash the code of a method or another component, its templates and its few-shot examples.
+
+A changed method is another method. Its runs get their own folders and never replace earlier answers. Comments,
+docstrings and layout change no answer, so they do not count.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, is_dataclass
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from kgqa.errors import ConfigError
+from kgqa.prompting import has_template, template_hash, template_names
+from kgqa.types import Json
+from kgqa.util.fs import package_folder, text_digest
+from kgqa.util.plugins import packages, prompt_folders, user_folder
+
+T = TypeVar("T")
+_IDENTITIES = ("identity", "corpus_identity", "fingerprint")  # what components say of themselves
+_TEMPLATE = re.compile(r"[\w.-]+/[\w.-]+")
+# what every program is written with, and what answers its calls, which has its own identity
+_SHARED = ("kgqa.types", "kgqa.errors", "kgqa.calls", "kgqa.protocols", "kgqa.prompting", "kgqa.util.validators")
+
+
+def program_hash(program: object) -> str:
+    """Return 12 hex digits of the modules, templates and values of a program (a method, an extractor, a judge)."""
+    values = asdict(program) if is_dataclass(program) and not isinstance(program, type) else type(program).__name__
+    content = [*_code_and_templates(type(program).__module__), values]
+    texts = [value for value in values.values() if isinstance(value, str)] if isinstance(values, dict) else []
+    if named := [text for text in texts if _TEMPLATE.fullmatch(text) and has_template(text)]:
+        content.append({name: template_hash(name) for name in named})
+    return text_digest(json.dumps(content, default=_plain, sort_keys=True), 12)
+
+
+def with_code(target: type[T]) -> type[T]:
+    """Return a user's class with the hash of its code in what it says of itself.
+
+    So an edited component gets new keys in the call cache, a new index and new runs. kgqa's own classes have versions.
+    """
+    code = user_code(target.__module__)
+    built: Any = target
+    return target if code is None else cast(type[T], _subclass(built, code))
+
+
+@lru_cache(maxsize=256)
+def _subclass(target: Any, code: str) -> Any:
+    def add_code(identify: Callable[..., Mapping[str, Json]]) -> Callable[..., Mapping[str, Json]]:
+        return lambda self, *arguments: {**identify(self, *arguments), "code": code}
+
+    identities = {name: getattr(target, name) for name in _IDENTITIES if callable(getattr(target, name, None))}
+    members: dict[str, Any] = {name: add_code(identify) for name, identify in identities.items()}
+    members |= {"__module__": target.__module__, "__qualname__": target.__qualname__, "__doc__": target.__doc__}
+    return type(target.__name__, (target,), members) if identities else target
+
+
+def user_code(module: str) -> str | None:
+    """Return the hash of a user's module and templates; None for kgqa's own, whose components have versions."""
+    if module.partition(".")[0] == "kgqa":
+        return None
+    code, templates = _code_and_templates(module)
+    own = {name: text for name, text in code.items() if not name.startswith("kgqa.")}
+    return text_digest(json.dumps([own, templates], sort_keys=True), 12)
+
+
+def _code_and_templates(start: str) -> tuple[dict[str, str], dict[str, str]]:
+    trees = {name: _parse(file, file.stat().st_ctime_ns) for name, file in find_modules(start)}
+    names = {name for tree in trees.values() for name in _list_templates(tree)}
+    if start.partition(".")[0] != "kgqa":  # it can compose names in any way
+        folders = prompt_folders()[:-1]
+        names |= {name for name in template_names() if any((folder / f"{name}.j2").is_file() for folder in folders)}
+    return {name: ast.unparse(tree) for name, tree in trees.items()}, {name: template_hash(name) for name in names}
+
+
+def find_modules(start: str) -> Iterator[tuple[str, Path]]:
+    """Yield a module and those that it imports, directly or not, with their files.
+
+    Of kgqa these are the modules for methods. Of a user's code those in the folder where the module's first name is
+    found, also in packages there; of an installed package those of this package.
+    """
+    top, folders = start.partition(".")[0], {"kgqa": package_folder().parent, "": _folder(start)}
+    only = {top} if top == "kgqa" or top in {name.partition(".")[0] for name in packages()} else None
+    seen, waiting = set[str](), [start]
+    while waiting:
+        name = waiting.pop()
+        first = name.partition(".")[0]
+        if name in seen or name.startswith(_SHARED) or (only and first not in {"kgqa", *only}):
+            continue
+        seen.add(name)
+        if file := _file(name, folders.get(first, folders[""])):
+            yield name, file
+            waiting += _list_imports(_parse(file, file.stat().st_ctime_ns), name)
+
+
+def _folder(module: str) -> Path | None:
+    """Return the folder in which the first name of a module is found."""
+    top, own = module.partition(".")[0], user_folder()
+    if (own / f"{top}.py").is_file() or (own / top).is_dir():
+        return own
+    try:
+        spec = find_spec(top)
+    except (ImportError, ValueError):
+        return None
+    if spec is None or (not spec.submodule_search_locations and not spec.origin):
+        return None
+    return Path(next(iter(spec.submodule_search_locations or ()), spec.origin or "")).parent
+
+
+def _file(name: str, folder: Path | None) -> Path | None:
+    """Return the file of a module below a folder."""
+    place = folder.joinpath(*name.split(".")) if folder else None
+    files = [place.with_name(f"{place.name}.py"), place / "__init__.py"] if place else []
+    return next((file for file in files if file.is_file()), None)
+
+
+@lru_cache(maxsize=256)
+def _parse(file: Path, modified: int) -> ast.Module:  # noqa: ARG001 - a changed file is parsed again
+    """Return a module's syntax without docstrings."""
+    try:
+        tree = ast.parse(file.read_bytes())
+    except SyntaxError as error:
+        raise ConfigError(f"{file}:{error.lineno}: {error.msg}") from error
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        if ast.get_docstring(node, clean=False) is not None:
+            node.body = node.body[1:] or [ast.Pass()]
+    return tree
+
+
+def _list_templates(tree: ast.Module) -> Iterator[str]:
+    """Yield the templates that a module names. Of a name that is put together, its beginning decides."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and _TEMPLATE.fullmatch(node.value):
+            if has_template(node.value):
+                yield node.value
+        elif isinstance(node, ast.JoinedStr) and (beginning := _beginning(node)):
+            yield from (name for name in template_names() if name.startswith(beginning))
+
+
+def _beginning(text: ast.JoinedStr) -> str:
+    """Return the beginning of an f-string that may name a template, such as "mine/", or ""."""
+    first = text.values[0] if text.values else None
+    beginning = str(first.value) if isinstance(first, ast.Constant) else ""
+    return beginning if re.fullmatch(r"[\w.-]+/[\w.-]*", beginning) else ""
+
+
+def _list_imports(tree: ast.Module, module: str) -> Iterator[str]:
+    """Yield the names of imported modules; `from a import b` can mean the module a.b."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            package = module.split(".")[: -node.level] if node.level else []
+            origin = ".".join([*package, *([node.module] if node.module else [])])
+            yield from filter(None, (origin, *(f"{origin}.{alias.name}".lstrip(".") for alias in node.names)))
+
+
+def _plain(value: object) -> object:
+    """Return a value that is not JSON in an order that is the same in every process."""
+    return sorted(map(repr, value)) if isinstance(value, set | frozenset) else type(value).__name__

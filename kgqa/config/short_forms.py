@@ -1,0 +1,107 @@
+"""Expand the short forms of the command line: `server=URL`, and `model=NAME` for a model without a preset."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from kgqa.config.files import UNNAMED, config_files, list_keys, load_node
+from kgqa.config.overrides import Override, format_override, override_key, override_values, parse_override
+from kgqa.errors import ConfigError, nearest
+from kgqa.types import Json
+
+SERVER = "server"
+UNNAMED_NODE: Mapping[str, Json] = {
+    "_target_": "kgqa.engines.weights.Model",
+    "name": "???",
+    "path": None,
+    "hub": None,
+    "packages": [],
+    "sha256": None,
+    "context": None,
+    "thinking": "off",
+    "prices": None,
+    "about": None,
+}
+HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+(:[^:]+)?")
+SERVER_KEYS = ("base_url", "server", "served_model", "api_key_env")  # that only engine=openai has
+
+
+def expand_short_forms(overrides: Sequence[str]) -> list[str]:
+    """Return the overrides with `server=` and names of models without a preset written out.
+
+    Raises:
+        ConfigError: `server=` is next to another engine, or a model's name is no preset, path or hub name.
+    """
+    values = override_values(overrides)
+    address = _find_server(values)
+    words = [override for override in overrides if override_key(override) != SERVER]
+    if address:
+        for key in ("engine", "engine.base_url"):
+            if values.get(key, "openai") != "openai":
+                raise ConfigError(f"{key}={values[key]}: server={address} already sets it. Remove {key}=.")
+        words = ["engine=openai", f"engine.base_url={address}", *(word for word in words if word != "engine=openai")]
+    has_server = bool(address) or values.get("engine") == "openai"
+    expanded = []
+    for word in words:
+        expanded += _expand_model(parse_override(word), has_server=has_server)
+    return expanded
+
+
+def find_preset(name: str) -> str | None:
+    """Return the preset of a model by its name on the hub or at an API."""
+    for preset in config_files("model"):
+        written = {key.name: key.default.strip("\"'") for key in list_keys("model", preset)}
+        if name in (written.get("hub"), written.get("name")):
+            return preset
+    return None
+
+
+def model_slug(name: str) -> str:
+    """Return a model's name as a folder can have it, without the owner: Qwen3-8B of Qwen/Qwen3-8B."""
+    return re.sub(r"[^\w.+-]+", "-", name.rstrip("/").rpartition("/")[2].removesuffix(".gguf")).strip("-.") or "model"
+
+
+def explain_server_key(override: Override, engine: str) -> str:
+    """Return the message for a key of engine=openai next to another engine, else ""."""
+    group, _, key = override.key.partition(".")
+    if group != "engine" or key not in SERVER_KEYS or engine == "openai":
+        return ""
+    address = override.value if key == "base_url" else "URL"
+    return (
+        f"{override.text}: engine={engine} loads the model in the process of kgqa. "
+        f"To use a running server, write server={address} without engine={engine}."
+    )
+
+
+def _find_server(values: Mapping[str, str]) -> str:
+    """Return the address of `server=`, else that of the experiment's file, else ""."""
+    given = values.get(SERVER)
+    experiment = values.get("experiment", "null")
+    if given is None and experiment in config_files("experiment"):
+        given = str(load_node("experiment", experiment).get(SERVER) or "")
+    return "" if given in (None, "null") else str(given)
+
+
+def _expand_model(override: Override, *, has_server: bool) -> list[str]:
+    name = override.value.strip("\"'")
+    if override.key != "model" or not name or name in config_files("model") or name.startswith(("choice(", "glob(")):
+        return [override.text]
+    is_path = name.endswith(".gguf") or name.startswith((".", "/", "~")) or Path(name).exists()
+    if preset := find_preset(name):
+        return [f"model={preset}"]
+    if has_server:
+        return [f"model={UNNAMED}", format_override("model.name", name)]
+    if is_path and ":" not in name:
+        path = Path(name)
+        stem = path.stem if path.suffix == ".gguf" else path.resolve().name
+        return [f"model={UNNAMED}", format_override("model.name", stem), format_override("model.path", name)]
+    if HUB_NAME.fullmatch(name):
+        return [f"model={UNNAMED}", format_override("model.name", name), format_override("model.hub", name)]
+    if "," in name:
+        return [override.text]
+    raise ConfigError(
+        f"model={name}: no such model; {nearest(name, config_files('model'))}. Other models: a hub name "
+        "(model=OWNER/NAME), a .gguf file or folder (model=PATH), or a name on a server (server=URL model=NAME)."
+    )

@@ -1,0 +1,107 @@
+"""HippoRAG's OpenIE: one call per passage lists its named entities, a second one writes triples with them."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+from typing import ClassVar
+
+from kgqa.calls import Generate
+from kgqa.errors import ConfigError
+from kgqa.kg.extraction import ROLE
+from kgqa.kg.store import Extraction
+from kgqa.prompting import render
+from kgqa.prompting.demonstrations import DocumentDemonstration
+from kgqa.prompting.triples import read_triples
+from kgqa.protocols import Need
+from kgqa.types import Completion, Json, Passage
+from kgqa.util.validators import Count
+
+TEXT = {"type": "string"}
+TRIPLE = {"type": "array", "items": TEXT, "minItems": 3, "maxItems": 3}
+
+
+def _schema(key: str, items: Json) -> str:
+    properties = {key: {"type": "array", "items": items}}
+    return json.dumps({"type": "object", "properties": properties, "required": [key], "additionalProperties": False})
+
+
+@dataclass(frozen=True)
+class OpenIe:
+    """The extractor, see conf/kg/openie.yaml. Its triples are stored as those of `TripleExtractor`."""
+
+    max_entity_tokens: Count
+    max_tokens: Count
+    demonstration_count: Count
+    few_shot: tuple[DocumentDemonstration, ...]
+
+    uses: ClassVar[frozenset[Need]] = frozenset({"model"})
+    templates: ClassVar[tuple[str, ...]] = ("openie/entities", "openie/triples")
+
+    def __post_init__(self) -> None:
+        if self.demonstration_count > len(self.few_shot):
+            count, available = self.demonstration_count, len(self.few_shot)
+            raise ConfigError(f"kg.demonstration_count={count}: the file has only {available} documents")
+
+    async def extract(self, passage: Passage) -> Extraction:
+        """Extract the triples of a passage.
+
+        Flags: `unreadable_entities` (then there are none), `unreadable_triples` (then the passage has none),
+        `truncated_extraction` (a reply was truncated).
+        """
+        shown = [_example(document) for document in self.few_shot[: self.demonstration_count]]
+        values = {"examples": shown, "title": passage.title, "text": passage.text}
+        first = await Generate(
+            render(self.templates[0], **values),
+            self.max_entity_tokens,
+            schema=_schema("named_entities", TEXT),
+            role=ROLE,
+        )
+        entities = read_list(first, "named_entities")
+        names = [name for name in entities or () if isinstance(name, str)]
+        second = await Generate(
+            render(self.templates[1], **values, entities=names),
+            self.max_tokens,
+            schema=_schema("triples", TRIPLE),
+            role=ROLE,
+        )
+        triples = read_list(second, "triples")
+        flags = Counter[str]()
+        flags["unreadable_entities"] += entities is None
+        flags["unreadable_triples"] += triples is None
+        flags["truncated_extraction"] += "length" in (first.finish, second.finish)
+        used = [reply.usage for reply in (first, second)]
+        return Extraction(
+            passage.id,
+            passage.title,
+            "\n".join(map(_line, triples or ())),
+            sum(usage.prompt_tokens for usage in used),
+            sum(usage.output_tokens for usage in used),
+            {flag: count for flag, count in flags.items() if count},
+        )
+
+
+def read_list(reply: Completion, key: str) -> list[Json] | None:
+    """Return the list of a JSON reply, also if text surrounds it; None if there is none."""
+    start, end = reply.text.find("{"), reply.text.rfind("}")
+    try:
+        value = json.loads(reply.text[start : end + 1])
+    except ValueError:
+        return None
+    found = value.get(key) if isinstance(value, dict) else None
+    return found if isinstance(found, list) else None
+
+
+def _line(triple: Json) -> str:
+    """Return a triple in the form that is stored. One without three texts is malformed there, too."""
+    parts = triple if isinstance(triple, list) else [triple]
+    return "<{}>".format("; ".join(str(part).replace(";", ",").replace("<", "(").replace(">", ")") for part in parts))
+
+
+def _example(document: DocumentDemonstration) -> dict[str, Json]:
+    """Return a few-shot example. Its entities are the ends of its triples that its text names."""
+    triples = [list(triple) for triple in read_triples("\n".join(document.triples)).triples]
+    ends = dict.fromkeys(end for head, _, tail in triples for end in (head, tail))
+    named = [end for end in ends if end in document.text or end == document.title]
+    return {"title": document.title, "text": document.text, "entities": named, "triples": triples}

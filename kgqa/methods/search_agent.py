@@ -1,0 +1,200 @@
+"""Search agents: models that write queries and answers in tags while they reason."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from string import Formatter
+from typing import Annotated, Literal
+
+from kgqa.calls import Generate
+from kgqa.errors import ConfigError
+from kgqa.methods.retrieve import Scope, SearchScope
+from kgqa.methods.steps.reader import ReadingLog, add_pinned, merge_rankings, passages_text
+from kgqa.prompting import render
+from kgqa.protocols import Need
+from kgqa.types import Answer, Completion, Passage, Prompt, Question
+from kgqa.util.validators import Count, NotNegative, Share, Validator
+
+FIELDS = {"number", "title", "text"}  # of a shown passage
+BOXED = re.compile(r"\\boxed\{((?:[^{}]|\{[^{}]*\})*)\}?")
+IN_TEXT = re.compile(r"\\text\{([^{}]*)\}")
+FINDING = re.compile(r"\*\*Final Information\*\*:?", re.IGNORECASE)
+Pair = Annotated[tuple[str, str], Validator("give two texts, [start, end]", all)]
+
+
+@dataclass(frozen=True)
+class Found:
+    """The result of a search. `finding`: what the model read from the passages, shown instead of them."""
+
+    query: str
+    passages: tuple[Passage, ...]
+    finding: str | None = None
+
+
+@dataclass(slots=True)
+class Transcript:
+    """The text of the agent, with the results of its searches."""
+
+    parts: list[str | Found] = field(default_factory=list)
+
+    @property
+    def searches(self) -> list[Found]:
+        return [part for part in self.parts if isinstance(part, Found)]
+
+    @property
+    def passages(self) -> list[Passage]:
+        return [passage for found in self.searches for passage in found.passages]
+
+
+@dataclass(frozen=True)
+class SearchAgent:
+    """Search-R1 (Jin et al., 2025) and agents of the same kind. Fields as in conf/method/search_agent.yaml.
+
+    Stages: the model reasons until it writes a query or an answer in tags → a query is searched for, and the model
+    continues after the passages.
+    """
+
+    prompt: str
+    read_prompt: str | None
+    scope: SearchScope
+    passages: Count
+    passage: str
+    max_passage_characters: Count | None
+    query: Pair
+    result: Pair
+    answer_tags: Pair
+    stop: tuple[str, ...]
+    max_searches: Count
+    max_turns: Count
+    at_limit: Literal["answer", "empty"]
+    max_turn_tokens: Count
+    max_read_tokens: Count
+    temperature: NotNegative
+    top_p: Share
+
+    def __post_init__(self) -> None:
+        names = {name for _, name, _, _ in Formatter().parse(self.passage) if name is not None}
+        if not names <= FIELDS:
+            raise ConfigError(f"method.passage={self.passage!r}: fields are {{number}}, {{title}} and {{text}}")
+
+    @property
+    def uses(self) -> frozenset[Need]:
+        return frozenset({"model", "search" if self.scope == "corpus" else "pool"})
+
+    async def answer(self, question: Question) -> Answer:
+        """Let the model search until it answers.
+
+        Evidence: all passages that were found, those of the first search first. Notes: the transcript, and each query
+        with its passages. Figures: searches, and passage_tokens (#Tok of KnowTrace's Table 2).
+
+        Flags: `forced_answer` (no answer within `max_turns` turns and `max_searches` searches, or a turn ended without
+        query and answer; requested then with `at_limit=answer`), `no_action` (such a turn), `repeated_search` (per
+        query that was searched before), `empty_query`, `empty_retrieval`, `passages_dropped`, `cut_reply`,
+        `empty_answer`.
+        """
+        log, transcript, scope = ReadingLog(), Transcript(), Scope.of(self.scope, question)
+        text = None
+        for _ in range(self.max_turns):
+            reply = await self.write(question, transcript, log)
+            kind, argument = self.read(reply.text)
+            if kind == "answer":
+                text = argument
+                break
+            if kind == "query" and len(transcript.searches) < self.max_searches:
+                log.flags["repeated_search"] += argument in [found.query for found in transcript.searches]
+                await self.search(argument, question, transcript, scope, log)
+            elif kind == "query" or reply.finish == "stop":
+                log.flags["no_action"] += kind != "query"
+                break
+        if text is None and self.at_limit == "answer":
+            log.flags["forced_answer"] += 1
+            transcript.parts.append(f"\n{self.answer_tags[0]}")
+            reply = await self.write(question, transcript, log)
+            text = self.read(self.answer_tags[0] + reply.text.strip().partition("\n")[0])[1]
+        log.flags["empty_answer"] += not text
+        searches = [[found.query, [passage.id for passage in found.passages]] for found in transcript.searches]
+        notes = {"transcript": self.show(transcript, transcript.passages), "searches": searches}
+        return log.answer(text or "", transcript.passages, notes, {"searches": len(searches)})
+
+    async def write(self, question: Question, transcript: Transcript, log: ReadingLog) -> Completion:
+        """Generate the continuation of the transcript, and add it with the tag that ends it."""
+
+        def call(shown: tuple[Passage, ...]) -> Generate:
+            prompt = self.continue_prompt(question, self.show(transcript, shown), shown)
+            tokens, settings = self.max_turn_tokens, (self.temperature, self.top_p)
+            return Generate(prompt, tokens, self.stop, *settings, thoughts="keep")
+
+        results = merge_rankings(found.passages for found in transcript.searches if found.finding is None)
+        reply = await log.send(call, add_pinned(question, results))
+        kind, _ = self.read(reply.text)
+        end = {"query": self.query[1], "answer": self.answer_tags[1]}.get(kind, "")
+        closed = end in self.stop and (reply.finish == "stop" or kind == "query")
+        transcript.parts.append(reply.text + end * closed)
+        return reply
+
+    async def search(
+        self, query: str, question: Question, transcript: Transcript, scope: Scope, log: ReadingLog
+    ) -> None:
+        """Search, and add what is found to the transcript, or what the model reads from it with `read_prompt`."""
+        found = Found(query, await scope.search(query, self.passages) if query else ())
+        log.flags.update({"empty_query": not query, "empty_retrieval": not found.passages})
+        if self.read_prompt is not None and found.passages:
+            found = replace(found, finding=await self.read_passages(found, question, transcript, log))
+        transcript.parts.append(found)
+
+    async def read_passages(self, found: Found, question: Question, transcript: Transcript, log: ReadingLog) -> str:
+        """Return what the model reads from passages for a query (Search-o1's reason-in-documents)."""
+        reasoning, template = self.show(transcript, transcript.passages), str(self.read_prompt)
+
+        def prompt(shown: tuple[Passage, ...]) -> Prompt:
+            texts = self.show_passages(found.passages, shown)
+            asked = {"pinned": show_pinned(question, shown), "question": question.text, "query": found.query}
+            return render(template, **asked, reasoning=reasoning, passages=texts)
+
+        reply = await log.generate(prompt, add_pinned(question, found.passages), self.max_read_tokens)
+        return FINDING.split(reply.text)[-1].strip()
+
+    def read(self, text: str) -> tuple[str, str]:
+        """Return the last action as ("query" | "answer", its text), or ("", "")."""
+        query, answer = text.rfind(self.query[0]), text.rfind(self.answer_tags[0])
+        if query < 0 and answer < 0:
+            return "", ""
+        kind, (start, end) = ("query", self.query) if query > answer else ("answer", self.answer_tags)
+        if kind == "answer" and (boxed := BOXED.findall(text[answer:])):
+            return kind, IN_TEXT.sub(r"\1", boxed[-1]).strip()
+        return kind, text.rpartition(start)[2].partition(end)[0].strip()
+
+    def show(self, transcript: Transcript, shown: Sequence[Passage]) -> str:
+        """Return the transcript with only these passages."""
+
+        def show_part(part: str | Found) -> str:
+            if isinstance(part, str):
+                return part
+            texts = self.show_passages(part.passages, shown) if part.finding is None else part.finding
+            return f"{self.result[0]}{texts}{self.result[1]}"
+
+        return "".join(map(show_part, transcript.parts))
+
+    def show_passages(self, passages: Sequence[Passage], shown: Sequence[Passage]) -> str:
+        """Return passages as the model reads them. Numbers are ranks."""
+        return "".join(
+            self.passage.format(number=number, title=passage.title, text=passage.text[: self.max_passage_characters])
+            for number, passage in enumerate(passages, start=1)
+            if passage in shown
+        )
+
+    def continue_prompt(self, question: Question, transcript: str, shown: Sequence[Passage]) -> Prompt:
+        """Return the prompt with the transcript as the start of the reply."""
+        pinned = show_pinned(question, shown)
+        prompt = render(self.prompt, pinned=pinned, question=question.text, searches=self.max_searches)
+        if prompt.form == "chat":
+            return replace(prompt, prefill=prompt.prefill + transcript)
+        (message,) = prompt.messages
+        return replace(prompt, messages=(replace(message, content=message.content + transcript),))
+
+
+def show_pinned(question: Question, shown: Sequence[Passage]) -> str:
+    """Return the pinned passages among those that a prompt shows."""
+    return passages_text(passage for passage in question.pinned if passage in shown)

@@ -1,0 +1,228 @@
+"""A run is identified by what answers: weights, presets, rules and own code. An edit of one of them runs again."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kgqa.config.files import load_node
+from kgqa.config.program_code import user_code
+from kgqa.experiment.experiment import Experiment
+from kgqa.experiment.judging import identify_judge
+from kgqa.experiment.session import Session
+from kgqa.util.fs import quick_sha256, sha256
+from tests.e2e.conftest import QUICK, Kgqa
+from tests.e2e.judged_runs import answered, refused, rules
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KGQA_HOME", str(tmp_path / "home"))
+    return tmp_path
+
+
+def write(path: str, text: str) -> None:
+    file = Path(path)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+
+
+def preset(group: str, name: str, source: str, /, **values: Any) -> None:
+    write(f"conf/{group}/{name}.yaml", yaml.safe_dump({**load_node(group, source), **values}))
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("role", ["model=smollm2_135m", "roles.reader=mine"])
+def test_other_weights_under_one_path_are_another_run(role: str) -> None:
+    def identity() -> Any:
+        path = "model.path=m.gguf" if role.startswith("model") else "limit=1"
+        words = ["method=no_context", role, path, "model.sha256=null" if role.startswith("model") else "seed=0"]
+        return Experiment.of(words).identity
+
+    preset("model", "mine", "smollm2_135m", name="mine", path="m.gguf", sha256=None)
+    write("m.gguf", "first weights")
+    first, status = identity(), Path("m.gguf").stat()
+    write("m.gguf", "other weights")
+    os.utime("m.gguf", ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert identity() != first
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.binary(min_size=4, max_size=4), min_size=2, max_size=4))
+def test_hash_is_never_that_of_an_earlier_file(folder: Path, contents: list[bytes]) -> None:
+    """Replace a file, with and without its inode, and give it the times of the first."""
+    file = folder / "weights"
+    file.write_bytes(contents[0])
+    times = (file.stat().st_atime_ns, file.stat().st_mtime_ns)
+    for number, content in enumerate(contents):
+        if number % 2:
+            (folder / "fresh").write_bytes(content)
+            (folder / "fresh").replace(file)
+        else:
+            file.write_bytes(content)
+        os.utime(file, ns=times)
+        assert quick_sha256(file) == sha256(file)
+
+
+EDITS = {
+    "context": ("model", 1024),
+    "name": ("model", "other"),
+    "base_url": ("engine", "http://127.0.0.1:9/v2"),
+    "served_model": ("engine", "other"),
+    "extra_body": ("engine", {"top_k": 3}),
+    "endpoints": ("engine", "chat"),
+}
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("key", EDITS)
+def test_edited_preset_of_role_or_judge_is_another(key: str) -> None:
+    def write_presets(**edited: Any) -> None:
+        values = {"model": {"name": "my"}, "engine": {"base_url": "http://127.0.0.1:9/v1", "api_key_env": "NONE"}}
+        for group, edits in values.items():
+            own = {name: value for name, value in edited.items() if EDITS[name][0] == group}
+            preset(
+                group,
+                "my" if group == "model" else "mine",
+                {"model": "gpt_4o_mini", "engine": "openai"}[group],
+                **{**edits, **own},
+            )
+
+    def identities() -> tuple[Any, str]:
+        words = [
+            "method=no_context",
+            "engine=scripted",
+            "roles.reader=my@mine",
+            "judge=three_way",
+            "judge.model=my@mine",
+        ]
+        experiment = Experiment.of(words)
+        with Session(experiment) as session:
+            return experiment.identity, identify_judge(session)
+
+    write_presets()
+    first = identities()
+    write_presets(**{key: EDITS[key][1]})
+    second = identities()
+    assert first[0] != second[0]
+    assert first[1] != second[1]
+
+
+def test_edited_rules_of_scripted_engine_run_again(kgqa: Kgqa) -> None:
+    first = answered(kgqa)
+    rules([{"match": ".", "reply": "Other"}])
+    ran = kgqa("run", "method=no_context", "limit=3", *QUICK, "engine.rules=rules.jsonl")
+    assert ran.folder != first
+    assert "Other" in (ran.folder / "predictions.jsonl").read_text(encoding="utf-8")
+
+
+def test_run_is_not_finished_with_another_judge(kgqa: Kgqa) -> None:
+    judge = rules([{"match": "Compare", "reply": '{"verdict": "correct"}'}, {"match": ".", "reply": "Ann"}])
+    command = ("run", "method=no_context", "limit=3", *QUICK, judge, "judge=three_way")
+    assert kgqa(*command).code == 0
+    assert "already complete" in kgqa(*command).out
+    preset("judge", "three_way", "three_way", max_tokens=7)
+    assert "already complete" not in kgqa(*command).out
+
+
+RANKER = """
+class Mine:
+    def identity(self):
+        return {"ranker": "mine"}
+
+    def score(self, calls):
+        return [tuple(SIGN * float(len(text)) for text in call.texts) for call in calls]
+"""
+
+
+def test_edited_ranker_gets_new_calls_and_a_new_run(kgqa: Kgqa) -> None:
+    write("mine.py", RANKER.replace("SIGN", "1"))
+    write("conf/ranker/mine.yaml", "_target_: mine.Mine\n")
+
+    def identify() -> tuple[Any, Any]:
+        experiment = Experiment.of(["ranker=mine", "engine=scripted", "demonstrations_ranker=lexical"])
+        with Session(experiment) as session:
+            return experiment.identity["ranker"], session.ranker("ranker").identity()
+
+    before = identify()
+    assert kgqa("run", "limit=1", "engine=scripted", "ranker=mine", "demonstrations_ranker=lexical").code == 0
+    write("mine.py", RANKER.replace("SIGN", "-1"))
+    after = identify()
+    assert before[0] != after[0]
+    assert before[1] != after[1]
+
+
+@pytest.mark.usefixtures("folder")
+def test_edited_retriever_gets_another_index() -> None:
+    assert Experiment.of(["method=retrieve_only"]).retriever.identity().get("code") is None
+    text = Path(__file__).parents[2].joinpath("kgqa/scaffold/retriever/my_retriever.py.txt").read_text(encoding="utf-8")
+    write("my_retriever.py", text)
+    write(
+        "conf/retriever/mine.yaml",
+        Path(__file__)
+        .parents[2]
+        .joinpath("kgqa/scaffold/retriever/conf/retriever/my_retriever.yaml")
+        .read_text(encoding="utf-8"),
+    )
+    words = ["method=retrieve_only", "retriever=mine"]
+    first = Experiment.of(words).retriever.identity()
+    write("my_retriever.py", f"{text}\nMORE = 1\n")
+    assert Experiment.of(words).retriever.identity() != first
+
+
+HELPERS = ["helper.py", "tools/__init__.py", "tools/deep.py", "plain/inner.py"]
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("helper", HELPERS)
+def test_helper_in_a_file_or_folder_beside_the_module_counts(helper: str) -> None:
+    write("own_walk.py", "import helper\nfrom plain.inner import two\nfrom tools import deep\n")
+    for name in HELPERS:
+        write(name, "one = two = 1\n")
+    first = user_code("own_walk")
+    write(helper, "one = two = 1 # a comment\n")
+    assert user_code("own_walk") == first
+    write(helper, "one = two = 2\n")
+    assert user_code("own_walk") != first
+
+
+@pytest.mark.usefixtures("folder")
+def test_template_with_a_composed_name_counts() -> None:
+    write("own_walk.py", "name = 'ask'\npath = '/'.join(['mine', name])\n")
+    write("prompts/mine/ask.j2", "{% block user %}Who?{% endblock %}")
+    first = user_code("own_walk")
+    write("prompts/mine/ask.j2", "{% block user %}What?{% endblock %}")
+    assert user_code("own_walk") != first
+
+
+def test_other_predictions_than_those_scored_are_noticed(kgqa: Kgqa) -> None:
+    command = ("run", "method=no_context", "limit=3", "run_name=a", *QUICK)
+    folder = kgqa(*command).folder
+    file = folder / "predictions.jsonl"
+    times, before = file.stat(), file.read_text(encoding="utf-8")
+    lines = [{**json.loads(line), "answer": "other"} for line in before.splitlines()]
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
+    refused(kgqa("report", str(folder)), "changed after it was scored")
+    assert "already complete" not in kgqa(*command).out
+    assert file.read_text(encoding="utf-8") == before
+
+
+def test_comparison_warns_of_other_data(kgqa: Kgqa, tmp_path: Path) -> None:
+    demo = Path(__file__).parents[2].joinpath("kgqa/datasets/demo.jsonl").read_text(encoding="utf-8").splitlines()
+    folders = []
+    for name, count in (("a", 3), ("b", 4)):
+        file = tmp_path / f"{name}.jsonl"
+        file.write_text("\n".join(demo[:count]), encoding="utf-8")
+        data = ("dataset=musique", f"dataset.path={file}", "limit=3", f"run_name={name}")
+        folders.append(str(kgqa("run", "method=no_context", *data, *QUICK).folder))
+    assert "warning: these runs read different data files (A " in kgqa("compare", *folders).out
+    assert "different data files" not in kgqa("compare", folders[0], folders[0]).out

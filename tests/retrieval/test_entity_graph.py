@@ -1,0 +1,106 @@
+"""The graph of entities, on a few passages and on the corpora of the datasets."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kgqa.errors import ConfigError
+from kgqa.protocols import Finder, Query
+from kgqa.retrieval.entity_graph import EntityGraph, find_names
+from kgqa.retrieval.lexical import Tfidf
+from kgqa.types import Passage
+from tests.retrieval.conftest import built, find, retriever_of
+
+DATA = Path(os.environ.get("KGQA_DATA", ""))
+PASSAGES = (
+    Passage.of("Silver Harbour", "Silver Harbour is a film of 1931. It was directed by Ida Ruhn."),
+    Passage.of("Film", "A film is a series of pictures. Films are directed by a director with a birthplace."),
+    Passage.of("Ida Ruhn (director)", "She was born in the town of Ekelby and wrote for newspapers."),
+    Passage.of("Otto Brandel", "Otto Brandel was born in Vessin. He never met a director of films."),
+)
+
+
+@pytest.fixture(scope="module")
+def graph() -> EntityGraph:
+    retriever = retriever_of("retriever=entity_graph")
+    assert isinstance(retriever, EntityGraph)
+    return retriever
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("Was Ida Ruhn born in Ekelby?", ["ida ruhn", "ekelby"]),
+        ("Did IDA RUHN of the Ekelby Film Club win?", ["ida ruhn", "ekelby film club"]),
+        ("was ida ruhn born in ekelby?", []),
+        ("Who founded The Who in 1964?", ["the who", "1964"]),
+    ],
+)
+def test_names_are_found_without_case_and_do_not_overlap(text: str, names: list[str]) -> None:
+    known = frozenset(["ida ruhn", "ruhn", "ekelby", "ekelby film club", "film club", "who", "the who", "1964"])
+    assert list(find_names(text, known)) == names
+
+
+def test_a_passage_is_found_over_a_bridge(graph: EntityGraph, tmp_path: Path) -> None:
+    question = "Where was the director of the film Silver Harbour born?"
+    lexical = find(built(graph.passages, PASSAGES, tmp_path / "bm25"), question, 4)
+    assert lexical.index(2) > 1
+    assert find(built(graph, PASSAGES, tmp_path / "graph"), question, 2) == [0, 2]
+
+
+def test_without_a_known_entity_the_ranking_is_that_of_the_passages(graph: EntityGraph, tmp_path: Path) -> None:
+    question = "which director was born in a town?"
+    lexical = find(built(graph.passages, PASSAGES, tmp_path / "bm25"), question, 4)
+    assert find(built(graph, PASSAGES, tmp_path / "graph"), question, 4) == lexical
+
+
+def test_a_retriever_without_scores_is_rejected(graph: EntityGraph) -> None:
+    with pytest.raises(ConfigError, match=r"retriever\.passages: Tfidf returns no scores"):
+        replace(graph, passages=Tfidf(("text",), fill=False, ties="first"))
+
+
+def _read(file: Path) -> Any:
+    if not file.is_file():
+        pytest.skip(f"no {file.name}; set KGQA_DATA")
+    with gzip.open(file, "rt", encoding="utf-8") as lines:
+        return json.load(lines) if file.name.endswith(".json.gz") else [json.loads(line) for line in lines]
+
+
+def _key(title: str, text: str) -> str:
+    return re.sub(r"\W+", "", title + text).lower()
+
+
+def read_musique() -> tuple[list[Passage], list[Query], list[set[int]]]:
+    """Return HippoRAG's corpus of MuSiQue's train set, 100 questions of it and the places of their gold passages."""
+    documents = _read(DATA / "corpora" / "musique_train_hipporag_corpus_1890.json.gz")
+    places = {_key(document["title"], document["text"]): place for place, document in enumerate(documents)}
+    questions, gold = list[Query](), list[set[int]]()
+    for question in _read(DATA / "questions" / "musique_ans_dev.jsonl.gz"):
+        support = [p for p in question["paragraphs"] if p["is_supporting"]]
+        keys = {_key(paragraph["title"], paragraph["paragraph_text"]) for paragraph in support}
+        if keys <= places.keys():
+            questions.append(Query(question["question"], 5))
+            gold.append({places[key] for key in keys})
+    assert len(questions) == 100
+    return [Passage.of(document["title"], document["text"]) for document in documents], questions, gold
+
+
+def measure_recall(finder: Finder, questions: list[Query], gold: list[set[int]]) -> float:
+    """Return the mean share of gold passages that are found."""
+    return float(np.mean([len({*r} & g) / len(g) for r, g in zip(finder.find(questions), gold, strict=True)]))
+
+
+def test_recall_on_musique_is_8_points_above_bm25(graph: EntityGraph, tmp_path: Path) -> None:
+    passages, questions, gold = read_musique()
+    finders = [built(retriever, passages, tmp_path / str(n)) for n, retriever in enumerate((graph.passages, graph))]
+    lexical, found = (measure_recall(finder, questions, gold) for finder in finders)
+    assert found > lexical + 0.08

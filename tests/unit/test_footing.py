@@ -1,0 +1,24 @@
+"""`footing=shared`: the rows of KnowTrace's Table 1 with the same examples."""
+
+from __future__ import annotations
+
+import pytest
+
+from kgqa.errors import ConfigError
+from kgqa.experiment.experiment import Experiment
+from kgqa.reproduce.tables import choose_footing, load_table
+
+
+def test_all_baselines_show_the_same_examples_without_distractors() -> None:
+    table = choose_footing(load_table("knowtrace/table1"), "shared")
+    for cell in table.cells:
+        method = Experiment.of(cell.overrides).config["method"]
+        assert method.get("few_shot_path", "hotpotqa") == "hotpotqa", cell.row
+        few_shot = method.get("few_shot", {})
+        assert few_shot.get("distractors", 0) == 0, cell.row
+
+
+@pytest.mark.parametrize(("id_", "footing"), [("knowtrace/table1", "equal"), ("trace/table1", "shared")])
+def test_another_value_or_table_is_an_error(id_: str, footing: str) -> None:
+    with pytest.raises(ConfigError, match=f"footing={footing}: must be own or, for knowtrace/table1, shared"):
+        choose_footing(load_table(id_), footing)
