@@ -74,7 +74,7 @@ test-engines: $(ENGINES)/.done $(VLLM)/.done ## set up torch, trackers and vLLM,
 	exit $$status
 
 unit: $(DONE)-test ## the tests that need no weights and start no processes
-	@$(BIN)/python -m pytest $(PARALLEL) tests/unit tests/golden
+	@$(BIN)/python -m pytest $(PARALLEL) tests/unit tests/golden tests/conformance
 
 check: $(DONE)-test ## ruff, mypy --strict, import-linter, architecture tests, style, docs
 	@echo "→ ruff" && $(BIN)/ruff check && $(BIN)/ruff format --check

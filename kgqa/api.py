@@ -139,7 +139,7 @@ def compare(*runs: Run | str | Path, profile: str | None = None, in_all: bool = 
     in_all: compare only the questions that all runs have. `.sections` are the tables, which a notebook displays.
     """
     if len(runs) < 2:
-        raise ConfigError(f"kgqa.compare: {len(runs)} run given; pass two or more")
+        raise ConfigError(f"kgqa.compare: {len(runs)} run given. Pass two or more")
     folders = tuple(run.folder if isinstance(run, Run) else find_run(str(run)) for run in runs)
     return compare_answers(folders, profile, seed=seed, in_all=in_all)
 

@@ -18,6 +18,7 @@ from kgqa.types import Choice, Completion, Passage, Prompt, Triple
 
 T = TypeVar("T")
 Program = Coroutine["Call[Any]", Any, T]
+Fact = tuple[str, str, str]  # head, relation, tail
 
 
 class Call(Generic[T]):
@@ -35,6 +36,7 @@ class Generate(Call[Completion]):
 
     thoughts: "split" separates reasoning in tags from the text. "keep" returns the text as the model writes it, and the
     model does not reason first in a step of its own, whatever `model.thinking` says.
+    tools: the functions that the model can call, as JSON of OpenAI's `tools`. Only engine=openai accepts them.
     """
 
     prompt: Prompt
@@ -46,6 +48,7 @@ class Generate(Call[Completion]):
     schema: str | None = None  # JSON schema as text, which the reply must follow; see `Completion.flags`
     role: str = "reader"  # the experiment's model that answers
     thoughts: Literal["split", "keep"] = "split"
+    tools: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +88,25 @@ class Search(Call[tuple[Passage, ...]]):
     """The `k` best passages of the experiment's retriever, best first, or fewer if the scope has fewer.
 
     The scope is the complete corpus. With `titles` it is the passages with one of these titles. With `pool` it is these
-    passages, as if they were the corpus.
+    passages, as if they were the corpus. With `keywords` there is no retriever: the best passages contain the most
+    keywords, see `retrieval.search.count_keywords`.
+    `facts`: those that a retriever of facts starts from; None: the best ones.
     """
 
     query: str
     k: int
     titles: tuple[str, ...] | None = None
+    pool: tuple[Passage, ...] | None = None
+    keywords: tuple[str, ...] | None = None
+    facts: tuple[Fact, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Facts(Call[tuple[Fact, ...]]):
+    """The `k` best facts of the experiment's retriever for a query, best first. `pool`: as of `Search`."""
+
+    query: str
+    k: int
     pool: tuple[Passage, ...] | None = None
 
 

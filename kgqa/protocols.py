@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal, Protocol, runtime_checkable
 
 from kgqa.artifacts.adapter import Adapter
-from kgqa.calls import ModelCall, ModelReply, Neighbours, Program, Rank, Search
+from kgqa.calls import Fact, Facts, ModelCall, ModelReply, Neighbours, Program, Rank, Search
 from kgqa.types import Answer, Json, Passage, Question, Triple
 
 
@@ -77,21 +77,24 @@ class Ranker(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query to a finder. `among`: the places of the corpus that may be returned (None: all)."""
+    """A query to a finder. among: positions in the corpus that may be returned (None: all). facts: as of `Search`."""
 
     text: str
     k: int
     among: tuple[int, ...] | None = None
+    facts: tuple[Fact, ...] | None = None
 
 
 class Finder(Protocol):
     """An opened index."""
 
     def find(self, queries: Sequence[Query]) -> Sequence[Sequence[int]]:
-        """For each query the places in the corpus of its best passages, best first, equal scores by place."""
+        """For each query the positions in the corpus of its best passages, best first, equal scores by position."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Free what is open."""
+        return
 
 
 @runtime_checkable
@@ -104,7 +107,7 @@ class Retriever(Protocol):
         ...
 
     def identity(self) -> Mapping[str, Json]:
-        """Return everything beside the corpus that can change what is found."""
+        """Return everything except the corpus that can change the results."""
         ...
 
     def build(self, passages: Sequence[Passage], folder: Path, advance: Callable[[int], None]) -> None:
@@ -119,8 +122,54 @@ class Retriever(Protocol):
         ...
 
 
+@runtime_checkable
+class ExpandingRetriever(Retriever, Protocol):
+    """A retriever with a program that calls a model to build the index."""
+
+    @property
+    def writer(self) -> str:
+        """Return the role of the model, or "" if the settings need none."""
+        ...
+
+    async def expand(
+        self, passages: Sequence[Passage], folder: Path | None, advance: Callable[[int], None]
+    ) -> Sequence[Passage]:
+        """Return distinct further passages to index. They are at the end of what `build` and `open` get.
+
+        Args:
+            folder: as of `build`; None: plan only.
+            advance: called with the number of replies that are new.
+        """
+        ...
+
+
+@runtime_checkable
+class FactFinder(Finder, Protocol):
+    """A finder that starts from facts."""
+
+    def find_facts(self, query: Query) -> tuple[Fact, ...]:
+        """Return the `k` best facts for a query, best first."""
+        ...
+
+
+@runtime_checkable
+class SearchProgram(Protocol):
+    """A retriever with searches that can be programs. `uses`: {"model"} if searches or the index need one."""
+
+    @property
+    def uses(self) -> frozenset[Need]: ...
+
+    def program_identity(self) -> Mapping[str, Json]:
+        """Return everything beside the index and the model that can change what is found; empty: no program."""
+        ...
+
+    def search(self, call: Search) -> Program[tuple[Passage, ...]]:
+        """Answer a method's search with other calls. The program's own `Search` goes to the index."""
+        ...
+
+
 class Index(Protocol):
-    """Answers `Search`: a retriever's finder over one corpus."""
+    """Answers `Search` and `Facts`: a retriever's finder over one corpus."""
 
     def identity(self) -> Mapping[str, Json]: ...
 
@@ -128,8 +177,12 @@ class Index(Protocol):
         """Return the passages of each call, see `Search` for scopes; fewer than `k` where the scope holds fewer."""
         ...
 
+    def find_facts(self, calls: Sequence[Facts]) -> Sequence[tuple[Fact, ...]]:
+        """Return the facts of each call, none if the retriever has no facts."""
+        ...
+
     def find_titled(self, title: str) -> Sequence[Passage]:
-        """Return the corpus' passages of this title, in its order; none where pools alone are searched."""
+        """Return the passages of the corpus with this title, in their order, or none if there is no corpus."""
         ...
 
     def close(self) -> None: ...
@@ -139,7 +192,7 @@ class TripleSource(Protocol):
     """Extracted triples by passage."""
 
     def triples(self, passage: Passage) -> tuple[Triple, ...]:
-        """Return empty where extraction found nothing.
+        """Return the triples of a passage, or none if extraction found none.
 
         Raises:
             DataError: the passage was never extracted.
@@ -148,11 +201,15 @@ class TripleSource(Protocol):
 
 
 @runtime_checkable
-class StoredTriples(TripleSource, Protocol):
-    """Triples of a file."""
+class RetrievedTriples(TripleSource, Protocol):
+    """The triples of a retriever: those of the file `path`, or without a file those that `extract` extracts."""
 
     @property
-    def sha256(self) -> str: ...
+    def path(self) -> str | None: ...
+
+    def identity(self) -> Json: ...
+
+    def extract(self, passage: Passage) -> Program[tuple[Triple, ...]]: ...
 
 
 class NeighbourSource(Protocol):
@@ -274,5 +331,8 @@ class StreamingEngine(Engine, Protocol):
         ...
 
     def submit(self, call: ModelCall, deliver: Deliver) -> None:
-        """Return at once. `deliver` is called exactly once, from any thread, unless the engine is closed first."""
+        """Submit a call and return at once.
+
+        `deliver` is called exactly once, from any thread, unless the engine is closed first.
+        """
         ...

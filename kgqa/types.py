@@ -72,6 +72,8 @@ class Question:
     pinned: tuple[Passage, ...] = ()  # always in the reader's prompt, next to retrieved ones: IIRC's main passage
     quoted: tuple[Passage, ...] = ()  # gold passages with only the page's title and a quotation
     facts: tuple[tuple[str, str], ...] = ()  # supporting sentences: a gold passage's id, and the sentence
+    answerable: bool | None = None  # None: the dataset has answerable questions only
+    twin: str = ""  # id of the same question with passages that do not answer it (MuSiQue-Full)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +104,22 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A tool that the model calls. `arguments` is JSON as the model wrote it, so it can be invalid."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
 class Message:
-    role: Literal["system", "user", "assistant"]
+    """A message of a conversation. A message of the role `tool` is the result of the call with the id `answers`."""
+
+    role: Literal["system", "user", "assistant", "tool"]
     content: str
+    tool_calls: tuple[ToolCall, ...] = ()  # of an assistant
+    answers: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +163,7 @@ class Completion:
     usage: Usage = Usage()
     flags: tuple[str, ...] = ()  # warnings, e.g. "no_prefill", "unconstrained"; runs count them
     thought: str = ""  # reasoning text before the answer, if the engine returns it; not part of `text`
+    tool_calls: tuple[ToolCall, ...] = ()  # see `Generate.tools`
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,6 +72,30 @@ def inspect_file(file: Path) -> tuple[dict[str, int], list[Found]]:
     return totals, findings
 
 
+def list_errors() -> set[str]:
+    """Return the names of the exceptions of kgqa/errors.py, which have messages for users."""
+    tree = ast.parse((ROOT / "kgqa/errors.py").read_text(encoding="utf-8"))
+    return {node.name for node in tree.body if isinstance(node, ast.ClassDef)}
+
+
+def inspect_messages(file: Path, errors: set[str]) -> tuple[int, list[Found]]:
+    """Count the messages of one file, and list semicolons, long sentences and listed words in them."""
+    findings: list[Found] = []
+    count = 0
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if not isinstance(node, ast.Call) or getattr(node.func, "id", "") not in errors or not node.args:
+            continue
+        parts = node.args[0].values if isinstance(node.args[0], ast.JoinedStr) else [node.args[0]]
+        text = "".join(str(part.value) if isinstance(part, ast.Constant) else " x " for part in parts)
+        count += 1
+        place = f"{file.relative_to(ROOT)}:{node.lineno}"
+        findings += [Found("semicolons in messages", place, text)] * text.count(";")
+        findings += [Found("listed words in messages", place, m.group()) for m in PLAIN_WORDS.finditer(text)]
+        sentences = re.split(r"(?<=[.!?;])\s+", text)
+        findings += [Found("long sentences in messages", place, s) for s in sentences if len(s.split()) > LONG]
+    return count, findings
+
+
 def inspect_page(file: Path) -> tuple[int, int, list[Found]]:
     """Count words and sentences of a Markdown page without code, and list semicolons, long sentences, listed words."""
     text = re.sub(r"^(```|~~~).*?^\1", "", file.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
@@ -92,14 +116,17 @@ def list_pages() -> Iterator[Path]:
 
 
 def measure(paths: list[Path]) -> tuple[dict[str, float], list[Found]]:
-    """Return the shares in percent (per 1,000 words for semicolons and listed words), and all findings."""
+    """Return the shares in percent (in pages: per 1,000 words for semicolons and listed words), and all findings."""
     code: dict[str, int] = {"functions": 0, "docstrings": 0, "function docstrings": 0}
+    errors, messages = list_errors(), 0
     findings: list[Found] = []
     for path in paths:
         for file in [path] if path.is_file() else sorted(path.rglob("*.py")):
             totals, listed = inspect_file(file)
             findings += listed
             code = {key: code[key] + totals[key] for key in code}
+            count, listed = inspect_messages(file, errors)
+            messages, findings = messages + count, findings + listed
     words = sentences = 0
     for page in list_pages():
         page_words, page_sentences, listed = inspect_page(page)
@@ -111,6 +138,9 @@ def measure(paths: list[Path]) -> tuple[dict[str, float], list[Found]]:
         "semicolons": words / 1000,
         "long sentences": sentences / 100,
         "listed words": words / 1000,
+        "semicolons in messages": messages / 100,
+        "long sentences in messages": messages / 100,
+        "listed words in messages": messages / 100,
     }
     counts = {name: sum(found.measure == name for found in findings) for name in per}
     return {name: round(counts[name] / max(per[name], 0.01), 1) for name in per}, findings

@@ -5,7 +5,7 @@
 
 For each dataset: scores with 95 % intervals and costs, and every method compared with `REFERENCE` on the questions that
 both answered (difference in F1 with its bootstrap interval, a permutation test for F1, McNemar's test for EM). Then the
-sign of each difference in the papers and here, and where TRACE loses the answer.
+sign of each difference in the papers and here, where TRACE loses the answer, and the causes of wrong answers.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import argparse
 import json
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,12 +30,14 @@ from kgqa.experiment.compare import share_questions
 from kgqa.experiment.evaluate import AnsweredQuestions, open_run
 from kgqa.reproduce.tables import PublishedTable, load_table
 from kgqa.scoring.comparison import Difference, compare
+from kgqa.scoring.questions import ScoredQuestion
 
 REFERENCE = "all_documents"
 ORDER = [
     *("no_context", REFERENCE, "golden", "retrieve_read", "iter_retgen", "self_ask", "react", "ircot", "knowtrace"),
     *("sg_prompt", "ge_reasoning", "era_cot", "search_agent", "trace", "trace, documents", "safe", "kgp"),
 ]
+CAUSES = ("right", "format", "no answer", "missed passage", "missed in chains", "reader")
 RETRIEVERS = {"bm25": "BM25", "minilm": "MiniLM", "hybrid": "BM25 + MiniLM", "entity_graph": "entity graph"}
 DATASETS = {"hotpotqa": "HotpotQA", "2wiki": "2WikiMultiHopQA", "musique": "MuSiQue"}
 
@@ -243,6 +246,29 @@ def locate_answers(runs: Sequence[Shown]) -> Iterator[str]:
         yield table_row([DATASETS[run.dataset], *map(str, [len(questions), *counts])])
 
 
+def find_cause(row: ScoredQuestion, label: str) -> str:
+    """Return the first of `CAUSES` that applies to an answer. The passages of TRACE are those of its chains."""
+    if row.em == 1:
+        return "right"
+    if row.answer is None or not row.answer.strip() or row.abstained:
+        return "no answer"
+    if row.containment:
+        return "format"
+    if row.support_recall is not None and row.support_recall < 1:
+        return "missed in chains" if label.startswith("trace") else "missed passage"
+    return "reader"
+
+
+def explain_answers(runs: Sequence[Shown]) -> Iterator[str]:
+    """Return a row per method: how many answers are right, and the causes of the others. All datasets together."""
+    yield table_head(["method", "questions", *CAUSES])
+    for label in ORDER:
+        rows = [row for run in runs if run.label == label for row in open_run(run.folder).scored]
+        if any(row.support_recall for row in rows):
+            counts = Counter(find_cause(row, label) for row in rows)
+            yield table_row([f"`{label}`", str(len(rows)), *(str(counts[cause]) for cause in CAUSES)])
+
+
 def grid_tables(runs: Sequence[Shown]) -> Iterator[str]:
     """Return the table of methods and retrievers: EM, F1, support recall and tokens per dataset."""
     methods = [label for label in ORDER if any(run.label == label and run.retriever != "bm25" for run in runs)]
@@ -323,6 +349,8 @@ def results_tables(runs: Sequence[Shown]) -> Iterator[str]:
     yield from compare_signs(runs)
     yield ""
     yield from locate_answers([run for run in everywhere if run.label == "trace"])
+    yield ""
+    yield from explain_answers(everywhere)
 
 
 def main() -> None:

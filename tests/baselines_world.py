@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 from kgqa.calls import Call, CountTokens, Generate, Search
-from kgqa.config.building import build
-from kgqa.config.composing import compose
 from kgqa.testing import drive
 from kgqa.types import Answer, Completion, Passage, Question
+from tests.composed import built_method
 
 QUESTION = Question("q", "Where was the author of Reed Lake born?", ("Gorm",))
 REED = Passage.of("Reed Lake", "Reed Lake is a novel by Ada Holm.")
 HOLM = Passage.of("Ada Holm", "Ada Holm was born in Gorm.")
 
 
-@cache
-def configured(name: str) -> Any:
-    return build(compose([f"method={name}"])["method"], "method")
-
-
 def method(name: str, **changes: Any) -> Any:
-    return replace(configured(name), **changes)
+    return replace(built_method(name), **changes)
 
 
 class World:

@@ -29,6 +29,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(FailedAtOnce(config))
     file = config.getoption("passed_to")
     if file and not hasattr(config, "workerinput"):  # workers of pytest-xdist report to the process that started them
         config.pluginmanager.register(Passed(file))
@@ -50,6 +51,19 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section("skipped")
     for reason, count in reasons.most_common():
         terminalreporter.line(f"{count:>5}  {reason}")
+
+
+class FailedAtOnce:
+    """Names a test that failed when it fails, and not only in the summary."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        terminal = self.config.pluginmanager.get_plugin("terminalreporter")
+        if report.failed and terminal is not None:  # workers of pytest-xdist have none
+            reason = str(report.longrepr).strip().splitlines()[-1:]
+            terminal.write(f"\nFAILED {report.nodeid} {' '.join(reason)}\n", red=True)
 
 
 class Passed:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
-from queue import SimpleQueue
 from typing import ClassVar
 
 from kgqa.calls import Generate, ModelCall, ModelReply
@@ -52,39 +49,3 @@ class Batches:
 
     def close(self) -> None:
         """Nothing to free."""
-
-
-class Slots:
-    """A simulated server with `slots`. Each call takes `seconds`."""
-
-    streaming: ClassVar[bool] = True
-    counts_freely: ClassVar[bool] = False
-
-    def __init__(self, slots: int, seconds: float, name: str = "slots") -> None:
-        self.max_concurrency = slots
-        self._seconds, self._name = seconds, name
-        self._running: SimpleQueue[tuple[float, ModelCall, Deliver] | None] = SimpleQueue()
-        self._thread = threading.Thread(target=self._serve, daemon=True)
-        self._thread.start()
-
-    def identity(self) -> Mapping[str, Json]:
-        return {"engine": self._name}
-
-    def render(self, call: ModelCall) -> str:
-        return call.prompt.messages[0].content
-
-    def count_tokens(self, text: str) -> int:
-        return len(text.split())
-
-    def submit(self, call: ModelCall, deliver: Deliver) -> None:
-        self._running.put((time.monotonic() + self._seconds, call, deliver))
-
-    def close(self) -> None:
-        self._running.put(None)
-        self._thread.join()
-
-    def _serve(self) -> None:
-        while (item := self._running.get()) is not None:  # equal service times: first in, first out
-            due, call, deliver = item
-            time.sleep(max(0.0, due - time.monotonic()))
-            deliver(echo(call))

@@ -78,6 +78,7 @@ class Elsewhere(NamedTuple):
 ELSEWHERE = (
     Elsewhere("pip install", "changes the environment that the tests run in"),
     Elsewhere("^(source|python3 -m venv|uv) ", "sets up an environment"),
+    Elsewhere("^vllm serve", "starts a server"),
     Elsewhere("docker compose", "needs Docker"),
     Elsewhere("kgqa view", "serves until Ctrl-C"),
     Elsewhere(r"kgqa collect safe .*(HASH|RUN)", "wants folders of earlier verifications and runs, by their hashes"),
@@ -124,6 +125,8 @@ INSTEAD = (
     (r"^(kgqa reproduce .*) model=\w+", r"\1 model=smollm2_135m"),  # the weights that are here
     (r"^(kgqa reproduce (?!--list)(?!.* model=).*)", r"\1 model=smollm2_135m"),
     (r"^(kgqa reproduce trace/table1 (?!.*only=).*)", r"\1 only=TRACE-Triple,MuSiQue"),  # of its 33 cells
+    (r"^(kgqa reproduce kgp/table2 (?!.*only=).*)", r"\1 only=TF-IDF,LLaMA,MuSiQue"),
+    (r"only='GPT3\*,HotpotQA'", "only='GPT3? OneR QA? Direct,HotpotQA'"),
     (r"^((?:export )?OPENAI_API_KEY)=…", r"\1=none"),
     (r"n_trials=20", "n_trials=2"),
     (r"train\.examples=64", "train.examples=2"),

@@ -102,8 +102,8 @@ class Adapter:
         if config.get("peft_type") != "LORA" or beside:
             what = ", ".join(beside) or f"peft_type {config.get('peft_type')}"
             raise ConfigError(
-                f"adapter {self.name}: {what} in {self.folder / CONFIG} is more than plain LoRA; "
-                "merge it into its base "
+                f"adapter {self.name}: {what} in {self.folder / CONFIG} is more than plain LoRA. "
+                "Merge it into its base "
                 "and set model.path to the merged folder"
             )
 

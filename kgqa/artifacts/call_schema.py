@@ -10,15 +10,17 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, StrictFloat, StrictInt, ValidationError
 
 from kgqa.artifacts.schema import AGAIN, Artifact, check_json, validate
-from kgqa.calls import Call, Choose, CountTokens, Generate, Neighbours, Rank, Search, Triples
+from kgqa.calls import Call, Choose, CountTokens, Facts, Generate, Neighbours, Rank, Search, Triples
 from kgqa.errors import DataError, nearest
-from kgqa.types import Choice, Completion, Json, Passage, Prompt, Triple, Usage
+from kgqa.types import Choice, Completion, Json, Message, Passage, Prompt, ToolCall, Triple, Usage
 from kgqa.util.fs import ids_digest
 
-_CALLS: tuple[type[Call[Any]], ...] = (Generate, Choose, CountTokens, Rank, Search, Triples, Neighbours)
+_CALLS: tuple[type[Call[Any]], ...] = (Generate, Choose, CountTokens, Rank, Search, Triples, Neighbours, Facts)
 _KIND_OF = {call: re.sub(r"(?<=[a-z])(?=[A-Z])", "_", call.__name__).lower() for call in _CALLS}
 # The fields that choose who answers. A cache key leaves them out, because it holds the identity of who answered.
 ROUTING = ("role", "scorer")
+# Later fields, left out if they have these values: keys of calls from before there was a choice stay valid
+ADDED: Mapping[str, Json] = {"thoughts": "split", "tools": None, "keywords": None, "facts": None}
 
 
 def call_json(call: Call[Any]) -> dict[str, Json]:
@@ -26,14 +28,13 @@ def call_json(call: Call[Any]) -> dict[str, Json]:
     if type(call) not in _KIND_OF:
         raise TypeError(f"no JSON form for {type(call).__name__}")
     values = {field.name: getattr(call, field.name) for field in fields(call)}  # type: ignore[arg-type]
-    if values.get("thoughts") == "split":  # keys of calls from before there was a choice stay valid
-        del values["thoughts"]
+    values = {name: value for name, value in values.items() if name not in ADDED or value != ADDED[name]}
     routing = {name: values.pop(name) for name in ROUTING if name in values}
     written: dict[str, Json] = {"call": _KIND_OF[type(call)], **routing}
     for name, value in values.items():
         match value:
             case Prompt():
-                messages = [[message.role, message.content] for message in value.messages]
+                messages = [_message_json(message) for message in value.messages]
                 written[name] = {
                     "template": value.name,
                     "messages": messages,
@@ -62,7 +63,8 @@ def reply_json(reply: object) -> Json:
     """Return a reply, or the error in its place, as the cache stores it."""
     match reply:
         case Completion():
-            return {"text": reply.text, "finish": reply.finish, **_model_json(reply)}
+            calls = {"tool_calls": _tool_calls_json(reply.tool_calls)} if reply.tool_calls else {}
+            return {"text": reply.text, "finish": reply.finish, **_model_json(reply), **calls}
         case Choice():
             return {"logprobs": list(reply.logprobs), "mass": reply.mass, **_model_json(reply)}
         case Exception():
@@ -77,6 +79,16 @@ def format_reply(call: Call[Any], reply: object) -> Json:
     if isinstance(call, Neighbours) and isinstance(reply, tuple):
         return [passage.id for passage in reply]
     return reply_json(reply)
+
+
+def _message_json(message: Message) -> list[Json]:
+    """Return role and content, and then an assistant's tool calls, or the id of the call that a tool answers."""
+    further = _tool_calls_json(message.tool_calls) or message.answers
+    return [message.role, message.content, *([further] if further else [])]
+
+
+def _tool_calls_json(calls: tuple[ToolCall, ...]) -> list[list[str]]:
+    return [[call.id, call.name, call.arguments] for call in calls]
 
 
 def _model_json(reply: Completion | Choice) -> dict[str, Json]:
@@ -117,6 +129,7 @@ class _ModelReply(Artifact):
 class _Completion(_ModelReply):
     text: str
     finish: Literal["stop", "length"]
+    tool_calls: tuple[tuple[str, str, str], ...] = ()
 
 
 class _Choice(_ModelReply):
@@ -132,6 +145,7 @@ _REPLIES: Mapping[str, Any] = {  # the type of a stored reply by kind
     "search": tuple[Passage, ...],
     "triples": tuple[tuple[str, str, str], ...],
     "neighbours": tuple[str, ...],
+    "facts": tuple[tuple[str, str, str], ...],
 }
 
 
@@ -148,13 +162,14 @@ def reply_from_json(call: Call[Any], value: Json) -> object:
     fits = True
     match call:
         case Generate():
-            return Completion(reply.text, reply.finish, Usage(*reply.usage), reply.flags, reply.thought)
+            calls = tuple(ToolCall(*each) for each in reply.tool_calls)
+            return Completion(reply.text, reply.finish, Usage(*reply.usage), reply.flags, reply.thought, calls)
         case Choose():
             fits = len(reply.logprobs) == len(call.options)
             reply = Choice(reply.logprobs, reply.mass, Usage(*reply.usage), reply.flags, reply.thought)
         case Rank():
             fits = len(reply) == len(call.texts)
-        case Search():
+        case Search() | Facts():
             fits = len(reply) <= call.k
     if not fits:
         raise ValueError(f"no reply to {type(call).__name__}: of another length")

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from kgqa.artifacts.manifest import MANIFEST
 from kgqa.artifacts.metrics import Costs
@@ -110,7 +110,10 @@ class Recipe(ABC):
 
     sources: the default split of each dataset. Empty: the recipe uses finished runs.
     held_out: the share of questions for evaluation, which are not trained on.
+    method: the class whose prompts the examples use. None: the methods of the runs.
     """
+
+    method: ClassVar[type | None] = None
 
     sources: Mapping[str, str]
     held_out: Share

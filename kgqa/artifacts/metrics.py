@@ -204,20 +204,13 @@ class VerdictSummary(Artifact):
     agreement_with_em: Agreement
 
 
-class JudgeMetrics(Artifact):
-    """A `VerdictSummary` with who judged and what it cost."""
+class JudgeMetrics(VerdictSummary):
+    """The verdicts, with who judged and what it cost."""
 
     judge: str
     models: Mapping[str, str]  # by role
     prompts: Mapping[str, str]  # their hashes
     identity: str | None = omit_none()  # with a hash of settings, code, prompts and engines
-    questions: int
-    accuracy: Estimate
-    verdicts: Mapping[str, int]
-    unscored: int
-    failed: int
-    exact: int
-    agreement_with_em: Agreement
     cost: Costs
     warnings: tuple[str, ...]
 

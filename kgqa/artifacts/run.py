@@ -24,7 +24,7 @@ SCRIPTED = "scripted"  # the engine without a model, as its identity says
 SCRIPTED_TARGET = "kgqa.engines.scripted.Scripted"  # and its configuration
 MADE_UP = "engine=scripted calls no model; the scores are meaningless"
 # roles that came after runs had names: where they have no model of their own, the reader's answers
-AS_READER = ("explorer", "completer", "verifier", "teacher")
+AS_READER = ("explorer", "completer", "verifier", "teacher", "fact_filter", "summarizer")
 Setting = tuple[str, str, str]  # key, value, where the value comes from
 
 
@@ -150,7 +150,7 @@ def matching(text: str, known: Sequence[RunEntry]) -> list[RunEntry]:
     with it.
     """
     text = text.removeprefix(f"{outputs()}/").rstrip("/")
-    ends = {kept: ["/".join(kept.parts[place:]) for place in range(len(kept.parts))] for kept in known}
+    ends = {kept: ["/".join(kept.parts[index:]) for index in range(len(kept.parts))] for kept in known}
     return [kept for kept in known if text in ends[kept]] or [
         kept for kept in known if any(end.startswith(text) for end in ends[kept])
     ]

@@ -75,22 +75,22 @@ def read_json(file: Path, *, missing: str = NO_RUN, remedy: str = AGAIN) -> Json
 
 
 def read_lines(file: Path, remedy: str = AGAIN) -> Iterator[tuple[str, Json]]:
-    """Yield each line's value with its place for messages, "FILE:LINE".
+    """Yield each line's value with its location for messages, "FILE:LINE".
 
     Raises:
         DataError: the file cannot be read, or a line is not JSON.
     """
-    place = str(file)
+    location = str(file)
     try:
         with file.open("rb") as lines:
             for number, line in enumerate(lines, start=1):
-                place = f"{file}:{number}"
-                yield place, decode_json(line)
+                location = f"{file}:{number}"
+                yield location, decode_json(line)
     except (OSError, ValueError) as error:
-        raise DataError(f"{place}: not readable ({error}); {remedy}") from error
+        raise DataError(f"{location}: not readable ({error}); {remedy}") from error
 
 
-def check_json(kind: type[T], value: Json, place: str, remedy: str = AGAIN) -> T:
+def check_json(kind: type[T], value: Json, location: str, remedy: str = AGAIN) -> T:
     """Convert decoded JSON to `kind`. The message names `place`.
 
     Raises:
@@ -99,10 +99,10 @@ def check_json(kind: type[T], value: Json, place: str, remedy: str = AGAIN) -> T
     try:
         return validate(kind, value)
     except RecursionError:
-        raise DataError(f"{place}: it is nested too deeply; {remedy}") from None
+        raise DataError(f"{location}: it is nested too deeply; {remedy}") from None
     except ValidationError as error:
         raise DataError(
-            f"{place}: {explain(error)}: damaged, or written by another version of kgqa; {remedy}"
+            f"{location}: {explain(error)}: damaged, or written by another version of kgqa; {remedy}"
         ) from error
 
 

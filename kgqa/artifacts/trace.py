@@ -97,6 +97,7 @@ class TracedQuestion:
                 "type": question.type,
                 "support": sorted(question.support),
                 "passages": [{"id": p.id, "title": p.title, "text": p.text} for p in question.passages],
+                **({} if question.answerable is None else {"answerable": question.answerable, "twin": question.twin}),
             },
             **self.prediction.json(),
             "notes": dict(self.prediction.notes),
@@ -146,20 +147,20 @@ def read_frames(folder: Path) -> Iterator[tuple[int, TracedQuestion]]:
 
 def read_questions(folder: Path) -> Iterator[Question]:
     """Yield the questions without their calls, which are most of a trace. Raises DataError as `read_trace`."""
-    return (question for _, question in read_places(folder))
+    return (question for _, question in read_offsets(folder))
 
 
-def read_places(folder: Path) -> Iterator[tuple[int, Question]]:
+def read_offsets(folder: Path) -> Iterator[tuple[int, Question]]:
     """Yield the questions, each with the byte at which its frame starts. Raises DataError as `read_trace`."""
     file = _trace_file(folder)
     for number, (offset, line) in enumerate(_frames(file), start=1):
-        place = f"{file}:{number}"
+        location = f"{file}:{number}"
         try:
             start = len(_QUESTION)
             question = decode_first(line, start + line[start:].startswith(" "))[0]
         except ValueError as error:
-            raise DataError(f"{place}: damaged trace ({error}); {AGAIN}") from error
-        yield offset, check_json(_QuestionLine, {"question": question}, place).question
+            raise DataError(f"{location}: damaged trace ({error}); {AGAIN}") from error
+        yield offset, check_json(_QuestionLine, {"question": question}, location).question
 
 
 def read_question(folder: Path, offset: int) -> TracedQuestion:
@@ -170,16 +171,16 @@ def read_question(folder: Path, offset: int) -> TracedQuestion:
     raise DataError(f"{file} at byte {offset:,}: no question; {AGAIN}")
 
 
-def _decode(text: str, place: str) -> TracedQuestion:
+def _decode(text: str, location: str) -> TracedQuestion:
     try:
         line = decode_trace(text)
     except ValueError as error:
-        raise DataError(f"{place}: damaged trace ({error}); {AGAIN}") from error
-    parts = check_json(_Line, line, place)
-    prediction = Prediction.of_json(line, parts.question_id, place, parts.notes)
+        raise DataError(f"{location}: damaged trace ({error}); {AGAIN}") from error
+    parts = check_json(_Line, line, location)
+    prediction = Prediction.of_json(line, parts.question_id, location, parts.notes)
     calls = []
     for call, raw in zip(parts.calls, line["calls"], strict=True):
-        check_reply(call.call, call.reply, place)
+        check_reply(call.call, call.reply, location)
         request = {key: value for key, value in raw.items() if key not in _Call.model_fields}
         calls.append(TracedCall(call.path, call.call, request, call.reply, call.cached, call.queued))
     return TracedQuestion(parts.question, prediction, tuple(calls))

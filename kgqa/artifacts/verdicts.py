@@ -64,7 +64,9 @@ def read_verdicts(folder: Path) -> dict[str, Judgement]:
     file, remedy = folder / VERDICTS, f"judge the run again: kgqa evaluate {folder} judge=three_way"
     if not file.is_file():
         raise DataError(f"{folder}: no {VERDICTS}; judge it first: kgqa evaluate {folder} judge=three_way")
-    lines = (check_json(Judgement, line, f"{place}: not a verdict", remedy) for place, line in read_lines(file, remedy))
+    lines = (
+        check_json(Judgement, line, f"{location}: not a verdict", remedy) for location, line in read_lines(file, remedy)
+    )
     return {line.question_id: line for line in lines}
 
 
@@ -119,7 +121,8 @@ class VerifiedQuestion(Artifact):
 def read_verified(file: Path) -> Iterator[VerifiedQuestion]:
     """Yield the verified questions. Raises DataError if a line is none; the message names file, line and key."""
     return (
-        check_json(VerifiedQuestion, line, f"{place}: no verdict on a question") for place, line in read_lines(file)
+        check_json(VerifiedQuestion, line, f"{location}: no verdict on a question")
+        for location, line in read_lines(file)
     )
 
 

@@ -42,7 +42,7 @@ def existing(folder: Path) -> Iterator[Database]:
         DataError: there is none, or it is damaged.
     """
     if not (folder / FILE).is_file():
-        raise DataError(f"{folder / FILE}: no call cache here; change to the folder of the runs, or set KGQA_CACHE")
+        raise DataError(f"{folder / FILE}: no call cache here. Change to the folder of the runs, or set KGQA_CACHE")
     with closing(Database(folder / FILE)) as database:
         yield database
 
@@ -244,12 +244,12 @@ def _read_export(file: Path, packed: Any) -> Iterator[_Line]:
                 line = check_json(_Line, value, where)
                 (line.engine + line.model).encode()  # raises a ValueError for half a surrogate pair
                 if not is_intact(line.key.encode(), line.value.encode(), line.checksum):
-                    raise DataError(f"{where}: damaged (call {line.key[:12]}…); export it again")
+                    raise DataError(f"{where}: damaged (call {line.key[:12]}…). Export it again")
                 yield line
     except (zstandard.ZstdError, TypeError, ValueError, EOFError) as error:
-        raise DataError(f"{file}:{number + 1}: not what kgqa cache export writes ({error}); export it again") from error
+        raise DataError(f"{file}:{number + 1}: not what kgqa cache export writes ({error}). Export it again") from error
     if value != {"calls": number - 2}:
-        raise DataError(f"{file}: truncated after line {number:,}; export or download it again")
+        raise DataError(f"{file}: truncated after line {number:,}. Export or download it again")
 
 
 def _text(value: object) -> str:

@@ -17,15 +17,15 @@ from kgqa.util.text import pluralize
 
 def ask(args: Namespace, terminal: Terminal) -> int:
     """Answer a question, and print the sentences that support the answer."""
-    question = " ".join(args.places[:1]).strip()
+    question = " ".join(args.positionals[:1]).strip()
     if not question:
         raise args.command.missing("QUESTION")
     if Path(question).exists():
         raise ConfigError(f"{question}: is a file or folder; put the question before your documents")
-    if len(args.places) < 2:
+    if len(args.positionals) < 2:
         raise args.command.missing("FILE")
     passages = args.passages or PASSAGES
-    answer = api.ask_documents(question, args.places[1:], *args.overrides, passages=passages, display=terminal)
+    answer = api.ask_documents(question, args.positionals[1:], *args.overrides, passages=passages, display=terminal)
     if answer.error is not None:
         terminal.line(f"failed: {answer.error}", alarm=True)
     else:

@@ -71,13 +71,10 @@ Exit codes: 0 done, 2 invalid input, the budget is spent or more questions faile
 3 the engine crashed, 130 interrupted."""
 TRAIN = """train.examples= is a number, a folder of kgqa collect, or a file with one example per line: {"prompt",
 "completion"} as the model sees them, or {"anchor", "positive", "negatives"}. dry_run=true shows the first example,
-steps, memory and hours. Run the same command again to continue an interrupted training. See docs/TRAINING.md.
+steps and hours. Run the same command again to continue an interrupted training. See docs/TRAINING.md.
 
 With -m, train.KEY=A,B trains once per value, or per combination of values of several keys, and chooses the one with
-the lowest held-out loss, which gets the name. The recipe can be set as train=RECIPE, too.
-
-hydra/launcher=submitit_slurm (submitit_local, joblib, ray) trains in jobs, with -m all at once. hydra.launcher.KEY=…
-sets its settings, e.g. hydra.launcher.partition=gpu hydra.launcher.gpus_per_node=1 hydra.launcher.timeout_min=600."""
+the lowest held-out loss, which gets the name. The recipe can be set as train=RECIPE, too."""
 BOOTSTRAP = """  train.base=       the base model that is trained (default: model=)
   dry_run=true      show calls, tokens and hours of each round, without calls or training
 
@@ -147,7 +144,8 @@ RUN_COMMANDS = (
         """
         key=value …     groups and keys of the experiment, see below
         -m, --multirun  a sweep: models stay loaded, finished cells are skipped
-        --cfg           only print the configuration, as YAML""",
+        --cfg           only print the configuration, as YAML
+        --prompts       with dry_run=true: also print the first prompt of each template""",
         ("sweep.name", "sweep.metric", "budget", "hydra/launcher", "hydra/sweeper"),
         explains="run",
         notes=SWEEP,
@@ -318,7 +316,9 @@ DATA_COMMANDS = (
         """kgqa data verify dataset=musique limit=12 dry_run=true
         kgqa data verify dataset=musique verify.list=musique_val_wrong.txt""",
         "data:verify_questions",
-        f"key=value …  of {', '.join(VERIFY_KEYS[:-2])}, and those below",
+        f"""
+        key=value …  of {", ".join(VERIFY_KEYS[:-2])}, and those below
+        --prompts    with dry_run=true: also print the first prompt of each template""",
         VERIFY_KEYS,
         only_own=True,
         explains="verify",
@@ -417,7 +417,8 @@ TRAIN_COMMANDS = (
         RECIPE         a choice of collect=, see below
         [key=value …]  as for kgqa run, collect.KEY=VALUE and dataset=A,B: several datasets, limit and sample of each \
             (default: those of the recipe)
-        --from RUN …   a run: collect from its replies, with recipe safe from its hard cases; can be repeated""",
+        --from RUN …   a run: collect from its replies, with recipe safe from its hard cases; can be repeated
+        --prompts      with dry_run=true: also print the first prompt of each template that a teacher gets""",
         explains="collect",
     ),
     Command(

@@ -91,8 +91,8 @@ def complete(line: str) -> list[tuple[str, str]]:
 def _expects_run(command: Command, words: Sequence[str]) -> bool:
     """Return whether the next word is the name of a run."""
     given = sum(not word.startswith("-") and "=" not in word for word in words)
-    places = [place for place in command.places for _ in range(max(place.least, 1))]
-    return given < len(places) and places[given].name.partition("|")[0] == "RUN"
+    positionals = [positional for positional in command.positionals for _ in range(max(positional.least, 1))]
+    return given < len(positionals) and positionals[given].name.partition("|")[0] == "RUN"
 
 
 def _list_runs() -> Iterator[tuple[str, str]]:

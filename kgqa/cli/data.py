@@ -14,7 +14,7 @@ from kgqa.config.overrides import override_values, parse_override
 from kgqa.errors import ConfigError
 from kgqa.experiment.budget import Budget, limited
 from kgqa.experiment.data import bring, place_of, read_through, sources
-from kgqa.experiment.dry_run import Shared
+from kgqa.experiment.dry_run import plan_index
 from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.prepare import indexes
 from kgqa.experiment.session import Session
@@ -45,7 +45,7 @@ def download(args: Namespace, terminal: Terminal) -> int:
     if "dataset" not in settings:
         raise args.command.missing("dataset=")
     to = Path(settings["to"]).expanduser() if "to" in settings else None
-    bring(settings["dataset"], terminal, place=settings.get("from"), to=to)
+    bring(settings["dataset"], terminal, source_folder=settings.get("from"), to=to)
     return 0
 
 
@@ -65,7 +65,8 @@ def verify_questions(args: Namespace, terminal: Terminal) -> int:
     with Session(experiment) as session:
         if experiment.settings.dry_run:
             verification_folder(session)
-            show_plan(plan_verification(session, Shared()), len(experiment.questions), terminal)
+            plan = plan_verification(session, set())
+            show_plan(plan, len(experiment.questions), terminal, with_prompts=args.prompts)
             return 0
         verified = verify(session, terminal, budget, read_published_counts(experiment))
     terminal.sections(verified.title, verified.sections())
@@ -79,6 +80,10 @@ def verify_questions(args: Namespace, terminal: Terminal) -> int:
 def build_index(args: Namespace, terminal: Terminal) -> int:
     """Build the index of a run and print its folder last."""
     with Session(Experiment.of(args.overrides)) as session:
+        if session.experiment.settings.dry_run:
+            passages = sum(1 for _ in session.experiment.dataset.passages())
+            show_plan(plan_index(session), passages, terminal, unit="passage")
+            return 0
         folder, started = indexes.index_folder(session), time.monotonic()
         built = indexes.build_index(session, terminal)
     took = f"built in {time.monotonic() - started:,.1f} s" if built.anew else "was there already"
@@ -102,10 +107,11 @@ def _describe(manifest: Mapping[str, Json]) -> str:
     size = sum(file["bytes"] for file in manifest["files"].values()) / 1e6
     parts = [f"{corpus['count']:,} passages", f"{size:,.1f} MB"]
     for key, label in (
+        ("added", "of them written by the model"),
         ("duplicates", "identical ones left out"),
         ("equal_texts", "with the text of another"),
         ("without_text", "without text"),
     ):
-        if corpus[key]:
+        if corpus.get(key):
             parts.append(f"{corpus[key]:,} {label}")
     return ", ".join(parts)

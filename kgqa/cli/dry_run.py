@@ -17,9 +17,17 @@ PLANNED_QUESTIONS = 5  # of each run that `--plan` looks at
 FIGURES = ("calls", "to be asked", "tokens to be asked", "time", "USD")
 
 
-def show_plan(plan: Plan, questions: int, terminal: Terminal, method: str = "") -> None:
-    """Show the first prompt of each template as the model gets it, then calls by role with time and costs."""
-    for role in plan.values():
+def show_plan(
+    plan: Plan,
+    count: int,
+    terminal: Terminal,
+    method: str = "",
+    unit: str = "question",
+    *,
+    with_prompts: bool = False,
+) -> None:
+    """Show calls by role with time and costs, or before them the first prompt of each template as the model gets it."""
+    for role in plan.values() if with_prompts else ():
         for template, call in role.first.items():
             terminal.rule(f"{template} ({call.role})")
             terminal.line(_shorten(role.render(call)))
@@ -33,8 +41,9 @@ def show_plan(plan: Plan, questions: int, terminal: Terminal, method: str = "") 
         )
         for name, role in sorted(plan.items())
     ]
-    terminal.rule()
-    title = f"{pluralize(questions, 'question')}, planned with made-up replies"
+    if with_prompts:
+        terminal.rule()
+    title = f"{pluralize(count, unit)}, planned with made-up replies"
     terminal.table(("role", "calls", "in the cache", "prompt tokens", "generated tokens"), rows, title=title)
     terminal.lines(estimate_plan(plan, method).lines())
     calls, new_calls = (sum(getattr(role, count) for role in plan.values()) for count in ("calls", "new_calls"))

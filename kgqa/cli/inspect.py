@@ -44,8 +44,8 @@ def runs(args: Namespace, terminal: Terminal) -> int:
             for key, part in zip(("dataset", "method", "model"), run.parts, strict=False)
         )
     ]
-    if args.places:
-        listed = matching(args.places[0], listed)
+    if args.positionals:
+        listed = matching(args.positionals[0], listed)
     if args.json:
         terminal.json([run_json(run) for run in listed[: args.limit]])
         return 0
@@ -100,7 +100,7 @@ def _seconds(date: str) -> float:
     try:
         return datetime.fromisoformat(date).timestamp()
     except ValueError as error:
-        raise ConfigError(f"since={date}: no date; write 2026-01-31 or 2026-01-31T12:00") from error
+        raise ConfigError(f"since={date}: no date. Write 2026-01-31 or 2026-01-31T12:00") from error
 
 
 def _show_running(args: Namespace, terminal: Terminal) -> int:
@@ -142,14 +142,14 @@ def report(args: Namespace, terminal: Terminal) -> int:
     is_export = form in EXPORTS
     if is_export and args.out is None:
         raise args.command.missing("--out DIR")
-    folder = find_run(args.places[0], sweeps=not is_export)
+    folder = find_run(args.positionals[0], sweeps=not is_export)
     is_sweep = (folder / SWEEP).is_file()
     if args.score and not is_sweep:
         raise ConfigError("--score works only for the report of a sweep; remove it")
     if args.open:
         files = [folder / "report.html"]
         if not files[0].is_file():
-            raise DataError(f"{files[0]}: no such file; create it with kgqa report {args.places[0]}")
+            raise DataError(f"{files[0]}: no such file. Create it with kgqa report {args.positionals[0]}")
         webbrowser.open(files[0].resolve().as_uri())  # does nothing if there is no browser
     elif is_export:
         files = write_export(folder, args.out, form)
@@ -169,9 +169,9 @@ def view(args: Namespace, terminal: Terminal) -> int:
     port = PORT if args.port is None else args.port
     if not 0 <= port < 65536:
         raise ConfigError(f"--port {port}: must be from 0 to 65535")
-    folder = Path(args.places[0]) if args.places else outputs()
+    folder = Path(args.positionals[0]) if args.positionals else outputs()
     documents = tuple(each.expanduser() for each in args.documents or ())
-    if documents and not args.places:
+    if documents and not args.positionals:
         ensure_dir(folder)  # a new user has no runs yet
 
     def announce(address: str) -> None:

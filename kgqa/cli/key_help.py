@@ -75,7 +75,7 @@ def _explain_choices(words: Iterable[str]) -> str:
     for group, name in _list_chosen(words):
         check_choice(f"{group}={name}")
         keys = rows((f"{group}.{key.name}", key.describe()) for key in list_keys(group, name))
-        others = ", ".join(f"{choice.group}={choice.name}" for choice in list_choices(group, name) if not choice.place)
+        others = ", ".join(f"{choice.group}={choice.name}" for choice in list_choices(group, name) if not choice.part)
         opening = [("", text) for text in (describe_choice(group, name), others and f"Comes with {others}.") if text]
         parts += ["\n".join(filter(None, [f"{group}={name}", rows(opening)])), keys]
     return "\n\n".join(filter(None, parts))

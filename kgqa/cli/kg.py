@@ -7,21 +7,24 @@ from argparse import Namespace
 from collections.abc import Mapping
 from pathlib import Path
 
+from kgqa.cli.dry_run import show_plan
 from kgqa.cli.terminal import Terminal
 from kgqa.config.files import groups
 from kgqa.errors import ConfigError, nearest
+from kgqa.experiment.dry_run import plan_extraction
 from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.prepare.passage_graphs import PassageGraphs
 from kgqa.experiment.prepare.ray_workers import extract_with_ray
 from kgqa.experiment.prepare.triples import (
     TripleBuilder,
     build_corpus,
+    corpus_passages,
     distinct_passages,
     extract_here,
     triples_of,
 )
 from kgqa.experiment.session import Session
-from kgqa.kg.exchange import IMPORT_FORMATS, ImportedFile, join_passages, write_triples
+from kgqa.kg.exchange import IMPORT_FORMATS, ImportedTriples, join_passages, write_triples
 from kgqa.runtime.monitor import monitor_work
 from kgqa.types import Json
 from kgqa.util.fs import OUT_ELSEWHERE, jsonl_text, outputs, replace_file_parts
@@ -43,6 +46,12 @@ def build(args: Namespace, terminal: Terminal) -> int:
         if getattr(args, option) is not None and not args.ray:
             raise ConfigError(f"--{option} {getattr(args, option)}: only with --ray")
     overrides = [*args.overrides, "kg.require_existing=false"]
+    with Session(Experiment.of(overrides)) as session:
+        if session.experiment.settings.dry_run:
+            questions = session.experiment.questions
+            passages = list(corpus_passages(session) if args.corpus else distinct_passages(questions))
+            show_plan(plan_extraction(session, passages), len(passages), terminal, unit="passage")
+            return 0
     if not (args.ray or args.corpus):
         return _extract(overrides, terminal, existing=False)
     extract = extract_with_ray(args.workers or 1, args.gpus or 0) if args.ray else extract_here
@@ -119,7 +128,7 @@ def import_triples(args: Namespace, terminal: Terminal) -> int:
     """Convert triples of another program, and count the passages of a dataset that it has."""
     if args.format is None:
         raise args.command.missing("--format FORM")
-    source = Path(args.places[0])
+    source = Path(args.positionals[0])
     name = re.sub(r"(\.(jsonl?|tsv|txt|gz))+$", "", source.name) or "triples"
     out = args.out or outputs() / "kg" / "imported" / f"{name}.jsonl"
     if out.exists():
@@ -127,13 +136,13 @@ def import_triples(args: Namespace, terminal: Terminal) -> int:
     passages = join_passages(IMPORT_FORMATS[args.format](source))
     triples, empty = sum(len(each.triples) for each in passages), sum(not each.triples for each in passages)
     if not triples:
-        raise ConfigError(f"{source}: no triples found; check --format {args.format}")
+        raise ConfigError(f"{source}: no triples found. Check --format {args.format}")
     replace_file_parts(out, (jsonl_text([each.json()]) for each in passages), OUT_ELSEWHERE)
     terminal.line(f"{len(passages):,} passages ({empty:,} without triples), {triples:,} triples")
     if malformed := sum(each.malformed for each in passages):
         terminal.line(f"{malformed:,} skipped: not three texts")
     if args.overrides:
-        counts = ImportedFile(str(out)).counts(distinct_passages(Experiment.of(args.overrides).questions))
+        counts = ImportedTriples(str(out)).counts(distinct_passages(Experiment.of(args.overrides).questions))
         matched = counts["passages"] - counts["unmatched"]
         terminal.line(
             f"{matched:,} of {counts['passages']:,} passages of the questions are in it, with {counts['triples']:,} "

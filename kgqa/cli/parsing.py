@@ -1,4 +1,4 @@
-"""Describe a command by the lines of its help, and parse its arguments: options, places and key=value in any order."""
+"""Describe a command by its help, and parse its arguments: options, positionals and key=value in any order."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Argument:
     """A line of a command's help.
 
     usage: `-m, --multirun` (a switch), `--limit N`, `--format {html,md}`, `--from RUN …` (can be repeated),
-        `key=value …`, or a place: `RUN`, `[QUESTION]` (optional), `RUN RUN …` (two or more).
+        `key=value …`, or a positional: `RUN`, `[QUESTION]` (optional), `RUN RUN …` (two or more).
     """
 
     usage: str
@@ -51,17 +51,17 @@ class Argument:
         return self.metavar.strip("{}").split(",") if self.metavar.startswith("{") else []
 
     @property
-    def is_place(self) -> bool:
+    def is_positional(self) -> bool:
         return not self.names and "key=value" not in self.usage
 
     @property
     def name(self) -> str:
-        """Return the name of a place."""
+        """Return the name of a positional."""
         return self.usage.split()[0].strip("[]")
 
     @property
     def least(self) -> int:
-        """Return how many words a place needs."""
+        """Return how many words a positional needs."""
         return 0 if self.usage.startswith("[") else len(self.usage.removesuffix(" …").split())
 
     def add_to(self, parser: argparse.ArgumentParser) -> None:
@@ -111,8 +111,8 @@ class Command:
         return [each for each in self._read_arguments() if each.names]
 
     @property
-    def places(self) -> list[Argument]:
-        return [each for each in self._read_arguments() if each.is_place]
+    def positionals(self) -> list[Argument]:
+        return [each for each in self._read_arguments() if each.is_positional]
 
     @property
     def has_keys(self) -> bool:
@@ -125,10 +125,10 @@ class Command:
 
     def shows_help(self, words: Sequence[str]) -> bool:
         """Return whether the command does nothing without more words."""
-        return not self.function or (not words and self.has_keys and not self.places and self.needs_words)
+        return not self.function or (not words and self.has_keys and not self.positionals and self.needs_words)
 
     def parse(self, words: Sequence[str]) -> Namespace:
-        """Return `places`, `overrides` (the key=value arguments) and a value per option.
+        """Return `positionals`, `overrides` (the key=value arguments) and a value per option.
 
         Raises:
             ConfigError: an unknown option or key, or a word is missing or one too many.
@@ -146,9 +146,9 @@ class Command:
         for option in options:
             option.check(getattr(args, option.key))
         args.command = self
-        args.overrides = [word for word in left if self.has_keys and (_is_key(word) or not self.places)]
-        args.places = [word for word in left if word not in args.overrides]
-        self._check_places(args.places)
+        args.overrides = [word for word in left if self.has_keys and (_is_key(word) or not self.positionals)]
+        args.positionals = [word for word in left if word not in args.overrides]
+        self._check_positionals(args.positionals)
         if self.only_own:
             self._check_keys(args.overrides)
         return args
@@ -176,12 +176,12 @@ class Command:
         parts += [explanation, self.notes, "\n  ".join([heading, *examples])]
         return "\n\n".join(filter(None, parts)) + "\n"
 
-    def _check_places(self, words: Sequence[str]) -> None:
+    def _check_positionals(self, words: Sequence[str]) -> None:
         left = len(words)
-        for place in self.places:
-            if left < place.least:
-                raise self.missing(f"another {place.name}" if left else place.name)
-            left -= left if "…" in place.usage else min(left, max(place.least, 1))
+        for positional in self.positionals:
+            if left < positional.least:
+                raise self.missing(f"another {positional.name}" if left else positional.name)
+            left -= left if "…" in positional.usage else min(left, max(positional.least, 1))
         if left:
             raise ConfigError(
                 f"{words[-1]}: unexpected argument of {self.program}; e.g. {self.examples.splitlines()[0]}"

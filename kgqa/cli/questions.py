@@ -16,7 +16,6 @@ from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.report.graph_lines import traversal_lines
 from kgqa.report.questions import QuestionRow, load_reported_questions, order_ids
 from kgqa.scoring.questions import score_question
-from kgqa.types import Json
 from kgqa.util.text import pluralize
 
 QUESTIONS_SHOWN = 50
@@ -25,14 +24,14 @@ STYLES = {"right": "green", "wrong": "yellow", "failed": "red", "": ""}  # by ou
 
 def show(args: Namespace, terminal: Terminal) -> int:
     """Show the questions of a run, or one of them."""
-    name, *question = args.places
+    name, *question = args.positionals
     for option in ("wrong", "failed", "limit") if question else ("calls",):
         if getattr(args, option):
             hint = f"leave {question[0]} out" if question else f"name one: kgqa show RUN QUESTION --{option}"
             raise ConfigError(f"--{option}: is about {'a run' if question else 'one question'}; {hint}")
     folder = find_run(name)
     if question:
-        _QuestionPage(terminal, with_calls=args.calls).show(folder, question[0])
+        _show_question(folder, question[0], terminal, with_calls=args.calls)
     elif (folder / METRICS).is_file():
         _show_questions(folder, args, terminal)
     else:
@@ -78,146 +77,120 @@ def _outcome(row: QuestionRow) -> str:
     return "" if row.em is None else "right" if row.is_right else "wrong"
 
 
-class _QuestionPage:
-    """Everything that led to the answer of one question."""
+def _show_question(folder: Path, question_id: str, terminal: Terminal, *, with_calls: bool) -> None:
+    """Show one question's passages, chains, calls and answer.
 
-    def __init__(self, terminal: Terminal, *, with_calls: bool) -> None:
-        self.line, self.lines, self.title = terminal.line, terminal.lines, terminal.heading
-        self._with_calls = with_calls
-
-    def show(self, folder: Path, question_id: str) -> None:
-        """Show one question's passages, triples, chains, calls and answer.
-
-        Raises:
-            DataError: not a run's folder, no such question in it, or no walk to draw.
-        """
-        ids, judgements = [], Judgements(folder)
-        for traced in read_trace(folder):
-            ids.append(traced.question.id)
-            if ids[-1] == question_id:
-                break
-        else:
-            hint = nearest(question_id, islice(ids, 2000))
-            raise DataError(f"{folder}: no question {question_id} in this run; {hint}")
-        notes = Notes.of(traced)
-        self.title(f"{question_id}  {traced.question.text}")
-        self._show_passages(traced)
-        self._show_triples(traced)
-        self._show_notes(traced, notes)
-        self.title("calls")
-        for call in traced.calls:
-            self._show_call(call)
-        self._show_answer(traced, Metrics.read(folder).profile if (folder / METRICS).is_file() else None)
-        if judgement := judgements.of(traced.prediction):
-            self.line(f"judge:  {judgement.shown} ({judgement.judge})")
-            for vote in judgement.votes:
-                replies = vote.error or " | ".join(repr(reply) for reply in vote.replies)
-                self.line(f"        {vote.verdict or UNSCORED}: {replies}")
-        if not self._with_calls:
-            self.line("every prompt, result, passage and triple: --calls")
-
-    def _show_passages(self, traced: TracedQuestion) -> None:
-        ranks = {passage_id: rank for rank, passage_id in enumerate(traced.prediction.evidence or (), start=1)}
-        self.title("passages (* gold, #n used as evidence)")
-        for passage in traced.question.passages:
-            mark = "*" if passage.id in traced.question.support else " "
-            rank = f"#{ranks[passage.id]}" if passage.id in ranks else ""
-            text = f": {passage.text}" if self._with_calls or mark == "*" or rank else ""
-            self.line(f"{mark} {passage.id} {rank:3} {passage.title}{text}")
-
-    def _show_triples(self, traced: TracedQuestion) -> None:
-        extracted = [call for call in traced.calls if call.kind == "triples"]
-        if not extracted:
-            return
-        self.title("triples")
-        if not self._with_calls:
-            self.line(f"{sum(len(call.items or ()) for call in extracted):,}, of {len(extracted):,} passages")
-            return
-        titles = _titles(traced)
-        for call in extracted:
-            passage_id: str = call.request["passage_id"]
-            self.line(titles.get(passage_id, passage_id))
-            self.lines(f"    <{'; '.join(triple)}>" for triple in call.items or ())
-
-    def _show_notes(self, traced: TracedQuestion, notes: Notes) -> None:
-        titles = _titles(traced)
-        if notes.chains:
-            self.title("chains (log-probability, best first)")
-        for chain in notes.chains:
-            self.line(f"{chain.score:8.3f} {'ended' if chain.ended else 'open '}")
-            for *parts, passage_id in chain.triples:
-                self.line(f"         <{'; '.join(parts)}>   from {titles.get(passage_id, passage_id)}")
-        if notes.traversal:
-            self.title("traversal (* gold)")
-            self.lines(traversal_lines(traced, notes.traversal))
-        if notes.thoughts:
-            self.title("thoughts")
-            self.lines(notes.thoughts)
-
-    def _show_answer(self, traced: TracedQuestion, profile: str | None) -> None:
-        question, prediction = traced.question, traced.prediction
-        self.title("answer")
-        self.line(f"answer: {prediction.answer!r}" if prediction.error is None else f"failed: {prediction.error}")
-        self.line(f"gold:   {' | '.join(question.answers)}")
-        if profile and prediction.scored_answer is not None and question.answers:
-            scored = score_question(question, prediction, profile)
-            self.line(f"scores: EM {100 * scored.em:.1f} · F1 {100 * scored.f1:.1f} ({profile} profile)")
-        self.line(f"flags:  {prediction.flags or 'none'} · context tokens: {prediction.context_tokens}")
-
-    def _show_call(self, call: TracedCall) -> None:
-        request, items = call.request, call.items or ()
-        head, lines = call.kind, list[str]()
-        match call.kind:
-            case "generate" | "choose":
-                head += f" {call.template} ({call.role})"
-                if self._with_calls:
-                    lines += [f"[{role}]\n{content}" for role, content in request["prompt"]["messages"]]
-                    if prefill := request["prompt"]["prefill"]:
-                        lines.append(f"[assistant, prefilled]\n{prefill}")
-                lines.append(f"→ {_format_reply(call)}")
-            case "rank":
-                head += f" {len(request['texts'])} texts"
-                best = sorted(zip(items, request["texts"], strict=True), reverse=True) if items else []
-                best = best[: 5 if self._with_calls else 1]
-                lines += [f"query: {request['query']}", *(f"{score:8.4f}  {text[:150]}" for score, text in best)]
-            case "search":
-                head += _format_scope(request)
-                lines.append(f"query: {request['query']}")
-                if self._with_calls:
-                    lines += [f"{n:4} {passage['id']} {passage['title']}" for n, passage in enumerate(items, start=1)]
-                else:
-                    lines.append(f"→ {len(items)} passages: {'; '.join(passage['title'] for passage in items)}")
-            case "neighbours":
-                head += f" of {request['passage_id']}: {len(items)}"
-            case "count_tokens" if self._with_calls:
-                lines.append(f"→ {call.reply}")
-            case _:
-                return
-        position = ".".join(map(str, call.path))
-        self.line(f"── {position} {head}{' (cached)' if call.cached else ''}", style="cyan")
-        self.lines(lines)
+    Raises:
+        DataError: not a run's folder, no such question in it, or no walk to draw.
+    """
+    ids, judgements = [], Judgements(folder)
+    for traced in read_trace(folder):
+        ids.append(traced.question.id)
+        if ids[-1] == question_id:
+            break
+    else:
+        raise DataError(f"{folder}: no question {question_id} in this run; {nearest(question_id, islice(ids, 2000))}")
+    terminal.heading(f"{question_id}  {traced.question.text}")
+    _show_evidence(traced, terminal, with_calls=with_calls)
+    titles = {passage.id: passage.title for passage in traced.question.passages}
+    terminal.heading("calls")
+    for call in traced.calls:
+        if with_calls or call.kind != "count_tokens":
+            head = f"── {'.'.join(map(str, call.path))} {call.kind}{_describe_call(call, titles)}"
+            terminal.line(f"{head}{' (cached)' if call.cached else ''}", style="cyan")
+            terminal.lines(_call_lines(call, with_calls=with_calls))
+    _show_answer(traced, Metrics.read(folder).profile if (folder / METRICS).is_file() else None, terminal)
+    if judgement := judgements.of(traced.prediction):
+        terminal.line(f"judge:  {judgement.shown} ({judgement.judge})")
+        for vote in judgement.votes:
+            replies = vote.error or " | ".join(repr(reply) for reply in vote.replies)
+            terminal.line(f"        {vote.verdict or UNSCORED}: {replies}")
+    if not with_calls:
+        terminal.line("every prompt, result, passage and triple: --calls")
 
 
-def _titles(traced: TracedQuestion) -> dict[str, str]:
-    return {passage.id: passage.title for passage in traced.question.passages}
+def _show_evidence(traced: TracedQuestion, terminal: Terminal, *, with_calls: bool) -> None:
+    """Show passages, chains, traversal and reasoning."""
+    notes, question, prediction = Notes.of(traced), traced.question, traced.prediction
+    titles = {passage.id: passage.title for passage in question.passages}
+    terminal.heading("passages (* gold, #n used as evidence)")
+    ranks = {passage_id: f"#{rank}" for rank, passage_id in enumerate(prediction.evidence or (), start=1)}
+    for passage in question.passages:
+        mark, rank = "*" if passage.id in question.support else " ", ranks.get(passage.id, "")
+        text = f": {passage.text}" if with_calls or mark == "*" or rank else ""
+        terminal.line(f"{mark} {passage.id} {rank:3} {passage.title}{text}")
+    if notes.chains:
+        terminal.heading("chains (log-probability, best first)")
+    for chain in notes.chains:
+        terminal.line(f"{chain.score:8.3f} {'ended' if chain.ended else 'open '}")
+        for *parts, passage_id in chain.triples:
+            terminal.line(f"         <{'; '.join(parts)}>   from {titles.get(passage_id, passage_id)}")
+    if notes.traversal:
+        terminal.heading("traversal (* gold)")
+        terminal.lines(traversal_lines(traced, notes.traversal))
+    if notes.thoughts:
+        terminal.heading("thoughts")
+        terminal.lines(notes.thoughts)
 
 
-def _format_scope(request: Mapping[str, Json]) -> str:
-    if request["titles"]:
-        return f" in {', '.join(request['titles'])}"
-    return " in the question's own passages" if request["pool"] is not None else ""
+def _show_answer(traced: TracedQuestion, profile: str | None, terminal: Terminal) -> None:
+    question, prediction = traced.question, traced.prediction
+    terminal.heading("answer")
+    terminal.line(f"answer: {prediction.answer!r}" if prediction.error is None else f"failed: {prediction.error}")
+    terminal.line(f"gold:   {' | '.join(question.answers)}")
+    if profile and prediction.scored_answer is not None and question.answers:
+        scored = score_question(question, prediction, profile)
+        terminal.line(f"scores: EM {100 * scored.em:.1f} · F1 {100 * scored.f1:.1f} ({profile} profile)")
+    terminal.line(f"flags:  {prediction.flags or 'none'} · context tokens: {prediction.context_tokens}")
+
+
+def _describe_call(call: TracedCall, titles: Mapping[str, str]) -> str:
+    """Return the template and role of a model's call, or the passage and the number of results of another call."""
+    if call.template:
+        return f" {call.template} ({call.role})"
+    passage = call.request.get("passage_id")
+    about = "" if passage is None else f" of {titles.get(passage, passage)}"
+    return about if call.items is None else f"{about}: {pluralize(len(call.items), 'result')}"
+
+
+def _call_lines(call: TracedCall, *, with_calls: bool) -> list[str]:
+    """Return the prompt or query, and the reply. Without calls, only the reply and the first result."""
+    request, lines = call.request, list[str]()
+    if call.template and with_calls:
+        lines += [_format_message(*message) for message in request["prompt"]["messages"]]
+        lines += [f"[assistant, prefilled]\n{prefill}" for prefill in [request["prompt"]["prefill"]] if prefill]
+    if "query" in request:
+        lines.append(f"query: {request['query']}")
+    if call.error or call.items is None:
+        return [*lines, f"→ {_format_reply(call)}"]
+    items = call.items
+    if call.kind == "rank":
+        ranked = sorted(zip(items, request["texts"], strict=True), reverse=True)
+        texts = [f"{score:8.4f}  {text[:150]}" for score, text in ranked[:5]]
+    elif call.kind in ("triples", "facts"):
+        texts = [f"<{'; '.join(triple)}>" for triple in items]
+    else:
+        texts = [item if isinstance(item, str) else f"{item['id']} {item['title']}" for item in items]
+    return [*lines, *(texts if with_calls else texts[:1])]
+
+
+def _format_message(role: str, content: str, further: list[list[str]] | str = "") -> str:
+    """Return a message of a prompt, with the tool calls of an assistant."""
+    calls = further if isinstance(further, list) else []
+    return "\n".join([f"[{role}]", content, *(f"calls {name} {arguments}" for _, name, arguments in calls)])
 
 
 def _format_reply(call: TracedCall) -> str:
+    """Return a text with its tokens, the best options of a choice, or an error."""
     reply, usage = call.reply, call.usage
     if usage is None:
-        return call.error or ""
+        return call.error or str(reply)
     flags = "".join(f", {flag}" for flag in reply["flags"])
     if call.kind == "generate":
         reasoning = f", {usage.reasoning_tokens} in thought" if usage.reasoning_tokens else ""
         tokens = f"{usage.prompt_tokens} + {usage.output_tokens} tokens{reasoning}"
         text = f"thought {reply['thought']!r}, then {call.text!r}" if "thought" in reply else repr(call.text)
-        return f"{text} ({reply['finish']}, {tokens}{flags})"
+        calls = "".join(f", calls {name} {arguments}" for _, name, arguments in reply.get("tool_calls", ()))
+        return f"{text}{calls} ({reply['finish']}, {tokens}{flags})"
     best = sorted(zip(reply["logprobs"], call.request["options"], strict=True), reverse=True)[:8]
-    mass = "" if reply["mass"] is None else f"  (all options together: {reply['mass']:.3f})"
-    return "  ".join(f"{label} {logprob:.3f}" for logprob, label in best) + mass + flags
+    return "  ".join(f"{label} {logprob:.3f}" for logprob, label in best) + flags

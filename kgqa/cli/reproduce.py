@@ -13,24 +13,25 @@ from kgqa.cli.terminal import Terminal
 from kgqa.errors import ConfigError
 from kgqa.report.reproduction import differing_section, only_ours
 from kgqa.reproduce.cells import choose_cells
-from kgqa.reproduce.running import Plan, Reproduced, ReproduceRequest, example_choices, run_table, table_lines
+from kgqa.reproduce.running import Plan, Reproduced, ReproduceRequest, example_choices, list_tables, run_table
 from kgqa.reproduce.trained_models import TrainingPlan, find_local, format_trained, list_missing
 
 
 def reproduce(args: Namespace, terminal: Terminal) -> int:
     """List, plan or run the cells of a table."""
     if args.list:
-        terminal.lines(table_lines(args.places[0] if args.places else "", args.overrides))
+        rows = list_tables(args.positionals[0] if args.positionals else "", args.overrides)
+        terminal.table(("id", "cells", "run here", "others", "title"), rows)
         terminal.line(f"with models of your choice: kgqa reproduce --list {example_choices()}")
         return 0
-    if not args.places:
+    if not args.positionals:
         raise args.command.missing("ID")
-    request = _with_trained(ReproduceRequest.of(args.places[0], args.overrides), args, terminal)
+    request = _with_trained(ReproduceRequest.of(args.positionals[0], args.overrides), args, terminal)
     plan = Plan.of(request)
     terminal.lines(plan.lines())
     if request.dry_run and not args.plan:
         if request.protocol:
-            raise ConfigError("dry_run=true does not work with protocol=paper; use --plan")
+            raise ConfigError("dry_run=true does not work with protocol=paper. Use --plan")
         _show_differences(plan.differences(), terminal)
     if not plan.cells:
         terminal.line(f"kgqa: {plan.nothing_runs()}", alarm=True)

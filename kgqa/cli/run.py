@@ -28,10 +28,10 @@ def run(args: Namespace, terminal: Terminal) -> int:
         from kgqa.cli.sweep import sweep
 
         return sweep(args.overrides, terminal)
-    return run_one(args.overrides, terminal)
+    return run_one(args.overrides, terminal, with_prompts=args.prompts)
 
 
-def run_one(overrides: Sequence[str], terminal: Terminal) -> int:
+def run_one(overrides: Sequence[str], terminal: Terminal, *, with_prompts: bool = False) -> int:
     """Run one experiment, or plan it with `dry_run=true`. The run's folder is the last line."""
     experiment = Experiment.of(overrides)
     with Session(experiment) as session:
@@ -42,7 +42,7 @@ def run_one(overrides: Sequence[str], terminal: Terminal) -> int:
 
             check(session)
             plan, method = plan_calls(session, Shared()), experiment.choices["method"]
-            show_plan(plan, len(experiment.questions), terminal, method)
+            show_plan(plan, len(experiment.questions), terminal, method, with_prompts=with_prompts)
             return 0
         executed = execute_unless_finished(session, terminal)
     _show_summary(experiment, executed, terminal)

@@ -12,6 +12,7 @@ from kgqa.config.overrides import override_values, parse_override
 from kgqa.errors import ConfigError
 from kgqa.experiment.compare import compare_answers
 from kgqa.experiment.evaluate import calibrate_judge, evaluate_predictions, evaluate_run
+from kgqa.report.evaluation import evaluation_sections
 
 MAX_RUNS = 26  # named A to Z
 FLIPS = 10  # flipped questions per pair, without --all
@@ -30,11 +31,11 @@ def evaluate(args: Namespace, terminal: Terminal) -> int:
     if args.subset and not args.predictions:
         raise ConfigError("--subset: works only with --predictions")
     if args.predictions:
-        evaluated = evaluate_predictions(Path(args.places[0]), args.overrides, terminal, subset=args.subset)
+        evaluation, file = evaluate_predictions(Path(args.positionals[0]), args.overrides, terminal, subset=args.subset)
     else:
-        evaluated = evaluate_run(find_run(args.places[0]), args.overrides, terminal)
-    terminal.sections(evaluated.name, evaluated.sections())
-    if file := evaluated.write():
+        evaluation, file = evaluate_run(find_run(args.positionals[0]), args.overrides, terminal)
+    terminal.sections(evaluation.source, evaluation_sections(evaluation))
+    if file:
         terminal.line(f"evaluation: {file}")
     return 0
 
@@ -45,9 +46,10 @@ def _calibrate(args: Namespace, terminal: Terminal) -> int:
     if others and "other" not in values:
         raise ConfigError(f"{others[0]}: works only with other=JUDGE")
     human = Path(values["human"]) if "human" in values else None
-    calibration = calibrate_judge(find_run(args.places[0]), human, values.get("other"), others, terminal)
-    terminal.sections(f"{calibration.run}\njudge: {calibration.judge}", calibration.sections())
-    terminal.line(f"calibration: {calibration.write()}")
+    run = find_run(args.positionals[0])
+    judge, sections, file = calibrate_judge(run, human, values.get("other"), others, terminal)
+    terminal.sections(f"{run}\njudge: {judge}", sections)
+    terminal.line(f"calibration: {file}")
     return 0
 
 
@@ -60,9 +62,9 @@ def compare(args: Namespace, terminal: Terminal) -> int:
         raise ConfigError(f"{' '.join(args.overrides)}: seed and difference must be numbers ({error})") from error
     if seed < 0 or not 0 < difference <= 100:
         raise ConfigError(f"seed={seed} difference={difference}: seed from 0, difference above 0 and up to 100 points")
-    if len(args.places) > MAX_RUNS:
-        raise ConfigError(f"{len(args.places)} runs: compare at most {MAX_RUNS} at once")
-    runs, flips = tuple(map(find_run, args.places)), None if args.all else FLIPS
+    if len(args.positionals) > MAX_RUNS:
+        raise ConfigError(f"{len(args.positionals)} runs: compare at most {MAX_RUNS} at once")
+    runs, flips = tuple(map(find_run, args.positionals)), None if args.all else FLIPS
     profile = values.get("scoring")
     comparison = compare_answers(runs, profile, seed=seed, difference=difference, in_all=args.common, flips=flips)
     terminal.sections(comparison.heading, comparison.sections)

@@ -30,7 +30,7 @@ FIRST_RUNS = {
 
 def doctor(args: Namespace, terminal: Terminal) -> int:
     """Show what is installed, reachable and on disk. Named findings give exit code 2 if one is missing."""
-    findings, is_folded = examine(args.places), not args.places
+    findings, is_folded = examine(args.positionals), not args.positionals
     rows = []
     for area, group in groupby(findings, key=lambda finding: finding.area):
         of_area = list(group)
@@ -48,7 +48,7 @@ def doctor(args: Namespace, terminal: Terminal) -> int:
     terminal.line(
         f"{gaps} of {len(findings)} are missing{start}; → shows a fix" if gaps else f"nothing is missing{start}"
     )
-    return 2 if args.places and gaps else 0
+    return 2 if args.positionals and gaps else 0
 
 
 def check_cache(args: Namespace, terminal: Terminal) -> int:
@@ -89,7 +89,7 @@ def _date(seconds: int | None) -> str:
 
 def export_cache(args: Namespace, terminal: Terminal) -> int:
     """Write calls to one file: all, or those that replay runs."""
-    file = Path(args.places[0])
+    file = Path(args.positionals[0])
     if file.is_dir():
         raise ConfigError(f"{file}: a folder; name a file in it, e.g. {file / 'calls.jsonl.zst'}")
     exported = export_calls(call_cache(), file, _keys_of(args.run, terminal) if args.run else None, args.engine)
@@ -116,7 +116,7 @@ def _keys_of(runs: Sequence[str], terminal: Terminal) -> set[str]:
 
 def import_cache(args: Namespace, terminal: Terminal) -> int:
     """Add the calls of a file to this cache."""
-    imported = import_calls(call_cache(), Path(args.places[0]))
+    imported = import_calls(call_cache(), Path(args.positionals[0]))
     kept = " (the calls of this cache are kept)" if imported.different else ""
     terminal.line(f"{imported.new:,} new, {imported.equal:,} equal, {imported.different:,} different{kept}")
     return 0
@@ -137,7 +137,7 @@ def prune_cache(args: Namespace, terminal: Terminal) -> int:
 
 def new(args: Namespace, terminal: Terminal) -> int:
     """Write the first files of a component of your own."""
-    group, (name, *source) = args.command.name.split()[1], args.places
+    group, (name, *source) = args.command.name.split()[1], args.positionals
     files = write_scaffold(group, name, *source)
     terminal.lines(files)
     terminal.line(f"\nNext:\n  {FIRST_RUNS[group].format(name=name)}")

@@ -11,29 +11,30 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, RenderResult
-from rich.filesize import decimal
+from rich.console import Console
 from rich.progress import (
     BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
     Progress,
     ProgressColumn,
     Task,
     TaskID,
     TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
 )
 from rich.rule import Rule
 from rich.table import Column, Table
 from rich.text import Text
 
 from kgqa.runtime.costs import Ledger
-from kgqa.runtime.display import BYTES, Advance, PlainLines, Stage, StageProgress
+from kgqa.runtime.display import BYTES, Advance, PlainLines, Stage
 from kgqa.types import Json
-from kgqa.util.text import duration, escape_control, escape_json
+from kgqa.util.text import escape_control, escape_json
 from kgqa.util.waiting import describe_waits
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ class Terminal:
     def stage(self, title: str, count: int, ledger: Ledger, *, summary: bool = True) -> AbstractContextManager[Stage]:
         if not self.console.is_terminal:
             return self._lines.stage(title, count, ledger, summary=summary)
-        return _stage_bar(self.console, StageProgress(title, count, ledger), summary=summary)
+        return _stage_bar(self.console, Stage(title, count, ledger), summary=summary)
 
     def counting(self, unit: str) -> AbstractContextManager[Advance]:
         return _counting_bars(self.console, unit) if self.console.is_terminal else self._lines.counting(unit)
@@ -139,32 +140,20 @@ def _table(header: Sequence[str], rows: Sequence[Cells], title: str = "", fixed:
     return table
 
 
-class _Parts:
-    """Parts of a line, the most important first. Parts that do not fit are dropped; what kgqa waits for is folded."""
-
-    def __init__(self, parts: Sequence[str]) -> None:
-        self._parts, self._waits = parts, describe_waits()
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        first, *others = map(escape_control, self._parts)
-        if self._waits:
-            yield Text(f"{first} · waiting: {escape_control(self._waits)}", style="yellow", overflow="fold")
-            return
-        for part in others:
-            if cell_len(longer := f"{first} · {part}") > options.max_width:
-                break
-            first = longer
-        yield Text(first, no_wrap=True)
-
-
 class _PartsColumn(ProgressColumn):
-    """The end of a bar's line. `parts` of a task returns them when they are drawn."""
+    """The end of a bar's line. `parts` of a task returns its parts when they are drawn, the most important first.
+
+    Parts that do not fit are cut. What kgqa waits for replaces them, and is folded.
+    """
 
     def __init__(self) -> None:
         super().__init__(Column(ratio=1))
 
-    def render(self, task: Task) -> _Parts:
-        return _Parts(task.fields["parts"](task))
+    def render(self, task: Task) -> Text:
+        parts: list[str] = task.fields["parts"](task)
+        if waits := describe_waits():
+            return Text(escape_control(f"{parts[0]} · waiting: {waits}"), style="yellow", overflow="fold")
+        return Text(escape_control(" · ".join(parts)), no_wrap=True, overflow="ellipsis")
 
 
 def _bars(console: Console) -> Progress:
@@ -174,27 +163,14 @@ def _bars(console: Console) -> Progress:
 
 
 @contextmanager
-def _stage_bar(console: Console, state: StageProgress, *, summary: bool) -> Iterator[Stage]:
+def _stage_bar(console: Console, stage: Stage, *, summary: bool) -> Iterator[Stage]:
     """Show finished programs and costs. With a summary, one plain line remains."""
     with _bars(console) as progress:
-        task = progress.add_task(escape_control(state.title), total=state.count, parts=lambda _: state.parts())
-        yield _StageBar(state, progress, task)
+        task = progress.add_task(escape_control(stage.title), total=stage.count, parts=lambda _: stage.parts())
+        stage.watchers.append(lambda stage: progress.update(task, completed=stage.ended))
+        yield stage
     if summary:
-        console.print(state.summary(), highlight=False, markup=False, soft_wrap=True)
-
-
-@dataclass(frozen=True)
-class _StageBar:
-    state: StageProgress
-    progress: Progress
-    task: TaskID
-
-    def record(self) -> None:
-        pass  # the bar is drawn several times a second
-
-    def finish(self, *, failed: bool) -> None:
-        self.state.end(failed=failed)
-        self.progress.update(self.task, completed=self.state.ended)
+        console.print(stage.summary(), highlight=False, markup=False, soft_wrap=True)
 
 
 @contextmanager
@@ -202,22 +178,16 @@ def _counting_bars(console: Console, unit: str) -> Iterator[Advance]:
     """Show one bar per step."""
     tasks: dict[str, TaskID] = {}
     pending = Counter[str]()
-
-    def parts(task: Task) -> list[str]:
-        numbers = [task.completed] if task.total is None else [task.completed, task.total]
-        shown = [decimal(int(number)) if unit == BYTES else f"{number:,.0f}" for number in numbers]
-        amount = "/".join(shown) + ("" if unit == BYTES else f" {unit}")
-        speed = [f"{decimal(int(task.speed))}/s"] if unit == BYTES and task.speed else []
-        rest = (task.total or 0) - task.completed
-        left = [f"{duration((task.elapsed or 0) * rest / task.completed)} left"] if rest > 0 and task.completed else []
-        return [amount, *left, *speed]
+    amounts = (DownloadColumn(), TransferSpeedColumn()) if unit == BYTES else (MofNCompleteColumn(), TextColumn(unit))
 
     def advance(step: str, more: int, total: int | None) -> None:
         if step not in tasks:
-            tasks[step] = progress.add_task(escape_control(step), total=total, parts=parts)
+            tasks[step] = progress.add_task(escape_control(step), total=total)
         pending[step] += more
         if total is not None or pending[step] >= COUNTS_PER_UPDATE:
             progress.update(tasks[step], advance=pending.pop(step), total=total)
 
-    with _bars(console) as progress:
+    left = TimeRemainingColumn(compact=True)
+    title = TextColumn("{task.description}", markup=False)
+    with Progress(title, BarColumn(20), *amounts, left, console=console, transient=True) as progress:
         yield advance

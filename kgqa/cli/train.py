@@ -14,7 +14,7 @@ from kgqa.artifacts.trained import Trained, find_trained, list_trainings
 from kgqa.cli.dry_run import show_plan
 from kgqa.cli.terminal import Terminal
 from kgqa.config.overrides import parse_override
-from kgqa.errors import ConfigError, DataError, UsageError
+from kgqa.errors import ConfigError, DataError
 from kgqa.report.training import example_sections, grid_section, rounds_sections, training_sections
 from kgqa.system.hardware import GB, gpus, memory, size_text
 from kgqa.system.models import Preset, describe_fitness, list_adapters, load_presets
@@ -22,8 +22,8 @@ from kgqa.training.bootstrap import Bootstrap
 from kgqa.training.collect.collecting import Collecting
 from kgqa.training.train.examples import prepare_examples
 from kgqa.training.train.export import export_gguf, export_merged, find_damage, remove_checkpoints
-from kgqa.training.train.grid import TrainCell, split_launcher, train_grid, train_jobs, training_grid
-from kgqa.training.train.planning import TrainPlan, hours_text, plan_training
+from kgqa.training.train.grid import train_grid, training_grid
+from kgqa.training.train.planning import TrainPlan, plan_training
 from kgqa.training.train.request import TrainRequest
 from kgqa.training.train.run import train as run_training
 from kgqa.util.hub import is_offline
@@ -31,7 +31,7 @@ from kgqa.util.hub import is_offline
 
 def collect(args: Namespace, terminal: Terminal) -> int:
     """Collect examples and print the folder last."""
-    (name,) = args.places
+    (name,) = args.positionals
     runs: list[str] = vars(args)["from"] or []
     collecting = Collecting.of(name, args.overrides, [find_run(run) for run in runs])
     is_dry = collecting.experiment.settings.dry_run
@@ -39,7 +39,8 @@ def collect(args: Namespace, terminal: Terminal) -> int:
         collected, first, plan = collecting.plan(terminal)
         _show_example(first, terminal)
         if plan:
-            show_plan(plan, sum(len(source.questions) for source in collecting.sources), terminal)
+            count = sum(len(source.questions) for source in collecting.sources)
+            show_plan(plan, count, terminal, with_prompts=args.prompts)
     else:
         words = ["collect", name, *args.overrides, *(word for run in runs for word in ("--from", run))]
         collected = collecting.collect(terminal, words)
@@ -70,24 +71,19 @@ def train(args: Namespace, terminal: Terminal) -> int:
     """Train a recipe once, or with -m several times. The folder is the last line."""
     named = [parse_override(word).value for word in args.overrides if word.startswith("train=")]
     overrides = [word for word in args.overrides if not word.startswith("train=")]
-    recipes = list(dict.fromkeys([*args.places, *named]))
+    recipes = list(dict.fromkeys([*args.positionals, *named]))
     if not recipes:
         raise args.command.missing("RECIPE")
     if len(recipes) > 1:
         raise ConfigError(f"{', '.join(recipes)}: only one recipe at a time")
-    launcher, words = split_launcher(overrides)
     if args.multirun:
-        return _train_grid(recipes[0], words, launcher, terminal)
-    request = TrainRequest.of(recipes[0], words)
+        return _train_grid(recipes[0], overrides, terminal)
+    request = TrainRequest.of(recipes[0], overrides)
     examples = prepare_examples(request, terminal)
     if request.config["dry_run"]:
         _show_training_plan(plan_training(request, examples), terminal)
         return 0
-    if launcher:
-        [error] = train_jobs([TrainCell("", request, examples)], launcher, terminal)
-        if error:
-            raise UsageError(error)
-    folder = request.folder(examples) if launcher else run_training(request, examples, terminal)
+    folder = run_training(request, examples, terminal)
     _show_trained(folder, terminal)
     terminal.result(folder)
     return 0
@@ -103,30 +99,25 @@ def _show_training_plan(plan: TrainPlan, terminal: Terminal) -> None:
     terminal.line("dry_run=true: no model was trained")
 
 
-def _train_grid(recipe: str, words: Sequence[str], launcher: Sequence[str], terminal: Terminal) -> int:
+def _train_grid(recipe: str, words: Sequence[str], terminal: Terminal) -> int:
     """Train several, show the chosen one completely, and return 2 if one of them failed."""
     cells = training_grid(recipe, words, terminal)
     if cells[0].request.config["dry_run"]:
-        _show_grid_plan([(cell.values, plan_training(cell.request, cell.examples)) for cell in cells], terminal)
+        rows = []
+        for cell in cells:
+            plan = plan_training(cell.request, cell.examples)
+            values = dict(plan.rows())
+            figures = (values.get(key, "") for key in ("steps", "tokens", "time"))
+            rows.append((cell.values, *figures, "; ".join(plan.warnings)))
+        terminal.table(("values", "steps", "tokens", "time", ""), rows)
+        terminal.line("dry_run=true: no model was trained")
         return 0
-    outcomes = train_grid(cells, launcher, terminal)
-    rows = [(each.cell.values, each.loss, each.error, str(each.cell.folder)) for each in outcomes]
-    terminal.sections("Chosen by held-out loss", [grid_section(rows)])
-    _show_trained(outcomes[0].cell.folder, terminal)
-    terminal.result(outcomes[0].cell.folder)
-    return 2 if any(outcome.error for outcome in outcomes) else 0
-
-
-def _show_grid_plan(plans: Sequence[tuple[str, TrainPlan]], terminal: Terminal) -> None:
-    rows = []
-    for name, plan in plans:
-        values = dict(plan.rows())
-        rows.append((name, values["steps"], values.get("memory", ""), values.get("time", ""), "; ".join(plan.warnings)))
-    terminal.table(("values", "steps", "memory", "time", ""), rows)
-    seconds = [time for _, plan in plans if (time := plan.cost.here()[0]) and not plan.finished]
-    if seconds:
-        terminal.line(f"{len(plans)} trainings, one after the other: about {hours_text(sum(seconds))}")
-    terminal.line("dry_run=true: no model was trained")
+    trained = train_grid(cells, terminal)
+    losses = [(cell.values, cell.loss, cell.error, str(cell.folder)) for cell in trained]
+    terminal.sections("Chosen by held-out loss", [grid_section(losses)])
+    _show_trained(trained[0].folder, terminal)
+    terminal.result(trained[0].folder)
+    return 2 if any(cell.error for cell in trained) else 0
 
 
 def _show_trained(folder: Path, terminal: Terminal) -> None:
@@ -152,24 +143,24 @@ def bootstrap(args: Namespace, terminal: Terminal) -> int:
 
 def models(args: Namespace, terminal: Terminal) -> int:
     """List presets and adapters; list, check or export trained models."""
-    first, *name = args.places or [""]
-    if first not in ("", "trained"):
-        raise ConfigError(f"kgqa models {first}: expected trained; presets are listed without an argument")
-    if not first:
+    if not args.positionals:
         _show_presets(terminal)
         return 0
+    first, *name = args.positionals
+    if first != "trained":
+        raise ConfigError(f"kgqa models {first}: expected trained. Presets are listed without an argument")
     if args.gguf and args.merged:
         raise ConfigError("kgqa models trained: set --gguf or --merged, not both")
-    if name and (args.gguf or args.merged):
-        export = (
-            export_gguf(name[0], args.out) if args.gguf else export_merged(find_trained(name[0]), args.out, terminal)
-        )
-        terminal.result(export)
+    if args.gguf or args.merged:
+        if not name:
+            raise ConfigError("kgqa models trained: name what to export")
+        if args.gguf:
+            terminal.result(export_gguf(name[0], args.out))
+        else:
+            terminal.result(export_merged(find_trained(name[0]), args.out, terminal))
         return 0
     if name:
         return _check_trained(find_trained(name[0]), terminal)
-    if args.gguf or args.merged:
-        raise ConfigError("kgqa models trained: name what to export")
     if args.prune:
         terminal.line(remove_checkpoints())
     _show_trainings(list_trainings(), terminal)
@@ -185,30 +176,24 @@ def _check_trained(folder: Path, terminal: Terminal) -> int:
     return 2 if damage else 0
 
 
-def _training_figures(folder: Path) -> tuple[str, str, str, str]:
-    """Return base, number of examples, losses and a note. A damaged training is a note, not the end of the list."""
-    try:
-        trained = Trained.read(folder)
-    except DataError:
-        return "", "", "", "damaged; train it again"
-    before, after = trained.losses.held_out_before, trained.losses.held_out_after
-    loss = "" if before is None or after is None else f"{before:.3f} → {after:.3f}"
-    return trained.base, f"{trained.examples.count:,}", loss, ""
-
-
 def _show_trainings(trainings: Sequence[RunEntry], terminal: Terminal) -> None:
+    """Show the trainings. A damaged one is a note in its row, not the end of the list."""
     if not trainings:
         terminal.line("no trained models yet. See kgqa train --help")
         return
     rows = []
     for each in trainings:
-        size, figures = size_text(each.folder), ("", "", "", "not finished; run its command again")
-        if each.ended:
-            figures = _training_figures(each.folder)
-        base, examples, loss, note = figures
-        rows.append(
-            (f"{datetime.fromtimestamp(each.written):%Y-%m-%d %H:%M}", each.name, base, examples, loss, size, note)
-        )
+        base, examples, loss, note = "", "", "", "" if each.ended else "not finished; run its command again"
+        try:
+            trained = Trained.read(each.folder) if each.ended else None
+        except DataError:
+            trained, note = None, "damaged; train it again"
+        if trained:
+            before, after = trained.losses.held_out_before, trained.losses.held_out_after
+            base, examples = trained.base, f"{trained.examples.count:,}"
+            loss = "" if before is None or after is None else f"{before:.3f} → {after:.3f}"
+        written = f"{datetime.fromtimestamp(each.written):%Y-%m-%d %H:%M}"
+        rows.append((written, each.name, base, examples, loss, size_text(each.folder), note))
     terminal.table(("written", "name", "base", "examples", "held-out loss", "on disk", ""), rows, fixed=1)
 
 

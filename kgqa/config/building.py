@@ -54,7 +54,7 @@ def check_part(part: Any, node: Node, key: str, kind: Callable[..., T]) -> T:
     lacks = [name for name in members if name[0] != "_" and getattr_static(part, name, _ABSENT) is _ABSENT]
     if lacks:
         raise ConfigError(
-            f"{key}._target_={node['_target_']}: not a {key}: missing {', '.join(lacks)}; see docs/OWN_CODE.md"
+            f"{key}._target_={node['_target_']}: not a {key}: missing {', '.join(lacks)}. See docs/OWN_CODE.md"
         )
     checked: T = part
     return checked
@@ -102,8 +102,8 @@ def check_node(
         _check_names(values, key, set(types) - set(built))
         _check_missing(target, types, {*values, *built})
     except ConfigError as error:
-        if place := find_target(key, path):
-            raise ConfigError(f"{place}: {error}") from error
+        if location := find_target(key, path):
+            raise ConfigError(f"{location}: {error}") from error
         raise
     return target, types
 
@@ -121,7 +121,7 @@ def _check_missing(target: Callable[..., Json], types: Mapping[str, Any], given:
 def check_keys(node: Mapping[str, Any], key: str, run_keys: Collection[str] = ()) -> None:
     """Raise a ConfigError for a key that the class of a node, or of a node in it, does not have.
 
-    run_keys: further keys of this place, which belong to the run.
+    run_keys: further keys of this location, which belong to the run.
     """
     target = import_target(str(node["_target_"]), key)
     _check_names(node, key, {"_target_", *run_keys, *_parameters(target, f"{key}._target_={node['_target_']}")})
@@ -152,7 +152,7 @@ def is_identity(expected: Any, value: Any, others: Mapping[str, Any], *, reporte
     return not any(mark.holds(value, others, reported=reported) for mark in marks)
 
 
-def _parameters(target: Callable[..., Json], place: str) -> dict[str, Any]:
+def _parameters(target: Callable[..., Json], location: str) -> dict[str, Any]:
     """Return the types of the parameters."""
     try:
         hints = get_type_hints(target, include_extras=True)
@@ -160,7 +160,7 @@ def _parameters(target: Callable[..., Json], place: str) -> dict[str, Any]:
             return {field.name: hints[field.name] for field in dataclasses.fields(target) if field.init}
         return {name: hints.get(name, Any) for name in inspect.signature(target).parameters}
     except (NameError, TypeError, ValueError) as error:  # a type that only type checkers import, or not callable
-        raise ConfigError(f"{place}: cannot be built: {error}") from error
+        raise ConfigError(f"{location}: cannot be built: {error}") from error
 
 
 def check_value(key: str, value: Any, expected: Any) -> Any:

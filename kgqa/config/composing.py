@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
-from pathlib import Path
 
 from hydra import compose as compose_with_hydra
 from hydra import initialize_config_dir
@@ -17,7 +15,7 @@ from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import IntervalSweep, QuotedString, RangeSweep
+from hydra.core.override_parser.types import IntervalSweep, RangeSweep
 from hydra.core.override_parser.types import Override as HydraOverride
 from hydra.core.plugins import Plugins
 from hydra.errors import HydraException
@@ -45,6 +43,7 @@ from kgqa.config.files import (
     list_keys,
     list_run_keys,
     load_node,
+    own_files,
 )
 from kgqa.config.overrides import Override, override_values, parse_override
 from kgqa.config.renamed import check_renamed
@@ -56,7 +55,6 @@ from kgqa.util.plugins import conf_folders, package_conf
 
 RUN = "kgqa_run"  # the configuration of a run; a config.yaml in an own conf/ belongs to another program
 DATASET_KEYS = ("profile", "family")  # keys of a dataset that are not for its class
-_NUMBER = re.compile(r"\d+(?:_\d+)*")
 
 
 class OwnFolders(SearchPathPlugin):
@@ -90,25 +88,24 @@ def compose(overrides: Sequence[str]) -> dict[str, Json]:
     for override in overrides:
         _check_override(override)
     try:
-        composed, choices = _compose(tuple(map(_to_hydra, overrides)), _own_files())
+        composed, choices = _compose(tuple(map(_to_hydra, overrides)), own_files())
         written: Json = OmegaConf.to_container(composed)
         check_references(written)
         chosen = {group: choices.get(_hydra_key(group)) for group in groups()}
         _check_nodes(written, chosen)  # before references to a missing key are resolved
         resolved: Json = OmegaConf.to_container(composed, resolve=True)
-    except (HydraException, OmegaConfBaseException, AssertionError) as error:  # Hydra asserts some of its grammar
+    except (HydraException, OmegaConfBaseException, AssertionError, ValueError) as error:  # Hydra asserts its grammar
         raise _explain(error, overrides) from error
     except YAMLError as error:
         raise ConfigError(explain_yaml(error)) from error
     except RecursionError as error:
         raise ConfigError(f"{' '.join(overrides)}: a file names itself in its defaults. Remove it there.") from error
-    except ValueError as error:
-        _check_own_files(error)
-        raise _explain(error, overrides) from error
     _complete_own_files(resolved, chosen, {parse_override(override).key for override in overrides})
     check_values(resolved)
-    _check_required_keys(resolved)
     check_known_keys(resolved, chosen)
+    if "experiment" in resolved:  # a preset's keys are there if its file does not say that they are the run's
+        file = config_file("experiment", str(chosen["experiment"]))
+        raise ConfigError(f"{file}: its keys have no effect. Put '# @package _global_' into its first line")
     del resolved[SERVER]  # engine.base_url has it
     return {**resolved, "choices": {**chosen, "model": _name_model(resolved, chosen)}}
 
@@ -118,6 +115,8 @@ def _check_override(override: str) -> None:
     check_choice(override)
     parsed = parse_override(override)
     check_text(parsed.key, parsed.value)
+    if parsed.prefix == "~" and parsed.choice_group not in OPTIONAL and parsed.group != "hydra":
+        raise ConfigError(f"{override}: this key is required; do not remove it")
     if parsed.value == "???":
         raise ConfigError(f"{override}: a value is missing; set {parsed.key}=VALUE")
     if parsed.choice_group in groups() and (file := config_files(parsed.choice_group).get(parsed.value)):
@@ -125,17 +124,7 @@ def _check_override(override: str) -> None:
     if parsed.key == "experiment" and parsed.value in config_files("experiment"):
         _check_preset(parsed.value)
     if parsed.group.partition("/")[0] == "hydra":
-        problem = "works only with kgqa run -m and kgqa reproduce"
-        if parsed.prefix == "~":
-            problem = "cannot be removed; set another value, e.g. hydra/launcher=joblib"
-        raise ConfigError(f"{override}: {problem}")
-
-
-def _check_own_files(error: ValueError) -> None:
-    """Raise a DataError that names the file that is not UTF-8: one that a chosen file names in its defaults."""
-    if isinstance(error, UnicodeDecodeError):
-        for name, *_ in _own_files():
-            check_yaml(Path(name))
+        raise ConfigError(f"{override}: works only with kgqa run -m and kgqa reproduce")
 
 
 def _name_model(config: Mapping[str, Json], choices: Mapping[str, Json]) -> Json:
@@ -157,12 +146,6 @@ def _complete_own_files(config: Mapping[str, Json], choices: Mapping[str, Json],
             check_node(config["model"], "model")
 
 
-def _own_files() -> tuple[tuple[str, int, int], ...]:
-    """Return a key that changes with the user's own configuration files."""
-    files = [file for folder in conf_folders()[:-1] for file in sorted(folder.absolute().rglob("*.yaml"))]
-    return tuple((str(file), (status := file.stat()).st_ctime_ns, status.st_size) for file in files)
-
-
 @lru_cache(maxsize=128)
 def _compose(overrides: tuple[str, ...], _: object) -> tuple[DictConfig, Mapping[str, str | None]]:
     """Return the configuration and its choices. Callers do not change them."""
@@ -171,16 +154,6 @@ def _compose(overrides: tuple[str, ...], _: object) -> tuple[DictConfig, Mapping
     choices: Json = OmegaConf.to_container(composed.hydra.runtime.choices)
     del composed.hydra
     return composed, choices
-
-
-def _check_required_keys(config: Mapping[str, Json]) -> None:
-    """Raise a ConfigError if a key of every run is missing: `~limit` removes one, `roles=7` replaces one."""
-    for key in list_run_keys():
-        node: Json = config
-        for name in key.name.split("."):
-            if not isinstance(node, Mapping) or name not in node:
-                raise ConfigError(f"{key.name}: this key is required; do not remove it")
-            node = node[name]
 
 
 def _check_preset(name: str) -> None:
@@ -239,7 +212,7 @@ def _check_nodes(config: Mapping[str, Json], choices: Mapping[str, Json]) -> Non
         node = config.get(group)
         for key in ("_target_", *(DATASET_KEYS if group == "dataset" else ())):
             if not isinstance(node, Mapping) or key not in node:
-                raise ConfigError(f"{config_file(group, name)}: no key {key}; see docs/OWN_CODE.md")
+                raise ConfigError(f"{config_file(group, name)}: no key {key}. See docs/OWN_CODE.md")
 
 
 def check_form(override: str) -> None:
@@ -251,9 +224,6 @@ def check_form(override: str) -> None:
     if key in groups() and re.search(r"\s[\w.@]+=", parsed.value):
         raise ConfigError(f"{override!r}: several settings in one argument. Put each KEY=VALUE in its own argument.")
     check_renamed(key, parsed.value)
-    digits = max((len(number.replace("_", "")) for number in _NUMBER.findall(override)), default=0)
-    if digits > sys.get_int_max_str_digits() > 0:  # Hydra's parser converts them, and Python refuses
-        raise ConfigError(f"{key}: number with {digits:,} digits; the maximum is {sys.get_int_max_str_digits():,}")
 
 
 def _to_hydra(override: str) -> str:
@@ -277,8 +247,8 @@ def _explain(error: Exception, overrides: Sequence[str]) -> ConfigError:
         if not known and override.part and _list_known_keys([other for other in overrides if other != override.text]):
             outer, _, part = override.part.partition(".")
             return ConfigError(
-                f"{override.text}: the chosen {outer} has no {part or 'part'} that is a {override.choice_group}; "
-                f"leave it out, or choose another {outer}="
+                f"{override.text}: the chosen {outer} has no {part or 'part'} that is a {override.choice_group}. "
+                f"Leave it out, or choose another {outer}="
             )
         is_inside = any(name.startswith(f"{override.key}.") for name in known)
         engine = override_values(overrides).get("engine", default_choices()["engine"])
@@ -309,7 +279,7 @@ def _find_misreading(override: Override) -> str | None:
     """Return how Hydra's grammar reads an override that was meant as one value."""
     try:
         is_swept = OverridesParser.create().parse_override(override.text).is_sweep_override()
-    except HydraException:  # a character with a meaning in the grammar
+    except (HydraException, ValueError):  # a character with a meaning in the grammar, or thousands of digits
         for opening, closing in ("[]", "{}", "()"):
             if override.value.count(opening) > override.value.count(closing):
                 return f"{closing!r} is missing"
@@ -324,7 +294,7 @@ def _list_known_keys(overrides: Sequence[str]) -> list[str]:
     known = groups()
     choices = tuple(_to_hydra(each) for each in overrides if parse_override(each).choice_group in known)
     try:
-        container: Json = OmegaConf.to_container(_compose(choices, _own_files())[0])
+        container: Json = OmegaConf.to_container(_compose(choices, own_files())[0])
     except (HydraException, ValueError):  # ValueError: a file that is not UTF-8
         return []
     return [*flatten(container), *known]
@@ -392,28 +362,15 @@ def parse_axes(overrides: Sequence[str]) -> list[Axis]:
             continue
         if not parsed.is_discrete_sweep():
             raise ConfigError(f"{override}: has no list of values; only hydra/sweeper=optuna can search an interval")
-        values = dict[str, str]()  # each once
-        for value, text in zip(parsed.sweep_iterator(), parsed.sweep_string_iterator(), strict=True):
-            values.setdefault(repr(_plain(value)), text)
+        values = tuple(dict.fromkeys(parsed.sweep_string_iterator()))  # each once
         if not values:
             raise ConfigError(f"{override}: no name matches; see kgqa run --help")
-        axes.append(Axis(parsed.get_key_element(), tuple(values.values()), swept=True))
+        axes.append(Axis(parsed.get_key_element(), values, swept=True))
     keys = [axis.key for axis in axes]
     for axis in axes:
         if axis.swept and keys.count(axis.key) > 1:
             raise ConfigError(f"{axis.key}: set twice; list its values in one override")
     return axes
-
-
-def _plain(value: object) -> object:
-    """Return a value without quotes, so that `a` and `"a"` are equal, and `1` and `"1"` are not."""
-    if isinstance(value, QuotedString):
-        return value.text
-    if isinstance(value, list):
-        return [_plain(each) for each in value]
-    if isinstance(value, dict):
-        return {_plain(key): _plain(each) for key, each in value.items()}
-    return value
 
 
 def expand_grid(axes: Sequence[Axis]) -> list[tuple[str, list[str]]]:
@@ -435,9 +392,9 @@ def parse_sweeps(overrides: Sequence[str]) -> list[HydraOverride]:
             check_form(override)
             try:
                 parsed += parser.parse_overrides([override])
-            except HydraException as error:
+            except (HydraException, ValueError) as error:
                 reason = str(error).strip().splitlines()[0]
                 raise ConfigError(
-                    f"{override}: cannot be read as a sweep ({reason}); e.g. method.candidates=15,20"
+                    f"{override}: cannot be read as a sweep ({reason}). E.g. method.candidates=15,20"
                 ) from error
     return parsed

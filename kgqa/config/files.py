@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kgqa.config.overrides import parse_override
 from kgqa.errors import ConfigError, DataError, nearest
@@ -44,7 +45,8 @@ DEFAULTS_LINE = re.compile(r"^(?:override )?/?(\w+)(?:@(\S+))?(?:: *(\w+))?$")
 
 def groups() -> dict[str, list[str]]:
     """Return the names that can be chosen in each group, the user's own first: `{"method": ["mine", "bfs", …], …}`."""
-    return {group: list(config_files(group)) for group in _group_names()}
+    folders = conf_folders()
+    return {group: list(_files_in(folders, group)) for group in _group_names()}
 
 
 @cache
@@ -55,8 +57,12 @@ def _group_names() -> tuple[str, ...]:
 
 def config_files(group: str) -> dict[str, Path]:
     """Return the files of a group by name, in the order in which they are shown."""
+    return _files_in(conf_folders(), group)
+
+
+def _files_in(folders: Sequence[Path], group: str) -> dict[str, Path]:
     files: dict[str, Path] = {}
-    *own, package = conf_folders()
+    *own, package = folders
     folder = SECOND.get(group, group)
     for file in (
         *(file for conf in own for file in sorted((conf / folder).glob("*.yaml"))),
@@ -110,10 +116,21 @@ def load_node(group: str, name: str) -> dict[str, Json]:
 
     References are not resolved. A choice of another group of the run, such as the graph of method=kgp, is left out.
     """
+    return deepcopy(_load_node(group, name, own_files()))
+
+
+def own_files() -> tuple[tuple[str, int, int], ...]:
+    """Return a key that changes with the user's own configuration files."""
+    files = [file for folder in conf_folders()[:-1] for file in sorted(folder.absolute().rglob("*.yaml"))]
+    return tuple((str(file), (status := file.stat()).st_ctime_ns, status.st_size) for file in files)
+
+
+@lru_cache(maxsize=512)
+def _load_node(group: str, name: str, _: object) -> dict[str, Json]:
     from omegaconf import OmegaConf
 
     file = config_file(group, name)
-    parents = [choice.name for choice in _list_defaults(group, name) if choice.group == group and not choice.place]
+    parents = [choice.name for choice in _list_defaults(group, name) if choice.group == group and not choice.part]
     if name in parents:
         raise DataError(f"{file}: a file names itself in its defaults. Remove it there.")
     node = load_yaml(file, "fix this file")
@@ -122,8 +139,8 @@ def load_node(group: str, name: str) -> dict[str, Json]:
     inherited = [dict(load_node(group, parent)) for parent in parents] or [_group_defaults(group)]
     merged = OmegaConf.merge(*inherited)
     for part in _list_defaults(group, name):
-        if part.place:
-            OmegaConf.update(merged, part.place, load_node(part.group, part.name), merge=False)
+        if part.part:
+            OmegaConf.update(merged, part.part, load_node(part.group, part.name), merge=False)
     own = {key: value for key, value in (node or {}).items() if key != "defaults"}
     whole: Json = OmegaConf.to_container(OmegaConf.merge(merged, own))
     return {**whole, **({"name": name} if is_unnamed(group, name) else {})}
@@ -136,12 +153,27 @@ def is_unnamed(group: str, name: str) -> bool:
 
 def _group_defaults(group: str) -> dict[str, Json]:
     """Return the defaults of a group's keys in conf/config.yaml."""
-    node: dict[str, Json] | None = load_yaml(package_conf() / "config.yaml").get(group) if group in NAMED else None
+    node: dict[str, Json] | None = _all_defaults().get(group) if group in NAMED else None
     return {key: value for key, value in (node or {}).items() if key != "verified"}  # a key of the run
 
 
+@cache
+def _all_defaults() -> Any:
+    return load_yaml(package_conf() / "config.yaml")
+
+
 def load_yaml(file: Path, remedy: str = "run the same command again") -> Json:
-    """Return a configuration of a user or a run; raise a DataError if it cannot be read."""
+    """Return a configuration of kgqa, a user or a run; raise a DataError if it cannot be read."""
+    return deepcopy(_parse_shipped(file)) if file.is_relative_to(package_conf()) else _parse(file, remedy)
+
+
+@cache
+def _parse_shipped(file: Path) -> Json:
+    """Parse each of kgqa's own files once: hundreds of cells of a table read the same ones."""
+    return _parse(file, "reinstall kgqa")
+
+
+def _parse(file: Path, remedy: str) -> Json:
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
     from yaml import YAMLError
@@ -164,7 +196,7 @@ def check_yaml(file: Path) -> None:
     try:
         text = file.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise DataError(f"{file}: not UTF-8 ({error.reason} at byte {error.start}); save the file as UTF-8") from error
+        raise DataError(f"{file}: not UTF-8 ({error.reason} at byte {error.start}). Save the file as UTF-8") from error
     if (aliases := len(_ALIAS.findall(text))) > MAX_ALIASES:
         raise DataError(f"{file}: {aliases} aliases (*name), the maximum is {MAX_ALIASES}; write the values out")
     if missing := _MISSING.search(text):
@@ -237,7 +269,7 @@ class Choice:
     """A choice that comes with another one: graph=tfidf of method=kgp. `place` is "" for a group's own choice."""
 
     group: str
-    place: str
+    part: str
     name: str
 
 
@@ -256,7 +288,7 @@ def list_keys(group: str, name: str) -> tuple[Key, ...]:
     )
     by_name = {key.name.partition(".")[2]: replace(key, name=key.name.partition(".")[2]) for key in inherited}
     for choice in _list_defaults(group, name):
-        if choice.group == group and not choice.place:
+        if choice.group == group and not choice.part:
             by_name |= {key.name: key for key in list_keys(group, choice.name)}
     by_name |= {key.name: key for key in _read_keys(_text(group, name))}
     return tuple(by_name.values())
@@ -264,7 +296,7 @@ def list_keys(group: str, name: str) -> tuple[Key, ...]:
 
 def list_choices(group: str, name: str) -> list[Choice]:
     """Return the choices of other groups that come with this one, such as the graph of method=kgp."""
-    return [choice for choice in _list_defaults(group, name) if choice.group != group or choice.place]
+    return [choice for choice in _list_defaults(group, name) if choice.group != group or choice.part]
 
 
 def default_choices() -> dict[str, str]:
@@ -290,17 +322,17 @@ def find_sources(config: Config) -> dict[str, str]:
     values, sources = flatten(config), dict[str, str]()
     for group, name in chosen.items():
         for key in list_keys(group, name):
-            place = f"{group}.{key.name}"
-            sources[place] = key.source
-            if place in values and _differs(key.default, values[place]):
+            part = f"{group}.{key.name}"
+            sources[part] = key.source
+            if part in values and _differs(key.default, values[part]):
                 who = "given here"
-                if place in preset and not _differs(preset[place].default, values[place]):
-                    who = f"experiment={experiment}" + (f" ({preset[place].source})" if preset[place].source else "")
+                if part in preset and not _differs(preset[part].default, values[part]):
+                    who = f"experiment={experiment}" + (f" ({preset[part].source})" if preset[part].source else "")
                 origin = "paper" if re.search(r"§|Table|Fig|[Aa]ppendix", key.source) else "default"
                 origin = "default" if "not in" in key.source else origin
                 original = f"{origin}: {key.default}" + (f" ({key.source})" if key.source else "")
-                sources[place] = f"{who}; {original}"
-    return {place: source for place, source in sources.items() if source}
+                sources[part] = f"{who}; {original}"
+    return {part: source for part, source in sources.items() if source}
 
 
 def _differs(default: str, value: Json) -> bool:
@@ -322,8 +354,8 @@ def _list_defaults(group: str, name: str) -> Iterator[Choice]:
         if match[3] is None:  # - dense: the same group's
             yield Choice(group, "", match[1])
         else:
-            place = (match[2] or "").removeprefix(f"_global_.{match[1]}")
-            yield Choice(place, "", match[3]) if place in SECOND else Choice(match[1], place, match[3])
+            part = (match[2] or "").removeprefix(f"_global_.{match[1]}")
+            yield Choice(part, "", match[3]) if part in SECOND else Choice(match[1], part, match[3])
 
 
 def _read_keys(text: str) -> Iterator[Key]:

@@ -114,8 +114,8 @@ def _folder(module: str) -> Path | None:
 
 def _file(name: str, folder: Path | None) -> Path | None:
     """Return the file of a module below a folder."""
-    place = folder.joinpath(*name.split(".")) if folder else None
-    files = [place.with_name(f"{place.name}.py"), place / "__init__.py"] if place else []
+    path = folder.joinpath(*name.split(".")) if folder else None
+    files = [path.with_name(f"{path.name}.py"), path / "__init__.py"] if path else []
     return next((file for file in files if file.is_file()), None)
 
 

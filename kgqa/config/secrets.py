@@ -45,10 +45,11 @@ def check_values(config: Config) -> None:
     The message does not repeat the value.
     """
     named = {text for key, text in _texts(config) if key.endswith("_env")}  # engine.api_key_env, graph.token_env
-    secrets = {name: value for name in named if len((value := os.environ.get(name, "")).strip()) > MIN_LENGTH}
+    read = {name: value for name in named if len((value := os.environ.get(name, "")).strip()) > MIN_LENGTH}
+    secrets = {name: value.strip() for name, value in {**secret_variables(), **read}.items()}
     for key, text in _texts(config):
-        for variable, value in {**secret_variables(), **secrets}.items():
-            if value.strip() in text:
+        for variable, value in secrets.items():
+            if value in text:
                 raise _refusal(key, f"holds the value of ${variable}, which")
         check_text(key, text)
         if has_credentials(text):

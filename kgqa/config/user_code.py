@@ -41,7 +41,7 @@ def import_target(path: str, key: str) -> Callable[..., Json]:
     module, _, name = path.rpartition(".")
     if not module:
         raise ConfigError(
-            f"{key}._target_={path}: no module in this name; write MODULE.CLASS. Only your modules "
+            f"{key}._target_={path}: no module in this name. Write MODULE.CLASS. Only your modules "
             "and kgqa's are imported"
         )
     try:
@@ -99,8 +99,8 @@ def load_run_config(folder: Path) -> dict[str, Json]:
         raise DataError(f"{file}: not the configuration of a run; run the run's command again")
     targets = _read_targets(conf_folders())
     try:
-        for place, value in flatten(config).items():
-            key, _, name = place.rpartition(".")
+        for path, value in flatten(config).items():
+            key, _, name = path.rpartition(".")
             if name == "_target_":
                 _check_shipped(str(value), key, targets)
     except ConfigError as error:
@@ -109,7 +109,7 @@ def load_run_config(folder: Path) -> dict[str, Json]:
 
 
 def find_target(group: str, target: str) -> str:
-    """Return the place of a `_target_`, as `FILE:LINE`, in the user's files of a group; "" if none names it."""
+    """Return the location of a `_target_`, as `FILE:LINE`, in the user's files of a group; "" if none names it."""
     for name, file in config_files(group).items() if group in groups() and target else ():
         if is_own(group, name):
             for number, line in enumerate(file.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
@@ -145,8 +145,8 @@ def _import(name: str) -> ModuleType:
         raise _ImportRefusal(f"cannot be imported ({where}{what})") from error
     finally:
         sys.path[:] = search_path
-    places = [module.__file__] if module.__file__ else list(module.__path__)
-    if not is_declared and not any(folder.resolve() in Path(place).resolve().parents for place in places):
+    paths = [module.__file__] if module.__file__ else list(module.__path__)
+    if not is_declared and not any(folder.resolve() in Path(path).resolve().parents for path in paths):
         raise _ImportRefusal(f"{module.__name__} is {module.__file__}, not the one in {folder}; rename your module")
     return module
 
@@ -174,7 +174,7 @@ def _code_files(path: str) -> list[Path]:
     folders = [folder for package, folder in packages().items() if package.partition(".")[0] == top]
     spec = PathFinder.find_spec(top, [str(user_folder())])
     if spec and not folders:
-        folders = [Path(place) for place in spec.submodule_search_locations or ()]
+        folders = [Path(path) for path in spec.submodule_search_locations or ()]
     if folders:
         return sorted(file for folder in folders for file in folder.rglob("*.py"))
     return sorted(file for name, file in find_modules(path.rpartition(".")[0]) if not name.startswith("kgqa."))
@@ -209,14 +209,14 @@ def write_scaffold(group: str, name: str, source: str = "") -> list[Path]:
         _target_path(group, file, name): _rename(group, file.read_text(encoding="utf-8"), name)
         for file in _scaffold_files(group)
     }
-    for place in texts:
-        if place.exists():
-            raise ConfigError(f"{place}: this file exists. Choose another name.")
+    for path in texts:
+        if path.exists():
+            raise ConfigError(f"{path}: this file exists. Choose another name.")
     if source:
-        texts = {place: _set_source(text, source) for place, text in texts.items()}
-    for place, text in texts.items():
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(text, encoding="utf-8")
+        texts = {path: _set_source(text, source) for path, text in texts.items()}
+    for path, text in texts.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
     return list(texts)
 
 

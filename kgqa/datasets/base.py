@@ -98,8 +98,8 @@ class FileDataset(ABC):
         for folder in (Path(), *below):
             if (folder / named).is_file():
                 return folder / named
-        places = f", nor in {', '.join(map(str, below))}" if below else ""
-        raise DataError(f"dataset.{key}={path}: no such file{places}; name an existing file, or {self.remedy}")
+        searched = f", nor in {', '.join(map(str, below))}" if below else ""
+        raise DataError(f"dataset.{key}={path}: no such file{searched}; name an existing file, or {self.remedy}")
 
     @property
     def sha256(self) -> str:

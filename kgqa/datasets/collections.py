@@ -23,7 +23,7 @@ from kgqa.datasets.hotpotqa import MISSING
 from kgqa.datasets.schema import Gold, parse_record, plain_title
 from kgqa.datasets.splitting import Piece, overlapping, split, splitter_identity
 from kgqa.errors import ConfigError, DataError
-from kgqa.scoring.retrieval import plain
+from kgqa.scoring.retrieval import normalise_title
 from kgqa.types import Json, Passage, Question
 from kgqa.util import jsonio
 from kgqa.util.validators import Count
@@ -150,7 +150,7 @@ class Collected:
         return self.dataset.sha256
 
     def identity(self) -> Mapping[str, Json]:
-        """Return everything beside the questions that can change a collection."""
+        """Return everything except the questions that can change a collection."""
         settings = self.collections
         return {
             "documents": settings.documents,
@@ -221,9 +221,9 @@ class _Paragraphs:
         pinned = {passage.id for passage in question.pinned}
         own = [p for p in dict.fromkeys(question.passages) if p.id not in question.support | pinned]
         yield from map(self._document, draw.sample(own, len(own)))
-        taken = {plain(passage.title) for passage in (*question.passages, *question.pinned)}
-        taken |= {plain(title) for title in question.support_titles}
-        others = [document for document in self._reservoir if plain(document.title) not in taken]
+        taken = {normalise_title(passage.title) for passage in (*question.passages, *question.pinned)}
+        taken |= {normalise_title(title) for title in question.support_titles}
+        others = [document for document in self._reservoir if normalise_title(document.title) not in taken]
         yield from draw.sample(others, len(others))
 
     @cached_property
@@ -245,14 +245,16 @@ class _Articles:
 
     @classmethod
     def of(cls, collected: Collected, questions: Iterable[Question]) -> _Articles:
-        """Return reads the corpus twice: for the titles to sample from, then for the articles that are needed."""
-        titles = (title for title, _ in groupby(plain(passage.title) for passage in collected.dataset.passages()))
+        """Read the corpus twice: for the titles to sample from, then for the articles that are needed."""
+        titles = (
+            title for title, _ in groupby(normalise_title(passage.title) for passage in collected.dataset.passages())
+        )
         reservoir = list(dict.fromkeys(_sample(titles, collected.collections.seed)))
         needed: dict[str, list[Passage]] = {title: [] for title in reservoir}
         for question in questions:
             needed |= {title: [] for title in _gold_titles(question)}
         for passage in collected.dataset.passages():
-            if (title := plain(passage.title)) in needed:
+            if (title := normalise_title(passage.title)) in needed:
                 needed[title].append(passage)
         size = collected.collections.passage_size
         return cls({t: Document(tuple(articles), size) for t, articles in needed.items() if articles}, reservoir, size)
@@ -262,7 +264,7 @@ class _Articles:
         own: dict[str, list[Passage]] = {}
         for passage in dict.fromkeys((*question.passages, *question.pinned)):
             if passage.id in question.support or passage in question.pinned:
-                own.setdefault(plain(passage.title), []).append(passage)
+                own.setdefault(normalise_title(passage.title), []).append(passage)
         documents, support = [], set[str]()
         for title, name in _gold_titles(question).items():
             paragraphs = tuple(own.get(title, ()))
@@ -290,19 +292,19 @@ def _support(document: Document, gold: Iterable[Passage], question: Question) ->
 
 
 def _gold_titles(question: Question) -> dict[str, str]:
-    """Return titles of gold and pinned pages in plain form, and as they are written; in a fixed order."""
+    """Return titles of gold and pinned pages in normalized form, and as they are written; in a fixed order."""
     gold = [passage.title for passage in question.passages if passage.id in question.support]
     titles = [*(passage.title for passage in question.pinned), *gold, *sorted(question.support_titles)]
-    return {plain(title): title for title in reversed(titles)}
+    return {normalise_title(title): title for title in reversed(titles)}
 
 
 def _sample(items: Iterable[T], seed: int) -> list[T]:
-    """At most `RESERVOIR` of the items, each as likely as any other (Vitter's algorithm R)."""
+    """Return at most `RESERVOIR` of the items, each as likely as any other (Vitter's algorithm R)."""
     draw = random.Random(seed)  # noqa: S311 - a sample, no secret
     kept: list[T] = []
     for count, item in enumerate(items):
         if count < RESERVOIR:
             kept.append(item)
-        elif (place := draw.randrange(count + 1)) < RESERVOIR:
-            kept[place] = item
+        elif (index := draw.randrange(count + 1)) < RESERVOIR:
+            kept[index] = item
     return kept

@@ -1,9 +1,9 @@
 """Files of passages to search in.
 
-A corpus file is JSON or JSONL of `title` and `text` (or `paragraph_text`), or of FlashRAG's `contents` (a title in
-quotes, a line end and the text), one object of titles with their sentences, IIRC's `context_articles.json` (titles with
-complete articles), or a question file, which gives its contexts, as IRCoT built the corpora of 2Wiki and MuSiQue. Files
-can be gzipped, and memory never holds a complete one.
+A corpus file is JSON or JSONL of `title` and `text` (or `paragraph_text`, `body`), or of FlashRAG's `contents` (a title
+in quotes, a line end and the text), one object of titles with their sentences, IIRC's `context_articles.json` (titles
+with complete articles), or a question file, which gives its contexts, as IRCoT built the corpora of 2Wiki and MuSiQue.
+Files can be gzipped, and memory never holds a complete one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TAG = re.compile(r"</?[a-zA-Z][^>]*>")  # a "<" before anything but a letter is 
 
 class Titled(BaseModel):
     title: str
-    text: str = Field(validation_alias=AliasChoices("text", "paragraph_text"))
+    text: str = Field(validation_alias=AliasChoices("text", "paragraph_text", "body"))  # body: MultiHop-RAG
 
 
 class Contents(BaseModel):

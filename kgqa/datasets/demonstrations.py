@@ -79,7 +79,7 @@ def load_thoughts(path: str, needs: tuple[str, ...] = ()) -> tuple[ThoughtDemons
             if not getattr(example, need):
                 raise DataError(
                     f"{path}: the demonstration {example.question!r:.60} has no {need!r}, which this method "
-                    "shows; use hotpotqa, 2wiki, musique or iirc, or add them to the file"
+                    "shows. Use hotpotqa, 2wiki, musique or iirc, or add them to the file"
                 )
     return pool
 
@@ -117,7 +117,7 @@ def _find(path: str, form: str = "") -> Path:
             return DEMOS / name
     if (own := Path(path).expanduser()).is_file():
         return own
-    raise DataError(f"{path}: no such file of demonstrations; shipped ones: {', '.join(shipped)}")
+    raise DataError(f"{path}: no such file of demonstrations. Shipped ones: {', '.join(shipped)}")
 
 
 def _jsonl_records(path: str, form: str) -> Iterator[tuple[str, Json]]:

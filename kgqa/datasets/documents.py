@@ -1,4 +1,4 @@
-"""A user's own documents: their files, the passages that are read from them, and the places of passages."""
+"""A user's own documents: their files, the passages that are read from them, and where passages are in them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """A place in a document. `page`: "page 3", "table 2 page 3", only of PDFs; `line`: from 1, only of texts."""
+    """Where a passage is in a document. `page`: "page 3" or "table 2 page 3" of a PDF. `line`: from 1, of a text."""
 
     file: Path
     page: str = ""
@@ -51,45 +51,45 @@ class Documents:
     passages is its heading, see `document_text`, or its name if it has none. `exclude` is never a document.
     """
 
-    places: tuple[Path, ...]
+    paths: tuple[Path, ...]
     kinds: tuple[str, ...]
     passage_size: int
     exclude: Path | None = None
 
     @cached_property
     def files(self) -> Mapping[str, Path]:
-        """Return the files by name, in the order of the places, those of a folder by path.
+        """Return the files by name, in the order of the paths, those of a folder by path.
 
         Raises:
-            DataError: a place does not exist or cannot be read, a name is not UTF-8, or there is no document at all.
+            DataError: a path does not exist or cannot be read, a name is not UTF-8, or there is no document at all.
         """
-        below = {file.resolve(): (file, place) for place in self.places for file in self._files_of(place)}
+        below = {file.resolve(): (file, path) for path in self.paths for file in self._files_of(path)}
         if not below:
-            shown = ", ".join(map(str, self.places))
+            shown = ", ".join(map(str, self.paths))
             raise DataError(f"{shown}: no documents; name {', '.join(self.kinds)} files")
         stems = Counter(file.stem for file, _ in below.values())
         names = {}
-        for file, place in below.values():
+        for file, path in below.values():
             name = file.stem
             if stems[name] > 1:
-                name = (file.relative_to(place) if file != place else file).as_posix()
+                name = (file.relative_to(path) if file != path else file).as_posix()
             names[file.as_posix() if name in names else name] = file
         return names
 
-    def _files_of(self, place: Path) -> list[Path]:
-        if not place.exists():
-            raise DataError(f"{place}: no such file or folder; name your documents")
-        found = [place] if place.is_file() else sorted(file for file in place.rglob("*") if _is_shown(file, place))
+    def _files_of(self, path: Path) -> list[Path]:
+        if not path.exists():
+            raise DataError(f"{path}: no such file or folder; name your documents")
+        found = [path] if path.is_file() else sorted(file for file in path.rglob("*") if _is_shown(file, path))
         documents = [file for file in found if file.suffix.lower() in self.kinds and file != self.exclude]
-        if place.is_file() and not documents:
-            raise DataError(f"{place}: file type not supported; name {', '.join(self.kinds)} files or a folder")
+        if path.is_file() and not documents:
+            raise DataError(f"{path}: file type not supported; name {', '.join(self.kinds)} files or a folder")
         for file in documents:
             if any("\ud800" <= letter <= "\udfff" for letter in str(file)):  # names are in prompts and hashes
                 raise DataError(f"{file}: the file's name is not UTF-8; rename it")
         others = Counter(file.suffix.lower() or file.name for file in found if file not in (*documents, self.exclude))
         if others:
             shown = ", ".join(f"{count} {kind}" for kind, count in sorted(others.items()))
-            log.warning("%s: files of other kinds are skipped: %s", place, shown)
+            log.warning("%s: files of other kinds are skipped: %s", path, shown)
         return documents
 
     @cached_property

@@ -67,6 +67,7 @@ class Source(BaseModel):
     members: tuple[str, ...] = ()  # of the archive; none: the file is no archive
     abstracts: str | None = None  # the file that HotpotQA's archive of abstracts is turned into
     hub: Hub | None = None
+    corpus: str | None = None  # the entry of its corpus, which is downloaded with it
 
     @property
     def makes(self) -> tuple[str, ...]:
@@ -149,7 +150,7 @@ def unpack(archive: Path, members: Sequence[str], folder: Path) -> None:
                 shutil.unpack_archive(archive, scratch, "tar", filter="data")
             files = {file.name: file for file in Path(scratch).rglob("*") if "__MACOSX" not in file.parts}
             if missing := sorted(set(members) - files.keys()):
-                raise DataError(f"{archive}: no {', '.join(missing)} in this archive; delete it and download it again")
+                raise DataError(f"{archive}: no {', '.join(missing)} in this archive. Delete it and download it again")
             for name in members:
                 files[name].replace(folder / name)
 
@@ -195,7 +196,7 @@ def _explain_damage(archive: Path) -> Iterator[None]:
     ) as error:  # fmt: skip
         if getattr(error, "errno", None):
             raise
-        raise DataError(f"{archive}: broken archive ({error}); delete it and download it again") from None
+        raise DataError(f"{archive}: broken archive ({error}). Delete it and download it again") from None
 
 
 def convert(hub: Hub, folder: Path | None, target: Path, advance: Callable[[int], None]) -> None:
@@ -223,7 +224,7 @@ def convert(hub: Hub, folder: Path | None, target: Path, advance: Callable[[int]
                 advance(1)
         except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
             raise DataError(
-                f"{folder or hub.id}: {error}; expected split {hub.split} of {hub.id}, {hub.config}"
+                f"{folder or hub.id}: {error}. Expected split {hub.split} of {hub.id}, {hub.config}"
             ) from None
         if not count:
             raise DataError(f"{target.name}: no rows to write")

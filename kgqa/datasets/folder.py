@@ -159,5 +159,5 @@ def _support(cited: Cited, by_name: Mapping[str, Sequence[Passage]], where: str)
         words = " ".join(cited.text.split())
         ids = [p.id for p in passages if words and not p.place and words in " ".join(p.text.split())]
     if not ids and (missing := cited.place or cited.text):
-        raise DataError(f"{where}: support: {missing!r} is not in {cited.title!r}; correct it, or give the title alone")
+        raise DataError(f"{where}: support: {missing!r} is not in {cited.title!r}. Correct it, or give the title alone")
     return ids

@@ -92,9 +92,9 @@ class IIRC(ContextDataset):
                 page = parse_record(Original, raw, where)
                 for position, question in enumerate(page.questions):
                     identity = question.qid or f"{page.pid or number}_{position}"
-                    place = f"{where}, question {identity}"
+                    location = f"{where}, question {identity}"
                     answered = question.answer.type != "none"
-                    yield place, _original(page, question, identity, place) if answered else None
+                    yield location, _original(page, question, identity, location) if answered else None
             else:
                 yield where, _processed(parse_record(Processed, raw, where), where)
 

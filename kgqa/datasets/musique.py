@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated
 
 from pydantic import BaseModel, StrictBool, StrictInt
 
@@ -13,6 +14,9 @@ from kgqa.datasets.base import ContextDataset
 from kgqa.datasets.schema import Gold, parse_record
 from kgqa.types import Hop, Question
 from kgqa.util import jsonio
+from kgqa.util.validators import NotIdentity
+
+UNANSWERABLE = "unanswerable"
 
 
 class Paragraph(corpus.Paragraph):
@@ -38,15 +42,35 @@ class MusiqueRecord(Gold):
 class MuSiQue(ContextDataset):
     """Questions of a MuSiQue file.
 
-    Unanswerable questions (MuSiQue-Full) are skipped: they share their ids with answerable ones and have no gold
-    answer to score. Two paragraphs with one title stay two passages. A step's "#1" stays as it is.
-    `hops` is the length of the decomposition. `type` is the id's prefix, e.g. "3hop1", unless the record has its own.
+    MuSiQue-Full has each question twice, with the same id: answerable, and with passages that do not answer it. Unless
+    `unanswerable` is set, the latter are skipped. Otherwise their ids and types end in "unanswerable". Two paragraphs
+    with one title stay two passages. A step's "#1" stays as it is. `hops` is the length of the decomposition. `type` is
+    the id's prefix, e.g. "3hop1", unless the record has its own.
     """
+
+    unanswerable: Annotated[bool, NotIdentity("no question is added", (False,))]
 
     def records(self, file: Path) -> Iterator[tuple[str, Question | None]]:
         for where, raw in jsonio.stream_records(file):
             record = parse_record(MusiqueRecord, raw, where)
-            yield where, _question(record, where) if record.answerable else None
+            if not self.unanswerable:
+                yield where, _question(record, where) if record.answerable else None
+            elif record.answerable:
+                yield where, replace(_question(record, where), answerable=True, twin=f"{record.id} {UNANSWERABLE}")
+            else:
+                yield where, _unanswerable(record)
+
+
+def _unanswerable(record: MusiqueRecord) -> Question:
+    """Return a question to abstain from. It has no gold passages."""
+    return Question(
+        id=f"{record.id} {UNANSWERABLE}",
+        text=record.question,
+        answers=(UNANSWERABLE,),
+        passages=corpus.paragraph_passages(record.paragraphs),
+        type=UNANSWERABLE,
+        answerable=False,
+    )
 
 
 def _question(record: MusiqueRecord, where: str) -> Question:

@@ -85,7 +85,7 @@ class PdfTable:
 
 
 def read(file: Path, title: str, size: int) -> tuple[Passage, ...]:
-    """Page nodes, table nodes and ordinary passages of a file, see above; a scanned one gives empty pages alone.
+    """Return page nodes, table nodes and ordinary passages of a file, see above. A scanned one has only empty pages.
 
     Raises:
         DataError: the file is no PDF, is broken, or needs a password.

@@ -65,7 +65,7 @@ def read_predictions(file: Path) -> list[Prediction]:
 
 def _refuse_repeats(file: Path, members: Sequence[tuple[str, Json]]) -> None:
     if repeated := [key for key, count in Counter(key for key, _ in members).items() if count > 1]:
-        raise DataError(f"{file}: {_some(repeated)}: given more than once; remove all but one")
+        raise DataError(f"{file}: {_some(repeated)}: given more than once. Remove all but one")
 
 
 def _official(record: OfficialFile, file: Path) -> Iterator[Prediction]:
@@ -102,7 +102,7 @@ def match_predictions(
         )
     if missing := [question.id for question in questions if question.id not in by_id]:
         raise DataError(
-            f"{file}: no prediction for {_some(missing)}; add them, or use --subset to score only the "
+            f"{file}: no prediction for {_some(missing)}. Add them, or use --subset to score only the "
             "answered questions"
         )
     for question in questions:

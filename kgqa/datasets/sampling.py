@@ -26,15 +26,15 @@ def sample_as_trace(questions: Sequence[Question], dataset: str) -> list[Questio
     if len(questions) != size:
         raise ConfigError(
             f"sample={TRACE_SAMPLE}: needs the official training file of dataset={dataset} with {size:,} questions, "
-            f"found {len(questions):,}; set dataset.split=train and dataset.path=FILE, or give a number"
+            f"found {len(questions):,}. Set dataset.split=train and dataset.path=FILE, or give a number"
         )
-    return [questions[place] for place in trace_places(size)]
+    return [questions[position] for position in trace_positions(size)]
 
 
-def trace_places(size: int) -> list[int]:
-    """Return the places of TRACE's 500 questions in a file of this size, in file order."""
+def trace_positions(size: int) -> list[int]:
+    """Return the positions of TRACE's 500 questions in a file of this size, in file order."""
     import numpy as np
 
     # as after np.random.seed(0)
     permutation = np.random.RandomState(0).permutation(size)
-    return sorted(int(place) for place in permutation[-TRACE_COUNT:])
+    return sorted(int(position) for position in permutation[-TRACE_COUNT:])

@@ -90,16 +90,16 @@ def parse_record(schema: type[R], record: Json, where: str) -> R:
 
 def check_questions(questions: Iterable[tuple[str, Question | None]], file: Path) -> Iterator[Question | None]:
     """Yield the questions as they come; raise a DataError for a repeated id, or if there is no question."""
-    places: dict[str, str] = {}
+    locations: dict[str, str] = {}
     for where, question in questions:
         if question is not None:
-            if question.id in places:
+            if question.id in locations:
                 raise DataError(
-                    f"{where}: id {question.id!r} is already taken by {places[question.id]}; remove one of them"
+                    f"{where}: id {question.id!r} is already taken by {locations[question.id]}; remove one of them"
                 )
-            places[question.id] = where
+            locations[question.id] = where
         yield question
-    if not places:
+    if not locations:
         raise DataError(f"{file}: no answerable questions in this file; name another one: dataset.path=FILE")
 
 

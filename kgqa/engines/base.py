@@ -20,7 +20,7 @@ from kgqa.engines.chat import ChatTemplate, Tokens
 from kgqa.engines.thinking import Thinking
 from kgqa.engines.weights import Model, is_gguf
 from kgqa.errors import ConfigError, EngineDied, of_one_call
-from kgqa.protocols import Deliver, Engine
+from kgqa.protocols import Deliver
 from kgqa.types import Json
 
 BASE_DIFFERS = "base_differs"  # a reply's flag: the adapter was trained on another file of the same model's weights
@@ -36,19 +36,19 @@ class BaseEngine(ABC):
 
     _closing: Event = field(default_factory=Event, init=False, repr=False, compare=False)
     _lock: Lock = field(default_factory=Lock, init=False, repr=False, compare=False)
-    _views: dict[Adapter, AdaptedEngine] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _views: dict[Adapter, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     streaming: ClassVar[bool]
 
     @property
-    def base(self) -> Engine:
+    def base(self) -> Any:
         return self
 
     @property
     def counts_freely(self) -> bool:
         return False
 
-    def with_adapter(self, adapter: Adapter) -> AdaptedEngine:
+    def with_adapter(self, adapter: Adapter) -> Any:
         """Return the engine with an adapter. Raises ConfigError if the engine or the weights cannot have it."""
         if adapter not in self._views:
             differs = self._check_adapter(adapter)
@@ -56,18 +56,6 @@ class BaseEngine(ABC):
                 self._views[adapter] = AdaptedEngine(self, adapter, differs)
             self._unload()
         return self._views[adapter]
-
-    @abstractmethod
-    def identity(self) -> Mapping[str, Json]: ...
-
-    @abstractmethod
-    def render(self, call: ModelCall) -> str: ...
-
-    @abstractmethod
-    def count_tokens(self, text: str) -> int: ...
-
-    @abstractmethod
-    def close(self) -> None: ...
 
     def _check_adapter(self, adapter: Adapter) -> bool:  # noqa: ARG002 - there are no weights to compare
         """Return whether the weights are another file than the adapter was trained on."""
@@ -91,52 +79,21 @@ class BaseEngine(ABC):
 class AdaptedEngine:
     """An engine through an adapter. `differs`: its weights are not the file that the adapter was trained on."""
 
-    base: BaseEngine
+    base: Any
     adapter: Adapter
     differs: bool
 
-    @property
-    def streaming(self) -> bool:
-        return self.base.streaming
-
-    @property
-    def counts_freely(self) -> bool:
-        return self.base.counts_freely
-
-    @property
-    def batch_size(self) -> int:
-        return int(self._any.batch_size)
-
-    @property
-    def max_concurrency(self) -> int:
-        return int(self._any.max_concurrency)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.base, name)
 
     def identity(self) -> Mapping[str, Json]:
         return {**self.base.identity(), "lora": self.adapter.digest()}
 
-    def render(self, call: ModelCall) -> str:
-        return self.base.render(call)
-
-    def count_tokens(self, text: str) -> int:
-        return self.base.count_tokens(text)
-
-    def with_adapter(self, adapter: Adapter) -> Engine:
-        """Return the same engine with another adapter."""
-        return self.base.with_adapter(adapter)
-
     def answer(self, calls: Sequence[ModelCall]) -> Sequence[ModelReply | Exception]:
-        return [self._flag(reply) for reply in self._any.answer(calls, self.adapter)]
+        return [self._flag(reply) for reply in self.base.answer(calls, self.adapter)]
 
     def submit(self, call: ModelCall, deliver: Deliver) -> None:
-        self._any.submit(call, lambda reply: deliver(self._flag(reply)), self.adapter)
-
-    def close(self) -> None:
-        self.base.close()
-
-    @property
-    def _any(self) -> Any:
-        """Return the engine, which answers batches or streams."""
-        return self.base
+        self.base.submit(call, lambda reply: deliver(self._flag(reply)), self.adapter)
 
     def _flag(self, reply: ModelReply | Exception) -> ModelReply | Exception:
         if isinstance(reply, Exception) or not self.differs:

@@ -61,6 +61,7 @@ class ChatTemplate:
         Raises:
             EngineError: the model's template rejects these messages.
         """
+        reject_tools(call)
         prompt = call.prompt
         if prompt.form == "chat" and self.source is not None:
             thinks = self.thinks(call)
@@ -97,16 +98,22 @@ class ChatTemplate:
     def _chat(self, source: str, messages: Sequence[Message], thinks: bool) -> str:
         from jinja2 import TemplateError
 
+        settings = self.thinking.template(thinks=thinks)
         try:
-            return _compile(source).render(
-                messages=[{"role": message.role, "content": message.content} for message in messages],
-                add_generation_prompt=True,
-                bos_token=self.bos,
-                eos_token=self.eos,
-                **self.thinking.template(thinks=thinks),
-            )
+            return _render(source, messages, bos_token=self.bos, eos_token=self.eos, **settings)
         except TemplateError as error:
             raise EngineError(f"the model's chat template refuses the prompt: {error}") from error
+
+
+def reject_tools(call: ModelCall) -> None:
+    """Raise a ConfigError if the call has tools: only the chat endpoint of a server has function calls."""
+    if isinstance(call, Generate) and call.tools is not None:
+        raise ConfigError("Function calls need engine=openai and its chat endpoint. Set method.protocol=text.")
+
+
+def _render(source: str, messages: Sequence[Message], **values: Json) -> str:
+    written = [{"role": message.role, "content": message.content} for message in messages]
+    return _compile(source).render(messages=written, add_generation_prompt=True, **values)
 
 
 class Tokens:
@@ -184,17 +191,16 @@ def _has_system(source: str, bos: str, eos: str) -> bool:
     """
     from jinja2 import TemplateError
 
-    def render(*messages: dict[str, str]) -> str | None:
-        try:
-            return _compile(source).render(
-                messages=list(messages), add_generation_prompt=True, bos_token=bos, eos_token=eos
-            )
-        except TemplateError:
-            return None
-
-    user = {"role": "user", "content": "Hello"}
-    rendered = render({"role": "system", "content": "aquamarine"}, user)
-    return render(user) is None if rendered is None else "aquamarine" in rendered
+    system, user = Message("system", "aquamarine"), Message("user", "Hello")
+    try:
+        return "aquamarine" in _render(source, (system, user), bos_token=bos, eos_token=eos)
+    except TemplateError:
+        pass
+    try:
+        _render(source, (user,), bos_token=bos, eos_token=eos)
+    except TemplateError:
+        return True
+    return False
 
 
 def _of_gguf(file: Path) -> ChatTemplate:
@@ -221,7 +227,7 @@ def _starts_with(tokenizer: Path, bos: str) -> bool:
     from tokenizers import Tokenizer
 
     if not tokenizer.is_file():
-        raise ConfigError(f"{tokenizer.parent}: no tokenizer.json; save the model with a fast tokenizer")
+        raise ConfigError(f"{tokenizer.parent}: no tokenizer.json. Save the model with a fast tokenizer")
     return bool(Tokenizer.from_file(str(tokenizer)).encode("a").tokens[0] == bos)
 
 

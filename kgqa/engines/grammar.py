@@ -1,4 +1,4 @@
-"""Replies held to a JSON schema, token by token, with llguidance; llama.cpp has it built in."""
+"""Constrain replies to a JSON schema, token by token, with llguidance. llama.cpp contains it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from kgqa.errors import ConfigError
 from kgqa.types import Json
 
 Tensor = Any  # torch is imported late and not checked
-# As `json.dumps` writes it: were blanks free, a weak model would fill its whole reply with them
+# As in `json.dumps`: a weak model would fill its reply with blanks if they were free
 SPACING = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 
 
 def bound_schema(schema: str) -> Json | None:
-    """Return the schema with fixed blanks between a value's parts; None where llguidance cannot express it.
+    """Return the schema with fixed blanks between the parts of a value; None if llguidance cannot express it.
 
     Raises:
         ConfigError: llguidance is not installed.
@@ -33,20 +33,20 @@ def bound_schema(schema: str) -> Json | None:
 
 
 class Constraint:
-    """The state of one reply under a grammar: which tokens may follow."""
+    """The state of one reply under a grammar, which decides the tokens that can follow."""
 
     def __init__(self, matcher: Any) -> None:
         self._matcher = matcher
 
     def mask_logits(self, logits: Tensor) -> Tensor:
-        """Return the logits, -inf for every token that would leave the schema."""
+        """Return the logits with -inf for every token that violates the schema."""
         import torch
 
         biases = torch.frombuffer(bytearray(self._matcher.compute_logit_bias()), dtype=torch.uint8)
         return logits.masked_fill(biases[: len(logits)].to(logits.device) == 0, float("-inf"))
 
     def push(self, token: int) -> bool:
-        """Take the next token; True when the JSON value is complete."""
+        """Add the next token. Return whether the JSON value is complete."""
         self._matcher.consume_token(token)
         return bool(self._matcher.is_stopped())
 
@@ -58,7 +58,7 @@ class Grammars:
         self._source, self._ends, self._size = tokenizer, sorted(ends), size
 
     def constraint(self, schema: str) -> Constraint | None:
-        """Return None where llguidance cannot express the schema or read the vocabulary."""
+        """Return the constraint of a schema; None if llguidance cannot express it or read the vocabulary."""
         spaced = bound_schema(schema)
         if spaced is None or self._vocabulary is None:
             return None

@@ -103,7 +103,7 @@ class LlamaCpp(LocalEngine):
             if not self._running:
                 usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
                 files = [_gguf_adapter(adapter) for adapter in self._views]
-                server = LlamaServer(self._weights, self.max_num_seqs, self.threads or usable or 1, self._limit, files)
+                server = start_server(self._weights, self.max_num_seqs, self.threads or usable or 1, self._limit, files)
                 self._running.append(_Running(server))
 
     async def _stop(self) -> None:
@@ -140,8 +140,8 @@ class LlamaClient(Client):
 class _Running:
     """A running server and its clients."""
 
-    def __init__(self, server: LlamaServer) -> None:
-        self.transport = Transport(f"{server.address}/v1", None, ONCE, lambda: None)
+    def __init__(self, server: Any) -> None:
+        self.transport = Transport(f"{server.listening_address}/v1", None, ONCE, lambda: None)
         self._server = server
         self._clients: dict[Adapter | None, LlamaClient] = {}
 
@@ -168,33 +168,30 @@ class _Running:
         return self._clients[adapter]
 
 
-class LlamaServer:
-    """A loaded model. It works on as many requests at once as there are slots; more wait their turn."""
+def start_server(weights: Path, slots: int, threads: int, context: int, adapters: Sequence[Path] = ()) -> Any:
+    """Load a model. The server works on as many requests at once as there are slots; more wait their turn."""
+    let_waiting_threads_sleep()
+    try:
+        import xllamacpp
+    except ImportError as error:
+        raise ConfigError(f"engine=llamacpp needs xllamacpp ({error}); {install_command('llamacpp')}") from error
 
-    def __init__(self, weights: Path, slots: int, threads: int, context: int, adapters: Sequence[Path] = ()) -> None:
-        let_waiting_threads_sleep()
-        try:
-            import xllamacpp
-        except ImportError as error:
-            raise ConfigError(f"engine=llamacpp needs xllamacpp ({error}); {install_command('llamacpp')}") from error
-
-        params = xllamacpp.CommonParams()
-        params.model.path = str(weights)
-        params.n_parallel = slots
-        params.n_ctx = context * slots
-        params.n_batch = params.n_ubatch = BATCH
-        params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
-        # a prompt that left its slot is found by its tokens only, whatever adapter it was computed with
-        params.cache_ram_mib = 0 if adapters else PROMPT_CACHE_MIB
-        params.lora_adapters = [xllamacpp.CommonAdapterLoraInfo(str(file), 1.0) for file in adapters]
-        params.verbosity = -1  # the terminal belongs to the command line
-        params.warmup = False
-        try:
-            self._server: Any = xllamacpp.Server(params)
-        except RuntimeError as error:
-            files = " and ".join(map(str, (weights, *adapters)))
-            raise DataError(f"{files}: llama.cpp cannot load it with {slots} × {context} tokens ({error})") from error
-        self.address = str(self._server.listening_address)
+    params = xllamacpp.CommonParams()
+    params.model.path = str(weights)
+    params.n_parallel = slots
+    params.n_ctx = context * slots
+    params.n_batch = params.n_ubatch = BATCH
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
+    # a prompt that left its slot is found by its tokens only, whatever adapter it was computed with
+    params.cache_ram_mib = 0 if adapters else PROMPT_CACHE_MIB
+    params.lora_adapters = [xllamacpp.CommonAdapterLoraInfo(str(file), 1.0) for file in adapters]
+    params.verbosity = -1  # the terminal belongs to the command line
+    params.warmup = False
+    try:
+        return xllamacpp.Server(params)
+    except RuntimeError as error:
+        files = " and ".join(map(str, (weights, *adapters)))
+        raise DataError(f"{files}: llama.cpp cannot load it with {slots} × {context} tokens ({error})") from error
 
 
 def _gguf_adapter(adapter: Adapter) -> Path:

@@ -15,6 +15,7 @@ from typing import Annotated, ClassVar, NamedTuple
 from kgqa.artifacts.adapter import Adapter
 from kgqa.calls import Choose, ModelCall, ModelReply
 from kgqa.engines.base import BaseEngine
+from kgqa.engines.chat import reject_tools
 from kgqa.engines.thinking import read_reply
 from kgqa.errors import DataError
 from kgqa.types import Choice, Completion, Json, Usage
@@ -66,6 +67,7 @@ class Scripted(BaseEngine):
         return {"engine": "scripted", "model": self.model.name, "rules": rules}
 
     def render(self, call: ModelCall) -> str:
+        reject_tools(call)
         return "\n".join([*(message.content for message in call.prompt.messages), call.prompt.prefill])
 
     def count_tokens(self, text: str) -> int:
@@ -88,7 +90,8 @@ class Scripted(BaseEngine):
             weights = [digest[n % len(digest)] / 32 for n in range(len(call.options))]
             total = math.log(sum(map(math.exp, weights)))
             usage = Usage(self.count_tokens(text), 0, 1, seconds)
-            return Choice(tuple(weight - total for weight in weights), None, usage)
+            mass = math.exp(-digest[0] / 32) if len(call.options) == 1 else None  # the likelihood of a text
+            return Choice(tuple(weight - total for weight in weights), mass, usage)
         reply = next((rule.reply for rule in self._rules if rule.matches(text, adapter)), None)
         if reply is None:
             words = WORD.findall(" ".join(text.splitlines()[-LAST_LINES:])) or ["nothing"]

@@ -1,12 +1,11 @@
-"""Thinking before an answer: how much of it, how a model is made to begin and to end it, and its cut from a reply.
+"""Reasoning before an answer: its budget, how a model starts and ends it, and how it is separated from a reply.
 
-An engine that has the model's own text writes in two steps: a thought of at most `budget` tokens, which is then closed,
-whether the model came to its end or not, and the answer behind it. So the answer keeps its whole `max_tokens`, its stop
-strings, its schema and its prefill, none of which may touch the thought. Ending it by force is budget forcing
-(s1, arXiv 2501.19393 §3; Qwen3's thinking budget, arXiv 2505.09388 §4.3). Where only messages are taken, the budget is
-added to `max_tokens` and the server's reply is parted here.
+An engine that renders the model's own text generates in two steps: a thought of at most `budget` tokens, and the answer
+after it. The thought is closed even if the model did not finish it. So the answer keeps its `max_tokens`, stop strings,
+schema and prefill. Closing a thought is budget forcing (s1, arXiv 2501.19393 §3; Qwen3, arXiv 2505.09388 §4.3). Servers
+that accept only messages get the budget added to `max_tokens`, and their reply is split here.
 
-A `Choose` never thinks: what is asked for is the model's distribution over the labels as the next thing it writes.
+A `Choose` never reasons: it needs the distribution over the labels as the next text.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ BUDGETS = {"low": 1024, "medium": 8192, "high": 24576}
 OFF = "off"
 HARMONY_TURN, HARMONY_ANSWER = "<|start|>assistant", "<|channel|>final<|message|>"
 _BLOCK = re.compile(r"<think>(.*?)(?:</think>\s*|\Z)", re.DOTALL)
-_SAID = r"(.*?)(?=<\|(?:end|return|call|start|channel)\|>|\Z)"
-_CHANNEL = re.compile(r"<\|channel\|>(\w+)[^<]*<\|message\|>" + _SAID, re.DOTALL)
-_BARE_CHANNELS = re.compile(r"\s*analysis(.*?)(?:assistantfinal(.*)|\Z)", re.DOTALL)  # their special tokens left out
+_CONTENT = r"(.*?)(?=<\|(?:end|return|call|start|channel)\|>|\Z)"
+_CHANNEL = re.compile(r"<\|channel\|>(\w+)[^<]*<\|message\|>" + _CONTENT, re.DOTALL)
+_BARE_CHANNELS = re.compile(r"\s*analysis(.*?)(?:assistantfinal(.*)|\Z)", re.DOTALL)  # without their special tokens
 
 
 def _is_setting(setting: int | str) -> bool:
@@ -42,21 +41,21 @@ def _is_setting(setting: int | str) -> bool:
 Setting = Annotated[bool | int | str, Validator("must be off, low, medium, high or a number of tokens", _is_setting)]
 
 
-def thinks_not(setting: Json) -> bool:
-    """Return whether `model.thinking` says off, in any way YAML has for it."""
+def is_off(setting: Json) -> bool:
+    """Return whether `model.thinking` is off, in any form of YAML."""
     return setting in (OFF, 0)
 
 
 @dataclass(frozen=True)
 class Thinking:
-    """`budget`: most tokens of a thought; 0: none. `effort`: the word for it, where it was given as one."""
+    """How much a model reasons. budget: maximum tokens, 0: no reasoning. effort: the word for it, if one is set."""
 
     budget: int = 0
     effort: str | None = None
 
     @classmethod
     def of(cls, setting: int | str) -> Thinking:
-        if thinks_not(setting):
+        if is_off(setting):
             return cls()
         return cls(BUDGETS[setting], setting) if isinstance(setting, str) else cls(setting)
 
@@ -65,16 +64,16 @@ class Thinking:
         if self.budget >= limit:
             raise ConfigError(
                 f"model.thinking={self.effort or self.budget}: {self.budget:,} reasoning tokens leave no room in a "
-                f"context of {limit:,}; increase engine.max_model_len, or use fewer"
+                f"context of {limit:,}. Increase engine.max_model_len, or use fewer"
             )
         return self
 
     def identity(self) -> dict[str, Json]:
-        """Return the identity for an engine's; nothing where there is none."""
+        """Return the part of an engine's identity, empty without reasoning."""
         return {"thinking": [self.effort, self.budget]} if self.budget else {}
 
     def template(self, *, thinks: bool) -> Mapping[str, Json]:
-        """Return what chat templates are told: Qwen3's and GLM's word, DeepSeek's and Granite's, gpt-oss's."""
+        """Return the variables of chat templates: of Qwen3 and GLM, of DeepSeek and Granite, and of gpt-oss."""
         if not thinks:
             return {"enable_thinking": False}
         effort = {"reasoning_effort": self.effort} if self.effort else {}
@@ -98,9 +97,9 @@ HARMONY = Marks("<|channel|>analysis<|message|>", "<|end|>", f"<|end|>{HARMONY_T
 
 
 def opening(turn: str, *, thinks: bool) -> str:
-    """Return what goes behind a rendered turn, so that a thought comes next, or at once the answer.
+    """Return the text after a rendered turn that starts a thought, or the answer.
 
-    Some templates open the tag themselves, whatever they are told: then it is closed, an empty thought.
+    Some templates always open the tag. Without reasoning it is closed, as an empty thought.
     """
     if turn.endswith(HARMONY_TURN):
         return HARMONY.begin if thinks else HARMONY_ANSWER
@@ -111,22 +110,22 @@ def opening(turn: str, *, thinks: bool) -> str:
 
 
 def marks(prompt: str) -> Marks:
-    """Return the marks of a prompt that ends where the thought begins."""
+    """Return the marks of a prompt that ends where the thought starts."""
     return HARMONY if prompt.endswith(HARMONY.begin) else TAGS
 
 
 def leading(prompt: str, thought: str, call: ModelCall) -> str:
-    """Return the text behind which the answer is written."""
+    """Return the text before the answer."""
     return f"{prompt}{thought.rstrip()}{marks(prompt).answer}{call.prompt.prefill}"
 
 
 def thinking_call(call: Generate, budget: int, prompt: str) -> Generate:
-    """Return the first step: the thought alone."""
+    """Return the call of the first step, which generates only the thought."""
     return replace(call, max_tokens=budget, stop=(marks(prompt).end,), schema=None)
 
 
 def join_thought(thought: Completion, answer: Completion) -> Completion:
-    """Return both steps as one reply; the prompt counts once."""
+    """Return both steps as one reply. The prompt counts once."""
     first, last = thought.usage, answer.usage
     output, seconds = first.output_tokens + last.output_tokens, first.seconds + last.seconds
     spent = first.output_tokens + last.reasoning_tokens
@@ -140,10 +139,10 @@ def read_reply(call: Generate, reply: Completion) -> Completion:
 
 
 def split_thought(reply: Completion, thought: str = "", *, cut: bool = False) -> Completion:
-    """Return the reply with the thoughts in its text put apart, behind `thought` and its own, which came apart already.
+    """Return the reply with the thoughts in its text moved behind `thought` and the reply's separated thoughts.
 
-    Flags: "thought_out" where the thought was cut short, or nothing came after it; "estimated_thought" where nobody
-    told its tokens, which are then its share of the characters.
+    Flags: "thought_out" if a thought is truncated or has no answer after it; "estimated_thought" if its tokens are
+    estimated by its share of the characters.
     """
     answer, inside, unclosed = _part(reply.text)
     whole = "\n".join(part for part in (thought.rstrip(), reply.thought, inside.strip()) if part)
@@ -151,7 +150,7 @@ def split_thought(reply: Completion, thought: str = "", *, cut: bool = False) ->
     if not (whole or inside or tokens):
         return reply if answer == reply.text else replace(reply, text=answer)
     flags = list(reply.flags)
-    if cut or unclosed or not answer.strip():
+    if cut or unclosed or not (answer.strip() or reply.tool_calls):
         flags.append("thought_out")
     if not tokens and whole:
         tokens = round(reply.usage.output_tokens * len(whole) / (len(whole) + len(answer)))
@@ -161,13 +160,13 @@ def split_thought(reply: Completion, thought: str = "", *, cut: bool = False) ->
 
 
 def _part(text: str) -> tuple[str, str, bool]:
-    """Answer, thought, and whether the thought goes on to the text's end."""
-    channels = [(name, said) for name, said in _CHANNEL.findall(text)]
+    """Return the answer, the thoughts, and whether the last thought has no end."""
+    channels = [(name, content) for name, content in _CHANNEL.findall(text)]
     if not channels and (bare := _BARE_CHANNELS.match(text)) and bare[2] is not None:
         channels = [("analysis", bare[1]), ("final", bare[2])]
     if channels:
-        answers = [said for name, said in channels if name == "final"]
-        return "".join(answers), "\n".join(said for name, said in channels if name != "final"), not answers
+        answers = [content for name, content in channels if name == "final"]
+        return "".join(answers), "\n".join(content for name, content in channels if name != "final"), not answers
     closed, opened = text.find("</think>"), text.find("<think>")
     if closed >= 0 and not 0 <= opened < closed:  # the prompt opened it
         text = f"<think>{text}"

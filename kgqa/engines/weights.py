@@ -291,7 +291,7 @@ def _convert(file: Path, folder: Path) -> None:
         )
         tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
     except (ValueError, KeyError) as error:
-        raise DataError(f"{file}: transformers cannot read this GGUF file ({error}); use engine=llamacpp") from error
+        raise DataError(f"{file}: transformers cannot read this GGUF file ({error}). Use engine=llamacpp") from error
     tokenizer.save_pretrained(folder)
     model.save_pretrained(folder)
 

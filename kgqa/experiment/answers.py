@@ -23,8 +23,8 @@ from kgqa.runtime.display import Display
 from kgqa.runtime.folder import trace_question
 from kgqa.runtime.scheduler import CallRecord
 from kgqa.runtime.work_log import log_event
-from kgqa.scoring.questions import METRICS, ScoredQuestion, score_question
-from kgqa.scoring.retrieval import RetrievedPassages, gold_pages, gold_passages, gold_places, summarise_retrieval
+from kgqa.scoring.questions import METRICS, ScoredQuestion, score_questions
+from kgqa.scoring.retrieval import RetrievedPassages, gold_pages, gold_passages, gold_ranks, summarise_retrieval
 from kgqa.scoring.summary import summarise
 from kgqa.types import Answer, Question
 from kgqa.util.redaction import describe_error, format_frames
@@ -126,8 +126,7 @@ def with_evidence_titles(answer: Answer, question: Question, records: Iterable[C
 
 def score_answers(experiment: Experiment, answers: Answers) -> list[ScoredQuestion]:
     """Score the questions, in the order of the data file."""
-    predictions, profile = answers.predictions, experiment.profile
-    return [score_question(question, predictions[question.id], profile) for question in experiment.questions]
+    return score_questions(experiment.questions, answers.predictions, experiment.profile)
 
 
 def measure(
@@ -146,7 +145,7 @@ def measure(
         seconds = QuestionSeconds(p50=round(float(half), 3), p95=round(float(most), 3))
     return extend(
         Metrics,
-        summary if experiment.asks_models else _without_answers(summary),
+        summary if experiment.has_answers else _without_answers(summary),
         cost=ledger.costs(len(scored), prices),
         throughput=answers.throughput,
         calls=dict(ledger.answered),
@@ -171,8 +170,8 @@ def _measure_retrieval(scored: Sequence[ScoredQuestion], ledger: Ledger, index: 
     for row in scored:
         evidence, titles = row.prediction.evidence or (), row.prediction.evidence_titles
         gold = gold_passages(row.question, index.find_titled if index else lambda _: ())
-        places = gold_places(gold, evidence, titles), gold_places(gold_pages(gold), evidence, titles)
-        retrieved.append(RetrievedPassages(evidence, *places, row.question.hops, row.question.type))
+        ranks = gold_ranks(gold, evidence, titles), gold_ranks(gold_pages(gold), evidence, titles)
+        retrieved.append(RetrievedPassages(evidence, *ranks, row.question.hops, row.question.type))
     # the passages of several searches have no order of relevance
     ranked = ledger.answered[Search.__name__] <= len(retrieved)
     return summarise_retrieval(retrieved, ranked=ranked, seed=seed)

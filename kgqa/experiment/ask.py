@@ -98,7 +98,7 @@ class _Asker:
                     return ()
                 (best,) = index.search([Search(question, count)])
         if not best:
-            raise DataError(f"{question!r}: no word of it occurs in the documents; use words of the documents")
+            raise DataError(f"{question!r}: no word of it occurs in the documents. Use words of the documents")
         self.display.line(f"passages: {len(best)} of {len(every):,}")
         for passage in best:
             beginning = " ".join(passage.text.split())[:60]
@@ -153,7 +153,7 @@ def _compose(overrides: Sequence[str]) -> Experiment:
         if override_group(override) in RUN_KEYS or (override_group(override) == "dataset" and key not in DOCUMENT_KEYS):
             raise ConfigError(f"{override}: {key} is for runs over questions with gold answers; remove it for kgqa ask")
     experiment = Experiment.of([*_defaults(overrides), *overrides])
-    if not experiment.asks_models:
+    if not experiment.has_answers:
         raise ConfigError(
             f"method={experiment.name('method')} does not answer questions; use another one, e.g. method=trace"
         )

@@ -60,7 +60,7 @@ def limited(config: Config, allowance: Budget | None) -> dict[str, Json]:
         return dict(config)
     if allowance.dollars is not None and config["model"].get("prices") is None:
         raise ConfigError(
-            f"budget={allowance}: model={config['model']['name']} has no prices; set model.prices or give tokens"
+            f"budget={allowance}: model={config['model']['name']} has no prices. Set model.prices or give tokens"
         )
     own = {"budget_tokens": allowance.tokens, "budget_usd": allowance.dollars}
     smaller = {

@@ -73,9 +73,9 @@ def find_warnings(experiment: Experiment) -> Iterator[str]:
 def _check_purpose(experiment: Experiment) -> None:
     if experiment.verifies:
         raise ConfigError(f"verify={experiment.name('verify')}: not part of a run; use kgqa data verify")
-    if experiment.judge and not experiment.asks_models:
+    if experiment.judge and not experiment.has_answers:
         names = f"judge={experiment.name('judge')}: method={experiment.name('method')}"
-        raise ConfigError(f"{names} does not answer questions; remove judge=")
+        raise ConfigError(f"{names} does not answer questions. Remove judge=")
 
 
 def refuse_trained(experiment: Experiment) -> None:

@@ -99,7 +99,7 @@ def share_questions(runs: list[AnsweredQuestions], *, common: bool) -> list[Answ
             if (own[key].text, own[key].answers) != (by_run[0][key].text, by_run[0][key].answers):
                 raise DataError(f"question {key}: other words or gold answers in {run.name} than in {first.name}")
     if not shared:
-        raise ConfigError("these runs have no question in common; compare runs over the same data set")
+        raise ConfigError("these runs have no question in common. Compare runs over the same dataset")
     order = [question.id for question in first.questions if question.id in shared]
     return [replace(run, questions=tuple(own[key] for key in order)) for run, own in zip(runs, by_run, strict=True)]
 

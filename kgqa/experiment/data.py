@@ -39,11 +39,11 @@ def place_of(name: str, source: Source) -> str:
     return "\n".join(shown) or "no"
 
 
-def bring(name: str, display: Display, *, place: str | None = None, to: Path | None = None) -> None:
+def bring(name: str, display: Display, *, source_folder: str | None = None, to: Path | None = None) -> None:
     """Download a dataset or corpus, check it and unpack it, if its files are missing.
 
     Args:
-        place: FROM_HUB, or a folder in Hugging Face's format, to convert.
+        source_folder: FROM_HUB, or a folder in Hugging Face's format, to convert.
         to: the folder for its files.
 
     Raises:
@@ -60,13 +60,15 @@ def bring(name: str, display: Display, *, place: str | None = None, to: Path | N
     if not source.urls:
         display.line("it is part of kgqa; no download is needed")
         return
-    if place is not None:
-        _convert(source, place, files[0], display)
+    if source_folder is not None:
+        _convert(source, source_folder, files[0], display)
         files = files[:1]
     elif not all(file.is_file() for file in files):
         _download(name, source, folder, display)
     for file in files:
         display.line(f"{file}: {file.stat().st_size:,} bytes, sha256 {sha256(file)}")
+    if source.corpus and source_folder is None:
+        bring(source.corpus, display, to=to)
 
 
 def _download(name: str, source: Source, folder: Path, display: Display) -> None:
@@ -80,9 +82,10 @@ def _download(name: str, source: Source, folder: Path, display: Display) -> None
             with display.counting(BYTES) as advance:
                 download(source, archive, advance)
         except DataError as error:
+            at_hub = " Or add from=hub." if source.hub else ""
             raise DataError(
-                f"dataset={name} could not be downloaded; get {source.file} from {source.page} or {source.urls[0]}, "
-                f"put it at {archive} and run the same command again ({error})"
+                f"dataset={name} could not be downloaded. Get {source.file} from {source.page} or {source.urls[0]}, "
+                f"put it at {archive} and run the same command again.{at_hub} ({error})"
             ) from None
     if source.abstracts:
         with display.counting("abstracts") as advance:
@@ -93,13 +96,14 @@ def _download(name: str, source: Source, folder: Path, display: Display) -> None
         archive.unlink()
 
 
-def _convert(source: Source, place: str, target: Path, display: Display) -> None:
+def _convert(source: Source, source_folder: str, target: Path, display: Display) -> None:
     if source.hub is None:
-        raise ConfigError(f"from={place}: this one is not on Hugging Face's hub; remove `from`")
-    folder = None if place == FROM_HUB else Path(place).expanduser()
+        raise ConfigError(f"from={source_folder}: this one is not on Hugging Face's hub. Remove `from`")
+    folder = None if source_folder == FROM_HUB else Path(source_folder).expanduser()
     if folder is not None and not folder.exists():
         raise DataError(
-            f"from={place}: no such file or folder; name a folder that save_to_disk wrote, or one of .parquet files"
+            f"from={source_folder}: no such file or folder. "
+            "Name a folder that save_to_disk wrote, or one of .parquet files"
         )
     with display.counting("records") as advance:
         convert(source.hub, folder, target, lambda more: advance("", more, None))

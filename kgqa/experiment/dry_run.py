@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from itertools import count
@@ -13,7 +13,7 @@ from typing import Any, cast
 from kgqa.cache.in_flight import Done, Request, ServiceReply, find_reply
 from kgqa.cache.key import cache_key
 from kgqa.cache.store import Origin
-from kgqa.calls import Call, Choose, CountTokens, Generate, ModelCall, Neighbours, Program, Rank, Search, Triples
+from kgqa.calls import Call, Choose, CountTokens, Facts, Generate, ModelCall, Neighbours, Program, Rank, Search, Triples
 from kgqa.engines.weights import Prices
 from kgqa.errors import DataError
 from kgqa.experiment.engines import Engines
@@ -21,10 +21,10 @@ from kgqa.experiment.prepare.indexes import index_folder
 from kgqa.experiment.prepare.triples import ImportedSource, TripleBuilder, distinct_passages, triples_of
 from kgqa.experiment.session import Session
 from kgqa.judge.judges import JudgedAnswer
-from kgqa.kg.store import Extraction
 from kgqa.prompting import render_dry_run_reply
-from kgqa.protocols import Index, StreamingEngine
+from kgqa.protocols import ExpandingRetriever, Index, StreamingEngine
 from kgqa.runtime.scheduler import WIDTH, CallRecord, Scheduler
+from kgqa.runtime.searches import with_search_program
 from kgqa.runtime.services import Service
 from kgqa.types import Answer, Choice, Completion, Passage, Question, Triple, Usage
 
@@ -52,15 +52,9 @@ class Planned:
     first: dict[str, ModelCall] = field(default_factory=dict)  # by template
 
 
-@dataclass
-class Shared:
-    """The calls of earlier cells of a sweep, so that each is counted once."""
-
-    calls: set[str] = field(default_factory=set)  # cache keys
-    passages: set[tuple[str, str]] = field(default_factory=set)  # triple store and passage
-
-
 Plan = dict[str, Planned]  # by role
+# cache keys of calls, folders of indexes, and stores with passages, of earlier cells of a sweep: each is new once
+Shared = set[str]
 
 
 def plan_calls(session: Session, shared: Shared) -> Plan:
@@ -74,7 +68,10 @@ def plan_calls(session: Session, shared: Shared) -> Plan:
         triples = triples_of(session) if "triples" in experiment.method.uses else None
         planner = Planner(session, shared, index, triples)
         if isinstance(triples, TripleBuilder):
-            planner.imagine(_extractions(triples, session, shared), session.engines)
+            passages = distinct_passages(experiment.questions)
+            planner.imagine(_extractions(triples, passages, shared), session.engines)
+        if "search" in experiment.method.uses and index is None:
+            planner.imagine(_index_programs(session, shared), session.engines, all_calls=True)
         programs = ((question.id, experiment.method.answer(question)) for question in experiment.questions)
         answers = planner.imagine(programs, session.engines)
     if judge := experiment.judge:
@@ -84,6 +81,21 @@ def plan_calls(session: Session, shared: Shared) -> Plan:
             if isinstance(answer := answers[question.id], Answer)
         )
         planner.imagine(judged, session.judge_engines(judge), certain=False)
+    return planner.plan
+
+
+def plan_extraction(session: Session, passages: Iterable[Passage]) -> Plan:
+    """Count the calls that extract the passages without triples."""
+    planner = Planner(session, set())
+    planner.imagine(_extractions(TripleBuilder(session), passages, set()), session.engines)
+    return planner.plan
+
+
+def plan_index(session: Session) -> Plan:
+    """Count the calls that build the index, none if it is built."""
+    planner = Planner(session, set())
+    if not index_folder(session).finished():
+        planner.imagine(_index_programs(session, set()), session.engines, all_calls=True)
     return planner.plan
 
 
@@ -97,13 +109,23 @@ def _existing_index(session: Session) -> Iterator[Index | None]:
         yield None
 
 
-def _extractions(triples: TripleBuilder, session: Session, shared: Shared) -> Iterator[tuple[str, Program[Extraction]]]:
-    """Return the extractions of the passages that no earlier cell extracts."""
-    place = triples.place
-    missing = triples.store.missing(distinct_passages(session.experiment.questions))
-    new = [passage for passage in missing if (place, passage.id) not in shared.passages]
-    shared.passages |= {(place, passage.id) for passage in new}
-    return ((passage.id, triples.extractor.extract(passage)) for passage in new)
+def _index_programs(session: Session, shared: Shared) -> Iterator[tuple[str, Program[Sequence[Passage]]]]:
+    """Yield the program that calls a model to build the index, if there is one and no earlier cell builds the index."""
+    if isinstance(session.retriever, ExpandingRetriever) and session.retriever.writer:
+        place = str(index_folder(session).path)
+        if place not in shared:
+            shared.add(place)
+            yield "index", session.retriever.expand(list(session.experiment.dataset.passages()), None, lambda _: None)
+
+
+def _extractions(
+    triples: TripleBuilder, passages: Iterable[Passage], shared: Shared
+) -> Iterator[tuple[str, Program[Any]]]:
+    """Yield the extractions of the passages without triples that no earlier cell extracts."""
+    for passage in triples.store.missing(passages):
+        if (place := f"{triples.place} {passage.id}") not in shared:
+            shared.add(place)
+            yield passage.id, triples.extractor.extract(passage)
 
 
 class Planner(Service):
@@ -126,25 +148,34 @@ class Planner(Service):
         self._engines = session.engines
         self._done: Done = Done()
         self._certain: bool = True
+        self._all_calls: bool = False
         self._imagined: set[int] = set()  # programs with an imagined reply
         self._phase = 0
         self._new: dict[str, set[tuple[int, int]]] = defaultdict(set)  # phase and program of new model calls, by role
         self._numbers = count(1)
 
     def imagine(
-        self, programs: Iterable[tuple[str, Program[Any]]], engines: Engines, *, certain: bool = True
+        self,
+        programs: Iterable[tuple[str, Program[Any]]],
+        engines: Engines,
+        *,
+        certain: bool = True,
+        all_calls: bool = False,
     ) -> dict[str, object]:
         """Run programs and count their calls. Return each one's result by its key.
 
         certain: whether the programs themselves do not come from imagined replies.
+        all_calls: whether they make all their calls, whatever the replies are.
         """
         self._engines, self._certain, self._imagined = engines, certain, set()
+        self._all_calls = all_calls
         self._phase += 1
         settings = self._session.experiment.settings
         width = settings.max_parallel_questions or WIDTH
         scheduler = Scheduler(lambda _: self, self._done, width=width, seed=settings.seed)
         scheduler.on_record = self._count
-        return {ended.key: ended.result for ended in scheduler.run(programs)}
+        with_searches = with_search_program(programs, self._session.search_program)
+        return {ended.key: ended.result for ended in scheduler.run(with_searches)}
 
     def submit(self, request: Request) -> None:
         reply, cached = self._reply(request)
@@ -164,12 +195,14 @@ class Planner(Service):
         if (reply := find_reply(self._session.cache, key, call)) is not None:
             return reply, True
         certain = self._certain and program not in self._imagined
-        again = certain and key in self._shared.calls
+        again = certain and key in self._shared
         if certain:
-            self._shared.calls.add(key)
+            self._shared.add(key)
         self._imagined.add(program)
         if isinstance(call, Generate | Choose) and not again:
-            self._new[call.role].add((self._phase, program))
+            self._new[call.role].add((self._phase, request.ticket if self._all_calls else program))
+        if isinstance(call, Facts) and self._index is not None:
+            return self._index.find_facts([call])[0], again
         if not isinstance(call, Search):
             return _imagine(call, next(self._numbers)), again
         if self._index is not None:
@@ -231,6 +264,8 @@ def _imagine(call: Call[Any], number: int) -> object:
             return Choice(never_the_first, usage=Usage(prompt_tokens=_tokens(call), output_tokens=1))
         case CountTokens():
             return len(call.text) // CHARACTERS_PER_TOKEN
+        case Facts():
+            return tuple((f"entity {number}", "is", f"unknown {place}") for place in range(call.k))
         case Rank():
             return tuple(-float(position) for position in range(len(call.texts)))
     raise TypeError(f"cannot imagine a reply to {type(call).__name__}")
@@ -245,4 +280,5 @@ def _imagine_passages(call: Search, question: Question) -> tuple[Passage, ...]:
 
 def _tokens(call: ModelCall) -> int:
     written = sum(len(message.content) for message in call.prompt.messages) + len(call.prompt.prefill)
+    written += len(call.tools or "") if isinstance(call, Generate) else 0
     return written // CHARACTERS_PER_TOKEN

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -33,7 +33,7 @@ from kgqa.report.section import Section, markdown, unquote_formula
 from kgqa.runtime.display import Display
 from kgqa.runtime.monitor import monitor_work
 from kgqa.scoring.comparison import agreement
-from kgqa.scoring.questions import ScoredQuestion, score_question
+from kgqa.scoring.questions import ScoredQuestion, score_questions
 from kgqa.scoring.summary import summarise
 from kgqa.types import Question
 from kgqa.util.fs import OUT_ELSEWHERE, ensure_dir, explain_storage_errors, json_text, jsonl_text, replace_file
@@ -41,6 +41,7 @@ from kgqa.util.text import pluralize
 
 HUMAN = {**dict.fromkeys(("1", "true", "yes", RIGHT), RIGHT), **dict.fromkeys(("0", "false", "no", WRONG), WRONG)}
 Labels = Mapping[str, str | None]  # right or wrong by question
+Evaluated = tuple[Evaluation, Path | None]  # with its file; None: of another program, without `output_dir=`
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class AnsweredQuestions:
     @cached_property
     def scored(self) -> list[ScoredQuestion]:
         """Return the scored questions. Support is only scored if the file contains the passages used."""
-        return [score_question(question, self.predictions[question.id], self.profile) for question in self.questions]
+        return score_questions(self.questions, self.predictions, self.profile)
 
     def find_stale(self, verdicts: Mapping[str, Judgement]) -> str | None:
         """Return the first question without a verdict on its present answer."""
@@ -109,14 +110,11 @@ def _read_questions(folder: Path, predictions: Mapping[str, Prediction]) -> list
             f"kgqa evaluate --predictions {folder / PREDICTIONS} dataset=NAME"
         )
     questions = {question.id: question for question in read_questions(folder)}
-    without = [key for key in predictions if key not in questions]
-    unanswered = [key for key in questions if key not in predictions]
-    for ids, what in ((without, "no question for this prediction"), (unanswered, "no prediction for this question")):
-        if ids:
-            raise DataError(
-                f"{folder / PREDICTIONS}: question {ids[0]}: {what} ({len(ids):,} in all) in {TRACE}; run the run's "
-                "command again to rewrite both"
-            )
+    if differing := sorted(predictions.keys() ^ questions.keys()):
+        raise DataError(
+            f"{folder / PREDICTIONS}: question {differing[0]}: only in this file or only in {TRACE} "
+            f"({len(differing):,} in all); run the run's command again to rewrite both"
+        )
     return [questions[key] for key in predictions]
 
 
@@ -134,33 +132,6 @@ def open_predictions(file: Path, experiment: Experiment, *, subset: bool) -> Ans
     known = {question.id for question in experiment.source.questions()}
     by_id = match_predictions(predictions, questions, file, known=known)
     return AnsweredQuestions(str(file), questions, by_id, experiment.profile, None)
-
-
-@dataclass(frozen=True)
-class Evaluated:
-    """Scores of answers. `write` saves them."""
-
-    evaluation: Evaluation
-    judged: Judged | None
-    folder: Path | None  # None: the answers of another program, without `output_dir=`
-
-    @property
-    def name(self) -> str:
-        return self.evaluation.source
-
-    def sections(self) -> list[Section]:
-        return evaluation_sections(self.evaluation)
-
-    def write(self) -> Path | None:
-        """Write evaluation.json, with a page and the verdicts, and return its path."""
-        if self.folder is None:
-            return None
-        with explain_storage_errors(self.folder, OUT_ELSEWHERE):
-            ensure_dir(self.folder)
-        if self.judged:
-            replace_file(self.folder / VERDICTS, jsonl_text(line.json() for line in self.judged.lines))
-        replace_file(self.folder / "evaluation.md", markdown(self.name, self.sections()))
-        return replace_file(self.folder / "evaluation.json", json_text(self.evaluation.json()))
 
 
 def evaluate_run(run: Path, overrides: Sequence[str], display: Display) -> Evaluated:
@@ -191,6 +162,7 @@ def evaluate_predictions(file: Path, overrides: Sequence[str], display: Display,
 
 
 def _evaluate(experiment: Experiment, answered: AnsweredQuestions, display: Display, folder: Path | None) -> Evaluated:
+    """Score the answers, and write evaluation.json with a page and the verdicts into the folder, if there is one."""
     scores = summarise(answered.scored, seed=experiment.settings.seed)
     notes: tuple[str, ...] = ()
     if answered.config is None:
@@ -199,10 +171,17 @@ def _evaluate(experiment: Experiment, answered: AnsweredQuestions, display: Disp
         counts = f"{count} scored, {len(answered.predictions):,} predictions in the file"
         notes = (f"{counts}; {known:,} of those scored say which passages they rest on.",)
     evaluation = Evaluation(source=answered.name, scores=scores, notes=notes)
-    if experiment.judge is None:
-        return Evaluated(evaluation, None, folder)
-    judged = _judge(experiment, answered, display, folder)
-    return Evaluated(evaluation.replace(judge=judged.metrics), judged, folder)
+    judged = _judge(experiment, answered, display, folder) if experiment.judge else None
+    if judged:
+        evaluation = evaluation.replace(judge=judged.metrics)
+    if folder is None:
+        return evaluation, None
+    with explain_storage_errors(folder, OUT_ELSEWHERE):
+        ensure_dir(folder)
+    if judged:
+        replace_file(folder / VERDICTS, jsonl_text(line.json() for line in judged.lines))
+    replace_file(folder / "evaluation.md", markdown(answered.name, evaluation_sections(evaluation)))
+    return evaluation, replace_file(folder / "evaluation.json", json_text(evaluation.json()))
 
 
 def _judge(experiment: Experiment, answered: AnsweredQuestions, display: Display, log: Path | None) -> Judged:
@@ -250,35 +229,16 @@ def _own_folder(experiment: Experiment, run: Path | None) -> Path | None:
         return None
     out = Path(experiment.settings.output_dir)
     if (out / IDENTITY).exists() and (run is None or not out.samefile(run)):
-        raise ConfigError(f"output_dir={out}: the folder of another run; give a folder of its own")
+        raise ConfigError(f"output_dir={out}: the folder of another run. Set another folder")
     return out
-
-
-@dataclass(frozen=True)
-class Calibration:
-    """The agreement of a run's judge with others: percent, kappa and confusion."""
-
-    run: Path
-    judge: str
-    agreements: Mapping[str, Agreement]  # by the name of the other
-
-    def sections(self) -> list[Section]:
-        sections = []
-        for name, measured in self.agreements.items():
-            section = agreement_section(f"Judge against {name}", ("judge", name), measured)
-            empty = Section(section.title, (), [("nothing to compare", "")], section.text)
-            sections.append(section if section.rows else empty)
-        return sections
-
-    def write(self) -> Path:
-        """Write calibration.json in the run's folder, and return its path."""
-        return replace_file(self.run / "calibration.json", json_text({"judge": self.judge, **as_json(self.agreements)}))
 
 
 def calibrate_judge(
     folder: Path, human: Path | None, other: str | None, overrides: Sequence[str], display: Display
-) -> Calibration:
+) -> tuple[str, list[Section], Path]:
     """Compare the verdicts of a run with exact match and containment, and with human verdicts or another judge.
+
+    Returns the judge, the agreement with each other, and the file with them in the run's folder.
 
     Args:
         human: a file of verdicts, see `read_human`.
@@ -298,7 +258,15 @@ def calibrate_judge(
     agreements = {
         name: agreement(list(judge.values()), [labels.get(key) for key in judge]) for name, labels in others.items()
     }
-    return Calibration(folder, judge_of(verdicts), agreements)
+    sections = [_agreement(name, measured) for name, measured in agreements.items()]
+    name = judge_of(verdicts)
+    file = replace_file(folder / "calibration.json", json_text({"judge": name, **as_json(agreements)}))
+    return name, sections, file
+
+
+def _agreement(name: str, measured: Agreement) -> Section:
+    section = agreement_section(f"Judge against {name}", ("judge", name), measured)
+    return section if section.rows else replace(section, header=(), rows=[("nothing to compare", "")])
 
 
 def label_by_scores(scored: Iterable[ScoredQuestion]) -> dict[str, Labels]:
@@ -314,7 +282,7 @@ def _label_again(run: AnsweredQuestions, other: str, overrides: Sequence[str], d
     """Return the verdicts of another judge on the same answers."""
     if Path(other).is_dir():
         if overrides:
-            raise ConfigError(f"{overrides[0]}: other={other} is judged already; leave it out, or name a judge")
+            raise ConfigError(f"{overrides[0]}: other={other} is judged already. Leave it out, or name a judge")
         return _labels(run, read_verdicts(Path(other)), Path(other))
     if other not in groups()["judge"]:
         raise ConfigError(f"other={other}: neither a run's folder nor a judge; {nearest(other, groups()['judge'])}")

@@ -26,7 +26,7 @@ from kgqa.datasets.sampling import sample_as_trace
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.experiment.engines import Engines, Pool, role_nodes
 from kgqa.judge import ROLE
-from kgqa.protocols import Dataset, Method, Ranker, Retriever
+from kgqa.protocols import Dataset, Method, Ranker, Retriever, SearchProgram
 from kgqa.runtime.folder import run_name
 from kgqa.system.defaults import Completed, complete
 from kgqa.types import Json, Question
@@ -87,8 +87,14 @@ class Experiment:
         return method
 
     @property
-    def asks_models(self) -> bool:
+    def has_answers(self) -> bool:
+        """Return whether the method answers questions. Otherwise it only retrieves."""
         return bool(self.method.uses & {"model", "triples"})
+
+    @property
+    def asks_models(self) -> bool:
+        """Return whether the method, or the retriever that it searches with, calls a model."""
+        return self.has_answers or (self.searches and "model" in getattr(self.retriever, "uses", ()))
 
     @property
     def searches(self) -> bool:
@@ -312,7 +318,7 @@ class Experiment:
             "kg": self._triples_identity() if "triples" in uses else None,
             "ranker": self._ranker_identity("ranker") if "ranker" in choices else None,
             "reranker": self._ranker_identity("reranker") if "reranker" in uses else None,
-            "retriever": dict(self.retriever.identity()) if self.searches else None,
+            "retriever": self._retriever_identity() if self.searches else None,
             **{key: value for key, value in optional.items() if value is not None},
         }
 
@@ -325,7 +331,14 @@ class Experiment:
     def _ranker_identity(self, group: str) -> dict[str, Json]:
         """Return the settings of a ranker, and what it says of itself: the hash of its weights, its version."""
         node = self.chosen(group)
-        return {**node, "identity": dict(parts.build_part(node, group, Ranker).identity())}
+        return {**identity_of(node, group), "identity": dict(parts.build_part(node, group, Ranker).identity())}
+
+    def _retriever_identity(self) -> dict[str, Json]:
+        """Return what a retriever says of itself, and of the program of its searches if that calls a model."""
+        retriever, identity = self.retriever, dict(self.retriever.identity())
+        if isinstance(retriever, SearchProgram) and (program := dict(retriever.program_identity())):
+            identity["program"] = program
+        return identity
 
     def _role_identity(self) -> dict[str, Json]:
         """Return the choice of each role except the judge's, with an adapter's digest instead of its name."""
@@ -339,10 +352,10 @@ class Experiment:
 
     def _triples_identity(self) -> dict[str, Json]:
         """Return the settings of the extraction, or the hash of the imported file."""
-        from kgqa.kg.exchange import ImportedFile, ImportedTriples
+        from kgqa.kg.exchange import ImportedTriples
 
         if isinstance(self.triples, ImportedTriples):
-            return {"imported": ImportedFile(self.triples.path).sha256}
+            return {"imported": self.triples.sha256}
         return {key: value for key, value in self.config["kg"].items() if key != "require_existing"}
 
     def run_folder(self) -> Path:

@@ -88,7 +88,8 @@ def replay_questions(session: Session, index: Index | None, *, judge: bool = Fal
         raise DataError(
             f"{graphs.store.folder}: graphs of these questions are missing; run the run's command again first"
         )
-    with session.runner(Inputs(index, triples, graphs.store if graphs else None)) as runner:
+    inputs = Inputs(index, triples, graphs.store if graphs else None, session.search_program)
+    with session.runner(inputs) as runner:
         answers = answer_questions(experiment, runner, collector, QUIET)
     if judge and experiment.judge:
         judge_answers(session, score_answers(experiment, answers), QUIET)

@@ -14,16 +14,27 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from kgqa.artifacts.metrics import EngineUse, Rates, Throughput
 from kgqa.cache.in_flight import Done
 from kgqa.cache.store import CallCache
-from kgqa.calls import Call, Choose, CountTokens, Generate, Neighbours, Program, Rank, Search, Triples
+from kgqa.calls import Call, Choose, CountTokens, Facts, Generate, Neighbours, Program, Rank, Search, Triples
 from kgqa.config import building as parts
 from kgqa.config.settings import RunSettings
 from kgqa.errors import ConfigError, EngineDied
 from kgqa.experiment.engines import Engines, Pool, RoleNodes, judge_nodes, role_nodes
 from kgqa.experiment.experiment import Experiment
-from kgqa.protocols import BatchEngine, Engine, Index, NeighbourSource, Ranker, Retriever, StreamingEngine, TripleSource
+from kgqa.protocols import (
+    BatchEngine,
+    Engine,
+    Index,
+    NeighbourSource,
+    Ranker,
+    Retriever,
+    SearchProgram,
+    StreamingEngine,
+    TripleSource,
+)
 from kgqa.retrieval.lexical import Lexical
 from kgqa.runtime.costs import NOTHING, Ledger, Spent, total
 from kgqa.runtime.scheduler import WIDTH, CallRecord, Finished, Scheduler
+from kgqa.runtime.searches import with_search_program
 from kgqa.runtime.services import Instant, Service, Streams, Waves, Worker
 from kgqa.util.fs import call_cache
 
@@ -46,6 +57,7 @@ class Inputs:
     index: Index | None = None
     triples: TripleSource | None = None
     graphs: NeighbourSource | None = None
+    searches: SearchProgram | None = None  # what answers `Search` instead of the index
 
 
 class Session:
@@ -102,6 +114,14 @@ class Session:
     @property
     def retriever(self) -> Retriever:
         return self._pool.shared(self.experiment.chosen("retriever"), lambda: self.experiment.retriever)
+
+    @property
+    def search_program(self) -> SearchProgram | None:
+        """Return the retriever if its searches call a model."""
+        if not self.experiment.searches:
+            return None
+        retriever: object = self.retriever
+        return retriever if isinstance(retriever, SearchProgram) and retriever.program_identity() else None
 
     @property
     def linker(self) -> PassageGraph:
@@ -168,6 +188,7 @@ class Runner:
         scheduler.on_record, scheduler.on_last_start = record, lambda: self._set_order(ending=True)
         self._set_order(ending=False)
         started = time.monotonic()
+        programs = with_search_program(programs, self._inputs.searches)
         try:
             yield from scheduler.run(programs, streaming=self.engines.streaming())
         except EngineDied:
@@ -229,6 +250,8 @@ class Runner:
                 return self._worker("rank", ranker, ranker.score)
             case Search() if inputs.index is not None:
                 return self._worker("search", inputs.index, inputs.index.search)
+            case Facts() if inputs.index is not None:
+                return self._worker("facts", inputs.index, inputs.index.find_facts)
             case Triples() if (source := inputs.triples) is not None:
                 find = source.triples
                 return self._service("triples", source, lambda: Instant(done, lambda c: find(c.passage)))

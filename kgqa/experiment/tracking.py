@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from kgqa.artifacts.manifest import MANIFEST
@@ -30,16 +31,23 @@ def choose_tracker(config: Config) -> Tracker | None:
 
 def track(experiment: Experiment, folder: Path, metrics: Metrics) -> str | None:
     """Log the run if a tracker is chosen. Return a line with the place, or with a warning."""
-    tracker = choose_tracker(experiment.config)
+    name = "/".join([experiment.name("dataset"), experiment.name("method"), folder.name])
+    files = tuple(file for name in FILES if (file := folder / name).is_file())
+    return log_run(
+        experiment.config, lambda: TrackedRun(name, parameters(experiment), list_tracked_metrics(metrics), files)
+    )
+
+
+def log_run(config: Config, describe: Callable[[], TrackedRun]) -> str | None:
+    """Log a run or a training if a tracker is chosen. Return a line with the place, or with a warning."""
+    tracker = choose_tracker(config)
     if tracker is None:
         return None
-    files = tuple(file for name in FILES if (file := folder / name).is_file())
-    name = "/".join([experiment.name("dataset"), experiment.name("method"), folder.name])
     try:
-        return f"tracked: {tracker.log(TrackedRun(name, parameters(experiment), list_tracked_metrics(metrics), files))}"
+        return f"tracked: {tracker.log(describe())}"
     except TrackerError as error:
         reason = " ".join(redact(error).split())
-        return f"warning: tracker={experiment.name('tracker')}: {reason:.160}; the run itself is complete"
+        return f"warning: tracker={config['choices']['tracker']}: {reason:.160}; the run itself is complete"
 
 
 def parameters(experiment: Experiment) -> dict[str, str]:

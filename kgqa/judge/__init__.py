@@ -1,6 +1,6 @@
-"""LLM judges: programs that compare an answer with the gold answers, without the passages it came from.
+"""LLM judges, which compare an answer with the gold answers without seeing passages.
 
-Not here: whom they ask (`experiment.engines`), agreement with people (`scoring.agreement`).
+`experiment.engines` chooses their models, and `experiment.judging` measures agreement with people.
 """
 
 ROLE = "judge"  # in prompts and prices, and the group that chooses one

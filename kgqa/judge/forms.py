@@ -1,6 +1,6 @@
 """Format a judge's prompt and parse its reply, which must be one of a fixed set of verdicts.
 
-A verdict is never looked for inside a text: "correct" stands in "incorrect" and in "not correct".
+A verdict is never searched for inside a text, because "incorrect" and "not correct" contain "correct".
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ _OBJECT = re.compile(r"\{.*\}", flags=re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """One way of asking. `key`: of the reply's JSON object; None: the reply is the bare verdict.
+    """The form of a judge's prompt and reply.
 
-    vocabulary: the replies there are, folded, with what each means.
+    key: the key of the verdict in the reply's JSON object, or None if the reply is the verdict.
+    vocabulary: the label of each possible verdict, in lower case without spaces and punctuation.
     """
 
     template: str
@@ -32,24 +33,24 @@ class Form:
     vocabulary: Mapping[str, Label]
 
     def read(self, reply: str) -> Label | None:
-        """Return the verdict; None where the reply is not, as a whole, one of the vocabulary.
+        """Return the label of a reply, or None if it is not in the vocabulary.
 
-        Case, blanks and punctuation are ignored. Where an object is asked for, a bare verdict is taken too.
+        Case, spaces and punctuation are ignored. A verdict without its JSON object is accepted, too.
         """
-        written = reply if self.key is None else _value(reply, self.key)
-        return self.vocabulary.get(_fold(written)) if isinstance(written, str) else None
+        verdict = reply if self.key is None else _value(reply, self.key)
+        return self.vocabulary.get(_fold(verdict)) if isinstance(verdict, str) else None
 
 
 def _value(reply: str, key: str) -> Json:
-    """Return what the reply's object says under `key`; the reply itself where it holds no brace at all."""
+    """Return the value of a key in the reply's JSON object, or the reply if it contains no brace."""
     if "{" not in reply:
         return reply
     match = _OBJECT.search(reply)
     try:
-        written = json.loads(match.group()) if match else None
+        value = json.loads(match.group()) if match else None
     except (ValueError, RecursionError):  # an integer of thousands of digits is a ValueError too
         return None
-    return written.get(key) if isinstance(written, dict) else None
+    return value.get(key) if isinstance(value, dict) else None
 
 
 def _fold(text: str) -> str:
@@ -57,7 +58,7 @@ def _fold(text: str) -> str:
 
 
 def _object(properties: Mapping[str, Json]) -> str:
-    """Return the JSON schema of an object that has all these properties and no other."""
+    """Return the JSON schema of an object with exactly these properties."""
     closed = {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
     return json.dumps(closed)
 
@@ -69,7 +70,7 @@ FORMS: Mapping[str, Form] = {
         _object({"verdict": {"type": "string", "enum": ["correct", "incorrect", "not_attempted"]}}),
         {"correct": "correct", "incorrect": "incorrect", "notattempted": "not_attempted"},
     ),
-    # KGP, Listing 5: one digit. Not every engine takes a schema that is no object, so none is given.
+    # KGP, Listing 5: one digit, without a schema, because some engines accept schemas of objects only
     "kgp": Form("judge/kgp", None, None, {"1": "correct", "0": "incorrect"}),
     # SAFE, Figure 14: two keys, the verdict before its reason
     "safe": Form(

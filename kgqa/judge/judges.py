@@ -1,4 +1,4 @@
-"""A single judge and a panel of them. A reply that cannot be read is asked for once more, then there is no verdict."""
+"""A judge and a panel of judges. After two replies that cannot be read there is no verdict."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ class JudgedAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """One judge's verdict; None: unscored. `replies`: what it wrote, first and, where that was no verdict, again."""
+    """The verdict of one judge, None if there is none, and its replies: a second one if the first had no verdict."""
 
     label: Label | None
     replies: tuple[str, ...]
-    error: str | None = None  # why it could not be asked
+    error: str | None = None  # of a call that failed
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A judge's verdict. None: unscored, which is neither right nor wrong."""
+    """The verdict on an answer. None: unscored, which is neither right nor wrong."""
 
     label: Label | None
     votes: tuple[Vote, ...] = ()  # none: an exact match that was not sent
@@ -46,7 +46,7 @@ class Verdict:
 class AnyJudge(Protocol):
     @property
     def roles(self) -> Mapping[str, str | None]:
-        """Return the roles it asks, each with the preset[@engine] of its own; None: the command's."""
+        """Return its roles with their own preset[@engine], or None for the model of the command."""
         ...
 
     @property
@@ -57,7 +57,7 @@ class AnyJudge(Protocol):
 
 @dataclass(frozen=True)
 class Judge:
-    """One model. `skip_exact`: an answer equal to a gold one after normalisation is correct without being sent."""
+    """A judge of one model. `skip_exact`: exact matches are correct and are not sent."""
 
     form: FormName
     model: str | None
@@ -81,10 +81,7 @@ class Judge:
 
 @dataclass(frozen=True)
 class Panel:
-    """Several judges, each `form` or `form:preset[@engine]`; the verdict is what more than half of them say.
-
-    A judge without a verdict counts towards the half, and a tie has no verdict.
-    """
+    """Several judges, each `form` or `form:preset[@engine]`. Their verdict needs more than half of all judges."""
 
     members: tuple[str, ...]
     max_tokens: Count

@@ -11,7 +11,6 @@ A passage is found by its title and text, ignoring case, spaces and punctuation,
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
 import re
@@ -25,10 +24,20 @@ from unicodedata import normalize
 from xml.sax.saxutils import escape
 
 from kgqa.errors import ConfigError, DataError
+from kgqa.kg.extraction import Extractor
+from kgqa.kg.store import parse_triples
+from kgqa.prompting import template_hash
 from kgqa.protocols import Need
 from kgqa.types import Json, Passage, Triple
-from kgqa.util.fs import OUT_ELSEWHERE, ensure_dir, explain_storage_errors, quick_sha256, replace_file_parts
-from kgqa.util.jsonio import parse_json, stream_members, stream_records
+from kgqa.util.fs import (
+    OUT_ELSEWHERE,
+    ensure_dir,
+    explain_storage_errors,
+    quick_sha256,
+    replace_file_parts,
+    text_digest,
+)
+from kgqa.util.jsonio import read_start, stream_members, stream_records
 
 REMEDY = "import it: kgqa kg import FILE --format hipporag|openie|jsonl|tsv"
 FORMAT_REMEDY = "check --format"
@@ -38,6 +47,7 @@ NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 GRAPHML = '<?xml version="1.0" encoding="UTF-8"?>\n<graphml xmlns="http://graphml.graphdrawing.org/xmlns">\n'
 GRAPHML_KEYS = (("name", "node"), ("relation", "edge"), ("passage", "edge"), ("title", "edge"))
 Parts = tuple[str, str, str]  # head, relation, tail
+Record = tuple[str | None, str, list[Any]]  # title, text, triples of any form
 Triples = Callable[[Passage], tuple[Triple, ...]]
 
 
@@ -68,61 +78,51 @@ def text_key(*texts: str) -> bytes:
 
 
 def read_hipporag(file: Path) -> Iterator[TripledPassage]:
-    for place, key, value in stream_members(file):
+    for location, key, value in stream_members(file):
         if key == "docs":
-            for number, document in enumerate(_list(value, place), start=1):
-                at = f"{place} document {number}"
-                fields = _object(document, at)
-                title, text = fields.get("title") or "", fields.get("text")
-                if text is None:
-                    title, text = "", fields.get("passage")
-                yield _make_passage(title, text, fields.get("extracted_triples"), at)
+            for number, document in enumerate(value if isinstance(value, list) else [value], start=1):
+                yield _read(_parse_hipporag, document, f"{location} document {number}")
             return  # HippoRAG writes means after it, which can be NaN and then are no JSON
     raise DataError(f"{file}: no key 'docs'; {FORMAT_REMEDY}")
 
 
+def _parse_hipporag(document: Json) -> Record:
+    if "text" in document:
+        return document.get("title"), document["text"], document["extracted_triples"]
+    return "", document["passage"], document["extracted_triples"]
+
+
 def read_openie(file: Path) -> Iterator[TripledPassage]:
     """Yield documents with the text made of their tokens, and without a title."""
-    for place, record in stream_records(file):
-        words: list[str] = []
-        triples: list[Json] = []
-        for sentence in _list(_object(record, place).get("sentences"), f"{place}: sentences"):
-            fields = _object(sentence, f"{place}: a sentence")
-            tokens = _list(fields.get("tokens"), f"{place}: tokens")
-            words += [str(_object(token, f"{place}: a token").get("originalText", "")) for token in tokens]
-            for each in _list(fields.get("openie"), f"{place}: openie"):
-                read = _object(each, f"{place}: openie")
-                triples.append([read.get("subject"), read.get("relation"), read.get("object")])
-        yield _make_passage("", " ".join(words), triples, place)
+    return (_read(_parse_openie, record, location) for location, record in stream_records(file))
+
+
+def _parse_openie(document: Json) -> Record:
+    sentences = document["sentences"]
+    text = " ".join(token["originalText"] for sentence in sentences for token in sentence["tokens"])
+    found = (each for sentence in sentences for each in sentence["openie"])
+    return "", text, [[each["subject"], each["relation"], each["object"]] for each in found]
 
 
 def read_jsonl(file: Path) -> Iterator[TripledPassage]:
-    for place, record in stream_records(file):
-        fields = _object(record, place)
-        single = [[fields.get("head"), fields.get("relation"), fields.get("tail")]] if "head" in fields else None
-        yield _make_passage(fields.get("title") or "", fields.get("text"), fields.get("triples", single), place)
+    return (_read(_parse_jsonl, record, location) for location, record in stream_records(file))
+
+
+def _parse_jsonl(record: Json) -> Record:
+    single = [[record["head"], record["relation"], record["tail"]]] if "head" in record else None
+    return record.get("title"), record["text"], single or record["triples"]
 
 
 def read_tsv(file: Path) -> Iterator[TripledPassage]:
-    try:
-        with file.open(encoding="utf-8-sig", newline="") as lines:
-            rows = csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
-            names = next(rows, [])
-            if missing := [name for name in IMPORT_COLUMNS if name not in names]:
-                raise DataError(
-                    f"{file}:1: no column {missing[0]}; name the columns: {', '.join(IMPORT_COLUMNS)}, title"
-                )
-            for row in rows:
-                place = f"{file}:{rows.line_num}"
-                if len(row) != len(names):
-                    raise DataError(f"{place}: {len(row)} columns, the first line has {len(names)}; correct the line")
-                fields = dict(zip(names, row, strict=True))
-                triple = [fields["head"], fields["relation"], fields["tail"]]
-                yield _make_passage(fields.get("title", ""), fields["text"], [triple], place)
-    except UnicodeDecodeError as error:
-        raise DataError(f"{file}: not UTF-8 (byte 0x{error.object[error.start]:02x}); convert the file") from None
-    except (OSError, csv.Error) as error:
-        raise DataError(f"{file}: cannot be read: {error}; name another file") from None
+    header, *lines = read_start(file).replace("\r\n", "\n").removesuffix("\n").split("\n")
+    names = header.split("\t")
+    if missing := [name for name in IMPORT_COLUMNS if name not in names]:
+        raise DataError(f"{file}:1: no column {missing[0]}; name the columns: {', '.join(IMPORT_COLUMNS)}, title")
+    for number, line in enumerate(lines, start=2):
+        location, row = f"{file}:{number}", line.split("\t")
+        if len(row) != len(names):
+            raise DataError(f"{location}: {len(row)} columns, the first line has {len(names)}; correct the line")
+        yield _read(_parse_jsonl, dict(zip(names, row, strict=True)), location)
 
 
 IMPORT_FORMATS: Mapping[str, Callable[[Path], Iterator[TripledPassage]]] = {  # as in kgqa/cli
@@ -144,34 +144,27 @@ def join_passages(passages: Iterable[TripledPassage]) -> list[TripledPassage]:
     return list(joined.values())
 
 
-def _make_passage(title: Json, text: Json, values: Json, place: str) -> TripledPassage:
-    """Return the passage with its distinct triples in order, with single spaces."""
-    if not isinstance(title, str) or not isinstance(text, str):
-        raise DataError(f"{place}: title and text must be texts, or passage; {FORMAT_REMEDY}")
+def _read(parse: Callable[[Json], Record], record: Json, location: str) -> TripledPassage:
+    """Return the passage of a record with its distinct triples in order, with single spaces."""
     triples: dict[Parts, None] = {}
     malformed = 0
-    for each in _list(values, f"{place}: triples"):
-        parts = [" ".join(part.split()) for part in each if isinstance(part, str)] if isinstance(each, list) else []
-        if len(parts) == 3 and len(each) == 3 and all(parts):
-            triples[parts[0], parts[1], parts[2]] = None
-        else:
-            malformed += 1
-    passage = TripledPassage(title.strip(), text, tuple(triples), malformed)
-    if not passage.key:
-        raise DataError(f"{place}: neither title nor text has a letter; remove it")
+    try:
+        title, text, values = parse(record)
+        for each in values:
+            parts = [" ".join(part.split()) for part in each if isinstance(part, str)] if isinstance(each, list) else []
+            if len(parts) == 3 and len(each) == 3 and all(parts):
+                triples[parts[0], parts[1], parts[2]] = None
+            else:
+                malformed += 1
+        passage = TripledPassage((title or "").strip(), text, tuple(triples), malformed)
+        has_letters = bool(passage.key)
+    except KeyError as error:
+        raise DataError(f"{location}: no key {error}; {FORMAT_REMEDY}") from None
+    except (TypeError, AttributeError):
+        raise DataError(f"{location}: not in this format; {FORMAT_REMEDY}") from None
+    if not has_letters:
+        raise DataError(f"{location}: neither title nor text has a letter; remove it")
     return passage
-
-
-def _object(value: Json, place: str) -> Mapping[str, Json]:
-    if not isinstance(value, dict):
-        raise DataError(f"{place}: not an object; {FORMAT_REMEDY}")
-    return value
-
-
-def _list(value: Json, place: str) -> list[Any]:
-    if not isinstance(value, list):
-        raise DataError(f"{place}: not a list; {FORMAT_REMEDY}")
-    return value
 
 
 # Use
@@ -179,22 +172,12 @@ def _list(value: Json, place: str) -> list[Any]:
 
 @dataclass(frozen=True)
 class ImportedTriples:
-    """Fields as in conf/kg/imported.yaml."""
-
-    path: str | None
-
-    @property
-    def uses(self) -> frozenset[Need]:
-        return frozenset()
-
-
-@dataclass(frozen=True)
-class ImportedFile:
-    """The file of `kg.path`, with one passage per line. It is read with the first passage."""
+    """The file of `kg.path`, see conf/kg/imported.yaml: any file of format jsonl. It is read with the first passage."""
 
     path: str | None
 
     key: ClassVar[str] = "kg.path"  # for messages
+    uses: ClassVar[frozenset[Need]] = frozenset()
 
     @property
     def file(self) -> Path:
@@ -238,30 +221,35 @@ class ImportedFile:
     def _passages(self) -> tuple[dict[bytes, tuple[Parts, ...]], dict[bytes, tuple[Parts, ...]]]:
         """Read the triples of the passages with a title, and of those without."""
         titled, untitled = dict[bytes, tuple[Parts, ...]](), dict[bytes, tuple[Parts, ...]]()
-        with explain_storage_errors(self.file, "name another file"), self.file.open("rb") as lines:
-            for number, line in enumerate(lines, start=1):
-                place = f"{self.file}:{number}"
-                fields = _object(parse_json(line, place, REMEDY), place)
-                if unknown := sorted({*fields} ^ {"title", "text", "triples"}):
-                    raise DataError(f"{place}: {unknown[0]}: unknown or missing; {REMEDY}")
-                read = _make_passage(fields["title"], fields["text"], fields["triples"], place)
-                passages = titled if read.title else untitled
-                if read.malformed or read.key in passages:
-                    wrong = (
-                        f"{read.malformed} triples are not three texts" if read.malformed else "is in an earlier line"
-                    )
-                    name = read.title or read.text[:40]
-                    raise DataError(
-                        f"{place}: the passage {name!r}: {wrong}; correct it: kgqa kg import {self.file} --format jsonl"
-                    )
-                passages[read.key] = read.triples
+        for read in join_passages(read_jsonl(self.file)):
+            if read.malformed:
+                name = read.title or read.text[:40]
+                raise DataError(
+                    f"{self.file}: the passage {name!r}: {read.malformed} triples are not three texts. Correct it: "
+                    f"kgqa kg import {self.file} --format jsonl"
+                )
+            (titled if read.title else untitled)[read.key] = read.triples
         return titled, untitled
 
 
-class RetrieverTriples(ImportedFile):
-    """The file of `retriever.triples.path`."""
+@dataclass(frozen=True)
+class RetrieverTriples(ImportedTriples):
+    """The file of `retriever.triples.path`. Without one, `extractor` extracts the triples when the index is built."""
+
+    extractor: Extractor
 
     key: ClassVar[str] = "retriever.triples.path"
+
+    def identity(self) -> Json:
+        """Return the hash of the file, or of the extractor with its templates and few-shot examples."""
+        if self.path:
+            return self.sha256
+        return [text_digest(repr(self.extractor), 16), *map(template_hash, self.extractor.templates)]
+
+    async def extract(self, passage: Passage) -> tuple[Triple, ...]:
+        """Extract the triples of a passage."""
+        extraction = await self.extractor.extract(passage)
+        return parse_triples(extraction.completion, passage).triples
 
 
 # Export

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from dataclasses import dataclass
 from typing import ClassVar
@@ -13,18 +12,14 @@ from kgqa.kg.extraction import ROLE
 from kgqa.kg.store import Extraction
 from kgqa.prompting import render
 from kgqa.prompting.demonstrations import DocumentDemonstration
+from kgqa.prompting.json_replies import list_schema, read_list
 from kgqa.prompting.triples import read_triples
 from kgqa.protocols import Need
-from kgqa.types import Completion, Json, Passage
+from kgqa.types import Json, Passage
 from kgqa.util.validators import Count
 
 TEXT = {"type": "string"}
 TRIPLE = {"type": "array", "items": TEXT, "minItems": 3, "maxItems": 3}
-
-
-def _schema(key: str, items: Json) -> str:
-    properties = {key: {"type": "array", "items": items}}
-    return json.dumps({"type": "object", "properties": properties, "required": [key], "additionalProperties": False})
 
 
 @dataclass(frozen=True)
@@ -55,18 +50,18 @@ class OpenIe:
         first = await Generate(
             render(self.templates[0], **values),
             self.max_entity_tokens,
-            schema=_schema("named_entities", TEXT),
+            schema=list_schema("named_entities", TEXT),
             role=ROLE,
         )
-        entities = read_list(first, "named_entities")
+        entities = read_list(first.text, "named_entities")
         names = [name for name in entities or () if isinstance(name, str)]
         second = await Generate(
             render(self.templates[1], **values, entities=names),
             self.max_tokens,
-            schema=_schema("triples", TRIPLE),
+            schema=list_schema("triples", TRIPLE),
             role=ROLE,
         )
-        triples = read_list(second, "triples")
+        triples = read_list(second.text, "triples")
         flags = Counter[str]()
         flags["unreadable_entities"] += entities is None
         flags["unreadable_triples"] += triples is None
@@ -80,17 +75,6 @@ class OpenIe:
             sum(usage.output_tokens for usage in used),
             {flag: count for flag, count in flags.items() if count},
         )
-
-
-def read_list(reply: Completion, key: str) -> list[Json] | None:
-    """Return the list of a JSON reply, also if text surrounds it; None if there is none."""
-    start, end = reply.text.find("{"), reply.text.rfind("}")
-    try:
-        value = json.loads(reply.text[start : end + 1])
-    except ValueError:
-        return None
-    found = value.get(key) if isinstance(value, dict) else None
-    return found if isinstance(found, list) else None
 
 
 def _line(triple: Json) -> str:

@@ -26,7 +26,6 @@ FILE = "extractions.sqlite"
 PARSED_IN_MEMORY = 8192  # passages: those of the questions that are being answered, and more
 LOCK_SECONDS = 600.0  # to wait for another process that writes
 REMEDY = "free disk space or choose another folder"
-_FAILED = b', "error": "'  # is in a row of older versions, which stored failures
 SUMS = ("passages", "failed", "empty", "triples", "malformed", "prompt_tokens", "output_tokens")
 
 
@@ -126,11 +125,7 @@ class TripleStore:
         if not self.file.exists():
             replace_file(self.folder / "manifest.json", json_text(self.built_with), REMEDY)
         with self._errors():
-            self._connection.executemany(
-                "INSERT INTO extractions VALUES (?, ?) ON CONFLICT DO UPDATE SET line = excluded.line "
-                "WHERE instr(line, ?) > 0",
-                [(*row, _FAILED) for row in rows],
-            )
+            self._connection.executemany("INSERT OR IGNORE INTO extractions VALUES (?, ?)", rows)
             self._connection.commit()
 
     def counts(self, passages: Iterable[Passage]) -> dict[str, int]:
@@ -160,7 +155,7 @@ class TripleStore:
         with self._errors():
             query = "SELECT line FROM extractions WHERE passage_id = ?"
             row = self._connection.execute(query, (passage_id,)).fetchone()
-        return row[0] if row and _FAILED not in row[0] else None
+        return row[0] if row else None
 
     @cached_property
     def _connection(self) -> sqlite3.Connection:

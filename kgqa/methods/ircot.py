@@ -61,7 +61,7 @@ class IRCoT(FewShotKeys):
         return frozenset({"model", "search" if self.scope == "corpus" else "pool"})
 
     async def answer(self, question: Question) -> Answer:
-        """Return alternate retrieval and thoughts, then read.
+        """Alternate between retrieval and thoughts, then read.
 
         Evidence: the collected passages, first collected first. Notes: thoughts, queries, named pages. Figures:
         passage_tokens (#Tok of KnowTrace's Table 2).
@@ -135,7 +135,7 @@ class IRCoT(FewShotKeys):
 
 
 def choose_query(question: Question, thoughts: tuple[str, ...], stripped: bool, rules: QueryRules) -> str:
-    """Return the last thought with a new fact, or the question, if `stripped` without question words.
+    """Return the last thought with a new fact, or the question, without question words if `stripped`.
 
     As in IRCoT's released program, conclusions and calculations ("Thus …", "1861 - 1842 = 19") are no queries. The
     paper uses the last thought.

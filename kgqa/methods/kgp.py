@@ -17,7 +17,7 @@ from kgqa.errors import PromptTooLong
 from kgqa.methods.retrieve import Scope, SearchScope
 from kgqa.methods.steps.reader import Path, read, read_paths
 from kgqa.methods.steps.replies import nonzero_flags
-from kgqa.methods.steps.structure import find_nodes, pages_and_tables, parse_places, text_passages
+from kgqa.methods.steps.structure import find_nodes, pages_and_tables, parse_nodes, text_passages
 from kgqa.prompting import render
 from kgqa.protocols import Need
 from kgqa.types import Answer, Json, Passage, Prompt, Question
@@ -86,10 +86,10 @@ class Kgp:
         """
         if self.structure and (nodes := pages_and_tables(question.passages)):
             reply = await Generate(render("kgp/classify", question=question.text), self.max_evidence_tokens, ("\n\n",))
-            places = parse_places(reply.text)
-            if pages := find_nodes(places, filter_by_title(question.text, nodes)):
+            nodes_named = parse_nodes(reply.text)
+            if pages := find_nodes(nodes_named, filter_by_title(question.text, nodes)):
                 return await self.read_pages(question, pages)
-            flags = Counter(unknown_place=int(bool(places)))
+            flags = Counter(unknown_place=int(bool(nodes_named)))
             return await self.answer_content(question, flags)
         return await self.answer_content(question, Counter())
 
@@ -229,8 +229,8 @@ class Kgp:
 
 def top_passages(candidates: Sequence[Passage], scores: Sequence[float], count: int) -> tuple[Passage, ...]:
     """Return the `count` candidates with the highest scores, best first; of equals the last, as released."""
-    order = sorted(range(len(candidates)), key=lambda place: (scores[place], place), reverse=True)[:count]
-    return tuple(candidates[place] for place in order)
+    order = sorted(range(len(candidates)), key=lambda index: (scores[index], index), reverse=True)[:count]
+    return tuple(candidates[index] for index in order)
 
 
 def truncate_text(text: str, share: float) -> str:

@@ -47,7 +47,7 @@ class Mdr:
     async def score_pairs(
         self, question: Question, pool: tuple[Passage, ...], firsts: list[Scored]
     ) -> list[tuple[float, Path]]:
-        """Return pair each passage of the first hop with its best second passages; without others it stays alone."""
+        """Pair each passage of the first hop with its best second passages. A single passage is returned alone."""
         if len(pool) < 2:
             return [(score, (passage,)) for score, passage in firsts]
         seconds = await gather(

@@ -135,7 +135,7 @@ class KnowTrace:
         return casefold_entity if self.exact else normalize_entity
 
     async def explore(self, question: Question, state: KnowTraceState, *, prefix: str = "") -> Exploration:
-        """Return explore (Equation 1). `prefix`: the start of the reply if it has to answer (not in the paper)."""
+        """Run the exploration step (Equation 1). `prefix`: the start of a reply that must answer (not in the paper)."""
         state.memory = await self.remember(state)
         prompt = self.exploration(question, state.memory, prefix)
         reply = await Generate(prompt, self.max_exploration_tokens, stop=("\nQuestion:",), role=EXPLORER)

@@ -141,8 +141,8 @@ async def rerank(query: str, passages: tuple[Passage, ...]) -> tuple[Passage, ..
     if not distinct:
         return ()
     scores = await Rank(query, tuple(f"{p.title}: {p.text}" for p in distinct), scorer="reranker")
-    order = sorted(range(len(distinct)), key=lambda place: -scores[place])
-    return tuple(distinct[place] for place in order)
+    order = sorted(range(len(distinct)), key=lambda index: -scores[index])
+    return tuple(distinct[index] for index in order)
 
 
 def remove_question_words(question: str) -> str:
@@ -153,6 +153,6 @@ def remove_question_words(question: str) -> str:
     """
     words = question.split()
     bare = [word.strip("\"'“”‘’,.:;?!()") for word in words]
-    removable = [word.lower() in QUESTION_WORDS and (not place or word.islower()) for place, word in enumerate(bare)]
+    removable = [word.lower() in QUESTION_WORDS and (not index or word.islower()) for index, word in enumerate(bare)]
     rest = [word for word, remove in zip(words, removable, strict=True) if not remove]
     return " ".join(rest) if any(any(map(str.isalnum, word)) for word in rest) else question

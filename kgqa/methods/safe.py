@@ -226,9 +226,9 @@ class Safe:
             return figures
         wrong = [attempt for attempt in attempts if attempt.verdict and attempt.verdict.is_error]
         types = Counter(attempt.verdict.error_type for attempt in wrong if attempt.verdict)
-        places = Counter(attempt.number for attempt in wrong)
+        errors_by_step = Counter(attempt.number for attempt in wrong)
         figures |= {f"errors, {name.lower()}": types[name] for name in errors(self.labels)}
-        return figures | {f"errors at step {number}": places[number] for number in range(1, self.max_steps + 1)}
+        return figures | {f"errors at step {number}": errors_by_step[number] for number in range(1, self.max_steps + 1)}
 
 
 def read_answer(reply: Completion) -> tuple[str, bool]:

@@ -1,8 +1,7 @@
-"""SAFE's labelled steps by a teacher (§3.3): plan (Figures 15 to 17), ideal steps (Figure 18), one step replaced by an
-error (Figure 19), feedback on it; and, of what an evaluator let pass, the first error.
+"""SAFE's labeled steps by a teacher (§3.3): a plan (Figures 15 to 17), ideal steps (Figure 18), one of them replaced by
+an error (Figure 19), and feedback on it. In wrong answers that an evaluator accepted, it finds the first error.
 
-All are calls of the role `teacher`, whose replies are held to a JSON schema; one that cannot be read twice teaches
-nothing. The examples themselves are asked as `safe` asks its evaluator: `experiment.collect.safe`.
+The calls have the role `teacher` and a JSON schema. `training.collect.safe` turns labeled steps into training examples.
 """
 
 from __future__ import annotations
@@ -106,8 +105,8 @@ def schemas(characters: int, errors: tuple[str, ...]) -> dict[type[Reply], str]:
 
 
 @dataclass
-class Taught:
-    """Labelled steps, and what came to none: what, and why."""
+class Labelled:
+    """The labeled steps of a question, and the labels without a step, each with the reason."""
 
     steps: list[tuple[str, JudgedStep]] = field(default_factory=list)
     dropped: list[tuple[str, str]] = field(default_factory=list)
@@ -115,7 +114,7 @@ class Taught:
 
 @dataclass(frozen=True)
 class Ideal:
-    """The ideal solution of a question: a step for each of the plan, then the answer."""
+    """The ideal solution of a question: one step for each step of the plan, then the answer."""
 
     question: str
     passages: str
@@ -126,10 +125,10 @@ class Ideal:
     def lines(self, count: int) -> list[str]:
         return [step_line(number, text) for number, text in enumerate(self.steps[:count], start=1)]
 
-    def places(self, error: str) -> list[int]:
-        """Return the steps where an error can be inserted, from 1."""
+    def numbers(self, error: str) -> list[int]:
+        """Return the numbers of the steps that an error can replace, from 1."""
         count = len(self.kinds)
-        found = [place for place, kind in enumerate(self.kinds, start=1) if kind == "Attribution"]
+        attributions = [number for number, kind in enumerate(self.kinds, start=1) if kind == "Attribution"]
         if error in ("Wrong Conclusion", "Overthinking"):
             return [count + 1]
         if error in ("Off-topic", "Inefficiency"):
@@ -137,14 +136,16 @@ class Ideal:
         if error in ("Redundancy", "Premature Conclusion"):
             return list(range(2, count + 1))
         if error == "Logical Fallacy":
-            return [place for place, kind in enumerate(self.kinds, start=1) if kind == "Logical"]
-        return found[:-1] if error == "Premature Attribution" else found
+            return [number for number, kind in enumerate(self.kinds, start=1) if kind == "Logical"]
+        return attributions[:-1] if error == "Premature Attribution" else attributions
 
 
 @dataclass(frozen=True)
 class Teacher:
-    """`errors_each`, `correct_each`: wrong and right steps that a question is asked for. The others as in
-    conf/collect/safe.yaml."""
+    """The teacher, with the fields of conf/collect/safe.yaml.
+
+    errors_each, correct_each: the numbers of wrong and right steps per question.
+    """
 
     method: Safe
     errors_each: Natural
@@ -160,29 +161,31 @@ class Teacher:
 
     @property
     def findings(self) -> tuple[str, ...]:
-        """Return what an error in a finished answer can be."""
+        """Return the possible errors of a finished answer."""
         return (*self.meanings, MISLEADING, UNANSWERABLE)
 
-    async def teach(self, question: Question, chance: random.Random) -> Taught:
-        """Return the teach of one question. Raises NotTaught: it has no ideal solution."""
-        ideal, taught = await self.solve(question, chance), Taught()
+    async def teach(self, question: Question, chance: random.Random) -> Labelled:
+        """Label steps of one question. Raises NotTaught: it has no ideal solution."""
+        ideal, labelled = await self.solve(question, chance), Labelled()
         right = sorted(chance.sample(range(len(ideal.steps)), min(self.correct_each, len(ideal.steps))))
-        names = [name for name in self.meanings if ideal.places(name)]
+        names = [name for name in self.meanings if ideal.numbers(name)]
         wrong = chance.sample(names, min(self.errors_each, len(names)))
-        for label, place in [*((CORRECT, place + 1) for place in right), *((name, 0) for name in wrong)]:
-            await self._label(label, place or sample_late(ideal.places(label), chance), ideal, chance, taught)
-        return taught
+        for index in right:
+            await self._label(CORRECT, index + 1, ideal, chance, labelled)
+        for name in wrong:
+            await self._label(name, sample_late(ideal.numbers(name), chance), ideal, chance, labelled)
+        return labelled
 
-    async def _label(self, label: str, number: int, ideal: Ideal, chance: random.Random, taught: Taught) -> None:
+    async def _label(self, label: str, number: int, ideal: Ideal, chance: random.Random, labelled: Labelled) -> None:
         try:
             right = label == CORRECT
             text = ideal.steps[number - 1] if right else await self.corrupt(label, number, ideal, chance)
-            taught.steps.append((label, await self.judge_step(label, number, text, ideal)))
+            labelled.steps.append((label, await self.judge_step(label, number, text, ideal)))
         except NotTaught as why:
-            taught.dropped.append((label, str(why)))
+            labelled.dropped.append((label, str(why)))
 
     async def solve(self, question: Question, chance: random.Random) -> Ideal:
-        """Return the plan, carried out on the gold passages under the numbers they have among all, and checked."""
+        """Plan the solution, carry it out on the gold passages, and check it."""
         shown = self.method.sample_passages(question)
         gold = {n: passage for n, passage in enumerate(shown, start=1) if passage.id in question.support}
         among = [Passage(p.id, f"Passage {n}: {p.title}", p.text) for n, p in enumerate(gold.values(), start=1)]
@@ -190,24 +193,24 @@ class Teacher:
             raise NotTaught("no gold passage or answer")
         hops = [hop.question for hop in question.decomposition]
         plan = (await self.ask("teach/plan", Plan, {"question": question.text, "hops": hops})).plan
-        given: dict[str, object] = {
+        shared: dict[str, object] = {
             "question": question.text,
             "answer": question.answers[0],
             "passages": passages_text(among),
         }
-        claims = (await self.ask("teach/solve", Claims, {"plan": plan, **given})).steps
+        claims = (await self.ask("teach/solve", Claims, {"plan": plan, **shared})).steps
         steps = _carry_out(plan, claims, tuple(gold), chance)
         ideal = Ideal(
             question.text, self.method.prompt_values(question, shown)["passages"], tuple(step.kind for step in plan),
             tuple(claim.claim for claim in claims), (*steps, format_answer(question.answers[0])),
         )  # fmt: skip
         lines = _remove_citations(plan, claims, question.answers[0])
-        if self.audit and not (await self.ask("teach/check", Agreement, {"steps": lines, **given})).agree:
-            raise NotTaught("the ideal steps do not stand the check")
+        if self.audit and not (await self.ask("teach/check", Agreement, {"steps": lines, **shared})).agree:
+            raise NotTaught("the ideal steps did not pass the check")
         return ideal
 
     async def corrupt(self, error: str, number: int, ideal: Ideal, chance: random.Random) -> str:
-        """Return the step with this error."""
+        """Replace a step by one with this error. Raises NotTaught: the teacher wrote the ideal step."""
         final = error in FINAL
         values = {
             "error": error, "meaning": self.meanings[error], "final": final, "number": number,
@@ -217,38 +220,39 @@ class Teacher:
             "teach/corrupt", Claim, values, max_tokens=self.max_step_tokens,
             temperature=self.temperature if error in SAMPLED else 0.0,
         )  # fmt: skip
-        said = _plain(claim.claim)
+        statement = _strip_step(claim.claim)
         same = ideal.claims[number - 1] if number <= len(ideal.claims) else ""
         kind = "Attribution" if claim.passage else "Logical"
-        text = format_answer(said) if final else _format_step(claim.claim, kind, claim.passage, chance)
-        if normalise(said) == normalise(same) or text == ideal.steps[number - 1]:
+        text = format_answer(statement) if final else _format_step(claim.claim, kind, claim.passage, chance)
+        if normalise(statement) == normalise(same) or text == ideal.steps[number - 1]:
             raise NotTaught("the step with the error is the ideal one")
         return text
 
     async def judge_step(self, label: str, number: int, text: str, ideal: Ideal) -> JudgedStep:
-        """Return the judged with its feedback, which the audit agrees with."""
+        """Return a step with the teacher's feedback. Raises NotTaught: the audit does not agree with it."""
         right = label == CORRECT
         following = ideal.steps[number] if number < len(ideal.steps) else ""
-        given: dict[str, object] = {
+        shared: dict[str, object] = {
             "label": label, "meaning": "no error type applies" if right else self.meanings[label],
             "question": ideal.question, "passages": ideal.passages, "steps": ideal.lines(number - 1),
             "step": step_line(number, text),
         }  # fmt: skip
         ideal_step = "" if right else ideal.steps[number - 1]
-        guided: dict[str, object] = {**given, "ideal": ideal_step, "next": following}
-        said = await self.ask("teach/feedback", Feedback, guided)
-        audited: dict[str, object] = {**given, "diagnosis": said.diagnosis}
+        values: dict[str, object] = {**shared, "ideal": ideal_step, "next": following}
+        feedback = await self.ask("teach/feedback", Feedback, values)
+        audited: dict[str, object] = {**shared, "diagnosis": feedback.diagnosis}
         if self.audit and not (await self.ask("teach/audit", Agreement, audited)).agree:
             raise NotTaught("the auditor does not agree")
-        return JudgedStep(number, ideal.steps[: number - 1], text, StepVerdict(label, said.diagnosis, said.guidance))
+        verdict = StepVerdict(label, feedback.diagnosis, feedback.guidance)
+        return JudgedStep(number, ideal.steps[: number - 1], text, verdict)
 
-    async def hard_case(self, question: Question, given: str, attempts: Sequence[Json]) -> tuple[str, JudgedStep]:
-        """Return the first error of a wrong answer that an evaluator let pass, with the verdict it should have given.
+    async def hard_case(self, question: Question, answer: str, attempts: Sequence[Json]) -> tuple[str, JudgedStep]:
+        """Return the first error of a wrong answer that an evaluator accepted, with the right verdict on it.
 
         attempts: the notes of `Safe.answer`.
 
         Raises:
-            NotTaught: no error is found, or another one at the second look.
+            NotTaught: the teacher finds no error, or not the same one twice.
         """
         accepted = [attempt for attempt in attempts if attempt["accepted"]]
         lines = [
@@ -258,13 +262,13 @@ class Teacher:
         shared = self.method.prompt_values(question, self.method.sample_passages(question))
         values: dict[str, object] = {
             "errors": self.meanings, "misleading": MISLEADING, "unanswerable": UNANSWERABLE, "steps": lines,
-            "answer": question.answers[0], "given": given, **shared,
+            "answer": question.answers[0], "given": answer, **shared,
         }  # fmt: skip
 
         first = await self.ask("teach/first_error", Finding, {**values, "earlier": None})
         second = await self.ask("teach/first_error", Finding, {**values, "earlier": first})
         if second.step != first.step:
-            raise NotTaught("at the second look another step errs")
+            raise NotTaught("the teacher finds the error in another step the second time")
         return _correct(second, accepted)
 
     async def ask(
@@ -276,15 +280,15 @@ class Teacher:
         temperature: float = 0.0,
         max_tokens: int | None = None,
     ) -> R:
-        """Return the reply. An unreadable one is requested once more. Raises NotTaught: neither can be read."""
+        """Return the parsed reply. Asks twice. Raises NotTaught: neither reply can be parsed."""
         schema = schemas(self.method.max_feedback_characters, self.findings)[kind]
         for again in (False, True):
             prompt = render(template, again=again, **values)
             reply = await Generate(
                 prompt, max_tokens or self.max_tokens, schema=schema, role=ROLE, temperature=temperature
             )
-            if (read := self.read(kind, reply.text)) is not None:
-                return read
+            if (parsed := self.read(kind, reply.text)) is not None:
+                return parsed
         raise NotTaught(f"a reply to {template} cannot be read")
 
     def read(self, kind: type[R], text: str) -> R | None:
@@ -302,24 +306,26 @@ class Teacher:
 def _carry_out(
     plan: Sequence[Planned], claims: Sequence[Claim], gold: Sequence[int], chance: random.Random
 ) -> list[str]:
-    """Return `gold`: numbers that the gold passages have among all, in the order in which the teacher saw them.
+    """Return the steps of a plan.
+
+    gold: the numbers of the gold passages among all passages, in the order in which the teacher saw them.
 
     Raises:
-        NotTaught: a step is missing, or rests on no passage.
+        NotTaught: a step is missing, or an attribution cites no gold passage.
     """
     if len(claims) != len(plan):
-        raise NotTaught("not a step for each of the plan")
+        raise NotTaught("the solution does not have one step for each step of the plan")
     steps = []
     for step, claim in zip(plan, claims, strict=True):
         known = 1 <= claim.passage <= len(gold)
         if step.kind == "Attribution" and not known:
-            raise NotTaught("an ideal step is of no gold passage")
+            raise NotTaught("an ideal step cites no gold passage")
         steps.append(_format_step(claim.claim, step.kind, gold[claim.passage - 1] if known else 0, chance))
     return steps
 
 
 def _remove_citations(plan: Sequence[Planned], claims: Sequence[Claim], answer: str) -> list[str]:
-    """Return the ideal steps for the check, with the numbers that the gold passages have among themselves."""
+    """Return the ideal steps for the check, where only the gold passages are numbered."""
     texts = [
         f"Passage {claim.passage}: {sentence(claim.claim)} (Attribution)"
         if step.kind == "Attribution"
@@ -330,35 +336,33 @@ def _remove_citations(plan: Sequence[Planned], claims: Sequence[Claim], answer: 
 
 
 def _format_step(claim: str, kind: str, passage: int, chance: random.Random) -> str:
-    """Return a claim as a step. An attribution cites its passage in one of several wordings, as in the released
-    code.
-    """
-    said = _plain(claim)
+    """Return a claim as a step. An attribution cites its passage in one of several forms, as in the released code."""
+    statement = _strip_step(claim)
     if kind == "Attribution":
-        if CITED.search(said):
-            raise NotTaught("a step names a passage in its sentence")
-        said = chance.choice(WORDINGS).format(n=passage, claim=said)
-    return f"{sentence(said)} ({kind})"
+        if CITED.search(statement):
+            raise NotTaught("a claim names a passage")
+        statement = chance.choice(WORDINGS).format(n=passage, claim=statement)
+    return f"{sentence(statement)} ({kind})"
 
 
-def _plain(claim: str) -> str:
-    """Return a claim without its tag and number."""
+def _strip_step(claim: str) -> str:
+    """Remove the tag and the number of a step."""
     return _TAG.sub("", re.sub(r"^Step \d+:\s*", "", claim)).strip()
 
 
-def _correct(found: Finding, accepted: Sequence[Json]) -> tuple[str, JudgedStep]:
-    """Return guidance that misled was given with the verdict on the step before."""
-    if found.error_type == UNANSWERABLE:
+def _correct(finding: Finding, accepted: Sequence[Json]) -> tuple[str, JudgedStep]:
+    """Return the step with its right verdict. Misleading guidance belongs to the verdict on the step before."""
+    if finding.error_type == UNANSWERABLE:
         raise NotTaught("the passages do not lead to the right answer")
-    misled = found.error_type == MISLEADING
-    number = found.step - 1 if misled else found.step
+    is_misleading = finding.error_type == MISLEADING
+    number = finding.step - 1 if is_misleading else finding.step
     if not 1 <= number <= len(accepted):
         raise NotTaught("there is no such step")
-    one = accepted[number - 1]
-    if misled and not one["verdict"]:
+    step = accepted[number - 1]
+    if is_misleading and not step["verdict"]:
         raise NotTaught("the step before had no guidance")
-    verdict = StepVerdict(found.error_type, found.diagnosis, found.guidance)
-    if misled:
-        verdict = StepVerdict(one["verdict"]["error_type"], one["verdict"]["diagnosis"], found.guidance)
+    verdict = StepVerdict(finding.error_type, finding.diagnosis, finding.guidance)
+    if is_misleading:
+        verdict = StepVerdict(step["verdict"]["error_type"], step["verdict"]["diagnosis"], finding.guidance)
     before = tuple(each["text"] for each in accepted[: number - 1])
-    return verdict.error_type, JudgedStep(number, before, one["text"], verdict)
+    return verdict.error_type, JudgedStep(number, before, step["text"], verdict)

@@ -279,13 +279,13 @@ class Trace:
             ]
             if len(choices) <= step and self.short_demonstrations == "next":
                 continue
-            place = min(step, len(choices) - 1)
-            options, choice = self.label_options(choices[place].candidates), choices[place].choice
+            shown_step = min(step, len(choices) - 1)
+            options, choice = self.label_options(choices[shown_step].candidates), choices[shown_step].choice
             examples.append(
                 {
                     "question": demonstration.question,
                     "chain": demonstration.chain,
-                    "so_far": demonstration.chain[:place],
+                    "so_far": demonstration.chain[:shown_step],
                     "options": options,
                     "letter": "A" if choice is None else options[choice][0],
                 }

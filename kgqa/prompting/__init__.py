@@ -88,9 +88,9 @@ def _template(name: str) -> Template:
     try:
         return _environment(folders).get_template(f"{name}.j2")
     except TemplateNotFound as error:
-        places = ", ".join(map(str, folders[:-1]))
+        searched = ", ".join(map(str, folders[:-1]))
         hint = nearest(name, template_names())
-        raise ConfigError(f"{name}.j2: no such template in {places}, nor among kgqa's; {hint}") from error
+        raise ConfigError(f"{name}.j2: no such template in {searched}, nor among kgqa's; {hint}") from error
     except TemplateSyntaxError as error:
         raise ConfigError(f"{error.filename}:{error.lineno}: {error.message}") from error
 

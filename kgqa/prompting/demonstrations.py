@@ -149,17 +149,17 @@ def demonstration_set(
     return tuple(demonstration for demonstration in labelled if demonstration in drawn)
 
 
-def set_said(labelled: Sequence[ThoughtDemonstration], number: int, count: int) -> str:
-    """Return which questions `demonstration_set` takes, for a report."""
+def describe_set(labelled: Sequence[ThoughtDemonstration], number: int, count: int) -> str:
+    """Describe the questions of `demonstration_set`, for a report."""
     shown = len(demonstration_set(labelled, number, count))
     if not (released := _load_released_set(labelled, number)):
         return f"{shown} of {len(labelled)} questions, random sample {number}"
-    said = f"{shown} of the {RELEASED_SET} questions of the authors' set {number}"
-    return said if len(released) == RELEASED_SET else f"{said}, {len(released)} of which the file has"
+    text = f"{shown} of the {RELEASED_SET} questions of the authors' set {number}"
+    return text if len(released) == RELEASED_SET else f"{text}, {len(released)} of which the file has"
 
 
 def _load_released_set(labelled: Sequence[ThoughtDemonstration], number: int) -> tuple[ThoughtDemonstration, ...]:
-    """Return empty for questions that are in no set of the authors'."""
+    """Return the authors' set of demonstrations, or none for questions that are in none of their sets."""
     known = {place for demonstration in labelled for place in demonstration.places}
     if known and number not in known:
         raise ConfigError(f"method.demonstration_set={number}: the authors have sets 1 to {max(known)}")
@@ -168,5 +168,5 @@ def _load_released_set(labelled: Sequence[ThoughtDemonstration], number: int) ->
 
 
 def shuffle_examples(values: Iterable[T], seed: str, name: Callable[[T], str]) -> list[T]:
-    """In a random order that is the same everywhere and always."""
+    """Return values in a random order that is the same on every machine."""
     return sorted(values, key=lambda value: hashlib.sha256(f"{seed}\n{name(value)}".encode()).digest())

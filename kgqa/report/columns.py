@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
 from kgqa.artifacts.metrics import Estimate, Metrics
 from kgqa.scoring.questions import METRICS
+
+_CLEAR = ("method", "model", "dataset", "retriever")  # keys with values that need no key
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,15 @@ def columns() -> list[Column]:
     """Return the columns: the registered scores, then the judge's, then costs."""
     scores = [Column(m.label, partial(_score, m.name), m.name) for m in METRICS.values() if m.column]
     return [*scores, *_OTHERS]
+
+
+def name_by_settings(values: Mapping[str, str]) -> str:
+    """Return a short name such as "trace · minilm · beam 5"."""
+    parts = (
+        value if key in _CLEAR else f"{key.rpartition('.')[2].replace('_', ' ')} {value}"
+        for key, value in values.items()
+    )
+    return " · ".join(parts)
 
 
 def tokens(metrics: Metrics) -> Measured | None:

@@ -1,6 +1,6 @@
 """Every Eval Ever 0.3.0: one record of a run's scores. The form `jsonl` has the questions.
 
-Scores are in percent. The place of a record in the datastore is part of the format:
+Scores are in percent. The path of a record in the datastore is part of the format:
 data/DATASET/DEVELOPER/MODEL/UUID.json.
 """
 
@@ -38,10 +38,10 @@ def write_every_eval_ever(run: FinishedRun, folder: Path) -> None:
     record = _record(run)
     model_id, evaluation_id = record["model_info"]["id"], record["evaluation_id"]
     developer, _, model = model_id.partition("/")
-    place = "/".join(["data", *(_UNFIT.sub("_", part) for part in (run.manifest.dataset.name, developer, model))])
+    path = "/".join(["data", *(_UNFIT.sub("_", part) for part in (run.manifest.dataset.name, developer, model))])
     name = uuid.UUID(hex=text_digest(evaluation_id, 32), version=4)  # the same for the same record
-    ensure_dir(folder / place)
-    replace_file(folder / place / f"{name}.json", json_text(record), OUT_ELSEWHERE)
+    ensure_dir(folder / path)
+    replace_file(folder / path / f"{name}.json", json_text(record), OUT_ELSEWHERE)
 
 
 def _record(run: FinishedRun) -> dict[str, Json]:

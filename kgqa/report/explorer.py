@@ -46,12 +46,12 @@ def run_page(
         DataError: the trace lacks a question that was answered.
     """
     judgements = Judgements(run.folder)
-    rows, places, failed = dict[str, bytes](), dict[str, tuple[int, int]](), list[tuple[str, QuestionRow]]()
+    rows, sort_keys, failed = dict[str, bytes](), dict[str, tuple[int, int]](), list[tuple[str, QuestionRow]]()
     for offset, traced in read_frames(run.folder):
         row = load_reported_question(run, traced, judgements).row
-        rows[row.question_id], places[row.question_id] = encode_json(row.json()), (_priority(row), offset)
+        rows[row.question_id], sort_keys[row.question_id] = encode_json(row.json()), (_priority(row), offset)
         if row.error is not None and len(failed) < _FAILED:
-            failed.append((_address(row.question_id), row))
+            failed.append((question_address(row.question_id), row))
     ids = list(order_ids(run, rows))
     render = partial(
         page_parts,
@@ -68,8 +68,8 @@ def run_page(
     )
     bare = sum(len(part.encode("utf-8", "backslashreplace")) for part in render(shown=0, lines=()))
     room, packing, lines = limit - bare - len(ids) - _NOTE, Packing(), dict[str, str]()
-    for question_id in sorted(ids, key=lambda question_id: places[question_id][0]):
-        traced = read_question(run.folder, places[question_id][1])
+    for question_id in sorted(ids, key=lambda question_id: sort_keys[question_id][0]):
+        traced = read_question(run.folder, sort_keys[question_id][1])
         line = packing.pack(_trace(load_reported_question(run, traced, judgements)))
         if len(line) > room:
             break
@@ -110,7 +110,7 @@ def question_page(
     )
 
 
-def _address(question_id: str) -> str:
+def question_address(question_id: str) -> str:
     """Return where the page shows a question. Half a character has no place in an address, as in question.js."""
     return "#q=" + quote(re.sub("[\ud800-\udfff]", "\ufffd", question_id), safe="")
 

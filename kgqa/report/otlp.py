@@ -7,7 +7,7 @@ Ids are made of the run and the question, so that a second export is the same tr
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from math import isfinite
 from pathlib import Path
 from typing import NamedTuple
@@ -15,7 +15,6 @@ from typing import NamedTuple
 from kgqa.artifacts.run import AS_READER, FinishedRun
 from kgqa.artifacts.trace import TracedCall
 from kgqa.report.every_eval_ever import end_time, run_id
-from kgqa.report.explorer import abridge_call
 from kgqa.report.questions import ReportedQuestion, load_reported_questions, write_jsonl
 from kgqa.types import Json
 from kgqa.util.fs import text_digest
@@ -23,12 +22,13 @@ from kgqa.util.fs import text_digest
 MODEL_CALLS = ("generate", "choose")
 PARAMETERS = ("max_tokens", "temperature", "top_p", "stop", "seed")  # of a call, where it has them
 _INTERNAL, _OK, _ERROR = 1, 1, 2  # OTLP's numbers of a span's kind and status
+BEST = 10  # texts of a ranking
 _LEAST = 1_000  # nanoseconds of a span, so that it can be seen
 
 
 class _Span(NamedTuple):
     name: str
-    kind: str  # LLM, RETRIEVER, RERANKER, CHAIN, EVALUATOR
+    kind: str  # LLM, RETRIEVER, CHAIN, EVALUATOR
     values: Mapping[str, Json]
     error: str | None = None
     seconds: float = 0.0
@@ -86,20 +86,31 @@ def _call(run: FinishedRun, call: TracedCall) -> _Span:
     if call.kind in MODEL_CALLS:
         seconds = call.usage.seconds if call.usage else 0.0
         return _Span(f"{call.kind} {call.template}", "LLM", _model_values(run, call), call.error, seconds)
-    if call.kind == "rank":
-        return _Span("rank", "RERANKER", _ranking_values(run, call), call.error)
-    values = {
-        "input.value": call.request["query" if call.kind == "search" else "passage_id"],
-        **_documents("retrieval.documents", [_document(call, item) for item in call.items or ()]),
-        "metadata": _metadata(call),
-    }
+    about = call.request.get("query", call.request.get("passage_id"))
+    values = {"input.value": about, "metadata": _json({"cached": call.cached})}
+    for number, document in enumerate(_documents(call)):
+        values |= {f"retrieval.documents.{number}.document.{key}": value for key, value in document.items()}
     return _Span(call.kind, "RETRIEVER", values, call.error)
+
+
+def _documents(call: TracedCall) -> Iterator[dict[str, Json]]:
+    """Yield what a call found: passages, triples, or the best texts of a ranking with their scores."""
+    items = call.items or []
+    if call.kind == "rank":
+        best = sorted(zip(items, call.request["texts"], strict=False), reverse=True)[:BEST]
+        yield from ({"content": text, "score": score} for score, text in best)
+        return
+    for item in items:
+        if isinstance(item, dict):
+            yield {"id": item["id"], "content": item.get("text", ""), "metadata": _json({"title": item["title"]})}
+        else:
+            yield {"id": item} if isinstance(item, str) else {"content": f"<{'; '.join(item)}>"}
 
 
 def _model_values(run: FinishedRun, call: TracedCall) -> dict[str, Json]:
     messages = _messages(call)
     prompt, replies = (messages[:-1], messages[-1:]) if call.error is None else (messages, [])
-    is_single = len(prompt) == 1
+    is_single, flags = len(prompt) == 1, [] if call.error else call.reply["flags"]
     values: dict[str, Json] = {
         "llm.model_name": model_of(run, call.role or ""),
         "llm.invocation_parameters": _json({key: call.request[key] for key in PARAMETERS if key in call.request}),
@@ -107,7 +118,7 @@ def _model_values(run: FinishedRun, call: TracedCall) -> dict[str, Json]:
         "input.value": prompt[0]["content"] if is_single else _json(prompt),
         "input.mime_type": "text/plain" if is_single else "application/json",
         "output.value": replies[0]["content"].removeprefix(call.request["prompt"]["prefill"]) if replies else "",
-        "metadata": _metadata(call),
+        "metadata": _json({"role": call.role, "template": call.template, "cached": call.cached, "flags": flags}),
     }
     for side, listed in (("input", prompt), ("output", replies)):
         for number, message in enumerate(listed):
@@ -129,7 +140,7 @@ def _model_values(run: FinishedRun, call: TracedCall) -> dict[str, Json]:
 def _messages(call: TracedCall) -> list[dict[str, str]]:
     """Return a model call's messages, the reply last; no reply if it failed."""
     prompt = call.request["prompt"]
-    messages = [{"role": role, "content": content} for role, content in prompt["messages"]]
+    messages = [{"role": role, "content": content} for role, content, *_ in prompt["messages"]]
     if call.error is None:
         text = call.text
         if call.kind == "choose":
@@ -146,44 +157,6 @@ def model_of(run: FinishedRun, role: str) -> str:
         own = chosen.get("roles.reader", "None")
     model = run.choices.get("model", "")
     return model if own == "None" else f"{model}{own}" if own.startswith("+") else own
-
-
-def _ranking_values(run: FinishedRun, call: TracedCall) -> dict[str, Json]:
-    """Return the best texts of a ranking."""
-    shown, scorer = abridge_call(call), str(call.request.get("scorer", "ranker"))
-    scores = shown["reply"] if call.items is not None else [None] * len(shown["texts"])
-    ranked = [{"content": text, "score": score} for text, score in zip(shown["texts"], scores, strict=True)]
-    return {
-        "input.value": call.request["query"],
-        "reranker.query": call.request["query"],
-        "reranker.model_name": run.choices.get(scorer, scorer),
-        "reranker.top_k": len(ranked),
-        **_documents("reranker.output_documents", ranked),
-        "metadata": _json({"texts": len(call.request["texts"]), "cached": call.cached}),
-    }
-
-
-def _document(call: TracedCall, item: Json) -> Mapping[str, Json]:
-    if call.kind == "triples":
-        return {"content": f"<{'; '.join(item)}>"}
-    if call.kind == "neighbours":
-        return {"id": item}
-    return {"id": item["id"], "content": item.get("text", ""), "metadata": _json({"title": item["title"]})}
-
-
-def _documents(prefix: str, found: Sequence[Mapping[str, Json]]) -> dict[str, Json]:
-    return {
-        f"{prefix}.{number}.document.{key}": value
-        for number, document in enumerate(found)
-        for key, value in document.items()
-    }
-
-
-def _metadata(call: TracedCall) -> str:
-    """Return the values for which OpenInference has no name."""
-    reply = call.reply if isinstance(call.reply, dict) else {}
-    values = {"role": call.role, "template": call.template, "cached": call.cached, "flags": reply.get("flags")}
-    return _json({key: value for key, value in values.items() if value is not None})
 
 
 def _span_json(span: _Span, ids: tuple[str, str, str], times: tuple[int, int]) -> dict[str, Json]:

@@ -10,7 +10,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from kgqa.report.plots import svg
+from kgqa.report.plots import BarPlot, bars_svg, svg
 from kgqa.report.section import Section
 
 if TYPE_CHECKING:
@@ -63,7 +63,9 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         autoescape=True,
     )
-    environment.filters.update(mark_text=mark_text, svg=svg)
+    environment.filters.update(
+        mark_text=mark_text, svg=lambda plot: bars_svg(plot) if isinstance(plot, BarPlot) else svg(plot)
+    )
     return environment
 
 

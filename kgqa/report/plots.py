@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from html import escape
 
 WIDTH, HEIGHT = 640, 300
-LEFT, RIGHT, TOP, BOTTOM = 56, 16, 14, 44
+LEFT, RIGHT, TOP, BOTTOM = 56, 24, 14, 44
 BAR = 20  # pixels from a bar to the next
 _NAME = 34  # characters of a bar's name
 LEGEND_ROW, LEGEND_COLUMN = 18, 300  # pixels that an entry takes
 COLOURS = ("#2f7fb5", "#c4622d", "#3f9461", "#9a5fb0", "#b58a1a", "#c0467c", "#5a7d8c", "#7f8b2f")  # on both grounds
+
+_Box = tuple[float, float, float, float]  # left, top, right, bottom
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,26 +39,35 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """A plot. `places` are the names of x = 0, 1, … if the x axis is not a quantity."""
+    """A plot. `places` are the names of x = 0, 1, … if the x axis is not a quantity.
+
+    A cost is on a logarithmic axis if its values differ by more than a factor of ten.
+    """
 
     title: str
     x: str
     y: str
     series: Sequence[Series]
     places: Sequence[str] = ()
+    x_is_cost: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class _Scale:
-    """A linear function from a quantity to pixels."""
+    """A linear or logarithmic function from a quantity to pixels."""
 
     low: float
     high: float
     start: float
     end: float
+    is_log: bool = False
 
     def __call__(self, value: float) -> float:
-        return round(self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start), 1)
+        value, low, high = map(math.log, (value, self.low, self.high)) if self.is_log else (value, self.low, self.high)
+        return round(self.start + (value - low) / (high - low) * (self.end - self.start), 1)
+
+    def marks(self, about: int = 5) -> list[float]:
+        return log_ticks(self.low, self.high) if self.is_log else ticks(self.low, self.high, about)
 
 
 def svg(plot: Plot) -> str:
@@ -66,7 +77,9 @@ def svg(plot: Plot) -> str:
     if plot.places:
         x = _Scale(-0.5, len(plot.places) - 0.5, LEFT, WIDTH - RIGHT)
     else:
-        x = _scale([point.x for point in points], LEFT, WIDTH - RIGHT)
+        values = [point.x for point in points]
+        is_log = plot.x_is_cost and bool(values) and 0 < 10 * min(values) < max(values)
+        x = _log_scale(values, LEFT, WIDTH - RIGHT) if is_log else _scale(values, LEFT, WIDTH - RIGHT)
     y = _scale(ends, HEIGHT - BOTTOM, TOP)
     per_row = (WIDTH - LEFT) // LEGEND_COLUMN
     height = HEIGHT + LEGEND_ROW * math.ceil(len(plot.series) / per_row) + 6
@@ -93,8 +106,15 @@ class Bar:
     group: str = ""
 
 
-def bars_svg(title: str, bars: Sequence[Bar]) -> str:
+@dataclass(frozen=True, slots=True)
+class BarPlot:
+    title: str
+    bars: Sequence[Bar]
+
+
+def bars_svg(plot: BarPlot) -> str:
     """Return an <svg> element with a horizontal bar per value, the largest of each group first."""
+    bars = plot.bars
     groups: dict[str, list[Bar]] = {}
     for bar in sorted(bars, key=lambda bar: -bar.value):
         groups.setdefault(bar.group, []).append(bar)
@@ -110,7 +130,9 @@ def bars_svg(title: str, bars: Sequence[Bar]) -> str:
             y += BAR
         y += 8
     frame = f'viewBox="0 0 {WIDTH} {y}" font-family="system-ui, sans-serif" font-size="12" fill="currentColor"'
-    opening = f'<svg xmlns="http://www.w3.org/2000/svg" class="plot" role="img" aria-label="{escape(title)}" {frame}>'
+    opening = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="plot" role="img" aria-label="{escape(plot.title)}" {frame}>'
+    )
     return "\n".join([opening, *parts, "</svg>"])
 
 
@@ -137,6 +159,20 @@ def ticks(low: float, high: float, about: int = 5) -> list[float]:
     return [round(n * step, 10) for n in range(first, last + 1)]
 
 
+def log_ticks(low: float, high: float) -> list[float]:
+    """Powers of ten from the last one not above `low` to the first one not below `high`, each times 1, 2 and 5."""
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    marks = [round(factor * 10.0**power, 10) for power in powers for factor in (1, 2, 5)]
+    first = max(place for place, mark in enumerate(marks) if mark <= low)
+    last = min(place for place, mark in enumerate(marks) if mark >= high)
+    return marks[first : last + 1]
+
+
+def _log_scale(values: Sequence[float], start: float, end: float) -> _Scale:
+    marks = log_ticks(min(values), max(values))
+    return _Scale(marks[0], marks[-1], start, end, is_log=True)
+
+
 def _scale(values: Sequence[float], start: float, end: float) -> _Scale:
     if not values:
         return _Scale(0.0, 1.0, start, end)
@@ -149,13 +185,13 @@ def _scale(values: Sequence[float], start: float, end: float) -> _Scale:
 
 def _axes(plot: Plot, x: _Scale, y: _Scale) -> Iterator[str]:
     bottom = HEIGHT - BOTTOM
-    for mark in ticks(y.low, y.high):
+    for mark in y.marks():
         yield (
             f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y(mark)}" y2="{y(mark)}" stroke="currentColor" '
             'stroke-opacity=".15"/>'
         )
         yield f'<text x="{LEFT - 6}" y="{y(mark) + 4}" text-anchor="end">{mark:g}</text>'
-    named = enumerate(plot.places) if plot.places else ((mark, f"{mark:g}") for mark in ticks(x.low, x.high, 8))
+    named = enumerate(plot.places) if plot.places else ((mark, _number(mark)) for mark in x.marks(8))
     for mark, name in named:
         yield f'<text x="{x(mark)}" y="{bottom + 16}" text-anchor="middle">{escape(name)}</text>'
     yield f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{bottom}" y2="{bottom}" stroke="currentColor"/>'
@@ -181,23 +217,34 @@ def _draw(series: Series, x: _Scale, y: _Scale) -> Iterator[str]:
 
 
 def _labels(all_series: Iterable[Series], x: _Scale, y: _Scale) -> Iterator[str]:
-    """Yield the label of each point: right of it, or left of it in the right half of the plot.
+    """Yield the label of each point next to it, where it covers no point and no other label.
 
-    A label that would cover another one moves up or down. Without room it is left out: the point's tooltip has it.
+    Without room it is left out: the point's tooltip has it.
     """
-    boxes: list[tuple[float, float, float]] = []  # left, right and y of labels
-    for point in (point for series in all_series for point in series.points if point.label):
-        at, is_left = x(point.x), x(point.x) > (LEFT + WIDTH - RIGHT) / 2
-        wide = 7 * len(point.label)
-        start = at - 7 - wide if is_left else at + 7
-        for height in (y(point.y) + shift for shift in (-6, 16, -19, 29)):
-            if height < HEIGHT - BOTTOM and all(
-                start > right or start + wide < left or abs(height - other) > 11 for left, right, other in boxes
-            ):
-                boxes.append((start, start + wide, height))
-                anchor = ' text-anchor="end"' if is_left else ""
-                yield f'<text x="{at + (-7 if is_left else 7)}" y="{height}"{anchor}>{escape(point.label)}</text>'
+    points = [(x(point.x), y(point.y), point.label) for series in all_series for point in series.points]
+    taken = [(left - 4, top - 4, left + 4, top + 4) for left, top, _ in points]  # left, top, right, bottom
+    for across, down, label in points:
+        wide = 6.8 * len(label)
+        right, left, centre = across + 7, across - 7 - wide, across - wide / 2
+        places = [(start, down + shift) for shift in (4, -6, 16) for start in (right, left)]
+        places += [(centre, down - 9), (centre, down + 19)]
+        places += [(start, down + shift) for shift in (-19, 29) for start in (right, left)]
+        for start, base in places if label else ():
+            box = (start, base - 10, start + wide, base + 2)
+            is_inside = start > LEFT and box[2] < WIDTH and box[1] > 0 and box[3] < HEIGHT - BOTTOM + 2
+            if is_inside and not any(_overlap(box, other) for other in taken):
+                taken.append(box)
+                anchor, at = ("end", across - 7) if start == left else ("start", start)
+                yield f'<text x="{at:.1f}" y="{base:.1f}" text-anchor="{anchor}">{escape(label)}</text>'
                 break
+
+
+def _overlap(box: _Box, other: _Box) -> bool:
+    return box[0] <= other[2] and other[0] <= box[2] and box[1] <= other[3] and other[1] <= box[3]
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:g}"
 
 
 def _dot(x: float, y: float, colour: str, hollow: bool, title: str) -> str:

@@ -16,7 +16,7 @@ from kgqa.artifacts.schema import AGAIN
 from kgqa.artifacts.trace import TRACE, TracedQuestion, read_trace
 from kgqa.artifacts.verdicts import Judgement, Judgements
 from kgqa.errors import DataError
-from kgqa.scoring.questions import METRICS, percent_scores, score_question
+from kgqa.scoring.questions import empty_scores, percent_scores, score_question
 from kgqa.types import Json, Question
 from kgqa.util.fs import OUT_ELSEWHERE, explain_storage_errors
 
@@ -97,7 +97,7 @@ def build_row(
 
     run: where the scores are defined; None: without scores, because there is no gold answer. traced: has the calls.
     """
-    scores: dict[str, float | None] = dict.fromkeys(METRICS)
+    scores = empty_scores(None)
     if run is not None:
         scores = percent_scores(score_question(question, prediction, run.metrics.profile), run.metrics)
     row = QuestionRow(

@@ -19,6 +19,7 @@ ORDER = (
     "Two rows differ here if the 95 % interval of their paired difference excludes 0. One in 20 such intervals "
     "misleads. Rows that the paper answers with different models, and we with one, are not compared."
 )
+FAILED = "Where questions failed, the value says so. They count as wrong: run the command again to retry them."
 _NAMED = 2  # models in the heading of our values
 
 
@@ -82,6 +83,7 @@ class Reproduction:
     cost: Sequence[tuple[str, str]]
     orders: Sequence[Order] = ()
     chosen: Sequence[tuple[str, str, str]] = ()  # cell, values chosen on dev, among how many
+    second_hand: str = ""  # the copies that the published values are from, if not from the paper
 
     @property
     def is_figure(self) -> bool:
@@ -155,7 +157,9 @@ class Reproduction:
         cells = ", ".join(f"{count:,} {state}" for state, count in states.items())
         plots = self.plots()
         place = f"{self.place}. {len(self.cells):,} cells: {cells}."
-        text = (place, self.command, self._rule(), *([POINTS] if plots else []))
+        failed = [FAILED] if any(line.ours and line.ours.failed for line in self.lines) else []
+        copied = [f"The published values are second hand: from {self.second_hand}."] if self.second_hand else []
+        text = (place, self.command, *copied, *failed, self._rule(), *([POINTS] if plots else []))
         rows = rows or [("none is given in the text", "0")]
         return Section("Verdicts", ("published values", "number"), rows, text, plots=plots)
 
@@ -237,6 +241,7 @@ def _line_cells(line: Line) -> tuple[str, str, str, str, str]:
         return published, "–", "", "", line.note
     interval = "" if ours.low is None or ours.high is None else f"{ours.low:.1f} to {ours.high:.1f}"
     mean = f"{_number(ours.mean, unit)}{'' if ours.spread is None else f' ± {ours.spread:.1f}'}"
+    mean += f" ({ours.answered_text})" if ours.failed else ""
     if line.published is None:
         return published, mean, interval, "", ""
     assert line.delta

@@ -231,7 +231,7 @@ def _count_retrieval_errors(counts: FoundAndRight | None) -> Section:
         ("all gold passages used", figure(counts.found_right), figure(counts.found_wrong)),
         ("some missed", figure(counts.missed_right), figure(counts.missed_wrong)),
     ]  # fmt: skip
-    return Section("All gold passages used, and right", ("questions", "right (EM)", "wrong"), rows)
+    return Section("Retrieval and reader errors", ("questions", "right (EM)", "wrong"), rows)
 
 
 def _scores_by(title: str, name: str, groups: Mapping[str, EmF1] | Mapping[str, Group]) -> Section:

@@ -11,7 +11,7 @@ from html import escape
 
 from typing_extensions import Self
 
-from kgqa.report.plots import Plot
+from kgqa.report.plots import BarPlot, Plot
 
 FILES = {"html": "report.html", "md": "report.md", "csv": "report.csv", "latex": "report.tex"}  # by format
 _NUMBER_START = "0123456789+-–−~"
@@ -53,7 +53,7 @@ class Section:
     rows: Sequence[Sequence[str]]
     text: Sequence[str] = ()
     alarm: str = ""
-    plots: Sequence[Plot] = ()
+    plots: Sequence[Plot | BarPlot] = ()
     is_folded: bool = False
 
     def numeric_columns(self) -> list[bool]:
@@ -68,8 +68,8 @@ def markdown(title: str, sections: Sequence[Section], notices: Sequence[str] = (
     Texts can contain messages of servers, so HTML, links and pictures in them are escaped.
     """
     parts = [f"# {escape_markdown(title)}\n", *(f"> {escape_markdown(notice)}\n" for notice in notices)]
-    for place, section in enumerate(sections):
-        parts += [f"## {escape_markdown(section.title)}\n"] if place else []
+    for index, section in enumerate(sections):
+        parts += [f"## {escape_markdown(section.title)}\n"] if index else []
         parts += [f"{escape_markdown(text)}\n" for text in section.text]
         parts += [f"**Alarm**: {escape_markdown(section.alarm)}\n"] if section.alarm else []
         if section.rows:

@@ -13,22 +13,25 @@ from kgqa.artifacts.sweep import SweepCell, SweepPlan, in_use, questions_asked
 from kgqa.artifacts.trace import read_questions
 from kgqa.artifacts.verdicts import read_verdicts
 from kgqa.errors import ConfigError, DataError
-from kgqa.report.columns import Column, Measured, columns, dollars, tokens
+from kgqa.report.columns import Column, Measured, columns, dollars, name_by_settings, tokens
+from kgqa.report.explorer import question_address
 from kgqa.report.page import sections_page
-from kgqa.report.plots import Plot, Point, Series
+from kgqa.report.plots import Bar, BarPlot, Plot, Point, Series
 from kgqa.report.run_report import notices
 from kgqa.report.section import FILES, MarkedCell, Section, csv_text, latex, markdown
 from kgqa.scoring.comparison import ALPHA, compare, holm
-from kgqa.scoring.questions import METRICS, score_question
+from kgqa.scoring.questions import METRICS, score_questions
 from kgqa.types import Json
 from kgqa.util.fs import replace_file
+from kgqa.util.jsonio import encode_json
 from kgqa.util.text import pluralize
 
 NOTE = (
-    "Scores in percent with 95 % bootstrap intervals over questions; the best is bold, the second underlined. * "
+    "Scores in percent with 95 % bootstrap intervals over questions; the best is bold, a single second underlined. * "
     "significantly below the best of its column (paired test over the same questions, p < 0.05 after Holm's "
     "correction over the column). Costs are as if nothing had been cached."
 )
+_QUESTIONS = 200  # rows of the table of questions
 Shares = Mapping[str, float | None]  # by question
 
 
@@ -66,22 +69,29 @@ class SweepReport:
         """Return number, name, status and reason of every cell without figures."""
         return [(str(c.number), c.name, c.status, c.error or "") for c in self.cells if not c.finished]
 
-    def tables(self, out: Path | None = None) -> list[Section]:
-        """Return a table for each set of questions, in the order of the cells. `out`: the file with the links."""
+    def tables(self, out: Path | None = None, *, with_questions: bool = False) -> list[Section]:
+        """Return a table for each set of questions, in the order of the cells.
+
+        out: the file with the links. with_questions: below it, which cell has which question right.
+        """
         groups: dict[tuple[str, ...], list[SweepCell]] = {}
         for cell in self.cells:
             if cell.finished is not None:
                 key = (cell.finished.choices["dataset"], cell.metrics.profile, *question_ids(cell.finished.folder))
                 groups.setdefault(key, []).append(cell)
-        return [self._table(key, cells, out or self.path / FILES["html"]) for key, cells in groups.items()]
+        listed = [self._table(key, cells, out or self.path / FILES["html"]) for key, cells in groups.items()]
+        return [section for pair in listed for section in pair[: 1 + with_questions] if section.rows]
 
-    def _table(self, key: tuple[str, ...], cells: Sequence[SweepCell], out: Path) -> Section:
+    def _table(self, key: tuple[str, ...], cells: Sequence[SweepCell], out: Path) -> tuple[Section, Section]:
         dataset, profile, *questions = key
         axes = [axis for axis in self.axes if len({cell.values.get(axis) for cell in cells}) > 1]
-        rows = [[MarkedCell(str(cell.number), link=_link(cell, out)), *_values(cell, axes)] for cell in cells]
+        rows = [[MarkedCell(str(cell.number)), *_values(cell, axes, _link(cell, out))] for cell in cells]
         shares, header = [_shares(cell) for cell in cells], ["cell", *(axes or ["settings"])]
         for column in columns():
-            figures = [column.measure(cell.metrics) for cell in cells]
+            figures = [
+                column.measure(cell.metrics) if column.score is None or column.score in by_score else None
+                for cell, by_score in zip(cells, shares, strict=True)
+            ]
             if any(figures):
                 header.append(column.label)
                 marked = mark_best(figures, [by_score.get(column.score or "") for by_score in shares])
@@ -90,8 +100,10 @@ class SweepReport:
         title = f"{dataset}, {pluralize(len(questions), 'question')}, {profile} profile"
         scripted = [cell.number for cell in cells if cell.finished and cell.finished.simulation_note]
         alarm = f"{_cells(scripted)}: {MADE_UP}" if scripted else ""
-        plot = _plot(title, cells, axes, self.plotted)
-        return Section(title, header, rows, (NOTE,), alarm, [plot] if plot else [])
+        names = [_point_name(cell, axes) for cell in cells]
+        outcomes = [by_score["em"] for by_score in shares]
+        table = Section(title, header, rows, (NOTE,), alarm, _plots(cells, names, self.plotted))
+        return table, _question_table(title, names, outcomes, [_link(cell, out) for cell in cells], cells[0])
 
     def notices(self) -> list[str]:
         """Return each notice once, with its cells."""
@@ -104,13 +116,13 @@ class SweepReport:
             for notice, numbers in found.items()
         ]
 
-    def sections(self, out: Path) -> list[Section]:
-        differing = [(key, _by_value(values)) for key, values in self.differing.items()]
+    def sections(self, out: Path, *, with_questions: bool = False) -> list[Section]:
+        differing = [(key, _by_value(values)) for key, values in self.differing.items() if key not in self.axes]
         listed = [
             Section("Cells without figures", ("cell", "settings", "status", "why"), self.failures()),
             Section("Settings that differ", ("key", "values"), differing),
         ]
-        return [*self.tables(out), *(section for section in listed if section.rows)]
+        return [*self.tables(out, with_questions=with_questions), *(section for section in listed if section.rows)]
 
     def csv(self) -> str:
         """Return one line per cell with figures as numbers. A score has columns for the ends of its interval."""
@@ -148,7 +160,7 @@ def write_sweep_report(path: Path, form: str, out: Path | None = None, plotted: 
             opening = Section("", (), (), (f"`{command}`",))
             text = markdown(report.title, [opening, *report.sections(out)], report.notices())
         case _:
-            text = sections_page(report.title, command, report.sections(out), report.notices())
+            text = sections_page(report.title, command, report.sections(out, with_questions=True), report.notices())
     return replace_file(out, text)
 
 
@@ -161,6 +173,7 @@ def mark_best(figures: Sequence[Measured | None], shares: Sequence[Shares | None
     is_score = any(figure is not None and figure.low is not None for figure in figures)
     ranked = sorted({value for value, figure in zip(values, figures, strict=True) if figure is not None}, reverse=True)
     marks = dict(zip(ranked, ("best", "second"), strict=False)) if is_score and len(ranked) > 1 else {}
+    marks = {value: mark for value, mark in marks.items() if mark == "best" or values.count(value) == 1}
     worse = _find_worse(values, figures, shares) if marks else set()
     return [
         MarkedCell("–") if figure is None else MarkedCell(str(figure), marks.get(values[n], ""), worse=n in worse)
@@ -196,23 +209,26 @@ def frontier(points: Sequence[Point]) -> list[Point]:
 
 
 def _shares(cell: SweepCell) -> dict[str, Shares]:
-    """Return the share of each question by score."""
+    """Return the share of each question by score. A method that reads no passages has no support scores."""
     assert cell.finished is not None
     folder = cell.finished.folder
-    questions = {question.id: question for question in read_questions(folder)}
-    rows = [score_question(questions[p.question_id], p, cell.metrics.profile) for p in run_predictions(folder)]
+    predictions = {prediction.question_id: prediction for prediction in run_predictions(folder)}
+    rows = score_questions(read_questions(folder), predictions, cell.metrics.profile)
+    reads_passages = any(prediction.evidence for prediction in predictions.values())
     shares: dict[str, Shares] = {
-        name: {row.id: metric.share(row) for row in rows} for name, metric in METRICS.items() if metric.column
+        name: {row.id: metric.share(row) for row in rows}
+        for name, metric in METRICS.items()
+        if metric.column and (metric.of_answer or reads_passages)
     }
     if cell.metrics.judge:
         shares["judge"] = {key: judgement.share for key, judgement in read_verdicts(folder).items()}
     return shares
 
 
-def _plot(title: str, cells: Sequence[SweepCell], axes: Sequence[str], plotted: str | None) -> Plot | None:
-    """Return the score against dollars if all cells are priced, else against tokens.
+def _plots(cells: Sequence[SweepCell], names: Sequence[str], plotted: str | None) -> list[Plot | BarPlot]:
+    """Return a score as bars, and against dollars if all cells are priced, else against tokens.
 
-    Without a choice it is the first score that all cells have and that differs between them.
+    Without a choice the score is the first score that all cells have and that differs between them.
     """
     measured = [cell.metrics for cell in cells]
     wanted = [column for column in columns() if column.score and plotted in (None, column.label)]
@@ -220,25 +236,57 @@ def _plot(title: str, cells: Sequence[SweepCell], axes: Sequence[str], plotted: 
     differing = (column for column in known if len({column.measure(metrics) for metrics in measured}) > 1)
     score = next(differing, known[0] if known else None)
     if score is None or len(cells) < 2:
-        return None
+        return []
     priced = all(metrics.cost.method.usd is not None for metrics in measured)
     label, cost = ("USD per question", dollars) if priced else ("tokens per question", tokens)
-    points = []
-    for cell in cells:
+    bars, points = list[Bar](), list[Point]()
+    for cell, name in zip(cells, names, strict=True):
         spent, reached = cost(cell.metrics), score.measure(cell.metrics)
+        if reached is not None:
+            bars.append(Bar(name, reached.value, reached.low, reached.high))
         if spent is not None and reached is not None:
-            points.append(Point(spent.value, reached.value, reached.low, reached.high, _point_name(cell, axes)))
+            points.append(Point(spent.value, reached.value, reached.low, reached.high, name))
     best = [replace(point, low=None, high=None, label="") for point in frontier(points)]
     series = [Series("cells", points, 0, line=False), Series("no cell is both better and cheaper", best, 1)]
-    return Plot(f"{score.label} against cost: {title}", label, score.label, series)
+    against = Plot(f"{score.label} against cost", label, score.label, series, x_is_cost=True)
+    return [BarPlot(f"{score.label} with 95 % intervals", bars), against]
+
+
+def _question_table(
+    title: str, names: Sequence[str], outcomes: Sequence[Shares], links: Sequence[str], first: SweepCell
+) -> Section:
+    """Return the questions that some cells have right and others not, each with links to the cells' own reports."""
+    assert first.finished is not None
+    differing = [key for key in outcomes[0] if len({each.get(key) == 1 for each in outcomes}) > 1]
+    texts = {question.id: question.text for question in read_questions(first.finished.folder)} if differing else {}
+    rows = [
+        [
+            texts[key],
+            *(
+                _outcome(each.get(key), f"{link}{question_address(key)}")
+                for each, link in zip(outcomes, links, strict=True)
+            ),
+        ]
+        for key in differing[:_QUESTIONS]
+    ]
+    first_ones = f", the first {_QUESTIONS} are listed" if len(differing) > _QUESTIONS else ""
+    text = f"Some cells have {len(differing):,} of {len(outcomes[0]):,} questions right and others not{first_ones}."
+    return Section(f"Questions: {title}", ["question", *names], rows, (text,), is_folded=True)
+
+
+def _outcome(share: float | None, link: str) -> MarkedCell:
+    if share is None:
+        return MarkedCell("·", link=link)
+    return MarkedCell("✓", "right", link=link) if share == 1 else MarkedCell("✗", "wrong", link=link)
 
 
 def _point_name(cell: SweepCell, axes: Sequence[str]) -> str:
-    """Return the values that differ, each with the last part of its key, or the method."""
+    """Return the values that differ, or the method."""
     assert cell.finished is not None
-    given = {axis: cell.values[axis] for axis in axes if axis in cell.values}
-    named = [value if axis == "method" else f"{axis.rpartition('.')[2]}={value}" for axis, value in given.items()]
-    return " ".join(named) or cell.finished.choices["method"]
+    return (
+        name_by_settings({axis: cell.values[axis] for axis in axes if axis in cell.values})
+        or cell.finished.choices["method"]
+    )
 
 
 def _read_cell(path: Path, cell: SweepCell) -> SweepCell:
@@ -255,15 +303,18 @@ def _read_cell(path: Path, cell: SweepCell) -> SweepCell:
     return cell.replace(finished=FinishedRun.read(Path(state.run)))
 
 
-def _values(cell: SweepCell, axes: Sequence[str]) -> list[MarkedCell]:
-    return [MarkedCell(value) for value in [cell.values.get(axis, "") for axis in axes] or [cell.name]]
+def _values(cell: SweepCell, axes: Sequence[str], link: str) -> list[MarkedCell]:
+    """Return the values that differ. The first one links to the cell's own report."""
+    first, *others = [cell.values.get(axis, "") for axis in axes] or [cell.name]
+    return [MarkedCell(first, link=link), *map(MarkedCell, others)]
 
 
 def _by_value(values: Sequence[Json]) -> str:
     """Return the values of a setting, each with its cells."""
     numbers: dict[str, list[int]] = {}
     for number, value in enumerate(values):
-        numbers.setdefault(str(value), []).append(number)
+        text = value if isinstance(value, str) else encode_json(value).decode()
+        numbers.setdefault(text, []).append(number)
     return "; ".join(f"{value} ({_cells(cells)})" for value, cells in numbers.items())
 
 

@@ -96,14 +96,6 @@ def loss_plot(name: str, series: Mapping[str, Sequence[tuple[int, float]]]) -> P
     return Plot(f"Loss of {name}", "step", "nats", lines)
 
 
-def confusion_section(table: Mapping[str, Mapping[str, int]]) -> Section:
-    """Return how often each label was generated, by the meant label."""
-    generated = sorted({name for row in table.values() for name in row})
-    rows = [(meant, *(figure(row.get(name, 0)) for name in generated)) for meant, row in table.items()]
-    header = ("meant", *(f"said {name}" if name else "no verdict" for name in generated))
-    return Section("Labels after the training", header, rows)
-
-
 def loss_text(value: float | None) -> str:
     return "–" if value is None else f"{value:.4f}"
 
@@ -178,7 +170,7 @@ def example_sections(collected: Collected) -> list[Section]:
     held_out = f"{pluralize(len(collected.held_out), 'question')} held out, with all their examples."
     reasons = sorted(collected.dropped.items(), key=lambda item: (-item[1], item[0]))
     sections = [
-        Section("Examples", ("data set", "instances", "unique questions"), [*rows, total], (held_out,)),
+        Section("Examples", ("dataset", "instances", "unique questions"), [*rows, total], (held_out,)),
         _labels(collected),
         Section("Dropped", ("why", "count"), [(reason, f"{count:,}") for reason, count in reasons]),
         Section("Made by", ("", "instances"), [(who, f"{count:,}") for who, count in collected.made_by.items()]),
@@ -189,15 +181,15 @@ def example_sections(collected: Collected) -> list[Section]:
 
 
 def _labels(collected: Collected) -> Section:
-    """Return the labels by place."""
-    places = sorted({place for counts in collected.labels.values() for place in counts})
-    header = ("label", "instances", "percent", "held out", *(f"place {place}" for place in places))
+    """Return the number of examples of each label by step."""
+    numbers = sorted({number for counts in collected.labels.values() for number in counts})
+    header = ("label", "instances", "percent", "held out", *(f"place {number}" for number in numbers))
     rows = []
     for label, counts in collected.labels.items():
         count = sum(counts.values())
         share = 100 * count / max(collected.examples, 1)
-        at_places = (f"{counts.get(place, 0):,}" for place in places)
-        rows.append((label, f"{count:,}", f"{share:.1f}", f"{collected.held_out_labels.get(label, 0):,}", *at_places))
+        cells = (f"{counts.get(number, 0):,}" for number in numbers)
+        rows.append((label, f"{count:,}", f"{share:.1f}", f"{collected.held_out_labels.get(label, 0):,}", *cells))
     return Section("Labels and places", header, rows)
 
 

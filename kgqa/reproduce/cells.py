@@ -84,7 +84,8 @@ def count_states(cells: Iterable[PlannedCell]) -> tuple[int, str]:
     """Return the number of cells with own values, and the counts of their states, those that run first."""
     states = Counter(cell.state for cell in cells if cell.state != "mean")
     ordered = sorted(states.items(), key=lambda item: (item[0] != "run", item[0]))
-    return states.total(), ", ".join(f"{count} {state}" for state, count in ordered)
+    shown = (f"{count} {state.replace('needs ', 'need ') if count > 1 else state}" for state, count in ordered)
+    return states.total(), ", ".join(shown)
 
 
 def _plan_cell(table: PublishedTable, cell: PublishedCell, overrides: Sequence[str]) -> PlannedCell:

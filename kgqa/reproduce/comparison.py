@@ -18,7 +18,7 @@ from kgqa.report.reproduction import CellLine, Line, Order, Reproduction
 from kgqa.reproduce.cells import NEEDING, PlannedCell
 from kgqa.reproduce.differences import Row, list_setting_differences
 from kgqa.reproduce.protocol import CellRuns, Protocol, protocol_of
-from kgqa.reproduce.question_values import add_interval, compare_rows
+from kgqa.reproduce.question_values import add_interval, compare_rows, pool_values
 from kgqa.reproduce.tables import PublishedCell, PublishedTable
 from kgqa.scoring.published_delta import (
     Metric,
@@ -44,11 +44,11 @@ def compare_cells(
     """Put each published value next to ours. `margin`: the points within which two values agree."""
     own = [cell for cell in planned if cell.state != "mean"]
     lines = [line for cell in own for line in _lines(table, cell, results, margin)]
+    runs = [(cell, results[cell.overrides]) for cell in own if cell.overrides in results]
     means = sorted((cell.published for cell in planned if cell.state == "mean"), key=lambda cell: len(cell.mean_of))
     for cell in means:  # of columns first: a mean of rows can need their means
-        lines += _means(table, cell, lines, margin)
+        lines += _means(table, cell, lines, runs, margin)
     columns = {cell.published.column for cell in planned}
-    runs = [(cell, results[cell.overrides]) for cell in own if cell.overrides in results]
     return Reproduction(
         id=table.id,
         title=table.title,
@@ -66,6 +66,7 @@ def compare_cells(
         differing=differing,
         cost=_cost(planned, results),
         chosen=[(cell.name, each.chosen, f"{len(each.tried)}") for cell, each in runs if each.chosen],
+        second_hand=table.second_hand,
     )
 
 
@@ -122,11 +123,14 @@ def _measure(runs: CellRuns, metric: Metric) -> Ours | None:
         return known[0]
     ends = _mean_ends(known)  # the runs have the same questions
     means, questions = [ours.mean for ours in known], min(ours.questions for ours in known)
-    return Ours(fmean(means), *ends, questions, stdev(means))
+    worst = max(known, key=lambda ours: ours.failed)
+    return Ours(fmean(means), *ends, questions, stdev(means), worst.failed, worst.asked)
 
 
 def _measure_run(run: Cell, metric: Metric) -> Ours | None:
     ours = read_measured_value(run.figures, metric) if run.figures else None
+    if ours and run.metrics and run.metrics.failed:
+        ours = replace(ours, failed=run.metrics.failed, asked=run.metrics.questions)
     if ours is None or ours.low is not None or run.run is None:
         return ours
     if metric.unit == "%" and (metric.path or "").endswith(" / questions"):  # a share of questions
@@ -142,17 +146,33 @@ def _mean_ends(values: Sequence[Ours]) -> tuple[float | None, float | None]:
     return (fmean(low), fmean(high)) if len(low) == len(high) == len(values) else (None, None)
 
 
-def _means(table: PublishedTable, cell: PublishedCell, lines: Sequence[Line], margin: float) -> Iterator[Line]:
+def _means(
+    table: PublishedTable,
+    cell: PublishedCell,
+    lines: Sequence[Line],
+    runs: Sequence[tuple[PlannedCell, CellRuns]],
+    margin: float,
+) -> Iterator[Line]:
     """Yield the means of a row's other columns, or of the same column in other rows, if all of them are known."""
-    places = {(row, cell.column) for row in cell.mean_of}
-    places = places or {(cell.row, name) for name in table.columns if name != table.average}
+    cells = {(row, cell.column) for row in cell.mean_of}
+    cells = cells or {(cell.row, name) for name in table.columns if name != table.average}
+    at_places = [run for each, run in runs if (each.published.row, each.published.column) in cells]
     for metric, published in zip(table.metrics, cell.values, strict=True):
-        values = [line.ours for line in lines if (line.row, line.column) in places and line.metric == metric]
+        values = [line.ours for line in lines if (line.row, line.column) in cells and line.metric == metric]
         known, ours = [value for value in values if value is not None], None
-        if len(known) == len(places):
+        if len(known) == len(cells) and table.pool:
+            ours = pool_values(known, [folder for run in at_places for folder in _folders(run)], metric)
+        elif len(known) == len(cells):
             # rows answer the same questions, columns are other datasets
             ends = _mean_ends(known) if cell.mean_of else _independent_ends(known)
-            ours = Ours(fmean(value.mean for value in known), *ends, min(value.questions for value in known))
+            ours = Ours(
+                fmean(value.mean for value in known),
+                *ends,
+                min(value.questions for value in known),
+            )
+        if ours:
+            failed, asked = sum(value.failed for value in known), sum(value.asked for value in known)
+            ours = replace(ours, failed=failed, asked=asked)
         note = f"not all of its {'rows' if cell.mean_of else 'columns'} were run"
         yield _line(cell, metric, published, ours, note, margin)
 

@@ -53,8 +53,8 @@ def list_setting_differences(
 
 
 def list_parts(experiment: Experiment) -> Iterator[tuple[str, str, bool]]:
-    """Yield each choice that its answers come from, by place, and whether the overrides, the method or an experiment
-    made it. Choices within others have a place as in ranker@graph.encoder.
+    """Yield each choice that its answers come from, by part, and whether the overrides, the method or an experiment
+    made it. Choices within others have a part as in ranker@graph.encoder.
     """
     named, chosen = override_values(experiment.overrides), experiment.config["choices"]
     made = {
@@ -70,9 +70,9 @@ def list_parts(experiment: Experiment) -> Iterator[tuple[str, str, bool]]:
 
 
 @cache
-def published_choice(place: str, name: str) -> str:
+def published_choice(part: str, name: str) -> str:
     """Return what the paper has instead of a choice that no paper made, or "not in the paper"; "": a paper made it."""
-    group = place.partition("@")[0]
+    group = part.partition("@")[0]
     if name not in groups()[group]:
         return ""
     text = describe_choice(group, name)
@@ -82,13 +82,13 @@ def published_choice(place: str, name: str) -> str:
     return "not in the paper" if NOT_IN_PAPER.search(text) or NOT_IN_PAPER.match(weights) else ""
 
 
-def _list_inner(group: str, place: str, name: str, named: Mapping[str, str]) -> Iterator[tuple[str, str, bool]]:
+def _list_inner(group: str, part: str, name: str, named: Mapping[str, str]) -> Iterator[tuple[str, str, bool]]:
     for choice in _list_brought(group, name):
-        inner = f"{choice.group}@{place}.{choice.place}"
-        if choice.place:
+        inner = f"{choice.group}@{part}.{choice.part}"
+        if choice.part:
             picked = named.get(inner, choice.name)
             yield inner, picked, True
-            yield from _list_inner(choice.group, f"{place}.{choice.place}", picked, named)
+            yield from _list_inner(choice.group, f"{part}.{choice.part}", picked, named)
 
 
 @cache
@@ -170,14 +170,14 @@ def _list_choices(known: Sequence[tuple[PlannedCell, Experiment]], listed: set[s
     """Yield choices that no paper made, and kgqa's defaults where a cell names none."""
     found: dict[Row, dict[str, None]] = {}
     for cell, experiment in known:
-        for place, name, made in list_parts(experiment):
-            theirs = published_choice(place, name) or ("" if made else "not named")
-            if theirs and place not in listed:
-                default = "" if made or place in override_values(cell.overrides) else ", the default"
-                found.setdefault((place, theirs, f"{place}={name}{default}"), {})[cell.published.row] = None
+        for part, name, made in list_parts(experiment):
+            theirs = published_choice(part, name) or ("" if made else "not named")
+            if theirs and part not in listed:
+                default = "" if made or part in override_values(cell.overrides) else ", the default"
+                found.setdefault((part, theirs, f"{part}={name}{default}"), {})[cell.published.row] = None
     every = {cell.published.row for cell, _ in known}
-    for (place, theirs, ours), rows in found.items():
-        yield place, theirs, ours if len(rows) == len(every) else f"{ours} ({', '.join(rows)})"
+    for (part, theirs, ours), rows in found.items():
+        yield part, theirs, ours if len(rows) == len(every) else f"{ours} ({', '.join(rows)})"
 
 
 def _list_values(known: Sequence[tuple[PlannedCell, Experiment]], listed: set[str]) -> Iterator[Row]:
@@ -200,8 +200,8 @@ def _find_marks(experiment: Experiment) -> dict[str, tuple[str, str]]:
     marks: dict[str, tuple[str, str]] = {}
     for group in VALUED:
         if name := experiment.choices.get(group):
-            place = "" if group == "experiment" else f"{group}."
-            marks |= {f"{place}{key.name}": (group, key.mark) for key in list_keys(group, name)}
+            part = "" if group == "experiment" else f"{group}."
+            marks |= {f"{part}{key.name}": (group, key.mark) for key in list_keys(group, name)}
     return marks
 
 

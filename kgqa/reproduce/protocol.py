@@ -88,7 +88,7 @@ def find_protocol(table_id: str, keys: Mapping[str, str]) -> Protocol | None:
         return None
     protocol = protocol_of(table_id)
     if protocol is None:
-        raise ConfigError(f"protocol=paper: {table_id} has no other protocol; remove protocol=")
+        raise ConfigError(f"protocol=paper: {table_id} has no other protocol. Remove protocol=")
     return protocol.model_copy(update={key: int(value) for key, value in numbers.items()})
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from math import fsum, sqrt
+from math import fsum, hypot, sqrt
 from pathlib import Path
 from statistics import fmean, stdev
 
@@ -31,11 +31,32 @@ def add_interval(ours: Ours, folder: Path, metric: Metric) -> Ours:
     return replace(ours, low=low, high=high)
 
 
+def pool_values(values: Sequence[Ours], folders: Sequence[Path], metric: Metric) -> Ours:
+    """Return a metric's value over the questions of several runs, with its bootstrap interval.
+
+    If the runs' files do not show the questions' values (a judge's), weight the runs' values by their questions.
+    """
+    read = [_read(folder, metric, _read_change_time(folder)) for folder in folders]
+    parts = [part for each in read for part in each.values()]
+    questions = sum(value.questions for value in values)
+    if all(read) and fsum(lower for _, lower in parts):
+        low, high = pool_interval(parts)
+        mean = fsum(upper for upper, _ in parts) / fsum(lower for _, lower in parts)
+        scale = scale_of(metric)
+        return Ours(scale * mean, scale * low, scale * high, questions)
+    mean = fsum(value.mean * value.questions for value in values) / questions
+    below = [(value.mean - value.low) * value.questions for value in values if value.low is not None]
+    above = [(value.high - value.mean) * value.questions for value in values if value.high is not None]
+    if not len(below) == len(above) == len(values):
+        return Ours(mean, None, None, questions)
+    return Ours(mean, mean - hypot(*below) / questions, mean + hypot(*above) / questions, questions)
+
+
 def compare_rows(first: Sequence[Path], second: Sequence[Path], metric: Metric) -> int:
     """Return 1 if the runs of the first row have the larger mean, -1 if those of the second have.
 
     The values are paired by question. Return 0 if the 95 % interval of the mean difference includes 0, or if fewer than
-    30 questions are common to all runs.
+    30 questions are answered in all runs.
     """
     return _compare(tuple(first), tuple(second), metric, tuple(map(_read_change_time, (*first, *second))))
 
@@ -53,7 +74,8 @@ def _pool(folder: Path, metric: Metric, written: int) -> tuple[float, float | No
 
 @lru_cache(maxsize=_CELLS)
 def _compare(first: tuple[Path, ...], second: tuple[Path, ...], metric: Metric, written: tuple[int, ...]) -> int:
-    values = [_read(folder, metric, time) for folder, time in zip((*first, *second), written, strict=True)]
+    folders = zip((*first, *second), written, strict=True)
+    values = [_read(folder, metric, time, answered_only=True) for folder, time in folders]
     shared = set(values[0]).intersection(*values[1:])
     if len(shared) < FEW:
         return 0
@@ -64,7 +86,7 @@ def _compare(first: tuple[Path, ...], second: tuple[Path, ...], metric: Metric, 
 
 
 @lru_cache(maxsize=_CELLS)
-def _read(folder: Path, metric: Metric, written: int) -> Parts:
+def _read(folder: Path, metric: Metric, written: int, *, answered_only: bool = False) -> Parts:
     """Return the parts of a metric's value for each question that defines it; {} if the files do not show them."""
     del written  # a run that is repeated in its folder is read again
     path = metric.path or ""
@@ -74,6 +96,7 @@ def _read(folder: Path, metric: Metric, written: int) -> Parts:
         traced = {each.question.id: each for each in read_trace(folder)} if needs_trace else {}
     except KgqaError:  # e.g. the run verified questions, or answered none
         return {}
+    scored = [row for row in scored if row.prediction.error is None] if answered_only else scored
     records = {row.id: _record(row, traced.get(row.id)) for row in scored}
     parts = {key: read_parts(record, path) for key, record in records.items()}
     return {key: part for key, part in parts.items() if part is not None}

@@ -26,6 +26,7 @@ from kgqa.sweeps.launching import check_launcher, run_all
 from kgqa.sweeps.running import lock_sweep
 from kgqa.system.models import SMALL_MODEL, list_local_models
 from kgqa.util.fs import outputs
+from kgqa.util.text import pluralize
 
 OWN = ("only", "budget", "run_name", "dry_run", "margin", "footing", "protocol", "protocol.dev", "protocol.test")
 MAKE = "make."  # make.KEY=: a key for the commands that train missing models
@@ -102,7 +103,7 @@ def _check_overrides(table: PublishedTable, overrides: Sequence[str]) -> None:
     for override in overrides:
         key = override_key(override)
         if key == "output_dir":
-            raise ConfigError(f"{override}: every cell has its own run folder; set run_name= for the report's folder")
+            raise ConfigError(f"{override}: every cell has its own run folder. Set run_name= for the report's folder")
         if key.startswith(TRAINED) and key.removeprefix(TRAINED) not in needed:
             if not needed:
                 raise ConfigError(f"{override}: no cell of {table.id} needs a trained model; remove it")
@@ -173,7 +174,7 @@ class Plan:
             for reason in cell.reasons:
                 state = ("needs data" if is_data(reason) else "needs weights") if cell.state in NEEDING else cell.state
                 reasons.setdefault(f"{state}: {reason}", []).append(cell.name)
-        lines = [f"{self.request.table.id}: {count} cells: {kinds}"]
+        lines = [f"{self.request.table.id}: {pluralize(count, 'cell')}: {kinds}"]
         for reason, names in reasons.items():
             which = ", ".join(names) if len(names) <= 2 else f"{len(names)} cells, {names[0]} the first"
             lines.append(f"not run, {reason} ({which})")
@@ -255,8 +256,8 @@ def run_table(plan: Plan, display: Display) -> Reproduced:
     return Reproduced(path, report, reproduction, runs_of_cells)
 
 
-def table_lines(start: str, overrides: Sequence[str] = ()) -> list[str]:
-    """Return a line for each table with an id that starts so: id, title, and its cells by what they need here.
+def list_tables(start: str, overrides: Sequence[str] = ()) -> list[tuple[str, str, str, str, str]]:
+    """Return a row for each table with an id that starts so: id, cells, runnable ones, what others need, title.
 
     Raises:
         ConfigError: no id starts so, or a key or choice does not exist.
@@ -266,10 +267,13 @@ def table_lines(start: str, overrides: Sequence[str] = ()) -> list[str]:
     chosen = [table_id for table_id in known if table_id.startswith(start)]
     if not chosen:
         raise ConfigError(f"kgqa reproduce --list {start}: no id starts with this; {nearest(start, known)}")
-    lines = []
+    rows = []
     for table_id in chosen:
         table = load_table(table_id)
         trained = format_trained(find_local(list_missing(table.cells, overrides)))
-        _, kinds = count_states(plan_cells(table, (*overrides, *trained), None))
-        lines.append(f"{table_id:<17}  {table.title} ({kinds})")
-    return lines
+        cells = plan_cells(table, (*overrides, *trained), None)
+        count, others = count_states(cell for cell in cells if cell.state not in ("run", "mean"))
+        runnable = sum(cell.state == "run" for cell in cells)
+        title = f"{table.title}{' (second hand)' if table.second_hand else ''}"
+        rows.append((table_id, str(count + runnable), str(runnable), others, title))
+    return rows

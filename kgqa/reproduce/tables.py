@@ -64,8 +64,10 @@ class PublishedTable:
     against: str
     columns: tuple[str, ...]
     average: str  # the column that is the mean of the others; "": none
+    pool: bool  # a mean is over the questions of all its cells, instead of over the cells
     rows: tuple[str, ...]
     cells: tuple[PublishedCell, ...]
+    second_hand: str = ""  # the copies that the values are from; "": read from the paper or its authors' pages
 
 
 class Strict(BaseModel):
@@ -110,6 +112,7 @@ class _Table(Strict):
     paper: str
     place: str
     source: Literal["text", "plot", "mixed"]
+    second_hand: str = ""
     given: tuple[str, ...] = ()
     metrics: dict[str, str | _Measured]
     settings: dict[str, tuple[str, str] | tuple[str, str, str]]
@@ -118,6 +121,7 @@ class _Table(Strict):
     against: str = ""
     columns: dict[str, tuple[str, ...]]
     average: str = ""
+    pool: bool = False
     asked: int | dict[str, int] | None = None  # the paper's number of questions, also by column or dataset
     rows: tuple[_Row, ...]
 
@@ -158,7 +162,9 @@ def load_table(table_id: str) -> PublishedTable:
     """
     known = table_ids()
     if table_id not in known:
-        raise ConfigError(f"{table_id}: no such table or figure; {nearest(table_id, known)}; see kgqa reproduce --list")
+        raise ConfigError(
+            f"{table_id}: no such table or figure; {nearest(table_id, known)}. List them with: kgqa reproduce --list"
+        )
     return read_table(package_conf() / "reproduce" / f"{table_id}.yaml", table_id)
 
 
@@ -190,8 +196,10 @@ def read_table(file: Path, table_id: str) -> PublishedTable:
         against=parsed.against,
         columns=parsed.column_names,
         average=parsed.average,
+        pool=parsed.pool,
         rows=tuple(row.name for row in parsed.rows),
         cells=tuple(cell for row in parsed.rows for cell in _cells(parsed, row)),
+        second_hand=parsed.second_hand,
     )
 
 
@@ -228,7 +236,7 @@ def _with_base(table: Json, file: Path) -> Json:
         return table
     name = table.pop("base")
     if not isinstance(name, str) or not isinstance(base := _yaml(file.with_name(name)), dict):
-        raise DataError(f"{file}: base: {name!r}: the name of a file beside it with keys of a table")
+        raise DataError(f"{file}: base: {name!r}: must name a file in the same folder with keys of a table")
     return {**base, **table, "settings": {**base.get("settings", {}), **table.get("settings", {})}}
 
 
@@ -251,6 +259,7 @@ def _cells(table: _Table, row: _Row) -> Iterator[PublishedCell]:
         nothing = (None,) * len(table.metrics)
         overrides = merge_overrides(table.given, table.columns.get(column, ()), *(fate.overrides for fate in fates))
         asked = table.questions_of_mean() if column == table.average else table.questions(column, overrides)
+        asked = asked * len(row.mean_of) if asked and row.mean_of and table.pool else asked
         spread = row.spread.get(column) or nothing
         yield PublishedCell(
             row=row.name,

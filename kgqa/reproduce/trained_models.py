@@ -181,12 +181,12 @@ def _value(key: str, name: str, given: str) -> str:
         raise ConfigError(
             f"{TRAINED}{name}={given}: this is an adapter of a language model; name the folder of an encoder"
         )
-    place = str(path.resolve())
-    if not PLAIN.fullmatch(place):
+    folder = str(path.resolve())
+    if not PLAIN.fullmatch(folder):
         raise ConfigError(
-            f"{TRAINED}{name}={given}: a path of letters, digits and . _ / + - is taken; a link to it will do"
+            f"{TRAINED}{name}={given}: a path of letters, digits and . _ / + - is taken. A link to it will do"
         )
-    return f"{base}{'+' if is_adapter else ':'}{place}" if role else place
+    return f"{base}{'+' if is_adapter else ':'}{folder}" if role else folder
 
 
 @cache

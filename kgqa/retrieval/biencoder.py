@@ -6,14 +6,13 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
 
 from kgqa.calls import Rank
 from kgqa.types import Json
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 Kind = Literal["query", "passage"]
 Key = tuple[Kind, str]
@@ -25,7 +24,8 @@ DECIMALS = 6  # of a cosine; encoders that batch differ in the 7th with the shap
 class Encoder(Protocol):
     """A ranker that gives its vectors, for an index to save. Hashable: equal settings share one loaded model."""
 
-    def __hash__(self) -> int: ...
+    def __hash__(self) -> int:
+        return object.__hash__(self)  # frozen dataclasses have their own
 
     def identity(self) -> Mapping[str, Json]: ...
 
@@ -37,7 +37,9 @@ class Encoder(Protocol):
         """Return vectors of shape (len(texts), d), in order; relevance is their inner product."""
         ...
 
-    def score(self, calls: Sequence[Rank]) -> Sequence[tuple[float, ...]]: ...
+    def score(self, calls: Sequence[Rank]) -> Sequence[tuple[float, ...]]:
+        """Score texts as a ranker."""
+        return get_biencoder(self).score(calls)
 
 
 class BiEncoder:
@@ -55,8 +57,6 @@ class BiEncoder:
 
     def score(self, calls: Sequence[Rank]) -> Sequence[tuple[float, ...]]:
         """Return a score for each text of each call; empty for a call without texts."""
-        import numpy as np
-
         with self._lock:
             keys: dict[Key, None] = dict.fromkeys(("query", call.query) for call in calls if call.texts)
             keys |= dict.fromkeys(("passage", text) for call in calls for text in call.texts)
@@ -70,8 +70,6 @@ class BiEncoder:
 
     def vectors(self, kind: Kind, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return the vectors of the texts, in order, shape (len(texts), d); at least one text."""
-        import numpy as np
-
         with self._lock:
             by_text = self._load(dict.fromkeys((kind, text) for text in texts))
         return np.stack([by_text[kind, text] for text in texts])
@@ -104,8 +102,6 @@ def relevance(query: NDArray[np.float32], rows: NDArray[Any]) -> NDArray[np.floa
     Rounded to six decimals if the vectors have length 1, and to fewer the longer they are, so that what an encoder's
     batches change does not show. Summed pair by pair: a matrix product's last digits vary with its shape.
     """
-    import numpy as np
-
     wide, texts = query.astype(np.float64), rows.astype(np.float64)
     scores: NDArray[np.float64] = (wide * texts).sum(axis=1)
     lengths = np.sqrt((wide * wide).sum() * (texts * texts).sum(axis=1))

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from kgqa.errors import DataError, StorageError
-from kgqa.protocols import Query
+import numpy as np
+from numpy.typing import NDArray
+
+from kgqa.errors import StorageError
+from kgqa.protocols import Finder, Query
 from kgqa.retrieval import analysis
-from kgqa.retrieval.search import Scored, fill_places, rank_places
+from kgqa.retrieval.search import Scored, fill_positions, rank_positions
 from kgqa.types import Json, Passage
 from kgqa.util.fs import AGAIN, explain_storage_errors
 from kgqa.util.optional_deps import require_packages
 from kgqa.util.validators import NotIdentity, NotNegative, Share, Validator
 
 if TYPE_CHECKING:
-    import numpy as np
     import tantivy
-    from numpy.typing import NDArray
 
 HEAP = 128 << 20  # bytes of postings held before they are written; more does not build faster
 STEP = 1_000  # passages between two signs of progress
@@ -68,7 +68,7 @@ class Bm25:
         }
 
     def build(self, passages: Sequence[Passage], folder: Path, advance: Callable[[int], None]) -> None:
-        """See `Retriever`. Files of an interrupted build are deleted."""
+        """Write the index. Files of an interrupted build are deleted."""
         import tantivy
 
         with explain_storage_errors(folder):
@@ -81,10 +81,10 @@ class Bm25:
         schema.add_integer_field("place", fast=True, indexed=True)
         try:
             writer = tantivy.Index(schema.build(), str(folder)).writer(HEAP, num_threads=1)  # one keeps the order
-            for place, passage in enumerate(passages):
+            for position, passage in enumerate(passages):
                 text = {field: analysis.analyze_text(getattr(passage, field)) for field in self.fields}
-                writer.add_document(tantivy.Document(place=place, **text))
-                if (place + 1) % STEP == 0:
+                writer.add_document(tantivy.Document(place=position, **text))
+                if (position + 1) % STEP == 0:
                     advance(STEP)
             writer.commit()
             writer.wait_merging_threads()
@@ -96,45 +96,29 @@ class Bm25:
         return Bm25Finder(self, folder, len(passages))
 
 
-@contextmanager
-def _explain_damage(folder: Path) -> Iterator[None]:
-    """Turn errors and panics of tantivy on damaged files into a DataError. A panic is no `Exception`."""
-    try:
-        yield
-    except BaseException as error:
-        if not isinstance(error, (ValueError, OSError)) and type(error).__name__ != "PanicException":
-            raise
-        reason = str(error).splitlines()[0]
-        raise DataError(f"{folder}: damaged index ({reason:.200}); delete it and build it again") from None
-
-
-class Bm25Finder:
+class Bm25Finder(Finder):
     """Searches the files as the system maps them: opening reads next to nothing."""
 
     def __init__(self, retriever: Bm25, folder: Path, count: int) -> None:
         self._retriever, self._folder, self._count = retriever, folder, count
 
     def find(self, queries: Sequence[Query]) -> Sequence[Sequence[int]]:
-        """See `Finder`. Scores of the same first six digits are equal. A query without words has no results."""
-        found = [[place for place, _ in scored] for scored in self.find_scored(queries)]
+        """Return positions. Scores of the same first six digits are equal. A query without words has no results."""
+        found = [[position for position, _ in scored] for scored in self.find_scored(queries)]
         if not self._retriever.fill:
             return found
-        return [fill_places(places, query, self._count) for places, query in zip(found, queries, strict=True)]
+        return [fill_positions(positions, query, self._count) for positions, query in zip(found, queries, strict=True)]
 
     def find_scored(self, queries: Sequence[Query]) -> Sequence[Scored]:
-        """Return places with their scores, as `find` orders them, without those that fill up to k."""
+        """Return positions with their scores, as `find` orders them, without those that fill up to k."""
         return [self._find(query) for query in queries]
-
-    def close(self) -> None:
-        """Nothing is held open."""
 
     @cached_property
     def _index(self) -> tuple[tantivy.Schema, tantivy.Searcher]:
         import tantivy
 
-        with _explain_damage(self._folder):
-            index = tantivy.Index.open(str(self._folder))
-            return index.schema, index.searcher()
+        index = tantivy.Index.open(str(self._folder))
+        return index.schema, index.searcher()
 
     def _find(self, query: Query) -> list[tuple[int, float]]:
         wanted = self._to_tantivy(query)
@@ -142,16 +126,15 @@ class Bm25Finder:
             return []
         _, searcher = self._index
         fetch = query.k + SPARE
-        with _explain_damage(self._folder):
-            while True:
-                hits = searcher.search(wanted, fetch, count=False).hits  # counting would visit every match
-                scores = [float(f"{score:.{DIGITS}g}") for score, _ in hits]
-                if len(hits) < fetch or scores[-1] < scores[query.k - 1] or fetch > MOST_TIES:
-                    break
-                fetch *= 4
-            places: list[Any] = searcher.fast_field_values("place", [address for _, address in hits])
-        ranked = sorted(zip((-score for score in scores), places, strict=True))
-        return [(place, -score) for score, place in ranked[: query.k]]
+        while True:
+            hits = searcher.search(wanted, fetch, count=False).hits  # counting would visit every match
+            scores = [float(f"{score:.{DIGITS}g}") for score, _ in hits]
+            if len(hits) < fetch or scores[-1] < scores[query.k - 1] or fetch > MOST_TIES:
+                break
+            fetch *= 4
+        positions: list[Any] = searcher.fast_field_values("place", [address for _, address in hits])
+        ranked = sorted(zip((-score for score in scores), positions, strict=True))
+        return [(position, -score) for score, position in ranked[: query.k]]
 
     def _to_tantivy(self, query: Query) -> tantivy.Query | None:
         """Return None if the query has no words."""
@@ -192,16 +175,16 @@ class Bm25s:
         return {"retriever": "bm25s", **asdict(self), "analysis": analysis.VERSION, **library}
 
     def build(self, passages: Sequence[Passage], folder: Path, advance: Callable[[int], None]) -> None:
-        """See `Retriever`. Builds in memory, about 2 kB per passage."""
+        """Build in memory, about 2 kB per passage."""
         import bm25s
 
         numbers: dict[str, dict[str, int]] = {field: {} for field in self.fields}  # of terms
         rows: dict[str, list[list[int]]] = {field: [] for field in self.fields}
-        for place, passage in enumerate(passages):
+        for position, passage in enumerate(passages):
             for field, known in numbers.items():
                 terms = analysis.terms(getattr(passage, field))
                 rows[field].append([known.setdefault(term, len(known)) for term in terms])
-            if (place + 1) % STEP == 0:
+            if (position + 1) % STEP == 0:
                 advance(STEP)
         for field, known in numbers.items():
             if known:  # a field may be empty in all passages
@@ -215,18 +198,14 @@ class Bm25s:
         return Bm25sFinder(self.fields, folder, len(passages))
 
 
-class Bm25sFinder:
+class Bm25sFinder(Finder):
     """Adds up the columns of a query's terms, memory-mapped."""
 
     def __init__(self, fields: Mapping[str, float], folder: Path, count: int) -> None:
         self._fields, self._folder, self._count = fields, folder, count
 
     def find(self, queries: Sequence[Query]) -> Sequence[Sequence[int]]:
-        """See `Finder`; equal scores are in order of place."""
         return [self._find(query) for query in queries]
-
-    def close(self) -> None:
-        """Nothing is held open."""
 
     @cached_property
     def _indexes(self) -> dict[str, Any]:
@@ -236,18 +215,14 @@ class Bm25sFinder:
         return {field: bm25s.BM25.load(self._folder / field, mmap=True) for field in present}
 
     def _find(self, query: Query) -> list[int]:
-        import numpy as np
-
         scores = self._scores(analysis.terms(query.text))
-        places = np.flatnonzero(scores > 0)
+        positions = np.flatnonzero(scores > 0)
         if query.among is not None:
-            places = np.intersect1d(places, np.array(query.among, dtype=np.int64))
-        return rank_places(scores[places], query.k, places) if query.k > 0 and len(places) else []
+            positions = np.intersect1d(positions, np.array(query.among, dtype=np.int64))
+        return rank_positions(scores[positions], query.k, positions) if query.k > 0 and len(positions) else []
 
     def _scores(self, terms: Sequence[str]) -> NDArray[np.float64]:
         """Return the scores of every passage, above what one without any of the terms would get."""
-        import numpy as np
-
         scores = np.zeros(self._count)
         for field, index in self._indexes.items():
             numbers = [number for term in terms if (number := index.vocab_dict.get(term)) is not None]

@@ -24,6 +24,11 @@ from kgqa.util.validators import Count
 class Composite(ABC):
     """A retriever with others as fields. All index the same passages, each in the subfolder of its field's name."""
 
+    def __post_init__(self) -> None:
+        for name, part in self._parts().items():
+            if getattr(part, "uses", None):
+                raise ConfigError(f"retriever.{name}: {type(part).__name__} calls a model; choose another retriever")
+
     @property
     def pools(self) -> bool:
         return all(part.pools for part in self._parts().values())
@@ -53,7 +58,7 @@ class Composite(ABC):
 
     @abstractmethod
     def combine(self, opened: Opened, queries: Sequence[Query]) -> Sequence[Sequence[int]]:
-        """Return the places for each query, from the finders of its parts."""
+        """Return the positions for each query, from the finders of its parts."""
 
     def _parts(self) -> dict[str, Retriever]:
         values = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -64,7 +69,7 @@ def check_scores(retriever: Retriever, key: str) -> None:
     """Raise ConfigError unless the retriever has `find_scored`."""
     if not isinstance(retriever, Bm25 | Dense):
         name = type(retriever).__name__
-        raise ConfigError(f"{key}: {name} returns no scores; choose bm25 or a dense retriever")
+        raise ConfigError(f"{key}: {name} returns no scores. Choose bm25 or a dense retriever")
 
 
 @dataclass(frozen=True)
@@ -88,7 +93,7 @@ class Hybrid(Composite):
     """Reciprocal rank fusion (Cormack et al., SIGIR 2009): the sum of 1 / (constant + rank), ranks counted from 1.
 
     Each retriever gives its first `depth` passages, or `k` if that is more. A passage that one of them did not give
-    gets nothing for it. Equal scores by place.
+    gets nothing for it. Equal scores by position.
     """
 
     lexical: Retriever
@@ -103,12 +108,12 @@ class Hybrid(Composite):
 
 
 def fuse_ranks(rankings: Sequence[Sequence[int]], constant: int) -> list[int]:
-    """Return all places of the rankings by reciprocal rank fusion, best first, equal scores by place."""
+    """Return all positions of the rankings by reciprocal rank fusion, best first, equal scores by position."""
     scores: defaultdict[int, float] = defaultdict(float)
     for ranking in rankings:
-        for rank, place in enumerate(ranking, start=1):
-            scores[place] += 1 / (constant + rank)
-    return sorted(scores, key=lambda place: (-scores[place], place))
+        for rank, position in enumerate(ranking, start=1):
+            scores[position] += 1 / (constant + rank)
+    return sorted(scores, key=lambda position: (-scores[position], position))
 
 
 @dataclass(frozen=True)
@@ -116,7 +121,7 @@ class Knn(Composite):
     """KGP's KNN (supplement 8.2): the best k/2 passages of `dense` (one more if k is odd), then of `fuzzy`.
 
     The paper has 15 and 15. It does not say what happens to a passage in both; here the next fuzzy one takes its
-    place, so that k passages are found.
+    position, so that k passages are found.
     """
 
     dense: Retriever
@@ -150,6 +155,7 @@ class Mdr(Composite):
     separator: str
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not isinstance(self.dense, Dense):
             raise ConfigError(f"retriever.dense: {type(self.dense).__name__} has no embeddings; choose a dense one")
 
@@ -158,20 +164,22 @@ class Mdr(Composite):
         firsts = search([replace(query, k=self.first_hop) for query in queries])
         hops = [
             # one more passage, because the first hop's is often its own nearest
-            replace(query, text=f"{query.text}{self.separator}{opened.passages[place].wording}", k=self.second_hop + 1)
+            replace(
+                query, text=f"{query.text}{self.separator}{opened.passages[position].wording}", k=self.second_hop + 1
+            )
             for query, first in zip(queries, firsts, strict=True)
-            for place, _ in first
+            for position, _ in first
         ]
         seconds = iter(search(hops))
         return [self._rank_pairs(query, first, seconds) for query, first in zip(queries, firsts, strict=True)]
 
     def _rank_pairs(self, query: Query, first: Scored, seconds: Iterator[Scored]) -> list[int]:
         pairs = []
-        for (place, score), second in zip(first, seconds, strict=False):  # `seconds` continues with the next query's
-            others = [(other, more) for other, more in second if other != place][: self.second_hop]
-            pairs += [(-self._pair_score(score, more), place, other) for other, more in others]
-        ranked = chain.from_iterable((place, other) for _, place, other in sorted(pairs))
-        alone = (place for place, _ in first)  # if there is no other passage to pair with
+        for (position, score), second in zip(first, seconds, strict=False):  # `seconds` continues with the next query's
+            others = [(other, more) for other, more in second if other != position][: self.second_hop]
+            pairs += [(-self._pair_score(score, more), position, other) for other, more in others]
+        ranked = chain.from_iterable((position, other) for _, position, other in sorted(pairs))
+        alone = (position for position, _ in first)  # if there is no other passage to pair with
         return list(dict.fromkeys([*ranked, *alone]))[: query.k]
 
     def _pair_score(self, first: float, second: float) -> float:

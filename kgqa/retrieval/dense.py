@@ -7,23 +7,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from kgqa.errors import ConfigError, DataError
 from kgqa.protocols import Query
 from kgqa.retrieval.biencoder import Encoder, get_biencoder, relevance
 from kgqa.retrieval.encoders import SentenceTransformer
 from kgqa.retrieval.hf_model import torch_device
-from kgqa.retrieval.search import Scored, rank_places
+from kgqa.retrieval.search import Scored, rank_positions
 from kgqa.types import Json, Passage
 from kgqa.util import hub
 from kgqa.util.fs import AGAIN, explain_storage_errors, replace_atomically, replace_file
 from kgqa.util.optional_deps import install_command, require_packages
 from kgqa.util.validators import Count
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 VECTORS, PROGRESS, FAISS = "vectors.npy", "progress.json", "search.faiss"
 SHARD = 8_192  # passages encoded before they are saved: what an interrupted build loses at most
@@ -31,7 +30,7 @@ BLOCK = 256  # texts encoded between two signs of progress
 QUERIES = 256  # searched at once: bounds the memory for scores
 SPARE = 8  # candidates beyond k, among which the exact scores decide
 TRAINING = 64  # vectors per list that FAISS finds the lists from; it warns below 39
-Nearest = Callable[[Any, int], Any]  # queries (Q, d) and a count → places (Q, count) in any order; -1: none
+Nearest = Callable[[Any, int], Any]  # queries (Q, d) and a count → positions (Q, count) in any order; -1: none
 
 
 @dataclass(frozen=True)
@@ -82,8 +81,6 @@ class Dense:
 
         A small corpus shares its vectors with rankers in memory.
         """
-        import numpy as np
-
         faiss = _import_faiss() if self.backend in ("flat", "ivf", "hnsw") else None
         encoder, count = self.loaded_encoder, len(passages)
         encode = get_biencoder(encoder).vectors if count <= SHARD else encoder.encode
@@ -111,8 +108,6 @@ class Dense:
                     raise OSError(str(error).strip().splitlines()[-1]) from error
 
     def open(self, passages: Sequence[Passage], folder: Path) -> DenseFinder:
-        import numpy as np
-
         try:
             vectors = np.load(folder / VECTORS, mmap_mode="r")
         except (OSError, ValueError) as error:
@@ -122,6 +117,10 @@ class Dense:
                 f"{folder}: {len(vectors)} vectors for {len(passages)} passages; delete the index and build it"
             )
         return DenseFinder(self, vectors, folder)
+
+    def embed(self, passages: Sequence[Passage]) -> NDArray[np.float32]:
+        """Return the vectors of passages, shape (len(passages), d). `build` reuses them from memory."""
+        return get_biencoder(self.loaded_encoder).vectors("passage", [self._text(passage) for passage in passages])
 
     @property
     def loaded_encoder(self) -> Encoder:
@@ -152,8 +151,6 @@ class Dense:
         return self.separator.join(part for part in (passage.title, passage.text) if part.strip())
 
     def _make_faiss(self, vectors: NDArray[Any]) -> Any:
-        import numpy as np
-
         faiss, count = _import_faiss(), len(vectors)
         lists = min(self.lists, count // TRAINING)
         code = "Flat" if self.storage == "float32" else "SQfp16"
@@ -172,8 +169,6 @@ class Dense:
 
     def _faiss_search(self, vectors: NDArray[Any], file: Path) -> Nearest:
         """Open the index, on the GPUs if FAISS can use them: HNSW and flat half precision stay on the CPU."""
-        import numpy as np
-
         faiss = _import_faiss()
         try:
             index = faiss.read_index(str(file))
@@ -206,10 +201,10 @@ class DenseFinder:
         return self._settings.search(self._vectors, self._folder)
 
     def find(self, queries: Sequence[Query]) -> Sequence[Sequence[int]]:
-        return [[place for place, _ in scored] for scored in self.find_scored(queries)]
+        return [[position for position, _ in scored] for scored in self.find_scored(queries)]
 
     def find_scored(self, queries: Sequence[Query]) -> Sequence[Scored]:
-        """Return places with their inner products, see `biencoder.relevance`; best first, equal scores by place."""
+        """Return positions with their inner products, see `biencoder.relevance`, best first."""
         if not queries:
             return []
         embedded = get_biencoder(self._settings.loaded_encoder).vectors("query", [query.text for query in queries])
@@ -225,18 +220,18 @@ class DenseFinder:
         for start in range(0, len(everywhere), QUERIES):
             numbers = everywhere[start : start + QUERIES]
             count = min(len(self._vectors), max(queries[number].k for number in numbers) + SPARE)
-            for number, places in zip(numbers, self._nearest(embedded[numbers], count), strict=True):
-                results[number] = self._choose(embedded[number], queries[number].k, places, count)
+            for number, positions in zip(numbers, self._nearest(embedded[numbers], count), strict=True):
+                results[number] = self._choose(embedded[number], queries[number].k, positions, count)
         return results
 
     def close(self) -> None:
         self.__dict__.pop("_nearest", None)
         del self._vectors
 
-    def _choose(self, vector: NDArray[np.float32], k: int, places: NDArray[np.int64], count: int) -> Scored:
+    def _choose(self, vector: NDArray[np.float32], k: int, positions: NDArray[np.int64], count: int) -> Scored:
         """Return the best `k` of the candidates, fetching more of them while a tie continues beyond the last."""
         total = len(self._vectors)
-        candidates = places[places >= 0]
+        candidates = positions[positions >= 0]
         if len(candidates) < min(k, total):  # the lists that were probed hold too few
             candidates = nearest_exactly(self._vectors, vector[None], count)[0]
         scored = self._rank(vector, candidates)
@@ -246,29 +241,25 @@ class DenseFinder:
             scored = self._rank(vector, candidates[candidates >= 0])
         return scored[:k]
 
-    def _rank(self, vector: NDArray[np.float32], places: Sequence[int] | NDArray[np.int64]) -> Scored:
-        """Return all of the places with their exact scores."""
-        import numpy as np
-
-        at = np.sort(np.array(places, dtype=np.int64))
+    def _rank(self, vector: NDArray[np.float32], positions: Sequence[int] | NDArray[np.int64]) -> Scored:
+        """Return all of the positions with their exact scores."""
+        at = np.sort(np.array(positions, dtype=np.int64))
         scores = relevance(vector, self._vectors[at].astype(np.float32))
-        return [(int(at[place]), float(scores[place])) for place in rank_places(scores, len(at))]
+        return [(int(at[position]), float(scores[position])) for position in rank_positions(scores, len(at))]
 
 
 def nearest_exactly(vectors: NDArray[Any], queries: NDArray[np.float32], count: int) -> NDArray[np.int64]:
-    """Return the places of the `count` largest inner products, straight from the mapped file: memory stays small."""
-    import numpy as np
-
-    scores, places = np.empty((len(queries), 0), np.float32), np.empty((len(queries), 0), np.int64)
+    """Return the positions of the `count` largest inner products, straight from the mapped file: memory stays small."""
+    scores, positions = np.empty((len(queries), 0), np.float32), np.empty((len(queries), 0), np.int64)
     for start in range(0, len(vectors), SHARD):
         rows = np.asarray(vectors[start : start + SHARD], dtype=np.float32)
         scores = np.concatenate([scores, queries @ rows.T], axis=1)
         here = np.broadcast_to(np.arange(start, start + len(rows)), (len(queries), len(rows)))
-        places = np.concatenate([places, here], axis=1)
+        positions = np.concatenate([positions, here], axis=1)
         if count < scores.shape[1]:
             best = np.argpartition(scores, -count, axis=1)[:, -count:]
-            scores, places = np.take_along_axis(scores, best, axis=1), np.take_along_axis(places, best, axis=1)
-    return places
+            scores, positions = np.take_along_axis(scores, best, axis=1), np.take_along_axis(positions, best, axis=1)
+    return positions
 
 
 def _torch_search(vectors: NDArray[Any], device: str) -> Nearest:
@@ -291,14 +282,12 @@ def _encode(
     texts: Sequence[str], encode: Callable[[Sequence[str]], NDArray[np.float32]], advance: Callable[[int], None]
 ) -> NDArray[np.float32]:
     """Return a row for each text; shorter texts are encoded first, so that a batch pads little."""
-    import numpy as np
-
-    order = np.array(sorted(range(len(texts)), key=lambda place: (len(texts[place]), place)))
+    order = np.array(sorted(range(len(texts)), key=lambda position: (len(texts[position]), position)))
     blocks = []
     for start in range(0, len(order), BLOCK):
-        block = encode([texts[place] for place in order[start : start + BLOCK]])
+        block = encode([texts[position] for position in order[start : start + BLOCK]])
         if not np.isfinite(block).all():
-            raise DataError("the encoder returns vectors that are not finite; set retriever.encoder.dtype=float32")
+            raise DataError("the encoder returns vectors that are not finite. Set retriever.encoder.dtype=float32")
         blocks.append(block)
         advance(len(block))
     rows: NDArray[np.float32] = np.concatenate(blocks)[np.argsort(order)]

@@ -15,14 +15,13 @@ import json
 import os
 import re
 import ssl
-import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from kgqa.errors import ConfigError, DataError, EngineDied, EngineError, KgqaError, StorageError
 from kgqa.protocols import Finder, Query
@@ -34,12 +33,13 @@ from kgqa.util.jsonio import parse_json
 from kgqa.util.optional_deps import require_packages
 from kgqa.util.validators import NotNegative, Share
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from elastic_transport import ApiError
 
 DEFAULT_URL = "http://127.0.0.1:9200"
 VARIABLES = ("API_KEY", "USER", "PASSWORD", "CA")
-WAITS = (1, 2, 4, 8, 16, 32)  # seconds before another try: a node that restarts is back within them
-BUSY = frozenset({429, 502, 503, 504})  # HTTP: too many requests, a proxy without its server, unavailable
+RETRIES = 3
+BUSY = (429, 502, 503, 504)  # HTTP: too many requests, a proxy without its server, unavailable
 REQUEST_SECONDS, MERGE_SECONDS = 60, 3_600
 FOLDER_FILE = "elasticsearch.json"  # which index on the server belongs to the folder
 CHUNK = 500  # passages per bulk request, about 300 kB of Wikipedia's paragraphs
@@ -72,7 +72,9 @@ class Elasticsearch:
         return {"retriever": "elasticsearch", "longest_query": LONGEST_QUERY, **asdict(self)}
 
     def build(self, passages: Sequence[Passage], folder: Path, advance: Callable[[int], None]) -> None:
-        """Load the passages into the server's index, unless it is complete.
+        """Load the passages into the server's index, in one segment, unless it is complete.
+
+        An index that an interrupted load left is deleted first.
 
         Raises:
             ConfigError: the server cannot be used, or rejects the settings.
@@ -80,7 +82,10 @@ class Elasticsearch:
         """
         name = self._index_name(passages)
         with closing(Server()) as server:
-            self.load(server, name, passages, advance)
+            if server.find_problem(name, len(passages)):
+                server.load(name, self._index_settings(), passages, advance)
+            else:
+                advance(len(passages))
         replace_file(folder / FOLDER_FILE, json.dumps({"index": name, "passages": len(passages)}) + "\n", AGAIN)
 
     def open(self, passages: Sequence[Passage], folder: Path) -> Finder:
@@ -90,29 +95,8 @@ class Elasticsearch:
             raise DataError(f"{file}: names no index of the server; {AGAIN}")
         return _Finder(self, saved["index"], len(passages), folder)
 
-    def load(self, server: Server, name: str, passages: Sequence[Passage], advance: Callable[[int], None]) -> None:
-        """Create the index with all passages in one segment.
-
-        An index that is complete stays. One that an interrupted load left is deleted first.
-        """
-        if not server.find_problem(name, len(passages)):
-            advance(len(passages))
-            return
-        server.call(lambda client: client.options(ignore_status=404).indices.delete(index=name))
-        try:
-            server.call(lambda client: client.indices.create(index=name, **self._index_settings()))
-        except EngineDied:
-            raise
-        except EngineError as error:
-            raise ConfigError(f"retriever=elasticsearch: the server refuses these settings; {error}") from None
-        for start in range(0, len(passages), CHUNK):
-            chunk = passages[start : start + CHUNK]
-            server.index_passages(name, chunk, start)
-            advance(len(chunk))
-        server.complete(name, len(passages))
-
     def query(self, query: Query) -> dict[str, Json]:
-        """Return the body of a search: any word in any field; equal scores by place."""
+        """Return the body of a search: any word in any field; equal scores by position."""
         ends = [match.end() for match in islice(re.finditer(r"\w+", clean(query.text)), LONGEST_QUERY)]
         text = clean(query.text)[: ends[-1]] if ends else ""
         should = [{"match": {field: {"query": text, "boost": boost}}} for field, boost in self.fields.items()]
@@ -140,7 +124,7 @@ class Elasticsearch:
             "settings": {
                 "number_of_shards": 1,
                 "number_of_replicas": 0,
-                "refresh_interval": "-1",  # nothing is searched or counted before `complete` refreshes
+                "refresh_interval": "-1",  # nothing is searched or counted before `load` refreshes
                 "similarity": {"default": {"type": "BM25", "k1": self.k1, "b": self.b}},
             },
             "mappings": {
@@ -167,122 +151,114 @@ class _Finder:
         return server
 
     def find(self, queries: Sequence[Query]) -> Sequence[Sequence[int]]:
-        """Return the places. Raises as `Server.call`, and DataError if the server's index is not the built one."""
-        places: list[list[int]] = []
+        """Return the positions. Raises as `Server`, and DataError if the server's index is not the built one."""
+        positions: list[list[int]] = []
         for start in range(0, len(queries), QUERIES):
             bodies = [self._settings.query(query) for query in queries[start : start + QUERIES]]
-            replies = self._server.call(partial(self._search, bodies=bodies))
-            places += [[int(hit["_id"]) for hit in reply["hits"]["hits"]] for reply in replies]
-        return places
+            replies = self._server.search(self._name, bodies)
+            positions += [[int(hit["_id"]) for hit in reply["hits"]["hits"]] for reply in replies]
+        return positions
 
     def close(self) -> None:
         if "_server" in self.__dict__:
             self._server.close()
 
-    def _search(self, client: Any, bodies: Sequence[Mapping[str, Json]]) -> list[Any]:
-        """Send one multi-search request. A failed search in it raises as a request of its own would."""
-        from elastic_transport import ApiError
-
-        header = {"allow_partial_search_results": False}
-        reply = client.msearch(index=self._name, searches=[part for body in bodies for part in (header, body)])
-        for one in reply["responses"]:
-            if "error" in one:
-                raise ApiError("a search failed", meta=replace(reply.meta, status=one["status"]), body=one)
-        return list(reply["responses"])
-
 
 class Server:
-    """A connection to the server. A request is repeated while the server is away or busy, but not the first one."""
+    """A connection to the server.
+
+    Raises:
+        ConfigError: address, credentials, certificate or version are wrong.
+        DataError: there is no such index, or the server rejected a passage.
+        EngineDied: the server does not answer, also not after `RETRIES` more attempts.
+        EngineError: the server rejected a request.
+        StorageError: the server's disk is full.
+    """
 
     def __init__(self) -> None:
         self.url = os.environ.get("KGQA_ES_URL", "").rstrip("/") or DEFAULT_URL
-        self._client = _connect(self.url)
-        self._reached = False
-
-    def call(self, request: Callable[[Any], T]) -> T:
-        """Return the result of `request(client)`.
-
-        Raises:
-            ConfigError: address, credentials, certificate or version are wrong.
-            DataError: there is no such index.
-            EngineDied: the server went away and did not come back.
-            EngineError: the server rejected this request.
-        """
-        from elastic_transport import ApiError, TransportError
-
-        waits = iter(WAITS if self._reached else ())
-        while True:
-            try:
-                reply = request(self._client)
-            except (ApiError, TransportError) as error:  # noqa: PERF203 - one request takes far longer
-                wait = next(waits, None) if _is_temporary(error) else None
-                if wait is None:
-                    raise self._explain(error) from None  # its cause could show a header of the request
-                time.sleep(wait)
-            else:
-                self._reached = True
-                return reply
+        self.client = _connect(self.url)
 
     def find_problem(self, index: str, count: int) -> str:
         """Return why an index cannot be used, "" if it can. Passages of an unfinished load are not counted."""
-        reply = self.call(lambda client: client.options(ignore_status=404).count(index=index))
+        with self._explain_errors():
+            reply = self.client.options(ignore_status=404).count(index=index)
         if "count" not in reply:
             return "is missing"
         return "" if reply["count"] == count else f"has {reply['count']} passages instead of {count}"
 
-    def index_passages(self, index: str, passages: Sequence[Passage], start: int) -> None:
-        """Index the passages with their places as ids; `start` is the first place."""
-        from elasticsearch.helpers import BulkIndexError, bulk
+    def load(
+        self, index: str, settings: Mapping[str, Any], passages: Sequence[Passage], advance: Callable[[int], None]
+    ) -> None:
+        """Make the index with these passages, their positions as ids. Refreshing it at the end marks it as complete."""
+        from elasticsearch import BadRequestError
+        from elasticsearch.helpers import streaming_bulk
 
-        documents = [
-            {"_index": index, "_id": str(place), "place": place, "title": clean(one.title), "text": clean(one.text)}
-            for place, one in enumerate(passages, start)
-        ]
-        options = {"chunk_size": CHUNK, "max_chunk_bytes": CHUNK_BYTES, "max_retries": 5, "initial_backoff": 1}
-        try:
-            self.call(lambda client: bulk(client, documents, **options))
-        except BulkIndexError as error:
-            (outcome,) = error.errors[0].values()
-            refusal, where = outcome.get("error", {}), f"KGQA_ES_URL={self.url}"
-            reason, title = refusal.get("reason"), passages[int(outcome["_id"]) - start].title
-            if refusal.get("type") == "cluster_block_exception":  # the disk is full
-                raise StorageError(
-                    f"{where}: {reason}; free disk space there, then run the same command again"
-                ) from None
-            raise DataError(f"{where}: passage {outcome['_id']} ({title}) was rejected: {reason}") from None
-
-    def complete(self, index: str, count: int) -> None:
-        """Merge the passages into one segment, and make them searchable, which marks the index as complete."""
-        self.call(
-            lambda client: client.options(request_timeout=MERGE_SECONDS).indices.forcemerge(
-                index=index, max_num_segments=1
-            )
+        documents = (
+            {
+                "_index": index,
+                "_id": str(position),
+                "place": position,
+                "title": clean(each.title),
+                "text": clean(each.text),
+            }
+            for position, each in enumerate(passages)
         )
-        self.call(lambda client: client.indices.refresh(index=index))
-        if problem := self.find_problem(index, count):
+        with self._explain_errors():
+            self.client.options(ignore_status=404).indices.delete(index=index)
+            try:
+                self.client.indices.create(index=index, **settings)
+            except BadRequestError as error:
+                raise ConfigError(f"retriever=elasticsearch: the server refuses these settings; {error}") from None
+            for _ in streaming_bulk(
+                self.client, documents, chunk_size=CHUNK, max_chunk_bytes=CHUNK_BYTES, max_retries=5
+            ):
+                advance(1)
+            self.client.options(request_timeout=MERGE_SECONDS).indices.forcemerge(index=index, max_num_segments=1)
+            self.client.indices.refresh(index=index)
+        if problem := self.find_problem(index, len(passages)):
             raise DataError(f"KGQA_ES_URL={self.url}: index {index} {problem}; {AGAIN}")
 
-    def close(self) -> None:
-        self._client.close()
-
-    def _explain(self, error: Exception) -> KgqaError:
+    def search(self, index: str, bodies: Sequence[Mapping[str, Json]]) -> list[Any]:
+        """Send one multi-search request. A failed search in it raises as a request of its own would."""
         from elastic_transport import ApiError
+
+        header = {"allow_partial_search_results": False}
+        with self._explain_errors():
+            reply = self.client.msearch(index=index, searches=[part for body in bodies for part in (header, body)])
+            for one in reply["responses"]:
+                if "error" in one:
+                    raise ApiError("a search failed", meta=replace(reply.meta, status=one["status"]), body=one)
+        return list(reply["responses"])
+
+    def close(self) -> None:
+        self.client.close()
+
+    @contextmanager
+    def _explain_errors(self) -> Iterator[None]:
+        from elastic_transport import ApiError, TransportError
         from elasticsearch import UnsupportedProductError
+        from elasticsearch.helpers import BulkIndexError
 
         where = f"KGQA_ES_URL={self.url}"
-        if isinstance(error, UnsupportedProductError):
-            return ConfigError(f"{where}: this server is not Elasticsearch; set the address of an 8.x or 9.x server")
-        reason = f"HTTP {error.meta.status}" if isinstance(error, ApiError) else _innermost_reason(error)
-        if self._reached and _is_temporary(error):
-            return EngineDied(
-                f"{where}: the server does not answer any more, {sum(WAITS)} s were waited ({reason}); start it and "
-                "run the same command again"
-            )
-        if isinstance(error, ApiError):
-            return _explain_status(where, error)
-        if "certificate" in reason.lower():
-            return ConfigError(f"{where}: {reason}; set KGQA_ES_CA to the file of the server's certificate authority")
-        return ConfigError(f"{where}: cannot be reached ({reason}); start the server or set KGQA_ES_URL")
+        try:
+            yield
+        except UnsupportedProductError:
+            raise ConfigError(f"{where}: this server is not Elasticsearch; name an 8.x or 9.x server") from None
+        except BulkIndexError as error:
+            (outcome,) = error.errors[0].values()
+            refusal = outcome.get("error", {})
+            if refusal.get("type") == "cluster_block_exception":
+                raise StorageError(f"{where}: {refusal['reason']}; free disk space there, then {AGAIN}") from None
+            raise DataError(f"{where}: passage {outcome['_id']} was rejected: {refusal.get('reason')}") from None
+        except ApiError as error:  # its cause could show a header of the request
+            raise _explain_status(where, error) from None
+        except TransportError as error:
+            reason = error.errors[-1] if error.errors else error
+            raise EngineDied(
+                f"{where}: cannot be reached ({reason}); start the server, or set KGQA_ES_URL, or KGQA_ES_CA to the "
+                "file of its certificate authority, and run the same command again"
+            ) from None
 
 
 def _connect(url: str) -> Any:
@@ -304,29 +280,19 @@ def _connect(url: str) -> Any:
             raise ConfigError(f"KGQA_ES_CA={file}: no readable PEM certificate ({error})") from None
         options["ca_certs"] = file
     try:
-        # the client's own retries follow each other without a pause
-        return Client(url, **options, request_timeout=REQUEST_SECONDS, max_retries=0)
+        return Client(
+            url,
+            **options,
+            request_timeout=REQUEST_SECONDS,
+            max_retries=RETRIES,
+            retry_on_timeout=True,
+            retry_on_status=BUSY,
+        )
     except ValueError as error:
         raise ConfigError(f"KGQA_ES_URL={url}: {error}; set scheme, host and port, e.g. {DEFAULT_URL}") from None
 
 
-def _is_temporary(error: Exception) -> bool:
-    import elastic_transport as transport
-
-    if isinstance(error, transport.ApiError):
-        return error.meta.status in BUSY
-    lost = isinstance(error, (transport.ConnectionError, transport.ConnectionTimeout))
-    return lost and not isinstance(error, transport.TlsError)
-
-
-def _innermost_reason(error: BaseException) -> str:
-    """Return the innermost cause in one line: the outer messages only say that there was an error."""
-    while inner := error.__cause__ or error.__context__:
-        error = inner
-    return f"{type(error).__name__}: {error}".splitlines()[0]
-
-
-def _explain_status(where: str, error: Any) -> KgqaError:
+def _explain_status(where: str, error: ApiError) -> KgqaError:
     """Return the error for an answer with an HTTP status of 400 and above."""
     import elasticsearch
 
@@ -334,18 +300,17 @@ def _explain_status(where: str, error: Any) -> KgqaError:
     details = body.get("error") if isinstance(body, Mapping) else None
     details = details if isinstance(details, Mapping) else {"reason": " ".join(str(body)[:200].split())}
     kind, reason = str(details.get("type", "")), str(details.get("reason", ""))
+    if status in BUSY:
+        return EngineDied(f"{where}: the server is overloaded (HTTP {status}); run the same command again later")
     if kind == "media_type_header_exception" or status == 406:
         major = int(elasticsearch.__version__[0])
         return ConfigError(
             f"{where}: the server is older than the client library {major}.x; pip install 'elasticsearch<{major}'"
         )
     if status == 401:  # without the server's reason: it names the user
-        return ConfigError(f"{where}: unauthorised; check KGQA_ES_API_KEY, or KGQA_ES_USER and KGQA_ES_PASSWORD")
-    if status == 403 and kind in ("security_exception", ""):
-        return ConfigError(
-            f"{where}: forbidden; the user needs the index privilege read on kgqa-* to search, and to load the index "
-            "privilege all and the cluster privilege monitor"
-        )
+        return ConfigError(f"{where}: unauthorised. Check KGQA_ES_API_KEY, or KGQA_ES_USER and KGQA_ES_PASSWORD")
+    if status == 403:
+        return ConfigError(f"{where}: forbidden; see docs/ELASTICSEARCH.md for the privileges that kgqa needs")
     if kind == "index_not_found_exception":
         return DataError(f"{where}: {reason}; run kgqa data index again")
     return EngineError(f"{where}: HTTP {status} {kind}: {reason}")

@@ -6,27 +6,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
-from kgqa.calls import Rank
+import numpy as np
+from numpy.typing import NDArray
+
 from kgqa.errors import ConfigError
-from kgqa.retrieval.biencoder import Kind, clean, get_biencoder
+from kgqa.retrieval.biencoder import Encoder, Kind, clean
 from kgqa.retrieval.hf_model import Network, load_network, load_sentence_transformer
 from kgqa.types import Json
 from kgqa.util import hub
 from kgqa.util.optional_deps import require_packages
 from kgqa.util.validators import Count, at_least
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
 SENTENCE_PACKAGES = ("sentence-transformers", "sentence-transformers", "transformers", "torch")  # extra, packages
 PLAIN_PACKAGES = ("transformers", "transformers", "torch")
 
 
 @dataclass(frozen=True)
-class SentenceTransformer:
+class SentenceTransformer(Encoder):
     """A model with sentence-transformers' own configuration: its modules say how it pools and normalizes.
 
     `model` is all-MiniLM-L6-v2 (from its package, no hub needed), a folder, or a name on the hub. A hub model is used
@@ -63,9 +61,6 @@ class SentenceTransformer:
             "weights": hub.identify_weights(self.model),
         }
 
-    def score(self, calls: Sequence[Rank]) -> Sequence[tuple[float, ...]]:
-        return get_biencoder(self).score(calls)
-
     def encode(self, kind: Kind, texts: Sequence[str]) -> NDArray[np.float32]:
         model = _load_sentence_transformer(self)
         encode = model.encode_query if kind == "query" else model.encode_document
@@ -96,7 +91,7 @@ def _load_sentence_transformer(settings: SentenceTransformer) -> Any:
 
 
 @dataclass(frozen=True)
-class PlainEncoder:
+class PlainEncoder(Encoder):
     """The last hidden states of a transformer, pooled: the first token's, their mean, or the last token's.
 
     For Contriever, DPR, the E5 families and DRAGON+. `last` ends each text with the end-of-sequence token, as the
@@ -132,24 +127,20 @@ class PlainEncoder:
             "weights": hub.identify_weights(self._model(kind)),
         }
 
-    def score(self, calls: Sequence[Rank]) -> Sequence[tuple[float, ...]]:
-        return get_biencoder(self).score(calls)
-
     def encode(self, kind: Kind, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return a row for each text; texts of like length share a batch."""
-        import numpy as np
         import torch
 
         network, prefix = _load_plain(self._model(kind), self.device, self.dtype), self._prefix(kind)
         ids = network.tokenize([prefix + clean(text) for text in texts], self.max_length, end=self.pooling == "last")
         rows: list[NDArray[np.float32]] = [np.empty(0, np.float32)] * len(ids)
-        for places, padded, mask in network.batches(ids, self.batch_size):
+        for positions, padded, mask in network.batches(ids, self.batch_size):
             with torch.inference_mode():
                 pooled = self._pool(network.model(input_ids=padded, attention_mask=mask), mask).float()
                 if self.normalise:
                     pooled = torch.nn.functional.normalize(pooled, dim=1)
-            for place, row in zip(places, pooled.cpu().numpy(), strict=True):
-                rows[place] = row
+            for position, row in zip(positions, pooled.cpu().numpy(), strict=True):
+                rows[position] = row
         return np.stack(rows)
 
     def _pool(self, output: Any, mask: Any) -> Any:

@@ -9,21 +9,22 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from kgqa.protocols import Query, Retriever
 from kgqa.retrieval import analysis
 from kgqa.retrieval.composite import Composite, Opened, check_scores
 from kgqa.retrieval.graphs.entities import LONGEST, WORD, find_capitalized_names
 from kgqa.retrieval.graphs.keywords import STOP_WORDS, bare_title
 from kgqa.retrieval.pagerank import Damping, compute_pagerank, transition_matrix
-from kgqa.retrieval.search import Scored, normalize_scores, rank_places
+from kgqa.retrieval.search import Scored, normalize_scores, rank_positions
 from kgqa.types import Json, Passage
 from kgqa.util.fs import explain_storage_errors
 from kgqa.util.sentences import sentences
 from kgqa.util.validators import Count, NotNegative, Share
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
     from scipy.sparse import csr_matrix
 
 VERSION = 1  # of the graph and its scores
@@ -77,14 +78,12 @@ class EntityGraph(Composite):
         ]
 
     def _rank(self, graph: _Graph, query: Query, entities: Sequence[int], scored: Scored) -> list[int]:
-        import numpy as np
-
         weights = self.passage_weight * normalize_scores(scored, graph.count)
         reset = np.concatenate([self._activate(graph, query.text, entities), weights])
         scores = compute_pagerank(graph.transitions, reset, self.damping, TOLERANCE)[-graph.count :].round(DIGITS)
-        places = np.arange(graph.count) if query.among is None else np.array(query.among, dtype=np.int64)
-        places = places[scores[places] > 0]
-        return rank_places(scores[places], query.k, places)
+        positions = np.arange(graph.count) if query.among is None else np.array(query.among, dtype=np.int64)
+        positions = positions[scores[positions] > 0]
+        return rank_positions(scores[positions], query.k, positions)
 
     def _activate(self, graph: _Graph, query: str, entities: Sequence[int]) -> NDArray[np.float64]:
         """Return the activation of each entity, divided by the number of its passages.
@@ -92,8 +91,6 @@ class EntityGraph(Composite):
         Entities of the query have 1. With each hop, an entity gets the activation of those in the same sentences times
         the similarity of sentence and query, if that is more than it has and at least `threshold`.
         """
-        import numpy as np
-
         similarity = graph.similarities(query)
         activation = np.zeros(graph.mentions.shape[1])
         activation[entities] = 1
@@ -118,8 +115,6 @@ class _Graph:
 
     def similarities(self, query: str) -> NDArray[np.float64]:
         """Return the TF-IDF cosine of the query and each sentence with its title."""
-        import numpy as np
-
         rows = self._sentences
         counts = Counter(self._terms[term] for term in analysis.terms(query) if term in self._terms)
         terms = sorted(counts)
@@ -155,8 +150,6 @@ class _Graph:
     @cached_property
     def holders(self) -> NDArray[np.float64]:
         """Return the number of passages of each entity, at least 1."""
-        import numpy as np
-
         holders: NDArray[np.float64] = np.maximum(np.diff(self.transitions.indptr)[: -self.count], 1.0)
         return holders
 
@@ -185,19 +178,18 @@ def _title_name(passage: Passage) -> str:
 
 
 def _build_graph(passages: Sequence[Passage], folder: Path) -> None:
-    import numpy as np
     from scipy.sparse import csr_matrix
 
     known = {_title_name(passage) for passage in passages}
     known.update(" ".join(name).lower() for passage in passages for name in find_capitalized_names(passage.text))
     names = {name: number for number, name in enumerate(sorted(known - {""}))}
     mentions, terms, owners = list[list[int]](), list[Counter[str]](), list[int]()
-    for place, passage in enumerate(passages):
+    for position, passage in enumerate(passages):
         for sentence in sentences(passage.text) or [""]:
             found = {*find_names(sentence, names), _title_name(passage)} - {""}
             mentions.append(sorted(names[name] for name in found))
             terms.append(Counter(analysis.terms(f"{passage.title} {sentence}")))
-            owners.append(place)
+            owners.append(position)
     vocabulary = {term: number for number, term in enumerate(sorted({term for row in terms for term in row}))}
     numbered = [{vocabulary[term]: count for term, count in row.items()} for row in terms]
     by_sentence = _sparse([list(row) for row in numbered], len(vocabulary))
@@ -220,7 +212,6 @@ def _build_graph(passages: Sequence[Passage], folder: Path) -> None:
 
 def _sparse(rows: Sequence[Sequence[int]], columns: int) -> Any:
     """Return a matrix with 1 at the listed columns of each row."""
-    import numpy as np
     from scipy.sparse import csr_matrix
 
     ends = np.cumsum([0, *map(len, rows)])
@@ -229,8 +220,6 @@ def _sparse(rows: Sequence[Sequence[int]], columns: int) -> Any:
 
 
 def _idf(sentences: int, frequencies: NDArray[Any]) -> NDArray[np.float64]:
-    import numpy as np
-
     weights: NDArray[np.float64] = np.log((1 + sentences) / (1 + frequencies))
     return weights
 

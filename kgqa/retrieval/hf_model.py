@@ -34,21 +34,21 @@ class Network:
         return [row if row and row[-1] == eos else [*row[: most - 1], eos] for row in ids]
 
     def batches(self, rows: Sequence[Sequence[int]], size: int) -> Iterator[tuple[list[int], Any, Any]]:
-        """Yield batches of rows of like length, shortest first: their places, ids and attention mask, both (B, T).
+        """Yield batches of rows of like length, shortest first: their positions, ids and attention mask, both (B, T).
 
         Rows are padded on the right; the padding is never attended.
         """
         import torch
 
-        order = sorted(range(len(rows)), key=lambda place: (len(rows[place]), place))
+        order = sorted(range(len(rows)), key=lambda position: (len(rows[position]), position))
         fill = self.tokenizer.pad_token_id or 0
         for start in range(0, len(order), size):
-            places = order[start : start + size]
-            longest = len(rows[places[-1]])
-            padding = [longest - len(rows[place]) for place in places]
-            ids = [[*rows[place], *[fill] * more] for place, more in zip(places, padding, strict=True)]
+            positions = order[start : start + size]
+            longest = len(rows[positions[-1]])
+            padding = [longest - len(rows[position]) for position in positions]
+            ids = [[*rows[position], *[fill] * more] for position, more in zip(positions, padding, strict=True)]
             mask = [[1] * (longest - more) + [0] * more for more in padding]
-            yield places, torch.tensor(ids, device=self.device), torch.tensor(mask, device=self.device)
+            yield positions, torch.tensor(ids, device=self.device), torch.tensor(mask, device=self.device)
 
 
 def torch_device(name: str) -> str:
@@ -58,7 +58,7 @@ def torch_device(name: str) -> str:
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     if name.startswith("cuda") and not torch.cuda.is_available():
-        raise ConfigError(f"device={name}: torch found no GPU; set device=auto or device=cpu")
+        raise ConfigError(f"device={name}: torch found no GPU. Set device=auto or device=cpu")
     return name
 
 

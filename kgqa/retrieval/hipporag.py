@@ -1,20 +1,30 @@
-"""HippoRAG 2 (Gutiérrez et al., ICML 2025): PageRank over entities and passages, from the facts of a query."""
+"""HippoRAG 2 (Gutiérrez et al., ICML 2025): PageRank over entities and passages, from the facts of a query.
+
+Before the walk a model keeps the facts that help to answer the query (the paper's recognition memory).
+"""
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from kgqa.calls import Fact, Facts, Generate, Search, gather
 from kgqa.errors import ConfigError
-from kgqa.protocols import Query, Retriever, StoredTriples
+from kgqa.prompting import render, template_hash
+from kgqa.prompting.json_replies import list_schema, read_list
+from kgqa.protocols import Need, Query, RetrievedTriples, Retriever, TripleSource
 from kgqa.retrieval.composite import Composite, Opened, check_scores
 from kgqa.retrieval.pagerank import Damping, compute_pagerank, transition_matrix
-from kgqa.retrieval.search import normalize_scores, rank_places
-from kgqa.types import Json, Passage
+from kgqa.retrieval.search import normalize_scores, rank_positions
+from kgqa.types import Json, Passage, Triple
 from kgqa.util.fs import ensure_dir, explain_storage_errors
 from kgqa.util.jsonio import decode_json, encode_json
 from kgqa.util.validators import Count, NotNegative, Share
@@ -22,8 +32,10 @@ from kgqa.util.validators import Count, NotNegative, Share
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-VERSION = 1  # of the graph and its scores
-FACTS, TRANSITIONS = "facts.json", "transitions.npz"
+VERSION = 2  # of the graph and its scores
+TEMPLATE, ROLE = "hipporag/filter", "fact_filter"
+EXTRACTOR = "extractor"  # the role
+TRIPLES, FACTS, TRANSITIONS = "triples.json", "facts.json", "transitions.npz"
 DIGITS = 12  # of a probability; later ones depend on the order of summation
 BLOCK = 2_000  # names whose similarity to all names is in memory at once
 Edges = Counter[tuple[int, int]]
@@ -34,12 +46,12 @@ class HippoRag(Composite):
     """Score facts and passages for a query, and rank passages by PageRank from both.
 
     Fields as in conf/retriever/hipporag.yaml. Two names are synonyms if the cosine of their character trigrams reaches
-    `synonym_similarity`; the paper compares embeddings. A query that finds no fact gets the ranking of `passages`.
+    `synonym_similarity`; the paper compares embeddings. A query without facts gets the ranking of `passages`.
     """
 
     passages: Retriever
     facts: Retriever
-    triples: StoredTriples
+    triples: RetrievedTriples
     fact_count: Count
     entity_count: Count
     passage_weight: NotNegative
@@ -47,22 +59,77 @@ class HippoRag(Composite):
     synonym_similarity: Share
     max_synonyms: Count
     depth: Count
+    filter: bool
+    max_filter_tokens: Count
 
     def __post_init__(self) -> None:
         check_scores(self.passages, "retriever.passages")
         check_scores(self.facts, "retriever.facts")
 
+    @property
+    def uses(self) -> frozenset[Need]:
+        return frozenset({"model"} if self.filter or self.writer else ())
+
+    @property
+    def writer(self) -> str:
+        return "" if self.triples.path else EXTRACTOR
+
+    @property
+    def pools(self) -> bool:
+        return super().pools and not self.writer
+
     def identity(self) -> Mapping[str, Json]:
-        return {**super().identity(), "version": VERSION, "triples": self.triples.sha256}
+        """Return what can change the result of a search from given facts. The filter only chooses the facts."""
+        identity = {**super().identity(), "version": VERSION, "triples": self.triples.identity()}
+        return {key: value for key, value in identity.items() if key not in ("filter", "max_filter_tokens")}
+
+    def program_identity(self) -> Mapping[str, Json]:
+        if not self.filter:
+            return {}
+        return {"filter": template_hash(TEMPLATE), "max_filter_tokens": self.max_filter_tokens}
+
+    async def search(self, call: Search) -> tuple[Passage, ...]:
+        """Search from the facts that the model keeps.
+
+        As in the released code, the most similar candidate counts as kept if the model changes the wording of a fact,
+        and a reply that cannot be read keeps none.
+        """
+        candidates = await Facts(call.query, self.fact_count, call.pool)
+        if not candidates:
+            return await replace(call, facts=())
+        reply = await Generate(
+            render(TEMPLATE, query=call.query, facts=candidates),
+            self.max_filter_tokens,
+            schema=list_schema("facts", {"type": "array", "items": {"type": "string"}, "minItems": 3, "maxItems": 3}),
+            role=ROLE,
+        )
+        return await replace(call, facts=match_facts(read_list(reply.text, "facts") or (), candidates))
+
+    async def expand(
+        self, passages: Sequence[Passage], folder: Path | None, advance: Callable[[int], None]
+    ) -> Sequence[Passage]:
+        """Extract the triples of all passages if there is no file of them, and save them. Return no passages."""
+
+        async def extract(passage: Passage) -> list[Fact]:
+            triples = await self.triples.extract(passage)
+            advance(1)
+            return [(triple.head, triple.relation, triple.tail) for triple in triples]
+
+        extracted = await gather(*map(extract, passages))
+        if folder:
+            by_id = {passage.id: triples for passage, triples in zip(passages, extracted, strict=True)}
+            with explain_storage_errors(folder):
+                (folder / TRIPLES).write_bytes(encode_json(by_id))
+        return ()
 
     def build(self, passages: Sequence[Passage], folder: Path, advance: Callable[[int], None]) -> None:
         """Build in memory, about 10 kB per passage. Raises ConfigError if no passage has a triple."""
         with explain_storage_errors(folder):
             ranker, facts = ensure_dir(folder / "passages"), ensure_dir(folder / "facts")
         self.passages.build(passages, ranker, advance)
-        graph = FactGraph.of(passages, self.triples)
+        graph = FactGraph.of(passages, _Extracted(folder) if self.writer else self.triples)
         if not graph.facts:
-            raise ConfigError("retriever.triples: no passage of the corpus has a triple in this file; choose another")
+            raise ConfigError("retriever.triples: no passage of the corpus has a triple; choose another file or model")
         texts = [Passage.of("", " ".join(fact)) for fact in graph.facts]
         self.facts.build(texts, facts, lambda _: None)
         edges = graph.edges + find_synonyms(list(graph.names), self.synonym_similarity, self.max_synonyms)
@@ -72,34 +139,51 @@ class HippoRag(Composite):
             from scipy.sparse import save_npz
 
             save_npz(folder / TRANSITIONS, transition_matrix(nodes, rows, columns, list(edges.values())), False)
-            (folder / FACTS).write_bytes(encode_json([graph.ends, graph.holders]))
+            (folder / FACTS).write_bytes(encode_json([graph.facts, graph.ends, graph.holders]))
 
-    def open(self, passages: Sequence[Passage], folder: Path) -> Opened:
+    def open(self, passages: Sequence[Passage], folder: Path) -> OpenedFacts:
         opened = super().open(passages, folder)
-        return replace(opened, finders={**opened.finders, "graph": _Graph(folder)})
+        return OpenedFacts(self, passages, {**opened.finders, "graph": _Graph(folder)})
 
     def combine(self, opened: Opened, queries: Sequence[Query]) -> Sequence[Sequence[int]]:
         return [self._find(opened, query) for query in queries]
 
     def _find(self, opened: Opened, query: Query) -> Sequence[int]:
-        import numpy as np
-
         graph, count = opened.finders["graph"], len(opened.passages)
         wide = replace(query, k=self.depth, among=None)
         (facts,) = opened.finders["facts"].find_scored([wide])
-        if not facts:
+        chosen = [fact for fact, _ in facts[: self.fact_count]]
+        if query.facts is not None:
+            chosen = [graph.numbers[fact] for fact in query.facts if fact in graph.numbers]
+        if not chosen:
             return list(opened.finders["passages"].find([query])[0])
         scores = normalize_scores(facts, len(graph.ends))
         reset = np.zeros(graph.transitions.shape[0])
-        weights = graph.weigh_entities([(fact, scores[fact]) for fact, _ in facts[: self.fact_count]])
+        weights = graph.weigh_entities([(fact, scores[fact]) for fact in chosen])
         for entity, weight in sorted(weights.items(), key=lambda pair: (-pair[1], pair[0]))[: self.entity_count]:
             reset[entity] = weight
         (ranked,) = opened.finders["passages"].find_scored([wide])
         reset[-count:] = self.passage_weight * normalize_scores(ranked, count)
         found = compute_pagerank(graph.transitions, reset, self.damping)[-count:].round(DIGITS)
-        places = np.arange(count) if query.among is None else np.array(query.among, dtype=np.int64)
-        places = places[found[places] > 0]
-        return rank_places(found[places], query.k, places)
+        positions = np.arange(count) if query.among is None else np.array(query.among, dtype=np.int64)
+        positions = positions[found[positions] > 0]
+        return rank_positions(found[positions], query.k, positions)
+
+
+def match_facts(kept: Sequence[Json], candidates: Sequence[Fact]) -> tuple[Fact, ...]:
+    """Return the most similar candidate of each fact that a model wrote, in its order, each once."""
+    texts = {json.dumps(fact): fact for fact in candidates}
+    nearest = (get_close_matches(json.dumps(fact), texts, 1, 0.0)[0] for fact in kept)
+    return tuple(dict.fromkeys(texts[text] for text in nearest))
+
+
+@dataclass(frozen=True)
+class OpenedFacts(Opened):
+    """An opened HippoRAG index, which can be asked for facts."""
+
+    def find_facts(self, query: Query) -> tuple[Fact, ...]:
+        (facts,) = self.finders["facts"].find([query])
+        return tuple(self.finders["graph"].facts[fact] for fact in facts)
 
 
 @dataclass(frozen=True)
@@ -118,22 +202,22 @@ class FactGraph:
     edges: Edges
 
     @classmethod
-    def of(cls, passages: Sequence[Passage], triples: StoredTriples) -> FactGraph:
-        places: defaultdict[tuple[str, str, str], set[int]] = defaultdict(set)
-        for place, passage in enumerate(passages):
+    def of(cls, passages: Sequence[Passage], triples: TripleSource) -> FactGraph:
+        positions: defaultdict[tuple[str, str, str], set[int]] = defaultdict(set)
+        for position, passage in enumerate(passages):
             for triple in triples.triples(passage):
-                places[_lower(triple.head), _lower(triple.relation), _lower(triple.tail)].add(place)
-        names = {name: 0 for head, _, tail in places for name in (head, tail)}
+                positions[_lower(triple.head), _lower(triple.relation), _lower(triple.tail)].add(position)
+        names = {name: 0 for head, _, tail in positions for name in (head, tail)}
         names = {name: number for number, name in enumerate(names)}
-        ends = [(names[head], names[tail]) for head, _, tail in places]
+        ends = [(names[head], names[tail]) for head, _, tail in positions]
         edges, held = Edges(), set[tuple[int, int]]()
-        for (head, tail), found in zip(ends, places.values(), strict=True):
-            held.update((entity, place) for entity in (head, tail) for place in found)
+        for (head, tail), found in zip(ends, positions.values(), strict=True):
+            held.update((entity, position) for entity in (head, tail) for position in found)
             if head != tail:
                 edges[head, tail] += len(found)
-        edges.update((entity, len(names) + place) for entity, place in held)
+        edges.update((entity, len(names) + position) for entity, position in held)
         holders = Counter(entity for entity, _ in held)
-        return cls(tuple(places), names, ends, [holders[entity] for entity in range(len(names))], edges)
+        return cls(tuple(positions), names, ends, [holders[entity] for entity in range(len(names))], edges)
 
 
 def _lower(text: str) -> str:
@@ -147,7 +231,6 @@ def find_synonyms(names: Sequence[str], least: float, most: int) -> Any:
         least: smallest cosine.
         most: largest number of synonyms per name, the most similar first.
     """
-    import numpy as np
     from scipy.sparse import csr_matrix, diags
 
     numbers: dict[str, int] = {}
@@ -177,6 +260,16 @@ def _trigrams(name: str) -> Iterator[str]:
         yield from (padded[start : start + 3] for start in range(len(padded) - 2))
 
 
+class _Extracted:
+    """The triples that `expand` saved, by passage."""
+
+    def __init__(self, folder: Path) -> None:
+        self._by_id: Mapping[str, Sequence[Fact]] = decode_json((folder / TRIPLES).read_bytes())
+
+    def triples(self, passage: Passage) -> tuple[Triple, ...]:
+        return tuple(Triple(*fact, passage.id) for fact in self._by_id[passage.id])
+
+
 class _Graph:
     """The graph on disk. It is loaded with the first query."""
 
@@ -188,20 +281,28 @@ class _Graph:
         weights: defaultdict[int, list[float]] = defaultdict(list)
         for fact, score in facts:
             for entity in set(self.ends[fact]):
-                weights[entity].append(score / self._facts[1][entity])
+                weights[entity].append(score / self._stored[2][entity])
         return {entity: sum(values) / len(values) for entity, values in weights.items()}
 
     def close(self) -> None:
         """Free the graph."""
         self.__dict__ = {"_folder": self._folder}
 
+    @cached_property
+    def facts(self) -> list[Fact]:
+        return [tuple(fact) for fact in self._stored[0]]
+
+    @cached_property
+    def numbers(self) -> Mapping[Fact, int]:
+        return {fact: number for number, fact in enumerate(self.facts)}
+
     @property
     def ends(self) -> list[list[int]]:
-        ends: list[list[int]] = self._facts[0]
+        ends: list[list[int]] = self._stored[1]
         return ends
 
     @cached_property
-    def _facts(self) -> Any:
+    def _stored(self) -> Any:
         return decode_json((self._folder / FACTS).read_bytes())
 
     @cached_property

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from kgqa.calls import Program
 from kgqa.errors import DataError
-from kgqa.protocols import Retriever
+from kgqa.protocols import ExpandingRetriever, Retriever
 from kgqa.retrieval.passages import LINES, OFFSETS, TITLES, StoredPassages, store
 from kgqa.retrieval.search import PassageIndex
 from kgqa.types import Json, Passage
@@ -38,6 +39,7 @@ FINDER, MANIFEST = "finder", "manifest.json"
 # Bytes of an index up to which opening it compares checksums: 0.15 s if the CPU has SHA-256, otherwise 0.6 s
 CHECKED_ON_OPENING = 256 << 20
 Advance = Callable[[str, int, int | None], None]  # stage, passages more, passages in all if that is known
+RunProgram = Callable[[Program[Sequence[Passage]]], Sequence[Passage]]  # with the model of an `ExpandingRetriever`
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ class IndexFolder:
         """Return whether there is an index, which `open` may still refuse."""
         return has_content(self.path / MANIFEST)
 
-    def build(self, passages: Iterable[Passage], advance: Advance) -> Mapping[str, Json]:
+    def build(self, passages: Iterable[Passage], advance: Advance, run: RunProgram | None = None) -> Mapping[str, Json]:
         """Build the index unless it exists undamaged, and return its manifest.
 
         An interrupted build is repeated; a retriever can reuse its files of it. If another process is building the
@@ -79,6 +81,14 @@ class IndexFolder:
             corpus = store(passages, self.path, lambda n: advance("reading", n, None))
             with explain_storage_errors(self.path):
                 finder = ensure_dir(self.path / FINDER)
+            added: Sequence[Passage] = ()
+            if isinstance(self.retriever, ExpandingRetriever) and self.retriever.writer:
+                assert run is not None
+                with closing(StoredPassages(self.path)) as stored:
+                    whole = list(stored)
+                added = run(self.retriever.expand(whole, finder, lambda n: advance("writing", n, None)))
+                expanded = store([*whole, *added], self.path, lambda _: None)
+                corpus = replace(expanded, duplicates=corpus.duplicates)
             with closing(StoredPassages(self.path)) as stored:
                 self.retriever.build(stored, finder, lambda n: advance("indexing", n, corpus.count))
             with explain_storage_errors(self.path):
@@ -90,7 +100,7 @@ class IndexFolder:
                 }
             manifest = {
                 "format": FORMAT,
-                "corpus": asdict(corpus),
+                "corpus": {**asdict(corpus), **({"added": len(added)} if added else {})},
                 "made_from": self.made_from,
                 "retriever": self.retriever.identity(),
                 "files": described,

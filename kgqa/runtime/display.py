@@ -23,32 +23,9 @@ SIGN_OF_LIFE = 60  # seconds between two lines of a log
 WAIT_SHOWN = 30  # seconds between two lines about the same wait
 
 
-class Stage(Protocol):
-    """Programs that run. Their calls are in the ledger that the stage was opened with."""
-
-    def record(self) -> None:
-        """Show that the ledger has one more call."""
-
-    def finish(self, *, failed: bool) -> None:
-        """Show that one program has ended."""
-
-
-class Display(Protocol):
-    """The interface of all displays. A display only reads its arguments."""
-
-    def line(self, text: str, *, alarm: bool = False) -> None:
-        """Show a line of plain text, never markup."""
-
-    def stage(self, title: str, count: int, ledger: Ledger, *, summary: bool = True) -> AbstractContextManager[Stage]:
-        """Show `count` programs. With a summary, one line stays at the end, unless they are cut short."""
-
-    def counting(self, unit: str) -> AbstractContextManager[Advance]:
-        """Show how many of something (passages, cells, BYTES) are read, stored or fetched, step by step."""
-
-
 @dataclass
-class StageProgress:
-    """The progress of a stage. count: None if unknown."""
+class Stage:
+    """Programs that run, with their progress. Their calls are in the ledger. count: None if unknown."""
 
     title: str
     count: int | None
@@ -58,13 +35,26 @@ class StageProgress:
     started: float = field(default_factory=time.monotonic)
     free: int = 0  # programs that ended before the first paid call: from the call cache
     paying_since: float = field(default_factory=time.monotonic)
+    watchers: list[Callable[[Stage], None]] = field(default_factory=list)  # called at each change
 
-    def end(self, *, failed: bool) -> None:
-        """Count a program that ended."""
+    def record(self) -> None:
+        """Show that the ledger has one more call."""
+        for watcher in self.watchers:
+            watcher(self)
+
+    def finish(self, *, failed: bool) -> None:
+        """Count a program that ended, and show it."""
         self.ended += 1
         self.failed += failed
         if not total(list(self.ledger.paid.values())).calls:
             self.free, self.paying_since = self.ended, time.monotonic()
+        self.record()
+
+    def follow(self, other: Stage) -> None:
+        """Take over the progress of a stage with the same ledger."""
+        self.ended, self.failed = other.ended, other.failed
+        self.free, self.paying_since = other.free, other.paying_since
+        self.record()
 
     def seconds_left(self) -> float | None:
         """Estimate from the mean of what ended since the first paid call. Return None before one has ended."""
@@ -109,6 +99,19 @@ class StageProgress:
         return [_rate(paid.calls / seconds, "calls"), _rate(tokens, "tokens"), hits]
 
 
+class Display(Protocol):
+    """The interface of all displays. A display only reads its arguments."""
+
+    def line(self, text: str, *, alarm: bool = False) -> None:
+        """Show a line of plain text, never markup."""
+
+    def stage(self, title: str, count: int, ledger: Ledger, *, summary: bool = True) -> AbstractContextManager[Stage]:
+        """Show `count` programs. With a summary, one line stays at the end, unless they are cut short."""
+
+    def counting(self, unit: str) -> AbstractContextManager[Advance]:
+        """Show how many of something (passages, cells, BYTES) are read, stored or fetched, step by step."""
+
+
 def _rate(per_second: float, unit: str) -> str:
     """Return a rate: 120 tokens/s, 0.3 calls/s, 1.5 calls/min."""
     if per_second < 0.1:
@@ -129,12 +132,12 @@ class PlainLines:
 
     @contextmanager
     def stage(self, title: str, count: int, ledger: Ledger, *, summary: bool = True) -> Iterator[Stage]:
-        progress = StageProgress(title, count, ledger)
+        stage = Stage(title, count, ledger, watchers=[lambda stage: self.show_sign(stage.describe)])
         self._last_sign = time.monotonic()
         with show_waits(self):
-            yield _PlainStage(progress, self)
+            yield stage
         if summary:
-            self.line(progress.summary())
+            self.line(stage.summary())
 
     @contextmanager
     def counting(self, unit: str) -> Iterator[Advance]:
@@ -160,14 +163,19 @@ class PlainLines:
 
 @contextmanager
 def show_waits(display: Display) -> Iterator[None]:
-    """Write lines about what kgqa waits for while the block runs."""
-    stop, lines = threading.Event(), WaitLines()
+    """Write a line when kgqa starts to wait, and every 30 seconds, while the block runs."""
+    stop = threading.Event()
 
     def watch() -> None:
+        last = 0.0
         while not stop.wait(1):
-            if line := lines.next_line(describe_waits(), time.monotonic()):
+            waits = describe_waits()
+            if not waits:
+                last = 0.0
+            elif time.monotonic() - last >= WAIT_SHOWN:
+                last = time.monotonic()
                 with suppress(KgqaError, OSError, ValueError):  # the work itself reports a stream that is closed
-                    display.line(line)
+                    display.line(f"waiting: {waits}")
 
     thread = threading.Thread(target=watch, name="kgqa-waits", daemon=True)
     thread.start()
@@ -176,35 +184,6 @@ def show_waits(display: Display) -> Iterator[None]:
     finally:
         stop.set()
         thread.join()
-
-
-@dataclass
-class WaitLines:
-    """The lines of a log about waits: when one starts, and every 30 seconds."""
-
-    last: float | None = None  # when the last line was written; None: kgqa does not wait
-
-    def next_line(self, waits: str, now: float) -> str:
-        """Return the next line; "" if it is not time for one."""
-        if not waits:
-            self.last = None
-        elif self.last is None or now - self.last >= WAIT_SHOWN:
-            self.last = now
-            return f"waiting: {waits}"
-        return ""
-
-
-@dataclass(frozen=True)
-class _PlainStage:
-    progress: StageProgress
-    lines: PlainLines
-
-    def record(self) -> None:
-        self.lines.show_sign(self.progress.describe)
-
-    def finish(self, *, failed: bool) -> None:
-        self.progress.end(failed=failed)
-        self.lines.show_sign(self.progress.describe)
 
 
 class _Quiet(PlainLines):

@@ -20,7 +20,7 @@ from pathlib import Path
 from kgqa.artifacts.schema import Artifact, Number, read
 from kgqa.errors import BudgetSpent, DataError, StorageError, UsageError, note
 from kgqa.runtime.costs import Ledger, total
-from kgqa.runtime.display import Advance, Display, Stage, StageProgress
+from kgqa.runtime.display import Advance, Display, Stage
 from kgqa.runtime.work_log import log_event, work_log
 from kgqa.types import Json
 from kgqa.util.fs import ensure_dir, json_text, outputs, text_digest
@@ -142,8 +142,8 @@ class RunMonitor:
 
     def __init__(self, display: Display, beat: Heartbeat) -> None:
         self._display, self._beat = display, beat
-        self._stages: list[StageProgress] = []  # of calls
-        self._progress = StageProgress("", None)  # of what runs now
+        self._stages: list[Stage] = []  # of calls
+        self._progress = Stage("", None)  # of what runs now
 
     def line(self, text: str, *, alarm: bool = False) -> None:
         log_event("line", text, level=logging.WARNING if alarm else logging.INFO)
@@ -151,25 +151,22 @@ class RunMonitor:
 
     @contextmanager
     def stage(self, title: str, count: int, ledger: Ledger, *, summary: bool = True) -> Iterator[Stage]:
-        if not summary:  # a part of what runs, such as a cell of a sweep, which has its own monitor
-            with self._display.stage(title, count, ledger, summary=False) as shown:
-                yield shown
-            return
-        self._progress = StageProgress(title, count, ledger)
-        self._stages.append(self._progress)
-        log_event("stage", f"{title}: {count:,}", stage=title, count=count)
-        with self._display.stage(title, count, ledger) as shown:
-            yield _CountedStage(self._progress, shown)
+        with self._display.stage(title, count, ledger, summary=summary) as stage:
+            if summary:  # others are parts, such as a cell of a sweep, which has its own monitor
+                self._progress = stage
+                self._stages.append(stage)
+                log_event("stage", f"{title}: {count:,}", stage=title, count=count)
+            yield stage
 
     @contextmanager
     def counting(self, unit: str) -> Iterator[Advance]:
-        steps: dict[str, StageProgress] = {}
+        steps: dict[str, Stage] = {}
         with self._display.counting(unit) as shown:
 
             def advance(step: str, more: int, of: int | None) -> None:
                 if step not in steps:
                     title = f"{step} {unit}".strip()
-                    steps[step] = StageProgress(title, of)
+                    steps[step] = Stage(title, of)
                     log_event("stage", title, stage=title, count=of)
                 self._progress = steps[step]
                 self._progress.ended += more
@@ -228,18 +225,6 @@ class RunMonitor:
         """Return the fields of a log line; flags are those of the models' replies."""
         flags = total([tally for stage in self._stages for tally in list(stage.ledger.method.values())]).flags
         return {**{name: getattr(beat, name) for name in _LOGGED}, "flags": dict(sorted(flags.items()))}
-
-
-class _CountedStage:
-    """A stage of the display, with its own progress."""
-
-    def __init__(self, progress: StageProgress, shown: Stage) -> None:
-        self._progress, self._shown = progress, shown
-        self.record = shown.record
-
-    def finish(self, *, failed: bool) -> None:
-        self._progress.end(failed=failed)
-        self._shown.finish(failed=failed)
 
 
 def command_line() -> str:

@@ -97,9 +97,9 @@ def holm(values: Sequence[float]) -> list[float]:
     """Return the p-values after Holm's step-down correction (Holm, 1979), in the order given."""
     adjusted = [0.0] * len(values)
     largest = 0.0
-    for rank, place in enumerate(sorted(range(len(values)), key=lambda place: values[place])):
-        largest = max(largest, min(1.0, (len(values) - rank) * values[place]))
-        adjusted[place] = largest
+    for rank, index in enumerate(sorted(range(len(values)), key=lambda index: values[index])):
+        largest = max(largest, min(1.0, (len(values) - rank) * values[index]))
+        adjusted[index] = largest
     return adjusted
 
 
@@ -170,11 +170,7 @@ def agreement(first: Sequence[str | None], second: Sequence[str | None]) -> Agre
 
 
 def cohen_kappa(pairs: Sequence[tuple[Hashable, Hashable]]) -> float | None:
-    """Return agreement beyond chance (Cohen, 1960); None where chance alone agrees always, or there is nothing to
-    compare.
-
-    Chance always agrees when both sides say one and the same thing throughout.
-    """
+    """Return Cohen's kappa (1960), or None without pairs or if both sides always give the same single label."""
     if not pairs:
         return None
     total = len(pairs)

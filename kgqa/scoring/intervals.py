@@ -22,7 +22,7 @@ def percent(values: Sequence[float | None]) -> float | None:
 
 
 def estimate(values: Sequence[float | None], seed: int) -> Estimate:
-    """Of shares, in percent: mean, the ends of its interval, and how many shares are not None."""
+    """Return the mean of shares in percent, its interval, and the number of shares that are not None."""
     known = [100 * value for value in values if value is not None]
     if not known:
         return UNDEFINED
@@ -33,7 +33,7 @@ def estimate(values: Sequence[float | None], seed: int) -> Estimate:
 def pool_interval(
     parts: Sequence[tuple[float, float]], *, seed: int = 0, resamples: int = 10_000
 ) -> tuple[float, float]:
-    """Return percentile bootstrap interval, of 95 %, of a pooled share: sum of the first numbers by sum of the second.
+    """Return the 95 % percentile bootstrap interval of a pooled share: the sum of first by the sum of second numbers.
 
     Raises:
         ValueError: no parts, or all of the second are 0.
@@ -55,10 +55,9 @@ def pool_interval(
 def interval(
     values: Sequence[float], *, seed: int = 0, resamples: int = 10_000, level: float = 0.95
 ) -> tuple[float, float]:
-    """Return percentile bootstrap interval of the mean (Efron, 1979); the same for any order of the same values.
+    """Return the percentile bootstrap interval of the mean (Efron, 1979), which does not depend on the order of values.
 
-    One value, or equal values, give that value twice: nothing is known about the spread, which is not
-    the same as no spread. Below about ten values the interval is too narrow, as every bootstrap's.
+    For equal values it is that value twice. For fewer than about ten values it is too narrow, as any bootstrap.
 
     Raises:
         ValueError: no values, a value that is not finite, `resamples` below 1, or `level` outside 0..1.

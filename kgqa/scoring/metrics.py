@@ -1,7 +1,8 @@
 """Exact match and F1 of an answer, as each benchmark's official scorer computes them; containment and abstention.
 
-"F1" is not one metric: the profiles differ in the golds they look at, in how they treat yes/no and empty answers, and
-DROP's in everything. Each is reproduced as released, so that a figure can stand beside a published one.
+"F1" is not one metric: profiles differ in the gold answers that they compare with and in their rules for yes/no and
+empty answers, and DROP's differs in everything. Each equals its released scorer, so that scores can be compared with
+published ones.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _PLACE = rf"(?: (?:in|from|by|within|based on|with) {_SOURCE})?"
 _EXPLICITLY = "(?:directly |explicitly )?"
 _SAY = "(?:say|mention|provide|contain|specify|state|include|answer|give|relate|refer)"
 _MISSING = f"(?:unknown|unclear|undetermined|unspecified|not {_EXPLICITLY}{_STATED})"
-# whole answers, once normalised: a span that merely begins so ("None of the Above", a title) is an answer
+# of whole normalized answers: an answer that only begins like one ("None of the Above", a title) does not match
 _ABSTENTIONS = re.compile(
     rf"na|idk|unanswerable|(?:relevant )?(?:answer |it |information )?(?:is )?{_MISSING}{_PLACE}"
     rf"|no (?:answer|information|evidence|relevant information)(?: (?:is )?{_STATED})?{_PLACE}"
@@ -47,15 +48,15 @@ _ABSTENTIONS = re.compile(
 
 
 def score(prediction: str | None, golds: Sequence[str], profile: str) -> Score:
-    """Return EM and F1 in 0..1 under `profile`; `golds` is the gold answer followed by its aliases.
+    """Return EM and F1 in 0..1 under `profile`. `golds`: the gold answer and its aliases.
 
-    A prediction of None (the question failed, or was never answered) scores 0. An empty answer is an answer.
-    EM 1 with F1 0 is possible where the released scorer is so: see `hotpotqa_f1` and `trace_profile`.
+    A prediction of None (of a failed question) scores 0. Some released scorers can give EM 1 and F1 0: see
+    `hotpotqa_f1` and `trace_profile`.
 
     Raises:
         ConfigError: no such profile.
         ValueError: no gold answer.
-        TypeError: `golds` is a string, whose characters would be taken for golds.
+        TypeError: `golds` is a string.
     """
     formula = profile_formula(profile)
     if isinstance(golds, str):
@@ -66,7 +67,7 @@ def score(prediction: str | None, golds: Sequence[str], profile: str) -> Score:
 
 
 def profile_formula(profile: str) -> Callable[[str, Sequence[str]], Score]:
-    """Return the function behind a profile's name.
+    """Return the scoring function of a profile.
 
     Raises:
         ConfigError: no such profile.
@@ -77,14 +78,14 @@ def profile_formula(profile: str) -> Callable[[str, Sequence[str]], Score]:
 
 
 def exact_match(prediction: str, gold: str) -> float:
-    """Return 1 if both are equal once normalised, two empty ones included (SQuAD; Rajpurkar et al., EMNLP 2016)."""
+    """Return 1 if both are equal after normalization (SQuAD; Rajpurkar et al., EMNLP 2016)."""
     return float(normalise(prediction) == normalise(gold))
 
 
 def token_f1(prediction: str, gold: str) -> float:
-    """Return harmonic mean of token precision and recall, repeated tokens counted as often as both sides have them.
+    """Return the harmonic mean of token precision and recall (SQuAD; Rajpurkar et al., EMNLP 2016).
 
-    0 without a shared token, so also for two empty answers (SQuAD; Rajpurkar et al., EMNLP 2016).
+    Without a shared token it is 0, also for two empty answers.
     """
     mine, theirs = normalise(prediction).split(), normalise(gold).split()
     shared = sum((Counter(mine) & Counter(theirs)).values())
@@ -95,9 +96,9 @@ def token_f1(prediction: str, gold: str) -> float:
 
 
 def hotpotqa_f1(prediction: str, gold: str) -> float:
-    """Return `token_f1`, but 0 where one side is yes, no or noanswer and the other differs (Yang et al., EMNLP 2018).
+    """Return `token_f1`, but 0 if one side is yes, no or noanswer and the other differs (Yang et al., EMNLP 2018).
 
-    Two empty answers are an exact match with F1 0, as in the released scorer.
+    Two empty answers have EM 1 and F1 0, as in the released scorer.
     """
     mine, theirs = normalise(prediction), normalise(gold)
     if mine != theirs and _CLOSED_ANSWERS & {mine, theirs}:
@@ -106,31 +107,29 @@ def hotpotqa_f1(prediction: str, gold: str) -> float:
 
 
 def musique_f1(prediction: str, gold: str) -> float:
-    """Return `token_f1` without a yes/no rule; two empty answers agree: 1 (Trivedi et al., TACL 2022)."""
+    """Return `token_f1`, or 1 for two empty answers (Trivedi et al., TACL 2022)."""
     return 1.0 if not normalise(prediction) and not normalise(gold) else token_f1(prediction, gold)
 
 
 def hotpotqa_profile(prediction: str, golds: Sequence[str]) -> Score:
-    """Return HotpotQA's scorer (Yang et al., EMNLP 2018): the first gold answer only, it knows no aliases."""
+    """Score as HotpotQA does (Yang et al., EMNLP 2018): against the first gold answer only."""
     return {"em": exact_match(prediction, golds[0]), "f1": hotpotqa_f1(prediction, golds[0])}
 
 
 def twowiki_profile(prediction: str, golds: Sequence[str]) -> Score:
-    """Return 2WikiMultiHopQA's scorer v1.1 (Ho et al., COLING 2020): HotpotQA's formulas, best over answer and
-    aliases.
-    """
+    """Score as 2WikiMultiHopQA v1.1 does (Ho et al., COLING 2020): HotpotQA's formulas, best over all answers."""
     return {"em": _best(exact_match, prediction, golds), "f1": _best(hotpotqa_f1, prediction, golds)}
 
 
 def musique_profile(prediction: str, golds: Sequence[str]) -> Score:
-    """Return MuSiQue's scorer (Trivedi et al., TACL 2022): best over answer and aliases."""
+    """Score as MuSiQue does (Trivedi et al., TACL 2022): best over answer and aliases."""
     return {"em": _best(exact_match, prediction, golds), "f1": _best(musique_f1, prediction, golds)}
 
 
 def drop_profile(prediction: str, golds: Sequence[str]) -> Score:
     """Score as DROP does (Dua et al., NAACL 2019) as IRCoT uses it, best over golds.
 
-    A gold is one span, or several written as a JSON list; a prediction in brackets is several, parted by commas.
+    A gold answer is one span or a JSON list of spans. A prediction in brackets is a list separated by commas.
     """
     predicted = [prediction]
     if prediction.strip().startswith("[") or prediction.strip().endswith("]"):
@@ -158,10 +157,10 @@ def kgp_profile(prediction: str, golds: Sequence[str]) -> Score:
 
 
 def drop_scores(predicted: Sequence[str], gold: Sequence[str]) -> tuple[float, float]:
-    """Return EM and F1 of the predicted spans against one gold answer's spans; order does not matter.
+    """Return EM and F1 of the predicted spans against the spans of one gold answer, in any order.
 
-    EM asks for the same spans after normalisation. F1 averages the aligned spans' F1 over the longer
-    of the two lists, so a span too many costs as much as a span too few, and is rounded to two digits.
+    EM is 1 for the same spans after normalization. F1 is the sum over aligned spans divided by the length of the longer
+    list, rounded to two digits.
 
     Raises:
         ValueError: no span on one side.
@@ -178,10 +177,9 @@ def drop_scores(predicted: Sequence[str], gold: Sequence[str]) -> tuple[float, f
 
 
 def drop_span_f1(predicted: str, gold: str) -> float:
-    """Return f1 between the word *sets* of two normalised spans (a repeated word counts once).
+    """Return F1 between the sets of words of two normalized spans, or 1 for two empty spans.
 
-    Number gate: 0 if the gold span holds numbers and the prediction none of them. The prediction's own
-    numbers are not asked for, so the score is not symmetric. Two empty spans: 1.
+    If the gold span contains numbers and the prediction none of them, it is 0. This rule is not symmetric.
     """
     mine, theirs = set(predicted.split()), set(gold.split())
     numbers = {word for word in theirs if is_number(word)}
@@ -197,7 +195,7 @@ def drop_span_f1(predicted: str, gold: str) -> float:
 
 
 def best_alignment(scores: Sequence[Sequence[float]]) -> float:
-    """Return largest sum of scores over one-to-one pairings of rows with columns (Kuhn, 1955)."""
+    """Return the largest sum of scores over one-to-one pairings of rows with columns (Kuhn, 1955)."""
     if len(scores) == 1:
         return max(scores[0])
     if len(scores[0]) == 1:
@@ -220,21 +218,20 @@ def _best(formula: Callable[[str, str], float], prediction: str, golds: Sequence
 
 
 def contains_gold(answer: str, golds: Sequence[str]) -> float:
-    """Return 1 if the words of a gold answer stand in the answer, in order and unbroken, all normalised as for EM;
-    else 0.
+    """Return 1 if the answer contains the words of a gold answer in sequence, normalized as for EM, otherwise 0.
 
-    This is what papers on retrieval-augmented generation call "accuracy" (Mallen et al., ACL 2023); an answer in a
-    sentence counts, and so does one that lists everything. Whole words are wanted: programs that look for
-    substrings find "no" in "I do not know". A gold answer without words stands only in an answer without words.
+    This is the "accuracy" of papers on retrieval-augmented generation (Mallen et al., ACL 2023). It compares whole
+    words, because substrings would find "no" in "I do not know". An empty gold answer is contained in an empty answer
+    only.
     """
     words = f" {normalise(answer)} "
     return float(any(f" {gold} " in words if gold else words == "  " for gold in map(normalise, golds)))
 
 
 def abstains(answer: str) -> bool:
-    """Return whether the answer says that there is none: "I don't know.", "not mentioned", "N/A", or nothing at all.
+    """Return whether an answer is empty or an abstention such as "I don't know.", "not mentioned" or "N/A".
 
-    The list is ours; yes, no and none are answers.
+    The list is ours. "Yes", "no" and "none" are answers.
     """
     text = normalise(answer)
     return not text or _ABSTENTIONS.fullmatch(text) is not None

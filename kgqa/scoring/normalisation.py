@@ -23,9 +23,9 @@ def normalise(text: str) -> str:
 
 @lru_cache(maxsize=65_536)
 def normalise_for_drop(text: str) -> str:
-    """Return like `normalise`, but token by token with numbers in one notation: "1,000" and "1000.0" become "1000.0".
+    """Normalize token by token, with numbers in one notation: "1,000" and "1000.0" become "1000.0".
 
-    Hyphens separate tokens here and nowhere else, so "-5" loses its sign and "four-year" is two words.
+    Only here hyphens separate tokens: "-5" loses its sign, and "four-year" is two words.
     After DROP's scorer (Dua et al., NAACL 2019).
     """
     tokens = (_normalise_drop_token(token) for token in _DROP_SEPARATORS.split(text.lower()))

@@ -21,7 +21,10 @@ Verdict = Literal["agrees", "differs", "cannot tell"]
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """`path`: of a value of metrics.json, or sums and one ratio of such; None: nothing there corresponds to it."""
+    """A metric of a published table.
+
+    path: a path in metrics.json, or a sum or one ratio of several; None if no value there corresponds to it.
+    """
 
     name: str
     path: str | None
@@ -52,9 +55,10 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Ours:
-    """A measured value; `low` and `high` are the ends of its 95 % interval, None where it has none.
+    """A measured value with its 95 % interval, None if there is none.
 
-    spread: the standard deviation, of a mean over several runs.
+    spread: the standard deviation, for a mean over several runs. failed: how many of the run's `asked` questions have
+    no answer. They count as wrong.
     """
 
     mean: float
@@ -62,6 +66,13 @@ class Ours:
     high: float | None
     questions: int
     spread: float | None = None
+    failed: int = 0
+    asked: int = 0
+
+    @property
+    def answered_text(self) -> str:
+        """Return "answered 191 of 200", or "" if no question failed."""
+        return f"answered {self.asked - self.failed:,} of {self.asked:,}" if self.failed else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +86,7 @@ class Delta:
 
 
 def read_measured_value(metrics: Mapping[str, Json], metric: Metric) -> Ours | None:
-    """Return None where the run does not define it."""
+    """Return the value of a metric, or None if the run does not define it."""
     if metric.path is None:
         return None
     questions = int(metrics["questions"])
@@ -91,7 +102,7 @@ def read_measured_value(metrics: Mapping[str, Json], metric: Metric) -> Ours | N
 
 
 def read_parts(metrics: Mapping[str, Json], path: str) -> tuple[float, float] | None:
-    """Return numerator and denominator of a path (1 if it is no ratio); None if they are not there."""
+    """Return the numerator and denominator of a path (1 if it is no ratio), or None if they are missing."""
     upper, _, lower = path.partition(" / ")
     numerator, denominator = _sum(metrics, upper), _sum(metrics, lower) if lower else 1.0
     return None if numerator is None or denominator is None else (numerator, denominator)
@@ -138,8 +149,9 @@ def wilson_interval(percent: float, questions: float) -> tuple[float, float]:
 def _published_errors(published: Value, ours: Ours, unit: str) -> tuple[float, float]:
     """Return how far the published value can be above and below its true value.
 
-    In percent: by the binomial distribution, which bounds the variance of any score between 0 and 1, such as F1. In
-    another unit: with the relative error of ours. If the paper does not give its number of questions: with our number.
+    Values in percent use the binomial distribution, which bounds the variance of any score between 0 and 1, such as F1.
+    Values in another unit use the relative error of ours. If the paper does not give its number of questions, ours is
+    used.
     """
     questions = published.questions or ours.questions
     if unit == "%":
@@ -155,14 +167,14 @@ def _published_errors(published: Value, ours: Ours, unit: str) -> tuple[float, f
 
 
 def _sum(metrics: Mapping[str, Json], written: str) -> float | None:
-    """Return `a + b - c` of the parts that are there; None where none is."""
+    """Return the sum of a formula such as `a + b - c` over the parts that exist, or None if there are none."""
     signed = re.findall(r"(?:^|( [+-]) )(.+?)(?= [+-] |$)", written)
     values = [-value if sign == " -" else value for sign, part in signed for value in _values(metrics, part)]
     return sum(values) if values else None
 
 
 def _values(metrics: Mapping[str, Json], path: str) -> list[float]:
-    """Return `figures.errors, *` stands for everything in `figures` whose name begins so."""
+    """Return the values of a path. `figures.errors, *` stands for all `figures` whose names begin with "errors, "."""
     folder, _, last = path.rpartition(".")
     if not last.endswith("*"):
         figure = _at(metrics, path)
@@ -174,7 +186,7 @@ def _values(metrics: Mapping[str, Json], path: str) -> list[float]:
 
 
 def _at(metrics: Mapping[str, Json], path: str) -> Json:
-    """Return the value at the end of a path, which may be a score's mapping; None where there is none."""
+    """Return the value of a path, which can be the mapping of a score, or None if it is missing."""
     value: Json = metrics
     for part in path.split("."):
         if not isinstance(value, Mapping) or part not in value:

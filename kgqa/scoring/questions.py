@@ -6,13 +6,13 @@ exports.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from kgqa.artifacts.metrics import ScoreSummary
 from kgqa.artifacts.predictions import Prediction
 from kgqa.errors import DataError
-from kgqa.scoring.metrics import contains_gold, score
+from kgqa.scoring.metrics import abstains, contains_gold, score
 from kgqa.types import Json, Question
 
 STRUCTURAL = "structural"  # the type of questions about a document's pages and tables (KGP §4)
@@ -20,10 +20,10 @@ STRUCTURAL = "structural"  # the type of questions about a document's pages and 
 
 @dataclass(frozen=True, slots=True)
 class SupportScores:
-    """Shares in 0..1; None where the question does not define one, which is not the same as 0.
+    """Agreement of used passages with gold passages, as shares in 0..1.
 
-    Without known gold passages all are None. A method that used no passage has recall 0 and F1 0: it found
-    none of the support. Its precision and error rate are None: there is nothing to be right or wrong about.
+    All are None if the gold passages are unknown. Without used passages recall and F1 are 0, and precision and error
+    rate are None.
     """
 
     recall: float | None  # share of the gold passages that were used (paragraph recall of IRCoT; Trivedi et al., 2023)
@@ -36,7 +36,7 @@ class SupportScores:
 
 @dataclass(frozen=True, slots=True)
 class ScoredQuestion:
-    """Shares in 0..1. A failed question has EM, F1 and support recall 0, and no precision."""
+    """A question with its prediction and scores, as shares in 0..1. A failed one has EM, F1 and support recall 0."""
 
     question: Question
     prediction: Prediction
@@ -45,6 +45,7 @@ class ScoredQuestion:
     f1: float
     containment: float
     support: SupportScores  # all None if the passages or the gold passages are not known
+    pair_right: bool | None = None  # answered, and abstained from its twin; None: no twin was answered
 
     @property
     def id(self) -> str:
@@ -54,6 +55,17 @@ class ScoredQuestion:
     def answer(self) -> str | None:
         """Return the answer to score: None for a failed question."""
         return self.prediction.scored_answer
+
+    @property
+    def abstained(self) -> bool:
+        return self.answer is not None and abstains(self.answer)
+
+    @property
+    def answerability(self) -> float | None:
+        """Return 1 if it was answered or abstained from as the dataset says, 0 if not or failed."""
+        if self.question.answerable is None:
+            return None
+        return float(self.answer is not None and self.abstained != self.question.answerable)
 
     @property
     def support_recall(self) -> float | None:
@@ -83,10 +95,46 @@ class Metric:
     lower_is_better: bool = False
 
 
+def _unless_unanswerable(share: Callable[[ScoredQuestion], float | None]) -> Callable[[ScoredQuestion], float | None]:
+    return lambda row: None if row.question.answerable is False else share(row)
+
+
+def _of_pair(share: Callable[[ScoredQuestion], float | None]) -> Callable[[ScoredQuestion], float | None]:
+    return lambda row: None if row.pair_right is None else share(row) if row.pair_right else 0.0
+
+
+def _right(row: ScoredQuestion) -> float:
+    return row.em if row.question.answerable else 0.0
+
+
 _LIST = (
-    Metric("em", "EM", lambda row: row.em, column=True, tested=True),
-    Metric("f1", "F1", lambda row: row.f1, column=True, tested=True),
-    Metric("containment", "containment", lambda row: row.containment, column=True),
+    Metric("em", "EM", _unless_unanswerable(lambda row: row.em), column=True, tested=True),
+    Metric("f1", "F1", _unless_unanswerable(lambda row: row.f1), column=True, tested=True),
+    Metric("containment", "containment", _unless_unanswerable(lambda row: row.containment), column=True),
+    # MuSiQue-Full's An+Suff and Sp+Suff F1 (Trivedi et al., TACL 2022)
+    Metric("pair_f1", "F1 of pairs", _of_pair(lambda row: row.f1), optional=True),
+    Metric("pair_support_f1", "support F1 of pairs", _of_pair(lambda row: row.support.f1), optional=True),
+    # 1 - risk, at the coverage n / questions
+    Metric(
+        "selective_em",
+        "EM of given answers",
+        lambda row: None if row.answerability is None or row.answer is None or row.abstained else _right(row),
+        optional=True,
+    ),
+    Metric("answerability", "answerability", lambda row: row.answerability, optional=True),
+    Metric(
+        "correct_abstention",
+        "abstained, of unanswerable",
+        lambda row: float(row.abstained) if row.question.answerable is False else None,
+        optional=True,
+    ),
+    Metric(
+        "false_abstention",
+        "abstained, of answerable",
+        lambda row: float(row.abstained) if row.question.answerable else None,
+        optional=True,
+        lower_is_better=True,
+    ),
     # KGP Table 1's Struct-EM
     Metric(
         "struct_em",
@@ -109,9 +157,16 @@ METRICS = {metric.name: metric for metric in _LIST}
 _DIGITS = 6  # of a score in percent: without the noise of binary fractions
 
 
+def empty_scores(summary: ScoreSummary | None) -> dict[str, float | None]:
+    """Return None for each score that a question of a run can have."""
+    return {
+        name: None for name, metric in METRICS.items() if not metric.optional or (summary and name in summary.scores)
+    }
+
+
 def percent_scores(row: ScoredQuestion, summary: ScoreSummary) -> dict[str, float | None]:
     """Return a question's scores in percent. None: the run or the question does not define the score."""
-    scores: dict[str, float | None] = dict.fromkeys(METRICS)
+    scores = empty_scores(summary)
     for name, estimate in summary.scores.items():
         share = METRICS[name].share(row) if estimate.n else None
         scores[name] = None if share is None else round(100 * share, _DIGITS)
@@ -127,8 +182,21 @@ def prediction_lines(rows: Iterable[ScoredQuestion], summary: ScoreSummary) -> I
         yield {**first, **answered, **line}
 
 
+def score_questions(
+    questions: Iterable[Question], predictions: Mapping[str, Prediction], profile: str
+) -> list[ScoredQuestion]:
+    """Score the questions of a run, in order. Raise as `score_question`."""
+    rows = [score_question(question, predictions[question.id], profile) for question in questions]
+    right = {row.id: row.answerability == 1 for row in rows}
+    return [
+        replace(row, pair_right=right[row.id] and right[row.question.twin]) if row.question.twin in right else row
+        for row in rows
+    ]
+
+
 def score_question(question: Question, prediction: Prediction, profile: str) -> ScoredQuestion:
-    """
+    """Score the answer and the evidence of a prediction. An unanswerable question is right if the answer abstains.
+
     Raises:
         DataError: the question has no gold answer.
         ConfigError: no such profile.
@@ -138,6 +206,8 @@ def score_question(question: Question, prediction: Prediction, profile: str) -> 
     answer = prediction.scored_answer
     shares = score(answer, question.answers, profile)
     contained = 0.0 if answer is None else contains_gold(answer, question.answers)
+    if question.answerable is False:
+        contained = shares["em"] = shares["f1"] = float(answer is not None and abstains(answer))
     evidence = prediction.passages_of(question)
     gold = question.support if evidence is not None else frozenset()
     used = evidence if evidence is not None and answer is not None else ()
@@ -147,11 +217,10 @@ def score_question(question: Question, prediction: Prediction, profile: str) -> 
 
 
 def score_support(evidence: Sequence[str], gold: Collection[str], given: Collection[str]) -> SupportScores:
-    """Return agreement of passage ids; order is ignored and a repeated id counts once.
+    """Compare sets of passage ids.
 
-    A gold id such as "missing:<title>", for a passage that is not among the given ones, stays in recall's
-    denominator. Evidence from outside `given` (open retrieval) is judged like any other. `given` may be
-    empty: then its two figures are None.
+    A gold id such as "missing:<title>", of a passage that the question does not come with, counts in recall.
+    Evidence that is not in `given` (from a corpus) counts like any other. If `given` is empty, its scores are None.
     """
     used, wanted, available = set(evidence), set(gold), set(given)
     if not wanted:

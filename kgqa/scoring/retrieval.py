@@ -1,9 +1,9 @@
 """Measure the retrieval of gold passages: recall within k, all-gold rate, reciprocal rank.
 
-A gold passage is found by its id. Where the corpus searched does not hold that id — another dump of Wikipedia, other
-blanks, a file that quotes its gold passages — the paragraph of the same title that says most of it is the gold one, as
-IRCoT's released program decides for IIRC: another paragraph of the right page never counts. Only of a file that gives
-titles alone any passage of the title finds the gold one, and one passage finds one.
+Gold passages are matched by id. If the corpus does not contain the id (another dump of Wikipedia, other whitespace, a
+file that quotes its gold passages), the paragraph with the same title that shares the most words with it is the gold
+one, as in IRCoT's released program for IIRC. Another paragraph of the right page never counts. If a file gives titles
+only, any passage with the title counts, and each passage counts for one gold passage.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kgqa.scoring.intervals import estimate, mean, percent
 from kgqa.scoring.summary import group_rows
 from kgqa.types import Passage, Question
 
-Page = Callable[[str], Sequence[Passage]]  # the passages of a title in the corpus searched, if there is one
+Page = Callable[[str], Sequence[Passage]]  # the passages of the corpus with a title
 BUDGETS = (2, 5, 10, 15)
 BUDGET = 15  # passages every retriever may return: IRCoT §4.1, "fixed-budget optimal recall"
 ALARM_SHARE, ALARM_COUNT = 0.2, 5  # more questions than both with the same passages in the same order: not in a paper
@@ -34,102 +34,105 @@ class GoldPassage:
 
 @dataclass(frozen=True, slots=True)
 class RetrievedPassages:
-    """The passages retrieved for one question, best or first first, and the places of the gold passages."""
+    """The passages retrieved for one question, best first (or first retrieved first), and ranks of gold passages."""
 
     ids: tuple[str, ...]
-    gold_places: tuple[int | None, ...]  # of each gold passage, from 1; None: not retrieved
-    page_places: tuple[int | None, ...]  # of the first passage of each gold page
+    gold_ranks: tuple[int | None, ...]  # of each gold passage, from 1; None: not retrieved
+    page_ranks: tuple[int | None, ...]  # of the first passage of each gold page
     hops: int | None
     type: str
 
 
 def gold_passages(question: Question, page: Page) -> tuple[GoldPassage, ...]:
-    """Return the question's support; pinned passages are given, so they are none. Two that are one in the corpus are
-    one.
-    """
+    """Return the gold passages to retrieve: without pinned ones, and one for two that are the same in the corpus."""
     pinned = {passage.id for passage in question.pinned}
-    given = {plain(passage.title) for passage in question.pinned}
+    pinned_titles = {normalise_title(passage.title) for passage in question.pinned}
     support = [passage for passage in question.passages if passage.id in question.support - pinned]
-    quoted = [passage for passage in question.quoted if plain(passage.title) not in given]
+    quoted = [passage for passage in question.quoted if normalise_title(passage.title) not in pinned_titles]
     gold: dict[str, GoldPassage] = {}
     for passage in (*support, *quoted):
-        held = passage_held(passage, page(passage.title))
-        gold.setdefault(held.id, GoldPassage((passage.id, held.id), passage.title))
-    known = given | {plain(passage.title) for passage in gold.values()}
-    further = sorted(title for title in question.support_titles if plain(title) not in known)
+        match = find_in_page(passage, page(passage.title))
+        gold.setdefault(match.id, GoldPassage((passage.id, match.id), passage.title))
+    known = pinned_titles | {normalise_title(passage.title) for passage in gold.values()}
+    further = sorted(title for title in question.support_titles if normalise_title(title) not in known)
     return (*gold.values(), *(GoldPassage((), title) for title in further))
 
 
-def passage_held(passage: Passage, paragraphs: Sequence[Passage]) -> Passage:
-    """Return the passage, where it is one of its page's paragraphs; else the one that says most of its words, the
-    first of
-    equals; itself where the page has none."""
+def find_in_page(passage: Passage, paragraphs: Sequence[Passage]) -> Passage:
+    """Return the paragraph of the page that shares the most words with the passage, the first of equals.
+
+    Returns the passage itself if the page contains its id or has no paragraphs.
+    """
     if not paragraphs or any(paragraph.id == passage.id for paragraph in paragraphs):
         return passage
     wanted = _words(passage)
 
-    def said(paragraph: Passage) -> tuple[bool, int]:
+    def overlap(paragraph: Passage) -> tuple[bool, int]:
         words = _words(paragraph)
         return " ".join(wanted) in " ".join(words), (Counter(wanted) & Counter(words)).total()
 
-    return max(paragraphs, key=said)
+    return max(paragraphs, key=overlap)
 
 
 def gold_pages(gold: Iterable[GoldPassage]) -> tuple[GoldPassage, ...]:
-    """Return their pages, each once: any passage of it finds a page."""
-    return tuple(GoldPassage((), title) for title in {plain(each.title): each.title for each in gold}.values())
+    """Return the distinct pages of gold passages. Any passage of a page counts as the page."""
+    return tuple(
+        GoldPassage((), title) for title in {normalise_title(each.title): each.title for each in gold}.values()
+    )
 
 
-def gold_places(gold: Sequence[GoldPassage], ids: Sequence[str], titles: Sequence[str]) -> tuple[int | None, ...]:
-    """Return where each gold passage is among those retrieved, from 1; `titles` are theirs. None: nowhere.
+def gold_ranks(gold: Sequence[GoldPassage], ids: Sequence[str], titles: Sequence[str]) -> tuple[int | None, ...]:
+    """Return the rank of each gold passage among the retrieved `ids` and `titles`, from 1, or None if it is missing.
 
-    Ids are matched first; then each gold passage without takes the first free passage of its title.
+    Ids are matched first. A gold passage without ids then takes the first remaining passage with its title.
     """
-    first = {id_: place for place, id_ in reversed(list(enumerate(ids, start=1)))}
-    places = [min((first[id_] for id_ in wanted.ids if id_ in first), default=None) for wanted in gold]
-    free = {place: plain(title) for place, title in enumerate(titles, start=1) if place not in places}
+    first = {id_: rank for rank, id_ in reversed(list(enumerate(ids, start=1)))}
+    ranks = [min((first[id_] for id_ in wanted.ids if id_ in first), default=None) for wanted in gold]
+    free = {rank: normalise_title(title) for rank, title in enumerate(titles, start=1) if rank not in ranks}
     for number, wanted in enumerate(gold):
         if not wanted.ids:
-            places[number] = next((place for place, title in free.items() if title == plain(wanted.title)), None)
-            free.pop(places[number] or 0, None)
-    return tuple(places)
+            title = normalise_title(wanted.title)
+            ranks[number] = next((rank for rank, other in free.items() if other == title), None)
+            free.pop(ranks[number] or 0, None)
+    return tuple(ranks)
 
 
-def recall(places: Sequence[int | None], budget: int) -> float | None:
-    """Return share of the gold passages among the first `budget` passages (IRCoT §4.1); None without gold passages."""
-    return sum(_within(places, budget)) / len(places) if places else None
+def recall(ranks: Sequence[int | None], budget: int) -> float | None:
+    """Return the share of gold passages in the first `budget` passages (IRCoT §4.1), or None without gold passages."""
+    return sum(_within(ranks, budget)) / len(ranks) if ranks else None
 
 
-def all_gold(places: Sequence[int | None], budget: int) -> float | None:
-    """Return 1 where every gold passage is among the first `budget` passages, else 0; None without gold passages."""
-    return float(all(_within(places, budget))) if places else None
+def all_gold(ranks: Sequence[int | None], budget: int) -> float | None:
+    """Return 1 if the first `budget` passages contain all gold passages, else 0, or None without gold passages."""
+    return float(all(_within(ranks, budget))) if ranks else None
 
 
-def reciprocal_rank(places: Sequence[int | None]) -> float | None:
-    """Return 1 / place of the first gold passage, 0 where none was retrieved; None without gold passages."""
-    return max((1 / place for place in places if place), default=0.0) if places else None
+def reciprocal_rank(ranks: Sequence[int | None]) -> float | None:
+    """Return 1 / rank of the first gold passage, 0 if none was retrieved, or None without gold passages."""
+    return max((1 / rank for rank in ranks if rank), default=0.0) if ranks else None
 
 
 def summarise_retrieval(rows: Sequence[RetrievedPassages], *, ranked: bool, seed: int) -> Retrieval:
-    """Return means in percent over the questions with known gold passages (`n`).
+    """Return means in percent over the `n` questions with known gold passages.
 
-    A question for which nothing was retrieved counts 0. `ranked`: whether the passages are in an order of relevance;
-    what several searches collected has none, so that only its recall within the fixed budget has a clear meaning.
+    A question without retrieved passages counts as 0.
+    ranked: whether the passages are ordered by relevance. Those of several searches are not, so that only their recall
+    within the fixed budget is meaningful.
 
     Raises:
         ValueError: no rows.
     """
     if not rows:
         raise ValueError("no questions to summarise")
-    places, pages = [row.gold_places for row in rows], [row.page_places for row in rows]
+    ranks, pages = [row.gold_ranks for row in rows], [row.page_ranks for row in rows]
     return Retrieval(
-        n=sum(map(bool, places)),
+        n=sum(map(bool, ranks)),
         ranked=ranked,
-        recall=_recalls(places, seed),
-        page_recall=_recalls(pages, seed) if pages != places else None,
-        all_gold={str(budget): percent([all_gold(ranks, budget) for ranks in places]) for budget in BUDGETS},
-        fixed_budget_recall=percent([recall(ranks, BUDGET) for ranks in places]),
-        mrr=percent([reciprocal_rank(ranks) for ranks in places]) if ranked else None,
+        recall=_recalls(ranks, seed),
+        page_recall=_recalls(pages, seed) if pages != ranks else None,
+        all_gold={str(budget): percent([all_gold(each, budget) for each in ranks]) for budget in BUDGETS},
+        fixed_budget_recall=percent([recall(each, BUDGET) for each in ranks]),
+        mrr=percent([reciprocal_rank(each) for each in ranks]) if ranked else None,
         passages_per_question=mean([len(row.ids) for row in rows]),
         without_passages=sum(not row.ids for row in rows),
         by_hops=_breakdown(rows, lambda row: "" if row.hops is None else str(row.hops)),
@@ -139,9 +142,7 @@ def summarise_retrieval(rows: Sequence[RetrievedPassages], *, ranked: bool, seed
 
 
 def same_passages_alarm(rows: Sequence[RetrievedPassages]) -> str | None:
-    """Return a line for whoever reads the report, where suspiciously many questions got the same passages; else
-    None.
-    """
+    """Return a warning for the report if suspiciously many questions got the same passages, otherwise None."""
     alike = Counter(row.ids for row in rows if row.ids).most_common(1)
     count = alike[0][1] if alike else 0
     if count <= ALARM_COUNT or count <= ALARM_SHARE * len(rows):
@@ -149,8 +150,8 @@ def same_passages_alarm(rows: Sequence[RetrievedPassages]) -> str | None:
     return f"{count} of {len(rows)} questions got the same passages in the same order: is the query lost on the way?"
 
 
-def plain(title: str) -> str:
-    """Return equal for titles that differ in case, underscores or blanks only."""
+def normalise_title(title: str) -> str:
+    """Return a title in lower case with single spaces in place of underscores and whitespace."""
     return " ".join(title.replace("_", " ").split()).casefold()
 
 
@@ -158,12 +159,12 @@ def _words(passage: Passage) -> list[str]:
     return re.findall(r"\w+", passage.text.casefold())
 
 
-def _recalls(places: Sequence[Sequence[int | None]], seed: int) -> dict[str, Estimate]:
-    return {str(budget): estimate([recall(ranks, budget) for ranks in places], seed) for budget in BUDGETS}
+def _recalls(ranks: Sequence[Sequence[int | None]], seed: int) -> dict[str, Estimate]:
+    return {str(budget): estimate([recall(each, budget) for each in ranks], seed) for budget in BUDGETS}
 
 
-def _within(places: Sequence[int | None], budget: int) -> list[bool]:
-    return [place is not None and place <= budget for place in places]
+def _within(ranks: Sequence[int | None], budget: int) -> list[bool]:
+    return [rank is not None and rank <= budget for rank in ranks]
 
 
 def _breakdown(
@@ -171,6 +172,6 @@ def _breakdown(
 ) -> dict[str, dict[str, float | None]]:
     recalls = {}
     for name, grouped in group_rows(rows, group_of).items():
-        by_budget = {str(budget): percent([recall(row.gold_places, budget) for row in grouped]) for budget in BUDGETS}
+        by_budget = {str(budget): percent([recall(row.gold_ranks, budget) for row in grouped]) for budget in BUDGETS}
         recalls[name] = {"n": len(grouped), **by_budget}
     return recalls

@@ -25,19 +25,18 @@ from kgqa.scoring.metrics import PROFILES, Score, abstains, score
 from kgqa.scoring.questions import METRICS, ScoredQuestion
 
 T = TypeVar("T")
-UNKNOWN = "unknown"  # the group of questions whose hops or type the dataset does not say
+UNKNOWN = "unknown"  # the group of questions without known hops or type
 
 
 def summarise(rows: Sequence[ScoredQuestion], *, seed: int = 0) -> ScoreSummary:
     """Return means in percent with 95 % bootstrap intervals.
 
-    A failed question counts 0 in EM, F1, containment, support recall and support F1, and is left out of support
-    precision and error rate. `answered` has the same scores over the answered questions only.
-    Every score is over the questions that define it, `n` of them; with n = 0 its figures are None, as all are where
-    every question failed. `context_tokens` and each of `figures` are means over the questions that report them,
-    `figures_if_right` over those of them that were answered exactly (KnowTrace §4.4). `given` is how the passages the
-    questions came with would score if all were read (TRACE Table 5). `struct_em`, KGP Table 1's Struct-EM, is EM over
-    the questions of type "structural"; it is there only if there are such.
+    A failed question counts as 0 in EM, F1, containment, support recall and support F1. It does not count in support
+    precision and error rate. `answered` holds the same scores over answered questions only.
+    Each score is a mean over the `n` questions that define it, and None if there are none or if all questions failed.
+    `context_tokens` and `figures` are means over the questions that report them, `figures_if_right` over those with
+    EM 1 (KnowTrace §4.4). `given` scores all passages that come with the questions (TRACE Table 5). `struct_em` is EM
+    over questions of type "structural" (Struct-EM of KGP Table 1), if there are any.
 
     Raises:
         ValueError: no rows, or rows of several profiles.
@@ -49,6 +48,7 @@ def summarise(rows: Sequence[ScoredQuestion], *, seed: int = 0) -> ScoreSummary:
         raise ValueError(f"one run is scored by one profile, not by {', '.join(sorted(profiles))}")
     failed = sum(row.answer is None for row in rows)
     supports = [row.support for row in rows]
+    answerable = [row for row in rows if row.question.answerable is not False]
     summary = ScoreSummary(
         questions=len(rows),
         failed=failed,
@@ -61,7 +61,7 @@ def summarise(rows: Sequence[ScoredQuestion], *, seed: int = 0) -> ScoreSummary:
             support_error_rate=percent([support.given_error_rate for support in supports]),
         ),
         wording=_wording([row.answer for row in rows if row.answer is not None]),
-        found_and_right=_measure_found_and_right(rows),
+        found_and_right=_cross_found_and_right(rows),
         context_tokens=mean([row.prediction.context_tokens for row in rows]),
         flags=_sum_flags(rows),
         figures=_mean_figures(rows),
@@ -69,7 +69,8 @@ def summarise(rows: Sequence[ScoredQuestion], *, seed: int = 0) -> ScoreSummary:
         by_hops=_breakdown(rows, lambda row: "" if row.question.hops is None else str(row.question.hops)),
         by_type=_breakdown(rows, lambda row: row.question.type),
         profiles={
-            name: _mean_scores([score(row.answer, row.question.answers, name) for row in rows]) for name in PROFILES
+            name: _mean_scores([score(row.answer, row.question.answers, name) for row in answerable])
+            for name in PROFILES
         },
     )
     return summary if failed < len(rows) else without_scores(summary)
@@ -81,7 +82,7 @@ def _scores(rows: Sequence[ScoredQuestion], seed: int) -> dict[str, Estimate]:
 
 
 def without_scores(summary: ScoreSummary) -> ScoreSummary:
-    """Return the summary of a run that answered nothing, without scores. None of them is 0."""
+    """Return the summary of a run whose questions all failed: scores are undefined, not 0."""
     scores = {name: UNDEFINED for name, metric in METRICS.items() if not metric.optional}
     return summary.replace(scores=scores, found_and_right=None, by_hops={}, by_type={}, profiles={})
 
@@ -93,8 +94,8 @@ def _wording(answers: Sequence[str]) -> Wording:
     )
 
 
-def _measure_found_and_right(rows: Sequence[ScoredQuestion]) -> FoundAndRight | None:
-    """Of the questions whose gold passages are known; None where there are none, or passages were not said."""
+def _cross_found_and_right(rows: Sequence[ScoredQuestion]) -> FoundAndRight | None:
+    """Count questions by whether all gold passages were used and the answer is right. None: support is unknown."""
     counts = Counter((row.support_recall == 1, row.em == 1) for row in rows if row.support_recall is not None)
     if not counts:
         return None
@@ -111,7 +112,7 @@ def _mean_scores(scores: Sequence[Score]) -> EmF1:
 
 
 def group_rows(rows: Sequence[T], group_of: Callable[[T], str]) -> dict[str, list[T]]:
-    """Return the rows by group, groups by name, "unknown" last; {} if the dataset names no group at all."""
+    """Return rows by group, sorted by name with "unknown" last, or {} if the dataset has no groups."""
     groups: dict[str, list[T]] = {}
     for row in rows:
         groups.setdefault(group_of(row) or UNKNOWN, []).append(row)
@@ -143,11 +144,11 @@ def _mean_figures(rows: Sequence[ScoredQuestion]) -> dict[str, float]:
 
 
 def summarise_verdicts(rows: Sequence[Judgement], exact: Sequence[bool], *, seed: int = 0) -> VerdictSummary:
-    """Return accuracy in percent over the scored and the failed, with its 95 % bootstrap interval; counts; agreement
-    with EM.
+    """Return accuracy in percent with its 95 % bootstrap interval, counts of verdicts, and agreement with EM.
 
-    exact: of each row, whether its EM is 1. Without a single verdict there is no accuracy. Agreement is over the
-    verdicts of a judge, not over exact matches that were never sent.
+    exact: whether EM is 1, for each row.
+    Accuracy is over questions with a verdict and failed ones, and None without any verdict. Agreement is over the
+    judge's verdicts, without exact matches that were not sent to it.
     """
     labels = Counter(row.verdict for row in rows if row.verdict is not None)
     return VerdictSummary(

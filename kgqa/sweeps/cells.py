@@ -180,7 +180,7 @@ def place_cells(cells: Sequence[Cell]) -> None:
         if differing := [key for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key)]:
             raise ConfigError(
                 f"cells {owner.number} ({owner.name}) and {cell.number} ({cell.name}) would write one run, {cell.run}: "
-                f"they differ in {', '.join(differing)}, which does not change answers; make two sweeps of it, or "
+                f"they differ in {', '.join(differing)}, which does not change answers. Make two sweeps of it, or "
                 "remove run_name= and output_dir="
             )
 

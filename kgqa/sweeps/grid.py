@@ -129,7 +129,7 @@ def run_search(request: SweepRequest, display: Display) -> SweepFolder:
     study = _create_study(seed)
     base = Experiment.of(fixed)
     if base.settings.dry_run:
-        raise ConfigError("dry_run=true: the cells of a search are not known in advance; plan one run without -m")
+        raise ConfigError("dry_run=true: the cells of a search are not known in advance. Plan one run without -m")
     texts = [format_yaml(base.config), *sorted(request.overrides), *sorted(request.hydra), str(request.metric)]
     digest = sweep_name(texts)  # of everything that decides the proposals
     name, axes = request.name or f"optuna-{digest}", dict.fromkeys(space, ())

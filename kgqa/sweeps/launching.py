@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import BrokenExecutor
 from contextlib import closing, suppress
 from dataclasses import replace
@@ -33,12 +33,11 @@ _QUIET = ("hydra.output_subdir=null", "hydra/job_logging=none", "hydra/hydra_log
 
 
 class Job(Protocol):
-    """The input of a launched job: the command's folder, the job's number, and its paths."""
+    """The input of a launched job: the command's folder, the sweep's, and the cell's number."""
 
     home: str
+    sweep: str
     cell: int
-
-    def __getattr__(self, place: str) -> str: ...
 
 
 def launcher_of(overrides: Sequence[str]) -> str:
@@ -54,7 +53,7 @@ def check_launcher(overrides: Sequence[str], budget: Budget | None) -> None:
     name = launcher_of(overrides)
     if budget and name != "basic":
         raise ConfigError(
-            f"budget={budget}: processes of hydra/launcher={name} do not see each other's cost; set engine.budget_usd"
+            f"budget={budget}: processes of hydra/launcher={name} do not see each other's cost. Set engine.budget_usd"
         )
     for override in overrides:
         if override.startswith("hydra.launcher.") and name == "basic":
@@ -100,23 +99,6 @@ def launch(sweep: Path, numbers: Sequence[int], hydra_overrides: Sequence[str]) 
     A job runs the frozen configuration. If a worker of joblib is killed, its other cells are not run either.
 
     Raises:
-        As `run_jobs`.
-    """
-    run_jobs(run_launched, {"sweep": sweep}, numbers, hydra_overrides, sweep / "launcher")
-
-
-def run_jobs(
-    task: Callable[[Job], object],
-    places: Mapping[str, Path],
-    numbers: Sequence[int],
-    hydra_overrides: Sequence[str],
-    logs: Path,
-) -> dict[int, object]:
-    """Call `task` once per number in the launcher's processes, and return the results of the calls that ended.
-
-    The input of a job is `places`, `home` (the folder of this process) and its number, `cell`.
-
-    Raises:
         ConfigError: the launcher is not installed, or one of its keys is wrong.
         EngineDied: a job of submitit or Ray was killed; others may still be running.
     """
@@ -127,33 +109,26 @@ def run_jobs(
 
     from kgqa.config.composing import hydra_ready
 
-    values = {**places, "home": Path.cwd(), "hydra.sweep.dir": logs.resolve()}
-    node = {**dict.fromkeys([*places, "home"], "???"), "cell": "???"}
-    ConfigStore.instance().store(name=_JOB, node=node)
-    cells = ",".join(map(str, numbers))
+    logs = sweep / "launcher"
+    values = {"sweep": sweep, "home": Path.cwd(), "hydra.sweep.dir": logs.resolve()}
+    places, cells = [f"{key}='{place}'" for key, place in values.items()], ",".join(map(str, numbers))
+    ConfigStore.instance().store(name=_JOB, node={"sweep": "???", "home": "???", "cell": "???"})
     try:
         with hydra_ready():
             hydra = GlobalHydra.instance().hydra
             assert hydra is not None
-            batches = hydra.multirun(
+            hydra.multirun(
                 config_name=_JOB,
-                task_function=task,
-                overrides=[
-                    *(f"{key}='{place}'" for key, place in values.items()),
-                    *_QUIET,
-                    *hydra_overrides,
-                    f"cell={cells}",
-                ],
+                task_function=run_launched,
+                overrides=[*places, *_QUIET, *hydra_overrides, f"cell={cells}"],
             )
     except (HydraException, OmegaConfBaseException) as error:
         raise _explain(error, hydra_overrides) from error
     except BrokenExecutor:
-        return {}
+        return
     except _deaths() as error:
         name, first = launcher_of(hydra_overrides), str(error).strip().splitlines()[0]
         raise EngineDied(f"hydra/launcher={name}: a job died: {first}; see {logs}") from error
-    ended = [job for batch in batches for job in batch]
-    return {number: job.return_value for number, job in zip(numbers, ended, strict=True)}
 
 
 def _deaths() -> tuple[type[Exception], ...]:
@@ -162,18 +137,13 @@ def _deaths() -> tuple[type[Exception], ...]:
     return tuple(getattr(sys.modules[module], name) for module, name in named if module in sys.modules)
 
 
-def begin_job(job: Job) -> None:
-    """Prepare the process of a job."""
+def run_launched(job: Job) -> None:
+    """Run one cell in the launcher's process."""
     from hydra.core.global_hydra import GlobalHydra
 
     GlobalHydra.instance().clear()  # the launcher's state prevents composing another configuration
     os.chdir(job.home)  # Ray starts its workers elsewhere
     os.environ.setdefault("GOMP_SPINCOUNT", "0")
-
-
-def run_launched(job: Job) -> None:
-    """Run one cell in the launcher's process."""
-    begin_job(job)
     sweep = Path(job.sweep)
     cell = Cell.read(sweep, SweepPlan.read(sweep).cells[job.cell])
     with closing(Pool()) as pool:

@@ -250,22 +250,9 @@ class _CellLog(PlainLines):
     def stage(self, title: str, count: int, ledger: Ledger, *, summary: bool = True) -> Iterator[Stage]:
         shown = self._sweep_display.stage(f"{self._name}: {title}", count, ledger, summary=False)
         with super().stage(title, count, ledger, summary=summary) as logged, shown as drawn:
-            yield _BothStages(logged, drawn)
+            logged.watchers.append(drawn.follow)
+            yield logged
 
     def close(self) -> None:
         with explain_storage_errors(self._file, OUT_ELSEWHERE):
             self._stream.close()
-
-
-@dataclass(frozen=True)
-class _BothStages:
-    logged: Stage
-    drawn: Stage
-
-    def record(self) -> None:
-        self.logged.record()
-        self.drawn.record()
-
-    def finish(self, *, failed: bool) -> None:
-        self.logged.finish(failed=failed)
-        self.drawn.finish(failed=failed)

@@ -55,7 +55,7 @@ class Tuning:
                 raise ConfigError(f"tune.{key}={value}: unknown key; {nearest(key, KEYS)}")
         check_metric("tune.metric", values.get("metric", ""))
         if "dev_path" in values and "dev_split" in values:
-            raise ConfigError("tune.dev_path and tune.dev_split: set only one of them; each selects the dev questions")
+            raise ConfigError("tune.dev_path and tune.dev_split: set only one of them. Each selects the dev questions")
         budget = next((Budget.of(parse_override(a).value) for a in arguments if a.startswith("budget=")), None)
         axes = parse_axes([a for a in arguments if not _is_own(a) and not a.startswith("budget=")])
         swept = [axis.key for axis in axes if axis.swept]
@@ -63,7 +63,7 @@ class Tuning:
             raise ConfigError("nothing to choose from: set several values for a key, e.g. method.beam=3,5")
         for key in swept:
             if key.partition(".")[0] in NOT_TUNED or key == "roles.judge":
-                raise ConfigError(f"{key}: not a hyperparameter; tune with one value at a time")
+                raise ConfigError(f"{key}: not a hyperparameter. Tune with one value at a time")
         return cls(
             metric=values.get("metric", ""),
             dev_count=_parse_count(values, "dev"),

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from os import environ
+from pathlib import Path
 
 from kgqa.config import building as parts
 from kgqa.config.composing import compose
-from kgqa.config.files import groups, list_choices, load_node
+from kgqa.config.files import config_files, list_choices, load_node
 from kgqa.config.overrides import override_values, parse_override, parse_role
 from kgqa.config.short_forms import SERVER
+from kgqa.datasets.base import FileDataset
 from kgqa.errors import ConfigError, DataError
 from kgqa.system.defaults import choose_engine
 from kgqa.system.models import Preset, describe_fitness, find_adapter, load_preset
 from kgqa.util import hub
 
 ENCODERS = ("ranker", "demonstrations_ranker", "retriever", "reranker")
-DATA_KEYS = ("path", "split", "aliases")
+DATA_KEYS = ("path", "split", "aliases", "corpus")
 
 
 def add_engines(overrides: Sequence[str]) -> tuple[str, ...]:
@@ -44,7 +47,7 @@ def find_missing(overrides: Sequence[str]) -> list[str]:
 
 def _preset(name: str, path: str) -> Preset | None:
     """Return a preset, with other weights if a path is set."""
-    if name not in groups()["model"]:
+    if name not in config_files("model"):
         return None
     preset = load_preset(name)
     return replace(preset, model=replace(preset.model, path=path)) if path else preset
@@ -83,8 +86,13 @@ def _missing_models(values: Mapping[str, str]) -> Iterator[str]:
 
 def _calls_models(method: str) -> bool:
     """Return whether a method calls models; "" is the default method."""
-    if method not in groups()["method"]:
-        return True
+    file = config_files("method").get(method)
+    return file is None or _uses_models(method, (file, file.stat().st_mtime_ns))
+
+
+@cache
+def _uses_models(method: str, _version: tuple[Path, int]) -> bool:
+    """Remember the answer until the method's file changes: a table has hundreds of cells."""
     return bool(parts.method(compose([f"method={method}"])["method"]).uses & {"model", "triples"})
 
 
@@ -94,10 +102,10 @@ def _missing_encoders(values: Mapping[str, str]) -> Iterator[str]:
     chosen = own | {parse_override(key).part for key in values}
     for key, name in values.items():
         group = parse_override(key).choice_group
-        place = parse_override(key).part or group
-        if group not in ENCODERS or name not in groups()[group] or place in own:
+        inside = parse_override(key).part or group
+        if group not in ENCODERS or name not in config_files(group) or inside in own:
             continue
-        reasons = filter(None, map(_missing_encoder, _encoder_models(group, name, place, chosen)))
+        reasons = filter(None, map(_missing_encoder, _encoder_models(group, name, inside, chosen)))
         yield from (f"{key}={name}: {reason}; or set {key}=PRESET" for reason in [*reasons][:1])
 
 
@@ -109,24 +117,29 @@ def _missing_encoder(model: str) -> str:
         return str(error)
 
 
-def _encoder_models(group: str, name: str, place: str, chosen: set[str]) -> list[str]:
+def _encoder_models(group: str, name: str, inside: str, chosen: set[str]) -> list[str]:
     """Return the models of a configuration, and of its parts unless these are chosen separately."""
     node = load_node(group, name)
+    if "base_url" in node:  # a server has the model
+        return []
     models = [node[key] for key in ("model", "query_model") if isinstance(node.get(key), str)]
     for part in list_choices(group, name):
-        if part.group in ENCODERS and f"{place}.{part.place}" not in chosen:
-            models += _encoder_models(part.group, part.name, f"{place}.{part.place}", chosen)
+        if part.group in ENCODERS and f"{inside}.{part.part}" not in chosen:
+            models += _encoder_models(part.group, part.name, f"{inside}.{part.part}", chosen)
     return models
 
 
 def _missing_data(values: Mapping[str, str]) -> Iterator[str]:
     name = values.get("dataset", "")
-    if name not in groups()["dataset"]:
+    if name not in config_files("dataset"):
         return
     chosen = {key: values[f"dataset.{key}"] for key in DATA_KEYS if f"dataset.{key}" in values}
     settings = {key: None if value == "null" else value for key, value in chosen.items()}
     try:
-        _ = parts.dataset({**load_node("dataset", name), **settings}).file
+        dataset = parts.dataset({**load_node("dataset", name), **settings})
+        _ = dataset.file
+        if settings.get("corpus") and isinstance(dataset, FileDataset):
+            _ = dataset.corpus_files
     except DataError as error:
         reason = str(error).removeprefix(f"dataset={name}: ")
         yield f"dataset={name}: no data on this machine ({reason})"

@@ -12,11 +12,11 @@ from kgqa.config.composing import compose
 from kgqa.config.files import Config, list_choices
 from kgqa.config.overrides import format_override, override_group, override_key
 from kgqa.config.short_forms import SERVER, model_slug
-from kgqa.engines.openai.detection import ServedModels, detect_server
+from kgqa.engines.openai.detection import ServedModels, detect_server, last_seen_server
 from kgqa.engines.openai.engine import UNKNOWN_CONTEXT, OpenAI, name_at_server
 from kgqa.engines.openai.names import is_same_model
 from kgqa.engines.openai.transport import DEFAULT_URL, find_address
-from kgqa.errors import ConfigError
+from kgqa.errors import ConfigError, ServerLost
 from kgqa.system.models import Preset, describe_model, list_local_models
 from kgqa.types import Json
 from kgqa.util.optional_deps import missing_libraries
@@ -86,7 +86,7 @@ def _complete_server(config: Config, overrides: Sequence[str], named: Collection
     if is_model_named and (engine["server"] or is_hosted):
         engine = {**engine, "server": engine["server"] or "hosted"}
         return Completed(_show_served({**config, "engine": engine}))
-    found = detect_server(url, engine["api_key_env"], engine["server_timeout"])
+    found, is_seen_now = _find_server(url, engine, is_model_named=is_model_named)
     served = _choose_served(found, config, is_model_named=is_model_named)
     if not is_model_named:
         config = compose([*overrides, format_override("model", served)])
@@ -106,12 +106,29 @@ def _complete_server(config: Config, overrides: Sequence[str], named: Collection
     }
     tokens = min(context, limit or context)
     remarks = [f"server: {found.software or 'OpenAI-compatible'} at {found.url}, model {served}, {tokens:,} tokens"]
+    if not is_seen_now:
+        remarks.append(f"warning: {found.url} does not answer; this is what it said last time.")
     if found.truncates and not is_set:
         remarks.append(
             f"warning: Ollama truncates longer prompts without an error, so kgqa sends at most {context:,} tokens. If "
             "the server runs with a larger OLLAMA_CONTEXT_LENGTH, set model.context= to it."
         )
     return Completed(_show_served(config), tuple(remarks))
+
+
+def _find_server(url: str, engine: Config, *, is_model_named: bool) -> tuple[ServedModels, bool]:
+    """Return what is served at an address, and whether the server says so now.
+
+    If it does not answer, what it said last time is enough to find a finished run of a named model. Before a new call,
+    the client waits for the server and compares its models.
+    """
+    seen = last_seen_server(url) if is_model_named else None
+    try:
+        return detect_server(url, engine["api_key_env"], 0.0 if seen else engine["server_timeout"]), True
+    except ServerLost:
+        if seen is None:
+            raise
+        return seen, False
 
 
 def _choose_served(found: ServedModels, config: Config, *, is_model_named: bool) -> str:

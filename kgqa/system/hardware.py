@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import time
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
@@ -58,20 +57,6 @@ def memory() -> int:
 def cores() -> int:
     """Count the cores that this process can use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def product_speed() -> float:
-    """Measure the FLOP/s of a float32 matrix product on all cores; other work on the machine lowers it."""
-    import numpy as np
-
-    side = 1024
-    one = np.ones((side, side), np.float32)
-    taken = []
-    for _ in range(4):  # the first wakes threads
-        begun = time.perf_counter()
-        one @ one
-        taken.append(time.perf_counter() - begun)
-    return float(2 * side**3 / min(taken))
 
 
 def free_space(folder: Path) -> int:

@@ -45,12 +45,12 @@ class WandbTracker:
             logged.summary.update(dict(run.metrics))
             for file in run.files:
                 logged.save(str(file), base_path=str(file.parent), policy="now")
-            place = str(Path(logged.dir).parent) if self.mode == "offline" else str(logged.url)
+            path = str(Path(logged.dir).parent) if self.mode == "offline" else str(logged.url)
             logged.finish()
             wandb.teardown()  # its service, which would outlive the run
         except (wandb.Error, OSError) as error:
             raise TrackerError(f"Weights & Biases accepted only a part of the run: {error}") from error
-        return place
+        return path
 
 
 def _by_step(series: Mapping[str, tuple[tuple[int, float], ...]]) -> dict[int, dict[str, float]]:

@@ -55,7 +55,7 @@ OWN_KEYS = ("run_name", "output_dir", "allow_trained_questions", "train.name", "
 PLANNED = 5  # questions of a run that a plan looks at
 PLAN_TEXT = (
     f"Runs: planned with made-up replies to the first {PLANNED} questions, times their number, with no call cached.",
-    "Trainings: at most, as if every answer were right and every reply kept.",
+    "Trainings: on one H100, at most, as if every answer were right and every reply kept.",
 )
 
 
@@ -270,29 +270,27 @@ class Bootstrap:
         return executed.folder
 
     def plan(self) -> list[Section]:
-        """Return a row per step. Finished rounds cost nothing."""
+        """Return the cost of each kind of step in all rounds that are not finished."""
+        numbers = [number for name, number in self.numbers() if not read_finished_round(self.folder(name, number))]
+        trained = sum(number > 0 for number in numbers)
         (learning, tokens), (evaluating, _) = plan_run(self.learning({})), plan_run(self.evaluating({}))
-        rows, runs, seconds = list[tuple[str, ...]](), list[Estimated](), list[Range | None]()
-        for filter_, number in self.numbers():
-            title = f"round {number}, {filter_}" if number else "round 0"
-            if read_finished_round(self.folder(filter_, number)):
-                rows.append((title, "finished", "", ""))
-                continue
-            for step, run in (("run", learning), ("evaluate", evaluating)) if number else (("evaluate", evaluating),):
-                tokens_text = format_range(run.tokens, "{:,.0f}")
-                rows.append((f"{title}: {step}", f"{run.calls:,}", tokens_text, format_time(run.seconds)))
-                runs.append(run)
-            for role in self.settings.train if number else ():
-                training = self.training(role, "any")
-                cost = TrainCost(training.training, training.base.parameters, 0, tokens.get(role, 0), 0)
-                hours = cost.here()[0]
-                seconds.append(None if hours is None else Range(hours, hours))
-                rows.append((f"{title}: train {role}", "–", f"{cost.tokens:,}", format_time(seconds[-1])))
-        total = Estimated.sum(runs)
-        known = [each for each in (total.seconds, *seconds) if each is not None]
-        time = sum(known, Range()) if len(known) > len(seconds) else None
-        rows.append(("all", f"{total.calls:,}", format_range(total.tokens, "{:,.0f}"), format_time(time)))
+        runs = {f"run, {trained} ×": learning.scaled(trained)}
+        runs[f"evaluate, {len(numbers)} ×"] = evaluating.scaled(len(numbers))
+        total = Estimated.sum(list(runs.values()))
+        whole = total.seconds
+        rows = [_row(name, run, run.seconds) for name, run in runs.items()]
+        for role in self.settings.train:
+            training = self.training(role, "any")
+            cost = TrainCost(training.training, training.base.parameters, 0, trained * tokens.get(role, 0))
+            time = None if cost.seconds is None else Range(cost.seconds, cost.seconds)
+            whole = None if time is None or whole is None else whole + time
+            rows.append((f"train {role}, {trained} ×", "–", f"{cost.tokens:,}", format_time(time)))
+        rows.append(_row("all", total, whole))
         return [Section("Plan", ("stage", "calls", "tokens", "time"), rows, PLAN_TEXT)]
+
+
+def _row(name: str, run: Estimated, seconds: Range | None) -> tuple[str, ...]:
+    return name, f"{run.calls:,}", format_range(run.tokens, "{:,.0f}"), format_time(seconds)
 
 
 def read_finished_round(folder: Path) -> Round | None:

@@ -298,16 +298,16 @@ def choose_answers(questions: Sequence[Question], *, swapped: bool) -> dict[str,
         raise DataError("no question names its gold passages, so they cannot be verified")
     if not swapped:
         return {question.id: question.answers[0] for question in questions}
-    return {question.id: _other_answer(questions, place) for place, question in enumerate(questions)}
+    return {question.id: _other_answer(questions, index) for index, question in enumerate(questions)}
 
 
-def _other_answer(questions: Sequence[Question], place: int) -> str:
-    own = {_normalize(answer).casefold() for answer in questions[place].answers}
-    for other in chain(range(place + 1, len(questions)), range(place)):
+def _other_answer(questions: Sequence[Question], index: int) -> str:
+    own = {_normalize(answer).casefold() for answer in questions[index].answers}
+    for other in chain(range(index + 1, len(questions)), range(index)):
         if _normalize(answer := questions[other].answers[0]).casefold() not in own:
             return answer
     raise ConfigError(
-        f"verify.swap_answers=true: no question has another answer than {questions[place].id}; use more of them"
+        f"verify.swap_answers=true: no question has another answer than {questions[index].id}; use more of them"
     )
 
 

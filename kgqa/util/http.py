@@ -24,7 +24,7 @@ def trusted_certificates() -> str:
     for variable in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
         if path := os.environ.get(variable):
             if not Path(path).exists():
-                raise ConfigError(f"{variable}={path}: no readable PEM certificates; correct it, or unset it")
+                raise ConfigError(f"{variable}={path}: no readable PEM certificates. Correct it, or unset it")
             return path
     return str(where())
 
@@ -37,7 +37,7 @@ def ssl_context() -> ssl.SSLContext:
             return ssl.create_default_context(capath=path)
         return ssl.create_default_context(cafile=path)
     except OSError as error:  # ssl.SSLError is one
-        raise ConfigError(f"{path}: no readable PEM certificates ({error}); correct it") from None
+        raise ConfigError(f"{path}: no readable PEM certificates ({error}). Correct it") from None
 
 
 def find_proxy(url: str) -> str | None:

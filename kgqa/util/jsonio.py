@@ -14,7 +14,6 @@ from typing import IO, Any, NoReturn
 from kgqa.errors import DataError
 from kgqa.types import Json
 
-MAX_DIGITS = 300  # of an integer: more do not fit into a float
 CORRECT_IT = "Correct the file. If it is truncated, download it again."
 _GZIP, _BOM = b"\x1f\x8b", b"\xef\xbb\xbf"
 
@@ -31,7 +30,7 @@ def decode_json(text: str | bytes) -> Json:
     """Return the value of a JSON text.
 
     Raises:
-        JsonError: it is not JSON or not UTF-8, nested too deeply, has NaN, Infinity or an integer of over 300 digits.
+        JsonError: not JSON, not UTF-8, nested too deeply, or with NaN, Infinity or an integer of thousands of digits.
     """
     try:
         plain = text if isinstance(text, str) else text.decode("utf-8")
@@ -51,16 +50,16 @@ def decode_first(text: str, start: int = 0) -> tuple[Json, int]:
         return _FIRST.raw_decode(text, start)
 
 
-def parse_json(text: str | bytes, place: str, remedy: str = CORRECT_IT) -> Json:
+def parse_json(text: str | bytes, location: str, remedy: str = CORRECT_IT) -> Json:
     """Return the value of a JSON text from a user's file; `place` is its position, such as FILE:LINE.
 
     Raises:
-        DataError: the place, what is wrong, and the remedy.
+        DataError: the location, what is wrong, and the remedy.
     """
     try:
         return decode_json(text)
     except JsonError as error:
-        raise DataError(f"{place}: not JSON: {error}; {remedy}") from None
+        raise DataError(f"{location}: not JSON: {error}; {remedy}") from None
 
 
 def encode_json(value: Json) -> bytes:
@@ -79,7 +78,7 @@ def encode_request(value: Json) -> bytes:
 
 
 def stream_records(file: Path) -> Iterator[tuple[str, Json]]:
-    """Yield each record of a JSON array or JSONL file, plain or gzipped, with its place: FILE:LINE or FILE: record N.
+    """Yield each record of a JSON array or JSONL file, plain or gzipped, with FILE:LINE or FILE: record N.
 
     Memory holds one record and a part of the file.
 
@@ -100,7 +99,7 @@ def stream_records(file: Path) -> Iterator[tuple[str, Json]]:
 
 
 def stream_members(file: Path) -> Iterator[tuple[str, str, Json]]:
-    """Yield each member of a file that is one JSON object, plain or gzipped: its place, key and value.
+    """Yield each member of a file that is one JSON object, plain or gzipped: its location, key and value.
 
     Raises:
         DataError: as `stream_records`.
@@ -156,17 +155,13 @@ def _explain_errors() -> Iterator[None]:
         raise JsonError(error.msg, error.pos) from None
     except RecursionError:
         raise JsonError("it is nested too deeply") from None
+    except ValueError as error:  # an integer of thousands of digits, or what a hook rejects
+        raise JsonError(str(error)) from None
 
 
 def _decode(text: str, **hooks: Any) -> Json:
     with _explain_errors():
-        return json.loads(text, parse_int=_parse_integer, **hooks)
-
-
-def _parse_integer(digits: str) -> int:
-    if len(digits) > MAX_DIGITS:
-        raise JsonError(f"a number of {len(digits):,} digits ({digits[:10]}…); the maximum is {MAX_DIGITS}")
-    return int(digits)
+        return json.loads(text, **hooks)
 
 
 def _reject_constant(name: str) -> NoReturn:
@@ -180,4 +175,4 @@ def _show_id(record: Json) -> str:
     return "" if identity is None else f" (id {identity})"
 
 
-_FIRST = json.JSONDecoder(parse_int=_parse_integer, parse_constant=_reject_constant)
+_FIRST = json.JSONDecoder(parse_constant=_reject_constant)

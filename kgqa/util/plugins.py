@@ -35,6 +35,7 @@ def prompt_folders() -> tuple[Path, ...]:
     )
 
 
+@cache
 def package_conf() -> Path:
     """Return `conf/` of the installed package or of the checkout."""
     packaged = package_folder() / "conf"

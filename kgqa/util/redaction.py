@@ -89,13 +89,13 @@ def redact(message: Any) -> str:
 
 
 def describe_error(error: BaseException) -> str:
-    """Return the type and message of an error, and for an unexpected one its place, such as (mine.py:28)."""
+    """Return the type and message of an error, and for an unexpected one its location, such as (mine.py:28)."""
     text = f"{type(error).__name__}: {redact(error)}"
     if isinstance(error, KgqaError):
         return text
     frames = own_frames(error)
-    place = f" ({_show_file(frames[-1].filename)}:{frames[-1].lineno})" if frames else ""
-    return f"{text}{place}{_hint_at_await(error)}"
+    location = f" ({_show_file(frames[-1].filename)}:{frames[-1].lineno})" if frames else ""
+    return f"{text}{location}{_hint_at_await(error)}"
 
 
 def own_frames(error: BaseException) -> list[traceback.FrameSummary]:

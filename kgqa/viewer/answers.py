@@ -9,7 +9,7 @@ from string import ascii_uppercase
 
 from kgqa.artifacts.predictions import PREDICTIONS, run_predictions
 from kgqa.artifacts.run import FinishedRun
-from kgqa.artifacts.trace import TRACE, read_places, read_question
+from kgqa.artifacts.trace import TRACE, read_offsets, read_question
 from kgqa.artifacts.verdicts import VERDICTS, Judgements
 from kgqa.errors import DataError
 from kgqa.report.questions import QuestionRow, ReportedQuestion, build_row, load_reported_question
@@ -28,7 +28,7 @@ class Answers:
         predictions = {each.question_id: each for each in run_predictions(folder)}
         rows: dict[str, QuestionRow] = {}
         self._offsets: dict[str, int] = {}
-        for offset, question in read_places(folder):
+        for offset, question in read_offsets(folder):
             if prediction := predictions.get(question.id):
                 rows[question.id] = build_row(self._run, question, prediction, self._judgements.of(prediction))
                 self._offsets[question.id] = offset
@@ -94,8 +94,8 @@ def compare_scores(runs: Sequence[Row]) -> list[Difference]:
 
 def _passes(side: Side, which: str) -> bool:
     if which.startswith("only ") and which.endswith(" right"):
-        place = ord(which[5]) - ord("A")
-        return [number == place for number in range(len(side))] == _right(side)
+        index = ord(which[5]) - ord("A")
+        return [number == index for number in range(len(side))] == _right(side)
     return FILTERS.get(which, FILTERS["all questions"])(side)
 
 

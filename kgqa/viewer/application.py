@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlencode
 
 from kgqa.errors import ConfigError, DataError, UsageError
+from kgqa.report.columns import columns
 from kgqa.report.explorer import question_page
 from kgqa.runtime.monitor import read_heartbeats
 from kgqa.util.redaction import redact, write_crash_report
@@ -118,7 +119,7 @@ class Viewer:
         query, runs, first = request.query_params, self._several(request), _first(request)
         which, text = query.get("which", ""), query.get("search", "")
         sides = side_by_side(runs, which, text)
-        letters = [chr(ord("A") + place) for place in range(len(runs))]
+        letters = [chr(ord("A") + index) for index in range(len(runs))]
         filters = [*FILTERS, *(f"only {letter} right" for letter in letters)]
         return self._page(
             request, "compare.html.j2", runs=runs, letters=letters, filters=filters, which=which, search=text,
@@ -136,11 +137,13 @@ class Viewer:
         figures = [name for name in table.columns_of(rows) if name not in table.FIELDS]
         sweep = named[0] if len(named) == 1 and named[0].kind == "sweep" else None
         varied = [key for key in settings if len({row.value(key) for row in rows}) > 1]
-        cost = next((name for name in ("USD / question", "tokens / question") if name in figures), settings[0])
+        cost = next((name for name in table.COSTS if name in figures), settings[0])
         tuned = next(
             (key for key in varied if sweep and "method" not in varied and isinstance(rows[0].value(key), float)), cost
         )
-        x, y = query.get("x") or tuned, query.get("y") or next(iter(figures), "")
+        scores = [column.label for column in columns() if column.score and column.label in figures]
+        differing = (name for name in scores if len({row.value(name) for row in rows}) > 1)
+        x, y = query.get("x") or tuned, query.get("y") or next(differing, next(iter(figures), ""))
         colour = query.get("colour") or ("dataset" if "dataset" in varied else "method")
         return self._page(
             request, "plots.html.j2", keys=query.getlist("run"), count=len(rows), options=[*settings, *figures],

@@ -82,8 +82,8 @@ class Choices:
             raise ConfigError(f"method {method!r:.40}: not one of the choices")
         words = [*(word for word in self.overrides if override_key(word) != "method"), f"method={method}"]
         # the space and "./" keep a question or a folder from being parsed as an option
-        place = os.path.join(os.curdir, folders[documents])
-        return [sys.executable, "-m", "kgqa", "ask", "--json", f" {question}", place, *words]
+        folder = os.path.join(os.curdir, folders[documents])
+        return [sys.executable, "-m", "kgqa", "ask", "--json", f" {question}", folder, *words]
 
 
 class Question:

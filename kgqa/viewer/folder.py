@@ -20,7 +20,10 @@ from kgqa.util.text import escape_control
 
 @dataclass(frozen=True)
 class Row:
-    """A run or a sweep. `key`: its path below the folder. `runs`: keys of the finished cells of a sweep."""
+    """A run or a sweep. `key`: its path below the folder.
+
+    axes: the keys that a sweep varies. runs: the keys of its finished cells.
+    """
 
     key: str
     folder: Path
@@ -35,6 +38,7 @@ class Row:
     figures: Mapping[str, Measured] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
     cells: str = ""
+    axes: tuple[str, ...] = ()
     runs: tuple[str, ...] = ()
     trouble: str = ""
 
@@ -118,7 +122,7 @@ class Folder:
         done = [self._path(state.run) for state in states if state and state.status == "done" and state.run]
         root = self.root.resolve()
         runs = tuple(escape_control(run.relative_to(root).as_posix()) for run in done if run.is_relative_to(root))
-        return replace(row, cells=f"{len(done)} of {len(states)} cells", runs=runs)
+        return replace(row, cells=f"{len(done)} of {len(states)} cells", axes=tuple(plan.axes), runs=runs)
 
     def _path(self, saved: str) -> Path:
         """Return the folder that a saved path names; paths below outputs/ are below this folder."""

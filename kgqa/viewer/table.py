@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from kgqa.report.columns import columns
-from kgqa.report.plots import Bar, Plot, Point, Series, bars_svg, svg
+from kgqa.report.columns import columns, name_by_settings
+from kgqa.report.plots import Bar, BarPlot, Plot, Point, Series, bars_svg, svg
 from kgqa.viewer.folder import Row
 
 FIELDS = ("dataset", "method", "model", "status", "questions", "written")
 _IN_COLUMNS = ("dataset", "model", "engine")  # settings that other columns show, or that change no answer
 _CHANGES = 3  # settings in a title
+COSTS = ("USD / question", "tokens / question")
 Value = float | str | None
 
 
@@ -27,9 +28,13 @@ def titles_of(rows: Sequence[Row]) -> dict[str, str]:
     for row in rows:
         alike = [each for each in rows if (each.method, each.dataset) == (row.method, row.dataset)]
         keys = [key for key in differing_settings(alike) if not key.startswith(_IN_COLUMNS) and key in row.settings]
-        changes = [f"{key.rpartition('.')[2].replace('_', ' ')} {row.settings[key]}" for key in keys[:_CHANGES]]
-        more = ["…"] if len(keys) > _CHANGES else []
-        titles[row.key] = f"sweep {row.name}" if row.kind == "sweep" else " · ".join([row.method, *changes, *more])
+        keys = [
+            key for key in keys if key.partition(".")[0] not in keys or "." not in key
+        ]  # of a component that differs
+        name = name_by_settings({"method": row.method} | {key: row.settings[key] for key in keys[:_CHANGES]})
+        titles[row.key] = (
+            f"sweep {row.name}" if row.kind == "sweep" else f"{name}{' · …' if len(keys) > _CHANGES else ''}"
+        )
     return titles
 
 
@@ -58,7 +63,8 @@ def cell_text(row: Row, column: str) -> str:
     if column in row.figures:
         return str(row.figures[column])
     value = row.value(column)
-    return row.settings.get(column) or ("" if value is None else f"{value:,}" if isinstance(value, int) else str(value))
+    text = "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
+    return text if column in FIELDS else row.settings.get(column) or text
 
 
 def sort_rows(rows: Iterable[Row], column: str) -> list[Row]:
@@ -88,7 +94,7 @@ def draw_plot(rows: Sequence[Row], x: str, y: str, colour: str) -> str:
     shown = [row for row in rows if isinstance(row.value(y), int | float) and row.value(x) is not None]
     titles = titles_of(shown)
     values = sorted({row.value(x) for row in shown}, key=sort_key)
-    places = [f"{value:g}" if isinstance(value, float) else str(value) for value in values]
+    names = [f"{value:g}" if isinstance(value, float) else str(value) for value in values]
     named = any(isinstance(value, str) for value in values)
     groups: dict[str, list[Point]] = {}
     for row in sorted(shown, key=lambda row: sort_key(row.value(x))):
@@ -98,7 +104,7 @@ def draw_plot(rows: Sequence[Row], x: str, y: str, colour: str) -> str:
         low, high = (figure.low, figure.high) if figure else (None, None)
         groups.setdefault(str(row.value(colour)), []).append(Point(at, height, low, high, titles[row.key]))
     series = [Series(name, points, number, line=False) for number, (name, points) in enumerate(sorted(groups.items()))]
-    return svg(Plot(f"{y} against {x}", x, y, series, places if named else ()))
+    return svg(Plot(f"{y} against {x}", x, y, series, names if named else (), x_is_cost=x in COSTS))
 
 
 def draw_bars(rows: Sequence[Row], y: str) -> str:
@@ -109,4 +115,4 @@ def draw_bars(rows: Sequence[Row], y: str) -> str:
         for row in rows
         if (figure := row.figures.get(y)) is not None
     ]
-    return bars_svg(f"{y} of {len(bars)} runs", bars) if bars else ""
+    return bars_svg(BarPlot(f"{y} of {len(bars)} runs", bars)) if bars else ""

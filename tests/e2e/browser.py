@@ -15,7 +15,6 @@ from typing import Any, BinaryIO
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 READY = "document.documentElement?.dataset.ready === 'yes'"
-LOADED = "location.protocol === 'file:' && document.readyState === 'complete'"  # of a page without explorer
 
 
 class Browser:

@@ -6,8 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from kgqa.artifacts.examples import Collected, Positive, id_hash, read_examples
 from kgqa.artifacts.manifest import StageManifest
 from tests.e2e.conftest import Kgqa
@@ -52,24 +50,3 @@ def test_an_encoder_learns_both_hops_against_the_questions_other_passages(kgqa: 
         assert second.anchor == f"{first.anchor} {first.positive}"
         assert not {first.positive, second.positive} & {*first.negatives, *second.negatives}
         assert len(first.negatives) == 2
-
-
-@pytest.mark.parametrize(
-    ("command", "message"),
-    [
-        ("collect nosuch", "no such collect; choose from"),
-        ("collect kgp dataset=demo --from last", "last: no finished run in outputs/. List runs: kgqa runs"),
-        ("collect kgp dataset=demo method=trace", "remove method="),
-        ("collect kgp dataset=demo collection=kgp", "remove collection="),
-        ("collect kgp dataset=demo collect.agent=oracle", "collect.agent=oracle"),
-        ("collect kgp dataset=demo,nosuch", "dataset=nosuch: no such dataset"),
-        ("collect kgp dataset=demo,pdf dataset.path=x", "applies to one dataset; choose"),
-        ("collect mdr dataset=pdf limit=2", "not one example: fewer than two passages in an order"),
-        ("collect mdr dataset=demo collect.held_out=2", "must be between 0 and 1"),
-    ],
-)
-def test_a_mistake_is_one_line(kgqa: Kgqa, command: str, message: str) -> None:
-    ran = kgqa(*command.split())
-    assert ran.code == 2
-    assert message in ran.err
-    assert len(ran.err.strip().splitlines()) == 1

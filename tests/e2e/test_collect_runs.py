@@ -67,17 +67,3 @@ def test_a_run_of_another_method_has_no_lessons(kgqa: Kgqa) -> None:
     assert refused.code == 2
     assert "not one example: no reply is a lesson: forced, not readable, or of a method that has none" in refused.err
     assert len(refused.err.splitlines()) == 1
-
-
-@pytest.mark.parametrize(
-    ("command", "message"),
-    [
-        ("collect knowtrace", "needs finished runs; name them: --from RUN"),
-        ("collect knowtrace --from nowhere", "nowhere: no finished run matches. List runs: kgqa runs"),
-        ("collect knowtrace collect.filter=some", "collect.filter=some: must be"),
-    ],
-)
-def test_a_mistake_is_one_line(kgqa: Kgqa, command: str, message: str) -> None:
-    refused = kgqa(*command.split())
-    assert refused.code == 2
-    assert message in refused.err

@@ -10,8 +10,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.e2e.conftest import QUICK, Kgqa
 from tests.e2e.processes import replies_kept, started, wait_for_replies
 
@@ -82,20 +80,3 @@ def test_more_than_five_percent_failed_stops_and_keeps_the_others(kgqa: Kgqa) ->
     kept = len(stored(file))
     assert 0 < kept < 131
     assert f"of {PASSAGES - kept} passages" in kgqa("kg", "build", "--corpus", short, *QUICK).err
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("--corpus", "ids=[2hop__demo_01]"), "limit=N takes N passages"),
-        (("--workers", "2"), "--workers 2: only with --ray"),
-        (("--ray", "--workers", "0"), "--workers 0: must be at least 1"),
-        (("--ray", "--gpus", "-1"), "--gpus -1: must be at least 0"),
-    ],
-    ids=lambda part: " ".join(part) if isinstance(part, tuple) else "",
-)
-def test_a_wrong_command_is_one_line(kgqa: Kgqa, arguments: tuple[str, ...], said: str) -> None:
-    refused = kgqa("kg", "build", *arguments, *QUICK)
-    assert refused.code == 2
-    assert said in refused.err
-    assert len(refused.err.strip().splitlines()) == 1

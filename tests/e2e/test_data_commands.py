@@ -46,8 +46,8 @@ def offer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Offer]:
         def offered(name: str, content: bytes, **changes: Any) -> Behaviour:
             server.content = content
             here = {"urls": [server.url], "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-            changed = Source.model_validate({**known[name].model_dump(), **here, **changes})
-            monkeypatch.setattr(data, "sources", lambda: {**known, name: changed})
+            known[name] = Source.model_validate({**known[name].model_dump(), **here, **changes})
+            monkeypatch.setattr(data, "sources", lambda: known)
             return server
 
         yield offered
@@ -102,13 +102,33 @@ def test_download_fetches_unpacks_and_makes_a_runnable_dataset(kgqa: Kgqa, offer
     assert kgqa("run", "dataset=musique", "method=no_context", *QUICK).code == 0
 
 
+def test_download_fetches_the_corpus_too(kgqa: Kgqa, offer: Offer) -> None:
+    record = [
+        {"query": "Who?", "answer": "Ann", "question_type": "inference_query", "title": "Ann", "body": "Painter."}
+    ]
+    for name in ("multihop_rag", "multihop_rag_corpus"):
+        offer(name, json.dumps(record).encode())
+    ran = kgqa("data", "download", "dataset=multihop_rag")
+    assert (ran.code, ran.err) == (0, "")
+    assert sorted(os.listdir("data/multihop_rag")) == ["MultiHopRAG.json", "corpus.json"]
+    assert figures(kgqa("data", "check", "dataset=multihop_rag").out)["questions"] == 1
+
+
+def test_every_corpus_of_a_source_is_a_source() -> None:
+    known = data.sources()
+    assert {source.corpus for source in known.values()} - {None} <= known.keys()
+
+
 def test_download_offline_says_what_to_fetch_and_where_to_put_it(kgqa: Kgqa, offer: Offer) -> None:
     offer("iirc", b"", urls=["http://nowhere.invalid/iirc_train_dev.tgz"])
     ran = kgqa("data", "download", "dataset=iirc")
     assert ran.code == 2
-    assert "get iirc_train_dev.tgz from https://allenai.org/data/iirc" in ran.err
+    assert "Get iirc_train_dev.tgz from https://allenai.org/data/iirc" in ran.err
     assert "put it at data/iirc/iirc_train_dev.tgz and run the same command again" in ran.err
+    assert "from=hub" not in ran.err
     assert ran.err.count("\n") == 1
+    offer("musique", b"", urls=["http://nowhere.invalid/musique_v1.0.zip"])
+    assert "Or add from=hub." in kgqa("data", "download", "dataset=musique").err
 
 
 def test_archive_that_a_user_put_there_is_checked_and_stays(kgqa: Kgqa, offer: Offer) -> None:
@@ -146,25 +166,6 @@ def test_download_converts_a_data_set_in_hugging_faces_form(kgqa: Kgqa, offer: O
     assert (ran.code, ran.err) == (0, "")
     assert json.loads(Path("data/musique/musique_ans_v1.0_dev.jsonl").read_text()) == MUSIQUE
     assert figures(kgqa("data", "check", "dataset=musique").out)["questions"] == 1
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("to=elsewhere",), "dataset= is missing; e.g. kgqa data download dataset=musique"),
-        (("dataset=musiqe",), "did you mean musique?"),
-        (("dataset=musique", "form=hub"), "did you mean from?"),
-        (("dataset=musique", "to="), "expected a value"),
-        (("dataset=musique", "from=nowhere"), "from=nowhere: no such file or folder"),
-        (("dataset=iirc", "from=hub"), "not on Hugging Face's hub"),
-    ],
-)
-def test_a_wrong_setting_of_prepare_is_one_line(kgqa: Kgqa, arguments: tuple[str, ...], said: str) -> None:
-    ran = kgqa("data", "download", *arguments)
-    assert ran.code == 2
-    assert said in ran.err
-    assert ran.err.count("\n") == 1
-    assert not Path("data").exists()
 
 
 # check

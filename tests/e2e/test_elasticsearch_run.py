@@ -23,7 +23,6 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]
     pytest.importorskip("noida_db", reason="noida-db, a stand-in for Elasticsearch, is not installed")
     started = StandIn(tmp_path / "stand-in")
     monkeypatch.setenv("KGQA_ES_URL", started.url)
-    monkeypatch.setattr(elasticsearch, "WAITS", (0.05, 0.05))
     started.start()
     yield started
     started.stop()
@@ -37,24 +36,24 @@ def test_a_server_stopped_in_the_middle_of_a_run_loses_nothing(
     kgqa: Kgqa, server: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     count, stop_before = 0, -1
-    search = elasticsearch._Finder._search
+    search = elasticsearch.Server.search
 
-    def counted(finder: Any, client: Any, bodies: Any) -> Any:
+    def counted(connection: Any, index: str, bodies: Any) -> Any:
         nonlocal count
         if count == stop_before:
             server.stop()
-        found = search(finder, client, bodies)
+        found = search(connection, index, bodies)
         count += 1
         return found
 
-    monkeypatch.setattr(elasticsearch._Finder, "_search", counted)
+    monkeypatch.setattr(elasticsearch.Server, "search", counted)
     wanted, whole = predictions(kgqa(*RUN)), count
     assert whole >= 6
     shutil.rmtree("outputs")
     count, stop_before = 0, 4
     stopped = kgqa(*RUN)
     assert stopped.code == 3
-    assert f"KGQA_ES_URL={server.url}: the server does not answer any more" in stopped.err
+    assert f"KGQA_ES_URL={server.url}: cannot be reached" in stopped.err
     assert "Traceback" not in stopped.err
     server.start()
     stop_before = -1
@@ -65,7 +64,7 @@ def test_a_server_stopped_in_the_middle_of_a_run_loses_nothing(
 def test_a_server_that_was_never_started_is_one_line(kgqa: Kgqa, server: StandIn) -> None:
     server.stop()
     ran = kgqa(*RUN)
-    assert ran.code == 2
+    assert ran.code == 3
     (line,) = [line for line in ran.err.splitlines() if "KGQA_ES_URL" in line]
     assert "cannot be reached" in line
     assert not list(Path().glob("outputs/index/*/*/*/manifest.json"))

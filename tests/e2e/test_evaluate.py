@@ -101,29 +101,6 @@ def test_predictions_of_others_are_scored(kgqa: Kgqa, form: str) -> None:
     assert evaluation["scores"]["support_recall"]["n"] == (0 if form == "plain" else 3)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("evaluate",), "RUN|FILE is missing; e.g. kgqa evaluate last"),
-        (("evaluate", "nowhere"), "nowhere: no finished run matches. List runs: kgqa runs"),
-        (("evaluate", "a", "b"), "b: unexpected argument of kgqa evaluate"),
-        (("evaluate", "a", "--subset"), "--subset: works only with --predictions"),
-        (("evaluate", "a", "--fast"), "--fast: no such option"),
-        (("evaluate", "a", "limit=3"), "limit=3: works only with --predictions"),
-        (("evaluate", "--predictions", "nowhere.jsonl", "dataset=demo"), "nowhere.jsonl: cannot be read"),
-        (("compare", "a"), "another RUN is missing; e.g. kgqa compare demo/trace"),
-        (("compare", "a", "b", "limit=3"), "limit=3: not a key of kgqa compare"),
-        (("compare", "a", "b", "difference=0"), "difference above 0"),
-        (("compare", "a", "b", "seed=x"), "must be numbers"),
-        (("evaluate", "last", "human=x.csv"), "human=x.csv: only with --calibrate"),
-        (("evaluate", "--calibrate"), "RUN|FILE is missing; e.g. kgqa evaluate last"),
-        (("evaluate", "--calibrate", "nowhere"), "nowhere: no finished run matches. List runs: kgqa runs"),
-    ],
-)
-def test_a_wrong_command_is_one_line_and_exit_code_2(kgqa: Kgqa, arguments: tuple[str, ...], said: str) -> None:
-    refused(kgqa(*arguments), said)
-
-
 def test_what_is_broken_in_a_folder_is_named_and_nothing_is_overwritten(kgqa: Kgqa) -> None:
     folder = answered(kgqa)
     file = folder / "predictions.jsonl"
@@ -131,8 +108,11 @@ def test_what_is_broken_in_a_folder_is_named_and_nothing_is_overwritten(kgqa: Kg
     lines = whole.splitlines(keepends=True)
     for content, said in (
         (whole[:-30], "predictions.jsonl:3: not JSON"),
-        (whole.replace(IDS[0], "nobody"), "question nobody: no question for this prediction"),
-        ("".join(lines[:2]), f"question {IDS[2]}: no prediction for this question"),
+        (
+            whole.replace(IDS[0], "nobody"),
+            f"question {IDS[0]}: only in this file or only in trace",
+        ),
+        ("".join(lines[:2]), f"question {IDS[2]}: only in this file or only in trace.jsonl.zst (1 in all)"),
         (lines[0] + whole, f"predictions.jsonl:2: question {IDS[0]} is already answered"),
     ):
         file.write_text(content, encoding="utf-8")

@@ -13,6 +13,7 @@ from kgqa.errors import EngineError
 from tests.e2e.conftest import QUICK, Kgqa
 
 RUN = ("run", "method=no_context", "limit=4", *QUICK)
+MAY_FAIL = ("max_failure_rate=1", *QUICK)
 Fail = Callable[[int], None]
 
 
@@ -99,6 +100,19 @@ def test_failed_questions_are_named_with_every_score(kgqa: Kgqa, fail: Fail) -> 
     again = kgqa("run", "-m", *RUN[1:], "seed=1,2", "max_failure_rate=1", "sweep.name=s")
     assert "2 done" in again.out
     assert "answered" not in kgqa("compare", str(sound), str(sound)).out
+
+
+def test_reproduced_values_say_what_they_answered(kgqa: Kgqa, fail: Fail) -> None:
+    fail(1)
+    ran = kgqa("reproduce", "trace/table1", "dataset=demo", "only=w/o documents,HotPotQA", "limit=4", *MAY_FAIL)
+    assert ran.code == 0
+    for text in (
+        ran.out,
+        (ran.folder / "report.md").read_text("utf-8"),
+        (ran.folder / "report.html").read_text("utf-8"),
+    ):
+        assert "(answered 3 of 4)" in text
+        assert "They count as wrong" in text
 
 
 def test_failed_extraction_is_named_and_tried_again(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,6 +72,21 @@ def test_hash_is_never_that_of_an_earlier_file(folder: Path, contents: list[byte
         assert quick_sha256(file) == sha256(file)
 
 
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(place=st.integers(0), byte=st.sampled_from(b"abcxyz 019"))
+def test_any_edit_of_a_question_file_is_another_run(folder: Path, place: int, byte: int) -> None:
+    """Change one character of the texts, and give the file its old times."""
+    demo = Path(__file__).parents[2].joinpath("kgqa/datasets/demo.jsonl").read_bytes().splitlines()[0]
+    file, place = folder / "questions.jsonl", demo.index(b'"paragraph_text": "') + 19 + place % 20
+    words = ["method=no_context", "dataset=musique", f"dataset.path={file}", *QUICK]
+    file.write_bytes(demo)
+    times, first = file.stat(), Experiment.of(words).identity
+    edited = demo[:place] + bytes([byte]) + demo[place + 1 :]
+    file.write_bytes(edited)
+    os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert (Experiment.of(words).identity == first) == (edited == demo)
+
+
 EDITS = {
     "context": ("model", 1024),
     "name": ("model", "other"),

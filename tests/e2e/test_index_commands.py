@@ -44,25 +44,6 @@ def test_a_run_refuses_a_damaged_index_and_the_command_it_names_mends_it(kgqa: K
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("data", "check-index", "dataset=demo"), "no finished index; run: kgqa data index dataset=demo"),
-        (("data", "index", "retriever=bm52"), "did you mean bm25"),
-        (("data", "index", "retriever=null"), "retriever=null"),
-        (("data", "index", "retriever.fields.title=-1"), "above 0"),
-        (("data", "index", "retriever.k1=0.9"), "retriever.k1"),
-        (("data", "index", "dataset.corpus=nowhere.jsonl"), "nowhere.jsonl"),
-    ],
-)
-def test_a_wrong_command_is_one_line_and_exit_code_2(kgqa: Kgqa, arguments: tuple[str, ...], said: str) -> None:
-    ran = kgqa(*arguments)
-    assert ran.code == 2
-    assert said in ran.err
-    assert ran.err.count("\n") == 1
-    assert not manifests()
-
-
-@pytest.mark.parametrize(
     "content", ["", "[]", '[{"title": "T", "text": ""}]'], ids=["empty", "no passages", "titles only"]
 )
 def test_a_corpus_without_text_is_one_line(kgqa: Kgqa, tmp_path: Path, content: str) -> None:

@@ -87,6 +87,6 @@ def test_import_reports_counts(kgqa: Kgqa) -> None:
     assert Path("outputs/kg/imported/theirs.jsonl").is_file()
     check_refused(kgqa("kg", "import", "theirs.json", "--format", "hipporag"), "this file exists")
     check_refused(
-        kgqa("kg", "import", "theirs.json", "--format", "jsonl", "--out", "x"), "theirs.json:1: title and text"
+        kgqa("kg", "import", "theirs.json", "--format", "jsonl", "--out", "x"), "theirs.json:1: no key 'text'"
     )
     check_refused(kgqa("kg", "import", "gone.json", "--format", "tsv", "--out", "x"), "gone.json: cannot be read")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import NoReturn
 
@@ -12,8 +11,6 @@ import pytest
 from kgqa.cli import main as cli
 from tests.e2e.conftest import QUICK, Kgqa
 from tests.unit.test_commands import CONTROL
-
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
 
 
 class Panic(BaseException):

@@ -79,14 +79,3 @@ def test_failing_selector_call_is_an_error_of_its_question(kgqa: Kgqa, monkeypat
 def test_prices_change_no_answer_so_they_change_no_folder(kgqa: Kgqa) -> None:
     first = kgqa("run", "method=no_context", "limit=1", *QUICK)
     assert kgqa("run", "method=no_context", "limit=1", PRICES, *QUICK).folder == first.folder
-
-
-@pytest.mark.parametrize(
-    ("prices", "said"),
-    [("{input: -1, cached: 0, output: 2}", "model.prices.input=-1"), ("{input: 1, output: 2}", "model.prices=")],
-)
-def test_wrong_prices_are_one_line_and_exit_code_2(kgqa: Kgqa, prices: str, said: str) -> None:
-    ran = kgqa("run", "method=no_context", "limit=1", f"model.prices={prices}", *QUICK)
-    assert ran.code == 2
-    assert said in ran.err
-    assert len(ran.err.splitlines()) == 1

@@ -6,31 +6,30 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib import invalidate_caches
 from pathlib import Path
 
 import pytest
 
+from kgqa.cli.main import main
 from kgqa.cli.system import FIRST_RUNS
 
-# as the installed `kgqa` starts: without the working directory among the places that Python looks for modules
-SCRIPT = "import sys\nfrom kgqa.cli.main import main\nsys.exit(main())\n"
 Kgqa = Callable[[str], str]
 
 
 @pytest.fixture
-def kgqa(tmp_path: Path) -> Kgqa:
-    """Runs a command line in an own folder and gives its output."""
-    script = tmp_path / "bin" / "start.py"
-    script.parent.mkdir()
-    script.write_text(SCRIPT, encoding="utf-8")
+def kgqa(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Kgqa:
+    """Run a command line in an own folder and give its output. Modules of that folder are imported anew."""
     (tmp_path / "own").mkdir()
+    monkeypatch.chdir(tmp_path / "own")
+    monkeypatch.delenv("KGQA_CACHE", raising=False)
 
     def run(line: str) -> str:
-        ended = subprocess.run(
-            [sys.executable, str(script), *line.split()],
-            cwd=tmp_path / "own", capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        return ended.stdout + ended.stderr
+        sys.modules.pop("mine", None)
+        invalidate_caches()
+        main(line.split())
+        captured = capsys.readouterr()
+        return captured.out + captured.err
 
     return run
 
@@ -79,20 +78,19 @@ def test_files_that_are_there_are_left_alone(kgqa: Kgqa, tmp_path: Path) -> None
     assert "an installed module has this name" in kgqa("new method json")
 
 
-@pytest.mark.parametrize(
-    ("source", "key"),
-    [
-        ("Qwen/Qwen3-8B", "hub: Qwen/Qwen3-8B"),
-        ("https://huggingface.co/Qwen/Qwen3-8B", "hub: Qwen/Qwen3-8B"),
-        ("https://huggingface.co/Qwen/Qwen3-8B-GGUF/blob/main/q8.gguf", "hub: Qwen/Qwen3-8B-GGUF:q8.gguf"),
-        ("/weights/q8.gguf", "path: /weights/q8.gguf"),
-        ("", "hub: Qwen/Qwen3-0.6B"),
-    ],
-)
-def test_new_model_names_its_weights(source: str, key: str, kgqa: Kgqa, tmp_path: Path) -> None:
-    assert "kgqa run model=mine" in kgqa(f"new model mine {source}")
-    assert f"{key} #" in (tmp_path / "own" / "conf" / "model" / "mine.yaml").read_text(encoding="utf-8")
-    assert "\nmine " in kgqa("models")
+def test_new_model_names_its_weights(kgqa: Kgqa, tmp_path: Path) -> None:
+    hub, gguf = "https://huggingface.co/Qwen/Qwen3-8B", "/Qwen3-8B-GGUF/blob/main/q8.gguf"
+    sources = {
+        "Qwen/Qwen3-8B": "hub: Qwen/Qwen3-8B",
+        hub: "hub: Qwen/Qwen3-8B",
+        hub.removesuffix("/Qwen3-8B") + gguf: "hub: Qwen/Qwen3-8B-GGUF:q8.gguf",
+        "/weights/q8.gguf": "path: /weights/q8.gguf",
+        "": "hub: Qwen/Qwen3-0.6B",
+    }
+    for number, (source, key) in enumerate(sources.items()):
+        assert f"kgqa run model=mine{number}" in kgqa(f"new model mine{number} {source}")
+        assert f"{key} #" in (tmp_path / "own/conf/model" / f"mine{number}.yaml").read_text(encoding="utf-8")
+    assert {f"mine{number}" for number in range(len(sources))} <= set(kgqa("models").split())
 
 
 def test_first_failure_of_each_kind_shows_own_lines(kgqa: Kgqa, tmp_path: Path) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from tests.e2e.conftest import QUICK, Kgqa
 
 KGP = ("run", "method=kgp", "dataset=demo", "limit=2", *QUICK)
@@ -37,20 +35,3 @@ def test_graphs_are_built_ahead_and_counted(kgqa: Kgqa) -> None:
     assert "density" in built.out
     assert "0 built" in kgqa("kg", "link", *chosen).out
     assert kgqa("kg", "link-stats", *chosen).code == 0
-
-
-@pytest.mark.parametrize(
-    ("command", "message"),
-    [
-        ("kg link dataset=demo", "set a graph: graph=NAME; choose from: entities"),
-        ("run method=kgp ranker@graph.encoder=minilm limit=2", "the chosen graph has no encoder that is a ranker"),
-        ("run retriever=knn ranker@retriever.sparse=minilm limit=2", "the chosen retriever has no sparse that is"),
-        ("run method=kgp graph=null", "graph=null: method=kgp needs one"),
-        ("run method=kgp method.agent=oracle", "method.agent=oracle"),
-    ],
-)
-def test_a_mistake_is_one_line(kgqa: Kgqa, command: str, message: str) -> None:
-    ran = kgqa(*command.split())
-    assert ran.code == 2
-    assert message in ran.err
-    assert len(ran.err.strip().splitlines()) == 1

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kgqa.artifacts.metrics import Metrics
-from kgqa.reproduce.question_values import add_interval, compare_rows
+from kgqa.reproduce.question_values import add_interval, compare_rows, pool_values
 from kgqa.scoring.published_delta import Metric, Ours, read_measured_value
 from tests.e2e.conftest import QUICK, Kgqa
 
@@ -51,3 +52,31 @@ def test_rows_are_ordered_by_their_paired_difference(runs: list[Path]) -> None:
     assert compare_rows([trace], [bare], tokens) == 1
     assert compare_rows([bare], [trace], tokens) == -1
     assert compare_rows([trace], [trace], tokens) == 0
+
+
+def test_pooled_values_are_over_all_questions(runs: list[Path], kgqa: Kgqa) -> None:
+    few = kgqa("run", "method=trace", "limit=5", *QUICK).folder
+    metric = Metric("", "cost.method.prompt_tokens / questions", "tokens", "")
+    metrics = [Metrics.read(folder).json() for folder in (runs[0], few)]
+    values = [read_measured_value(each, metric) for each in metrics]
+    pooled = pool_values([value for value in values if value], [runs[0], few], metric)
+    tokens, questions = (sum(f(each) for each in metrics) for f in (_tokens, _questions))
+    assert pooled.questions == questions == 36 + 5
+    assert pooled.mean == pytest.approx(tokens / questions)
+    assert pooled.low is not None
+    assert pooled.low < pooled.mean
+
+
+def _tokens(metrics: Any) -> float:
+    return float(metrics["cost"]["method"]["prompt_tokens"])
+
+
+def _questions(metrics: Any) -> int:
+    return int(metrics["questions"])
+
+
+def test_values_that_questions_do_not_show_are_weighted(tmp_path: Path) -> None:
+    judged = Metric("", "judge.accuracy", "%", "")
+    pooled = pool_values([Ours(80.0, 70.0, 90.0, 10), Ours(50.0, 45.0, 55.0, 30)], [tmp_path, tmp_path], judged)
+    assert (pooled.mean, pooled.questions) == (57.5, 40)
+    assert (pooled.low, pooled.high) == pytest.approx((57.5 - 4.507, 57.5 + 4.507), abs=0.01)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -60,23 +61,6 @@ def test_several_cells_at_once_give_the_same_table(kgqa: Kgqa) -> None:
     assert at_once["cells"] == alone["cells"]
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        (["hydra/launcher=joblb"], "hydra/launcher=joblb: no such launcher; did you mean joblib"),
-        (["hydra/launcher=joblib", "budget=3usd"], "do not see each other's cost"),
-        (["hydra.launcher.n_jobs=2"], "hydra.launcher.n_jobs=2: this key needs hydra/launcher="),
-        (["hydra/sweeper=optuna"], "hydra/sweeper=optuna: not used; a table names its cells"),
-    ],
-)
-def test_a_wrong_launcher_is_one_line_and_nothing_runs(kgqa: Kgqa, given: list[str], said: str) -> None:
-    ran = kgqa(*SOME, *given)
-    assert ran.code == 2
-    assert said in ran.err
-    assert ran.err.count("\n") == 1
-    assert not Path("outputs").exists()
-
-
 def test_the_cost_counts_the_judge(kgqa: Kgqa) -> None:
     ran = kgqa("reproduce", "kgp/table1", "only=None,HotpotQA", "dataset=demo", "collection=null", "limit=2", *QUICK)
     (cell,) = (each for each in ran.json("table.json")["cells"] if each["run"])
@@ -132,25 +116,6 @@ def test_a_mean_row_is_ours_where_all_its_rows_are(kgqa: Kgqa) -> None:
     assert notes[mean, "2Wiki"] == "not all of its rows were run"
 
 
-def test_mistakes_are_one_line(kgqa: Kgqa) -> None:
-    mistakes = {
-        ("trace/tabel1",): "no such table or figure; did you mean trace/table1",
-        ("trace/table1", "limt=3"): "limt=3: unknown key 'limt'; did you mean limit?",
-        ("trace/table1", "model=llama"): "model=llama: no such model",
-        ("trace/table1", "only=Nothing"): "no row and no column of trace/table1",
-        ("trace/table1", "output_dir=x"): "output_dir=x: every cell has its own run folder",
-        ("trace/table1", "margin=-1"): "margin=-1: must be a number of points above 0",
-        ("trace/table1", "budget=2"): "budget=2: expected dollars or tokens",
-        ("trace/table1", "trace/table2"): "trace/table2: unexpected argument of kgqa reproduce",
-        (): "ID is missing; e.g. kgqa reproduce trace/table1",
-    }
-    for given, message in mistakes.items():
-        ran = kgqa("reproduce", *given)
-        assert ran.code == 2
-        assert message in ran.err
-        assert ran.err.count("\n") == 1
-
-
 def test_a_cell_runs_with_what_a_person_has_trained(kgqa: Kgqa, tmp_path: Path) -> None:
     """And two evaluators of one table are two runs."""
     given = ["dataset=demo", "judge=null", "limit=1", "only=*Gemma 3 12B,2Wiki", *QUICK]
@@ -167,10 +132,10 @@ def test_a_cell_runs_with_what_a_person_has_trained(kgqa: Kgqa, tmp_path: Path) 
 
 def test_the_list_says_what_runs_with_models_of_ones_choice(kgqa: Kgqa) -> None:
     bare = kgqa("reproduce", "--list", "trace/table9").out
-    assert "(18 needs weights" in bare
+    assert re.search(r"trace/table9 +18 +0 +18 need weights", bare)
     assert "with models of your choice: kgqa reproduce --list model=" in bare
     here = ("model=smollm2_135m", "dataset=demo", *QUICK)
-    assert "(18 run)" in kgqa("reproduce", "--list", "trace/table9", *here).out
+    assert re.search(r"trace/table9 +18 +18 ", kgqa("reproduce", "--list", "trace/table9", *here).out)
     assert "did you mean smollm2_135m" in kgqa("reproduce", "--list", "trace", "model=smollm").err
 
 
@@ -182,8 +147,8 @@ def test_missing_data_is_called_so_and_a_table_of_which_nothing_runs_fails(
     for more in ((), ("dry_run=true",), ("--plan",)):
         ran = kgqa(*given, *more)
         assert ran.code == 2
-        assert "cells: 6 needs data" in ran.out
+        assert "6 cells: 6 need data" in ran.out
         assert "not run, needs data: dataset=musique: no data on this machine" in ran.out
         assert "trace/table9: no cell can run on this machine; choose what is on this machine, e.g. model=" in ran.out
     both = kgqa("reproduce", "trace/table9", "only=MuSiQue", "dry_run=true").out
-    assert "cells: 6 needs weights and data" in both
+    assert "6 cells: 6 need weights and data" in both

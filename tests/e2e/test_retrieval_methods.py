@@ -131,12 +131,6 @@ def test_another_paragraph_of_the_gold_page_counts_for_the_page_alone(kgqa: Kgqa
     assert "recall of pages" in ran.out
 
 
-def test_a_reranker_is_asked_for_by_name(kgqa: Kgqa) -> None:
-    ran = kgqa("run", "method=retrieve_only", "method.reranker=true", "limit=1")
-    assert ran.code == 2
-    assert "reranker=null: method=retrieve_only needs one" in ran.err
-
-
 @pytest.mark.parametrize(
     ("method", "calls"),
     [

@@ -12,6 +12,7 @@ import zstandard
 
 from kgqa.artifacts.metrics import Metrics
 from kgqa.artifacts.run import FinishedRun
+from kgqa.engines.openai.detection import _detect
 from kgqa.report.run_report import notices
 from tests.e2e.conftest import Kgqa
 from tests.e2e.processes import replies_kept, started, wait_for_replies
@@ -77,7 +78,7 @@ def test_a_spent_budget_stops_the_run_and_a_raised_one_goes_on(server: Misbehavi
     spent = kgqa(*RUN, *QUICK, "run_name=paid", "engine.concurrency=1", "engine.budget_tokens=100")
     assert spent.code == 2
     assert "kgqa: engine.budget_tokens=100 is spent" in spent.err
-    assert "all replies are saved; run the command again with a higher budget" in spent.err
+    assert "All replies are saved. Run the command again with a higher budget" in spent.err
     kept = replies_kept(tmp_path)
     assert 0 < kept < 10
     done = kgqa(*RUN, *QUICK, "run_name=paid", "engine.concurrency=4", "engine.budget_tokens=100000")
@@ -135,4 +136,26 @@ def test_replies_of_another_model_are_counted_and_reported(kgqa: Kgqa, monkeypat
         assert Metrics.read(ran.folder).cost.method.flags["answered_by:gpt-4o"].calls == 3
         assert "**Another model answered 3 calls: gpt-4o.**" in notices(FinishedRun.read(ran.folder))[0]
         (ran.folder / "metrics.json").unlink()
+    server.stop()
+
+
+def test_finished_run_needs_no_server_if_its_model_is_named(server: Misbehaving, kgqa: Kgqa) -> None:
+    command = ("run", "method=no_context", "limit=2", f"server={server.url}", "ranker=lexical", *QUICK)
+    named = (*command, "model=other")
+    first = kgqa(*named)
+    assert first.code == 0, first.err
+    server.stop()
+    _detect.cache_clear()
+    again = kgqa(*named)
+    assert (again.code, again.folder) == (0, first.folder)
+    assert "already complete" in again.out
+    assert "1 skipped" in kgqa("run", "-m", *named[1:], "seed=0").out
+    more = kgqa(*named, "limit=3")
+    assert more.code == 3
+    assert "has not answered any call for 1 s" in more.err
+    assert kgqa(*command).code == 3  # which model would answer?
+    server.models = [{"id": "third", "owned_by": "tests"}]
+    server.start()
+    _detect.cache_clear()
+    assert "does not serve it" in kgqa(*named).err
     server.stop()

@@ -11,15 +11,14 @@ import pytest
 
 from scripts.regenerate_readme import shortened
 from tests.e2e.documented_world import write_world
-from tests.engines.misbehaving import Misbehaving, reply
+from tests.engines.misbehaving import Body, Conversation, Misbehaving, reply
 from tests.retrieval.elasticsearch_servers import StandIn
 from tests.shown_commands import Shell, Shown, elsewhere, every_command
 
 COMMANDS = every_command()
 HERE = [page for page, commands in COMMANDS.items() if not all(elsewhere(each.typed) for each in commands)]
-NOT_HERE = [(each, row) for commands in COMMANDS.values() for each in commands if (row := elsewhere(each.typed))]
-VLLM = r"http://127\.0\.0\.1:8000(?=/v1)"  # serves one model, so that a command need not name it
-SERVERS = r"https?://(127\.0\.0\.1:(4000|5000|11434)|my\.proxy|openrouter\.ai/api)(?=/v1|\s)"
+VLLM = r"http://127\.0\.0\.1:80[08]0(?=/v1)"  # serves one model, so that a command need not name it
+SERVERS = r"https?://(127\.0\.0\.1:(4000|5000|8001|11434)|my\.proxy|openrouter\.ai/api)(?=/v1|\s)"
 
 KEYS = ("OPENAI_API_KEY", "LITELLM_MASTER_KEY", "OPENROUTER_API_KEY", "LANGFUSE_PUBLIC_KEY", "LANGFUSE_SECRET_KEY")
 
@@ -39,7 +38,11 @@ def vllm() -> Iterator[Misbehaving]:
 
 @contextmanager
 def serve(*models: str) -> Iterator[Misbehaving]:
-    started = Misbehaving(always=lambda talk, body: talk.answer(200, reply(body) if "model" in body else {}))
+    def answer(talk: Conversation, body: Body) -> None:
+        vectors = [{"embedding": [1.0, len(text)]} for text in body.get("input", ())]
+        talk.answer(200, {"data": vectors} if vectors else reply(body) if "model" in body else {})
+
+    started = Misbehaving(always=answer)
     started.models = [{"id": name} for name in models]
     try:
         yield started

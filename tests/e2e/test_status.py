@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -35,12 +33,6 @@ def log_of(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text(encoding="ascii").splitlines()]
 
 
-def status(folder: Path, *options: str) -> str:
-    command = [sys.executable, "-m", "kgqa", "runs", "--running", *options]
-    ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
-    return ran.stdout
-
-
 def test_logs_of_runs_sweeps_and_builds(kgqa: Kgqa) -> None:
     first = kgqa("run", "method=golden", "limit=3", "dataset=demo", *QUICK)
     lines = log_of(first.folder)
@@ -58,21 +50,21 @@ def test_logs_of_runs_sweeps_and_builds(kgqa: Kgqa) -> None:
     assert not list(Path("outputs/.running").iterdir())
 
 
-def test_run_that_loses_its_server(server: Misbehaving, tmp_path: Path) -> None:
-    running = started([*RUN, *HASTY, "engine.server_timeout=20.0"], tmp_path)
+def test_run_that_loses_its_server(kgqa: Kgqa, server: Misbehaving, tmp_path: Path) -> None:
+    running = started([*RUN, *HASTY, "engine.server_timeout=8.0"], tmp_path)
     wait_for_replies(tmp_path, 3)
     server.stop()
     until = time.monotonic() + 60
     beat: dict[str, Any] = {"ended": 0}
     while time.monotonic() < until and not 3 <= beat["ended"] < 10:
-        (beat,) = json.loads(status(tmp_path, "--json"))
+        (beat,) = json.loads(kgqa("runs", "--running", "--json").out)
     assert beat | {"what": "run", "stage": "questions", "count": 10, "state": "running", "pid": running.pid} == beat
     assert beat["tokens"] > 0
     assert beat["usd"] > 0
     _, err = running.communicate(timeout=60)
-    command = f"kgqa {' '.join([*RUN, *HASTY])} engine.server_timeout=20.0"
+    command = f"kgqa {' '.join([*RUN, *HASTY])} engine.server_timeout=8.0"
     assert running.returncode == 3
-    assert f"kgqa: {server.url} has not answered any call for 20 s: no connection" in err
+    assert f"kgqa: {server.url} has not answered any call for 8 s: no connection" in err
     assert "of 10 questions, and all replies in the call cache" in err
     assert f"kgqa: continue with: {command}\n" in err
     end = log_of(tmp_path)[-1]
@@ -80,29 +72,26 @@ def test_run_that_loses_its_server(server: Misbehaving, tmp_path: Path) -> None:
     assert end["message"].startswith(f"ServerLost: {server.url} has not answered any call")
     assert log_of(tmp_path)[0]["command"] == command
     assert any(line["event"] == "wait" for line in log_of(tmp_path))
-    assert json.loads(status(tmp_path, "--json")) == []
+    assert json.loads(kgqa("runs", "--running", "--json").out) == []
 
 
-def test_killed_run_is_stopped_until_its_command_continues(
-    server: Misbehaving, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_killed_run_is_stopped_until_its_command_continues(kgqa: Kgqa, server: Misbehaving, tmp_path: Path) -> None:
     running = started([*RUN, *HASTY], tmp_path)
     wait_for_replies(tmp_path, 3)
     running.kill()
     running.communicate(timeout=60)
-    monkeypatch.chdir(tmp_path)
     (beat,) = read_heartbeats()
     beat.replace(updated=beat.updated - 600).write()
-    (shown,) = json.loads(status(tmp_path, "--json"))
+    (shown,) = json.loads(kgqa("runs", "--running", "--json").out)
     assert shown["state"] == "stopped"
-    told = status(tmp_path)
+    told = kgqa("runs", "--running").out
     assert "stopped: no heartbeat" in told
     assert f"continue with: kgqa {' '.join([*RUN, *HASTY])}" in told
     again = started([*RUN, *HASTY], tmp_path)
     again.communicate(timeout=60)
     server.stop()
     assert again.returncode == 0
-    assert json.loads(status(tmp_path, "--json")) == []
+    assert json.loads(kgqa("runs", "--running", "--json").out) == []
 
 
 def test_damaged_and_old_heartbeats_are_not_shown(kgqa: Kgqa) -> None:

@@ -131,37 +131,6 @@ def test_judge_judges_every_cell(kgqa: Kgqa) -> None:
     assert "cells: 2 done" in kgqa(*TWO, judged[0], "judge=kgp").out  # the same runs, judged again
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["method=tracee,golden"], "did you mean trace"),
-        (["method.nothing=1,2"], "unknown key"),
-        (["method=golden", "limit=2,5"], "they differ in limit"),
-        (["method=golden", "seed=range("], "cannot be read as a sweep"),
-        (["method=golden", "seed=interval(1,2)"], "has no list of values"),
-        (["seed=1,2", "seed=3"], "seed: set twice"),
-        (["sweep.names=x"], "did you mean sweep.name"),
-        (["sweep.name=a/b"], "plain folder name"),
-        (["budget=3euro"], "expected dollars or tokens"),
-        (["hydra/launcher=joblb"], "did you mean joblib"),
-        (["hydra/sweeper=grid"], "no such sweeper"),
-        (["budget=3usd", "hydra/launcher=joblib"], "do not see each other's cost"),
-        (["limit=0"], "limit=0: must be at least 1"),
-        (["hydra.launcher.n_jobs=4"], "this key needs hydra/launcher="),
-        (["hydra.sweeper.n_trials=4", "hydra/launcher=joblib"], "this key has no effect"),
-        (["sweep.metric=f1"], "only hydra/sweeper=optuna raises a score"),
-    ],
-)
-def test_bad_input_ends_in_one_line_and_leaves_nothing(
-    kgqa: Kgqa, tmp_path: Path, arguments: list[str], said: str
-) -> None:
-    ran = kgqa("run", "-m", *arguments, *QUICK)
-    assert ran.code == 2
-    assert said in ran.err
-    assert ran.err.count("\n") == 1
-    assert not (tmp_path / "outputs/sweeps").exists()
-
-
 def test_folder_of_another_sweep_or_version_is_refused(kgqa: Kgqa) -> None:
     folder = kgqa(*TWO, "sweep.name=mine").folder
     fewer = kgqa("run", "-m", "method=golden", "limit=2", "sweep.name=mine", *QUICK)

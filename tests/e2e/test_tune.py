@@ -70,34 +70,6 @@ def test_dev_can_have_its_own_file(kgqa: Kgqa) -> None:
     assert "3 questions are also in dev" in shared.err
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["tune.metric=ff", "tune.dev=2"], "tune.metric=ff: choose from em, f1"),
-        (["tune.metric=f1"], "tune.dev: set the number of dev questions"),
-        (["tune.metric=f1", "tune.dev=5000"], "tune.dev=5000: only"),
-        (["tune.metric=f1", "tune.dev=36"], "tune.test=None: only 0 questions are left"),
-        (["tune.metric=f1", "tune.dev=two"], "tune.dev=two: must be a number from 1"),
-        (["tune.metric=f1", "tune.dev=0"], "tune.dev=0: must be a number from 1"),
-        (["tune.metric=f1", "tune.devs=2"], "did you mean dev"),
-        (["tune.metric=f1", "tune.dev_split=train", "tune.dev_path=x"], "set only one of them"),
-        (["tune.metric=f1", "tune.dev=2", "seed=1,2"], "seed: not a hyperparameter"),
-        (["tune.metric=judge", "tune.dev=2", "tune.test=2"], "set judge=NAME"),
-        (["tune.metric=recall@few", "tune.dev=2"], "tune.metric=recall@few: choose from em, f1"),
-        (["tune.metric=f1", "tune.dev=2", "scoring=trace,musique"], "scoring: not a hyperparameter"),
-        (["tune.metric=f1", "tune.dev=2", "judge=three_way", "judge.votes=1,3"], "judge.votes: not a hyperparameter"),
-        (["tune.metric=f1", "tune.dev=2", "limit=9"], "tune.dev= and tune.test= select the questions"),
-        (["tune.metric=f1", "tune.dev=2", "run_name=x"], "set tune.name="),
-        (["tune.metric=f1", "tune.dev=2", "tune.test=2", "engine.rules=none.jsonl,null"], "engine.rules=none.jsonl: "),
-    ],
-)
-def test_bad_input_ends_in_one_line(kgqa: Kgqa, arguments: list[str], said: str) -> None:
-    ran = kgqa(*IRCOT, *arguments)
-    assert ran.code == 2
-    assert said in ran.err
-    assert ran.err.count("\n") == 1
-
-
 def test_another_metric_has_its_own_record(kgqa: Kgqa) -> None:
     command = [*IRCOT, "tune.dev=2", "tune.test=2"]
     record(kgqa(*command, "tune.metric=f1", "tune.name=mine"))

@@ -57,7 +57,7 @@ def test_a_verification_killed_on_the_way_asks_no_reply_again(kgqa: Kgqa, tmp_pa
 
 
 def test_a_dry_run_counts_every_call_and_asks_none(kgqa: Kgqa, tmp_path: Path) -> None:
-    dry = verified(kgqa, tmp_path, "limit=3", "dry_run=true")
+    dry = verified(kgqa, tmp_path, "limit=3", "dry_run=true", "--prompts")
     # seven gold passages, each extracted and gleaned twice; names and path of each question
     assert (dry.code, "27 model calls" in dry.out) == (0, True)
     assert all(f"verify/{name} (verifier)" in dry.out for name in ("triples", "glean", "resolve", "path"))

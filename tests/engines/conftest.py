@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 
 from kgqa.config.building import build as configured
 from kgqa.config.composing import compose
-from kgqa.engines.llamacpp import LlamaCpp, LlamaServer
+from kgqa.engines.llamacpp import LlamaCpp, start_server
 from kgqa.engines.openai import OpenAI
 from kgqa.engines.scripted import Scripted
 from kgqa.engines.transformers import Transformers
@@ -58,15 +58,19 @@ def build(name: str, model: Model) -> Engine:
 
 
 @cache
-def served(model: Model) -> LlamaServer:
+def served(model: Model) -> Any:
     """llama.cpp's own server on a loopback port, one slot."""
     threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return LlamaServer(model.locate(), slots=1, threads=threads, context=CONTEXT)
+    return start_server(model.locate(), slots=1, threads=threads, context=CONTEXT)
 
 
 def server_engine(model: Model, **fields: Any) -> OpenAI:
     """engine=openai at that server; the fields of its configuration can be set."""
-    here = {"base_url": f"{served(model).address}/v1", "server": "llamacpp", "served_model": str(model.locate())}
+    here = {
+        "base_url": f"{served(model).listening_address}/v1",
+        "server": "llamacpp",
+        "served_model": str(model.locate()),
+    }
     engine: OpenAI = configured(compose(["engine=openai"])["engine"] | here | fields, "engine", model=model)
     return engine
 

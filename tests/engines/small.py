@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,7 +34,7 @@ class Small(NamedTuple):
 def made(folder: Path, smollm2: Model, architecture: str = "llama", **config: Any) -> Small:
     plain = tiny(folder / "tiny", smollm2, architecture, **config)
     file = as_gguf(plain, smollm2.locate(), folder / "tiny.gguf")
-    attention = Attention.of_config(json.loads((plain / "config.json").read_text()))
+    attention = Attention.of(plain)
     adapters = [
         Adapter(name, str(write_lora(folder / name, seed=seed, rank=rank, shapes=ALL)))
         for seed, (name, rank) in enumerate({"one": 4, "two": 9}.items())

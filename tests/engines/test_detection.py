@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kgqa.engines.openai.detection import detect_server
+from kgqa.engines.openai.detection import detect_server, last_seen_server
 from kgqa.errors import ConfigError, EngineDied
 from kgqa.experiment.experiment import Experiment
 from kgqa.util.fs import outputs
@@ -186,6 +186,21 @@ def test_server_in_an_experiment_file(
     file.write_text(f"# @package _global_\nserver: {serve(ADAPTED)}\nlimit: 3\n")
     experiment = Experiment.of(["method=no_context", "experiment=ours", "engine.concurrency=4"])
     assert (experiment.name("model"), experiment.config["engine"]["concurrency"]) == ("sim", 4)
+
+
+def test_note_of_a_server_cannot_name_another_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    address = "http://127.0.0.1:9/v1"
+    with serving(VLLM) as url:
+        for given in (url, f"{url}/v1/models"):
+            found = detect_server(given, "OPENAI_API_KEY", 1.0)
+            assert last_seen_server(given) == found
+        (note, _) = sorted(Path("outputs/.cache/servers").iterdir())
+        seen = json.loads(note.read_bytes())
+        for each in Path("outputs/.cache/servers").iterdir():
+            each.write_text(json.dumps({**seen, "url": address}))
+        assert last_seen_server(url) is None
+    assert last_seen_server(address) is None
 
 
 def test_finished_configuration_is_not_detected_again(serve: Callable[[Answers], str]) -> None:

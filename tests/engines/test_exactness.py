@@ -17,12 +17,13 @@ from kgqa.types import Choice
 from tests.engines.asking import CONTEXT, COUNTS, FACTS, TOWNS, ask, choose, largest_difference, texts, write
 
 pytestmark = pytest.mark.weights
+TEXT = Choose(choose("Who composed the song?", 2).prompt, ("No relevant information found",))  # as method=corag does
 
 
 def post(llamacpp: Any, path: str, **body: Any) -> Any:
     """The embedded server's own JSON, in which special tokens are read as such."""
     ask(llamacpp, [write("Hi", 1)])  # loads it
-    url = llamacpp._running[0]._server.address + path
+    url = llamacpp._running[0]._server.listening_address + path
     with urlopen(Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})) as answer:
         return json.loads(answer.read())
 
@@ -68,6 +69,13 @@ def test_option_probabilities_equal_plain_forward_passes(exact: Any, reference: 
         assert reply.mass == pytest.approx(mass, rel=1e-3)
 
 
+def test_likelihood_of_a_text_equals_plain_forward_passes(exact: Any, reference: Any) -> None:
+    [reply] = ask(exact, [TEXT])
+    assert isinstance(reply, Choice)
+    assert reply.logprobs == (0.0,)
+    assert math.log(reply.mass or 0.0) == pytest.approx(math.log(by_hand(TEXT, reference)[1]), abs=1e-3)
+
+
 def test_eight_at_once_equal_eight_one_by_one(exact: Any) -> None:
     calls: list[Any] = [write(f"What is the capital of {town}?", 4 + place) for place, town in enumerate(TOWNS)]
     calls[3] = write(f"{FACTS} Who lives where?", 9)
@@ -107,9 +115,8 @@ def test_a_shared_beginning_is_computed_once_and_changes_nothing(transformers: A
 # llama.cpp: quantised kernels, compared with its own full listing and loosely with transformers
 
 
-@pytest.mark.parametrize("count", COUNTS)
-def test_option_probabilities_equal_llamacpps_full_listing(llamacpp: Any, count: int) -> None:
-    call = choose("Which letter?", count, "Answer:")
+@pytest.mark.parametrize("call", [*(choose("Which letter?", count, "Answer:") for count in COUNTS), TEXT])
+def test_option_probabilities_equal_llamacpps_full_listing(llamacpp: Any, call: Choose) -> None:
     [reply] = ask(llamacpp, [call])
 
     def tokenize(text: str) -> list[int]:

@@ -9,7 +9,6 @@ import re
 import threading
 import time
 from dataclasses import replace
-from email.utils import formatdate
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -87,18 +86,11 @@ def test_retry_after_holds_for_every_call(serving: Serving) -> None:
     assert all(at - first >= 0.49 for at in others)
 
 
-@pytest.mark.parametrize(("wait", "least"), [(2, 0.9), (3600, 0)])
-def test_retry_after_date(serving: Serving, wait: int, least: float) -> None:
-    server = serving(refuse(503, retry_after=formatdate(time.time() + wait, usegmt=True)))
-    started = time.monotonic()
+def test_retry_after_beyond_server_timeout_ends_the_run(serving: Serving) -> None:
+    server = serving(refuse(503, retry_after="3600"))
     [reply] = asked(server, CALLS[:1], server_timeout=10.0)
-    if wait == 3600:
-        assert type(reply) is ServerLost
-        assert f"{server.url} asks to wait 3" in str(reply)
-        assert "engine.server_timeout=10" in str(reply)
-    else:
-        assert texts([reply]) == REPLIES[:1]
-    assert time.monotonic() - started >= least  # a date has no fractions of a second
+    assert type(reply) is ServerLost
+    assert f"{server.url} asks to wait 3600 s, and engine.server_timeout=10" in str(reply)
 
 
 def test_server_that_comes_back_in_time_loses_nothing(serving: Serving) -> None:
@@ -259,7 +251,7 @@ def test_missing_key(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     [error] = asked(None, CALLS[:1], api_key_env="OTHER_KEY")
     assert isinstance(error, ConfigError)
-    assert str(error).startswith("$OTHER_KEY is not set, and https://api.openai.com/v1 answers nobody without a key")
+    assert str(error).startswith("$OTHER_KEY is not set, and https://api.openai.com/v1 requires a key")
 
 
 def test_prompt_too_long(serving: Serving) -> None:

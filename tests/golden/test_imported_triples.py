@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kgqa.kg.exchange import IMPORT_FORMATS, ImportedFile, TripledPassage, join_passages
+from kgqa.kg.exchange import IMPORT_FORMATS, ImportedTriples, TripledPassage, join_passages
 from kgqa.types import Passage
 from kgqa.util.fs import jsonl_text
 from tests.golden.test_readers import DATA, questions
@@ -37,5 +37,5 @@ def test_every_document_and_triple_is_read(passages: list[TripledPassage]) -> No
 def test_the_passages_of_musique_are_found_by_title_and_text(passages: list[TripledPassage], tmp_path: Path) -> None:
     (tmp_path / "ours.jsonl").write_text(jsonl_text(passage.json() for passage in passages), encoding="utf-8")
     asked: dict[str, Passage] = {each.id: each for question in questions("musique") for each in question.passages}
-    counts = ImportedFile(str(tmp_path / "ours.jsonl")).counts(asked.values())
+    counts = ImportedTriples(str(tmp_path / "ours.jsonl")).counts(asked.values())
     assert counts == {"passages": 2965, "unmatched": 1075, "empty": 1077, "triples": 17_279}

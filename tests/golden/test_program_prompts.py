@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from kgqa.artifacts.examples import Recipe
-from kgqa.calls import Call, CountTokens, Generate, Search
+from kgqa.calls import Call, CountTokens, Facts, Generate, Rank, Search
 from kgqa.config import building as parts
 from kgqa.config.building import build
 from kgqa.config.composing import compose
@@ -35,6 +35,10 @@ QUESTION = Question("q", "In which town was the composer of The Herring Queen bo
 BY = "<The Herring Queen; composer; Asbjarne Lyngholt>"
 STEP = " According to Passage 1, Asbjarne Lyngholt composed The Herring Queen. (Attribution)"
 VERDICT = f'{{"error_type": "{CORRECT}", "diagnosis": "Passage 1 says so.", "guidance": "Find the birthplace."}}'
+TOOL_CALLS = (
+    '<tool_call>{"name": "semantic_search", "arguments": {"query": "composer of The Herring Queen"}}</tool_call>\n'
+    '<tool_call>{"name": "read_chunk", "arguments": {"chunk_ids": [2]}}</tool_call>'
+)
 REPLIES: dict[str, dict[str, str]] = {
     "knowtrace": {"knowtrace/explore": " No\n- The Herring Queen | composer", "knowtrace/complete": BY},
     "knowtrace method.memory=texts": {
@@ -76,6 +80,12 @@ REPLIES: dict[str, dict[str, str]] = {
         "search_agent/simple_deep_searcher": "I search. <|begin_search_query|>composer of The Herring Queen",
         "search_agent/read": "He is.\n**Final Information**\nAsbjarne Lyngholt composed it.",
     },
+    "tool_agent method.max_turns=1": {"tool_agent/agent": TOOL_CALLS},
+    "corag method.max_steps=2": {
+        "corag/query": "Query 1: Who composed The Herring Queen?",
+        "corag/sub_answer": "Asbjarne Lyngholt",
+        "corag/answer": "Fauskenes",
+    },
     "safe": {"safe/step": STEP, "safe/judge": VERDICT, "safe/conclude": " Fauskenes"},
 }
 
@@ -105,6 +115,8 @@ def prompts(method: str) -> dict[str, Prompt]:
                 return (OPERA, COMPOSER)
             case CountTokens():
                 return len(call.text.split())
+            case Rank():
+                return (0.0,) * len(call.texts)
             case Generate():
                 asked[call.prompt.name] = call.prompt
                 return Completion(REPLIES[method][call.prompt.name])
@@ -171,6 +183,37 @@ def extracted() -> dict[str, Prompt]:
 CASES |= {
     f"openie__{name}": partial(lambda name: extracted()[f"openie/{name}"], name) for name in ("entities", "triples")
 }
+
+
+def filtered(*_: Any) -> Prompt:
+    """HippoRAG 2's filter of facts."""
+    facts = (("the herring queen", "composed by", "asbjarne lyngholt"), ("asbjarne lyngholt", "born in", "fauskenes"))
+    asked: list[Prompt] = []
+
+    def reply(call: Call[Any]) -> Any:
+        if isinstance(call, Generate):
+            asked.append(call.prompt)
+        return facts if isinstance(call, Facts) else Completion("{}") if isinstance(call, Generate) else ()
+
+    drive(build(compose(["retriever=hipporag"])["retriever"], "retriever").search(Search(QUESTION.text, 5)), reply)
+    return asked[0]
+
+
+def summarized(*_: Any) -> Prompt:
+    """RAPTOR's summary of a cluster."""
+    raptor = build(compose(["retriever=raptor", "retriever.dimensions=1"])["retriever"], "retriever")
+    asked: list[Prompt] = []
+
+    def reply(call: Call[Any]) -> Any:
+        assert isinstance(call, Generate)
+        asked.append(call.prompt)
+        return Completion("They are places.")
+
+    drive(raptor.expand([OPERA, COMPOSER, OPERA], None, lambda _: None), reply)
+    return asked[0]
+
+
+CASES |= {"hipporag__filter": filtered, "raptor__summarize": summarized}
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -11,7 +11,6 @@ import pytest
 from kgqa.config.building import build
 from kgqa.config.composing import compose
 from kgqa.protocols import Finder, Query, Retriever
-from kgqa.retrieval import elasticsearch
 from kgqa.retrieval.index import IndexFolder
 from kgqa.types import Passage
 from tests.retrieval.elasticsearch_servers import StandIn
@@ -106,10 +105,9 @@ def folder(tmp_path: Path) -> IndexFolder:
 
 @pytest.fixture
 def no_server_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The environment says nothing about Elasticsearch, and waiting for a server takes no time."""
+    """The environment says nothing about Elasticsearch, as in a fresh shell."""
     for name in ("URL", "API_KEY", "USER", "PASSWORD", "CA"):
         monkeypatch.delenv(f"KGQA_ES_{name}", raising=False)
-    monkeypatch.setattr(elasticsearch, "WAITS", (0.01, 0.01))
 
 
 MADE_FROM = {"file": "some hash"}

@@ -15,12 +15,11 @@ from numpy.typing import NDArray
 
 from kgqa.config import building as parts
 from kgqa.config.composing import compose
-from kgqa.errors import DataError
 from kgqa.protocols import Query
 from kgqa.retrieval.analysis import terms
 from kgqa.retrieval.bm25 import Bm25, Bm25Finder, Bm25s
 from kgqa.types import Passage
-from tests.retrieval.conftest import PASSAGES, built, find
+from tests.retrieval.conftest import built, find
 
 BOTH = {"title": 1.0, "text": 1.0}
 
@@ -154,14 +153,6 @@ def test_more_ties_than_fit_are_still_cut_by_place(tmp_path: Path) -> None:
     finder = built(Bm25(BOTH, fill=False), passages, tmp_path)
     wanted = [n for n in range(3_000) if n % 3 == 0] + [n for n in range(3_000) if n % 3]
     assert find(finder, "slate", 1_500) == wanted[:1_500]
-
-
-def test_a_file_that_is_garbage_is_one_line(tmp_path: Path) -> None:
-    built(Bm25(BOTH, fill=False), PASSAGES, tmp_path).close()
-    meta = tmp_path / "meta.json"
-    meta.write_bytes(b"?" * meta.stat().st_size)
-    with pytest.raises(DataError, match=r"damaged index .*; delete it and build it again"):
-        find(Bm25(BOTH, fill=False).open([], tmp_path), "slate", 3)
 
 
 def test_kgp_finds_k_passages(tmp_path: Path) -> None:

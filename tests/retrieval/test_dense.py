@@ -154,7 +154,7 @@ def test_a_faiss_file_of_other_vectors_is_refused(tmp_path: Path) -> None:
 
 
 def test_vectors_that_are_not_finite_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"not finite; set retriever\.encoder\.dtype=float32"):
+    with pytest.raises(DataError, match=r"not finite\. Set retriever\.encoder\.dtype=float32"):
         dense(Words(scale=float("inf"))).build(CORPUS, tmp_path, lambda _: None)
 
 

@@ -267,7 +267,7 @@ def test_tagmes_confident_entities_link_passages(
         ("", "A", "no key in the environment variable TAGME_TOKEN; set it, or choose graph=e"),
         ("wrong", "A", "HTTP 403; check TAGME_TOKEN"),
         ("key", "broken", "no annotations in its answer"),
-        ("key", "moved", r"redirects to another address; fix graph\.url"),
+        ("key", "moved", r"redirects to another address\. Fix graph\.url"),
     ],
 )
 def test_tagme_without_a_key_or_an_answer_says_what_to_do(

@@ -6,13 +6,18 @@ import gzip
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from kgqa.calls import Call, Facts, Generate, Search
 from kgqa.errors import ConfigError
-from kgqa.kg.exchange import ImportedFile, join_passages, read_hipporag
-from kgqa.retrieval.hipporag import FactGraph, HippoRag, find_synonyms
-from kgqa.types import Passage
+from kgqa.kg.exchange import join_passages, read_hipporag
+from kgqa.protocols import Query
+from kgqa.retrieval.composite import Hybrid
+from kgqa.retrieval.hipporag import FactGraph, HippoRag, OpenedFacts, find_synonyms
+from kgqa.testing import drive
+from kgqa.types import Completion, Passage
 from tests.retrieval.conftest import built, find, retriever_of
 from tests.retrieval.test_entity_graph import DATA, measure_recall, read_musique
 
@@ -43,6 +48,11 @@ def hipporag(tmp_path: Path) -> HippoRag:
     return retriever
 
 
+def with_path(hipporag: HippoRag, path: Path | None) -> HippoRag:
+    triples: Any = hipporag.triples
+    return replace(hipporag, triples=replace(triples, path=path and str(path)))
+
+
 def test_the_graph_has_one_node_per_name_and_passage(hipporag: HippoRag) -> None:
     graph = FactGraph.of(PASSAGES, hipporag.triples)
     assert graph.facts[0] == ("silver harbour", "directed by", "ida ruhn")
@@ -65,20 +75,113 @@ def test_a_passage_is_found_over_an_entity(hipporag: HippoRag, tmp_path: Path) -
     assert find(finder, "pictures", 2) == [1]  # no fact has the word
 
 
+DIRECTED = ("silver harbour", "directed by", "ida ruhn")
+RELEASED = ("silver harbour", "released in", "1931")
+
+
+def test_a_search_starts_from_the_given_facts(hipporag: HippoRag, tmp_path: Path) -> None:
+    finder = built(hipporag, PASSAGES, tmp_path / "index")
+    assert isinstance(finder, OpenedFacts)
+    born = ("otto brandel", "born in", "vessin")
+    query = Query("Vessin Otto Brandel and Silver Harbour directed", 2)
+    assert set(finder.find_facts(query)) == {born, DIRECTED}
+
+    def search(*facts: tuple[str, str, str]) -> list[int]:
+        return list(finder.find([replace(query, k=1, facts=facts)])[0])
+
+    assert (search(DIRECTED), search(born)) == ([0], [3])
+    assert search() == search(("not", "a", "fact")) == find(finder.finders["passages"], query.text, 1)
+
+
+@pytest.mark.parametrize(
+    ("reply", "kept"),
+    [
+        ('{"facts": [["silver harbour", "directed by", "ida ruhn"]]}', (DIRECTED,)),
+        (
+            'Sure: {"facts": [["Silver Harbour", "directed", "Ida Ruhn"], ["silver harbour", "directed by"]]}',
+            (DIRECTED,),
+        ),
+        ('{"facts": []}', ()),
+        ('{"facts": [["silver harb', ()),
+        ("None of them helps.", ()),
+        ('{"facts": "silver harbour"}', ()),
+    ],
+)
+def test_the_filter_keeps_the_nearest_candidates(
+    hipporag: HippoRag, reply: str, kept: tuple[tuple[str, str, str], ...]
+) -> None:
+    calls: list[Call[Any]] = []
+
+    def answer(call: Call[Any]) -> Any:
+        calls.append(call)
+        return {Facts: (DIRECTED, RELEASED), Generate: Completion(reply), Search: PASSAGES}[type(call)]
+
+    call = Search("Who directed it?", 4, titles=("Film",))
+    assert drive(hipporag.search(call), answer) == PASSAGES
+    assert [type(each) for each in calls] == [Facts, Generate, Search]
+    assert calls[-1] == replace(call, facts=kept)
+
+
+def test_a_search_without_facts_calls_no_model(hipporag: HippoRag) -> None:
+    calls: list[Call[Any]] = []
+
+    def answer(call: Call[Any]) -> Any:
+        calls.append(call)
+        return ()
+
+    drive(hipporag.search(Search("Who?", 4)), answer)
+    assert calls == [Facts("Who?", hipporag.fact_count), Search("Who?", 4, facts=())]
+
+
+def test_the_filter_is_not_part_of_the_index(hipporag: HippoRag) -> None:
+    assert hipporag.identity() == replace(hipporag, filter=False, max_filter_tokens=9).identity()
+    assert "model" in hipporag.uses
+    assert not replace(hipporag, filter=False).uses
+
+
+def test_a_retriever_that_calls_a_model_is_no_part_of_another(hipporag: HippoRag) -> None:
+    bm25 = retriever_of("retriever=bm25")
+    with pytest.raises(ConfigError, match=r"retriever\.lexical: HippoRag calls a model"):
+        Hybrid(hipporag, bm25, constant=60, depth=10)
+    Hybrid(replace(hipporag, filter=False), bm25, constant=60, depth=10)
+
+
 def test_a_corpus_without_triples_is_rejected(hipporag: HippoRag, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"retriever\.triples: no passage of the corpus has a triple"):
         built(hipporag, [Passage.of("Other", "Another text.")], tmp_path / "index")
 
 
 def test_a_missing_file_of_triples_names_the_key() -> None:
-    with pytest.raises(ConfigError, match=r"retriever\.triples\.path=null: name the file of triples"):
-        retriever_of("retriever=hipporag").identity()
+    with pytest.raises(ConfigError, match=r"retriever\.triples\.path=no\.jsonl: no such file"):
+        retriever_of("retriever=hipporag", "retriever.triples.path=no.jsonl").identity()
+
+
+def test_triples_are_extracted_without_a_file(hipporag: HippoRag, tmp_path: Path) -> None:
+    extracting = with_path(hipporag, None)
+    assert (hipporag.writer, extracting.writer) == ("", "extractor")
+    assert "model" in replace(extracting, filter=False).uses
+    assert not extracting.pools
+
+    def answer(call: Call[Any]) -> Any:
+        assert isinstance(call, Generate)
+        text = call.prompt.messages[-1].content
+        place = next(place for place, passage in enumerate(PASSAGES) if passage.text in text)
+        return Completion(json.dumps({"named_entities": [], "triples": TRIPLES[place]}))
+
+    (tmp_path / "index").mkdir()
+    counts: list[int] = []
+    assert drive(extracting.expand(PASSAGES, tmp_path / "index", counts.append), answer) == ()
+    assert counts == [1] * len(PASSAGES)
+    finder = built(extracting, PASSAGES, tmp_path / "index")
+    assert find(finder, "Silver Harbour was directed by whom?", 3)[:2] == [0, 2]
+    assert extracting.identity() != hipporag.identity()
+    json.dumps(extracting.identity())
 
 
 def test_other_triples_are_another_index(hipporag: HippoRag, tmp_path: Path) -> None:
     other = tmp_path / "other.jsonl"
     other.write_text('{"title": "a", "text": "b", "triples": [["a", "b", "c"]]}\n', encoding="utf-8")
-    assert hipporag.identity() != replace(hipporag, triples=ImportedFile(str(other))).identity()
+    assert hipporag.identity() != with_path(hipporag, other).identity()
     json.dumps(hipporag.identity())
 
 
@@ -89,5 +192,5 @@ def test_recall_on_musique_with_triples_of_gpt_3_5(hipporag: HippoRag, tmp_path:
     raw.write_bytes(gzip.decompress(packed.read_bytes()))
     lines = (json.dumps(passage.json()) for passage in join_passages(read_hipporag(raw)))
     file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    retriever = replace(hipporag, triples=ImportedFile(str(file)))
+    retriever = with_path(hipporag, file)
     assert measure_recall(built(retriever, passages, tmp_path / "index"), questions, gold) >= 0.568

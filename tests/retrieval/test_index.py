@@ -21,7 +21,6 @@ from kgqa.calls import Search
 from kgqa.errors import ConfigError, DataError
 from kgqa.protocols import Finder, Retriever
 from kgqa.retrieval import index as index_module
-from kgqa.retrieval.bm25 import Bm25Finder
 from kgqa.retrieval.index import IndexFolder
 from kgqa.retrieval.passages import StoredPassages, store
 from kgqa.retrieval.search import PassageIndex, PoolIndex
@@ -227,26 +226,6 @@ def test_changed_content_is_found_by_its_hash(folder: IndexFolder, monkeypatch: 
         assert titles(index, Search(QUERY, 1)) == [["Ostrand railway"]]
 
 
-class PanicException(BaseException):
-    """A panic of Rust, no `Exception`, as PyO3 has it."""
-
-
-def test_a_panic_of_the_library_is_a_damaged_index(folder: IndexFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The checksums of a large index are not compared when it is opened."""
-
-    class Searcher:
-        def search(self, *_: Any, **__: Any) -> Any:
-            raise PanicException("range end index 9 out of range for slice of length 8\nand a stack")
-
-    real = Bm25Finder.__dict__["_index"].func
-    monkeypatch.setattr(Bm25Finder, "_index", property(lambda finder: (real(finder)[0], Searcher())))
-    with (
-        opened(folder) as index,
-        pytest.raises(DataError, match=r"damaged index \(range end index 9 .*length 8\); del"),
-    ):
-        index.search([Search(QUERY, 3)])
-
-
 # Searching
 
 
@@ -270,6 +249,23 @@ def test_corpus_titles_and_pools_are_searched_in_the_order_of_the_calls(folder: 
         assert index.identity()["passages"] == len(PASSAGES)
 
 
+def test_keywords_are_counted_without_the_retriever(folder: IndexFolder) -> None:
+    """A-RAG's score: occurrences × characters, in title and text."""
+    passages = (Passage.of("Slate", "A stone."), Passage.of("Quarry", "Slate, slate and SLATE."), Passage.of("Sea", ""))
+    expected = [
+        (Search("", 5, keywords=("slate",)), ["Quarry", "Slate"]),
+        (Search("", 1, keywords=("Slate", "a stone")), ["Quarry"]),
+        (Search("", 5, keywords=("slate\na stone.", "quarry")), ["Slate", "Quarry"]),
+        (Search(QUERY, 1), ["Quarry"]),
+        (Search("", 5, keywords=("slate",), titles=("Slate", "Sea")), ["Slate"]),
+        (Search("", 5, keywords=("slate",), pool=passages[::2]), ["Slate"]),
+        (Search("slate", 5, keywords=(" ", "tunnel")), []),
+        (Search("slate", 0, keywords=("slate",)), []),
+    ]
+    with opened(folder, passages) as index:
+        assert titles(index, *(call for call, _ in expected)) == [found for _, found in expected]
+
+
 def test_a_pool_is_indexed_once_and_dropped_when_closed(folder: IndexFolder, counting: Counting) -> None:
     folder = replace(folder, retriever=counting)
     with opened(folder) as index:
@@ -280,7 +276,7 @@ def test_a_pool_is_indexed_once_and_dropped_when_closed(folder: IndexFolder, cou
         assert all(path.is_dir() for path in folders)
     assert not any(path.exists() for path in folders)
     counting.pools = False
-    with opened(folder) as index, pytest.raises(ConfigError, match="choose another"):
+    with opened(folder) as index, pytest.raises(ConfigError, match="Choose another"):
         index.search([Search("railway", 3, pool=PASSAGES[:9])])
 
 

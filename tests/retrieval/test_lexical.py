@@ -15,7 +15,7 @@ from kgqa.calls import Rank
 from kgqa.errors import ConfigError
 from kgqa.protocols import Finder, Query
 from kgqa.retrieval.lexical import Fuzzy, Levenshtein, Lexical, Tfidf
-from kgqa.retrieval.search import rank_places
+from kgqa.retrieval.search import rank_positions
 from kgqa.types import Passage
 
 BOTH = Tfidf(("title", "text"), fill=False, ties="first")
@@ -34,8 +34,8 @@ def passages(*texts: str) -> tuple[Passage, ...]:
 @given(st.lists(st.sampled_from([0.0, 0.5, 1.0, 2.0]), max_size=20), st.integers(0, 25))
 def test_the_best_places_are_those_of_a_full_sort(scores: list[float], k: int) -> None:
     ranked = sorted(range(len(scores)), key=lambda place: (-scores[place], place))
-    assert rank_places(np.array(scores), k) == ranked[:k]
-    assert rank_places(np.array(scores), k, np.arange(len(scores)) + 100) == [place + 100 for place in ranked[:k]]
+    assert rank_positions(np.array(scores), k) == ranked[:k]
+    assert rank_positions(np.array(scores), k, np.arange(len(scores)) + 100) == [place + 100 for place in ranked[:k]]
 
 
 # TF-IDF
@@ -89,7 +89,7 @@ def test_tfidf_finds_passages_with_a_word_of_the_query(
 def test_the_order_is_the_rankers_of_the_same_formula(tmp_path: Path) -> None:
     texts = ("red fox runs", "red hat", "the fox and the hound", "whale", "red red fox hat")
     (scores,) = Lexical().score([Rank("red fox hat", texts)])
-    ranked = [place for place in rank_places(np.array(scores), 5) if scores[place] > 0]
+    ranked = [place for place in rank_positions(np.array(scores), 5) if scores[place] > 0]
     assert built(tmp_path, passages(*texts)).find([Query("red fox hat", 5)]) == [ranked]
 
 
@@ -170,3 +170,12 @@ def test_the_distance_of_kgp_prefers_short_passages(tmp_path: Path) -> None:
     corpus = passages("Who was born in Pellery is told in the chronicle of the town.", "carrots", "was born in Pellery")
     finder = Fuzzy("distance").open(corpus, tmp_path)
     assert finder.find([Query("Who was born in Pellery?", 3)]) == [[2, 1, 0]]
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="counts open files in /proc")
+def test_index_of_a_question_holds_no_file_open(tmp_path: Path) -> None:
+    """A run has hundreds of them at once, and a process often has 1,024 descriptors."""
+    finder = built(tmp_path, passages("red fox", "red hat"))
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    assert finder.find([Query("fox", 1)]) == [[0]]
+    assert len(list(Path("/proc/self/fd").iterdir())) == before

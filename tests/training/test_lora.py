@@ -87,8 +87,8 @@ def test_interrupted_training_resumes_to_equal_bytes(llama: Path, trained: Path,
     ("changed", "message"),
     [
         ({"target_modules": ["w_proj"]}, r"target_modules=w_proj: the base has no such layer; it has down_proj, gate"),
-        ({"max_length": 3}, "all of its 10 examples are too long; raise train.max_length"),
-        ({"learning_rate": 1e30}, "is not a number any more; lower train.learning_rate"),
+        ({"max_length": 3}, "all of its 10 examples are too long. Raise train.max_length"),
+        ({"learning_rate": 1e30}, "is not a number any more. Lower train.learning_rate"),
     ],
 )
 def test_impossible_training_is_one_line(llama: Path, tmp_path: Path, changed: dict[str, Any], message: str) -> None:

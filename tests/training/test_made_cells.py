@@ -1,4 +1,4 @@
-"""From nothing to the row of a paper's table: `kgqa reproduce --make` collects, trains and runs, each killed once."""
+"""From nothing to a row of a table: `kgqa reproduce --make` collects, trains, runs, and continues after a kill."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,9 +59,9 @@ def ended(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def made_through_three_deaths(folder: Path, *words: str) -> tuple[dict[str, Any], str]:
-    """The table, and what the last of the same command said."""
-    for where in ("collect", "train", "run"):
+def make_through_deaths(folder: Path, deaths: Sequence[str], *words: str) -> tuple[dict[str, Any], str]:
+    """Return the table, and what the last of the same command printed."""
+    for where in deaths:
         died = ended(folder, where, *words)
         assert died.returncode == -9, died.stdout + died.stderr
     whole = ended(folder, "nowhere", *words)
@@ -83,8 +84,9 @@ def preset(folder: Path, weights: Path) -> None:
 def test_a_cell_of_kgps_agent_is_made_and_goes_on_from_each_death(tmp_path: Path) -> None:
     (tmp_path / "weights").mkdir()
     preset(tmp_path, tiny.llama(tmp_path / "weights", POSITIONS))
-    table, said = made_through_three_deaths(
-        tmp_path, "reproduce", "kgp/table2", "only=LLaMA,MuSiQue", "--make", *MAKE, "make.train.base=tiny",
+    table, said = make_through_deaths(
+        tmp_path, ("collect", "train", "run"), "reproduce", "kgp/table2", "only=LLaMA,MuSiQue", "--make", *MAKE,
+        "make.train.base=tiny",
         "make.train.lora_r=4", "make.train.max_length=8192", "make.train.replies=0", "model=tiny",
         "engine=transformers", "engine.dtype=float32", *CELLS,
     )  # fmt: skip
@@ -109,8 +111,8 @@ def test_a_cell_of_mdr_is_made_and_goes_on_from_each_death(tmp_path: Path) -> No
     pytest.importorskip("sentence_transformers", reason="bi-encoders need sentence-transformers", exc_type=ImportError)
     (tmp_path / "weights").mkdir()
     tiny.bert(tmp_path / "weights")
-    table, said = made_through_three_deaths(
-        tmp_path, "reproduce", "kgp/table1", "only=MDR,MuSiQue", "--make", *MAKE,
+    table, said = make_through_deaths(
+        tmp_path, ("train", "run"), "reproduce", "kgp/table1", "only=MDR,MuSiQue", "--make", *MAKE,
         f"make.train.base={tmp_path / 'weights'}", "make.train.dimension=16", "make.train.max_question=16",
         "make.train.max_follow_up=40", "make.train.max_passage=40", "make.train.chunk_size=4",
         "make.train.batch_per_device=2", "make.train.warmup=0", "ranker.max_length=128", "model=smollm2_135m",

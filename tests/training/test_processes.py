@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from kgqa.artifacts.schema import read
-from kgqa.artifacts.trained import Trained, list_trainings
+from kgqa.artifacts.trained import Trained
 from kgqa.cli.main import main
 from kgqa.training.trainers.process import TrainTask, run_worker
 from tests.training import tiny
@@ -118,36 +118,3 @@ def test_interrupted_command_resumes_and_leaves_all_files(llama: Path, here: Pat
     for name in ("README.md", "report.html", "losses.svg"):
         assert (folder / name).stat().st_size > 100
     assert main(["models", "trained", "kgp_llama"]) == 0
-
-
-def test_jobs_of_a_launcher_train_the_same(llama: Path, here: Path) -> None:
-    pytest.importorskip("hydra_plugins.hydra_submitit_launcher", reason="needs kgqa[submitit]")
-    jobs = ("hydra/launcher=submitit_local", "hydra.launcher.timeout_min=30")
-    given = words(llama, "train.epochs=1")
-    process = start(["-m", "kgqa", *given, *jobs], here)
-    shown, said = process.communicate(timeout=SLOW)
-    assert process.returncode == 0, said
-    [kept] = list_trainings()
-    assert shown.splitlines()[-1] == str(kept.folder)
-    assert len(list(here.glob("outputs/sweeps/train-kgp_llama-*/launcher/**/*_result.pkl"))) == 1
-    by_job = weights(kept.folder)
-    kept.folder.rename(here / "kept")
-    assert main(given) == 0
-    assert weights(list_trainings()[0].folder) == by_job
-
-
-@pytest.mark.parametrize(
-    ("word", "why"),
-    [
-        ("hydra/launcher=submitit_slrum", "no such launcher"),
-        ("hydra.launcher.partition=gpu", "this key needs hydra/launcher="),
-        ("hydra/sweeper=optuna", "kgqa train accepts hydra/launcher="),
-    ],
-)
-def test_useless_overrides_of_hydra_are_refused(
-    llama: Path, here: Path, word: str, why: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(words(llama, word)) == 2
-    said = capsys.readouterr().err
-    assert said.startswith(f"kgqa: {word}: ")
-    assert why in said

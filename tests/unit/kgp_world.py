@@ -6,11 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kgqa.calls import Call, CountTokens, Generate, Neighbours, Rank, Search
-from kgqa.config.building import build
-from kgqa.config.composing import compose
 from kgqa.errors import PromptTooLong
 from kgqa.testing import drive
 from kgqa.types import Answer, Completion, Passage, Question
+from tests.composed import built_method
 
 OPERA = Passage.of("The Herring Queen", "The Herring Queen is an opera by Asbjarne Lyngholt.")
 COMPOSER = Passage.of("Asbjarne Lyngholt", "Asbjarne Lyngholt was born in Fauskenes.")
@@ -60,6 +59,5 @@ class World:
 
 
 def walk(world: World, *overrides: str, question: Question = QUESTION) -> Answer:
-    config = compose(["method=kgp", *(f"method.{override}" for override in overrides)])
-    answer: Answer = drive(build(config["method"], "method").answer(question), world)
+    answer: Answer = drive(built_method("kgp", *overrides).answer(question), world)
     return answer

@@ -42,7 +42,9 @@ HOPS = {"bridge": 2, "bridge_comparison": 4, "compositional": 2}
 
 def musique(path: Path | str | None, corpus: tuple[str, ...] | None = None) -> MuSiQue:
     named = None if path is None else str(path)
-    return MuSiQue("musique", "dev", {"dev": ("musique_dev.jsonl",)}, "musique", "musique", path=named, corpus=corpus)
+    return MuSiQue(
+        "musique", "dev", {"dev": ("musique_dev.jsonl",)}, "musique", "musique", False, path=named, corpus=corpus
+    )
 
 
 def hotpotqa(path: Path | str | None, aliases: Path | None = None, corpus: Path | None = None) -> HotpotQA:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import subprocess
 import sys
 from pathlib import Path
@@ -14,39 +13,9 @@ from scripts.bench.__main__ import compare, read_value
 from scripts.bench.endpoint import Service, completion
 from scripts.bench.process import ROOT, measure_command
 from scripts.bench.questions import write_questions
-from scripts.bench.replies import choice, reply
 from scripts.bench.throughput import get_json, serve_endpoint, write_plain_files
 
 PROMPT = "Wikipedia Title: Alder\nAlder is a tree.\n\nQ: Which tree has grown here before?\nA:"
-OPTIONS = """Question: Which tree?
-Chain so far: {chain}
-Options:
-A. no further triple is needed
-B. <Alder; is; tree>
-C. <Birch; is; tree>
-Question: Which tree?"""
-
-
-def test_thoughts_end_with_an_answer() -> None:
-    thoughts = [reply(PROMPT)]
-    while "answer is" not in thoughts[-1]:
-        thoughts.append(reply(f"{PROMPT} {' '.join(thoughts)}"))
-    assert 2 <= len(thoughts) <= 4
-    assert thoughts[-1].startswith("So the answer is: ")
-
-
-def test_reply_stops_and_counts_tokens() -> None:
-    body, call = completion({"prompt": PROMPT, "stop": [" "]}, chat=False)
-    assert body["choices"][0]["text"] == "Thought0"
-    assert body["usage"]["completion_tokens"] == call.tokens == 3
-
-
-def test_options_get_probabilities() -> None:
-    logprobs = choice(f"\n{OPTIONS.format(chain='empty')}")
-    assert set(logprobs) == {"A", "B", "C"}
-    assert sum(map(math.exp, logprobs.values())) == pytest.approx(1)
-    assert logprobs["A"] == min(logprobs.values()) < math.log(0.01)
-    assert choice(f"\n{OPTIONS.format(chain='<a; b; c>, <d; e; f>')}") != logprobs
 
 
 def test_time_of_a_call_grows_with_parallel_calls() -> None:

@@ -17,9 +17,10 @@ from kgqa.artifacts.trace import TRACE, read_trace
 from kgqa.cache.key import cache_key
 from kgqa.calls import Call, Choose, CountTokens, Generate, Rank, Search
 from kgqa.errors import DataError
-from kgqa.types import Choice, Completion, Json, Message, Passage, Prompt, Usage
+from kgqa.types import Choice, Completion, Json, Message, Passage, Prompt, ToolCall, Usage
 
 PROMPT = Prompt("trace/select", (Message("system", "s"), Message("user", "u")), prefill="p")
+TOOL_CALL = ToolCall("1", "look", "{}")
 CALL = Generate(PROMPT, max_tokens=10, stop=("\n",), temperature=0.0, top_p=1.0, seed=None, role="reader")
 
 
@@ -32,10 +33,13 @@ CALL = Generate(PROMPT, max_tokens=10, stop=("\n",), temperature=0.0, top_p=1.0,
         replace(CALL, top_p=0.9),
         replace(CALL, seed=1),
         replace(CALL, thoughts="keep"),
+        replace(CALL, tools="[]"),
         replace(CALL, prompt=replace(PROMPT, prefill="")),
         replace(CALL, prompt=replace(PROMPT, form="completion")),
         replace(CALL, prompt=replace(PROMPT, messages=(Message("user", "s"), Message("user", "u")))),
         replace(CALL, prompt=replace(PROMPT, messages=(Message("system", "su"), Message("user", "")))),
+        replace(CALL, prompt=replace(PROMPT, messages=(Message("system", "s"), Message("user", "u", (TOOL_CALL,))))),
+        replace(CALL, prompt=replace(PROMPT, messages=(Message("system", "s"), Message("user", "u", answers="1")))),
         Choose(PROMPT, ("A", "B")),
     ],
 )
@@ -76,6 +80,7 @@ def test_key_is_the_hash_of_canonical_json() -> None:
 
 REPLIES: list[tuple[Call[Any], Any]] = [
     (CALL, Completion("a text", usage=Usage(3, 1, 2, 0.5))),
+    (CALL, Completion("", tool_calls=(TOOL_CALL, ToolCall("2", "", "no JSON")))),
     (Choose(PROMPT, ("A", "B")), Choice((-0.1, -2.0), 0.9)),
     (Rank("query", ("one", "two")), (0.5, 1.5)),
     (CountTokens("some text"), 2),
@@ -126,6 +131,7 @@ def trace(folder: Path, call: Any, **more: Any) -> Path:
 def test_every_kind_is_read(kind: str, tmp_path: Path) -> None:
     (traced,) = read_trace(trace(tmp_path, CALLS[kind]))
     assert traced.calls[0].kind == CALLS[kind]["call"]
+    assert traced.calls[0].error == ("EngineError: no" if kind == "failed" else None)
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,7 @@ def test_run_identity_has_thinking_only_if_on(tmp_path: Path, monkeypatch: pytes
     monkeypatch.chdir(tmp_path)
 
     def identity(*words: str) -> Any:
-        return Experiment.of(["method=no_context", "dataset=demo", *words]).identity
+        return Experiment.of(["method=no_context", "dataset=demo", "engine=scripted", *words]).identity
 
     plain = identity()
     assert "thinking" not in plain["model"]

@@ -110,7 +110,7 @@ def test_values_read_from_plots_are_marked() -> None:
 
 def test_totals_of_safe_table_8_are_compared_per_question() -> None:
     table = load_table("safe/table8")
-    (cell,) = table.cells
+    (cell,) = (cell for cell in table.cells if cell.column == table.average)
     published = {m.name: value.number for m, value in zip(table.metrics, cell.values, strict=True) if value}
     assert published["Overall, computed"] * 3000 == pytest.approx(15_900_000)
     assert published["Generator, cached"] * 3000 == pytest.approx(32_900_000, abs=20)

@@ -198,7 +198,7 @@ def test_real_questions_have_twelve_documents_with_all_gold(
     dataset: str, counts: tuple[int, ...], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("KGQA_DATA", str(REAL))
-    experiment = Experiment.of([f"dataset={dataset}", "collection=kgp"])
+    experiment = Experiment.of(["engine=scripted", f"dataset={dataset}", "collection=kgp"])
     source, found = list(experiment.source.questions()), experiment.questions
     assert not caplog.messages  # which would say how many have fewer, or lack gold
     assert [question.id for question in found] == [question.id for question in source]

@@ -67,7 +67,7 @@ def test_words_and_options_in_any_order(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.chdir(tmp_path)
     Path("seed=1").mkdir()  # a folder is no key=value
     args = parse(["evaluate", "seed=1", "seed=2", "--subset"])
-    assert (args.places, args.overrides) == (["seed=1"], ["seed=2"])
+    assert (args.positionals, args.overrides) == (["seed=1"], ["seed=2"])
 
 
 @pytest.mark.parametrize(

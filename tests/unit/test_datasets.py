@@ -169,7 +169,7 @@ def test_missing_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert "no package kgqa_absent" in refusal(musique("pkg://kgqa_absent/demo.jsonl"))
     assert "no musique_dev.jsonl" in refusal(musique(tmp_path))
     with pytest.raises(ConfigError, match=re.escape("dataset.files.dev=[]")):
-        MuSiQue("musique", "dev", {"dev": ()}, "musique", "musique")
+        MuSiQue("musique", "dev", {"dev": ()}, "musique", "musique", False)
 
 
 # Broken files

@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 
+from kgqa.config.building import build
 from kgqa.datasets import corpus
 from kgqa.errors import DataError
 from kgqa.experiment.experiment import Experiment
 from kgqa.scoring.metrics import score
 from kgqa.types import Passage, Question
+from tests.composed import composed_node
 
 FOLDER = Path(os.environ.get("KGQA_DATA", "")) / "field" / "seven_sets"
 # by file: the preset, and the number of rows
@@ -38,7 +40,7 @@ RECORD = {"id": "test_0", "question": "who is it", "golden_answers": ["Ann", " "
 
 
 def read(file: Path, preset: str = "flashrag") -> list[Question]:
-    return list(Experiment.of([f"dataset={preset}", f"dataset.path={file}"]).source.questions())
+    return list(build({**composed_node("dataset", preset), "path": str(file)}, "dataset").questions())
 
 
 def write_records(file: Path, *records: Any) -> Path:
@@ -123,7 +125,9 @@ def test_corpus_of_one_line_is_no_page(tmp_path: Path) -> None:
 def test_questions_search_the_corpus_they_are_given(tmp_path: Path) -> None:
     questions = write_records(tmp_path / "q.jsonl", RECORD)
     searched = write_records(tmp_path / "c.jsonl", {"id": "0", "contents": '"A"\nText.'})
-    named = Experiment.of(["dataset=flashrag", f"dataset.path={questions}", f"dataset.corpus={searched}"])
+    named = Experiment.of(
+        ["engine=scripted", "dataset=flashrag", f"dataset.path={questions}", f"dataset.corpus={searched}"]
+    )
     assert list(named.source.passages()) == [Passage.of("A", "Text.")]
     with pytest.raises(DataError, match=r"no passages in this file. Name the file to search in: dataset.corpus=FILE"):
-        list(Experiment.of(["dataset=flashrag", f"dataset.path={questions}"]).source.passages())
+        list(Experiment.of(["engine=scripted", "dataset=flashrag", f"dataset.path={questions}"]).source.passages())

@@ -32,7 +32,7 @@ RECORD = {
 def questions(folder: Path, *records: dict[str, Any], more: tuple[str, ...] = ()) -> Sequence[Question]:
     file = folder / "test_docs.json"
     file.write_text(json.dumps(records), encoding="utf-8")
-    return Experiment.of(["dataset=kgp", f"dataset.path={file}", *more]).questions
+    return Experiment.of(["engine=scripted", "dataset=kgp", f"dataset.path={file}", *more]).questions
 
 
 def test_passages_and_support_are_the_files_own(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_passages_and_support_are_the_files_own(tmp_path: Path) -> None:
 def test_a_corpus_is_the_passages_of_all_questions(tmp_path: Path) -> None:
     other = {**RECORD, "title_chunks": [["Tveit", "Tveit is a fjord."]], "supports": []}
     questions(tmp_path, RECORD, other)
-    dataset = Experiment.of(["dataset=kgp", f"dataset.path={tmp_path / 'test_docs.json'}"]).dataset
+    dataset = Experiment.of(["engine=scripted", "dataset=kgp", f"dataset.path={tmp_path / 'test_docs.json'}"]).dataset
     assert [passage.title for passage in dataset.passages()][-1] == "Tveit"
 
 
@@ -64,9 +64,9 @@ def test_no_collection_is_made_of_a_collection(tmp_path: Path) -> None:
 
 def test_a_file_is_named_by_the_person_and_another_datasets_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="get the authors' file from https"):
-        _ = Experiment.of(["dataset=kgp"]).questions
+        _ = Experiment.of(["engine=scripted", "dataset=kgp"]).questions
     with pytest.raises(DataError, match="no such file"):
-        _ = Experiment.of(["dataset=kgp", f"dataset.path={tmp_path / 'nowhere.json'}"]).questions
+        _ = Experiment.of(["engine=scripted", "dataset=kgp", f"dataset.path={tmp_path / 'nowhere.json'}"]).questions
     with pytest.raises(DataError, match="this looks like musique: run with dataset=musique"):
         questions(tmp_path, {"id": "1", "question": "?", "answer": "a", "paragraphs": []})
     with pytest.raises(DataError, match="no key 'supports'"):

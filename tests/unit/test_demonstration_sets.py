@@ -13,7 +13,7 @@ import pytest
 from kgqa.config.building import build
 from kgqa.config.composing import compose
 from kgqa.datasets.demonstrations import load_thoughts
-from kgqa.prompting.demonstrations import demonstration_set, set_said
+from kgqa.prompting.demonstrations import demonstration_set, describe_set
 
 RELEASED = Path(os.environ.get("KGQA_DATA", "data")) / "demonstrations" / "ircot_prompts.json.gz"
 SETS = json.loads((files("kgqa") / "demos" / "ircot_sets.json").read_text("utf-8"))
@@ -30,7 +30,7 @@ def test_three_sets_of_fifteen_differ_and_keep_the_files_order() -> None:
     assert demonstration_set(labelled, 1, 15) == sets[0]
     assert demonstration_set(labelled, 1, 99) == labelled
     assert demonstration_set(labelled, 1, 0) == ()
-    assert set_said(labelled, 2, 15) == "15 of 20 questions, random sample 2"
+    assert describe_set(labelled, 2, 15) == "15 of 20 questions, random sample 2"
 
 
 # the first and the last question of each set of run.py, and how many of its fifteen the released prompts have

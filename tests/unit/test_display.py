@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from kgqa.cli.terminal import _Parts
+from kgqa.cli.terminal import _bars
 from kgqa.errors import EngineDied, notes
 from kgqa.runtime import work_log
 from kgqa.runtime.costs import Ledger, Tally
-from kgqa.runtime.display import QUIET, PlainLines, StageProgress, WaitLines, log_lines
+from kgqa.runtime.display import QUIET, PlainLines, Stage, log_lines
 from kgqa.runtime.monitor import monitor_work, read_heartbeats
 from kgqa.runtime.work_log import LOG, log_event
 from kgqa.util.waiting import describe_waits, waiting
@@ -91,50 +91,35 @@ def test_error_gets_notes_on_how_to_continue(tmp_path: Path, monkeypatch: pytest
     assert not read_heartbeats()
 
 
-def test_waits_are_shown_at_their_start_and_every_30_seconds() -> None:
-    lines = WaitLines()
-    waits = {0: "", 1: "503", 5: "503", 31: "504", 45: "", 46: "503", 47: ""}
-    shown = {now: line for now, text in waits.items() if (line := lines.next_line(text, now))}
-    assert shown == {1: "waiting: 503", 31: "waiting: 504", 46: "waiting: 503"}
-
-
 def test_waits_are_described_while_they_last() -> None:
     with waiting("a lock"), waiting("a lock"), waiting("a server"):
         assert describe_waits() == "a lock · a server"
     assert describe_waits() == ""
 
 
-PARTS = ["37/60", "2 failed", "12 min left", "0.3 calls/s", "207 calls, 38 % from the cache"]
-
-
-@pytest.mark.parametrize(
-    ("width", "shown"),
-    [(200, " · ".join(PARTS)), (43, " · ".join(PARTS[:3])), (8, "37/60")],
-)
-def test_what_does_not_fit_is_dropped_and_never_cut(width: int, shown: str) -> None:
-    console = Console(width=width, file=io.StringIO())
-    with console.capture() as captured:
-        console.print(_Parts(PARTS))
-    assert captured.get() == f"{shown}\n"
-
-
-def test_a_wait_replaces_figures_and_is_whole_in_a_narrow_terminal() -> None:
-    console = Console(width=20, file=io.StringIO())
-    with console.capture() as captured, waiting("503 from 127.0.0.1, next attempt in 8 s"):
-        console.print(_Parts(PARTS))
-    text = " ".join(captured.get().split())
-    assert text == "37/60 · waiting: 503 from 127.0.0.1, next attempt in 8 s"
+def test_what_does_not_fit_is_cut_and_a_wait_is_whole() -> None:
+    """Show the most important parts at 80 columns, and while kgqa waits, the cause in full."""
+    console = Console(width=80, file=io.StringIO())
+    bars = _bars(console)
+    bars.add_task("questions", total=60, parts=lambda _: ["37/60", "12 min left", "0.3 calls/s", "x" * 80])
+    cause = "503 from 127.0.0.1, next attempt in 8 s, the second of the last ten minutes"
+    with console.capture() as free:
+        console.print(bars.get_renderable())
+    with console.capture() as held, waiting(cause):
+        console.print(bars.get_renderable())
+    assert "37/60 · 12 min left · 0.3 calls/s · xx" in free.get()
+    assert " ".join(held.get().replace("━", "").split()).endswith(f"waiting: {cause}")
 
 
 def test_a_stage_says_what_is_done_with_units(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kgqa.runtime.display.time.monotonic", lambda: 1_030.0)
-    stage = StageProgress("passages", 478, started=1_000, paying_since=1_000)
+    stage = Stage("passages", 478, started=1_000, paying_since=1_000)
     assert stage.describe() == "passages 0/478 · started 30 s ago"
     stage.ledger.method["extractor"] = stage.ledger.paid["extractor"] = Tally(
         calls=1, prompt_tokens=90, output_tokens=9
     )
-    stage.end(failed=False)
+    stage.finish(failed=False)
     assert stage.describe().startswith("passages 1/478 · 4.0 h left · 2.0 calls/min · 3.3 tokens/s · 1 call, 0 % from")
-    stage.end(failed=True)
+    stage.finish(failed=True)
     assert stage.describe().startswith("passages 2/478 · 1 failed · 2.0 h left · ")
     assert stage.summary().startswith("passages: 478 in 30 s · 1 failed · 2.0 calls/min")

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from kgqa.artifacts.metrics import RoleCost
 from kgqa.cache.store import CallCache, Origin, StoredUsage
 from kgqa.engines.weights import Prices
 from kgqa.experiment.dry_run import Planned
@@ -44,7 +43,6 @@ def test_cost_of_reading_and_writing_is_found(weight: int) -> None:
     sizes = [(100, 40), (2_000, 5), (400, 80), (900, 1)]
     calls = [call(100 * n, 0.001 * (p + weight * o), p, o) for n, (p, o) in enumerate(sizes)]
     speed = measure_speed(calls, overlapping=False)
-    assert speed is not None
     assert speed.written == weight
     assert speed.single == pytest.approx(0.001)
 
@@ -53,17 +51,12 @@ def test_seconds_of_calls_side_by_side_count_once() -> None:
     alone = measure_speed([call(10, 10.0), call(20, 10.0), call(30, 10.0)], overlapping=True)
     together = measure_speed([call(10, 10.0), call(10, 10.0), call(10, 10.0)], overlapping=True)
     batch = measure_speed([call(10, 10.0), call(10, 10.0), call(10, 10.0)], overlapping=False)
-    assert alone is not None
-    assert together is not None
-    assert batch is not None
-    assert alone.unit.high == pytest.approx(3 * together.unit.high, rel=0.1)
-    assert batch.unit.high == pytest.approx(alone.unit.high, rel=0.1)
+    assert alone.unit == pytest.approx(3 * together.unit, rel=0.1)
+    assert batch.unit == pytest.approx(alone.unit, rel=0.1)
 
 
 def test_prefix_cache_saves_reading() -> None:
     fresh, cached = (measure_speed([call(9, 1.0, cached=count)], overlapping=True) for count in (0, 90))
-    assert fresh is not None
-    assert cached is not None
     assert cached.single > fresh.single
 
 
@@ -110,7 +103,5 @@ def test_finished_runs_tell_how_many_calls_a_question_makes(tmp_path: Path, monk
 
 
 def test_more_questions_narrow_the_range() -> None:
-    few, many = RoleHistory(), RoleHistory()
-    for history, count in ((few, 2), (many, 200)):
-        history.add(RoleCost(calls=4 * count, prompt_tokens=0, cached_tokens=0, output_tokens=0, seconds=0.0), count)
-    assert few.per_question[0].low < many.per_question[0].low < 4 < many.per_question[0].high < few.per_question[0].high
+    few, many = (RoleHistory(questions=count, calls=4 * count).calls_of(1) for count in (2, 200))
+    assert few.low < many.low < 4 < many.high < few.high

@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 
 from kgqa.calls import Call, CountTokens, Generate, Search
-from kgqa.config.building import build
-from kgqa.config.composing import compose
 from kgqa.errors import PromptTooLong
 from kgqa.methods.steps.reader import ReadingLog, passages_text
 from kgqa.prompting import render_dry_run_reply
 from kgqa.testing import drive
 from kgqa.types import Answer, Completion, Message, Passage, Prompt, Question
+from tests.composed import built_method
 
 FIFTY = tuple(Passage.of(f"Passage {rank}", "word " * 100) for rank in range(50))
 QUESTION = Question("q", "Where was the author of Reed Lake born?", ("Gorm",))
@@ -48,7 +47,7 @@ class World:
 @pytest.mark.parametrize("name", RETRIEVING)
 def test_every_method_reads_the_best_of_fifty_passages_where_not_all_fit(name: str) -> None:
     world = World()
-    method: Any = build(compose([f"method={name}", "method.passages=50"])["method"], "method")
+    method: Any = built_method(name, "passages=50")
     answer: Answer = drive(method.answer(QUESTION), world)
     assert answer.flags["passages_dropped"] >= 40
     assert len(answer.evidence) == 50

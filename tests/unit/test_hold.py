@@ -1,9 +1,10 @@
-"""A server that is held: one call tries it, and with each reply twice as many."""
+"""A server that is held: one call tries it until it answers."""
 
 from __future__ import annotations
 
 import asyncio
 import math
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from kgqa.engines.openai.hold import Hold, RetryPolicy, Turn
+from kgqa.engines.openai.hold import Hold, RetryPolicy
 from kgqa.engines.openai.payloads import LOWEST, Token
 from kgqa.util.waiting import describe_waits
 
@@ -29,53 +30,43 @@ class Calls:
 
     def __init__(self, hold: Hold, count: int) -> None:
         self.hold = hold
-        self.turns: list[Turn] = []  # of attempts that have started and not ended
+        self.attempts: list[bool] = []  # that have started and not ended: whether each is a trial
         self.tasks = [asyncio.create_task(self.enter()) for _ in range(count)]
 
     async def enter(self) -> None:
-        turn = await self.hold.enter()
-        self.turns.append(turn)
+        self.attempts.append(await self.hold.enter())
 
 
-def test_calls_return_slowly() -> None:
-    async def run() -> list[int]:
+def test_one_call_tries_a_held_server() -> None:
+    async def run() -> None:
         hold = Hold("http://127.0.0.1:8000/v1", AT_ONCE)
-        assert not hold.fail(None, "503", 0.0)
-        calls, tried = Calls(hold, 16), []
+        assert not hold.fail("503", 0.0, is_trial=False)
+        calls = Calls(hold, 16)
         await settle()
+        assert calls.attempts == [True]
         assert "503 from 127.0.0.1:8000, next try in 0 s, 16 calls wait" in describe_waits()
-        hold.fail(calls.turns.pop(), "503", 0.0)  # the next one tries it
+        assert not hold.fail("503", 0.0, is_trial=False)  # an attempt from before shows nothing new
+        hold.fail("503", 0.0, is_trial=True)  # the next one tries it
         await settle()
-        while calls.turns:
-            turns, calls.turns = calls.turns, []
-            tried.append(len(turns))
-            for turn in turns:
-                hold.succeed(turn)
-            await settle()
+        assert calls.attempts == [True, True]
+        hold.succeed(is_trial=True)
         await asyncio.gather(*calls.tasks)
-        assert await hold.enter() is None
-        return tried
+        assert calls.attempts == [True, True, *[False] * 14]
+        assert not await hold.enter()
 
-    assert asyncio.run(run()) == [1, 2, 4, 8]
+    asyncio.run(run())
     assert describe_waits() == ""
 
 
-def test_second_failure_closes_the_gate_again() -> None:
+def test_held_server_that_answers_can_fail_again() -> None:
     async def run() -> None:
         hold = Hold("http://127.0.0.1:8000/v1", AT_ONCE)
-        hold.fail(None, "503", 0.0)
-        calls = Calls(hold, 16)
+        hold.fail("503", 0.0, is_trial=False)
+        hold.succeed(is_trial=await hold.enter())
+        hold.fail("503", 0.0, is_trial=False)
+        calls = Calls(hold, 2)
         await settle()
-        hold.succeed(calls.turns.pop())
-        await settle()
-        assert len(calls.turns) == 2
-        while calls.turns:
-            hold.fail(calls.turns.pop(), "503", 0.0)
-        await settle()
-        assert len(calls.turns) == 1
-        assert not hold.fail(None, "503", 0.0)  # an attempt from before shows nothing new
-        await settle()
-        assert len(calls.turns) == 1
+        assert calls.attempts == [True]
         hold.close()
         for task in calls.tasks:
             task.cancel()
@@ -89,7 +80,7 @@ def test_long_pause_ends_the_wait(after: float, is_over: bool) -> None:
     async def run() -> bool:
         hold = Hold("http://127.0.0.1:8000/v1", AT_ONCE)
         try:
-            return hold.fail(None, "429", after)
+            return hold.fail("429", after, is_trial=False)
         finally:
             hold.close()
 
@@ -106,3 +97,32 @@ def test_log_probabilities_have_a_floor(value: Any) -> None:
     else:
         assert logprob is not None
         assert LOWEST <= logprob <= 1e-3
+
+
+def test_failure_after_the_end_is_not_shown() -> None:
+    hold = Hold("http://127.0.0.1:1/v1", AT_ONCE)
+    hold.close()
+    hold.fail("a broken connection", 0.0, is_trial=False)
+    assert asyncio.run(hold.enter())  # a call that waits
+    assert describe_waits() == ""
+
+
+@pytest.mark.parametrize("pause", [0.0, 60.0])
+def test_cancelled_trial_lets_the_next_call_try(pause: float) -> None:
+    async def enter_twice() -> bool:
+        hold = Hold("http://127.0.0.1:1/v1", RetryPolicy(1.0, 0, 0.0, 120.0))
+        hold.fail("503", pause, is_trial=False)
+        first = asyncio.create_task(hold.enter())
+        await asyncio.sleep(0)
+        first.cancel()
+        with suppress(asyncio.CancelledError):
+            if await first:
+                hold.leave(is_trial=True)
+        hold._next = 0.0
+        entered = await asyncio.wait_for(hold.enter(), 5)
+        assert hold.describe() == "503 from 127.0.0.1:1, next try in 0 s, 1 call waits"
+        hold.succeed(is_trial=entered)
+        assert hold.describe() == ""
+        return entered
+
+    assert asyncio.run(enter_twice())

@@ -14,7 +14,6 @@ from kgqa.datasets.demonstrations import load_documents, load_thoughts
 from kgqa.datasets.predictions import read_predictions
 from kgqa.errors import DataError
 from kgqa.util.jsonio import (
-    MAX_DIGITS,
     JsonError,
     decode_json,
     encode_json,
@@ -25,7 +24,6 @@ from kgqa.util.jsonio import (
 HOSTILE = {
     "open brackets": "[" * 1000,
     "5,000 digits": '{"id": ' + "9" * 5_000 + "}",
-    "10^400": '{"id": 1' + "0" * 400 + "}",
     "NaN": '{"id": NaN}',
     "Infinity": '{"id": -Infinity}',
     "a bare word": "nonsense",
@@ -68,12 +66,6 @@ def test_a_second_line_is_named_by_its_number(hostile: str, tmp_path: Path) -> N
 def test_deep_nesting_is_refused(text: str) -> None:
     with pytest.raises(JsonError, match="nested too deeply"):
         decode_json(text)
-
-
-def test_longest_integer() -> None:
-    assert float(decode_json("9" * MAX_DIGITS)) > 1e299
-    with pytest.raises(JsonError, match="301 digits"):
-        decode_json("9" * (MAX_DIGITS + 1))
 
 
 ALL = "".join(map(chr, [*range(0xD800), *range(0xE000, 0x11000), 0x1F600, 0x10FFFF]))

@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from kgqa.calls import Call, Generate, Rank, Search
-from kgqa.config.building import build
-from kgqa.config.composing import compose
 from kgqa.errors import PromptTooLong
 from kgqa.types import Completion, Question
+from tests.composed import built_method
 from tests.unit.kgp_world import COMPOSER, FJORD, OPERA, QUESTION, TOWN, World, walk
 
 
@@ -77,8 +76,7 @@ def test_tfidf_collects_single_passages_round_by_round_among_the_neighbours_of_t
     ],
 )
 def test_a_ranker_is_needed_where_an_encoder_compares(agent: str, match: str, needed: bool) -> None:
-    config = compose(["method=kgp", f"method.agent={agent}", f"method.match={match}"])
-    assert ("ranker" in build(config["method"], "method").uses) == needed
+    assert ("ranker" in built_method("kgp", f"agent={agent}", f"match={match}").uses) == needed
 
 
 def test_an_empty_reply_of_the_agent_is_counted_and_the_question_matched_instead() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from kgqa.calls import Generate, Search
 from kgqa.errors import PromptTooLong
-from kgqa.methods.steps.structure import PageOrTable, find_nodes, parse_places
+from kgqa.methods.steps.structure import PageOrTable, find_nodes, parse_nodes
 from kgqa.types import Completion, Passage, Question
 from tests.unit.kgp_world import POOL, World, Writes, walk
 
@@ -90,7 +90,7 @@ def test_nothing_is_classified_where_documents_have_no_pages_or_it_is_switched_o
     ],
 )
 def test_a_classifying_reply_is_read_line_by_line(reply: str, places: tuple[PageOrTable, ...]) -> None:
-    assert parse_places(reply) == places
+    assert parse_nodes(reply) == places
 
 
 @pytest.mark.parametrize(

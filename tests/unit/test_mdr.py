@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from kgqa.calls import Call, CountTokens, Generate, Rank
-from kgqa.config.building import build
-from kgqa.config.composing import compose
 from kgqa.testing import drive
 from kgqa.types import Answer, Completion, Passage, Question
+from tests.composed import built_method
 
 A, B, C = (Passage.of(letter, f"text {letter}") for letter in "abc")
 QUESTION = Question("q", "Which?", ("b",), (A, B, C))
@@ -33,8 +32,7 @@ def answered(*overrides: str, question: Question = QUESTION) -> tuple[Answer, li
                 return tuple(scores[text] for text in call.texts)
         raise AssertionError(call)
 
-    config = compose(["method=mdr", *(f"method.{override}" for override in overrides)])
-    return drive(build(config["method"], "method").answer(question), reply), calls
+    return drive(built_method("mdr", *overrides).answer(question), reply), calls
 
 
 def contexts(calls: list[Call[Any]]) -> str:

@@ -6,19 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from kgqa.config.building import build
-from kgqa.config.composing import compose
 from kgqa.errors import DataError
 from kgqa.testing import drive
 from kgqa.types import Answer, Question
+from tests.composed import built_method
 from tests.unit.kgp_world import COMPOSER, FJORD, OPERA, QUESTION, TOWN, World
 
 SUPPORTED = replace(QUESTION, support=frozenset({OPERA.id, TOWN.id}))
 
 
 def measured(*overrides: str, question: Question = SUPPORTED) -> Answer:
-    config = compose(["method=neighbourhood", *(f"method.{override}" for override in overrides)])
-    answer: Answer = drive(build(config["method"], "method").answer(question), World())
+    answer: Answer = drive(built_method("neighbourhood", *overrides).answer(question), World())
     return answer
 
 

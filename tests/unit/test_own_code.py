@@ -132,8 +132,8 @@ def test_what_is_wrong_with_ones_own_module_is_one_line(name: str, text: str, sa
     [
         ("os.system", r"no module 'os' in .* Only these and kgqa's own are imported"),
         ("subprocess.run", r"no module 'subprocess' in .* Only these and kgqa's own are imported"),
-        ("print", r"write MODULE\.CLASS\. Only your modules and kgqa's are imported"),
-        (".x", r"write MODULE\.CLASS\. Only your modules and kgqa's are imported"),
+        ("print", r"Write MODULE\.CLASS\. Only your modules and kgqa's are imported"),
+        (".x", r"Write MODULE\.CLASS\. Only your modules and kgqa's are imported"),
     ],
 )
 def test_nothing_else_that_is_installed_can_be_built(target: str, said: str) -> None:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kgqa.calls import Call, CountTokens, Generate, Neighbours, Rank, Search
-from kgqa.config.building import build
-from kgqa.config.composing import compose
 from kgqa.prompting import render_dry_run_reply
 from kgqa.testing import drive
 from kgqa.types import Answer, Completion, Passage, Question
 from kgqa.util.plugins import conf_folders
+from tests.composed import built_method
 
 MAIN = Passage.of("Elm", "Elm read a book by Alder, and said so in public.")
 ALDER = Passage.of("Alder", "Alder wrote Birch.")
@@ -31,11 +29,6 @@ OTHERS: Mapping[str, str] = {
     "trace": "reads passages of the question's own",
 }
 NAMES = sorted({file.stem for folder in conf_folders() for file in Path(folder, "method").glob("*.yaml")})
-
-
-@cache
-def configured(name: str) -> Any:
-    return build(compose([f"method={name}"])["method"], "method")
 
 
 def asked(name: str, question: Question, *found: Passage) -> tuple[Answer, list[str]]:
@@ -57,7 +50,7 @@ def asked(name: str, question: Question, *found: Passage) -> tuple[Answer, list[
                 return Completion(render_dry_run_reply(call.prompt, len(prompts)))
         raise AssertionError(call)
 
-    answer: Answer = drive(configured(name).answer(question), reply)
+    answer: Answer = drive(built_method(name).answer(question), reply)
     return answer, [prompt for prompt in prompts if question.text in prompt]
 
 

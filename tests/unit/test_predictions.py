@@ -113,7 +113,7 @@ def test_unknown_missing_and_impossible_are_named(tmp_path: Path) -> None:
     file = tmp_path / "p.jsonl"
     with pytest.raises(DataError, match="questions q8, q9: no such question"):
         match_predictions([Prediction("q9", "a"), Prediction("q8", "a")], QUESTIONS, file, known={"q1", "q2"})
-    with pytest.raises(DataError, match=r"no prediction for question q2; .*--subset"):
+    with pytest.raises(DataError, match=r"no prediction for question q2. .*--subset"):
         match_predictions([Prediction("q1", "a")], QUESTIONS, file, known={"q1", "q2"})
     with pytest.raises(DataError, match="question q1: paragraph 2 of predicted_support_idxs is none of its 2"):
         match_predictions([Prediction("q1", "a", places=(2,))], QUESTIONS[:1], file, known={"q1"})

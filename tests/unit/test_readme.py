@@ -19,7 +19,6 @@ from tests.shown_commands import ROOT, every_command
 from tests.without_weights import stand_in_defaults
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-LONGEST = 30  # lines of code that adding a method, a dataset or a model takes
 TYPED = [(each.place, each.typed) for page in every_command().values() for each in page]
 SHOWN = {
     place: shlex.split(typed.replace("\\\n", " ")) for place, typed in TYPED if re.match(r"(\w+=\S+ )*kgqa ", typed)

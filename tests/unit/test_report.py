@@ -41,7 +41,7 @@ from kgqa.report.section import (
     quote_formula,
     unquote_formula,
 )
-from kgqa.report.sweeps import SweepReport
+from kgqa.report.sweeps import SweepReport, write_sweep_report
 from kgqa.scoring.questions import METRICS, Metric, ScoredQuestion
 from kgqa.sweeps.cells import check_metric, freeze_cells
 from kgqa.viewer.folder import Folder
@@ -329,7 +329,7 @@ def test_a_metric_that_is_registered_is_everywhere(tmp_path: Path, monkeypatch: 
     report = SweepReport.read(Path("outputs/sweeps/s"), "word share")
     (table,), runs = report.tables(), [cell.finished for cell in report.cells if cell.finished]
     assert "word share" in table.header
-    assert table.plots[0].y == "word share"
+    assert table.plots[0].title.startswith("word share")
     assert report.csv().startswith("cell,name,method.max_answer_tokens,status,questions,EM,F1,containment,")
     assert "word share low" in report.csv()
     mean = runs[0].metrics.score("words").mean
@@ -349,6 +349,35 @@ def test_a_metric_that_is_registered_is_everywhere(tmp_path: Path, monkeypatch: 
     assert cell.score("words", "tune.metric") == runs[0].metrics.score("words")
     written = write_export(runs[0].folder, tmp_path / "eee", "eee")[0].read_text("utf-8")
     assert "kgqa.words" in written
+
+
+def test_a_method_without_passages_has_no_support_recall_in_a_sweep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    swept = ("method=no_context,golden", "dataset=demo", "limit=2", "engine=scripted", "sweep.name=s")
+    assert main(["run", "-m", *swept]) == 0
+    (table,) = SweepReport.read(Path("outputs/sweeps/s")).tables()
+    recall = [row[list(table.header).index("support recall")] for row in table.rows]
+    assert recall == ["–", "100.0 [100.0, 100.0]"]
+    page = write_sweep_report(Path("outputs/sweeps/s"), "html").read_text("utf-8")
+    assert re.findall(r'<a href="([^"]*)/[^/"]*/report.html">(\w+)</a>', page) == [
+        ("../../demo/no_context/scripted", "no_context"), ("../../demo/golden/scripted", "golden"),
+    ]  # fmt: skip
+
+
+def test_a_sweep_lists_the_questions_on_which_cells_differ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    rule = {"match": "Ilse Ravenholt", "reply": "Pellery"}  # a gold passage contains her name, no question does
+    Path("rules.jsonl").write_text(json.dumps(rule), encoding="utf-8")
+    swept = ("method=no_context,golden", "dataset=demo", "limit=3", "engine=scripted", "engine.rules=rules.jsonl")
+    assert main(["run", "-m", *swept, "sweep.name=s"]) == 0
+    _, table = SweepReport.read(Path("outputs/sweeps/s")).tables(with_questions=True)
+    ((question, *outcomes),) = table.rows
+    assert table.header == ["question", "no_context", "golden"]
+    assert question == "In which town was the architect of the Candle Bridge born?"
+    assert [(cell, cell.mark) for cell in outcomes if isinstance(cell, MarkedCell)] == [("✗", "wrong"), ("✓", "right")]
+    assert all("/report.html#q=2hop__demo_01" in cell.link for cell in outcomes if isinstance(cell, MarkedCell))
 
 
 def test_texts_of_sections_keep_their_code_and_bold_and_nothing_else_is_markup() -> None:

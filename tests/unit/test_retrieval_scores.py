@@ -13,8 +13,8 @@ from kgqa.scoring.retrieval import (
     all_gold,
     gold_pages,
     gold_passages,
-    gold_places,
-    plain,
+    gold_ranks,
+    normalise_title,
     recall,
     reciprocal_rank,
     same_passages_alarm,
@@ -32,7 +32,7 @@ MORE_ALDER = Passage.of("alder", "The Alder is a tree of wet places.")
 
 
 def corpus(*passages: Passage) -> Page:
-    return lambda title: [passage for passage in passages if plain(passage.title) == plain(title)]
+    return lambda title: [passage for passage in passages if normalise_title(passage.title) == normalise_title(title)]
 
 
 def row(*ids: str, places: tuple[int | None, ...] = (None,), hops: int | None = None) -> RetrievedPassages:
@@ -41,23 +41,23 @@ def row(*ids: str, places: tuple[int | None, ...] = (None,), hops: int | None = 
 
 def test_gold_passages_of_a_corpus_that_holds_them_are_found_by_id_alone() -> None:
     gold = gold_passages(QUESTION, corpus(OTHER_ALDER, ALDER, BIRCH))
-    assert gold_places(gold, (OTHER_ALDER.id, BIRCH.id), ("Alder", "Birch")) == (None, 2)
+    assert gold_ranks(gold, (OTHER_ALDER.id, BIRCH.id), ("Alder", "Birch")) == (None, 2)
 
 
 def test_without_a_corpus_the_gold_passages_are_the_questions_own() -> None:
     gold = gold_passages(QUESTION, corpus())
-    assert gold_places(gold, (OTHER_ALDER.id, BIRCH.id), ("Alder", "Birch")) == (None, 2)
+    assert gold_ranks(gold, (OTHER_ALDER.id, BIRCH.id), ("Alder", "Birch")) == (None, 2)
 
 
 def test_in_another_dump_the_paragraph_that_says_most_of_it_is_the_gold_one() -> None:
     gold = gold_passages(QUESTION, corpus(OTHER_ALDER, MORE_ALDER, BIRCH))
-    assert gold_places(gold, (OTHER_ALDER.id, BIRCH.id), ("Alder", "Birch")) == (None, 2)
-    assert gold_places(gold, (OTHER_ALDER.id, MORE_ALDER.id), ("Alder", "alder")) == (2, None)
+    assert gold_ranks(gold, (OTHER_ALDER.id, BIRCH.id), ("Alder", "Birch")) == (None, 2)
+    assert gold_ranks(gold, (OTHER_ALDER.id, MORE_ALDER.id), ("Alder", "alder")) == (2, None)
 
 
 def test_two_gold_passages_that_are_one_in_the_corpus_are_one() -> None:
     both = replace(QUESTION, support=frozenset({ALDER.id, OTHER_ALDER.id}), support_titles=frozenset({"Alder"}))
-    assert gold_places(gold_passages(both, corpus(MORE_ALDER)), (MORE_ALDER.id,), ("alder",)) == (1,)
+    assert gold_ranks(gold_passages(both, corpus(MORE_ALDER)), (MORE_ALDER.id,), ("alder",)) == (1,)
 
 
 def test_a_quoted_gold_passage_is_the_paragraph_that_holds_the_words() -> None:
@@ -67,8 +67,8 @@ def test_a_quoted_gold_passage_is_the_paragraph_that_holds_the_words() -> None:
     page = corpus(ALDER, OTHER_ALDER, MORE_ALDER, BIRCH)
     ids, titles = (ALDER.id, MORE_ALDER.id, BIRCH.id, OTHER_ALDER.id), ("Alder", "alder", "Birch", "Alder")
     gold = gold_passages(question, page)
-    assert gold_places(gold, ids, titles) == (4, 3, None)
-    assert gold_places(gold_pages(gold), ids, titles) == (1, 3, None)
+    assert gold_ranks(gold, ids, titles) == (4, 3, None)
+    assert gold_ranks(gold_pages(gold), ids, titles) == (1, 3, None)
 
 
 def test_a_quote_of_a_pinned_page_needs_no_finding() -> None:
@@ -80,15 +80,15 @@ def test_without_contexts_the_titles_are_all_there_is() -> None:
     bare = Question("q", "?", ("a",), support_titles=frozenset({"Birch", "Alder"}))
     gold = gold_passages(bare, corpus())
     assert [each.title for each in gold] == ["Alder", "Birch"]
-    assert gold_places(gold, ("x", "y", "z"), ("Cedar", "birch", "Alder")) == (3, 2)
+    assert gold_ranks(gold, ("x", "y", "z"), ("Cedar", "birch", "Alder")) == (3, 2)
 
 
 def test_a_gold_title_without_its_passage_counts_beside_the_passages_that_are_there() -> None:
     """HotpotQA fullwiki: some gold paragraphs are not among the contexts."""
     partly = replace(QUESTION, passages=(ALDER,), support=frozenset({ALDER.id, "missing:Birch"}))
     gold = gold_passages(partly, corpus())
-    assert gold_places(gold, (ALDER.id,), ("Alder",)) == (1, None)
-    assert gold_places(gold, (ALDER.id, "x"), ("Alder", "Birch")) == (1, 2)
+    assert gold_ranks(gold, (ALDER.id,), ("Alder",)) == (1, None)
+    assert gold_ranks(gold, (ALDER.id, "x"), ("Alder", "Birch")) == (1, 2)
 
 
 def test_a_pinned_passage_needs_no_finding() -> None:
@@ -98,9 +98,9 @@ def test_a_pinned_passage_needs_no_finding() -> None:
 
 def test_one_passage_finds_one_of_two_gold_passages_known_by_title() -> None:
     twins = (GoldPassage((), "Alder"), GoldPassage((), "Alder"))
-    assert gold_places(twins, ("x",), ("Alder",)) == (1, None)
-    assert gold_places(twins, ("x", "y"), ("Alder", "Alder")) == (1, 2)
-    assert gold_places((GoldPassage(("y",), "Alder"), twins[0]), ("y", "x"), ("Alder", "Alder")) == (1, 2)  # ids first
+    assert gold_ranks(twins, ("x",), ("Alder",)) == (1, None)
+    assert gold_ranks(twins, ("x", "y"), ("Alder", "Alder")) == (1, 2)
+    assert gold_ranks((GoldPassage(("y",), "Alder"), twins[0]), ("y", "x"), ("Alder", "Alder")) == (1, 2)  # ids first
 
 
 def test_the_recall_of_pages_is_told_where_it_differs() -> None:

@@ -78,10 +78,10 @@ def test_without_feedback_steps_follow_each_other_to_the_final_answer() -> None:
 
 def test_another_evaluator_has_to_be_named() -> None:
     """The reader would judge itself, and nothing would say so."""
-    own = ("method=safe", "method.feedback=model", "dataset=demo")
+    own = ("method=safe", "method.feedback=model", "engine=scripted")
     with pytest.raises(ConfigError, match=r"^method.feedback=model requires its own model: set roles.feedback=P"):
         _ = Experiment.of(own).method
-    for overrides in ((*own, "roles.feedback=qwen3_4b"), ("method=safe", "dataset=demo")):
+    for overrides in ((*own, "roles.feedback=qwen3_4b"), ("method=safe", "engine=scripted")):
         assert isinstance(Experiment.of(overrides).method, Safe)
 
 

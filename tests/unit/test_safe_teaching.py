@@ -13,7 +13,7 @@ import pytest
 
 from kgqa.artifacts.examples import NotTaught
 from kgqa.calls import Call, Generate
-from kgqa.methods.safe_teaching import Ideal, Taught, Teacher
+from kgqa.methods.safe_teaching import Ideal, Labelled, Teacher
 from kgqa.methods.steps.safe_verdict import CORRECT, errors
 from kgqa.testing import drive
 from kgqa.types import Completion, Json
@@ -30,7 +30,7 @@ def teacher(**changes: Any) -> Teacher:
     return replace(taught, **changes)
 
 
-def taught(replies: Mapping[str, str] = {}, **changes: Any) -> tuple[Taught, list[Generate]]:
+def taught(replies: Mapping[str, str] = {}, **changes: Any) -> tuple[Labelled, list[Generate]]:
     calls: list[Generate] = []
 
     def reply(call: Call[Any]) -> Completion:
@@ -64,11 +64,11 @@ def test_right_steps_and_one_step_of_each_error_are_labelled() -> None:
 
 def test_errors_stand_where_they_can_be() -> None:
     ideal = Ideal("", "", ("Attribution", "Attribution", "Logical"), ("", "", ""), ("", "", "", ""))
-    assert ideal.places("Wrong Conclusion") == ideal.places("Overthinking") == [4]
-    assert ideal.places("Logical Fallacy") == [3]
-    assert ideal.places("Premature Attribution") == [1]
-    assert ideal.places("Unsupported") == [1, 2]
-    assert ideal.places("Redundancy") == [2, 3]
+    assert ideal.numbers("Wrong Conclusion") == ideal.numbers("Overthinking") == [4]
+    assert ideal.numbers("Logical Fallacy") == [3]
+    assert ideal.numbers("Premature Attribution") == [1]
+    assert ideal.numbers("Unsupported") == [1, 2]
+    assert ideal.numbers("Redundancy") == [2, 3]
 
 
 def test_some_errors_are_sampled_and_all_replies_are_closed() -> None:
@@ -93,10 +93,10 @@ def test_what_the_auditor_refuses_is_dropped() -> None:
     [
         ("teach/plan", "I cannot", "a reply to teach/plan cannot be read"),
         ("teach/plan", '{"plan": [{"kind": "Attribution", "do": "x"}]}', "a reply to teach/plan cannot be read"),
-        ("teach/solve", '{"steps": [{"claim": "x", "passage": 1}]}', "not a step for each of the plan"),
-        ("teach/solve", TEACHER["teach/solve"].replace(": 2}", ": 7}"), "an ideal step is of no gold passage"),
-        ("teach/solve", TEACHER["teach/solve"].replace("he was", "Passage 2: he was"), "a step names a passage in its"),
-        ("teach/check", AGREED.replace("true", "false"), "the ideal steps do not stand the check"),
+        ("teach/solve", '{"steps": [{"claim": "x", "passage": 1}]}', "the solution does not have one step for each"),
+        ("teach/solve", TEACHER["teach/solve"].replace(": 2}", ": 7}"), "an ideal step cites no gold passage"),
+        ("teach/solve", TEACHER["teach/solve"].replace("he was", "Passage 2: he was"), "a claim names a passage"),
+        ("teach/check", AGREED.replace("true", "false"), "the ideal steps did not pass the check"),
     ],
 )  # fmt: skip
 def test_a_question_without_a_sound_solution_teaches_nothing(template: str, reply: str, why: str) -> None:
@@ -131,7 +131,7 @@ def test_guidance_that_misled_is_taught_at_the_step_before() -> None:
 @pytest.mark.parametrize(
     ("looks", "why"),
     [
-        ((finding(1, "Unsupported"), finding(2, "Unsupported")), "at the second look another step errs"),
+        ((finding(1, "Unsupported"), finding(2, "Unsupported")), "the teacher finds the error in another step"),
         ((finding(2, "Off-topic"), finding(2, "Dataset Error")), "the passages do not lead to the right answer"),
         ((finding(9, "Off-topic"), finding(9, "Off-topic")), "there is no such step"),
         ((finding(1, "Off-topic"), finding(1, "Misleading Guidance")), "there is no such step"),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kgqa.config.overrides import override_values
-from kgqa.datasets.sampling import TRAIN_SIZES, sample_as_trace, trace_places
+from kgqa.datasets.sampling import TRAIN_SIZES, sample_as_trace, trace_positions
 from kgqa.errors import ConfigError
 from kgqa.experiment.experiment import Experiment
 from kgqa.reproduce.tables import load_table, table_ids
@@ -19,13 +19,13 @@ def test_places_are_the_last_500_of_the_permutation_of_seed_0(size: int) -> None
     np.random.seed(0)
     expected = np.random.permutation(size)[-500:]
     np.random.set_state(state)
-    assert trace_places(size) == sorted(expected)
+    assert trace_positions(size) == sorted(expected)
 
 
 def test_the_questions_at_these_places_are_chosen() -> None:
     size = TRAIN_SIZES["musique"]
     chosen = sample_as_trace([Question(f"{place}", "", ()) for place in range(size)], "musique")
-    assert [int(question.id) for question in chosen] == trace_places(size)
+    assert [int(question.id) for question in chosen] == trace_positions(size)
 
 
 @pytest.mark.parametrize(

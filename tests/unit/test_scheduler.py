@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from kgqa.cache.in_flight import Done
 from kgqa.cache.store import CallCache
-from kgqa.calls import Call, Generate, ModelCall, ModelReply, gather, settle
+from kgqa.calls import Generate, ModelCall, ModelReply, gather, settle
 from kgqa.errors import EngineDied, EngineError, StorageError
 from kgqa.runtime.scheduler import Scheduler
-from kgqa.runtime.services import Service, Waves
+from kgqa.runtime.services import Waves
 from kgqa.types import Completion, Json
 from tests.engines_for_tests import Batches, ask, echo
 from tests.unit.scheduling import drive, named, two_steps
-
-Route = Callable[[Call[Any]], Service]
 
 
 def test_batch_starts_when_all_programs_wait(cache: CallCache) -> None:

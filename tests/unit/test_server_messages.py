@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kgqa.engines.openai.messages import find_lengths, find_meaning
+from kgqa.engines.openai.messages import _ROWS, _read_words, find_lengths, find_meaning
 
 REQUEST_ID = "(request id: 20261126093000123456789012345678)"
 TPM = "on tokens per min (TPM): Limit 30000, Requested 34472."
@@ -102,6 +102,11 @@ TOO_LONG: dict[str, tuple[int, dict[str, Any], tuple[int, int] | None]] = {
     "llama-cpp-python": (
         400, {"message": "This model's maximum context length is 512 tokens. However, you requested 1024 tokens"}, (1024, 512)
     ),
+    "llama.cpp, embeddings": (
+        500,
+        {"message": "input (1200 tokens) is too large to process. increase the physical batch size (current batch size: 512)"},
+        None,
+    ),
     "Ollama": (400, {"message": "the input length exceeds the context length"}, None),
     "Ollama, older": (500, {"message": "input exceeds maximum context length"}, None),
     "LiteLLM": (
@@ -146,7 +151,23 @@ TOO_LONG: dict[str, tuple[int, dict[str, Any], tuple[int, int] | None]] = {
     ),
     "Fireworks": (400, {"message": "The prompt is too long: 40177, model maximum context length: 32767"}, None),
     "GitHub": (400, {"message": "prompt token count of 93854 exceeds the limit of 90000"}, None),
-    "LM Studio": (400, {"message": "the number of tokens to keep is greater than the context length"}, None),
+    "llama.cpp, no numbers": (500, {"message": "Context size has been exceeded.", "type": "server_error"}, None),
+    "LM Studio": (
+        400,
+        {"error": "Trying to keep the first 111490 tokens when context the overflows. However, the model is loaded with "
+                  "context length of only 32768 tokens, which is not enough."},
+        (111490, 32768),
+    ),
+    "LM Studio, older": (400, {"message": "the number of tokens to keep is greater than the context length"}, None),
+    "MiniMax": (400, {"message": "invalid params, context window exceeds limit (2013)", "http_code": "400"}, None),
+    "Kimi": (
+        400, {"message": "Invalid request: Your request exceeded model token limit: 262144 (requested: 269030)"}, None
+    ),
+    "OpenAI, configured limit": (
+        400,
+        {"message": "Input tokens exceed the configured limit of 272000 tokens. Your messages resulted in 289650 tokens."},
+        (289650, 272000),
+    ),
     "Cerebras": (400, {"message": "Current length is 40000 while limit is 32768"}, None),
     "nginx": (413, {"message": "<html><head><title>413 Request Entity Too Large</title></head></html>"}, None),
     "any 413": (413, {"message": ""}, None),
@@ -189,6 +210,27 @@ OTHERS: dict[str, tuple[str | None, int, dict[str, Any]]] = {
         {"message": "Rate limit reached for model `llama-3.1-8b-instant` on tokens per minute (TPM): Limit 6000, Used 5034, "
                     "Requested 1443. Please try again in 4.77s.", "code": "rate_limit_exceeded"},
     ),
+    "Kimi, quota": (
+        "used_up",
+        403,
+        {"message": "Your account is not active, it exceeded current quota", "type": "exceeded_current_quota_error"},
+    ),
+    "Zhipu, filter": ("filtered", 400, {"code": "1301", "message": "系统检测到输入或生成内容可能包含不安全或敏感内容"}),
+    "Alibaba, filter": (
+        "filtered",
+        400,
+        {"code": "data_inspection_failed", "message": "<400> InternalError.Algo.DataInspectionFailed: Input text data may "
+                                                      "contain inappropriate content."},
+    ),
+    "Anthropic, filter": ("filtered", 400, {"message": "Output blocked by content filtering policy"}),
+    "a limit of any vendor": ("limited", 429, {"message": "Rate-limit exceeded"}),
+    "llama.cpp, tools": ("tools", 500, {"message": "tools param requires --jinja flag", "type": "server_error"}),
+    "vLLM, tools": (
+        "tools",
+        400,
+        {"message": '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'},
+    ),
+    "Ollama, tools": ("tools", 400, {"message": "registry.ollama.ai/library/gemma:2b does not support tools"}),
     "Gemini, key": ("key", 400, {"message": "API key not valid. Please pass a valid API key."}),
     "xAI, key": ("key", 400, {"error": "Incorrect API key provided: xa***. You can obtain an API key from …"}),
     "OpenAI, key": ("key", 401, {"message": "Incorrect API key provided", "code": "invalid_api_key"}),
@@ -210,6 +252,13 @@ def test_prompt_too_long(name: str) -> None:
 def test_other_errors(name: str) -> None:
     meaning, status, error = OTHERS[name]
     assert find_meaning(status, error) == meaning
+
+
+def test_every_row_has_an_example() -> None:
+    examples = [(error, "too_long") for _, error, _ in TOO_LONG.values()]
+    examples += [(error, meaning) for meaning, _, error in OTHERS.values() if meaning]
+    for meaning, row in _ROWS:
+        assert any(meaning == m and row.search(" ".join(_read_words(error))) for error, m in examples), row.pattern
 
 
 @given(number=st.integers(0, 10**40))

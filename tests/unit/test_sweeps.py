@@ -16,8 +16,9 @@ from kgqa.config.composing import expand_grid, parse_axes
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.budget import Budget, limited
 from kgqa.experiment.experiment import Experiment
-from kgqa.report.columns import Measured, columns
-from kgqa.report.plots import Point
+from kgqa.report.columns import Measured, columns, name_by_settings
+from kgqa.report.plots import BarPlot, Plot, Point
+from kgqa.report.section import MarkedCell
 from kgqa.report.sweeps import SweepReport, frontier, mark_best
 from kgqa.runtime.costs import Spent
 from kgqa.sweeps.cells import Cell, differing_settings, group_by_models
@@ -97,6 +98,11 @@ def test_best_and_second_are_marked_and_only_a_significant_difference_is_starred
     assert [entry.worse for entry in judged] == [False, False]
 
 
+def test_a_shared_second_is_not_marked() -> None:
+    figures = [Measured(each, 0.0, 100.0) for each in (75.0, 0.0, 0.0)]
+    assert [entry.mark for entry in mark_best(figures, [None] * 3)] == ["best", "", ""]
+
+
 @pytest.mark.parametrize(
     ("figures", "texts"),
     [
@@ -124,6 +130,19 @@ def test_thefrontier_holds_what_nothing_cheaper_beats() -> None:
     assert [(point.x, point.y) for point in frontier(points)] == [(1, 5), (3, 10), (5, 20)]
 
 
+@pytest.mark.parametrize(
+    ("values", "name"),
+    [
+        ({"method": "trace", "retriever": "minilm", "method.beam": "5"}, "trace · minilm · beam 5"),
+        ({"retriever": "minilm", "ranker": "minilm"}, "minilm · ranker minilm"),
+        ({"seed": "0", "method.exact": "true"}, "seed 0 · exact true"),
+        ({}, ""),
+    ],
+)
+def test_name_by_settings(values: dict[str, str], name: str) -> None:
+    assert name_by_settings(values) == name
+
+
 def test_a_plot_is_of_the_first_score_that_tells_cells_apart_and_names_what_varies(tmp_path: Path) -> None:
     run = FinishedRun.read(RUN)
     scores = run.metrics.scores
@@ -134,9 +153,14 @@ def test_a_plot_is_of_the_first_score_that_tells_cells_apart_and_names_what_vari
         for number, (beam, each) in enumerate([(3, run), (5, better)])
     ]
     (table,) = SweepReport(tmp_path, (), {"method": ("trace",), "method.beam": (3, 5)}, cells, {}, None).tables()
-    (plot,) = table.plots
+    bars, plot = table.plots
+    assert isinstance(plot, Plot)
+    assert isinstance(bars, BarPlot)
     assert (plot.x, plot.y) == ("tokens per question", "F1")
-    assert [point.label for point in plot.series[0].points] == ["beam=3", "beam=5"]
+    assert [point.label for point in plot.series[0].points] == ["beam 3", "beam 5"]
+    assert [bar.name for bar in bars.bars] == ["beam 3", "beam 5"]
+    links = [row[1].link for row in table.rows if isinstance(row[1], MarkedCell)]
+    assert [(tmp_path / link).resolve() for link in links] == [(run.folder / "report.html").resolve()] * 2
 
 
 BASE = Experiment.of(["method=golden", "dataset=demo", "engine=scripted"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from kgqa.reproduce.cells import plan_cells, replace_override
 from kgqa.reproduce.differences import list_setting_differences
 from kgqa.reproduce.tables import load_table, table_ids
 from kgqa.system.availability import add_engines, find_missing
+from kgqa.util import optional_deps
 from tests.unit.small_table import SMALL, cells_of, table_of
 
 
@@ -22,6 +25,17 @@ def test_a_cell_whose_model_is_not_here_needs_weights_and_says_how_to_go_on(
     assert cell.state == "needs weights"
     assert "model=llama3_8b_instruct" in cell.why
     assert "or set model=PRESET" in cell.why
+
+
+def test_a_plan_needs_no_package_of_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def version(package: str) -> str:
+        raise PackageNotFoundError(package)
+
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    monkeypatch.setattr(optional_deps, "version", version)
+    (reason,) = find_missing(("method=no_context", "engine=scripted", "retriever=contriever"))
+    assert reason.startswith("retriever=contriever: ")
+    assert "is not installed" in reason
 
 
 def test_a_model_of_ones_own_takes_the_place_of_the_papers(tmp_path: Path) -> None:

@@ -177,11 +177,10 @@ def test_figures_and_baselines_of_facts(tmp_path: Path, monkeypatch: pytest.Monk
         peak_memory=0, device="CPU", processes=1, versions={}, held_out_loss=(None, None), curve=(),
         measured={"first place": ((0.0, 0.0), (0.0, 1.0))},
     )  # fmt: skip
-    evaluation = evaluate(tmp_path, examples, result, seed=0)
-    figures = {figure.name: figure for figure in evaluation.measured}
+    measured, beside = evaluate(tmp_path, examples, result, seed=0)
+    figures = {figure.name: figure for figure in measured}
     assert {name: (figure.before, figure.after, figure.n) for name, figure in figures.items()} == {
         "first place": (0, 50, 2), "token F1": (0, 100, 2), "gold passage first": (0, 100, 2),
     }  # fmt: skip
-    beside = evaluation.baselines
     assert beside.keys() == {"token F1, the question as query", "gold passage first, the question as query"}
     assert 0 < beside["token F1, the question as query"] < 100

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sqlite3
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -61,16 +60,6 @@ def test_failed_passage_is_tried_again(folder: Path) -> None:
     assert store.triples(PASSAGES[0]) == ()
     assert store.extraction(PASSAGES[0]).error == "prompt too long"
     assert list(opened(folder).missing(PASSAGES[:1])) == [PASSAGES[0]]
-
-
-def test_failure_stored_by_an_older_version_is_replaced(folder: Path) -> None:
-    opened(folder).add([extraction(PASSAGES[1])])
-    line = json.dumps(asdict(extraction(PASSAGES[0], error="gone"))).encode()
-    with sqlite3.connect(folder / "extractions.sqlite") as connection:
-        connection.execute("INSERT INTO extractions VALUES (?, ?)", (PASSAGES[0].id, line))
-    assert list(opened(folder).missing(PASSAGES[:2])) == [PASSAGES[0]]
-    opened(folder).add([extraction(PASSAGES[0])])
-    assert opened(folder).extraction(PASSAGES[0]) == extraction(PASSAGES[0])
 
 
 def test_the_first_of_two_extractions_wins(folder: Path) -> None:

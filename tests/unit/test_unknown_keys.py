@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from kgqa.config.composing import check_known_keys, compose
 from kgqa.config.settings import RunSettings
 from kgqa.errors import ConfigError, UsageError
+from kgqa.experiment.experiment import Experiment
 
 KEYS = {
     "openai": "sk-proj-4fKq0ZBvR7mN2xW8yT1cL5hJ",
@@ -115,6 +116,20 @@ def test_no_unknown_root_key_is_accepted(name: str) -> None:
             check_known_keys({name: 1, **config}, config["choices"])
 
 
+@settings(max_examples=15, deadline=None)
+@given(
+    group=st.sampled_from(["method", "dataset", "model", "engine", "kg", "retriever", "ranker", "judge", "roles"]),
+    name=st.text(string.ascii_lowercase + "_", min_size=1, max_size=12),
+)
+def test_no_unknown_key_of_a_group_is_accepted(group: str, name: str) -> None:
+    known = compose_default().get(group) or {}
+    if name not in known:
+        for plus in ("", "+"):
+            with pytest.raises(ConfigError) as error:
+                Experiment.of([f"{plus}{group}.{name}=1", "engine=scripted"])
+            assert group in str(error.value)
+
+
 @cache
 def compose_default() -> dict[str, Any]:
     config = compose([])
@@ -128,9 +143,9 @@ BOMB = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]
 @pytest.mark.parametrize(
     ("content", "message"),
     [
+        (BOMB.encode(), "conf/experiment/mine.yaml: 72 aliases (*name), the maximum is 20"),
         ("limit: 3 # é\n".encode("utf-16"), "conf/experiment/mine.yaml: not UTF-8"),
         ("limit: 3 # é\n".encode("latin-1"), "conf/experiment/mine.yaml: not UTF-8"),
-        (BOMB.encode(), "conf/experiment/mine.yaml: 72 aliases (*name), the maximum is 20"),
         (b"seed: 1\nlimit: ??? # later\n", "conf/experiment/mine.yaml:2: limit: a value is missing"),
         (b"defaults:\n  - mine\n", "a file names itself in its defaults"),
     ],
@@ -142,11 +157,12 @@ def test_file_that_no_run_can_use_is_named(content: bytes, message: str, own_con
     assert message in str(error.value)
 
 
-def test_file_named_in_defaults_that_is_not_utf_8_is_named(own_conf: Path) -> None:
-    (own_conf / "experiment" / "mine.yaml").write_text("defaults:\n  - inner\n", encoding="utf-8")
-    (own_conf / "experiment" / "inner.yaml").write_bytes("limit: 3 # é\n".encode("latin-1"))
-    with pytest.raises(UsageError, match=r"inner\.yaml: not UTF-8"):
+def test_preset_without_its_package_line_is_refused(own_conf: Path) -> None:
+    (own_conf / "experiment" / "mine.yaml").write_text("limit: 2\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"mine\.yaml: its keys have no effect\. Put '# @package _global_'"):
         compose(["experiment=mine"])
+    (own_conf / "experiment" / "mine.yaml").write_text("# @package _global_\nlimit: 2\n", encoding="utf-8")
+    assert compose(["experiment=mine"])["limit"] == 2
 
 
 @pytest.mark.parametrize("folder", ["/", "/tmp/..", str(Path.home())])

@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode
 
 import pytest
 
-from kgqa.artifacts.trace import TRACE, read_places
+from kgqa.artifacts.trace import TRACE, read_offsets
 from kgqa.errors import DataError
 from kgqa.report.columns import Measured
 from kgqa.runtime.monitor import Heartbeat
@@ -151,12 +151,12 @@ def test_row_is_read_again_only_when_its_files_change(folder: Path, tmp_path: Pa
 
 def test_damaged_trace_is_an_error_with_its_place(folder: Path, keys: dict[str, str], tmp_path: Path) -> None:
     whole = (folder / "outputs" / keys["trace"] / TRACE).read_bytes()
-    starts = [at for at, _ in read_places(folder / "outputs" / keys["trace"])]
+    starts = [at for at, _ in read_offsets(folder / "outputs" / keys["trace"])]
     (tmp_path / TRACE).write_bytes(whole[:-5])
-    assert [at for at, _ in read_places(tmp_path)] == starts[:-1]
+    assert [at for at, _ in read_offsets(tmp_path)] == starts[:-1]
     (tmp_path / TRACE).write_bytes(whole[: starts[2]] + b"no frame" + whole[starts[2] :])
     with pytest.raises(DataError, match=f"at byte {starts[2]:,}: damaged trace"):
-        list(read_places(tmp_path))
+        list(read_offsets(tmp_path))
 
 
 def test_answers_side_by_side(viewing: Viewing, keys: dict[str, str]) -> None:
@@ -226,6 +226,16 @@ def test_keys_and_token_in_a_browser(browser: Browser, viewing: Viewing) -> None
     for width in (1400, 390):
         browser.resize(width, 844)
         assert browser.value("document.documentElement.scrollWidth") <= width
+
+
+def test_a_sweep_folds_and_stays_folded(browser: Browser, viewing: Viewing) -> None:
+    shown = "[...document.querySelectorAll('.of-sweep')].filter((row) => !row.hidden).length"
+    assert browser.value(shown) == 3
+    assert "method.max_answer_tokens" in browser.value("document.querySelector('tr.sweep th').textContent")
+    for expected in (0, 3):
+        browser.value("document.querySelector('.fold').click()")
+        browser.visit(viewing.base)
+        assert browser.value(shown) == expected
 
 
 def test_link_opens_the_question_in_a_browser(browser: Browser, viewing: Viewing, keys: dict[str, str]) -> None:

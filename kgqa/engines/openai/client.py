@@ -24,6 +24,7 @@ from kgqa.engines.openai.payloads import (
     build_messages,
     check_envelope,
     cut_reply,
+    find_key,
     generation_settings,
     join_text,
     measure_usage,
@@ -55,6 +56,7 @@ COMPLETIONS, CHAT = "/completions", "/chat/completions"
 MAX_CACHED = 64  # characters of a text that is tokenized once: labels and prefills
 SNAPSHOT = "snapshot:"  # a reply's flag: the dated version of the requested model that answered
 NAME_LENGTH, MAX_NAMES = 80, 20  # of models in flags: a server can write anything
+WITHOUT_TOOLS = "The server or its model has no function calls here. Set engine.tools=text."
 Flags = tuple[str, ...]
 
 
@@ -131,9 +133,13 @@ class Client:
         """Return whether reasoning comes before the reply. Before a choice only if nothing can turn it off."""
         if not self.thinking.budget or (isinstance(call, Generate) and call.thoughts == "keep"):
             return False
-        if self.server in TOKEN_SERVERS:
+        if self.accepts_tokens(call):
             return isinstance(call, Generate) and call.prompt.form == "chat"
         return self.plain_text(call) is None and (isinstance(call, Generate) or self.server == "hosted")
+
+    def accepts_tokens(self, call: ModelCall) -> bool:
+        """Return whether the prompt is sent as tokens. Only the chat endpoint has tools."""
+        return self.server in TOKEN_SERVERS and not (isinstance(call, Generate) and call.tools)
 
     def plain_text(self, call: ModelCall) -> str | None:
         """Return the text for the completions endpoint; None if messages are sent to the chat endpoint."""
@@ -143,7 +149,7 @@ class Client:
     async def generate(self, call: Generate) -> Completion:
         """Return the reply to a call."""
         thinks = self.thinks(call)
-        if thinks and self.server in TOKEN_SERVERS:
+        if thinks and self.accepts_tokens(call):
             return await self._generate_with_reasoning(call)
         settings = generation_settings(call, self.server, self.thinking if thinks else NO_THINKING)
         response, flags = await self.request(call, settings)
@@ -155,7 +161,7 @@ class Client:
 
     async def request(self, call: ModelCall, settings: Mapping[str, Json]) -> tuple[Response, Flags]:
         """Return the response to a prompt with these settings, and flags for what the server does not support."""
-        if self.server in TOKEN_SERVERS:
+        if self.accepts_tokens(call):
             tokens = await self.prompt_tokens(call, int(settings["max_tokens"]))
             return await self._continue(tokens, settings)
         text = self.plain_text(call)
@@ -196,6 +202,8 @@ class Client:
                 response.charge(replace(charged, seconds=seconds))
                 return response, (*abilities.flags(request), *flags)
             except Refused as refused:
+                if "tools" in fitted and (refused.meaning == "tools" or find_key(refused, fitted) == "tools"):
+                    raise ConfigError(f"{self.transport.url}: {refused.message}. {WITHOUT_TOOLS}") from refused
                 more = None if refused.meaning else abilities.without(refused, fitted)
                 if more is None:
                     error = too_long(refused, fitted) if refused.meaning == "too_long" else refused

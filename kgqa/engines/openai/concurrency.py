@@ -82,7 +82,7 @@ class Budget:
     def __post_init__(self) -> None:
         if self.dollars is not None and self.prices is None:
             raise ConfigError(
-                f"engine.budget_usd={self.dollars}: the model has no prices; set model.prices, or engine.budget_tokens"
+                f"engine.budget_usd={self.dollars}: the model has no prices. Set model.prices, or engine.budget_tokens"
             )
 
     async def acquire(self) -> None:
@@ -93,7 +93,7 @@ class Budget:
                 await self._idle.wait()
             raise BudgetSpent(
                 f"{spent} is spent ({self.spent_tokens:,} tokens, {self.spent_dollars:.4f} USD by this "
-                "command); all replies are saved; run the command again with a higher budget"
+                "command). All replies are saved. Run the command again with a higher budget"
             )
         self._running += 1
 

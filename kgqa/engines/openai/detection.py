@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import Path
 from urllib.parse import urlsplit
+
+from pydantic import TypeAdapter
 
 from kgqa.engines.event_loop import EventLoopThread
 from kgqa.engines.openai.hold import RetryPolicy
 from kgqa.engines.openai.payloads import Server
 from kgqa.engines.openai.transport import DEFAULT_URL, Transport, find_key
-from kgqa.errors import KgqaError
+from kgqa.errors import KgqaError, StorageError
 from kgqa.types import Json
+from kgqa.util.fs import call_cache, replace_file, text_digest
 
 # Ollama truncates longer prompts without a word, and does not say where: its default, unless the model sets num_ctx
 OLLAMA_CONTEXT = 4096
@@ -55,19 +60,41 @@ def detect_server(url: str, key_variable: str, server_timeout: float) -> ServedM
     return _detect(url, find_key(key_variable, url), server_timeout, int(time.monotonic() / REMEMBERED))
 
 
+def last_seen_server(url: str) -> ServedModels | None:
+    """Return what was served at an address when kgqa last saw it; None: there is no note of this address."""
+    with suppress(OSError, ValueError):
+        seen = TypeAdapter(ServedModels).validate_json(_note(url).read_bytes())
+        # a note of someone else's cache must not send the key elsewhere
+        if seen.url.removesuffix("/v1") == _strip_endpoint(url).removesuffix("/v1"):
+            return seen
+    return None
+
+
 @lru_cache(maxsize=32)
 def _detect(url: str, key: str | None, server_timeout: float, _: int) -> ServedModels:
-    for endpoint in ENDPOINTS:
-        url = url.removesuffix(endpoint)
+    note, url = _note(url), _strip_endpoint(url)
     loop = EventLoopThread("detection")
     look = _Look(
         Transport(url, key, RetryPolicy(TIMEOUT, 0, BACKOFF, server_timeout), lambda: None),
         Transport(url, key, RetryPolicy(TIMEOUT, 0, BACKOFF, 0.0), lambda: None),
     )
     try:
-        return loop.submit(look.run()).result()
+        found = loop.submit(look.run()).result()
     finally:
         loop.close(look.close)
+    with suppress(StorageError):  # without the note, finished runs need their server
+        replace_file(note, TypeAdapter(ServedModels).dump_json(found).decode())
+    return found
+
+
+def _strip_endpoint(url: str) -> str:
+    for endpoint in ENDPOINTS:
+        url = url.removesuffix(endpoint)
+    return url
+
+
+def _note(url: str) -> Path:
+    return call_cache() / "servers" / f"{text_digest(url, 24)}.json"
 
 
 @dataclass
@@ -87,19 +114,19 @@ class _Look:
             for other in (*(model.get("aliases") or ()), *([model["id"]] if model.get("parent") else ()))
         }
         contexts = {str(model["id"]): _read_context(model) for model in models}
-        if "vllm" in kinds and await self.post("../tokenize", {"model": models[0]["id"], "prompt": "a"}):
-            software = f"vLLM {(await self.get('../version')).get('version', '')}".strip()
+        if "vllm" in kinds and await self.fetch("../tokenize", {"model": models[0]["id"], "prompt": "a"}):
+            software = f"vLLM {(await self.fetch('../version')).get('version', '')}".strip()
             return ServedModels(url, "vllm", software, contexts, names)
-        if "llamacpp" in kinds and await self.post("../tokenize", {"content": "a"}):
-            slot = ((await self.get("../props")).get("default_generation_settings") or {}).get("n_ctx")
+        if "llamacpp" in kinds and await self.fetch("../tokenize", {"content": "a"}):
+            slot = ((await self.fetch("../props")).get("default_generation_settings") or {}).get("n_ctx")
             contexts = dict.fromkeys(contexts, slot) if isinstance(slot, int) and slot > 0 else contexts
             return ServedModels(url, "llamacpp", "llama.cpp", contexts, names)
         if "sglang" in kinds:
             return ServedModels(url, "sglang", "SGLang", contexts, names)
-        if version := (await self.get("../api/version")).get("version"):
+        if version := (await self.fetch("../api/version")).get("version"):
             contexts = {name: await self.read_ollama_context(name) for name in contexts}
             return ServedModels(url, "hosted", f"Ollama {version}", contexts, names)
-        version = (await self.get("../health/readiness")).get("litellm_version")
+        version = (await self.fetch("../health/readiness")).get("litellm_version")
         return ServedModels(url, "hosted", f"LiteLLM {version}" if version else "", contexts, names)
 
     async def close(self) -> None:
@@ -119,25 +146,20 @@ class _Look:
                 return [model for model in listed if isinstance(model, dict) and model.get("id")]
         return []
 
-    async def get(self, path: str) -> Mapping[str, Json]:
-        """Return an object of the server, empty if it has none there."""
-        try:
-            answer = await self.quick.get(path)
-        except KgqaError:
-            return {}
-        return answer if isinstance(answer, dict) else {}
-
-    async def post(self, path: str, body: Mapping[str, Json]) -> Mapping[str, Json]:
+    async def fetch(self, path: str, body: Mapping[str, Json] | None = None) -> Mapping[str, Json]:
         """Return an object of the server, empty if there is none. A proxy often lets only /v1 through."""
         try:
-            answer, _ = await self.quick.post(path, body, lambda answer: answer)
+            if body is None:
+                answer = await self.quick.get(path)
+            else:
+                answer, _ = await self.quick.post(path, body, lambda answer: answer)
         except KgqaError:
             return {}
         return answer if isinstance(answer, dict) else {}
 
     async def read_ollama_context(self, model: str) -> int:
         """Return the context of a model at Ollama: `num_ctx` of its Modelfile, else Ollama's default."""
-        lines = str((await self.post("../api/show", {"model": model})).get("parameters") or "").splitlines()
+        lines = str((await self.fetch("../api/show", {"model": model})).get("parameters") or "").splitlines()
         numbers = [line.split()[-1] for line in lines if line.split()[:1] == ["num_ctx"]]
         return int(numbers[0]) if numbers and numbers[0].isdecimal() else OLLAMA_CONTEXT
 

@@ -7,12 +7,11 @@ compared once, before the first call. `engine.deployment` names what is served i
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from kgqa.artifacts.adapter import Adapter
 from kgqa.calls import Generate, ModelCall, ModelReply
@@ -55,6 +54,7 @@ class OpenAI(BaseEngine):
     served_model: str | None
     deployment: str | None
     endpoints: Endpoints
+    tools: Annotated[Literal["functions", "text"], NotIdentity("method.protocol has it")]
     concurrency: Annotated[Count | None, REACHING]
     timeout: Annotated[Seconds, REACHING]
     retries: Annotated[Natural, REACHING]
@@ -69,10 +69,9 @@ class OpenAI(BaseEngine):
     streaming: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if not re.fullmatch(r"[A-Z][A-Z0-9_]*", self.api_key_env):  # a key put here by mistake is not repeated
-            raise ConfigError("engine.api_key_env: must be the NAME of an environment variable, in capitals")
+        _ = self._url
         check_extra(self.extra_body or {}, self._kind, self._thinking)
-        _ = self._url, self._limiter, self._budget, self._loop
+        _ = self._limiter, self._budget, self._loop
 
     def identity(self) -> Mapping[str, Json]:
         return {

@@ -1,4 +1,4 @@
-"""Hold all calls to a server that fails until one succeeds. Then let them go, twice as many with each reply.
+"""Hold all calls to a server that fails until one succeeds. Then let them all go.
 
 One rule for everything that is the server's fault: a call never fails for it. If no call succeeds for
 `server_timeout` seconds, the run stops and can be resumed.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from kgqa.util.waiting import add_wait, remove_wait
@@ -33,9 +33,6 @@ class RetryPolicy:
         return min(MAX_PAUSE, self.backoff * 2.0 ** min(failures - 1, 16)) * factor
 
 
-Turn = asyncio.Semaphore | None  # the gate through which an attempt came; None: the server was not held
-
-
 @dataclass
 class Hold:
     """The state of one server. It belongs to one event loop; `describe` can be called from any thread."""
@@ -43,63 +40,61 @@ class Hold:
     url: str
     policy: RetryPolicy
     answers: int = 0  # that the server gave: a call that fails sees whether others were answered meanwhile
-    _gate: Turn = None  # of the calls that can try; None: the server is not held
+    _is_held: bool = False
+    _is_closed: bool = False
+    _trial: asyncio.Lock = field(default_factory=asyncio.Lock)  # of the one call that tries a held server
     _waiting: int = 0
-    _trying: int = 0  # attempts through the gate that have not ended
     _since: float = 0.0  # the first failure after which no call has succeeded; 0: there is none
     _failures: int = 0  # since then
     _next: float = 0.0  # when the next attempt can start
     _cause: str = ""
 
-    async def enter(self) -> Turn:
-        """Wait until an attempt can start. Return its turn, which one of the other methods ends."""
-        gate = self._gate
-        if gate is None:
-            return None
+    async def enter(self) -> bool:
+        """Wait until an attempt can start. Return whether it is a trial, which one of the other methods ends."""
+        if not self._is_held:
+            return False
         self._waiting += 1
         try:
-            await gate.acquire()
+            await self._trial.acquire()
         finally:
             self._waiting -= 1
-        self._trying += 1
-        await asyncio.sleep(self._next - time.monotonic())
-        return gate
+        is_trial = False
+        try:
+            if self._is_held:
+                await asyncio.sleep(self._next - time.monotonic())
+            is_trial = self._is_held
+        finally:
+            if not is_trial:  # also if the call is cancelled
+                self._trial.release()
+        return is_trial
 
-    def succeed(self, turn: Turn) -> None:
-        """Count an answer. If it came through the gate, let twice as many calls try the server next."""
+    def succeed(self, *, is_trial: bool) -> None:
+        """Count an answer. After a trial, let all calls go."""
         self.answers += 1
-        if turn is None or turn is not self._gate:
-            return
-        self._trying -= 1
-        self._since, self._failures = 0.0, 0
-        if self._waiting:
-            turn.release()
-            turn.release()
-        else:
-            self._gate = None
+        if is_trial:
+            self._is_held, self._since, self._failures = False, 0.0, 0
             remove_wait(self.describe)
+        self.leave(is_trial=is_trial)
 
-    def leave(self, turn: Turn) -> None:
+    def leave(self, *, is_trial: bool) -> None:
         """End an attempt that shows nothing about the server."""
-        if turn is not None and turn is self._gate:
-            self._trying -= 1
-            if not self._trying:
-                turn.release()
+        if is_trial:
+            self._trial.release()
 
-    def fail(self, turn: Turn, cause: str, after: float) -> bool:
+    def fail(self, cause: str, after: float, *, is_trial: bool) -> bool:
         """Hold the server after a failure of its own. Return whether it has failed for too long.
 
         Args:
             cause: as in "503 from HOST".
             after: seconds that the server asks to wait; 0 if it does not.
         """
-        if self._gate is None:
-            self._gate, self._trying = asyncio.Semaphore(1), 0
-            add_wait(self.describe)
-        elif turn is not self._gate:  # sent before the server was held
+        if self._is_held and not is_trial:  # sent before the server was held
             return False
-        else:
-            self.leave(turn)
+        if not self._is_held:
+            self._is_held = True
+            if not self._is_closed:
+                add_wait(self.describe)
+        self.leave(is_trial=is_trial)
         now, limit = time.monotonic(), self.policy.server_timeout
         self._since = self._since or now
         self._failures += 1
@@ -110,7 +105,8 @@ class Hold:
         return left <= ALMOST or after > left
 
     def close(self) -> None:
-        """Stop showing the wait."""
+        """Stop showing the wait, also of attempts that fail later because the connection was closed."""
+        self._is_closed = True
         remove_wait(self.describe)
 
     def describe(self) -> str:
@@ -118,7 +114,7 @@ class Hold:
         if not self._since:
             return ""
         left = max(0.0, self._next - time.monotonic())
-        calls = self._waiting + self._trying
+        calls = self._waiting + self._trial.locked()
         host = urlsplit(self.url).netloc
         count = "1 call waits" if calls == 1 else f"{calls} calls wait"
         return f"{self._cause} from {host}, next try in {left:.0f} s, {count}" if calls else ""

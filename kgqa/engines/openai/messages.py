@@ -12,16 +12,16 @@ from typing import Literal
 from kgqa.types import Json
 
 # too_long: the prompt. filtered: the prompt is refused for its content. limited: come back later. used_up: the account.
-# key: missing, wrong or without access.
-Meaning = Literal["too_long", "filtered", "limited", "used_up", "key"]
+# key: missing, wrong or without access. tools: no function calls.
+Meaning = Literal["too_long", "filtered", "limited", "used_up", "key", "tools"]
 
 MESSAGES: tuple[tuple[Meaning, str], ...] = (
     # Bedrock: the quota of tokens per minute (aws-samples/bedrock-chat#95 has the other one)
     ("limited", r"too many tokens, please wait|too many requests|throttlingexception"),
     # Gemini, whose words are otherwise those of OpenAI's used-up account (ai.google.dev/gemini-api/docs/rate-limits)
     ("limited", r"resource_exhausted|please retry in [\d.]+ ?m?s"),
-    # OpenAI, simonw/llm#494
-    ("used_up", r"insufficient_quota"),
+    # OpenAI, simonw/llm#494; Kimi (403), MoonshotAI/Kimi-K2#5
+    ("used_up", r"insufficient_quota|exceeded_current_quota"),
     # Anthropic, anthropics/claude-code#4684
     ("used_up", r"credit balance is too low"),
     # DeepSeek, continuedev/continue#9375
@@ -45,29 +45,32 @@ MESSAGES: tuple[tuple[Meaning, str], ...] = (
     ("too_long", r"inputs` tokens \+ `max_new_tokens` must be|inputs` must have less than \d+ tokens"),
     # vLLM, xorbitsai/inference#3785, EleutherAI/lm-evaluation-harness#2880
     ("too_long", r"longer than the (maximum model|model's context) length"),
-    # vLLM, when prompt and reply together do not fit
+    # vLLM, when prompt and reply together do not fit, stepfun-ai/Step-Audio-R1#3
     ("too_long", r"max_tokens.{0,80}(is too large|cannot be greater than max_model_len)"),
     # SGLang, sgl-project/sglang#4048; NVIDIA NIM, run-llama/llama_index#15180
     ("too_long", r"input length.{0,40}exceeds (the )?(maximum|max) allowed"),
-    # llama.cpp; MiniMax
+    # llama.cpp, ggml-org/llama.cpp#15780 and #19774; MiniMax, MiniMax-AI/MiniMax-M2#119
     ("too_long", r"exceed_context_size|exceeds the available context size|context window exceeds limit"),
+    # llama.cpp's embeddings endpoint (tools/server/server.cpp), with status 500
+    ("too_long", r"is too large to process\. increase the physical batch size"),
+    ("too_long", r"context size has been exceeded"),
     # Ollama, nano-step/nano-brain#208 and #37 of ITSpecialist111/ai_automation_suggester
     ("too_long", r"input (length )?exceeds (the )?(maximum )?context"),
-    # LM Studio
-    ("too_long", r"greater than the context length"),
+    # LM Studio, lmstudio-ai/lmstudio-bug-tracker#546 and #237; the second wording was seen by us
+    ("too_long", r"loaded with context length of only|greater than the context length"),
     # TabbyAPI, SillyTavern/SillyTavern#3543
     ("too_long", r"length.{0,60}is greater than (the )?max_seq_len"),
     # Cohere, cohere-ai/sandbox-topically#4
     ("too_long", r"too many tokens|token limit exceeded"),
-    # GitHub's models, jjleng/copilot-more#35; Kimi
+    # GitHub's models, jjleng/copilot-more#35; Kimi, MoonshotAI/kimi-cli#2011
     ("too_long", r"token count.{0,30}exceeds the limit|exceeded model token limit"),
-    # OpenAI and others, in two orders of the same words
+    # OpenAI and others, in two orders of the same words, cline/cline#5474
     ("too_long", r"exceeds? (the|this) model'?s? (maximum )?(context|input)|input tokens exceed the configured limit"),
     # OpenAI, ridgesai/ridges-old#75
     ("too_long", r"max(imum)? [\d,]+ tokens per request"),
-    # Cerebras (litellm's exception mapping)
+    # Cerebras, BerriAI/litellm#17587
     ("too_long", r"current length is \d+ while limit is \d+"),
-    # proxies in front of a server
+    # proxies in front of a server, ChronoAIProject/NyxID#957
     ("too_long", r"(request entity|payload|request body|content) too large"),
     # Azure, openai/openai-python#331
     ("filtered", r"content_filter|content management policy|responsibleaipolicyviolation"),
@@ -77,11 +80,20 @@ MESSAGES: tuple[tuple[Meaning, str], ...] = (
     ("filtered", r"content exists risk"),
     # OpenRouter (403), openrouter.ai/docs/api-reference/errors
     ("filtered", r"requires moderation|input was flagged"),
-    # Gemini, Bedrock, Alibaba, Zhipu
+    # Gemini, simonw/llm-gemini#80; Anthropic, "Output blocked by content filtering policy", seen by us; Bedrock's stop
+    # reason (docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_Converse.html)
     ("filtered", r"prohibited_content|blocked by .{0,30}(safety|content) (filter|polic)|guardrail_intervened"),
-    ("filtered", r"data_?inspection_?failed|sensitive content|unsafe content"),
-    # Gemini and xAI answer 400 to a wrong key
-    ("key", r"api key not valid|incorrect api key|invalid api key|invalid_api_key|authentication_error"),
+    # Alibaba, agentscope-ai/QwenPaw#1406; Zhipu, langchain4j/langchain4j#1079
+    ("filtered", r"data_?inspection_?failed|sensitive content|unsafe content|敏感内容"),
+    # Gemini and xAI answer 400 to a wrong key, can1357/oh-my-pi#449, google-gemini/gemini-cli#25198,
+    # continuedev/continue#10778
+    ("key", r"api key not (valid|found)|incorrect api key|invalid api key|invalid_api_key|authentication_error"),
+    # llama.cpp without --jinja (500), ggml-org/llama.cpp#10920, defilantech/LLMKube#126
+    ("tools", r"tools param requires|unsupported param: tools"),
+    # vLLM without --enable-auto-tool-choice and --tool-call-parser
+    ("tools", r"tool choice requires"),
+    # Ollama, haoxiang-xu/PuPu#59; OpenRouter (404)
+    ("tools", r"not support tools|support tool use"),
     # all others
     ("limited", r"rate[_ -]?limit"),
 )  # fmt: skip

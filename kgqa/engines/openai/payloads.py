@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
@@ -21,7 +21,8 @@ from kgqa.engines.openai.messages import find_lengths
 from kgqa.engines.openai.transport import Refused
 from kgqa.engines.thinking import NO_THINKING, TAGS, Thinking, split_thought
 from kgqa.errors import ConfigError, PromptTooLong
-from kgqa.types import Completion, Json, Prompt, Usage
+from kgqa.types import Completion, Json, Prompt, ToolCall, Usage
+from kgqa.types import Message as PromptMessage
 
 Server = Literal["hosted", "vllm", "sglang", "llamacpp"]
 
@@ -60,7 +61,7 @@ RESERVED = frozenset(  # keys of requests that kgqa sets, or that change the for
         *("stop_token_ids", "response_format", "json_schema", "logit_bias", "logprobs", "top_logprobs", "echo"),
         *("logprob_token_ids", "prompt_logprobs", "post_sampling_probs", "return_tokens_as_token_ids"),
         *("continue_final_message", "add_generation_prompt", "skip_special_tokens", "preserved_tokens"),
-        *("n", "best_of", "stream"),
+        *("n", "best_of", "stream", "tools", "tool_choice"),
     }
 )
 SECRET = re.compile(r"api_?key|secret|password|authorization|access_token", re.IGNORECASE)
@@ -100,8 +101,26 @@ class Part(BaseModel):
         return content if isinstance(content, str) else "".join(part.read("text") for part in content)
 
 
+class Function(BaseModel):
+    """A called function. Some servers send its arguments as JSON values, not as text."""
+
+    name: str = ""
+    arguments: Any = ""
+
+
+class CalledTool(BaseModel):
+    id: str | None = None
+    function: Function
+
+    def read(self, number: int) -> ToolCall:
+        given = self.function.arguments
+        arguments = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
+        return ToolCall(self.id or f"call_{number}", self.function.name, arguments)
+
+
 class Message(BaseModel):
     content: str | list[Part] | None = None
+    tool_calls: list[CalledTool] | None = None
     refusal: str | None = None
     reasoning: Any = None  # vLLM, Ollama, OpenRouter
     reasoning_content: Any = None  # DeepSeek
@@ -214,13 +233,15 @@ def measure_usage(answer: Mapping[str, Json], request: Mapping[str, Json]) -> tu
     fewer tokens than the prompt has.
     """
     prompt = request.get("prompt")
-    texts = [str(message["content"]) for message in request.get("messages", ())] if prompt is None else [prompt]
+    texts = [str(message["content"] or "") for message in request.get("messages", ())] if prompt is None else [prompt]
     tokens = len(prompt) if isinstance(prompt, list) else 0
     characters = 0 if tokens else sum(map(len, texts))
     try:
         usage = ServerUsage.model_validate(answer.get("usage")).read()
     except ValidationError:
-        written = sum(map(estimate_tokens, _find_texts(answer["choices"])))
+        choice = answer["choices"][0] if answer["choices"] else {}
+        message = choice["message"] if isinstance(choice.get("message"), dict) else {"text": choice.get("text")}
+        written = sum(estimate_tokens(str(value)) for key, value in message.items() if value and key != "role")
         return Usage(tokens or sum(map(estimate_tokens, texts)), 0, written), ("estimated_usage",)
     read = usage.prompt_tokens
     is_cut = 2 * read < tokens or (characters >= LONG and MOST_PER_TOKEN * read < characters)
@@ -230,19 +251,6 @@ def measure_usage(answer: Mapping[str, Json], request: Mapping[str, Json]) -> tu
 def estimate_tokens(text: str) -> int:
     """Return a rough number of tokens, for servers that do not count."""
     return -(-len(text.encode("utf-8", "surrogatepass")) // BYTES_PER_TOKEN)
-
-
-def _find_texts(choices: Json) -> Iterator[str]:
-    """Yield the texts that a model wrote: the answer, and the reasoning of any kind."""
-    if isinstance(choices, list):
-        for each in choices:
-            yield from _find_texts(each)
-    elif isinstance(choices, dict):
-        for key in ("message", "content", "text", "thinking", "reasoning", "reasoning_content", "refusal"):
-            if isinstance(choices.get(key), str):
-                yield choices[key]
-            else:
-                yield from _find_texts(choices.get(key))
 
 
 def read_response(answer: Json, *, has_logprobs: bool) -> Response:
@@ -264,7 +272,7 @@ def read_response(answer: Json, *, has_logprobs: bool) -> Response:
         usage = answer.get("usage")
         details = usage.get("completion_tokens_details") if isinstance(usage, dict) else None
         reasoned = message.reasoning or message.reasoning_content or _detail(details, "reasoning_tokens")
-        if not (message.refusal or choice.finish_reason in CUT_OFF or reasoned):
+        if not (message.refusal or message.tool_calls or choice.finish_reason in CUT_OFF or reasoned):
             raise ValueError("a message without content")
     return response
 
@@ -305,7 +313,7 @@ class Abilities:
         """
         if "max_tokens" in body and "max_completion_tokens" in refused.message:
             return replace(self, renamed=True)
-        key = _find_key(refused, body)
+        key = find_key(refused, body)
         if key in LISTS:
             return self._limit_logprobs(refused.message, body)
         return replace(self, rejected=self.rejected | {_feature(key, body[key])}) if key in OPTIONAL else None
@@ -328,7 +336,7 @@ def _feature(key: str, value: Json) -> str:
     return f"{key}={json.dumps(value, sort_keys=True)}" if key in SCHEMAS else key
 
 
-def _find_key(refused: Refused, body: Mapping[str, Json]) -> str:
+def find_key(refused: Refused, body: Mapping[str, Json]) -> str:
     """Return the key of the request that the server rejects; "" if it does not say."""
     path = re.split(r"[.\[]", str(refused.error.get("param") or ""))[0]
     if path in body:
@@ -367,7 +375,7 @@ def check_extra(extra: Mapping[str, Json], server: Server, thinking: Thinking) -
                 f"engine.extra_body.{key}: would stand in the run's files; engine.api_key_env names a key"
             )
         if key in RESERVED | DEFAULTS[server].keys() | effort | template:
-            raise ConfigError(f"engine.extra_body.{key}: kgqa sets {key} itself; leave it out")
+            raise ConfigError(f"engine.extra_body.{key}: kgqa sets {key} itself. Leave it out")
 
 
 def generation_settings(call: Generate, server: Server, thinking: Thinking = NO_THINKING) -> dict[str, Json]:
@@ -386,6 +394,8 @@ def generation_settings(call: Generate, server: Server, thinking: Thinking = NO_
         body["stop"] = list(call.stop[:MAX_STOPS] if server == "hosted" else call.stop)
     if call.schema is not None:
         body |= _schema_settings(call.schema, server)
+    if call.tools is not None:
+        body["tools"] = json.loads(call.tools)
     return body
 
 
@@ -401,13 +411,23 @@ def _schema_settings(schema: str, server: Server) -> dict[str, Json]:
 
 
 def build_messages(prompt: Prompt) -> list[Json]:
-    return [{"role": message.role, "content": message.content} for message in prompt.messages]
+    return [_build_message(message) for message in prompt.messages]
+
+
+def _build_message(message: PromptMessage) -> Json:
+    built: dict[str, Json] = {"role": message.role, "content": message.content}
+    if message.tool_calls:  # a message that only calls tools has no content
+        functions = [{"name": call.name, "arguments": call.arguments} for call in message.tool_calls]
+        calls = zip(message.tool_calls, functions, strict=True)
+        built["content"] = message.content or None
+        built["tool_calls"] = [{"id": call.id, "type": "function", "function": function} for call, function in calls]
+    return {**built, "tool_call_id": message.answers} if message.role == "tool" else built
 
 
 def build_chat(prompt: Prompt, server: Server, thinking: Thinking = NO_THINKING) -> dict[str, Json]:
     """Return the messages. If the server can continue one and does not reason first, the last one is the prefill."""
     body: dict[str, Json] = {"messages": build_messages(prompt)}
-    if server != "sglang":
+    if server == "hosted":
         return body
     body["chat_template_kwargs"] = dict(thinking.template(thinks=thinking.budget > 0))
     if prompt.prefill and not thinking.budget:
@@ -441,9 +461,11 @@ def _read_text(response: Response, flags: Iterable[str]) -> Completion:
     choice = response.choices[0]
     refusal = (choice.message.refusal if choice.message else None) or ""
     text = choice.message.read("text") or refusal if choice.message else choice.text or ""
+    called = (choice.message and choice.message.tool_calls) or ()
+    calls = tuple(tool.read(number) for number, tool in enumerate(called, start=1))
     finish: Literal["stop", "length"] = "length" if choice.finish_reason == "length" else "stop"
     filtered = ("filtered",) if refusal or choice.finish_reason == "content_filter" else ()
-    return Completion(text, finish, response.read_usage(), (*flags, *filtered))
+    return Completion(text, finish, response.read_usage(), (*flags, *filtered), tool_calls=calls)
 
 
 def cut_reply(reply: Completion, stops: Sequence[str], omitted_prefill: str) -> Completion:

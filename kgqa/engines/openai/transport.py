@@ -10,14 +10,14 @@ import asyncio
 import json
 import logging
 import os
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 from urllib.parse import urlsplit
 
-from kgqa.engines.openai.hold import Hold, RetryPolicy, Turn
+from kgqa.engines.openai.hold import Hold, RetryPolicy
 from kgqa.engines.openai.messages import Meaning, find_meaning
 from kgqa.errors import ConfigError, EngineError, KgqaError, ServerLost, UsageError
 from kgqa.types import Json
@@ -51,10 +51,6 @@ class Refused(EngineError):
         super().__init__(f"the server refused the call ({status}): {self.message}")
 
 
-class NotFound(ConfigError):
-    """The server does not know the model or the path."""
-
-
 @dataclass
 class _Failure(Exception):
     """An attempt failed, but another can succeed.
@@ -79,10 +75,13 @@ class Transport:
     """A server's address and key. It belongs to one event loop and sends any number of parallel requests.
 
     The key is sent in the request's header only. If a server repeats it, error messages do not.
+    group: of the keys that messages name, as in engine.base_url.
     """
 
-    def __init__(self, url: str, key: str | None, policy: RetryPolicy, on_rate_limited: Callable[[], None]) -> None:
-        self.url, self.policy = url, policy
+    def __init__(
+        self, url: str, key: str | None, policy: RetryPolicy, on_rate_limited: Callable[[], None], group: str = "engine"
+    ) -> None:
+        self.url, self.policy, self._group = url, policy, group
         self._key = Key(key) if key else None
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._on_rate_limited = on_rate_limited
@@ -95,17 +94,17 @@ class Transport:
         A path that starts with ".." is relative to /v1. Wait for a server that is gone.
         """
         while True:
-            turn = await self._hold.enter()
+            is_trial = await self._hold.enter()
             try:
                 status, _, content = await self._send("GET", self._locate(path), None)
                 if status == 503 and b"oading" in content:  # llama.cpp while it loads the model
                     raise _Failure("503 the model is loading", "503 (the model is loading)", is_own=False)  # noqa: TRY301
             except _Failure as failure:
-                self._hold_server(turn, failure)
+                self._hold_server(failure, is_trial=is_trial)
                 if failure.outcome == "over":
                     raise self._explain(failure) from failure
             else:
-                self._hold.leave(turn)
+                self._hold.leave(is_trial=is_trial)
                 return _decode(content) if status == 200 else None
 
     async def post(
@@ -127,7 +126,7 @@ class Transport:
 
         Raises:
             Refused: the server rejects the request. A retry would not help.
-            ConfigError: it does not accept the key, redirects, or (NotFound) does not know the model or the path.
+            ConfigError: it does not accept the key, redirects, or does not know the model or the path.
             UsageError: the account is used up.
             EngineError: every attempt failed, and the server answered others.
             ServerLost: the server has failed for `server_timeout` seconds.
@@ -162,28 +161,28 @@ class Transport:
 
     async def _take_turn(self, url: str, content: bytes, validate: Callable[[Json], T]) -> tuple[T, float]:
         """Make one attempt when the server is not held, or to try whether it answers again."""
-        turn = await self._hold.enter()
+        is_trial = await self._hold.enter()
         started, answers = time.perf_counter(), self._hold.answers
         try:
             answer = await self._attempt(url, content, validate)
         except _Failure as failure:
             if failure.is_own and self._hold.answers > answers:
-                self._hold.leave(turn)
+                self._hold.leave(is_trial=is_trial)
                 failure.outcome = "own"
             else:
-                self._hold_server(turn, failure)
+                self._hold_server(failure, is_trial=is_trial)
             raise
         except Refused:
-            self._hold.succeed(turn)
+            self._hold.succeed(is_trial=is_trial)
             raise
-        except KgqaError:
-            self._hold.leave(turn)
+        except BaseException:  # also a cancelled call
+            self._hold.leave(is_trial=is_trial)
             raise
-        self._hold.succeed(turn)
+        self._hold.succeed(is_trial=is_trial)
         return answer, time.perf_counter() - started
 
-    def _hold_server(self, turn: Turn, failure: _Failure) -> None:
-        is_over = self._hold.fail(turn, failure.cause, failure.after)
+    def _hold_server(self, failure: _Failure, *, is_trial: bool) -> None:
+        is_over = self._hold.fail(failure.cause, failure.after, is_trial=is_trial)
         if is_over or (failure.denied is not None and not self._hold.answers):
             failure.outcome = "over"
         _log("wait", failure)
@@ -200,7 +199,7 @@ class Transport:
         """Return the error that stops the run."""
         if failure.denied and not self._hold.answers:
             return failure.denied
-        limit = f"engine.server_timeout={self.policy.server_timeout:g}"
+        limit = f"{self._group}.server_timeout={self.policy.server_timeout:g}"
         if failure.after > self.policy.server_timeout:
             return ServerLost(f"{self.url} asks to wait {failure.after:g} s, and {limit}: {failure}")
         return ServerLost(f"{self.url} has not answered any call for {self.policy.server_timeout:g} s: {failure}")
@@ -227,8 +226,9 @@ class Transport:
                         raise _Failure(f"an answer of more than {MAX_BYTES:,} bytes", "an endless answer")
                 return response.status, response.headers, bytes(body)
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            reason = f"no connection ({str(error) or type(error).__name__}); start the server, or set engine.base_url"
-            raise _Failure(reason, "no connection", is_own=False) from error
+            reason = f"no connection ({str(error) or type(error).__name__})"
+            remedy = f"start the server, or set {self._group}.base_url"
+            raise _Failure(f"{reason}; {remedy}", "no connection", is_own=False) from error
         except asyncio.TimeoutError as error:
             raise _Failure(f"no answer within {self.policy.timeout:g} s", "no answer in time") from error
         except (aiohttp.ClientError, OSError) as error:
@@ -265,7 +265,7 @@ class Transport:
         if 300 <= status < 400:
             place = urlsplit(headers.get("location", ""))
             where = self._show(f"{place.scheme}://{place.netloc.rpartition('@')[2]}{place.path}")
-            raise ConfigError(f"the server sends on to {where}; set engine.base_url to that")
+            raise ConfigError(f"the server sends on to {where}; set {self._group}.base_url to that")
         error = answer.get("error") or answer if isinstance(answer, dict) else text
         if not isinstance(error, dict):
             error = {"message": error}
@@ -278,7 +278,7 @@ class Transport:
             status = code
         meaning = find_meaning(status, error)
         refused = Refused(status, error, meaning)
-        if meaning in ("too_long", "filtered"):
+        if meaning in ("too_long", "filtered", "tools"):
             return refused
         if status == 402 or meaning == "used_up":
             return UsageError(f"the account is used up: {refused.message}; all replies so far are saved")
@@ -294,13 +294,13 @@ class Transport:
         if status == 403:
             return _Failure(reason, cause, denied=ConfigError(f"the server denies access: {refused.message}"))
         if status == 404:
-            return NotFound(f"the server does not know the model or the path: {refused.message}")
+            return ConfigError(f"the server does not know the model or the path: {refused.message}")
         return refused
 
     def _explain_key(self, refused: Refused) -> str:
         if self._key:
-            return f"the server does not accept the key of engine.api_key_env: {refused.message}"
-        names = "the variable that engine.api_key_env names (OPENAI_API_KEY unless set otherwise)"
+            return f"the server does not accept the key of {self._group}.api_key_env: {refused.message}"
+        names = f"the variable that {self._group}.api_key_env names (OPENAI_API_KEY unless set otherwise)"
         return f"the server wants a key, and {names} holds none: {refused.message}"
 
     def _show(self, text: str) -> str:
@@ -309,48 +309,45 @@ class Transport:
         return (self._key.redact(text) if self._key else text)[:SHOWN]
 
 
-def find_address(base_url: str | None, key_variable: str) -> str:
+def find_address(base_url: str | None, key_variable: str, group: str = "engine") -> str:
     """Return the server's address from the configuration or the environment. Raise ConfigError if it is invalid.
 
-    A name, password or query in it could be a secret, so the message does not repeat it.
+    A name, password or query in it could be a secret, so the message does not repeat it. Nor does it repeat a key that
+    is in the place of the variable's name.
     """
+    if not re.fullmatch(r"[A-Z][A-Z0-9_]*", key_variable):
+        raise ConfigError(f"{group}.api_key_env: must be the NAME of an environment variable, in capitals")
     url = base_url or os.environ.get(URL_VARIABLE) or DEFAULT_URL
     parts = urlsplit(url)
     if "@" in parts.netloc or parts.query or parts.fragment:
         raise ConfigError(
-            f"engine.base_url (or ${URL_VARIABLE}) must hold no name, password or query: "
+            f"{group}.base_url (or ${URL_VARIABLE}) must hold no name, password or query: "
             f"put the key into ${key_variable}"
         )
     port = parts.netloc.rpartition("]")[2].partition(":")[2] or "0"
     if parts.scheme not in ("http", "https") or not parts.hostname or not port.isdecimal():
-        raise ConfigError(f"engine.base_url={url}: must be like http://127.0.0.1:8000/v1")
+        raise ConfigError(f"{group}.base_url={url}: must be like http://127.0.0.1:8000/v1")
     return url.rstrip("/")
 
 
-def find_key(variable: str, url: str) -> str | None:
+def find_key(variable: str, url: str, group: str = "engine") -> str | None:
     """Return the API key from the environment. Raise ConfigError if it is invalid, or OpenAI's server needs one."""
     value = os.environ.get(variable, "").strip()
     if not value.isascii() or not value.isprintable():
         raise ConfigError(f"${variable} holds characters that no key has; set it again")
     if not value and url == DEFAULT_URL:
         raise ConfigError(
-            f"${variable} is not set, and {DEFAULT_URL} answers nobody without a key: "
-            f"export {variable}=…, or name your own server: engine.base_url=URL (or ${URL_VARIABLE})"
+            f"${variable} is not set, and {DEFAULT_URL} requires a key: "
+            f"export {variable}=…, or name your own server: {group}.base_url=URL (or ${URL_VARIABLE})"
         )
     return value or None
 
 
 def _retry_after(headers: Mapping[str, str]) -> float:
-    """Return the seconds of Retry-After; 0 without it. A date is compared with the server's own clock."""
-    value: Any = headers.get("retry-after", "")
+    """Return the seconds of Retry-After; 0 without it, or if it is a date."""
     try:
-        return max(0.0, float(value))
+        return max(0.0, float(headers.get("retry-after", "")))
     except ValueError:
-        pass
-    try:
-        now = parsedate_to_datetime(headers["date"]).timestamp() if "date" in headers else time.time()
-        return max(0.0, parsedate_to_datetime(value).timestamp() - now)
-    except (TypeError, ValueError, OverflowError, OSError):
         return 0.0
 
 

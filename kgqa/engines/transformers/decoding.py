@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from kgqa.artifacts.adapter import Adapter
 from kgqa.calls import Generate
 from kgqa.engines.grammar import Constraint
 from kgqa.engines.labels import Conditional, Path, Spelling
@@ -18,7 +19,6 @@ from kgqa.errors import EngineDied
 CHUNK = 256  # tokens; smaller chunks share more but use the matrix units less
 MAX_CHUNKS = 96  # in the cache: 24,576 tokens, 0.7 GB for a 1.5B model, 3 GB for an 8B one
 MAX_ROWS = 32  # paths through the options that are scored together
-STOP_MARGIN = 16  # tokens decoded before a possible stop string, so that a character split over tokens comes out whole
 
 Tensor = Any  # torch is imported late and not checked
 Prompts = Sequence[Sequence[int]]
@@ -33,7 +33,6 @@ class DecodedReply:
     ) -> None:
         self._call, self._decode, self._ends, self._constraint = call, decode, ends, constraint
         self._tokens: list[int] = []
-        self._longest_stop = max(map(len, call.stop), default=0)
         self._generator: Any = None
         self.finish: Literal["stop", "length"] = "length"
         self.generated = 0  # tokens, with the end token
@@ -73,15 +72,10 @@ class DecodedReply:
             return True
         self._tokens.append(token)
         complete = self._constraint is not None and self._constraint.push(token)
-        if complete or (self._longest_stop and self._has_stop()):
+        if complete or (self._call.stop and any(stop in self._decode(self._tokens) for stop in self._call.stop)):
             self.finish = "stop"
             return True
         return self.generated >= self._call.max_tokens
-
-    def _has_stop(self) -> bool:
-        """Return whether the reply's end has a stop string. An earlier one would have ended the reply."""
-        tail = self._decode(self._tokens[-self._longest_stop - STOP_MARGIN :])
-        return any(stop in tail for stop in self._call.stop)
 
 
 @dataclass
@@ -184,7 +178,7 @@ class CausalDecoder(Decoder):
 
     def __init__(self, network: Any, adapters: AdapterSwitch, stop: threading.Event) -> None:
         super().__init__(network, adapters, stop)
-        self.chunks: OrderedDict[tuple[int, ...], Chunk] = OrderedDict()
+        self.chunks: OrderedDict[tuple[Adapter | int | None, ...], Chunk] = OrderedDict()
 
     def _continue(self, ids: Tensor, batch: Batch) -> Tensor:
         return self._read(ids, batch.cache, batch.mask, batch.mask.sum(-1, keepdim=True) - 1)

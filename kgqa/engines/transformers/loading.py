@@ -16,7 +16,6 @@ from kgqa.util.jsonio import decode_json
 from kgqa.util.optional_deps import install_command, keep_four_bits
 
 Network = Any  # torch is imported late and not checked
-NO_ADAPTER = -1
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -65,13 +64,13 @@ def load(folder: Path, dtype: str, device: str, quantization: str | None) -> Net
 class AdapterSwitch:
     """The adapters on a network: any number of them loaded through PEFT, at most one of them active.
 
-    Not thread-safe. `active`: the number of the active adapter, `NO_ADAPTER` for the network only.
+    Not thread-safe. `active`: the active adapter, None for the network only.
     """
 
     def __init__(self, network: Network, folder: Path) -> None:
-        self.active = NO_ADAPTER
+        self.active: Adapter | None = None
         self._network, self._folder = network, folder
-        self._numbers: dict[Adapter, int] = {}
+        self._names: dict[Adapter, str] = {}
         self._peft: Any = None  # PEFT's model around the network; it replaces the network's layers in place
 
     def activate(self, adapter: Adapter | None) -> None:
@@ -81,17 +80,16 @@ class AdapterSwitch:
             ConfigError: the adapter is of another model, or PEFT is missing.
             DataError: its file is damaged.
         """
-        if adapter is not None and adapter not in self._numbers:
+        if adapter is not None and adapter not in self._names:
             self._load(adapter)
-        number = NO_ADAPTER if adapter is None else self._numbers[adapter]
-        if number == self.active:
+        if adapter == self.active:
             return
-        if number == NO_ADAPTER:
+        if adapter is None:
             self._peft.base_model.disable_adapter_layers()
         else:
             self._peft.base_model.enable_adapter_layers()
-            self._peft.base_model.set_adapter(str(number))
-        self.active = number
+            self._peft.base_model.set_adapter(self._names[adapter])
+        self.active = adapter
 
     def _load(self, adapter: Adapter) -> None:
         if find_spec("peft") is None:
@@ -101,8 +99,8 @@ class AdapterSwitch:
         # PEFT uses a name that transformers 5 deprecates; for good: another thread's filters cannot be restored
         warnings.filterwarnings("ignore", message="`is_gradient_checkpointing`", category=FutureWarning)
         check_layers(adapter, self._folder)
-        number = len(self._numbers)
-        settings = {"adapter_name": str(number), "torch_device": str(self._network.device)}
+        name = str(len(self._names))
+        settings = {"adapter_name": name, "torch_device": str(self._network.device)}
         try:
             if self._peft is None:
                 self._peft = PeftModel.from_pretrained(self._network, str(adapter.folder), **settings).eval()
@@ -111,9 +109,9 @@ class AdapterSwitch:
         except (ValueError, TypeError, KeyError, RuntimeError, OSError) as error:
             reason = " ".join(str(error).split())[:300]
             raise DataError(f"adapter {adapter.name}: PEFT cannot load {adapter.folder}: {reason}") from error
-        self._numbers[adapter] = number
+        self._names[adapter] = name
         self._peft.base_model.disable_adapter_layers()  # PEFT activates a new one
-        self.active = NO_ADAPTER
+        self.active = None
 
 
 def _device(name: str) -> Any:
@@ -124,7 +122,7 @@ def _device(name: str) -> Any:
     try:
         return torch.empty(0, device=name).device
     except (RuntimeError, AssertionError) as error:
-        raise ConfigError(f"engine.device={name}: torch cannot use it ({error}); use auto or cpu") from error
+        raise ConfigError(f"engine.device={name}: torch cannot use it ({error}). Use auto or cpu") from error
 
 
 def _quantization_config(quantization: str, dtype: str) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from kgqa.experiment.session import Inputs, Session
@@ -33,7 +33,7 @@ def prepare(session: Session, index: Index | None, display: Display) -> Prepared
         EngineError: more than 5 % of the passages failed.
     """
     uses, questions = session.experiment.method.uses, session.experiment.questions
-    prepared = Prepared(Inputs(index))
+    prepared = Prepared(Inputs(index, searches=session.search_program))
     if "triples" in uses:
         from kgqa.experiment.prepare.triples import distinct_passages, triples_of
 
@@ -45,5 +45,7 @@ def prepare(session: Session, index: Index | None, display: Display) -> Prepared
         prepared.graphs = PassageGraphs(session)
         prepared.graphs.build(questions, display)
     triples, graphs = prepared.triples, prepared.graphs
-    prepared.inputs = Inputs(index, triples.store if triples else None, graphs.store if graphs else None)
+    prepared.inputs = replace(
+        prepared.inputs, triples=triples.store if triples else None, graphs=graphs.store if graphs else None
+    )
     return prepared

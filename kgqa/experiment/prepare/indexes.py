@@ -7,25 +7,31 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import fields, is_dataclass
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
+from kgqa.calls import Program
 from kgqa.errors import ConfigError
 from kgqa.experiment.session import Session
-from kgqa.protocols import Index
+from kgqa.protocols import ExpandingRetriever, Index
 from kgqa.retrieval.index import IndexFolder
 from kgqa.retrieval.search import PassageIndex, PoolIndex
+from kgqa.runtime.costs import Ledger, total
 from kgqa.runtime.display import Display
 from kgqa.runtime.monitor import monitor_work
 from kgqa.util.fs import digest, outputs
 
+T = TypeVar("T")
 SMALL = 50_000  # passages that a run indexes itself: seconds for BM25
+WRITTEN = 1_000  # the same if a model is called for them
 EMBEDDED = 5_000  # the same if they are embedded: minutes with a small encoder on a CPU
 
 
 def index_folder(session: Session) -> IndexFolder:
     """Return the folder of the index of this dataset's corpus under this retriever, built or not."""
     experiment, retriever = session.experiment, session.retriever
-    made_from = experiment.dataset.corpus_identity()
+    made_from = dict(experiment.dataset.corpus_identity())
+    if isinstance(retriever, ExpandingRetriever) and retriever.writer:
+        made_from[retriever.writer] = dict(session.engines(retriever.writer).identity())
     address = digest([made_from, retriever.identity()], 12, ensure_ascii=False)
     names = [experiment.name("dataset"), experiment.name("retriever")]
     shaping = r"[+~]*(dataset\.|collection[.=]|retriever\.|\w+@retriever)"
@@ -49,7 +55,16 @@ def build_index(session: Session, display: Display) -> Built:
             passages += more
             advance(stage, more, of)
 
-        manifest = folder.build(session.experiment.dataset.passages(), count)
+        def run(program: Program[T]) -> T:
+            """Run a program with the run's model, and report its cost."""
+            with session.runner() as runner:
+                (ended,) = runner.run([("index", program)])
+                shown.line(_describe_cost(runner.ledger))
+            if isinstance(ended.result, Exception):
+                raise ended.result
+            return ended.result
+
+        manifest = folder.build(session.experiment.dataset.passages(), count, run)
     return Built(manifest, passages > 0)
 
 
@@ -89,11 +104,21 @@ def corpus_index(session: Session, display: Display) -> Iterator[PassageIndex]:
         yield index
 
 
+def _describe_cost(ledger: Ledger) -> str:
+    made, paid = total(ledger.method.values()), total(ledger.paid.values())
+    return (
+        f"model calls of the index: {made.calls:,} calls, {made.prompt_tokens:,} + {made.output_tokens:,} tokens, "
+        f"{paid.calls:,} calls and {paid.prompt_tokens + paid.output_tokens:,} tokens of them new"
+    )
+
+
 def _refuse_large(session: Session, command: str) -> None:
     count = sum(1 for _ in islice(session.experiment.dataset.passages(), SMALL + 1))
-    if count <= min(EMBEDDED, SMALL):
+    if count <= min(WRITTEN, EMBEDDED, SMALL):
         return
     what, limit = ("embed", EMBEDDED) if _embeds(session.retriever) else ("index", SMALL)
+    if getattr(session.retriever, "writer", ""):
+        what, limit = "index with model calls", WRITTEN
     if count > limit:
         raise ConfigError(
             f"the corpus has more than {limit:,} passages, too many to {what} inside a run; index it first: {command}"

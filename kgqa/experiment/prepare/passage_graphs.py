@@ -35,7 +35,7 @@ class PassageGraphs:
         if self._corpus is None:
             some = tuple(islice(self._experiment.dataset.passages(), LARGEST + 1))
             if len(some) > LARGEST:
-                raise ConfigError(f"the corpus has more than {LARGEST:,} passages; choose method.scope=own")
+                raise ConfigError(f"the corpus has more than {LARGEST:,} passages. Choose method.scope=own")
             self._corpus = text_passages(some)
         return self._corpus
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -26,6 +26,7 @@ ATTEMPTS = 3  # at passages of which the worker or the engine dies
 OBJECT_STORE = 100_000_000  # bytes; Ray's minimum is 75 MB
 SMALLEST, LARGEST = 16, 1_000  # passages of a batch: minutes on a GPU
 BATCHES = 8  # for each worker, so that all end at about the same time
+Batch = tuple[list[Extraction], dict[str, Tally], dict[str, Tally]]  # extractions, tallies as in a ledger: method, paid
 
 
 def extract_with_ray(workers: int, gpus: int) -> Extract:
@@ -48,10 +49,12 @@ def extract_with_ray(workers: int, gpus: int) -> Extract:
         def extractions(passages: Iterable[Passage], recorded: Callable[[], None]) -> Iterator[Extraction]:
             rest = iter(passages)
             for batch in _run(order, iter(lambda: list(islice(rest, size)), []), workers, gpus):
-                _add(ledger.method, batch.ledger.method)
-                _add(ledger.paid, batch.ledger.paid)
+                extracted, *tallies = batch
+                for sums, own in zip((ledger.method, ledger.paid), tallies, strict=True):
+                    for role, tally in own.items():
+                        sums[role] = sums.get(role, Tally()) + tally
                 recorded()
-                yield from batch.extractions
+                yield from extracted
 
         with _cluster(workers, gpus):
             yield ledger, extractions
@@ -70,14 +73,6 @@ class Order:
     cache: Path
 
 
-@dataclass(frozen=True)
-class Batch:
-    """The extractions of some passages, and their cost."""
-
-    extractions: list[Extraction]
-    ledger: Ledger
-
-
 class Extractor:
     """One worker. Its engine stays loaded from batch to batch."""
 
@@ -87,6 +82,7 @@ class Extractor:
         self._order, self._session = order, Session(Experiment.of(order.overrides, order.config))
 
     def extract(self, passages: list[Passage]) -> Batch:
+        """Return the extractions of some passages, and their cost."""
         builder = TripleBuilder(self._session)
         if builder.store.folder != self._order.store:
             raise ConfigError(
@@ -94,12 +90,7 @@ class Extractor:
             )
         with self._session.runner() as runner:
             extractions = list(builder.extractions(runner, passages))
-        return Batch(extractions, Ledger(runner.ledger.method, runner.ledger.paid))
-
-
-def _add(sums: dict[str, Tally], tallies: Mapping[str, Tally]) -> None:
-    for role, tally in tallies.items():
-        sums[role] = sums.get(role, Tally()) + tally
+        return extractions, runner.ledger.method, runner.ledger.paid
 
 
 def _run(order: Order, batches: Iterator[list[Passage]], workers: int, gpus: int) -> Iterator[Batch]:
@@ -158,4 +149,4 @@ def _import_ray() -> None:
     try:
         import ray  # noqa: F401
     except ImportError as error:
-        raise ConfigError(f"--ray: {error}; install it: {install_command('ray')}") from error
+        raise ConfigError(f"--ray: {error}. Install it: {install_command('ray')}") from error

@@ -10,7 +10,7 @@ from kgqa.calls import Program
 from kgqa.config.program_code import user_code
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.session import Runner, Session
-from kgqa.kg.exchange import ImportedFile, ImportedTriples
+from kgqa.kg.exchange import ImportedTriples
 from kgqa.kg.extraction import ROLE
 from kgqa.kg.graph import graph_statistics, too_many_failed
 from kgqa.kg.store import Extraction, TripleStore, store_folder
@@ -121,7 +121,7 @@ class ImportedSource:
     """The triples of a file, with the interface of `TripleBuilder`."""
 
     def __init__(self, session: Session, chosen: ImportedTriples) -> None:
-        self.session, self.store = session, ImportedFile(chosen.path)
+        self.session, self.store = session, chosen
 
     @property
     def place(self) -> str:
@@ -178,15 +178,20 @@ def distinct_passages(questions: Iterable[Question]) -> Iterator[Passage]:
                 yield passage
 
 
-def build_corpus(session: Session, display: Display, extract: Extract = extract_here) -> dict[str, Json]:
-    """Extract the passages of the corpus that have no triples yet, and return the figures of all."""
-    experiment, settings = session.experiment, session.experiment.settings
+def corpus_passages(session: Session) -> Iterator[Passage]:
+    """Return the passages of the corpus, `limit` of them."""
+    settings = session.experiment.settings
     if settings.ids is not None or settings.sample is not None:
         raise ConfigError("ids, sample: these are of questions, and --corpus asks for none; limit=N takes N passages")
+    return islice(session.experiment.dataset.passages(), settings.limit)
+
+
+def build_corpus(session: Session, display: Display, extract: Extract = extract_here) -> dict[str, Json]:
+    """Extract the passages of the corpus that have no triples yet, and return the figures of all."""
     builder = TripleBuilder(session)
 
     def corpus() -> Iterator[Passage]:
-        return islice(experiment.dataset.passages(), settings.limit)
+        return corpus_passages(session)
 
     with monitor_work(display, "kg build", builder.store.folder) as shown:
         builder.extract(corpus, shown, extract)

@@ -13,7 +13,7 @@ from typing import ClassVar
 from kgqa.methods.steps.reader import ReadingLog, add_pinned, passages_text
 from kgqa.methods.steps.replies import extract_answer
 from kgqa.prompting import render
-from kgqa.prompting.demonstrations import Entity, SubQuestion, ThoughtDemonstration, demonstration_set, set_said
+from kgqa.prompting.demonstrations import Entity, SubQuestion, ThoughtDemonstration, demonstration_set, describe_set
 from kgqa.protocols import Need
 from kgqa.types import Passage, Prompt, Question, Triple
 from kgqa.util.sentences import sentences
@@ -112,7 +112,7 @@ class Example:
         distractors = [passage for passage in self.shown.context(1) if passage not in self.shown.context(0)]
         return self._fill(distractors[0], "unknown") if distractors else self.fill
 
-    def actions(self, place: int) -> tuple[Action, ...]:
+    def actions(self, position: int) -> tuple[Action, ...]:
         """Return the steps of ReAct: a search for each unknown passage that answers a step, and the final action.
 
         Each search also finds a distractor. Transcripts have several lengths, by `place` in the prompt (from 0): one
@@ -120,10 +120,10 @@ class Example:
         """
         known, fact, actions = {passage.id for passage in self.shown.pinned}, "", list[Action]()
         wanted = {step.passage.id: step for step in self.steps if step.passage.id not in known}
-        failing = {1: [*wanted][:1], 3: [*wanted][-1:]}.get(place % 4, [])
+        failing = {1: [*wanted][:1], 3: [*wanted][-1:]}.get(position % 4, [])
         for step in self.steps:
             if step.passage.id not in known:
-                found = [each.passage for each in wanted.values()] if place % 4 == 2 else [step.passage]
+                found = [each.passage for each in wanted.values()] if position % 4 == 2 else [step.passage]
                 known.update(passage.id for passage in found)
                 need = f"{fact} Now I need to find out:" if fact else "I need to find out first:"
                 search = f"Search[{step.triple.head} {step.triple.relation}]"
@@ -185,7 +185,7 @@ class PooledFewShot(FewShotKeys):
 
     @property
     def shows(self) -> str:
-        return f"{self.few_shot_path}: {set_said(self.pool, self.demonstration_set, self.demonstration_count)}"
+        return f"{self.few_shot_path}: {describe_set(self.pool, self.demonstration_set, self.demonstration_count)}"
 
     @cached_property
     def examples(self) -> tuple[Example, ...]:

@@ -18,7 +18,7 @@ from kgqa.calls import CountTokens, Generate, Search, gather
 from kgqa.errors import PromptTooLong
 from kgqa.methods.steps.replies import extract_answer
 from kgqa.prompting import render
-from kgqa.prompting.demonstrations import ThoughtDemonstration, demonstration_set, set_said
+from kgqa.prompting.demonstrations import ThoughtDemonstration, demonstration_set, describe_set
 from kgqa.types import Passage, Prompt, Question
 from kgqa.util.validators import Count, Natural, NotIdentity
 
@@ -83,7 +83,7 @@ class FewShot:
     @property
     def description(self) -> str:
         """Return which examples these are, for a report."""
-        return set_said(self.labelled, self.sample, self.sample_size)
+        return describe_set(self.labelled, self.sample, self.sample_size)
 
     @cached_property
     def demonstrations(self) -> tuple[ThoughtDemonstration, ...]:
@@ -183,7 +183,7 @@ class FewShot:
         parts of the prompt are counted one by one.
         """
         question = prompt((0, 0, passages)).messages[0].content
-        parts = [prompt((place, place + 1, passages)).messages[0].content for place in range(examples)]
+        parts = [prompt((index, index + 1, passages)).messages[0].content for index in range(examples)]
         own, *tokens = await gather(
             CountTokens(question, role), *(CountTokens(part.removesuffix(question).strip(), role) for part in parts)
         )
@@ -259,7 +259,7 @@ def nearest_title(wanted: str, passages: tuple[Passage, ...]) -> str | None:
     BM25 scores titles together with texts, so its best passage can have another title.
     """
     first = words(wanted)
-    scored = [(overlap(first, words(passage.title)), -place) for place, passage in enumerate(passages)]
+    scored = [(overlap(first, words(passage.title)), -index) for index, passage in enumerate(passages)]
     return passages[-max(scored)[1]].title if scored else None
 
 

@@ -79,14 +79,14 @@ def plan(question: Question, shown: Sequence[Passage], chance: random.Random) ->
     """
     if len(question.decomposition) < 2:
         raise NoPlan("no decomposition into two facts or more")
-    gold = [(place, passage) for place, passage in enumerate(shown, start=1) if passage.id in question.support]
+    gold = [(index, passage) for index, passage in enumerate(shown, start=1) if passage.id in question.support]
     facts = _order_facts(list(_facts(question.decomposition, gold)))
-    leaves = [place for place in range(len(facts)) if not any(place in fact.needs for fact in facts)]
+    leaves = [index for index in range(len(facts)) if not any(index in fact.needs for fact in facts)]
     if len(leaves) > 1 and "comparison" in question.type:
         return _comparison_plan(question, facts, leaves, chance)
     if len(leaves) > 1:  # one chain with different spellings of names
         chained = enumerate(facts)
-        facts = tuple(replace(fact, needs=fact.needs or ((place - 1,) if place else ())) for place, fact in chained)
+        facts = tuple(replace(fact, needs=fact.needs or ((index - 1,) if index else ())) for index, fact in chained)
     return _chain_plan(question, facts, shown, chance)
 
 
@@ -97,7 +97,7 @@ def _facts(hops: Sequence[Hop], gold: Sequence[tuple[int, Passage]]) -> Iterator
         text = REFERENCE.sub(lambda found: _value(known, int(found[1])), hop.question)
         subject, wanted = _parse_hop(text)
         if not needs:
-            same = [place for place, (_, value) in enumerate(known) if _bare_name(value) == _bare_name(subject)]
+            same = [index for index, (_, value) in enumerate(known) if _bare_name(value) == _bare_name(subject)]
             needs = tuple(same[:1])
         known.append((subject, hop.answer))
         yield GoldFact(subject, wanted, hop.answer, _passage(hop, subject, gold), needs)
@@ -140,20 +140,20 @@ def _order_facts(facts: list[GoldFact]) -> tuple[GoldFact, ...]:
     """Order each fact before those that need it: the film of A, its director, then those of B (Figure 15, plan 4)."""
     order: list[int] = []
 
-    def visit(place: int) -> None:
-        if place not in order and all(need in order for need in facts[place].needs):
-            order.append(place)
+    def visit(index: int) -> None:
+        if index not in order and all(need in order for need in facts[index].needs):
+            order.append(index)
             for other, fact in enumerate(facts):
-                if place in fact.needs:
+                if index in fact.needs:
                     visit(other)
 
-    for place, fact in enumerate(facts):
+    for index, fact in enumerate(facts):
         if not fact.needs:
-            visit(place)
+            visit(index)
     if len(order) != len(facts):
         raise NoPlan("a step of the decomposition needs itself")
-    at = {place: new for new, place in enumerate(order)}
-    ordered = (facts[place] for place in order)
+    at = {index: new for new, index in enumerate(order)}
+    ordered = (facts[index] for index in order)
     return tuple(replace(fact, needs=tuple(sorted(at[need] for need in fact.needs))) for fact in ordered)
 
 
@@ -178,8 +178,8 @@ def _comparison_plan(
     question: Question, facts: tuple[GoldFact, ...], leaves: Sequence[int], chance: random.Random
 ) -> Plan:
     """Make a plan that compares the last facts of several chains."""
-    values = [facts[place].value for place in leaves]
-    found = " and ".join(f"{facts[place].value} (Step {place + 1})" for place in leaves)
+    values = [facts[index].value for index in leaves]
+    found = " and ".join(f"{facts[index].value} (Step {index + 1})" for index in leaves)
     answer = question.answers[0]
     if (closed := CLOSED.get(answer.lower())) is not None:
         same = len({normalise(value) for value in values}) == 1

@@ -112,7 +112,7 @@ class Corruption:
     plan: Plan
     chance: random.Random
 
-    def place(self, first: int = 1) -> int:
+    def sample_number(self, first: int = 1) -> int:
         """Sample the number of an attribution step."""
         return sample_late(range(first, len(self.plan.facts) + 1), self.chance)
 
@@ -122,7 +122,7 @@ class Corruption:
         return plan.last, format_answer(plan.wrong_answer), diagnosis
 
     def premature_conclusion(self) -> Wrong:
-        number = self.place(2)
+        number = self.sample_number(2)
         missing = self.plan.facts[number - 1]
         return number, format_answer(self.plan.answer), f"No step has found {missing.wanted} yet"
 
@@ -139,68 +139,68 @@ class Corruption:
             return None
         number, passage, said = aside
         diagnosis = f"What Passage {number} says of {passage.title} does not help with the question"
-        return self.place(), f"Passage {number} says: {said} (Attribution)", diagnosis
+        return self.sample_number(), f"Passage {number} says: {said} (Attribution)", diagnosis
 
     def redundancy(self) -> Wrong:
-        place = self.place(2)
-        earlier = self.chance.randrange(place - 1)
+        number = self.sample_number(2)
+        earlier = self.chance.randrange(number - 1)
         fact = self.plan.facts[earlier]
-        return place, fact.attribution(self.chance), f"Step {earlier + 1} already found that {fact.claim}"
+        return number, fact.attribution(self.chance), f"Step {earlier + 1} already found that {fact.claim}"
 
     def inefficiency(self) -> Wrong:
-        place = sample_late(range(1, self.plan.last), self.chance)
+        number = sample_late(range(1, self.plan.last), self.chance)
         text = "Now the facts of the steps so far have to be put together. (Logical)"
-        if place <= len(self.plan.facts):
-            wanted = self.plan.facts[place - 1].wanted
+        if number <= len(self.plan.facts):
+            wanted = self.plan.facts[number - 1].wanted
             announced = (f"Next, {wanted} has to be found", f"I will now look for {wanted}")
             text = f"{sentence(self.chance.choice(announced))} (Attribution)"
-        return place, text, "The step announces what is to be done and does nothing of it"
+        return number, text, "The step announces what is to be done and does nothing of it"
 
     def contradictory(self) -> Wrong | None:
-        place = self.place()
-        fact = self.plan.facts[place - 1]
+        number = self.sample_number()
+        fact = self.plan.facts[number - 1]
         if (other := _another_value(fact, self.solution, self.chance)) is None:
             return None
         text = fact.attribution(self.chance, claim=f"{fact.wanted} is {other}")
-        return place, text, f"Passage {fact.passage} says {fact.value}, not {other}"
+        return number, text, f"Passage {fact.passage} says {fact.value}, not {other}"
 
     def unsupported(self) -> Wrong | None:
-        place = self.place()
-        fact = self.plan.facts[place - 1]
+        number = self.sample_number()
+        fact = self.plan.facts[number - 1]
         if not (silent := self.solution.distractors(fact)):
             return None
-        number, _ = self.chance.choice(silent)
-        text = fact.attribution(self.chance, passage=number)
-        return place, text, f"Passage {number} does not say that {fact.claim}"
+        passage, _ = self.chance.choice(silent)
+        text = fact.attribution(self.chance, passage=passage)
+        return number, text, f"Passage {passage} does not say that {fact.claim}"
 
     def information_miss(self) -> Wrong:
-        place = self.place()
-        fact = self.plan.facts[place - 1]
+        number = self.sample_number()
+        fact = self.plan.facts[number - 1]
         denied = (f"Passage {fact.passage} does not give {fact.wanted}", f"No passage tells {fact.wanted}")
         text = f"{sentence(self.chance.choice(denied))} (Attribution)"
-        return place, text, f"Passage {fact.passage} gives it: {fact.value}"
+        return number, text, f"Passage {fact.passage} gives it: {fact.value}"
 
     def premature_attribution(self) -> Wrong | None:
         """Put a fact before the one that connects its subject with the question."""
         facts = self.plan.facts
-        bridged = [(need, place) for place, fact in enumerate(facts) for need in fact.needs]
+        bridged = [(need, number) for number, fact in enumerate(facts) for need in fact.needs]
         if not bridged:
             return None
         numbers = [need + 1 for need, _ in bridged]
-        need, place = bridged[numbers.index(sample_late(numbers, self.chance))]
+        need, number = bridged[numbers.index(sample_late(numbers, self.chance))]
         diagnosis = (
             f"No step has found yet that {facts[need].claim}, so {facts[need].value} is not connected with the question"
         )
-        return need + 1, self.solution.steps[place], diagnosis
+        return need + 1, self.solution.steps[number], diagnosis
 
     def logical_fallacy(self) -> Wrong:
         diagnosis = f"The steps so far lead to this: {self.plan.conclusion}"
         return self.plan.last - 1, f"{self.plan.wrong_conclusion} (Logical)", diagnosis
 
 
-def sample_late(places: Sequence[int] | range, chance: random.Random) -> int:
-    """Sample a place i with weight i², because later steps are rarer (the released code does so for Unsupported)."""
-    return chance.choices(places, [place * place for place in places])[0]
+def sample_late(numbers: Sequence[int] | range, chance: random.Random) -> int:
+    """Sample a number i with weight i², because later steps are rarer (the released code does so for Unsupported)."""
+    return chance.choices(numbers, [number * number for number in numbers])[0]
 
 
 def _another_value(fact: GoldFact, solution: Solution, chance: random.Random) -> str | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from kgqa.types import Passage
 
-PLACE = re.compile(r"(?:table (?P<table>\d+) pages? (?P<first>\d+)(?:-(?P<last>\d+))?|page (?P<page>\d+))")
+NODE = re.compile(r"(?:table (?P<table>\d+) pages? (?P<first>\d+)(?:-(?P<last>\d+))?|page (?P<page>\d+))")
 TO = r"\s*(?:-|–|—|\bto\b|\bthrough\b)\s*"
 NUMBERS = rf"\d+(?:{TO}\d+)?"
 NAMED = re.compile(
@@ -40,23 +40,23 @@ def pages_and_tables(passages: Iterable[Passage]) -> tuple[Passage, ...]:
     return tuple(passage for passage in passages if passage.place)
 
 
-def parse_places(reply: str) -> tuple[PageOrTable, ...]:
+def parse_nodes(reply: str) -> tuple[PageOrTable, ...]:
     """Parse the distinct pages and tables in a classifier reply; none for a question about content.
 
     A line can name a page ("page 3"), a table ("table 2"), a table on a page ("table 2 on page 3"), or "table on page
     3". "pages 1, 2 and 4" are three pages, and so are "pages 3-5". Lines without a number are ignored.
     """
-    places = []
+    named_nodes = []
     for line in reply.splitlines():
         named = [(kind.lower(), number) for kind, listed in NAMED.findall(line) for number in _numbers(listed)]
         pages = [number for kind, number in named if kind == "page"]
         tables = [number for kind, number in named if kind == "table"]
         if tables:
-            places += [PageOrTable(pages[0] if len(pages) == 1 else None, table) for table in tables]
+            named_nodes += [PageOrTable(pages[0] if len(pages) == 1 else None, table) for table in tables]
         elif pages:
             unnumbered = re.search(r"\btable\b", line, re.IGNORECASE) is not None
-            places += [PageOrTable(page, any_table=unnumbered) for page in pages]
-    return tuple(dict.fromkeys(places))
+            named_nodes += [PageOrTable(page, any_table=unnumbered) for page in pages]
+    return tuple(dict.fromkeys(named_nodes))
 
 
 def _numbers(listed: str) -> Iterator[int]:
@@ -66,33 +66,33 @@ def _numbers(listed: str) -> Iterator[int]:
         yield from range(first, last + 1) if first <= last < first + LONGEST_SPAN else (first,)
 
 
-def find_nodes(places: Sequence[PageOrTable], passages: Iterable[Passage]) -> tuple[Passage, ...]:
+def find_nodes(named_nodes: Sequence[PageOrTable], passages: Iterable[Passage]) -> tuple[Passage, ...]:
     """Return the passages of these pages and tables, in their order, then in the order of documents.
 
     "Table 1 on page 4" is the table with this number if it is on the page, otherwise the first table of the page.
     """
-    nodes = [(passage, match) for passage in passages if (match := PLACE.fullmatch(passage.place))]
+    nodes = [(passage, match) for passage in passages if (match := NODE.fullmatch(passage.place))]
     titles = list(dict.fromkeys(passage.title for passage, _ in nodes))
     named: dict[str, Passage] = {}
-    for place in places:
+    for node in named_nodes:
         for title in titles:
             of_title = [(passage, match) for passage, match in nodes if passage.title == title]
-            named |= {passage.id: passage for passage in _find_in_document(place, of_title)}
+            named |= {passage.id: passage for passage in _find_in_document(node, of_title)}
     return tuple(named.values())
 
 
-def _find_in_document(place: PageOrTable, nodes: Sequence[tuple[Passage, re.Match[str]]]) -> list[Passage]:
+def _find_in_document(node: PageOrTable, nodes: Sequence[tuple[Passage, re.Match[str]]]) -> list[Passage]:
     """Return the passages of one document for a page or table."""
     tables = [(passage, match) for passage, match in nodes if match["table"]]
-    if place.table is None and not place.any_table:
-        return [passage for passage, match in nodes if match["page"] and int(match["page"]) == place.page]
-    on_page = [(passage, match) for passage, match in tables if place.page is None or _covers_page(match, place.page)]
-    if place.table is None:
+    if node.table is None and not node.any_table:
+        return [passage for passage, match in nodes if match["page"] and int(match["page"]) == node.page]
+    on_page = [(passage, match) for passage, match in tables if node.page is None or _covers_page(match, node.page)]
+    if node.table is None:
         return [passage for passage, _ in on_page]
-    numbered = [passage for passage, match in on_page if int(match["table"]) == place.table]
-    if numbered or place.page is None:
+    numbered = [passage for passage, match in on_page if int(match["table"]) == node.table]
+    if numbered or node.page is None:
         return numbered
-    return [passage for passage, _ in on_page[place.table - 1 : place.table]] if place.table else []
+    return [passage for passage, _ in on_page[node.table - 1 : node.table]] if node.table else []
 
 
 def _covers_page(match: re.Match[str], page: int) -> bool:

@@ -21,17 +21,10 @@ function csvCell(value) {
 const csvOf = (lines, names) => [names, ...lines.map((line) => names.map((name) => line[name]))].map((cells) => `${cells.map(csvCell).join(",")}\n`).join("");
 const jsonlOf = (lines, names) => lines.map((line) => `${JSON.stringify(Object.fromEntries(names.map((name) => [name, line[name]])))}\n`).join("");
 
-/** Settings and the command give themselves as a command line takes them. */
+/** Settings give themselves as a command line takes them. */
 function copyableTables() {
   for (const row of document.querySelectorAll(".settings tbody tr")) {
     const [key, value] = [...row.cells].map((cell) => cell.textContent);
-    row.cells[1].append(" ", named(copying("copy", () => shellWord(`${key}=${value}`)), `copy ${key}=${value}`));
+    row.cells[1].append(" ", copying("copy", () => shellWord(`${key}=${value}`), `copy ${key}=${value}`));
   }
-  for (const code of document.querySelectorAll("[data-copied]")) code.after(" ", named(copying("copy", () => code.textContent), "copy the command"));
-}
-
-function named(button, title) {
-  button.title = title;
-  button.setAttribute("aria-label", title);
-  return button;
 }

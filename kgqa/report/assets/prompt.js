@@ -18,7 +18,8 @@ function promptParts(call, traced) {
   const { messages, prefill } = call.prompt;
   const last = messages.length - 1;
   const systemFirst = messages[0][0] === "system" && last > 0;
-  const parts = messages.flatMap(([role, text], place) => {
+  const parts = messages.flatMap(([role, content, further], place) => {
+    const text = [content, ...toolCalls(further)].filter(Boolean).join("\n");
     const paragraphs = text.split("\n\n");
     if (place === 0 && systemFirst) return shownParts(paragraphs, 1, paragraphs.length);
     if (place < last) return [{ name: role, text, open: false }];
@@ -28,6 +29,9 @@ function promptParts(call, traced) {
   if (prefill) parts.push({ name: "the reply begins", text: prefill, open: true });
   return parts.filter(({ text }) => text.trim());
 }
+
+/** Each call of a tool as a line: of an assistant's message, or of a reply. */
+const toolCalls = (calls) => (Array.isArray(calls) ? calls.map(([, name, given]) => `calls ${name} ${given}`) : []);
 
 function shownParts(paragraphs, examples, end) {
   const text = (from, to) => paragraphs.slice(from, to).join("\n\n");

@@ -53,21 +53,6 @@ const linkTo = (id) => `#q=${encodeURIComponent(wellFormed(id))}`;
 
 // ---- taking along
 
-/** A button that copies what `text` gives when it is pressed, and says so. */
-function copying(name, text) {
-  const button = element("button", { type: "button", class: "small" }, name);
-  button.addEventListener("click", async () => {
-    try {
-      await navigator.clipboard.writeText(text());
-      button.textContent = "copied";
-    } catch {
-      button.textContent = "the browser allows no copy";
-    }
-    setTimeout(() => (button.textContent = name), 1500);
-  });
-  return button;
-}
-
 function saving(name, file, value) {
   const button = element("button", { type: "button", class: "small" }, name);
   button.addEventListener("click", () => {
@@ -91,7 +76,7 @@ function questionView(row, traced) {
     ["scores", row.gold.length === 0 ? null : [`EM ${points(row.em)} · F1 ${points(row.f1)} · support recall ${points(row.support_recall)}`]],
     ["judge", traced ? traced.judgement && judgementView(traced.judgement) : row.verdict && spaced(row.verdict)],
     ["cost", row.calls !== null && `${modelCalls(row, traced)} · ${row.prompt_tokens} + ${row.output_tokens} tokens` + (row.context_tokens === null ? "" : ` · context ${row.context_tokens} tokens`)],
-    ["besides", traced && otherCalls(traced)],
+    ["other calls", traced && otherCalls(traced)],
     ["flags", flags.length ? element("span", { class: "marks" }, flags) : null],
     ["figures", figures.length ? element("span", { class: "marks" }, figures) : null],
   ]);
@@ -117,16 +102,16 @@ function modelCalls(row, traced) {
 
 /** What a trace holds beside them, none of which asks a model for this question; null: nothing. */
 function otherCalls(traced) {
-  const names = { triples: "triples (extracted once for all questions)", count_tokens: "token counts" };
-  const others = traced.calls.filter((call) => !call.reply?.usage).map((call) => names[call.call] ?? call.call);
-  return others.length ? counted(others) : null;
+  const names = { triples: ["passage with triples", "passages with triples"], count_tokens: ["token count", "token counts"], rank: ["ranking", "rankings"], search: ["search", "searches"], neighbours: ["neighbour look-up", "neighbour look-ups"] };
+  const others = traced.calls.filter((call) => !call.reply?.usage).map((call) => call.call);
+  return others.length ? counted(others, (name, count) => names[name]?.[count === 1 ? 0 : 1] ?? name) : null;
 }
 
-/** "2 rank, 1 search", the most frequent first. */
-function counted(names) {
+/** "2 reader, 1 selector", the most frequent first. */
+function counted(names, written = (name) => name) {
   const counts = new Map();
   for (const name of names) counts.set(name, (counts.get(name) ?? 0) + 1);
-  return [...counts].sort((a, b) => b[1] - a[1]).map(([name, count]) => `${count} ${name}`).join(", ");
+  return [...counts].sort((a, b) => b[1] - a[1]).map(([name, count]) => `${count} ${written(name, count)}`).join(", ");
 }
 
 const methodNote = (name, value, traced, titles) => (name === "traversal" && value ? traversalView(value, traced) : noteView(value, titles, traced.answer));
@@ -237,17 +222,35 @@ function traversalView({ agent, seeds, steps, paths }, traced) {
   };
   const walked = new Set(steps.map((each) => each.path[0]));
   const unwalked = seeds.filter((id) => !walked.has(id)).map((id) => element("li", null, passage(id), " ", mark("the budget was spent")));
-  return element("div", { class: "traversal" }, element("p", null, `agent ${agent} · ${seeds.length} seeds · ${paths.length} paths`), walkLegend(), zoomable(walkedPicture(seeds, steps, traced)), element("ol", { class: "plain" }, steps.map(stepView), unwalked));
+  return element("div", { class: "traversal" }, element("p", null, `agent ${agent} · ${seeds.length} seeds · ${paths.length} paths`), walkLegend(), ...walkedPictures(seeds, steps, traced), element("ol", { class: "plain" }, steps.map(stepView), unwalked));
 }
 
-/** The same as a picture, with the neighbours that the trace tells and the walk passed over. */
-function walkedPicture(seeds, steps, traced) {
+/** The same as a picture: the walks to gold passages, and on demand all passages and the neighbours passed over. */
+function walkedPictures(seeds, steps, traced) {
   const around = new Map(traced.calls.filter((call) => call.call === "neighbours" && Array.isArray(call.reply)).map((call) => [call.passage_id, call.reply]));
   const shown = new Map(traced.evidence.map((id, index) => [id, { where: (traced.evidence_titles ?? [])[index] || id, text: "" }]));
   for (const { id, title, text } of passagesOf(traced)) shown.set(id, { where: title, text });
   const gold = new Set(traced.question.support);
-  const walked = steps.map(({ path, chosen }) => ({ start: path[path.length - 1], chosen, aside: around.get(path[path.length - 1]) ?? [] }));
-  return walkPicture({ seeds, steps: walked }, shown, (id) => (gold.has(id) ? "gold" : ""));
+  const drawn = (from, walked) => walkPicture({ seeds: from, steps: walked }, shown, (id) => (gold.has(id) ? "gold" : ""));
+  const all = () => drawn(seeds, steps.map(({ path, chosen }) => ({ start: path.at(-1), chosen, aside: around.get(path.at(-1)) ?? [] })));
+  const [from, walks] = walksTo(gold, seeds, steps);
+  if (!from.length) return [zoomable(all())];
+  const frame = zoomable(drawn(from, walks));
+  const more = element("button", { type: "button", class: "small" }, "show all passages");
+  more.addEventListener("click", () => {
+    frame.show(all());
+    more.remove();
+  });
+  return [element("p", { class: "take" }, more), frame];
+}
+
+/** Seeds and steps of the walks that end at one of these passages, unless it is a seed. */
+function walksTo(ends, seeds, steps) {
+  const edge = (start, end) => JSON.stringify([start, end]);
+  const walks = steps.flatMap(({ path, chosen }) => chosen.filter((id) => ends.has(id) && !seeds.includes(id)).map((id) => [...path, id]));
+  const edges = new Set(walks.flatMap((walk) => walk.slice(1).map((id, place) => edge(walk[place], id))));
+  const kept = steps.map(({ path, chosen }) => ({ start: path.at(-1), chosen: chosen.filter((id) => edges.has(edge(path.at(-1), id))), aside: [] })).filter(({ chosen }) => chosen.length);
+  return [seeds.filter((id) => ends.has(id) || walks.some((walk) => walk[0] === id)), kept];
 }
 
 const isChain = (value) => value !== null && typeof value === "object" && Array.isArray(value.triples) && "score" in value;
@@ -288,14 +291,16 @@ function callHead(call) {
   ];
 }
 
+const generatedText = (reply) => [reply.text, ...toolCalls(reply.tool_calls)].filter(Boolean).join("\n");
+
 function replyText(call) {
   const { reply } = call;
   if (reply === null || typeof reply !== "object") return String(reply);
   if (reply.error !== undefined) return reply.message;
-  if (call.call === "generate") return reply.text;
+  if (call.call === "generate") return generatedText(reply);
   if (call.call === "choose") return optionRows(call).slice(0, 1).map(([label, text, , share]) => `${label}${text && `. ${text}`}  ${percent(share)}`).join("");
   if (call.call === "search") return reply.map((passage) => passage.title).join(" · ");
-  if (call.call === "triples") return reply.map((triple) => `<${triple.join("; ")}>`).join(" ");
+  if (call.call === "triples" || call.call === "facts") return reply.map((triple) => `<${triple.join("; ")}>`).join(" ");
   return call.query ?? "";
 }
 
@@ -310,13 +315,15 @@ function callView(call, traced, titles) {
   if (reply && reply.error !== undefined) return [promptView(call, traced), element("p", { class: "wrong" }, `${reply.error}: ${reply.message}`)];
   switch (call.call) {
     case "generate":
-      return [promptView(call, traced), thoughtView(reply), element("p", { class: "role" }, `reply (${reply.finish})`), element("pre", { tabindex: 0 }, reply.text), usageView(call)];
+      return [promptView(call, traced), thoughtView(reply), element("p", { class: "role" }, `reply (${reply.finish})`), element("pre", { tabindex: 0 }, generatedText(reply)), usageView(call)];
     case "choose":
       return [promptView(call, traced), thoughtView(reply), optionsView(call), usageView(call)];
     case "rank":
       return [element("p", null, `query: ${call.query}`), element("p", { class: "role" }, `the best ${reply.length} of ${call.of} texts`), grid(["text", "score"], ranked(reply, call.texts))];
     case "search":
       return [element("p", null, `query: ${call.query} (k = ${call.k})`), element("ol", { class: "plain" }, reply.map((passage) => element("li", null, element("b", null, passage.title), ` ${passage.text}`)))];
+    case "facts":
+      return [element("p", null, `query: ${call.query} (k = ${call.k})`), element("p", null, replyText(call))];
     case "triples":
       return [element("p", null, titles.get(call.passage_id) ?? call.passage_id), triplesView(reply, titles)];
     default:

@@ -1,4 +1,4 @@
-// Every table of a page is sorted by a press on the head of a column.
+// Every table of a page is sorted by a press on the head of a column. Commands have a button that copies them.
 "use strict";
 
 /** An element with attributes and children; strings become text nodes, null and false nothing. */
@@ -33,4 +33,20 @@ function compared(left, right) {
   return a - b;
 }
 
+/** A button that copies what `text` gives when it is pressed, and says so. */
+function copying(name, text, title = name) {
+  const button = element("button", { type: "button", class: "small", title, "aria-label": title }, name);
+  button.addEventListener("click", async () => {
+    try {
+      await navigator.clipboard.writeText(text());
+      button.textContent = "copied";
+    } catch {
+      button.textContent = "the browser allows no copy";
+    }
+    setTimeout(() => (button.textContent = name), 1500);
+  });
+  return button;
+}
+
 for (const table of document.querySelectorAll("main table")) if (table.tHead) sortable(table);
+for (const code of document.querySelectorAll("[data-copied]")) code.after(" ", copying("copy", () => code.textContent, "copy the command"));

@@ -158,9 +158,9 @@ class Tagme:
                 self.url, data=form, timeout=self.timeout, verify=certificates, allow_redirects=False
             )
         except OSError as error:  # requests' errors are OSErrors
-            raise DataError(f"TAGME at {self.url} cannot be reached ({error}); try again, {OFFLINE}") from None
+            raise DataError(f"TAGME at {self.url} cannot be reached ({error}). Try again, {OFFLINE}") from None
         if answer.is_redirect:  # the key is for this address
-            raise DataError(f"TAGME at {self.url}: redirects to another address; fix graph.url, {OFFLINE}")
+            raise DataError(f"TAGME at {self.url}: redirects to another address. Fix graph.url, {OFFLINE}")
         if not answer.ok:
             raise DataError(f"TAGME at {self.url}: HTTP {answer.status_code}; check {self.token_env}, {OFFLINE}")
         try:

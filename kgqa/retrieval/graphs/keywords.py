@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Annotated
 
+import numpy as np
+
 from kgqa.retrieval.graphs.links import Links, link_passages
 from kgqa.retrieval.lexical import words
 from kgqa.types import Json, Passage
@@ -52,8 +54,6 @@ class Keywords:
 
     def links(self, passages: Sequence[Passage]) -> Links:
         """Link the passages. Only hashes of all phrases are in memory at once: 50,000 passages need about 1 GB."""
-        import numpy as np
-
         texts = [[sys.intern(word) for word in words(passage.text)] for passage in passages]
         documents = defaultdict[str, list[list[str]]](list)  # by title
         for passage, text in zip(passages, texts, strict=True):
@@ -69,7 +69,7 @@ class Keywords:
             weights = np.array([*counts.values()]) * (np.log((1 + len(documents)) / (1 + found)) + 1)
             phrases = [*counts]
             best = np.argsort(-weights.round(9), kind="stable")[: self.keywords]
-            chosen.update(phrases[place] for place in best)
+            chosen.update(phrases[position] for position in best)
         return link_passages([[phrase for _, phrase in found] for found in find_phrases(texts, chosen)])
 
     def _phrases(self, document: Sequence[Sequence[str]]) -> Iterator[Phrase]:

@@ -12,17 +12,16 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import NDArray
 
 from kgqa.calls import Neighbours
 from kgqa.errors import DataError
 from kgqa.types import Json, Passage
 from kgqa.util.fs import digest, ids_digest, replace_atomically
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 Pool = tuple[Passage, ...]
 BLOCK = 256  # passages with neighbors counted at once: bounds memory
@@ -50,18 +49,14 @@ class Links:
 
     holds: Any
 
-    def neighbours(self, place: int) -> NDArray[np.int64]:
-        """Return places of the passages that hold a link of this one, in order, without itself."""
-        import numpy as np
-
-        found = np.unique((self.holds[[place]] @ self._by_link).indices)
-        others: NDArray[np.int64] = found[found != place].astype(np.int64)
+    def neighbours(self, position: int) -> NDArray[np.int64]:
+        """Return positions of the passages that hold a link of this one, in order, without itself."""
+        found = np.unique((self.holds[[position]] @ self._by_link).indices)
+        others: NDArray[np.int64] = found[found != position].astype(np.int64)
         return others
 
     def edges(self) -> int:
         """Return pairs of neighbors, each counted once."""
-        import numpy as np
-
         blocks = (self.holds[first : first + BLOCK] @ self._by_link for first in range(0, self.holds.shape[0], BLOCK))
         linked = int(np.count_nonzero(np.diff(self.holds.indptr)))  # passages that share links with themselves
         return (sum(int(block.nnz) for block in blocks) - linked) // 2
@@ -84,7 +79,6 @@ class NoGraph:
 
 def link_passages(held: Sequence[Iterable[Hashable]]) -> Links:
     """Return the links from what each passage holds. What only one passage holds is left out."""
-    import numpy as np
     from scipy.sparse import csr_array
 
     numbers: dict[Hashable, int] = {}
@@ -109,8 +103,8 @@ class BuiltGraph:
     seconds: float  # that building took
 
     @cached_property
-    def places(self) -> dict[str, int]:
-        return {passage.id: place for place, passage in enumerate(self.passages)}
+    def positions(self) -> dict[str, int]:
+        return {passage.id: position for position, passage in enumerate(self.passages)}
 
     @property
     def density(self) -> float:
@@ -119,9 +113,9 @@ class BuiltGraph:
         return 2 * self.edges / (count * (count - 1)) if count > 1 else 0.0
 
     def neighbours(self, passage: Passage) -> Pool:
-        if passage.id not in self.places:
+        if passage.id not in self.positions:
             raise DataError(f"passage {passage.id} ({passage.title!r}) is not in the collection of this graph")
-        return tuple(self.passages[place] for place in self.links.neighbours(self.places[passage.id]))
+        return tuple(self.passages[position] for position in self.links.neighbours(self.positions[passage.id]))
 
 
 class GraphStore:
@@ -137,8 +131,6 @@ class GraphStore:
 
     def build(self, pool: Pool) -> BuiltGraph:
         """Link the passages and save the graph; an existing one is replaced."""
-        import numpy as np
-
         distinct = _distinct(pool)
         started = time.perf_counter()
         links = self._graph.links(distinct)
@@ -157,7 +149,6 @@ class GraphStore:
 
     def _open(self, pool: Pool | None) -> BuiltGraph:
         """Open the graph of a pool, or of the corpus."""
-        import numpy as np
         from scipy.sparse import csr_array
 
         pool = self._corpus() if pool is None else pool

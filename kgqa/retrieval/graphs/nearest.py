@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from kgqa.errors import ConfigError
 from kgqa.protocols import Ranker
@@ -12,10 +14,6 @@ from kgqa.retrieval.biencoder import Encoder, get_biencoder, relevance
 from kgqa.retrieval.graphs.links import Links, link_passages
 from kgqa.types import Json, Passage
 from kgqa.util.validators import Count
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 ROWS = 256  # compared with all others at once: bounds memory, 50 MB at 50,000 passages
 SPARE = 16  # more candidates than neighbors, because single precision orders nearly equal ones by chance
@@ -44,12 +42,12 @@ class Nearest:
     def links(self, passages: Sequence[Passage]) -> Links:
         assert isinstance(self.encoder, Encoder)
         edges: list[set[tuple[int, int]]] = [set() for _ in passages]
-        places = [place for place, passage in enumerate(passages) if passage.wording.strip()]
-        if len(places) > 1:
-            texts = [passages[place].wording for place in places]
+        positions = [position for position, passage in enumerate(passages) if passage.wording.strip()]
+        if len(positions) > 1:
+            texts = [passages[position].wording for position in positions]
             vectors = get_biencoder(self.encoder).vectors("passage", texts)
-            for one, others in zip(places, find_nearest(vectors, self.k), strict=True):
-                for other in (places[number] for number in others):
+            for one, others in zip(positions, find_nearest(vectors, self.k), strict=True):
+                for other in (positions[number] for number in others):
                     edge = (min(one, other), max(one, other))
                     edges[one].add(edge)
                     edges[other].add(edge)
@@ -57,12 +55,10 @@ class Nearest:
 
 
 def find_nearest(vectors: NDArray[np.float32], k: int) -> list[NDArray[np.int64]]:
-    """Return for each row, (n, d), the places of its `k` nearest others, best first; all others if there are fewer.
+    """Return for each row, (n, d), the positions of its `k` nearest others, best first; all others if there are fewer.
 
     Single precision proposes k + 16, which are then scored as rankers do: exact unless more than 16 are equal.
     """
-    import numpy as np
-
     neighbours = []
     for start in range(0, len(vectors), ROWS):
         scores = vectors[start : start + ROWS] @ vectors.T  # (ROWS, d) @ (d, n)

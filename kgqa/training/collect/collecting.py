@@ -64,7 +64,7 @@ Key = tuple[str, str]  # a dataset and a question's id
 class Tally:
     """The counts of all examples that passed through `count`."""
 
-    labels: Counter[tuple[str, str, str, int]] = field(default_factory=Counter)  # dataset, question, label, place
+    labels: Counter[tuple[str, str, str, int]] = field(default_factory=Counter)  # dataset, question, label, number
     made_by: Counter[str] = field(default_factory=Counter)
     templates: set[str] = field(default_factory=set)
     dropped: list[Dropped] = field(default_factory=list)
@@ -94,8 +94,8 @@ class Tally:
         out = sample_held_out({key: texts[key] for key in questions}, recipe.held_out, recipe.seed)
         labels: dict[str, Counter[int]] = defaultdict(Counter)
         held_out_labels, examples = Counter[str](), Counter[str]()
-        for (dataset, question, label, place), count in self.labels.items():
-            labels[label][place] += count
+        for (dataset, question, label, number), count in self.labels.items():
+            labels[label][number] += count
             examples[dataset] += count
             if (dataset, question) in out:
                 held_out_labels[label] += count
@@ -103,7 +103,7 @@ class Tally:
         return Collected(
             recipe=name,
             datasets={dataset: Instances(examples=n, questions=unique[dataset]) for dataset, n in examples.items()},
-            labels={label: dict(sorted(places.items())) for label, places in labels.items()},
+            labels={label: dict(sorted(numbers.items())) for label, numbers in labels.items()},
             held_out_labels=held_out_labels,
             held_out=tuple(sorted("/".join(key) for key in out)),
             dropped=Counter(one.why for one in self.dropped),
@@ -156,6 +156,8 @@ class Collecting:
         for each in experiments if recipe.sources else ():
             noise = noise_questions(each) if recipe.uses_noise else ()
             sources.append(Source(each.name("dataset"), each.questions, each.method, noise=noise))
+            if recipe.method and not isinstance(each.method, recipe.method):
+                raise ConfigError(f"method: collect={name} always uses the same method; remove method=")
             flagged = {"noise": digest([question.id for question in noise])} if noise else {}
             ids = digest([question.id for question in each.questions])
             identities.append(
@@ -249,7 +251,7 @@ def _experiments(name: str, overrides: Sequence[str]) -> list[Experiment]:
         if folder := node.get("verdicts", {}).get(parse_override(words[0]).value):
             words.append(format_override("dataset.verified", folder))
     if len(wanted) > 1 and (own := [word for word in others if override_key(word) in ONE_DATASET]):
-        raise ConfigError(f"{own[0]}: applies to one dataset; choose it with dataset=NAME")
+        raise ConfigError(f"{own[0]}: applies to one dataset. Choose it with dataset=NAME")
     return [Experiment.of([f"collect={name}", *dataset, *others]) for dataset in wanted or [[]]]
 
 
@@ -283,12 +285,12 @@ def noise_questions(experiment: Experiment) -> tuple[Question, ...]:
     verdicts = read_verified(StageManifest.read(Path(folder), VERIFY).file(Path(folder), VERDICTS))
     noise = {line.id for line in verdicts if line.verdict == "noise"}
     if not noise:
-        raise ConfigError(f"collect.noise: {folder} marks no question of {name}; set collect.noise=0")
+        raise ConfigError(f"collect.noise: {folder} marks no question of {name}. Set collect.noise=0")
     return tuple(question for question in experiment.whole.questions() if question.id in noise)
 
 
 def _run_source(run: Path, recipe: Recipe) -> Source:
-    order = {id_: place for place, id_ in enumerate(question_ids(run))}
+    order = {id_: number for number, id_ in enumerate(question_ids(run))}
     questions = sorted(read_questions(run), key=lambda question: order.get(question.id, len(order)))
     method = building.method(load_run_config(run)["method"]) if recipe.sources else None
     return Source(read(Chosen, run / SETTINGS).choices["dataset"], questions, method, run)

@@ -12,7 +12,6 @@ from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, Literal
 
 from kgqa.artifacts.examples import Dropped, Example, Made, Origin, Positive, Recipe, Source
-from kgqa.errors import ConfigError
 from kgqa.methods.kgp import Kgp
 from kgqa.methods.kgp_baselines import Mdr
 from kgqa.protocols import Query, Retriever
@@ -40,7 +39,7 @@ class FactRecipe(Recipe):
 
     @abstractmethod
     def examples(self, question: Question, source: Source) -> Iterator[Example | Positive]:
-        """Yield the examples of one question. Raises ConfigError: its method has other prompts."""
+        """Yield the examples of one question."""
 
 
 @dataclass(frozen=True)
@@ -51,13 +50,13 @@ class NextFacts(FactRecipe):
     """
 
     no_example: ClassVar[str] = "fewer than two facts in an order"
+    method: ClassVar[type] = Kgp
 
     agent: Literal["t5", "llama"]
 
     def examples(self, question: Question, source: Source) -> Iterator[Example]:
         """Yield an example for each fact except the first."""
-        if not isinstance(source.method, Kgp):
-            raise ConfigError("method: these examples use the prompts of method=kgp; remove method=")
+        assert isinstance(source.method, Kgp)
         method, facts = replace(source.method, agent=self.agent), ordered_facts(question)
         for known in range(1, len(facts)):
             yield Example(
@@ -119,12 +118,13 @@ class PairRecipe(FactRecipe):
 class HopPairs(PairRecipe):
     """MDR: the question with the first passage, and both with the second. Fields as in conf/collect/mdr.yaml."""
 
+    method: ClassVar[type] = Mdr
+
     hops: Count
 
     def examples(self, question: Question, source: Source) -> Iterator[Positive]:
         """Yield a pair for each hop."""
-        if not isinstance(source.method, Mdr):
-            raise ConfigError("method: these examples use the prompts of method=mdr; remove method=")
+        assert isinstance(source.method, Mdr)
         chance, chain, anchor = self.chance(question), list(ordered_passages(question)), question.text
         if question.type == "comparison":  # its facts have no order
             chance.shuffle(chain)

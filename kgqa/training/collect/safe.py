@@ -10,12 +10,11 @@ import random
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from kgqa.artifacts.examples import CallTeacher, Dropped, Example, Made, NotTaught, Origin, Recipe, Source
 from kgqa.artifacts.metrics import Metrics
 from kgqa.artifacts.trace import read_trace
-from kgqa.errors import ConfigError
 from kgqa.methods.safe import Safe, read_step, step_line
 from kgqa.methods.safe_teaching import Teacher
 from kgqa.methods.steps.safe_plan import NoPlan, Plan, plan
@@ -64,13 +63,15 @@ class Case:
         )
 
     def drop(self, why: str, what: str = "") -> Dropped:
-        place = self.step.number if self.step else 0
-        return Dropped(self.question.id, what or self.label, why, Origin(self.dataset, place, self.made_by))
+        number = self.step.number if self.step else 0
+        return Dropped(self.question.id, what or self.label, why, Origin(self.dataset, number, self.made_by))
 
 
 @dataclass(frozen=True)
 class JudgedSteps(Recipe):
     """Fields as in conf/collect/safe.yaml, which cites the source of each value."""
+
+    method: ClassVar[type] = Safe
 
     verdicts: Mapping[str, str | None]
     teacher: Literal["rules", "model"]
@@ -110,12 +111,12 @@ class JudgedSteps(Recipe):
             return
         wrong = [each for source in sources if source.run is not None for each in self._wrong(source)]
         programs: list[tuple[str, Any]] = [
-            (f"question {place}", self.teaches(each.method).teach(each.question, self._chance(each.question, "teach")))
-            for place, each in enumerate(questions)
+            (f"question {number}", self.teaches(each.method).teach(each.question, self._chance(each.question, "teach")))
+            for number, each in enumerate(questions)
         ]
         programs += [
-            (f"hard case {place}", self.teaches(each.method).hard_case(each.question, answer, attempts))
-            for place, (each, answer, attempts) in enumerate(wrong)
+            (f"hard case {number}", self.teaches(each.method).hard_case(each.question, answer, attempts))
+            for number, (each, answer, attempts) in enumerate(wrong)
         ]
         results = call_teacher(programs)
         yield from self._balance(self._by_teacher(questions, results))
@@ -129,8 +130,7 @@ class JudgedSteps(Recipe):
                     yield Case(source.dataset, self._method(source), question, made_by)
 
     def _method(self, source: Source) -> Safe:
-        if not isinstance(source.method, Safe):
-            raise ConfigError("method: these examples are always made with method=safe; remove method=")
+        assert isinstance(source.method, Safe)
         return replace(source.method, labels=self.labels)
 
     def teaches(self, method: Safe) -> Teacher:
@@ -161,8 +161,8 @@ class JudgedSteps(Recipe):
                     yield each.drop(f"no place for {error}", error)
 
     def _by_teacher(self, questions: Sequence[Case], results: Mapping[str, Any]) -> Iterator[Case | Dropped]:
-        for place, each in enumerate(questions):
-            result = results[f"question {place}"]
+        for number, each in enumerate(questions):
+            result = results[f"question {number}"]
             if isinstance(result, NotTaught):
                 yield each.drop(str(result), "question")
                 continue
@@ -199,8 +199,8 @@ class JudgedSteps(Recipe):
     def _hard(self, wrong: Sequence[Case], results: Mapping[str, Any]) -> Iterator[Made]:
         """Yield up to `hard_cases` examples of the first error that the evaluator missed (§3.3)."""
         cases: list[Case] = []
-        for place, each in enumerate(wrong):
-            result = results[f"hard case {place}"]
+        for number, each in enumerate(wrong):
+            result = results[f"hard case {number}"]
             if isinstance(result, NotTaught):
                 yield each.drop(str(result), HARD)
             else:

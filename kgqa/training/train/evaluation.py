@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,19 +27,6 @@ Score = Callable[[TextExample, str], float]
 
 
 @dataclass(frozen=True)
-class Evaluation:
-    """The figures of the held-out examples.
-
-    baselines: figures that need no training, in percent: of labels the most frequent one, of next facts the question as
-    query. confusion: by gold label how often each label was predicted after training ("" is no verdict).
-    """
-
-    measured: tuple[Measured, ...]
-    baselines: Mapping[str, float]
-    confusion: Mapping[str, Mapping[str, int]]
-
-
-@dataclass(frozen=True)
 class NextPassage:
     """The passage of the next fact among those that are not read yet, as KGP's traversal looks for it (Equation 1)."""
 
@@ -53,17 +40,19 @@ class NextPassage:
         return bool(gold > max(others, default=0.0))
 
 
-def evaluate(folder: Path, split: ExampleSplit, result: TrainResult, seed: int) -> Evaluation:
-    """Return the trainer's figures, and those of the replies in the folder of a training.
+def evaluate(
+    folder: Path, split: ExampleSplit, result: TrainResult, seed: int
+) -> tuple[tuple[Measured, ...], dict[str, float]]:
+    """Return the trainer's figures with those of the replies in the folder of a training, and baselines in percent.
 
     These are token F1, for SAFE's verdicts the accuracy of labels, and for KGP's next facts how often they rank their
-    passage first.
+    passage first. The baselines need no training: the most frequent label only, and the question as query.
     """
     rows = [compare(name, before, after, seed) for name, (before, after) in result.measured.items()]
     texts = {example.id: example for example in split.held_out if isinstance(example, TextExample)}
     lines = [line for _, line in read_lines(folder / REPLIES)] if (folder / REPLIES).is_file() else []
     replies = [(texts[line["id"]], line["before"], line["after"]) for line in lines if line["id"] in texts]
-    baselines, confusion = dict[str, float](), dict[str, Counter[str]]()
+    baselines = dict[str, float]()
 
     def add(name: str, score: Score, of: Sequence[tuple[TextExample, str, str]]) -> None:
         before = [score(example, old) for example, old, _ in of]
@@ -79,8 +68,6 @@ def evaluate(folder: Path, split: ExampleSplit, result: TrainResult, seed: int) 
             label = labels.most_common(1)[0][0]
             same = [float(example.label == label) for example, _, _ in replies]
             baselines[f"label accuracy, {label} only"] = _percent(same)
-        for example, _, reply in replies:
-            confusion.setdefault(example.label, Counter())[_label(reply)] += 1
     passages = next_passages(split.collected)
     if facts := [reply for reply in replies if reply[0].id in passages]:
         add(GOLD_FIRST, lambda example, reply: float(passages[example.id].is_first_for(reply)), facts)
@@ -89,7 +76,7 @@ def evaluate(folder: Path, split: ExampleSplit, result: TrainResult, seed: int) 
         baselines["token F1, the question as query"] = _percent(f1)
         found = [float(passage.is_first_for(passage.question)) for passage, _ in asked]
         baselines[f"{GOLD_FIRST}, the question as query"] = _percent(found)
-    return Evaluation(tuple(rows), baselines, {label: dict(confusion[label]) for label in sorted(confusion)})
+    return tuple(rows), baselines
 
 
 def compare(name: str, before: Sequence[float], after: Sequence[float], seed: int) -> Measured:

@@ -50,18 +50,18 @@ def prepare_examples(request: TrainRequest, display: Display, folder: Path | Non
 def read_example_file(file: Path, *, pairs: bool) -> Iterator[AnyExample]:
     """Read the lines of a file of rendered texts. Raises DataError naming the line."""
     ids: set[str] = set()
-    for place, line in stream_records(file):
+    for location, line in stream_records(file):
         kind: type[AnyExample] = PairExample if pairs else TextExample
-        example = check_json(kind, line, place, "correct the line")
+        example = check_json(kind, line, location, "correct the line")
         if isinstance(example, PairExample):
             first, second = example.anchor, example.positive
         else:
             first, second = example.prompt, example.completion
         if not pairs and not second.strip():
-            raise DataError(f"{place}: completion is empty; remove the line")
+            raise DataError(f"{location}: completion is empty; remove the line")
         name = example.id or text_digest(f"{first}\n{second}", 16)
         if name in ids:
-            raise DataError(f"{place}: id={name!r:.60} occurs twice; use a different id for each line")
+            raise DataError(f"{location}: id={name!r:.60} occurs twice; use a different id for each line")
         ids.add(name)
         yield replace(example, id=name, question=example.question or text_digest(first, 16))
 

@@ -8,14 +8,14 @@ order, too. Those of Qwen2 and Qwen3 stay as they are.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kgqa.artifacts.adapter import GGUF_SOURCE, MATRICES, Adapter, StoredTensor
 from kgqa.artifacts.manifest import MANIFEST
-from kgqa.artifacts.schema import read_json
+from kgqa.artifacts.schema import read
 from kgqa.artifacts.trained import Trained, list_trainings
 from kgqa.engines.weights import is_gguf, read_header
 from kgqa.errors import ConfigError, DataError, EngineDied
@@ -82,14 +82,8 @@ def export_gguf(name: str, out: Path | None) -> Path:
     own = (found.folder.parent / MANIFEST).is_file()
     base = _base(Trained.read(found.folder.parent)) if own else Base.of(preset, is_encoder=False)
     assert base.model is not None
-    weights = base.model.locate()
-    if is_gguf(weights):
-        attention = Attention.of_header(read_header(weights))
-    else:
-        config = read_json(weights / "config.json", remedy="get the model's folder again")
-        attention = Attention.of_config(config if isinstance(config, dict) else {})
     target = out or found.gguf
-    write_gguf(found, attention, target)
+    write_gguf(found, Attention.of(base.model.locate()), target)
     return target
 
 
@@ -100,7 +94,7 @@ def _base(trained: Trained) -> Base:
     if base.digest() != trained.base_sha256:
         raise DataError(
             f"{trained.base}: its weights are {base.digest()[:12]} now, {trained.name} was trained on "
-            f"{trained.base_sha256[:12]}; get those again"
+            f"{trained.base_sha256[:12]}. Get those again"
         )
     return base
 
@@ -143,17 +137,23 @@ class Attention:
     kv_heads: int
 
     @classmethod
-    def of_config(cls, config: Mapping[str, Json]) -> Attention:
-        """Read the attention's shape from the config.json of a transformers folder."""
-        heads = config.get("num_attention_heads")
-        return _check(config.get("model_type"), heads, config.get("num_key_value_heads") or heads)
-
-    @classmethod
-    def of_header(cls, header: Mapping[str, Json]) -> Attention:
-        """Read the attention's shape from the keys of the base's GGUF file."""
-        kind = header.get("general.architecture")
-        heads = header.get(f"{kind}.attention.head_count")
-        return _check(kind, heads, header.get(f"{kind}.attention.head_count_kv") or heads)
+    def of(cls, weights: Path) -> Attention:
+        """Read the attention's shape from a GGUF file, or from the config.json of a transformers folder."""
+        if is_gguf(weights):
+            found = read_header(weights)
+            kind = found.get("general.architecture")
+            keys = (f"{kind}.attention.head_count", f"{kind}.attention.head_count_kv")
+        else:
+            found = read(dict[str, Json], weights / "config.json", remedy="get the model's folder again")
+            kind, keys = found.get("model_type"), ("num_attention_heads", "num_key_value_heads")
+        if kind not in ARCHITECTURES:
+            offered = ", ".join(ARCHITECTURES)
+            raise ConfigError(f"no GGUF adapters on a base of architecture {kind}, only on {offered}; {MERGE_HINT}")
+        heads = found.get(keys[0])
+        kv_heads = found.get(keys[1]) or heads
+        if not isinstance(heads, int) or not isinstance(kv_heads, int):
+            raise DataError(f"{weights}: no number of attention heads ({heads}, {kv_heads}); get it again")
+        return cls(str(kind), heads, kv_heads)
 
 
 def write_gguf(adapter: Adapter, base: Attention, target: Path) -> None:
@@ -185,15 +185,6 @@ def write_gguf(adapter: Adapter, base: Attention, target: Path) -> None:
         writer.close()
 
 
-def _check(architecture: Json, heads: Json, kv_heads: Json) -> Attention:
-    if architecture not in ARCHITECTURES:
-        offered = ", ".join(ARCHITECTURES)
-        raise ConfigError(f"no GGUF adapters on a base of architecture {architecture}, only on {offered}; {MERGE_HINT}")
-    if not isinstance(heads, int) or not isinstance(kv_heads, int):
-        raise DataError(f"the base's config has no number of attention heads ({heads}, {kv_heads}); get it again")
-    return Attention(str(architecture), heads, kv_heads)
-
-
 def _gguf_name(name: str, adapter: Adapter) -> str:
     """Return "blk.3.ffn_up.weight.lora_a" for "model.layers.3.mlp.up_proj.lora_A"."""
     module, _, matrix = name.rpartition(".")
@@ -214,7 +205,7 @@ def _values(file: Path, tensor: StoredTensor) -> Any:
     elif tensor.kind in ("F32", "F16"):
         flat = np.frombuffer(stored, "<f4" if tensor.kind == "F32" else "<f2").astype("<f4")
     else:
-        raise DataError(f"{file}: matrices of type {tensor.kind}; save them as float32, float16 or bfloat16")
+        raise DataError(f"{file}: matrices of type {tensor.kind}. Save them as float32, float16 or bfloat16")
     return flat.reshape(tensor.shape)
 
 

@@ -1,4 +1,4 @@
-"""Estimate the steps, memory and hours of a training."""
+"""Estimate the steps and hours of a training."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from kgqa.system.hardware import GB, gpus, memory, product_speed
 from kgqa.training.train.request import ExampleSplit, TrainRequest
 from kgqa.training.train.run import is_finished
-from kgqa.training.trainers.base import ModelSize, Trainer
+from kgqa.training.trainers.base import Trainer
 from kgqa.training.trainers.process import PairExample, TextExample
 from kgqa.util.text import pluralize
 
@@ -22,37 +21,20 @@ H100_SPEED = 0.24 * 989e12
 
 @dataclass(frozen=True)
 class TrainCost:
-    """The cost of a number of examples. `tokens`: of all together; `longest`: of the longest.
-
-    parameters: None if the size of the base is not known.
-    """
+    """The cost of a number of examples. `tokens`: of all together. parameters: of the base; None: unknown."""
 
     training: Trainer
     parameters: float | None
     examples: int
     tokens: int
-    longest: int
 
     @property
-    def memory(self) -> float | None:
-        return self.training.memory(ModelSize(self.parameters), self.longest) if self.parameters else None
-
-    def seconds(self, speed: float) -> float | None:
-        """Return the time at a number of FLOPs per second."""
+    def seconds(self) -> float | None:
+        """Return the time on one H100. float32 runs at half the speed, as TF32."""
         if not self.parameters:
             return None
-        return self.tokens * self.training.passes(self.examples) * FLOPS * self.parameters / speed
-
-    @property
-    def h100_seconds(self) -> float | None:
-        """Return the time on one H100. float32 runs at half the speed, as TF32."""
-        return self.seconds(H100_SPEED / (2 if self.training.precision == "float32" else 1))
-
-    def here(self) -> tuple[float | None, str]:
-        """Return the time on this machine, and its source."""
-        if gpus():
-            return self.h100_seconds, "estimated: as on an H100"
-        return self.seconds(product_speed()), "estimated: as fast as a matrix product here"
+        work = self.tokens * self.training.passes(self.examples) * FLOPS * self.parameters
+        return work / H100_SPEED * (2 if self.training.precision == "float32" else 1)
 
 
 @dataclass(frozen=True)
@@ -80,25 +62,16 @@ class TrainPlan:
         yield "held out", f"{pluralize(len(split.held_out), 'example')} of {len(split.held_out_questions):,} questions"
         steps, passes = training.steps(cost.examples), training.passes(cost.examples)
         yield "steps", f"{steps:,} of {training.batch_size} ({passes:g} epochs)"
-        yield "tokens", f"{cost.tokens:,} per epoch, {cost.longest:,} in the longest example (estimated)"
-        if cost.parameters and cost.memory:
-            trainable = training.trainable(ModelSize(cost.parameters))
-            yield "trainable parameters", f"{trainable:,} of {cost.parameters:,.0f} (estimated)"
-            yield "memory", f"about {cost.memory / GB:.1f} GB; here: {available_memory() / GB:.0f} GB"
-        seconds, source = cost.here()
-        if seconds is not None:
-            yield "time", f"about {hours_text(seconds)} ({source})"
-        if not gpus() and cost.h100_seconds:
-            yield "", f"about {hours_text(cost.h100_seconds)} on one H100 (estimated)"
+        yield "tokens", f"{cost.tokens:,} per epoch (estimated)"
+        if cost.seconds is not None:
+            yield "time", f"about {hours_text(cost.seconds)} on one H100 (estimated)"
         yield "weights", "available" if self.request.base.is_here else "missing: kgqa models says how to get them"
         yield "folder", str(self.finished or self.request.name)
 
     @property
     def warnings(self) -> list[str]:
         """Return what will not work."""
-        training, lines = self.request.training, []
-        if (self.cost.memory or 0) > available_memory():
-            lines.append(f"more memory than is available; {training.memory_hint}")
+        lines = []
         if self.examples.train and not self.cost.examples:
             lines.append("all examples are too long; raise train.max_length, or set train.truncation=true")
         if self.finished:
@@ -111,7 +84,7 @@ def plan_training(request: TrainRequest, examples: ExampleSplit) -> TrainPlan:
     training = request.training
     lengths = [1 + _characters(example) // CHARACTERS for example in examples.train]
     fitting = [min(n, training.longest) for n in lengths if n <= training.longest or not training.skips_long]
-    cost = TrainCost(training, request.base.parameters, len(fitting), sum(fitting), max(fitting, default=0))
+    cost = TrainCost(training, request.base.parameters, len(fitting), sum(fitting))
     folder = request.folder(examples) if request.base.is_here else None
     done = folder if folder and is_finished(folder) else None
     return TrainPlan(request, examples, cost, len(lengths) - len(fitting), done)
@@ -121,11 +94,6 @@ def _characters(example: TextExample | PairExample) -> int:
     if isinstance(example, TextExample):
         return len(example.prompt) + len(example.completion)
     return sum(map(len, (example.anchor, example.positive, *example.negatives)))
-
-
-def available_memory() -> float:
-    """Return the bytes of the largest GPU, or of the machine."""
-    return float(max((gpu.memory for gpu in gpus()), default=memory()))
 
 
 def hours_text(seconds: float) -> str:

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from kgqa.artifacts.manifest import MANIFEST
-from kgqa.artifacts.trained import CARD, Losses, Trained, TrainedExamples, TrainFigures
+from kgqa.artifacts.trained import CARD, Losses, Measured, Trained, TrainedExamples, TrainFigures
 from kgqa.engines.chat import ChatTemplate
 from kgqa.engines.weights import digest
-from kgqa.errors import ConfigError, DataError, TrackerError
+from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.data import sources
 from kgqa.experiment.manifest import origin
-from kgqa.experiment.tracking import LONGEST, choose_tracker
+from kgqa.experiment.tracking import LONGEST, log_run
 from kgqa.protocols import TrackedRun
 from kgqa.report.page import sections_page
 from kgqa.report.plots import svg
 from kgqa.report.section import Section, markdown
-from kgqa.report.training import card_sections, confusion_section, loss_plot, training_sections
+from kgqa.report.training import card_sections, loss_plot, training_sections
 from kgqa.runtime.display import Advance, Display
 from kgqa.runtime.monitor import monitor_work
-from kgqa.training.train.evaluation import Evaluation, evaluate
+from kgqa.training.train.evaluation import evaluate
 from kgqa.training.train.request import ExampleSplit, TrainRequest
 from kgqa.training.trainers.process import (
     HELD_OUT,
@@ -86,19 +86,17 @@ def train(request: TrainRequest, examples: ExampleSplit, display: Display, comma
             with shown.counting("steps") as advance:
                 run_worker(task, request.training.processes, show_events(advance, shown))
         result = TrainResult.read(folder)
-        evaluation = evaluate(folder, examples, result, request.training.seed)
+        figures = evaluate(folder, examples, result, request.training.seed)
         command = command or ("train", request.recipe, *request.overrides)
-        trained = _manifest(request, examples, folder, base, command, result, evaluation)
-        plot, confusion = loss_plot(trained.name, result.series()), evaluation.confusion
-        measured, *others = training_sections(trained)
-        sections = [Section("Losses by step", (), (), plots=[plot]), measured]
-        sections += [*([confusion_section(confusion)] if confusion else []), *others]
+        trained = _manifest(request, examples, folder, base, command, result, *figures)
+        plot = loss_plot(trained.name, result.series())
+        sections = [Section("Losses by step", (), (), plots=[plot]), *training_sections(trained)]
         title = f"{trained.name}: {trained.title} on {trained.base}"
         replace_file(folder / PICTURE, svg(plot))
         replace_file(folder / REPORT, sections_page(title, " ".join(trained.command), sections))
         replace_file(folder / CARD, markdown(trained.name, card_sections(trained)))
         replace_file(folder / MANIFEST, json_text(trained.json()))
-        if line := track(request, trained, folder, result):
+        if line := log_run(request.config, lambda: _tracked_run(trained, folder, result)):
             shown.line(line)
     return folder
 
@@ -128,7 +126,8 @@ def _manifest(
     base: Path,
     command: Sequence[str],
     result: TrainResult,
-    evaluation: Evaluation,
+    measured: tuple[Measured, ...],
+    baselines: Mapping[str, float],
 ) -> Trained:
     training, made_by, known = request.training, origin(command), sources()
     template = None if training.learns_pairs else ChatTemplate.of(base).source
@@ -174,8 +173,8 @@ def _manifest(
             held_out_before=result.held_out_loss[0],
             held_out_after=result.held_out_loss[1],
         ),
-        measured=evaluation.measured,
-        baselines=evaluation.baselines,
+        measured=measured,
+        baselines=baselines,
         kgqa=made_by.kgqa,
     )
 
@@ -186,23 +185,11 @@ def _question_hash(question: str) -> str:
     return text_digest(f"{dataset}\n{name}" if slash else question, 16)
 
 
-def track(request: TrainRequest, trained: Trained, folder: Path, result: TrainResult) -> str | None:
-    """Send the training to the tracker, if one is chosen, and return a line with the place or the failure."""
-    tracker = choose_tracker(request.config)
-    if tracker is None:
-        return None
+def _tracked_run(trained: Trained, folder: Path, result: TrainResult) -> TrackedRun:
     parameters = {key: redact(value)[:LONGEST] for key, value, _ in trained.settings}
     files = tuple(file for name in TRACKED if (file := folder / name).is_file())
-    run = TrackedRun(
-        f"train/{trained.name}/{folder.name}", parameters, list_tracked_figures(trained), files, result.series()
-    )
-    try:
-        return f"tracked: {tracker.log(run)}"
-    except TrackerError as error:
-        reason = " ".join(redact(error).split())
-        return (
-            f"warning: tracker={request.config['choices']['tracker']}: {reason:.160}; the training itself is complete"
-        )
+    name = f"train/{trained.name}/{folder.name}"
+    return TrackedRun(name, parameters, list_tracked_figures(trained), files, result.series())
 
 
 def list_tracked_figures(trained: Trained) -> dict[str, float]:

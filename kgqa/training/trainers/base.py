@@ -1,4 +1,4 @@
-"""The base class of trainers: settings, required packages, output, memory and cost.
+"""The base class of trainers: settings, required packages, output and number of steps.
 
 A class of `kgqa.training.trainers` adds its own settings and the methods that call its library. `conf/train/*.yaml` has
 each key with its value and source.
@@ -15,30 +15,6 @@ from kgqa.errors import ConfigError
 from kgqa.util.validators import Count, NotNegative, Positive
 
 Precision = Literal["bfloat16", "float32"]
-
-BYTES_TRAINED = 16  # per trainable parameter: itself, its gradient and Adam's two moments in float32
-BYTES_LOGIT = 12  # in float32, with gradient and softmax
-BYTES_ACTIVATION = 34  # per token, layer and unit of width (Korthikanti et al., 2022, without attention)
-BYTES_CHECKPOINTED = 2  # the same when activations are computed twice
-ASPECT = 128  # width of a layer divided by the number of layers, in most decoders
-LAYER_FACTOR = 12  # parameters of a layer divided by its width squared
-ADAPTED_SIDES = 19  # rows plus columns of a layer's matrices divided by its width (grouped queries, gated block)
-VOCABULARY = 128_000
-
-
-@dataclass(frozen=True)
-class ModelSize:
-    """The shape of a decoder, estimated from its number of parameters."""
-
-    parameters: float
-
-    @property
-    def width(self) -> int:
-        return round(float((self.parameters * ASPECT / LAYER_FACTOR) ** (1 / 3)))
-
-    @property
-    def layers(self) -> int:
-        return max(1, self.width // ASPECT)
 
 
 @dataclass(frozen=True)
@@ -78,7 +54,6 @@ class Trainer(ABC):
     title: ClassVar[str]  # for headings: "LoRA adapter"
     output: ClassVar[str]  # the folder of the weights: adapter, model or encoder
     learns_pairs: ClassVar[bool] = False  # examples are (anchor, positive, negatives) instead of prompt and completion
-    memory_hint: ClassVar[str] = "lower train.max_length or train.batch_per_device, or choose a smaller train.base"
     not_identity: ClassVar = ("name", "base", "examples", "processes", "device", "save_minutes")
 
     @property
@@ -95,20 +70,6 @@ class Trainer(ABC):
     def skips_long(self) -> bool:
         """Return whether examples above `longest` are left out instead of truncated."""
         return False
-
-    @property
-    def texts_at_once(self) -> int:
-        """Return the number of examples with their activations in memory."""
-        return self.batch_per_device
-
-    def trainable(self, size: ModelSize) -> int:
-        """Return the number of parameters that are trained."""
-        return round(size.parameters)
-
-    def memory(self, size: ModelSize, longest: int) -> float:
-        """Return the estimated bytes, for examples of at most `longest` tokens."""
-        activations = longest * self.texts_at_once * size.width * (size.layers + 1) * BYTES_ACTIVATION
-        return float(self.trainable(size) * BYTES_TRAINED + activations)
 
     def accumulation(self, processes: int) -> int:
         """Return how many passes make one step.

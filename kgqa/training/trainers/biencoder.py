@@ -43,7 +43,6 @@ class BiEncoderTraining(Trainer):
     title: ClassVar[str] = "bi-encoder"
     output: ClassVar[str] = "encoder"
     learns_pairs: ClassVar[bool] = True
-    memory_hint: ClassVar[str] = "lower train.chunk_size"
 
     @property
     def packages(self) -> tuple[str, tuple[str, ...]]:
@@ -53,10 +52,6 @@ class BiEncoderTraining(Trainer):
     @property
     def longest(self) -> int:
         return self.max_question + self.max_follow_up + self.max_passage
-
-    @property
-    def texts_at_once(self) -> int:
-        return self.chunk_size
 
     def load(self, file: Path, base: Path) -> Any:
         """Read the pairs, truncated to the limits. Raises DataError naming the line."""
@@ -72,8 +67,8 @@ class BiEncoderTraining(Trainer):
             return text[: max(end for _, end in encoded["offset_mapping"])], len(encoded["input_ids"])
 
         rows, tokens = [], 0
-        for place, line in read_lines(file):
-            pair = check_json(PairExample, line, place)
+        for location, line in read_lines(file):
+            pair = check_json(PairExample, line, location)
             anchor, size = shorten(pair.anchor, self.max_follow_up if pair.hop and pair.hop > 1 else self.max_question)
             passages = [shorten(text, self.max_passage) for text in (pair.positive, *pair.negatives)]
             tokens += size + sum(count for _, count in passages[: 1 + self.negatives])
@@ -99,7 +94,7 @@ class BiEncoderTraining(Trainer):
         if self.processes > 1:
             raise ConfigError(
                 f"train.processes={self.processes}: a bi-encoder is trained by one process, because its batch is one "
-                "softmax; lower train.chunk_size if memory is short"
+                "softmax. Lower train.chunk_size if memory is short"
             )
         args = SentenceTransformerTrainingArguments(
             **arguments(self, task, rows, held_out), batch_sampler=BatchSamplers.NO_DUPLICATES

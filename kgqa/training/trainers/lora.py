@@ -12,20 +12,12 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from kgqa.artifacts.schema import check_json, read_lines
 from kgqa.errors import ConfigError
-from kgqa.training.trainers.base import (
-    ADAPTED_SIDES,
-    BYTES_ACTIVATION,
-    BYTES_CHECKPOINTED,
-    BYTES_TRAINED,
-    ModelSize,
-    Trainer,
-)
+from kgqa.training.trainers.base import Trainer
 from kgqa.training.trainers.process import TextExample, TrainTask
 from kgqa.util.optional_deps import keep_four_bits
 from kgqa.util.validators import Count, Natural, Validator
 
 Share = Annotated[float, Validator("must be at least 0 and below 1", lambda share: 0 <= share < 1)]
-BYTES_BASE = {"bfloat16": 2.0, "float32": 4.0, "nf4": 0.6}  # per parameter; NF4 with its scales and embeddings
 
 
 @dataclass(frozen=True)
@@ -54,7 +46,6 @@ class LoraTraining(Trainer):
 
     title: ClassVar[str] = "LoRA adapter"
     output: ClassVar[str] = "adapter"
-    memory_hint: ClassVar[str] = "set train.quantization=nf4, or a smaller train.max_length or train.base"
 
     @property
     def packages(self) -> tuple[str, tuple[str, ...]]:
@@ -69,24 +60,14 @@ class LoraTraining(Trainer):
     def skips_long(self) -> bool:
         return not self.truncation
 
-    def trainable(self, size: ModelSize) -> int:
-        """Return rank · (rows + columns) of the adapted matrices (Hu et al., 2021), as if all linear ones are."""
-        return self.lora_r * ADAPTED_SIDES * size.width * size.layers
-
-    def memory(self, size: ModelSize, longest: int) -> float:
-        base = size.parameters * BYTES_BASE["nf4" if self.quantization == "nf4" else self.precision]
-        layers = size.layers * (BYTES_CHECKPOINTED if self.activation_checkpointing else BYTES_ACTIVATION)
-        activations = longest * self.batch_per_device * size.width * (layers + BYTES_ACTIVATION)
-        return base + self.trainable(size) * BYTES_TRAINED + activations
-
     def load(self, file: Path, base: Path) -> Any:
         """Read the examples as tokens. Raises DataError naming the line."""
         from kgqa.training.trainers.library import Rows, encode, load_tokenizer
 
         tokenizer = load_tokenizer(base)
         rows, left_out, cut = [], 0, 0
-        for place, line in read_lines(file):
-            text = check_json(TextExample, line, place)
+        for location, line in read_lines(file):
+            text = check_json(TextExample, line, location)
             prompt = encode(tokenizer, text.prompt)
             ids = [*prompt, *encode(tokenizer, text.completion), tokenizer.eos_token_id]
             if len(ids) > self.max_length:

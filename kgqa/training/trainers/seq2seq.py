@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from kgqa.artifacts.schema import check_json, read_lines
 from kgqa.errors import ConfigError
-from kgqa.training.trainers.base import BYTES_LOGIT, VOCABULARY, ModelSize, Trainer
+from kgqa.training.trainers.base import Trainer
 from kgqa.training.trainers.process import TextExample, TrainTask
 from kgqa.util.validators import Count, Natural
 
@@ -49,10 +49,6 @@ class Seq2SeqTraining(Trainer):
     def longest(self) -> int:
         return self.max_input + self.max_output
 
-    def memory(self, size: ModelSize, longest: int) -> float:
-        logits = min(longest, self.max_output) * self.batch_per_device * VOCABULARY * BYTES_LOGIT
-        return super().memory(size, longest) + logits
-
     def load(self, file: Path, base: Path) -> Any:
         """Read the examples as tokens. Raises DataError naming the line."""
         from transformers import AutoConfig
@@ -64,8 +60,8 @@ class Seq2SeqTraining(Trainer):
         if not isinstance(start, int):
             raise ConfigError(f"train.base={self.base}: {base}: not an encoder-decoder model")
         rows, left_out, cut = [], 0, 0
-        for place, line in read_lines(file):
-            text = check_json(TextExample, line, place)
+        for location, line in read_lines(file):
+            text = check_json(TextExample, line, location)
             read, begin = split_prompt(encode(tokenizer, text.prompt), tokenizer.eos_token_id, start)
             labels = [*begin, *encode(tokenizer, text.completion), tokenizer.eos_token_id]
             if len(read) > self.max_input or len(labels) > self.max_output:
@@ -133,7 +129,7 @@ def copy_tokenizer(base: Path, folder: Path) -> None:
 
 def split_prompt(prompt: list[int], end: int, start: int) -> tuple[list[int], list[int]]:
     """Return what the encoder reads, with its end token, and what the reply starts with."""
-    seams = [place for place in range(len(prompt) - 1) if prompt[place : place + 2] == [end, start]]
+    seams = [location for location in range(len(prompt) - 1) if prompt[location : location + 2] == [end, start]]
     if not seams:
         return [*prompt, *([] if prompt[-1:] == [end] else [end])], []
     return prompt[: seams[-1] + 1], prompt[seams[-1] + 2 :]

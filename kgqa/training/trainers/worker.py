@@ -92,7 +92,7 @@ def train(task: TrainTask, recipe: Any, emit: Any) -> int:
     rows, held_out = (recipe.load(task.path / name, Path(task.base)) for name in (TRAIN, HELD_OUT))
     if not rows.rows:
         raise DataError(
-            f"{task.path / TRAIN}: all of its {rows.left_out} examples are too long; raise train.max_length, or set "
+            f"{task.path / TRAIN}: all of its {rows.left_out} examples are too long. Raise train.max_length, or set "
             "train.truncation=true"
         )
     trainer = recipe.build(task, rows, held_out)

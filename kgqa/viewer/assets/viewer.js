@@ -1,4 +1,4 @@
-// Refresh what changes while work runs, hide the token, and move the focus to the search box with "/".
+// Refresh what changes while work runs, fold sweeps, hide the token, and move the focus to the search box with "/".
 
 const PERIOD = 2000; // milliseconds between two requests
 
@@ -11,6 +11,23 @@ async function poll(node) {
 }
 
 for (const node of document.querySelectorAll("[data-poll]")) setInterval(() => void poll(node), PERIOD);
+
+function fold(row, isOpen) {
+  row.querySelector(".fold").setAttribute("aria-expanded", isOpen);
+  for (let next = row.nextElementSibling; next?.classList.contains("of-sweep"); next = next.nextElementSibling) next.hidden = !isOpen;
+}
+
+for (const button of document.querySelectorAll(".fold")) {
+  const row = button.closest("tr");
+  const folded = `folded ${row.dataset.key}`; // a folded sweep stays folded
+  fold(row, localStorage.getItem(folded) === null);
+  button.addEventListener("click", () => {
+    const isOpen = button.getAttribute("aria-expanded") !== "true";
+    fold(row, isOpen);
+    if (isOpen) localStorage.removeItem(folded);
+    else localStorage.setItem(folded, "yes");
+  });
+}
 
 // a cookie has the token now
 if (location.search.includes("token=")) history.replaceState(null, "", location.pathname);

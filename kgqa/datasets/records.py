@@ -1,0 +1,115 @@
+"""Questions in JSON, JSONL or TSV files with keys of any name: the YAML of a dataset names them."""
+
+from __future__ import annotations
+
+import ast
+import csv
+import io
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import unquote, urlsplit
+
+from pydantic import StrictBool
+
+from kgqa.datasets.base import HASHED, FileDataset
+from kgqa.datasets.corpus import Titled
+from kgqa.datasets.schema import parse_record, plain_title, refuse_half_surrogates
+from kgqa.errors import DataError
+from kgqa.types import Json, Passage, Question
+from kgqa.util import jsonio
+
+
+class Context(Titled):
+    is_supporting: StrictBool = True
+
+
+@dataclass(frozen=True)
+class Records(FileDataset):
+    """Questions of records. The YAML says which keys have the id, the question and so on.
+
+    A key can lead into lists of objects: `evidence_list.title` is the title of each piece of evidence. A text such as
+    '["a", "b"]' is a list, and the address of a Wikipedia page is its title. All answers are of equal rank.
+    """
+
+    id_key: Annotated[str | None, HASHED]
+    question_key: Annotated[str, HASHED]
+    answer_keys: Annotated[tuple[str, ...], HASHED]
+    type_key: Annotated[str | None, HASHED]
+    title_key: Annotated[str | None, HASHED]
+    passages_key: Annotated[str | None, HASHED]
+    unanswerable_type: str | None
+
+    def records(self, file: Path) -> Iterator[tuple[str, Question | None]]:
+        for number, (where, record) in enumerate(_read(file), 1):
+            yield where, self._question(record, where, str(number))
+
+    def _question(self, record: Json, where: str, number: str) -> Question:
+        def texts(key: str | None, name: str) -> list[str]:
+            found = [] if key is None else [text for value in _find(record, key.split(".")) for text in _texts(value)]
+            if key is not None and not found and name in ("id", "question"):
+                raise DataError(f"{where}: no {key!r}; correct the record, or name another key: dataset.{name}_key=KEY")
+            return found
+
+        golds = [answer for key in self.answer_keys for answer in texts(key, "answer") if answer.strip()]
+        if not golds:
+            raise DataError(f"{where}: no gold answer in {', '.join(self.answer_keys)}; remove the question")
+        kind = " ".join(texts(self.type_key, "type"))
+        pairs = [
+            (Passage.of(plain_title(context.title), context.text), context.is_supporting)
+            for value in (_find(record, [self.passages_key]) if self.passages_key else ())
+            for item in (value if isinstance(value, list) else [value])
+            for context in [parse_record(Context, item, where)]
+        ]
+        support = [passage for passage, is_gold in pairs if is_gold]
+        titles = [*map(_page_title, texts(self.title_key, "title")), *(passage.title for passage in support)]
+        return Question(
+            id=texts(self.id_key, "id")[0] if self.id_key else number,
+            text=texts(self.question_key, "question")[0],
+            answers=tuple(dict.fromkeys(golds)),
+            passages=tuple(passage for passage, _ in pairs),
+            support=frozenset(passage.id for passage in support),
+            support_titles=frozenset(titles),
+            type=kind,
+            answerable=None if self.unanswerable_type is None else kind != self.unanswerable_type,
+        )
+
+
+def _read(file: Path) -> Iterator[tuple[str, Json]]:
+    """Yield each record with its place."""
+    if ".tsv" not in file.suffixes:
+        yield from jsonio.stream_records(file)
+        return
+    table = csv.DictReader(io.StringIO(jsonio.read_start(file), newline=""), delimiter="\t", strict=True)
+    try:
+        for record in table:
+            place = f"{file}:{table.line_num}"
+            refuse_half_surrogates(record, place)
+            yield place, record
+    except csv.Error as error:
+        raise DataError(f"{file}:{table.line_num}: not a table of tab-separated values ({error})") from None
+
+
+def _find(value: Json, path: list[str]) -> Iterable[Json]:
+    """Return the values at a path of keys, in all objects of a list."""
+    if isinstance(value, list):
+        return [found for item in value for found in _find(item, path)]
+    if not path:
+        return [value]
+    return _find(value[path[0]], path[1:]) if isinstance(value, dict) and path[0] in value else []
+
+
+def _texts(value: Json) -> list[str]:
+    if isinstance(value, str) and value.startswith("[") and value.endswith("]"):
+        try:
+            return [str(item) for item in ast.literal_eval(value)]
+        except (ValueError, SyntaxError):
+            return [value]
+    return [] if value is None else [str(value)]
+
+
+def _page_title(text: str) -> str:
+    """Return the title of a Wikipedia page from its address. Other texts are titles."""
+    is_address = text.startswith(("http://", "https://"))
+    return unquote(urlsplit(text).path.rpartition("/")[2]).replace("_", " ") if is_address else plain_title(text)

@@ -1,0 +1,152 @@
+"""CoRAG (Wang et al., 2025): a chain of sub-queries, each searched and answered, before the answer."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from kgqa.calls import Choose, Generate, gather
+from kgqa.errors import ConfigError
+from kgqa.methods.retrieve import Scope, SearchScope
+from kgqa.methods.steps.reader import ReadingLog, add_pinned, passages_text
+from kgqa.methods.steps.replies import first_line, strip_answer_label
+from kgqa.prompting import render
+from kgqa.protocols import Need
+from kgqa.types import Answer, Passage, Prompt, Question
+from kgqa.util.validators import Count, Natural, NotNegative
+
+NO_INFORMATION = "No relevant information found"  # of the prompt for sub-answers, and the text that best_of_n scores
+LABEL = re.compile(r"^(?:(?:intermediate|next|follow[- ]?up|sub)[ -]?)?(?:query|question) ?\d*: *", re.IGNORECASE)
+MAX_CALLS = 4  # generations of sub-queries per step of a chain, repeated ones included (released code)
+REPEATED = 0.7  # the lowest temperature after a repeated sub-query (released code)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A sub-query, its answer, and the passages from which it is answered."""
+
+    query: str
+    answer: str
+    passages: tuple[Passage, ...]
+
+    def __str__(self) -> str:
+        return f"Q: {self.query}\nA: {self.answer}"
+
+
+Chain = tuple[Step, ...]
+
+
+@dataclass(frozen=True)
+class CoRAG:
+    """The method, with the fields of conf/method/corag.yaml.
+
+    Stages, `max_steps` times: the model writes a sub-query → search → it answers the sub-query from the passages. Then
+    it answers the question from sub-queries, sub-answers and the passages of a search for the question. With
+    `decode=best_of_n` there are `chains` chains, and the best one counts (§3.3).
+    """
+
+    scope: SearchScope
+    passages: Count
+    documents: Natural
+    max_steps: Count
+    decode: Literal["greedy", "best_of_n"]
+    chains: Count
+    temperature: NotNegative
+    max_query_tokens: Count
+    max_answer_tokens: Count
+
+    @property
+    def uses(self) -> frozenset[Need]:
+        return frozenset({"model", "search" if self.scope == "corpus" else "pool"})
+
+    async def answer(self, question: Question) -> Answer:
+        """Build chains, and answer from the best one.
+
+        Evidence: the passages of the chain, first found first, then those of the question. Notes: the steps, and with
+        `best_of_n` the penalty of each chain. Figures: sub_queries, no_information (sub-answers that say so), and
+        passage_tokens (#Tok of KnowTrace's Table 2).
+
+        Flags: `repeated_query` (per sub-query that the chain had before), `short_chain` (per chain with fewer than
+        `max_steps` steps after all generations), `empty_query`, `empty_retrieval`, `passages_dropped`, `cut_reply`,
+        `empty_answer`.
+
+        Raises:
+            ConfigError: `best_of_n` with an engine that gives no probabilities of texts.
+        """
+        log, scope = ReadingLog(), Scope.of(self.scope, question)
+        chains, penalties = await self.build_chains(question, scope, log)
+        chain = chains[penalties.index(min(penalties))]
+        documents = await scope.search(question.text, self.documents) if self.documents else ()
+
+        def prompt(shown: tuple[Passage, ...]) -> Prompt:
+            texts = passages_text(reversed(shown))  # the best is nearest to the question (released code)
+            return render("corag/answer", documents=texts, steps=chain, question=question.text)
+
+        reply = await log.generate(prompt, add_pinned(question, documents), self.max_answer_tokens)
+        text = strip_answer_label(first_line(reply)[0])
+        log.flags["empty_answer"] += not text
+        steps = [[step.query, step.answer, [passage.id for passage in step.passages]] for step in chain]
+        notes = {"steps": steps, **({"penalties": penalties} if len(chains) > 1 else {})}
+        unanswered = sum(NO_INFORMATION.lower() in step.answer.lower() for step in chain)
+        figures = {"sub_queries": len(chain), "no_information": unanswered}
+        return log.answer(text, [*(p for step in chain for p in step.passages), *documents], notes, figures)
+
+    async def build_chains(self, question: Question, scope: Scope, log: ReadingLog) -> tuple[list[Chain], list[float]]:
+        """Return the chains and their penalties. The first one is greedy, the others are sampled."""
+        if self.decode == "greedy":
+            return [await self.build_chain(question, scope, log, 0.0)], [0.0]
+        degrees = [0.0] + [self.temperature] * (self.chains - 1)
+        chains = await gather(*(self.build_chain(question, scope, log, degree) for degree in degrees))
+        return chains, await gather(*(self.score_chain(question, chain) for chain in chains))
+
+    async def build_chain(self, question: Question, scope: Scope, log: ReadingLog, temperature: float) -> Chain:
+        """Return a chain of sub-queries and sub-answers. After a repeated sub-query, another one is sampled."""
+        chain, degree = Chain(), temperature
+        for _ in range(MAX_CALLS * self.max_steps):
+            if len(chain) == self.max_steps:
+                break
+            prompt = render("corag/query", steps=chain, question=question.text)
+            reply = await Generate(prompt, self.max_query_tokens, temperature=degree)
+            query = read_query(first_line(reply)[0])
+            log.flags.update({"cut_reply": reply.finish == "length", "empty_query": not query})
+            is_repeated = query in [step.query for step in chain]
+            log.flags["repeated_query"] += is_repeated
+            if is_repeated or not query:
+                degree = max(degree, REPEATED)
+                continue
+            degree = temperature
+            chain += (await self.answer_query(query, question, scope, log),)
+        log.flags["short_chain"] += len(chain) < self.max_steps
+        return chain
+
+    async def answer_query(self, query: str, question: Question, scope: Scope, log: ReadingLog) -> Step:
+        """Search for a sub-query and answer it from the passages."""
+        passages = await scope.search(query, self.passages)
+        log.flags["empty_retrieval"] += not passages
+
+        def prompt(shown: tuple[Passage, ...]) -> Prompt:
+            return render("corag/sub_answer", documents=passages_text(reversed(shown)), query=query)
+
+        reply = await log.generate(prompt, add_pinned(question, passages), self.max_answer_tokens)
+        return Step(query, " ".join(reply.text.split()), passages)
+
+    async def score_chain(self, question: Question, chain: Chain) -> float:
+        """Return the penalty of a chain: the log-likelihood that it has no relevant information (§3.3).
+
+        The paper's mean over tokens ranks chains as the sum does, because the text is the same.
+        """
+        prompt = render("corag/sub_answer", documents="\n\n".join(map(str, chain)), query=question.text)
+        choice = await Choose(prompt, (NO_INFORMATION,), role="reader")
+        if choice.mass is None:
+            raise ConfigError(
+                "method.decode=best_of_n: this engine gives no probabilities of texts. Set method.decode=greedy, or "
+                "use a local engine or a vLLM server."
+            )
+        return math.log(max(choice.mass, 1e-300))
+
+
+def read_query(line: str) -> str:
+    """Return a sub-query without its label and quotation marks."""
+    return LABEL.sub("", line.strip()).strip().strip("\"“”'").strip()

@@ -1,0 +1,128 @@
+"""Tools that a model calls: schemas, the check of arguments, and calls as text for engines without function calls.
+
+The text form is the one of Hermes and Qwen models: a call is {"name": …, "arguments": {…}} in <tool_call> tags, and its
+result is a message of the user in <tool_response> tags. Several calls in one reply are parallel calls. Some models omit
+the tags (Qwen2.5-Coder): an object that starts with "name" and has "arguments" is a call, too.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import from_json
+
+from kgqa.types import Json, Message, ToolCall
+from kgqa.util.jsonio import JsonError, decode_first
+
+RESPONSE = "<tool_response>"
+WRITTEN_CALL = re.compile(r"<tool_call>\s*(.*?)\s*(?:</tool_call>|(?=<tool_call>)|\Z)", re.DOTALL)
+BARE_CALL = re.compile(r"""\{\s*"name"\s*:""")
+FENCE = re.compile(r"```(?:json)?\s*(.*?)\s*```", re.DOTALL)
+FORM = 'write {"name": TOOL, "arguments": {…}} as JSON between <tool_call> and </tool_call>'
+SCHEMAS: dict[Any, Json] = {
+    str: {"type": "string"},
+    list[str]: {"type": "array", "items": {"type": "string"}},
+    list[int]: {"type": "array", "items": {"type": "integer"}},
+}
+NOUNS: dict[Any, str] = {str: "a text", list[str]: "a list of texts", list[int]: "a list of whole numbers"}
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A function with one argument. `kind` is the type of the argument, `meaning` its description."""
+
+    name: str
+    description: str
+    argument: str
+    kind: Any
+    meaning: str
+
+    def schema(self) -> Json:
+        """Return the tool in the form of OpenAI's `tools`."""
+        properties = {self.argument: {**SCHEMAS[self.kind], "description": self.meaning}}
+        parameters = {"type": "object", "properties": properties, "required": [self.argument]}
+        function = {"name": self.name, "description": self.description, "parameters": parameters}
+        return {"type": "function", "function": function}
+
+    def read(self, arguments: str) -> Any:
+        """Return the argument. Raise ValueError with the reason, for the model, if it is missing or of another type."""
+        try:
+            given = from_json(arguments.strip() or "{}")
+        except ValueError as error:
+            raise ValueError(f"the arguments of {self.name} are not valid JSON ({error})") from None
+        if not isinstance(given, dict) or self.argument not in given:
+            raise ValueError(f'{self.name} needs the argument "{self.argument}", {NOUNS[self.kind]}')
+        try:
+            value = TypeAdapter(self.kind).validate_python(given[self.argument])
+        except ValidationError:
+            raise ValueError(f'"{self.argument}" of {self.name} must be {NOUNS[self.kind]}') from None
+        if not value or (not isinstance(value, str) and "" in value):
+            raise ValueError(f'"{self.argument}" of {self.name} is empty')
+        return value
+
+
+def read_calls(text: str) -> tuple[str, tuple[ToolCall, ...]]:
+    """Return the text before the calls in a reply, and the calls.
+
+    A call that is not JSON has no name, and its text as arguments.
+    """
+    found = [(match.start(), match[1]) for match in WRITTEN_CALL.finditer(text)] or _find_bare_calls(text)
+    calls = (_read_call(written, f"call_{number}") for number, (_, written) in enumerate(found, start=1))
+    return text[: found[0][0]].rstrip() if found else text, tuple(calls)
+
+
+def _find_bare_calls(text: str) -> list[tuple[int, str]]:
+    """Return the calls without tags and where they start. The last one can be damaged JSON."""
+    found: list[tuple[int, str]] = []
+    end = 0
+    for match in BARE_CALL.finditer(text):
+        start = match.start()
+        if start < end:  # inside a call
+            continue
+        try:
+            value, end = decode_first(text, start)
+        except JsonError:
+            return [*found, (start, text[start:])]
+        if "arguments" in value:
+            found.append((start, text[start:end]))
+    return found
+
+
+def _read_call(written: str, number: str) -> ToolCall:
+    fenced = FENCE.fullmatch(written)
+    try:
+        given = from_json(fenced[1] if fenced else written)
+        name, arguments = str(given["name"]), given.get("arguments", {})
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return ToolCall(number, "", written)
+    return ToolCall(
+        number, name, arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+    )
+
+
+def repair_call(call: ToolCall) -> ToolCall:
+    """Return a call that every server accepts in a conversation: some reject arguments that are not JSON."""
+    try:
+        is_object = isinstance(from_json(call.arguments), dict)
+    except ValueError:
+        is_object = False
+    return replace(call, name=call.name or "unknown", arguments=call.arguments if is_object else "{}")
+
+
+def as_text(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Return a conversation for a model without function calls. Neighboring messages of the user become one."""
+    written: list[Message] = []
+    for message in messages:
+        content = message.content
+        if message.role == "tool":
+            content = f"{RESPONSE}\n{content}\n</tool_response>"
+        role = "user" if message.role == "tool" else message.role
+        if written and written[-1].role == role == "user":
+            content = f"{written.pop().content}\n{content}"
+        written.append(Message(role, content))
+    return tuple(written)

@@ -1,0 +1,240 @@
+"""A-RAG (Du et al., 2026): a model with three tools that search a corpus by words, by meaning, and read passages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Annotated, Any, Literal
+
+from kgqa.calls import Generate, Rank, Search
+from kgqa.methods.retrieve import Scope, SearchScope
+from kgqa.methods.steps.examples import NOTHING_FOUND
+from kgqa.methods.steps.reader import ReadingLog, add_pinned, passages_text
+from kgqa.methods.steps.tools import FORM, RESPONSE, Tool, as_text, read_calls, repair_call
+from kgqa.prompting import render, to_json
+from kgqa.protocols import Need
+from kgqa.types import Answer, Completion, Message, Passage, Prompt, Question, ToolCall
+from kgqa.util.sentences import sentences
+from kgqa.util.validators import Count, NotNegative, Validator
+
+ToolName = Literal["keyword_search", "semantic_search", "read_chunk"]
+TOOLS: dict[str, Tool] = {
+    tool.name: tool
+    for tool in (
+        Tool(
+            "keyword_search",
+            "Find chunks that contain exact words, such as names, titles and dates. Case does not matter. Shows the "
+            "sentences with the words, not the complete chunks.",
+            "keywords",
+            list[str],
+            "Short keywords of one to three words, for example names. A chunk ranks higher the more of them it has.",
+        ),
+        Tool(
+            "semantic_search",
+            "Find chunks by meaning, if you do not know their exact words. Shows one sentence of each chunk.",
+            "query",
+            str,
+            "A question or a description of what you look for.",
+        ),
+        Tool(
+            "read_chunk",
+            "Read complete chunks that a search has found.",
+            "chunk_ids",
+            list[int],
+            "The numbers of the chunks.",
+        ),
+    )
+}
+REPEATED = "You have made this call before, see its result above. Try other words or another tool, or answer."
+NO_ROOM = "There is no room for these chunks any more."
+
+
+@dataclass(frozen=True)
+class Result:
+    """The result of a call: chunks with their numbers, whole or as a sentence, and what else the tool says."""
+
+    call: ToolCall
+    text: str = ""
+    chunks: tuple[tuple[int, Passage], ...] = ()
+
+    def show(self, shown: Sequence[Passage]) -> str:
+        """Return the result with only these passages."""
+        lines = [f"[{number}] {passage.title}: {passage.text}" for number, passage in self.chunks if passage in shown]
+        return "\n".join(filter(None, [*lines, self.text])) or NO_ROOM
+
+
+@dataclass(slots=True)
+class Library:
+    """What the tools have shown for one question. The number of a chunk is its place in `found`, from 1."""
+
+    found: list[Passage] = field(default_factory=list)
+    read: list[Passage] = field(default_factory=list)
+    made: list[tuple[str, Any]] = field(default_factory=list)  # calls that were carried out
+    turns: list[tuple[Completion, list[Result]]] = field(default_factory=list)
+
+    def number(self, passage: Passage) -> int:
+        if passage not in self.found:
+            self.found.append(passage)
+        return self.found.index(passage) + 1
+
+    @property
+    def results(self) -> list[Result]:
+        return [result for _, results in self.turns for result in results]
+
+
+@dataclass(frozen=True)
+class ToolAgent:
+    """The agent. Fields as in conf/method/tool_agent.yaml.
+
+    Stages: the model calls tools until it answers. With `protocol=functions` it does so by the function calls of a
+    server, with `protocol=text` in its reply, see `methods.steps.tools`.
+    """
+
+    protocol: Literal["functions", "text"]
+    tools: Annotated[tuple[ToolName, ...], Validator("name at least one tool", bool)]
+    scope: SearchScope
+    passages: Count
+    max_turns: Count
+    max_turn_tokens: Count
+    temperature: NotNegative
+
+    @property
+    def uses(self) -> frozenset[Need]:
+        return frozenset({"model", "search" if self.scope == "corpus" else "pool"})
+
+    async def answer(self, question: Question) -> Answer:
+        """Let the model call tools until it answers.
+
+        An error in a call is its result, so that the model can call again. Evidence: the chunks that were read, then
+        those that only searches showed. Notes: the calls with the ids of their passages, and the last reply. Figures:
+        tool_calls, chunks_read, and passage_tokens (#Tok of KnowTrace's Table 2).
+
+        Flags: `invalid_call` (per call of an unknown tool or with wrong arguments), `repeated_call` (per call that was
+        made before), `forced_answer` (requested after `max_turns`, or after `no_action`, a turn without a call and an
+        answer), `no_tool_call` (an answer without any), `empty_retrieval`, `passages_dropped`, `cut_reply`,
+        `no_answer_marker`, `empty_answer`.
+        """
+        log, library, scope = ReadingLog(), Library(), Scope.of(self.scope, question)
+        text = None
+        for _ in range(self.max_turns):
+            reply = await self.write(question, library, log)
+            calls = reply.tool_calls or read_calls(reply.text)[1]
+            if not calls:
+                is_answer = bool(reply.text.strip()) and reply.finish == "stop"
+                log.flags["no_action"] += not is_answer
+                text = reply.text if is_answer else None
+                break
+            library.turns.append((reply, [await self.call(call, library, scope, log) for call in calls]))
+        if text is None:
+            log.flags["forced_answer"] += 1
+            text = read_calls((await self.write(question, library, log, force=True)).text)[0]
+        log.flags["no_tool_call"] += not library.turns
+        notes = {"calls": [self._note(result, library) for result in library.results], "reply": text.strip()}
+        figures = {"tool_calls": len(library.results), "chunks_read": len(library.read)}
+        return log.answer(log.read_conclusion(text), [*library.read, *library.found], notes, figures)
+
+    async def write(self, question: Question, library: Library, log: ReadingLog, *, force: bool = False) -> Completion:
+        """Generate the next turn. `force`: the answer, without tools."""
+        with_functions = self.protocol == "functions" and not force
+        stop = () if self.protocol == "functions" else (RESPONSE,)
+
+        def call(shown: tuple[Passage, ...]) -> Generate:
+            prompt = self.continue_prompt(question, library, shown, force=force)
+            tools = self._schemas if with_functions else None
+            return Generate(prompt, self.max_turn_tokens, stop, self.temperature, tools=tools)
+
+        chunks = [passage for result in reversed(library.results) for _, passage in result.chunks]
+        return await log.send(call, tuple(dict.fromkeys(add_pinned(question, chunks))))
+
+    def continue_prompt(
+        self, question: Question, library: Library, shown: Sequence[Passage], *, force: bool = False
+    ) -> Prompt:
+        """Return the prompt with the conversation so far, and only these passages in it."""
+        has_functions = self.protocol == "functions"
+        tools = "" if has_functions else "\n".join(to_json(TOOLS[name].schema()) for name in self.tools)
+        pinned = passages_text(passage for passage in question.pinned if passage in shown)
+        prompt = render("tool_agent/agent", tools=tools, pinned=pinned, question=question.text)
+        messages = list(prompt.messages)
+        for reply, results in library.turns:
+            if has_functions:
+                calls = tuple(repair_call(result.call) for result in results)
+                messages.append(Message("assistant", read_calls(reply.text)[0], calls))
+            else:
+                messages.append(Message("assistant", reply.text))
+            messages += (Message("tool", result.show(shown), answers=result.call.id) for result in results)
+        if force:
+            messages += render("tool_agent/limit").messages
+        return replace(prompt, messages=tuple(messages) if has_functions else as_text(messages))
+
+    async def call(self, call: ToolCall, library: Library, scope: Scope, log: ReadingLog) -> Result:
+        """Return the result of a call, or what is wrong with it."""
+        try:
+            value = self.read_argument(call)
+        except ValueError as error:
+            log.flags["invalid_call"] += 1
+            return Result(call, f"Error: {error}.")
+        if (call.name, value) in library.made:
+            log.flags["repeated_call"] += 1
+            return Result(call, REPEATED)
+        library.made.append((call.name, value))
+        if call.name == "read_chunk":
+            return self.read_chunks(call, value, library, log)
+        if call.name == "keyword_search":
+            passages = await Search("; ".join(value), self.passages, scope.titles, scope.pool, tuple(value))
+        else:
+            passages = await scope.search(value, self.passages)
+        log.flags["empty_retrieval"] += not passages
+        shown: Sequence[Passage] = passages
+        if "read_chunk" in self.tools:
+            shown = await find_snippets(passages, value)
+        else:
+            library.read += passages
+        numbers = map(library.number, passages)
+        return Result(call, "" if passages else NOTHING_FOUND, tuple(zip(numbers, shown, strict=True)))
+
+    def read_argument(self, call: ToolCall) -> Any:
+        """Return the argument of a call. Raise ValueError with the reason, for the model, if the call is invalid."""
+        if not call.name:
+            raise ValueError(f"this is no call: {FORM}")
+        if call.name not in self.tools:
+            raise ValueError(f"there is no tool {call.name!r}; the tools are {', '.join(self.tools)}")
+        return TOOLS[call.name].read(call.arguments)
+
+    def read_chunks(self, call: ToolCall, numbers: Sequence[int], library: Library, log: ReadingLog) -> Result:
+        """Return complete chunks. Those that were read before are named only."""
+        unknown = [number for number in numbers if not 0 < number <= len(library.found)]
+        known = {number: library.found[number - 1] for number in numbers if number not in unknown}
+        again = [number for number, passage in known.items() if passage in library.read]
+        fresh = {number: passage for number, passage in known.items() if number not in again}
+        library.read += fresh.values()
+        log.flags["invalid_call"] += bool(unknown)
+        texts = [f"Chunk {number} was read before." for number in again]
+        texts += [f"Error: there is no chunk {number}; read chunks that a search has found." for number in unknown]
+        return Result(call, "\n".join(texts), tuple(fresh.items()))
+
+    @cached_property
+    def _schemas(self) -> str:
+        return to_json([TOOLS[name].schema() for name in self.tools])
+
+    def _note(self, result: Result, library: Library) -> list[Any]:
+        ids = [library.found[number - 1].id for number, _ in result.chunks]
+        return [result.call.name, result.call.arguments, ids]
+
+
+async def find_snippets(passages: Sequence[Passage], query: str | list[str]) -> list[Passage]:
+    """Return each passage with only its sentences that contain a keyword, or its sentence nearest to a query.
+
+    A passage without such a sentence has its first one.
+    """
+    split = [passage.sentences or tuple(sentences(passage.text)) or ("",) for passage in passages]
+    if isinstance(query, str):
+        every = tuple(sentence for parts in split for sentence in parts)
+        scores = iter(await Rank(query, every, "tfidf") if every else ())
+        scored = [[(next(scores), sentence) for sentence in parts] for parts in split]
+        chosen = [[max(pairs, key=lambda pair: pair[0])[1]] for pairs in scored]
+    else:
+        words = [keyword.casefold() for keyword in query]
+        chosen = [[part for part in parts if any(word in part.casefold() for word in words)] for parts in split]
+    texts = (" ".join(found).strip() or parts[0].strip() for found, parts in zip(chosen, split, strict=True))
+    return [Passage.of(passage.title, text) for passage, text in zip(passages, texts, strict=True)]

@@ -1,0 +1,201 @@
+"""RAPTOR (Sarthi et al., ICLR 2024): search passages together with summaries of clusters of passages."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+
+from kgqa.calls import Generate, gather
+from kgqa.errors import ConfigError
+from kgqa.prompting import render, template_hash
+from kgqa.protocols import Need, Query
+from kgqa.retrieval.composite import Composite, Opened
+from kgqa.retrieval.dense import Dense
+from kgqa.types import Json, Passage
+from kgqa.util.fs import explain_storage_errors
+from kgqa.util.jsonio import decode_json, encode_json
+from kgqa.util.optional_deps import require_packages
+from kgqa.util.validators import Count, Share
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+VERSION = 1  # of the clusters and the search
+TEMPLATE, ROLE = "raptor/summarize", "summarizer"
+TREE = "tree.json"
+CHARACTERS_PER_TOKEN = 4  # of English, roughly
+WORDS_PER_TOKEN = 0.6  # that the model is told to write, so that few summaries are cut
+PLANNED_SIZE = 5  # members of a cluster in a plan: the mean of 141 to 600 passages with the settings of conf/
+SEED = 224  # as in the released code
+PATIENCE = 5  # larger mixtures without a lower BIC after which no further one is tried
+Members = list[int]  # positions of a cluster's nodes in their layer
+
+
+@dataclass(frozen=True)
+class Raptor(Composite):
+    """Index passages and summaries. A search returns both, see conf/retriever/raptor.yaml.
+
+    A summary is a passage with the title "Summary of N texts". It is no gold passage of any question.
+    """
+
+    nodes: Dense
+    strategy: Literal["collapsed", "tree"]
+    max_tokens: Count | None
+    nodes_per_layer: Count
+    layers: Count
+    dimensions: Count
+    max_clusters: Count
+    membership: Share
+    max_cluster_tokens: Count
+    summary_tokens: Count
+
+    uses: ClassVar[frozenset[Need]] = frozenset({"model"})
+    writer: ClassVar[str] = ROLE
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.nodes, Dense):
+            raise ConfigError(f"retriever.nodes: {type(self.nodes).__name__} has no embeddings; choose a dense one")
+
+    @property
+    def pools(self) -> bool:
+        return False
+
+    def identity(self) -> Mapping[str, Json]:
+        return {**super().identity(), "version": VERSION, "template": template_hash(TEMPLATE)}
+
+    async def expand(
+        self, passages: Sequence[Passage], folder: Path | None, advance: Callable[[int], None]
+    ) -> list[Passage]:
+        """Return the summaries of all layers, the lowest layer first, and save the tree.
+
+        Args:
+            folder: for the tree. None: plan the calls without embeddings, with clusters of `PLANNED_SIZE`.
+            advance: called after each summary.
+        """
+        nodes, positions = list(passages), {passage.id: position for position, passage in enumerate(passages)}
+        layer, children = list(range(len(nodes))), dict[int, list[int]]()
+        for _ in range(self.layers):
+            if len(layer) <= self.dimensions + 1:
+                break
+            members = [nodes[position] for position in layer]
+            clusters = self.cluster(members) if folder else _cluster_evenly(len(layer))
+            if len(clusters) >= len(layer):  # no further layer would be smaller
+                break
+            summaries = await gather(*(self._summarize([members[at] for at in each], advance) for each in clusters))
+            below, layer = layer, []
+            for summary, cluster in zip(summaries, clusters, strict=True):
+                position = positions.setdefault(summary.id, len(nodes))
+                nodes += [summary] * (position == len(nodes))  # two clusters can have the same summary
+                children.setdefault(position, []).extend(below[at] for at in cluster)
+                layer.append(position)
+            layer = sorted(set(layer))
+        if folder:
+            with explain_storage_errors(folder):
+                (folder / TREE).write_bytes(encode_json({"top": layer, "children": [*children.items()]}))
+        return nodes[len(passages) :]
+
+    async def _summarize(self, texts: Sequence[Passage], advance: Callable[[int], None]) -> Passage:
+        words = round(WORDS_PER_TOKEN * self.summary_tokens)
+        reply = await Generate(render(TEMPLATE, texts=texts, words=words), self.summary_tokens, role=ROLE)
+        advance(1)
+        return Passage.of(f"Summary of {len(texts)} texts", reply.text.strip())
+
+    def cluster(self, texts: Sequence[Passage]) -> list[Members]:
+        """Return soft clusters: first of all texts, then of each cluster. A cluster that is too long is split further.
+
+        As in the released code, but with PCA in place of UMAP, and texts of passages and not of 100 tokens.
+        """
+        require_packages("raptor", "scikit-learn")
+        vectors = self.nodes.embed(texts)
+        tokens = [len(text.wording) // CHARACTERS_PER_TOKEN for text in texts]
+
+        def shorten(members: Members) -> list[Members]:
+            if len(members) == 1 or sum(tokens[at] for at in members) <= self.max_cluster_tokens:
+                return [members]
+            parts = self._mix(vectors, members, least=2)
+            if any(len(part) == len(members) for part in parts):
+                half = len(members) // 2
+                parts = [members[:half], members[half:]]
+            return [short for part in parts for short in shorten(part)]
+
+        coarse = self._mix(vectors, list(range(len(texts))))
+        clusters = [short for part in coarse for fine in self._mix(vectors, part) for short in shorten(fine)]
+        return [list(cluster) for cluster in dict.fromkeys(map(tuple, clusters))]
+
+    def _mix(self, vectors: NDArray[Any], members: Members, least: int = 1) -> list[Members]:
+        """Return the components of the Gaussian mixture with the lowest BIC; too few members are one cluster."""
+        if len(members) <= self.dimensions + 1:
+            return [members]
+        from sklearn.decomposition import PCA
+        from sklearn.exceptions import ConvergenceWarning
+        from sklearn.mixture import GaussianMixture
+
+        rows = vectors[members].astype(np.float64)
+        if (rows == rows[0]).all():
+            return [members]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # of equal texts
+            reduced = PCA(self.dimensions, svd_solver="full").fit_transform(rows)
+            best, lowest, since = None, np.inf, least
+            for count in range(least, min(self.max_clusters, len(members) - 1) + 1):
+                mixture = GaussianMixture(count, random_state=SEED).fit(reduced)
+                if (bic := mixture.bic(reduced)) < lowest:
+                    best, lowest, since = mixture, bic, count
+                elif count - since == PATIENCE:
+                    break
+        assert best is not None
+        shares = best.predict_proba(reduced)
+        belongs = (shares > self.membership) | (shares == shares.max(axis=1, keepdims=True))
+        return [[members[at] for at in column.nonzero()[0]] for column in belongs.T if column.any()]
+
+    def open(self, passages: Sequence[Passage], folder: Path) -> Opened:
+        opened = super().open(passages, folder)
+        return replace(opened, finders={**opened.finders, "tree": _Tree(folder)})
+
+    def combine(self, opened: Opened, queries: Sequence[Query]) -> Sequence[Sequence[int]]:
+        finder = opened.finders["nodes"]
+        if self.strategy == "tree":
+            queries = [self._descend(opened, query) for query in queries]
+        return [self._cut(opened.passages, positions) for positions in finder.find(queries)]
+
+    def _descend(self, opened: Opened, query: Query) -> Query:
+        """Limit a query to the nodes that a traversal selects: the best of the top layer, then of their children."""
+        tree, selected = opened.finders["tree"], set[int]()
+        layer = tree.top
+        while layer:
+            wanted = replace(query, k=self.nodes_per_layer, among=tuple(sorted(layer)))
+            (best,) = opened.finders["nodes"].find([wanted])
+            selected.update(best)
+            layer = {child for node in best for child in tree.children.get(node, ())} - selected
+        allowed = selected if query.among is None else selected.intersection(query.among)
+        return replace(query, among=tuple(sorted(allowed)))
+
+    def _cut(self, passages: Sequence[Passage], positions: Sequence[int]) -> list[int]:
+        """Return the first nodes that have `max_tokens` together, at least one."""
+        left = self.max_tokens or float("inf")
+        for count, position in enumerate(positions):
+            left -= len(passages[position].wording) // CHARACTERS_PER_TOKEN
+            if left < 0:
+                return list(positions[: max(count, 1)])
+        return list(positions)
+
+
+class _Tree:
+    """The tree on disk. top: the nodes of the highest layer. children: of each summary."""
+
+    def __init__(self, folder: Path) -> None:
+        tree = decode_json((folder / TREE).read_bytes())
+        self.top: list[int] = tree["top"]
+        self.children: Mapping[int, list[int]] = dict(map(tuple, tree["children"]))
+
+    def close(self) -> None:
+        """Free nothing: the tree is small."""
+
+
+def _cluster_evenly(count: int) -> list[Members]:
+    return [list(range(start, min(start + PLANNED_SIZE, count))) for start in range(0, count, PLANNED_SIZE)]

@@ -1,0 +1,236 @@
+"""Encoders on a server that speaks OpenAI's embeddings protocol: vLLM, Ollama, TEI, llama.cpp's server, hosted ones."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Annotated, Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kgqa.engines.event_loop import EventLoopThread
+from kgqa.engines.openai.hold import RetryPolicy
+from kgqa.engines.openai.messages import find_lengths
+from kgqa.engines.openai.names import is_same_model, is_snapshot
+from kgqa.engines.openai.transport import Refused, Transport, find_address, find_key
+from kgqa.errors import ConfigError, DataError
+from kgqa.retrieval.biencoder import Encoder, Kind, clean
+from kgqa.types import Json
+from kgqa.util.validators import Count, Natural, NotIdentity, Seconds
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+REACHING = NotIdentity("how the server is reached, not what it replies", reported=False)
+_checked: set[tuple[str, str]] = set()  # addresses and models
+_warned: set[str] = set()
+SHORTEST = 64  # characters: a server that rejects so short a text as too long has another problem
+
+
+@dataclass(frozen=True)
+class ServerEncoder(Encoder):
+    """A model behind an embeddings endpoint; conf/ranker/server.yaml documents each field.
+
+    Failures follow the rules of `engine=openai`: the server is waited for, and a call never fails for it. A batch that
+    the server rejects is sent in halves. A text that is too long for the model is cut to what fits, as local encoders
+    cut it.
+    """
+
+    base_url: Annotated[str | None, NotIdentity("a named server may move", beside="deployment")]
+    model: str | None
+    deployment: str | None
+    dimensions: Count | None
+    normalise: bool
+    query_prefix: str
+    passage_prefix: str
+    api_key_env: Annotated[str, REACHING]
+    batch_size: Annotated[Count, REACHING]
+    concurrency: Annotated[Count, REACHING]
+    timeout: Annotated[Seconds, REACHING]
+    retries: Annotated[Natural, REACHING]
+    backoff: Annotated[Seconds, REACHING]
+    server_timeout: Annotated[Seconds, REACHING]
+
+    def __post_init__(self) -> None:
+        if self.base_url is not None:
+            _ = self._url
+
+    def identity(self) -> Mapping[str, Json]:
+        return {"ranker": "server", **{kind: dict(self.fingerprint(kind)) for kind in ("query", "passage")}}
+
+    def fingerprint(self, kind: Kind) -> Mapping[str, Json]:
+        return {
+            "encoder": f"server {kind}",
+            "server": self.deployment or self._url,
+            "model": self._model,
+            "dimensions": self.dimensions,
+            "normalise": self.normalise,
+            "prefix": self._prefix(kind),
+        }
+
+    def encode(self, kind: Kind, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return a row for each text.
+
+        Raises:
+            ConfigError: the server has another model, or does not accept the key.
+            DataError: vectors that are not finite, or of different lengths.
+            EngineError: as `Transport.post`.
+        """
+        inputs = [self._prefix(kind) + clean(text) or " " for text in texts]  # OpenAI rejects empty texts
+        return self._stack(self._run(lambda transport: self._embed_all(transport, inputs)))
+
+    def list_models(self) -> list[str]:
+        """Return the names of the models that the server lists."""
+        return self._run(_list_models)
+
+    def _run(self, work: Callable[[Transport], Coroutine[Any, Any, T]]) -> T:
+        """Run requests in a loop of their own: the caller can be inside another one, as in a notebook."""
+        policy = RetryPolicy(self.timeout, self.retries, self.backoff, self.server_timeout)
+        key = find_key(self.api_key_env, self._url, "encoder")
+        transport = Transport(self._url, key, policy, lambda: None, "encoder")
+        loop = EventLoopThread("encoder")
+        try:
+            return loop.submit(work(transport)).result()
+        finally:
+            loop.close(transport.close)
+
+    async def _embed_all(self, transport: Transport, texts: list[str]) -> list[NDArray[np.float32]]:
+        await self._check_model(transport)
+        gate = asyncio.Semaphore(self.concurrency)
+
+        async def embed(batch: list[str]) -> list[NDArray[np.float32]]:
+            async with gate:
+                return await self._embed(transport, batch)
+
+        starts = range(0, len(texts), self.batch_size)
+        parts = await asyncio.gather(*(embed(texts[start : start + self.batch_size]) for start in starts))
+        return [vector for part in parts for vector in part]
+
+    async def _check_model(self, transport: Transport) -> None:
+        """Raise ConfigError if the server has only another model: llama.cpp and TEI answer to any name."""
+        if (self._url, self._model) in _checked:
+            return
+        names = await _list_models(transport)
+        if len(names) == 1 and not is_same_model(names[0], self._model):
+            raise ConfigError(f"{self._url} serves {names[0]!r}, not {self._model!r}. Set encoder.model to that")
+        _checked.add((self._url, self._model))
+
+    async def _embed(self, transport: Transport, texts: list[str]) -> list[NDArray[np.float32]]:
+        def body(inputs: list[str]) -> dict[str, Json]:
+            # base64 is four times shorter than numbers, and what OpenAI's own client requests
+            request = {"model": self._model, "input": inputs, "encoding_format": "base64"}
+            return request if self.dimensions is None else {**request, "dimensions": self.dimensions}
+
+        def read(answer: Json) -> list[NDArray[np.float32]]:
+            vectors = read_vectors(answer, len(texts))
+            self._warn_of_model(answer.get("model"))
+            return vectors
+
+        try:
+            vectors, _ = await transport.post("/embeddings", body(texts), read, body(["Hello"] * len(texts)))
+        except Refused as refused:
+            smaller = _split(texts, refused)
+        else:
+            return vectors
+        return [vector for part in smaller for vector in await self._embed(transport, part)]
+
+    def _stack(self, vectors: list[NDArray[np.float32]]) -> NDArray[np.float32]:
+        """Return the vectors as rows, of length 1 if `normalise` is set."""
+        lengths = sorted({len(vector) for vector in vectors})
+        if len(lengths) > 1 or (self.dimensions and lengths != [self.dimensions]):
+            expected = f"encoder.dimensions={self.dimensions}" if self.dimensions else "one length"
+            found = " and ".join(map(str, lengths))
+            raise DataError(f"{self._url}: model {self._model!r} returns vectors of {found} numbers, not of {expected}")
+        rows: NDArray[np.float32] = np.stack(vectors)
+        if not np.isfinite(rows).all():
+            raise DataError(
+                f"{self._url}: model {self._model!r} returns vectors with values that are no numbers; "
+                "start the server with float32 or bfloat16"
+            )
+        if self.normalise:
+            norms = np.linalg.norm(rows, axis=1, keepdims=True)
+            rows = (rows / np.where(norms > 0, norms, 1)).astype(np.float32)
+        return rows
+
+    def _warn_of_model(self, name: Json) -> None:
+        """Warn once if a model with another name answers."""
+        requested = self._model
+        if isinstance(name, str) and not (is_same_model(name, requested) or is_snapshot(name, requested)):
+            _warn(f"warning: {self._url} answers as model {name[:80]!r}, but model {requested!r} was requested")
+
+    @property
+    def _model(self) -> str:
+        return self.model or _find_only_model(self)
+
+    @property
+    def _url(self) -> str:
+        if self.base_url is None:
+            raise ConfigError(
+                "encoder.base_url=null: name the server, e.g. retriever.encoder.base_url=http://127.0.0.1:8000/v1 "
+                "(of a ranker: ranker.base_url)"
+            )
+        return find_address(self.base_url, self.api_key_env, "encoder")
+
+    def _prefix(self, kind: Kind) -> str:
+        return self.query_prefix if kind == "query" else self.passage_prefix
+
+
+async def _list_models(transport: Transport) -> list[str]:
+    answer = await transport.get("/models")
+    listed = answer.get("data") if isinstance(answer, dict) else None
+    return [str(model["id"]) for model in listed or () if isinstance(model, dict) and "id" in model]
+
+
+@cache
+def _find_only_model(encoder: ServerEncoder) -> str:
+    """Return the name of the server's model. Raise ConfigError if it has several."""
+    names = encoder.list_models()
+    if len(names) != 1:
+        found = f"has the models {', '.join(names[:10])}" if names else "does not list its models"
+        raise ConfigError(f"encoder.model=null: {encoder.base_url} {found}; name one, as retriever.encoder.model=NAME")
+    return names[0]
+
+
+def read_vectors(answer: Json, count: int) -> list[NDArray[np.float32]]:
+    """Return the vectors of a response in the order of the texts. Raise ValueError for any other response."""
+    items = answer.get("data") if isinstance(answer, dict) else None
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        raise ValueError("a response without a list of embeddings")
+    by_index: dict[Any, Json] = {item.get("index", place): item.get("embedding") for place, item in enumerate(items)}
+    if len(items) != count or set(by_index) != set(range(count)):
+        raise ValueError(f"embeddings with the indexes {sorted(map(str, by_index))[:8]}, for {count} texts")
+    vectors = []
+    for index in range(count):
+        embedding = by_index[index]
+        if isinstance(embedding, str):
+            vector = np.frombuffer(base64.b64decode(embedding, validate=True), dtype="<f4")
+        else:
+            vector = np.asarray(embedding if isinstance(embedding, list) else [], dtype=np.float32)
+        if vector.ndim != 1 or not len(vector):
+            raise ValueError("an embedding that is no list of numbers")
+        vectors.append(vector)
+    return vectors
+
+
+def _split(texts: list[str], refused: Refused) -> list[list[str]]:
+    """Return smaller requests for a rejected one: its halves, or a text cut to what fits. Raise if there is none."""
+    if len(texts) > 1:
+        return [texts[: len(texts) // 2], texts[len(texts) // 2 :]]
+    (text,) = texts
+    if refused.meaning != "too_long" or len(text) <= SHORTEST:
+        raise refused
+    tokens, limit = find_lengths(refused.error) or (2, 1)
+    share = min(0.95 * limit / tokens, 0.95)
+    return [[text[: int(len(text) * share)]]]
+
+
+def _warn(message: str) -> None:
+    if message not in _warned:
+        _warned.add(message)
+        log.warning(message)

@@ -1,0 +1,273 @@
+"""Function calls of a server: what engine=openai sends and reads, and method=tool_agent at a server with faults."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kgqa.calls import Call, CountTokens, Generate, Rank, Search
+from kgqa.config.building import build
+from kgqa.config.composing import compose
+from kgqa.errors import ConfigError
+from kgqa.methods.tool_agent import NO_ROOM, REPEATED, ToolAgent
+from kgqa.testing import drive
+from kgqa.types import Answer, Completion, Message, Passage, Prompt, Question, ToolCall
+from tests.engines.asking import ask, write
+from tests.engines.misbehaving import Body, Fault, Serving, answer, raw, refuse
+from tests.engines.openai_calls import asked, engine
+
+TOOLS = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}]
+CALLED = ToolCall("a1", "look", '{"at": "sea"}')
+TALK = Prompt(
+    "test/tools",
+    (Message("user", "Look."), Message("assistant", "", (CALLED,)), Message("tool", "It is blue.", answers="a1")),
+)
+CALL = Generate(TALK, 20, tools=json.dumps(TOOLS))
+OPERA = Passage.of("The Herring Queen", "It is an opera. It was composed by Asbjarne Lyngholt.")
+COMPOSER = Passage.of("Asbjarne Lyngholt", "He was a composer. He was born in Fauskenes.")
+QUESTION = Question("q", "In which town was the composer of The Herring Queen born?", ("Fauskenes",), (OPERA, COMPOSER))
+
+
+def calling(*calls: tuple[str, Any], content: str | None = None) -> Fault:
+    """A reply that calls tools. Arguments that are no text are written as JSON."""
+    written = [
+        {
+            "id": f"id-{number}",
+            "type": "function",
+            "function": {"name": name, "arguments": given if isinstance(given, str) else json.dumps(given)},
+        }
+        for number, (name, given) in enumerate(calls, start=1)
+    ]
+    return answer({"content": content, "tool_calls": written}, "tool_calls")
+
+
+ANSWER = answer({"content": "Lyngholt was born there.\nAnswer: Fauskenes"})
+
+
+@pytest.mark.parametrize("server", ["hosted", "sglang", "vllm", "llamacpp"])
+def test_tools_and_their_results_are_sent(serving: Serving, server: str) -> None:
+    """Only the chat endpoint has tools, so no server gets the prompt as tokens."""
+    at = serving(ANSWER)
+    at.models[:] = []
+    opened = engine(at, server=server)
+    client = opened._client(None)
+    client._connected = True  # the server of the tests has no other endpoints
+    try:
+        [reply] = ask(opened, [CALL])
+    finally:
+        opened.close()
+    assert isinstance(reply, Completion), reply
+    [(_, body)] = at.asked
+    function = {"name": "look", "arguments": '{"at": "sea"}'}
+    assert body["tools"] == TOOLS
+    assert body["messages"] == [
+        {"role": "user", "content": "Look."},
+        {"role": "assistant", "content": None, "tool_calls": [{"id": "a1", "type": "function", "function": function}]},
+        {"role": "tool", "content": "It is blue.", "tool_call_id": "a1"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ([{"id": "x", "function": {"name": "look", "arguments": "{}"}}], [ToolCall("x", "look", "{}")]),
+        ([{"function": {"name": "look", "arguments": {"at": "ö"}}}], [ToolCall("call_1", "look", '{"at": "ö"}')]),
+        ([{"id": None, "function": {}}] * 2, [ToolCall("call_1", "", ""), ToolCall("call_2", "", "")]),
+        (None, []),
+    ],
+)
+def test_tool_calls_are_read(serving: Serving, written: Any, expected: list[ToolCall]) -> None:
+    message = {"content": None if written else "No.", "tool_calls": written}
+    [reply] = asked(serving(answer(message, "tool_calls")), [CALL])
+    assert (list(reply.tool_calls), reply.finish, reply.flags) == (expected, "stop", ())
+
+
+def test_reasoning_before_a_tool_call_is_not_out(serving: Serving) -> None:
+    message = {"content": None, "reasoning": "I look.", "tool_calls": [{"id": "x", "function": {"name": "look"}}]}
+    [reply] = asked(serving(answer(message)), [CALL])
+    assert (reply.thought, "thought_out" in reply.flags) == ("I look.", False)
+
+
+@pytest.mark.parametrize("written", ["look", [None], [{"id": "x"}], {"name": "look"}])
+def test_unreadable_tool_calls_are_requested_once_more(serving: Serving, written: Any) -> None:
+    server = serving(answer({"content": "", "tool_calls": written}), ANSWER)
+    [reply] = asked(server, [CALL])
+    assert (reply.text, len(server.asked)) == ("Lyngholt was born there.\nAnswer: Fauskenes", 2)
+
+
+REJECTIONS = {
+    "llama.cpp": refuse(500, "tools param requires --jinja flag"),
+    "llama.cpp, older": refuse(500, "Unsupported param: tools"),
+    "vLLM": refuse(400, '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'),
+    "Ollama": refuse(400, "registry.ollama.ai/library/gemma:2b does not support tools"),
+    "OpenRouter": refuse(404, "No endpoints found that support tool use."),
+    "OpenAI": refuse(400, "Unsupported parameter: 'tools' is not supported with this model.", param="tools"),
+}
+
+
+@pytest.mark.parametrize("server", REJECTIONS)
+def test_server_without_tools_names_the_key(serving: Serving, server: str) -> None:
+    at = serving(always=REJECTIONS[server])
+    [error] = asked(at, [CALL])
+    assert isinstance(error, ConfigError), error
+    assert str(error).endswith("has no function calls here. Set engine.tools=text.")
+    assert len(at.asked) == 1
+
+
+def test_completions_have_no_tools(serving: Serving) -> None:
+    [error] = asked(serving(), [CALL], endpoints="completions")
+    assert str(error) == "Function calls need engine=openai and its chat endpoint. Set method.protocol=text."
+
+
+def test_no_tools_are_sent_without_them(serving: Serving) -> None:
+    server = serving()
+    asked(server, [write("one two")])
+    assert not {"tools", "tool_choice"} & set(server.asked[0][1])
+
+
+# method=tool_agent
+
+
+def agent(**changes: Any) -> ToolAgent:
+    built: ToolAgent = build(compose(["method=tool_agent", "engine=openai"])["method"], "method")
+    return replace(built, **changes)
+
+
+def run(serving: Serving, *replies: Fault, **changes: Any) -> tuple[Answer, list[Body]]:
+    """The agent's answer, and the requests that the server got."""
+    server = serving(*replies, always=raw(b"no reply is left", status=401))
+    opened = engine(server)
+
+    def reply(call: Call[Any]) -> Any:
+        match call:
+            case CountTokens():
+                return len(call.text.split())
+            case Rank():
+                return tuple(float(len(set(call.query.split()) & set(text.split()))) for text in call.texts)
+            case Search():
+                return () if call.query == "nothing" else (OPERA, COMPOSER)[: call.k]
+        [got] = ask(opened, [call])  # type: ignore[list-item]
+        return got
+
+    try:
+        answered = drive(agent(**changes).answer(QUESTION), reply)
+    finally:
+        opened.close()
+    return answered, [body for _, body in server.asked]
+
+
+def results(body: Body) -> list[str]:
+    return [message["content"] for message in body["messages"] if message["role"] == "tool"]
+
+
+def test_parallel_calls_are_all_answered(serving: Serving) -> None:
+    found, bodies = run(
+        serving,
+        calling(("keyword_search", {"keywords": ["herring queen"]}), ("semantic_search", {"query": "born in"})),
+        calling(("read_chunk", {"chunk_ids": [2]})),
+        ANSWER,
+    )
+    last = bodies[-1]["messages"]
+    assert [message["role"] for message in last] == ["system", "user", "assistant", "tool", "tool", "assistant", "tool"]
+    assert [message.get("tool_call_id") for message in last[3:5]] == ["id-1", "id-2"]
+    assert results(bodies[-1]) == [
+        "[1] The Herring Queen: It is an opera.\n[2] Asbjarne Lyngholt: He was a composer.",
+        "[1] The Herring Queen: It is an opera.\n[2] Asbjarne Lyngholt: He was born in Fauskenes.",
+        "[2] Asbjarne Lyngholt: He was a composer. He was born in Fauskenes.",
+    ]
+    assert {tool["function"]["name"] for tool in bodies[0]["tools"]} == {
+        "keyword_search",
+        "semantic_search",
+        "read_chunk",
+    }
+    assert (found.text, found.flags) == ("Fauskenes", {})
+    assert found.evidence == (COMPOSER.id, OPERA.id)
+    assert (found.figures["tool_calls"], found.figures["chunks_read"]) == (3, 1)
+
+
+BAD_CALLS = {
+    "bad JSON": ("semantic_search", '{"query": "born', "the arguments of semantic_search are not valid JSON"),
+    "no object": ("semantic_search", '["born"]', 'semantic_search needs the argument "query", a text'),
+    "missing key": ("semantic_search", '{"text": "born"}', 'semantic_search needs the argument "query", a text'),
+    "nothing": ("semantic_search", "", 'semantic_search needs the argument "query", a text'),
+    "empty": ("keyword_search", '{"keywords": []}', '"keywords" of keyword_search is empty'),
+    "null": ("semantic_search", '{"query": null}', '"query" of semantic_search must be a text'),
+    "wrong type": ("keyword_search", '{"keywords": "born"}', '"keywords" of keyword_search must be a list of texts'),
+    "wrong items": (
+        "read_chunk",
+        '{"chunk_ids": ["one"]}',
+        '"chunk_ids" of read_chunk must be a list of whole numbers',
+    ),
+    "deep": ("semantic_search", "[" * 20_000, "the arguments of semantic_search are not valid JSON"),
+    "half a letter": ("semantic_search", '{"query": "\\ud800"}', "the arguments of semantic_search are not valid JSON"),
+    "unknown chunk": ("read_chunk", '{"chunk_ids": [7]}', "there is no chunk 7"),
+    "unknown tool": ("web_search", '{"query": "born"}', "there is no tool 'web_search'; the tools are keyword_search"),
+    "no name": ("", "{}", "this is no call"),
+}
+
+
+@pytest.mark.parametrize("fault", BAD_CALLS)
+def test_invalid_call_is_answered_with_its_error(serving: Serving, fault: str) -> None:
+    name, arguments, reason = BAD_CALLS[fault]
+    found, bodies = run(serving, calling((name, arguments)), ANSWER)
+    [told] = results(bodies[1])
+    assert told.startswith(f"Error: {reason}")
+    assert (found.text, found.flags) == ("Fauskenes", {"invalid_call": 1})
+    sent = bodies[1]["messages"][2]["tool_calls"][0]["function"]  # some servers reject arguments that are not JSON
+    assert isinstance(json.loads(sent["arguments"]), dict)
+    assert sent["name"]
+
+
+def test_repeated_call_is_not_made_again(serving: Serving) -> None:
+    search = ("semantic_search", {"query": "born"})
+    found, bodies = run(serving, calling(search), calling(("semantic_search", '{ "query":"born" }')), ANSWER)
+    assert results(bodies[2])[1] == REPEATED
+    assert (found.text, found.flags) == ("Fauskenes", {"repeated_call": 1})
+
+
+def test_endless_calls_end_in_a_forced_answer(serving: Serving) -> None:
+    turns = [calling(("semantic_search", {"query": f"born {number}"})) for number in range(3)]
+    found, bodies = run(serving, *turns, ANSWER, max_turns=3)
+    assert (found.text, found.flags) == ("Fauskenes", {"forced_answer": 1})
+    assert "tools" not in bodies[3]
+    assert bodies[3]["messages"][-1]["role"] == "user"
+
+
+@pytest.mark.parametrize(
+    "reply", [answer({"content": ""}), answer({"content": " \n"}), answer({"content": "I have to"}, "length")]
+)
+def test_reply_without_call_and_answer_is_no_answer(serving: Serving, reply: Fault) -> None:
+    found, _ = run(serving, reply, ANSWER)
+    assert found.text == "Fauskenes"
+    assert {"no_action", "forced_answer", "no_tool_call"} <= set(found.flags)
+
+
+def test_call_that_a_server_left_in_the_text_counts(serving: Serving) -> None:
+    text = 'I look.\n<tool_call>\n{"name": "semantic_search", "arguments": {"query": "born"}}\n</tool_call>'
+    found, bodies = run(serving, answer({"content": text}), ANSWER)
+    assert bodies[1]["messages"][2]["content"] == "I look."
+    assert len(results(bodies[1])) == 1
+    assert (found.text, found.flags) == ("Fauskenes", {})
+
+
+def test_chunks_that_do_not_fit_are_dropped(serving: Serving) -> None:
+    too_long = refuse(400, "This model's maximum context length is 90 tokens. Your messages resulted in 91 tokens.")
+    search, read = ("semantic_search", {"query": "born"}), ("read_chunk", {"chunk_ids": [1, 2]})
+    found, bodies = run(serving, calling(search), calling(read), too_long, ANSWER)
+    assert results(bodies[2])[0].count("\n") == 1
+    assert results(bodies[3])[0].count("\n") == 0  # the older result loses its last chunk first
+    assert results(bodies[3])[1].count("\n") == 1
+    assert NO_ROOM not in results(bodies[3])
+    assert (found.text, found.flags) == ("Fauskenes", {"passages_dropped": 1})
+
+
+@pytest.mark.parametrize("tools", [("semantic_search",)])
+def test_without_read_chunk_searches_show_whole_chunks(serving: Serving, tools: Sequence[str]) -> None:
+    found, bodies = run(serving, calling(("semantic_search", {"query": "born"})), ANSWER, tools=tools)
+    assert COMPOSER.text in results(bodies[1])[0]
+    assert [tool["function"]["name"] for tool in bodies[0]["tools"]] == list(tools)
+    assert found.figures["chunks_read"] == 2

@@ -1,0 +1,305 @@
+"""Encoders on a server: order, batches, long texts and failures, against a real HTTP server."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import math
+import zlib
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kgqa.calls import Rank
+from kgqa.config.building import build
+from kgqa.config.composing import compose
+from kgqa.errors import ConfigError, DataError, EngineError, KgqaError, ServerLost
+from kgqa.experiment.experiment import Experiment
+from kgqa.retrieval.biencoder import get_biencoder
+from kgqa.retrieval.server import ServerEncoder
+from kgqa.types import Passage
+from tests.http_server import serve
+from tests.retrieval.conftest import built, find
+
+Body = dict[str, Any]
+Vectors = list[list[float | None]]
+TEXTS = [f"text {number} of the harbour" for number in range(7)]
+SECRET = "sk-Tr0ub4dor-and-four"
+
+
+def words(text: str) -> list[float | None]:
+    """Return the counts of a text's words in eight classes."""
+    counts = [0.0] * 8
+    for word in text.lower().split():
+        counts[zlib.crc32(word.strip("?.,").encode()) % 8] += 1
+    return [*counts]
+
+
+class Endpoint:
+    """An embeddings endpoint. `change` edits a response; the statuses in `failures` are sent first."""
+
+    def __init__(self) -> None:
+        self.requests: list[Body] = []
+        self.keys: set[str | None] = set()
+        self.models = ["words"]
+        self.name: str | None = "words"
+        self.failures: list[int] = []
+        self.refuse: Callable[[list[str]], tuple[int, str] | None] = lambda texts: None
+        self.change: Callable[[list[Body]], list[Body]] = lambda items: items
+        self.url = ""
+
+    def answer(self, body: Body) -> tuple[int, Any]:
+        self.requests.append(body)
+        if self.failures:
+            return self.failures.pop(0), {"error": {"message": "not now"}}
+        if refused := self.refuse(body["input"]):
+            return refused[0], {"error": {"message": refused[1]}}
+        items = [{"index": place, "embedding": words(text)} for place, text in enumerate(body["input"])]
+        return 200, {"model": self.name, "data": self.change(items)}
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    state = Endpoint()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.write(200, {"data": [{"id": name} for name in state.models]})
+
+        def do_POST(self) -> None:
+            state.keys.add(self.headers.get("Authorization"))
+            self.write(*state.answer(json.loads(self.rfile.read(int(self.headers["Content-Length"])))))
+
+        def write(self, status: int, value: Any) -> None:
+            content = json.dumps(value).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+    with serve(Handler) as address:
+        state.url = f"{address}/v1"
+        yield state
+
+
+def encoder(endpoint: Endpoint, **changes: Any) -> ServerEncoder:
+    settings = {
+        "base_url": endpoint.url, "model": "words", "deployment": None, "dimensions": None, "normalise": False,
+        "query_prefix": "", "passage_prefix": "", "api_key_env": "KGQA_TEST_KEY", "batch_size": 3, "concurrency": 2,
+        "timeout": 10.0, "retries": 2, "backoff": 0.01, "server_timeout": 0.2,
+    }  # fmt: skip
+    return ServerEncoder(**{**settings, **changes})
+
+
+def as_base64(items: list[Body]) -> list[Body]:
+    return [
+        {**item, "embedding": base64.b64encode(np.array(item["embedding"], "<f4").tobytes()).decode()} for item in items
+    ]
+
+
+@pytest.mark.parametrize("change", [None, as_base64, lambda items: items[::-1], lambda items: as_base64(items)[::-1]])
+def test_vectors_come_in_the_order_of_the_texts(endpoint: Endpoint, change: Any) -> None:
+    endpoint.change = change or endpoint.change
+    assert encoder(endpoint).encode("passage", TEXTS).tolist() == [words(text) for text in TEXTS]
+    assert sorted(len(body["input"]) for body in endpoint.requests) == [1, 3, 3]
+
+
+def test_prefixes_and_dimensions_are_sent(endpoint: Endpoint) -> None:
+    chosen = encoder(endpoint, query_prefix="query: ", passage_prefix="passage: ", dimensions=8)
+    chosen.encode("query", ["who?"])
+    chosen.encode("passage", ["me"])
+    assert [body["input"] for body in endpoint.requests] == [["query: who?"], ["passage: me"]]
+    assert {body["dimensions"] for body in endpoint.requests} == {8}
+
+
+def test_unit_vectors_if_set(endpoint: Endpoint) -> None:
+    rows = encoder(endpoint, normalise=True).encode("passage", ["a b c", ""])
+    assert np.linalg.norm(rows, axis=1).tolist() == pytest.approx([1.0, 0.0])
+
+
+@pytest.mark.parametrize("status", [500, 503, 429])
+def test_passing_failures_lose_nothing(endpoint: Endpoint, status: int) -> None:
+    endpoint.failures = [status] * 3
+    rows = encoder(endpoint, server_timeout=30.0).encode("passage", TEXTS)
+    assert rows.tolist() == [words(text) for text in TEXTS]
+
+
+def test_rejected_batches_are_sent_in_halves(endpoint: Endpoint) -> None:
+    endpoint.refuse = lambda texts: (422, "batch size 3 > maximum allowed batch size 1") if len(texts) > 1 else None
+    assert encoder(endpoint).encode("passage", TEXTS).tolist() == [words(text) for text in TEXTS]
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        (400, "This model's maximum context length is 40 tokens, however you requested {tokens} tokens"),
+        (500, "input ({tokens} tokens) is too large to process. increase the physical batch size (current: 40)"),
+    ],
+)
+def test_long_texts_are_cut_to_what_fits(endpoint: Endpoint, status: int, message: str) -> None:
+    def refuse(texts: list[str]) -> tuple[int, str] | None:
+        longest = max(len(text.split()) for text in texts)
+        return (status, message.format(tokens=longest)) if longest > 40 else None
+
+    endpoint.refuse = refuse
+    long = "harbour " * 300
+    rows = encoder(endpoint).encode("passage", ["short text", long])
+    assert rows[0].tolist() == words("short text")
+    assert 20 <= rows[1].sum() <= 40
+
+
+@pytest.mark.parametrize(
+    ("change", "settings", "kind", "message"),
+    [
+        (lambda items: [{**items[0], "embedding": [math.nan] * 8}, *items[1:]], {}, DataError, "are no numbers"),
+        (lambda items: [{**items[0], "embedding": [None] * 8}, *items[1:]], {}, DataError, "are no numbers"),
+        (lambda items: [{**items[0], "embedding": [1.0] * 5}, *items[1:]], {}, DataError, "5 and 8 numbers"),
+        (None, {"dimensions": 4}, DataError, "8 numbers, not of encoder.dimensions=4"),
+        (lambda items: items[1:], {}, ServerLost, "for 3 texts"),
+        (lambda items: [items[0]] * 3, {}, ServerLost, "for 3 texts"),
+        (lambda items: [{**item, "embedding": "?"} for item in items], {}, ServerLost, ""),
+        (lambda items: [{**item, "embedding": {"a": 1}} for item in items], {}, ServerLost, "no list of numbers"),
+    ],
+)
+def test_invalid_vectors_are_one_error(
+    endpoint: Endpoint, change: Any, settings: Body, kind: type[KgqaError], message: str
+) -> None:
+    endpoint.change = change or endpoint.change
+    with pytest.raises(kind) as caught:
+        encoder(endpoint, **settings).encode("passage", TEXTS[:3])
+    assert message in str(caught.value)
+    assert endpoint.url in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "kind", "message"),
+    [
+        (401, f"Incorrect API key {SECRET}", ConfigError, "does not accept the key of encoder.api_key_env"),
+        (404, "no such model", ConfigError, "does not know the model or the path"),
+        (400, "unknown parameter", EngineError, "refused the call (400): unknown parameter"),
+    ],
+)
+def test_refusals_are_explained_without_the_key(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch, status: int, text: str, kind: type[KgqaError], message: str
+) -> None:
+    monkeypatch.setenv("KGQA_TEST_KEY", SECRET)
+    endpoint.refuse = lambda texts: (status, text)
+    with pytest.raises(kind) as caught:
+        encoder(endpoint).encode("passage", TEXTS)
+    assert message in str(caught.value)
+    assert SECRET not in str(caught.value)
+    assert endpoint.keys == {f"Bearer {SECRET}"}
+
+
+def test_server_of_another_model_is_refused(endpoint: Endpoint) -> None:
+    endpoint.models = ["other/model"]
+    with pytest.raises(ConfigError, match=r"serves 'other/model', not 'words'. Set encoder\.model to that"):
+        encoder(endpoint).encode("passage", TEXTS)
+
+
+def test_answer_of_another_model_is_a_warning(endpoint: Endpoint, caplog: pytest.LogCaptureFixture) -> None:
+    endpoint.name, endpoint.models = "other", []
+    encoder(endpoint).encode("passage", TEXTS)
+    assert caplog.messages == [f"warning: {endpoint.url} answers as model 'other', but model 'words' was requested"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"base_url": None}, "encoder.base_url=null: name the server"),
+        ({"base_url": "127.0.0.1:80"}, "encoder.base_url=127.0.0.1:80: must be like http"),
+        ({"api_key_env": SECRET}, "encoder.api_key_env: must be the NAME"),
+    ],
+)
+def test_incomplete_settings_are_one_line(endpoint: Endpoint, changes: Body, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
+        encoder(endpoint, **changes).identity()
+    assert SECRET not in str(caught.value)
+
+
+def test_only_model_of_the_server_needs_no_name(endpoint: Endpoint) -> None:
+    chosen = encoder(endpoint, model=None)
+    assert chosen.fingerprint("query") == encoder(endpoint).fingerprint("query")
+    assert chosen.encode("query", ["a b"]).tolist() == [words("a b")]
+    assert endpoint.requests[0]["model"] == "words"
+
+
+@pytest.mark.parametrize(
+    ("models", "message"), [(["a", "b"], "has the models a, b; name one"), ([], "does not list its models; name one")]
+)
+def test_choice_of_a_model_is_asked_for(endpoint: Endpoint, models: list[str], message: str) -> None:
+    endpoint.models = models
+    with pytest.raises(ConfigError, match=message):
+        encoder(endpoint, model=None).identity()
+
+
+def test_absent_server_is_one_line(endpoint: Endpoint) -> None:
+    with pytest.raises(ServerLost, match=r"start the server, or set encoder\.base_url"):
+        encoder(endpoint, base_url="http://127.0.0.1:9/v1").encode("query", ["a"])
+
+
+def test_notebooks_can_encode(endpoint: Endpoint) -> None:
+    async def cell() -> Any:
+        return encoder(endpoint).encode("query", TEXTS)
+
+    assert asyncio.run(cell()).shape == (7, 8)
+
+
+def test_ranker_and_memory(endpoint: Endpoint) -> None:
+    ranker = encoder(endpoint, query_prefix="query: ")
+    call = Rank("slate harbour", ("slate", "the harbour of slate", "carrots"))
+    ((first, second, third),) = ranker.score([call])
+    assert second > max(first, third)
+    count = len(endpoint.requests)
+    assert list(get_biencoder(ranker).score([call])) == [(first, second, third)]
+    assert len(endpoint.requests) == count
+
+
+def test_index_is_searched(endpoint: Endpoint, tmp_path: Path) -> None:
+    overrides = ["retriever=server", f"retriever.encoder.base_url={endpoint.url}", "retriever.encoder.model=words"]
+    retriever = build(compose(overrides)["retriever"], "retriever")
+    passages = [Passage.of("", text) for text in ("carrots and ginger soup", "slate harbour", "river")]
+    finder = built(retriever, passages, tmp_path)
+    assert find(finder, "slate harbour", 1) == [1]
+    finder.close()
+
+
+@pytest.mark.parametrize(
+    ("override", "same"),
+    [
+        ("concurrency=3", True),
+        ("batch_size=7", True),
+        ("server_timeout=9.0", True),
+        ("model=other", False),
+        ("dimensions=4", False),
+        ("query_prefix=q", False),
+        ("normalise=false", False),
+        ("base_url=http://127.0.0.1:8/v1", False),
+        ("deployment=mine", False),
+    ],
+)
+@pytest.mark.parametrize("key", ["ranker", "retriever.encoder"])
+def test_identity_of_a_run(key: str, override: str, same: bool) -> None:
+    method, choice = ("trace", "ranker=server") if key == "ranker" else ("retrieve_read", "retriever=server")
+    words = [f"method={method}", "engine=scripted", choice, f"{key}.base_url=http://127.0.0.1:9/v1", f"{key}.model=m"]
+    changed = [word for word in words if not word.startswith(f"{key}.{override.partition('=')[0]}=")]
+    identities = [Experiment.of(each).identity for each in (words, [*changed, f"{key}.{override}"])]
+    assert (identities[0] == identities[1]) is same
+
+
+def test_named_deployment_may_move() -> None:
+    fixed = ["method=trace", "engine=scripted", "ranker=server", "ranker.model=m", "ranker.deployment=mine"]
+    first, second = (Experiment.of([*fixed, f"ranker.base_url=http://127.0.0.1:{port}/v1"]).identity for port in (8, 9))
+    assert first == second
+
+
+@pytest.mark.parametrize("name", ["text_embedding_3_small", "nv_embed_v2", "qwen3_embedding_8b"])
+def test_presets_name_their_model(name: str) -> None:
+    preset = compose([f"retriever={name}"])["retriever"]["encoder"]
+    assert preset["model"]
+    assert preset == {**compose([f"ranker={name}"])["ranker"]}

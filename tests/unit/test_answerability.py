@@ -1,0 +1,112 @@
+"""MuSiQue-Full: pairs of answerable and unanswerable questions, and what a run's scores say about abstentions."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kgqa.artifacts.predictions import Prediction
+from kgqa.artifacts.schema import validate
+from kgqa.artifacts.trace import TracedQuestion
+from kgqa.experiment.experiment import Experiment
+from kgqa.scoring.questions import score_questions
+from kgqa.scoring.summary import summarise
+from kgqa.types import Passage, Question
+from tests.unit.question_files import musique_record
+
+UNANSWERABLE = musique_record(
+    answerable=False,
+    paragraphs=[{"idx": 0, "title": "T", "paragraph_text": "Three.", "is_supporting": True}],
+)
+ABSTAINED = "The passages do not mention it."
+GIVEN = (Passage("a", "A", ""), Passage("b", "B", ""))
+
+
+def read(folder: Path, *words: str) -> list[Question]:
+    file = folder / "full.jsonl"
+    file.write_text("".join(json.dumps(record) + "\n" for record in (musique_record(), UNANSWERABLE)))
+    return list(Experiment.of([*words, f"dataset.path={file}"]).source.questions())
+
+
+def test_pairs_are_read_with_one_id_each(tmp_path: Path) -> None:
+    answerable, unanswerable = read(tmp_path, "dataset=musique_full")
+    assert (answerable.id, answerable.twin) == ("2hop__1_2", unanswerable.id)
+    assert (answerable.answerable, unanswerable.answerable) == (True, False)
+    assert (unanswerable.answers, unanswerable.type) == (("unanswerable",), "unanswerable")
+    assert not unanswerable.support
+    assert [passage.text for passage in unanswerable.passages] == ["Three."]
+
+
+@pytest.mark.parametrize("words", [["dataset=musique"], ["dataset=musique_full", "dataset.unanswerable=false"]])
+def test_unanswerable_questions_are_skipped_by_default(tmp_path: Path, words: list[str]) -> None:
+    (question,) = read(tmp_path, *words)
+    assert (question.answerable, question.twin) == (None, "")
+
+
+def pairs(count: int) -> list[Question]:
+    questions = []
+    for number in range(count):
+        words: dict[str, Any] = {"text": "Who?", "passages": GIVEN}
+        support = frozenset({"a"})
+        questions.append(
+            Question(f"q{number}", answers=("Ann Lund",), support=support, answerable=True, twin=f"u{number}", **words)
+        )
+        questions.append(Question(f"u{number}", answers=("unanswerable",), answerable=False, **words))
+    return questions
+
+
+# answer to the answerable question, to its twin → F1 and support F1 of the pair
+CASES: list[tuple[str | None, str | None, float, float]] = [
+    ("Ann Lund", ABSTAINED, 1.0, 2 / 3),
+    ("Lund", ABSTAINED, 2 / 3, 2 / 3),
+    ("Bob", ABSTAINED, 0.0, 2 / 3),
+    ("Ann Lund", "Ann Lund", 0.0, 0.0),  # the twin was answered
+    (ABSTAINED, ABSTAINED, 0.0, 0.0),  # a false abstention
+    ("Ann Lund", None, 0.0, 0.0),  # a failed question abstains from nothing
+    (None, ABSTAINED, 0.0, 0.0),
+]
+
+
+def test_scores_of_pairs() -> None:
+    questions = pairs(len(CASES))
+    answers = [answer for case in CASES for answer in case[:2]]
+    predictions = {
+        question.id: Prediction(question.id, answer, evidence=("a", "b"), error=None if answer else "failed")
+        for question, answer in zip(questions, answers, strict=True)
+    }
+    rows = score_questions(questions, predictions, "musique")
+    scores = summarise(rows).scores
+    expected = {
+        "pair_f1": sum(case[2] for case in CASES) / 7,
+        "pair_support_f1": sum(case[3] for case in CASES) / 7,
+        "answerability": 10 / 14,
+        "correct_abstention": 5 / 7,
+        "false_abstention": 1 / 7,
+        "selective_em": 3 / 6,
+        "em": 3 / 7,
+        "f1": (1 + 2 / 3 + 0 + 1 + 0 + 1 + 0) / 7,
+    }
+    for name, value in expected.items():
+        assert scores[name].mean == pytest.approx(100 * value), name
+    assert (scores["pair_f1"].n, scores["em"].n, scores["answerability"].n) == (7, 7, 14)
+
+
+def test_pair_without_its_twin_has_no_score() -> None:
+    (question, _) = pairs(1)
+    (row,) = score_questions([question], {"q0": Prediction("q0", "Ann Lund")}, "musique")
+    assert "pair_f1" not in summarise([row]).scores
+
+
+def test_ordinary_datasets_have_no_such_scores() -> None:
+    (row,) = score_questions([Question("q", "Who?", ("Ann",))], {"q": Prediction("q", ABSTAINED)}, "musique")
+    assert not {"pair_f1", "answerability", "correct_abstention", "false_abstention"} & summarise([row]).scores.keys()
+
+
+def test_trace_has_what_scoring_needs() -> None:
+    for question in pairs(1):
+        line = TracedQuestion(question, Prediction(question.id, "a"), ()).json()["question"]
+        again = validate(Question, line)
+        assert (again.answerable, again.twin) == (question.answerable, question.twin)

@@ -1,0 +1,144 @@
+"""CoRAG's chains: repeated sub-queries, what is shown and flagged, and the choice among several chains."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kgqa.calls import Call, Choose, CountTokens, Generate, Search
+from kgqa.config.building import build
+from kgqa.config.composing import compose
+from kgqa.errors import ConfigError
+from kgqa.methods.corag import NO_INFORMATION, CoRAG, read_query
+from kgqa.testing import drive
+from kgqa.types import Answer, Choice, Completion, Passage, Question
+
+OPERA = Passage.of("The Herring Queen", "The Herring Queen is an opera by Asbjarne Lyngholt.")
+COMPOSER = Passage.of("Asbjarne Lyngholt", "Asbjarne Lyngholt was born in Fauskenes.")
+QUESTION = Question("q", "In which town was the composer of The Herring Queen born?", ("Fauskenes",), (OPERA, COMPOSER))
+
+
+def method(**changes: Any) -> CoRAG:
+    built: CoRAG = build(compose(["method=corag"])["method"], "method")
+    return replace(built, **changes)
+
+
+class World:
+    """Sub-queries in order, and the calls of the method. Sub-answers repeat the sub-query."""
+
+    def __init__(self, queries: Sequence[str], mass: Callable[[str], float | None] = lambda _: 0.5) -> None:
+        self.queries, self.mass = list(queries), mass
+        self.calls: dict[str, list[Any]] = {}
+
+    def __call__(self, call: Call[Any]) -> Any:
+        if isinstance(call, CountTokens):
+            return len(call.text.split())
+        name = call.prompt.name if isinstance(call, Generate | Choose) else "search"
+        self.calls.setdefault(f"{type(call).__name__} {name}", []).append(call)
+        match call:
+            case Search():
+                return (OPERA, COMPOSER)[: call.k] if call.query != "nothing" else ()
+            case Choose():
+                return Choice((0.0,), self.mass(call.prompt.messages[0].content))
+            case Generate() if name == "corag/query":
+                return Completion(self.queries.pop(0))
+            case Generate() if name == "corag/sub_answer":
+                return Completion("No relevant\ninformation found." if not self.passages_of(call) else "An answer.")
+        return Completion("Answer: Fauskenes\nBecause.")
+
+    @staticmethod
+    def passages_of(call: Any) -> bool:
+        return "Title:" in call.prompt.messages[0].content
+
+    def answer(self, **changes: Any) -> Answer:
+        return drive(method(**changes).answer(QUESTION), self)
+
+
+def test_chain_of_sub_queries() -> None:
+    world = World(["Query 1: Who composed it?", "nothing"])
+    answer = world.answer(max_steps=2, documents=1, passages=2)
+    assert [call.query for call in world.calls["Search search"]] == ["Who composed it?", "nothing", QUESTION.text]
+    assert [call.k for call in world.calls["Search search"]] == [2, 2, 1]
+    [first, second] = (call.prompt.messages[0].content for call in world.calls["Generate corag/query"])
+    assert "none" in first
+    assert "Query 1: Who composed it?\nAnswer 1: An answer.\n" in second
+    [sub_answer, _] = (call.prompt.messages[0].content for call in world.calls["Generate corag/sub_answer"])
+    assert sub_answer.index(COMPOSER.text) < sub_answer.index(OPERA.text)  # the best is last
+    [last] = (call.prompt.messages[0].content for call in world.calls["Generate corag/answer"])
+    assert OPERA.text in last
+    assert "Query 2: nothing\nAnswer 2: No relevant information found.\n" in last
+    assert (answer.text, answer.flags) == ("Fauskenes", {"empty_retrieval": 1})
+    assert answer.evidence == (OPERA.id, COMPOSER.id)
+    assert (answer.figures["sub_queries"], answer.figures["no_information"]) == (2, 1)
+    assert answer.notes["steps"][1] == ["nothing", "No relevant information found.", []]
+    assert "penalties" not in answer.notes
+    limits = [
+        call.max_tokens for name in ("query", "sub_answer", "answer") for call in world.calls[f"Generate corag/{name}"]
+    ]
+    assert limits == [64, 64, 128, 128, 128]
+
+
+def test_repeated_sub_query_is_sampled_anew() -> None:
+    world = World(["who?", '"who?"', "", "where?"])
+    answer = world.answer(max_steps=2)
+    assert [call.temperature for call in world.calls["Generate corag/query"]] == [0.0, 0.0, 0.7, 0.7]
+    assert answer.flags == {"repeated_query": 1, "empty_query": 1}
+
+
+def test_chain_ends_after_four_generations_per_step() -> None:
+    world = World(["who?"] * 9)
+    answer = world.answer(max_steps=2)
+    assert len(world.calls["Generate corag/query"]) == 8
+    assert (answer.figures["sub_queries"], answer.flags) == (1, {"repeated_query": 7, "short_chain": 1})
+
+
+def test_without_documents_the_question_is_not_searched() -> None:
+    world = World(["who?"])
+    assert world.answer(max_steps=1, documents=0).text == "Fauskenes"
+    assert [call.query for call in world.calls["Search search"]] == ["who?"]
+    assert not world.passages_of(world.calls["Generate corag/answer"][0])
+
+
+def test_best_chain_makes_no_information_least_likely() -> None:
+    world = World(["bad", "good", "worse"], lambda prompt: 0.01 if "good" in prompt else 0.5)
+    answer = world.answer(max_steps=1, decode="best_of_n", chains=3, temperature=0.9)
+    assert [call.temperature for call in world.calls["Generate corag/query"]] == [0.0, 0.9, 0.9]
+    scored = world.calls["Choose corag/sub_answer"]
+    assert {call.options for call in scored} == {(NO_INFORMATION,)}
+    assert [
+        f"Q: {query}\nA: An answer." in call.prompt.messages[0].content
+        for query, call in zip(("bad", "good", "worse"), scored, strict=True)
+    ] == [True] * 3
+    assert QUESTION.text in scored[0].prompt.messages[0].content
+    assert answer.notes["steps"][0][0] == "good"
+    assert answer.notes["penalties"] == [math.log(0.5), math.log(0.01), math.log(0.5)]
+
+
+def test_equal_penalties_choose_the_greedy_chain() -> None:
+    answer = World(["first", "second"]).answer(max_steps=1, decode="best_of_n", chains=2)
+    assert answer.notes["steps"][0][0] == "first"
+
+
+def test_engine_without_probabilities_is_an_error() -> None:
+    with pytest.raises(ConfigError, match=r"this engine gives no probabilities of texts\. Set method\.decode=greedy"):
+        World(["who?"], lambda _: None).answer(max_steps=1, decode="best_of_n", chains=1)
+
+
+@pytest.mark.parametrize(
+    ("line", "query"),
+    [
+        (" Who composed it? ", "Who composed it?"),
+        ('"Who composed it?"', "Who composed it?"),
+        ("Intermediate query 2: Who?", "Who?"),
+        ("Query 3: Who?", "Who?"),
+        ("Follow-up question: Who?", "Who?"),
+        ("Query letters: who wrote them?", "Query letters: who wrote them?"),
+        ("", ""),
+    ],
+)
+def test_label_and_quotes_are_no_part_of_a_sub_query(line: str, query: str) -> None:
+    assert read_query(line) == query
