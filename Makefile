@@ -63,8 +63,10 @@ test: $(DONE)-test ## set up and pass the tests that need no torch
 
 test-engines: $(ENGINES)/.done $(VLLM)/.done ## set up torch, trackers and vLLM, and pass the tests that `make test` skipped
 	@status=0; \
-	echo "→ testing with torch what make test did not pass"; \
-	$(ENGINES)/bin/python -m pytest --but=$(PASSED) --durations=10 || status=1; \
+	echo "→ testing with torch what make test did not pass, in parallel"; \
+	OMP_NUM_THREADS=1 $(ENGINES)/bin/python -m pytest $(PARALLEL) --dist loadfile -m "not weights" --but=$(PASSED) --durations=10 || status=1; \
+	echo "→ testing with torch and weights"; \
+	$(ENGINES)/bin/python -m pytest -m weights --but=$(PASSED) --durations=10 || status=1; \
 	if [ -x $(VLLM)/bin/pytest ]; then \
 		echo "→ testing vLLM"; \
 		$(VLLM)/bin/python -m pytest $(VLLM_TESTS) -k vllm --durations=5 || status=1; \

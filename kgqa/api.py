@@ -28,9 +28,9 @@ from kgqa.experiment.compare import Comparison, compare_answers
 from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.run import execute
 from kgqa.experiment.session import Session
+from kgqa.report.page import notebook_html
 from kgqa.report.questions import Row, call_rows, prediction_rows
 from kgqa.report.run_report import sections
-from kgqa.report.section import html_fragment
 from kgqa.runtime.display import Display, PlainLines, log_lines
 from kgqa.sweeps.grid import SweepRequest, run_sweep
 
@@ -75,7 +75,7 @@ class Run:
             if traced.question.id == id:
                 return traced
             ids.append(traced.question.id)
-        raise ConfigError(f"{id}: no such question in {self.folder}; {nearest(id, ids)}")
+        raise ConfigError(f"{id}: no such question in {self.folder}. {nearest(id, ids)}")
 
     @cached_property
     def _find_finished(self) -> FinishedRun:
@@ -86,7 +86,7 @@ class Run:
 
     def _repr_html_(self) -> str:
         run = self._find_finished
-        return html_fragment(f"{run.title}\n{self.report}", sections(run)[:1])
+        return notebook_html(f"{run.title}\n{self.report}", sections(run)[:1])
 
 
 def run(*overrides: str, display: Display | None = None, **keys: Value) -> Run:
@@ -100,7 +100,7 @@ def run(*overrides: str, display: Display | None = None, **keys: Value) -> Run:
     """
     experiment = Experiment.of(_words(overrides, keys))
     if experiment.settings.dry_run:
-        raise ConfigError("dry_run=true: a plan is a page for a terminal; kgqa run … dry_run=true")
+        raise ConfigError("dry_run=true: a plan is a page for a terminal. Use kgqa run … dry_run=true")
     shown = display or PlainLines(sys.stderr)
     with log_lines(shown), Session(experiment) as session:
         check(session)
@@ -128,7 +128,7 @@ def sweep(*overrides: str, name: str | None = None, display: Display | None = No
     words = [*overrides, *(format_sweep(key, value) for key, value in keys.items())]
     request = SweepRequest.of([*words, *([format_override("sweep.name", name)] if name else [])])
     if request.sweeper != "basic" or request.dry_run:
-        raise ConfigError("kgqa.sweep runs every combination; searches and plans: kgqa run -m")
+        raise ConfigError("kgqa.sweep runs every combination. For searches and plans use kgqa run -m")
     ended = run_sweep(request, display or PlainLines(sys.stderr))
     return [Run(cell.run) for cell in ended.cells if cell.run and cell.is_finished]
 

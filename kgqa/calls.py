@@ -1,8 +1,7 @@
 """The calls that a method can make.
 
-A method is a coroutine. Awaiting a call suspends it. The driver of the coroutine (see `runtime.scheduler`) decides
-when, by whom and in which batch the call is answered. A reply that is an exception is raised in the method. A forgotten
-`await` is a type error under mypy's unused-awaitable.
+A method is a coroutine. Awaiting a call suspends it until `runtime.scheduler` sends the reply. A reply that is an
+exception is raised in the method. mypy finds a forgotten `await` (unused-awaitable).
 """
 
 from __future__ import annotations
@@ -32,10 +31,10 @@ class Call(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Generate(Call[Completion]):
-    """A generation of a model. It is greedy at temperature 0. Sampled calls get their seed from the scheduler.
+    """Generate a text. It is greedy at temperature 0. Sampled calls get their seed from the scheduler.
 
-    thoughts: "split" separates reasoning in tags from the text. "keep" returns the text as the model writes it, and the
-    model does not reason first in a step of its own, whatever `model.thinking` says.
+    thoughts: "split" separates reasoning from the text. "keep" returns the text as the model writes it. The model then
+    ignores `model.thinking`.
     tools: the functions that the model can call, as JSON of OpenAI's `tools`. Only engine=openai accepts them.
     """
 
@@ -53,10 +52,7 @@ class Generate(Call[Completion]):
 
 @dataclass(frozen=True, slots=True)
 class Choose(Call[Choice]):
-    """The model's distribution over `options` as the next text after the prompt.
-
-    Options are labels from `labels()`. The reply is normalized over the options only.
-    """
+    """Compute the model's distribution over `options` (see `labels`) as the next text, normalized over the options."""
 
     prompt: Prompt
     options: tuple[str, ...]
@@ -65,7 +61,7 @@ class Choose(Call[Choice]):
 
 @dataclass(frozen=True, slots=True)
 class CountTokens(Call[int]):
-    """The length of a text in tokens of the role's model, without special tokens."""
+    """Count the tokens of a text for the role's model, without special tokens."""
 
     text: str
     role: str = "reader"
@@ -73,9 +69,9 @@ class CountTokens(Call[int]):
 
 @dataclass(frozen=True, slots=True)
 class Rank(Call[tuple[float, ...]]):
-    """The relevance of each text to the query, in the order of `texts`. Higher is better.
+    """Compute the relevance of each text to the query, in the order of `texts`. Higher is better.
 
-    scorer: the configuration's group of that name, or "tfidf" for `retrieval.lexical`, which needs no configuration.
+    scorer: the group of the configuration, or "tfidf" for `retrieval.lexical`, which needs no configuration.
     """
 
     query: str
@@ -85,12 +81,12 @@ class Rank(Call[tuple[float, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class Search(Call[tuple[Passage, ...]]):
-    """The `k` best passages of the experiment's retriever, best first, or fewer if the scope has fewer.
+    """Find the `k` best passages with the experiment's retriever, best first, or fewer if the scope has fewer.
 
     The scope is the complete corpus. With `titles` it is the passages with one of these titles. With `pool` it is these
     passages, as if they were the corpus. With `keywords` there is no retriever: the best passages contain the most
     keywords, see `retrieval.search.count_keywords`.
-    `facts`: those that a retriever of facts starts from; None: the best ones.
+    facts: the start of a retriever of facts. None: it uses the best ones.
     """
 
     query: str
@@ -103,7 +99,7 @@ class Search(Call[tuple[Passage, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class Facts(Call[tuple[Fact, ...]]):
-    """The `k` best facts of the experiment's retriever for a query, best first. `pool`: as of `Search`."""
+    """Find the `k` best facts with the experiment's retriever, best first. pool: see `Search`."""
 
     query: str
     k: int
@@ -112,16 +108,16 @@ class Facts(Call[tuple[Fact, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class Triples(Call[tuple[Triple, ...]]):
-    """The triples that were extracted from a passage. Empty if extraction found none."""
+    """Return the triples that were extracted from a passage, if any."""
 
     passage: Passage
 
 
 @dataclass(frozen=True, slots=True)
 class Neighbours(Call[tuple[Passage, ...]]):
-    """The passages that share an edge with `passage` in the experiment's graph, in the pool's order, without itself.
+    """Find the passages with an edge to `passage` in the experiment's graph, in the pool's order.
 
-    pool: the graph is of these passages; None: of the complete corpus.
+    pool: the passages of the graph. None: the complete corpus.
     """
 
     passage: Passage
@@ -133,7 +129,7 @@ ModelReply = Completion | Choice
 
 
 class Gather(Call[list[Any]]):
-    """Programs that run concurrently. The reply is each one's result, or the exception that ended it, in order."""
+    """Run programs concurrently. The reply has the result of each, or the exception that ended it, in order."""
 
     __slots__ = ("programs",)
 
@@ -142,7 +138,7 @@ class Gather(Call[list[Any]]):
 
 
 async def settle(*awaitables: Awaitable[T]) -> list[T | Exception]:
-    """Run concurrently, so that the calls share batches. Return failures instead of raising them."""
+    """Run concurrently, so that calls share batches. Return failures instead of raising them."""
     return await Gather(*(a if isinstance(a, Coroutine) else _program(a) for a in awaitables))
 
 
@@ -163,7 +159,7 @@ async def _program(awaitable: Awaitable[T]) -> T:
 def labels(count: int) -> tuple[str, ...]:
     """Return option labels: A–Z, a–z, then AA, AB, …"""
     if count > len(_labels()):
-        raise ValueError(f"{count} options; the maximum is {len(_labels())}")
+        raise ValueError(f"{count} options are more than the maximum of {len(_labels())}")
     return _labels()[:count]
 
 

@@ -11,6 +11,7 @@ KgqaError
 └── EngineError           one call failed: an error of its question
     ├── PromptTooLong     a method can catch it and shorten its prompt
     └── EngineDied        the engine crashed: the run stops, exit code 3
+        └── ServerLost    a server does not answer: a sweep stops, too
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class KgqaError(Exception):
 
 
 class UsageError(KgqaError):
-    """An error that the user can fix. The message says how."""
+    """An error that the user can fix. The message explains how."""
 
 
 class ConfigError(UsageError):
@@ -46,7 +47,7 @@ class MissingWeights(ConfigError):
 
 
 class DataError(UsageError):
-    """A file is missing or damaged, or has other content than its name says."""
+    """A file is missing, damaged or has the wrong content."""
 
 
 class BudgetSpent(UsageError):
@@ -62,18 +63,18 @@ class TrackerError(KgqaError):
 
 
 class EngineError(KgqaError):
-    """A call to an engine failed. `usage`: what was charged for it; None if it was free."""
+    """A call to an engine failed. usage: the charged tokens, if any."""
 
     usage: Usage | None = None
 
     def charge(self, usage: Usage) -> None:
-        """Add what was charged for a part of the call."""
-        if usage.prompt_tokens or usage.output_tokens:
+        """Add the usage of a part of the call."""
+        if usage.tokens:
             self.usage = self.usage + usage if self.usage else usage
 
 
 class PromptTooLong(EngineError):
-    """Prompt and reply together exceed the model's context. `message`: instead of the numbers, which are estimates."""
+    """Prompt and reply exceed the model's context. message: replaces the numbers if they are estimates."""
 
     def __init__(self, tokens: int, limit: int, message: str = "") -> None:
         super().__init__(message or TOO_LONG.format(tokens=tokens, limit=limit))
@@ -88,16 +89,16 @@ class EngineDied(EngineError):
 
 
 class ServerLost(EngineDied):
-    """A server has not answered any call for `engine.server_timeout` seconds. A sweep stops, too."""
+    """A server has not answered any call for `engine.server_timeout` seconds."""
 
 
-def of_one_call(error: BaseException) -> KgqaError:
-    """Turn an exception of an engine's library into an error of its call. Return kgqa's errors unchanged."""
+def as_call_error(error: BaseException) -> KgqaError:
+    """Return kgqa's errors unchanged, and other exceptions as an EngineError."""
     return error if isinstance(error, KgqaError) else EngineError(f"{type(error).__name__}: {error}")
 
 
 def note(error: BaseException, text: str) -> None:
-    """Add a line that is printed after the error's own: `add_note`, which Python 3.10 lacks."""
+    """Add a line to print after the error, like `add_note` of Python 3.11."""
     vars(error).setdefault("__notes__", []).append(text)
 
 
@@ -107,7 +108,7 @@ def notes(error: BaseException) -> tuple[str, ...]:
 
 
 def nearest(name: str, choices: Iterable[str]) -> str:
-    """Return a hint for a message: the choices nearest to `name`, or all of them."""
+    """Return a hint for a message: the choices closest to `name`, or all of them."""
     known = sorted(choices)
     close = get_close_matches(name, known, n=3, cutoff=0.5)
-    return f"did you mean {' or '.join(close)}?" if close else f"choose from: {', '.join(known)}"
+    return f"Did you mean {' or '.join(close)}?" if close else f"Choose from: {', '.join(known)}"

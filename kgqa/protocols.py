@@ -1,4 +1,7 @@
-"""The interfaces of components: datasets, methods, engines, rankers, retrievers and trackers."""
+"""The interfaces of components: datasets, methods, engines, rankers, retrievers and trackers.
+
+Your own component needs no base class. A class with these members is enough, see docs/OWN_CODE.md.
+"""
 
 from __future__ import annotations
 
@@ -13,28 +16,26 @@ from kgqa.types import Answer, Json, Passage, Question, Triple
 
 
 class Dataset(Protocol):
-    """Questions in file order, each with the passages its file gives, and the corpus they can be searched in."""
+    """Questions in file order, each with its passages, and the corpus to search."""
 
     @property
     def file(self) -> Path:
-        """Return the file of the questions. Raises DataError, which says where it was looked for."""
+        """Return the file of the questions. Raise DataError with the searched paths if it is missing."""
         ...
 
     @property
     def sha256(self) -> str:
-        """Return the sha256 of all files that shape the questions: it stands for them in a run's identity."""
+        """Return the sha256 of all files that define the questions. It is part of a run's identity."""
         ...
 
     def questions(self) -> Iterator[Question]: ...
 
     def passages(self) -> Iterator[Passage]:
-        """Yield the corpus in order, each passage once; streamed, since it can be large."""
+        """Yield each passage of the corpus once, in order. A corpus can be too large for memory."""
         ...
 
     def corpus_identity(self) -> Mapping[str, Json]:
-        """Return what tells this corpus from any other: hashes of files, no paths. Cheap: the corpus is not read
-        through.
-        """
+        """Return values that identify the corpus, such as hashes of its files, but no paths. Do not read the corpus."""
         ...
 
 
@@ -42,27 +43,34 @@ Need = Literal["model", "triples", "search", "pool", "graph", "ranker", "demonst
 
 
 class Method(Protocol):
-    """A program per question. `uses`: what it asks; only that is built, and named in the run's identity.
+    """A method answers one question at a time.
 
-    "model": all but those that only retrieve. "triples": the run extracts them before it starts the method. "search":
-    it opens an index, or builds a small one. "pool": it searches pools alone, so that no corpus is needed. "graph": it
-    links the passages of its questions before it starts the method.
-
-    One that makes no sense where all its roles are one model has `separate_roles`, too: role → the key that says so.
+    A method that makes no sense if one model has all its roles also has `separate_roles`: role → its key.
     """
 
     @property
-    def uses(self) -> frozenset[Need]: ...
+    def uses(self) -> frozenset[Need]:
+        """Return what the method needs. The run prepares only that, and only that is part of its identity.
 
-    def answer(self, question: Question) -> Program[Answer]: ...
+        "model": calls of a model. "triples": extracted triples. "search": an index of the corpus. "pool": searches in
+        `Search.pool`, without a corpus. "graph": links between the passages of a question. "ranker",
+        "demonstrations_ranker", "reranker": the group of that name.
+        """
+        ...
+
+    def answer(self, question: Question) -> Program[Answer]:
+        """Answer a question. This is a coroutine that awaits calls of `kgqa.calls` and does no I/O."""
+        ...
 
 
 @runtime_checkable
 class Demonstrating(Protocol):
-    """A method that shows questions of a pool. `shows`: which, for the report; empty where it shows none after all."""
+    """A method with few-shot examples from a pool of questions."""
 
     @property
-    def shows(self) -> str: ...
+    def shows(self) -> str:
+        """Return a description of the examples for the report, or "" if the settings use none."""
+        ...
 
 
 class Ranker(Protocol):
@@ -71,13 +79,13 @@ class Ranker(Protocol):
     def identity(self) -> Mapping[str, Json]: ...
 
     def score(self, calls: Sequence[Rank]) -> Sequence[tuple[float, ...]]:
-        """Return one tuple per call, one score per text, in the texts' order; higher is better."""
+        """Return a tuple of scores per call, in the order of its texts. Higher is better."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query to a finder. among: positions in the corpus that may be returned (None: all). facts: as of `Search`."""
+    """A query to a finder. among: allowed positions in the corpus (None: all). facts: see `Search`."""
 
     text: str
     k: int
@@ -85,40 +93,44 @@ class Query:
     facts: tuple[Fact, ...] | None = None
 
 
+Progress = Callable[[int], None]  # called after n more passages
+Rankings = Sequence[Sequence[int]]  # for each query the positions of its passages, best first
+
+
 class Finder(Protocol):
     """An opened index."""
 
-    def find(self, queries: Sequence[Query]) -> Sequence[Sequence[int]]:
-        """For each query the positions in the corpus of its best passages, best first, equal scores by position."""
+    def find(self, queries: Sequence[Query]) -> Rankings:
+        """Return the corpus positions of each query's best passages, best first. Equal scores are in corpus order."""
         ...
 
     def close(self) -> None:
-        """Free what is open."""
+        """Free memory and files."""
         return
 
 
 @runtime_checkable
 class Retriever(Protocol):
-    """A retriever: it indexes and searches a corpus. `retrieval.index` stores passages and manifest."""
+    """Indexes a corpus and searches it. kgqa stores the passages and a manifest next to the index."""
 
     @property
     def pools(self) -> bool:
-        """Return whether `Search.pool` works: a few passages are built and opened in a blink, many times."""
+        """Return whether `Search.pool` works. kgqa then builds and opens many indexes of a few passages."""
         ...
 
     def identity(self) -> Mapping[str, Json]:
         """Return everything except the corpus that can change the results."""
         ...
 
-    def build(self, passages: Sequence[Passage], folder: Path, advance: Callable[[int], None]) -> None:
-        """Write the index of `passages` into `folder`, calling `advance(n)` after n more passages.
+    def build(self, passages: Sequence[Passage], folder: Path, advance: Progress) -> None:
+        """Write the index of `passages` into `folder`. Call `advance(n)` after n more passages.
 
-        An interrupted build leaves its part there; the next one goes on from it or starts afresh.
+        The folder can contain an interrupted build. Continue it, or start from scratch.
         """
         ...
 
     def open(self, passages: Sequence[Passage], folder: Path) -> Finder:
-        """Open what `build` wrote for these passages. Cheap: nothing heavy is loaded before the first query."""
+        """Open the index that `build` wrote for these passages. Load nothing heavy before the first query."""
         ...
 
 
@@ -131,14 +143,12 @@ class ExpandingRetriever(Retriever, Protocol):
         """Return the role of the model, or "" if the settings need none."""
         ...
 
-    async def expand(
-        self, passages: Sequence[Passage], folder: Path | None, advance: Callable[[int], None]
-    ) -> Sequence[Passage]:
-        """Return distinct further passages to index. They are at the end of what `build` and `open` get.
+    async def expand(self, passages: Sequence[Passage], folder: Path | None, advance: Progress) -> Sequence[Passage]:
+        """Return distinct further passages to index. `build` and `open` get them after those of the corpus.
 
         Args:
-            folder: as of `build`; None: plan only.
-            advance: called with the number of replies that are new.
+            folder: see `build`. None: a dry run.
+            advance: call it with the number of new replies.
         """
         ...
 
@@ -148,23 +158,25 @@ class FactFinder(Finder, Protocol):
     """A finder that starts from facts."""
 
     def find_facts(self, query: Query) -> tuple[Fact, ...]:
-        """Return the `k` best facts for a query, best first."""
+        """Return the `query.k` best facts, best first."""
         ...
 
 
 @runtime_checkable
 class SearchProgram(Protocol):
-    """A retriever with searches that can be programs. `uses`: {"model"} if searches or the index need one."""
+    """A retriever with searches that make calls of their own, for example to a model."""
 
     @property
-    def uses(self) -> frozenset[Need]: ...
+    def uses(self) -> frozenset[Need]:
+        """Return {"model"} if searches or the index need a model."""
+        ...
 
     def program_identity(self) -> Mapping[str, Json]:
-        """Return everything beside the index and the model that can change what is found; empty: no program."""
+        """Return all settings of `search` that can change the results. Empty: kgqa searches the index directly."""
         ...
 
     def search(self, call: Search) -> Program[tuple[Passage, ...]]:
-        """Answer a method's search with other calls. The program's own `Search` goes to the index."""
+        """Answer a method's search with other calls. A `Search` of this program goes to the index."""
         ...
 
 
@@ -174,15 +186,15 @@ class Index(Protocol):
     def identity(self) -> Mapping[str, Json]: ...
 
     def search(self, calls: Sequence[Search]) -> Sequence[tuple[Passage, ...]]:
-        """Return the passages of each call, see `Search` for scopes; fewer than `k` where the scope holds fewer."""
+        """Return the passages of each call, best first, or fewer than `k` if the scope of `Search` has fewer."""
         ...
 
     def find_facts(self, calls: Sequence[Facts]) -> Sequence[tuple[Fact, ...]]:
-        """Return the facts of each call, none if the retriever has no facts."""
+        """Return the facts of each call, or none if the retriever has no facts."""
         ...
 
     def find_titled(self, title: str) -> Sequence[Passage]:
-        """Return the passages of the corpus with this title, in their order, or none if there is no corpus."""
+        """Return the passages with this title in corpus order, or none without a corpus."""
         ...
 
     def close(self) -> None: ...
@@ -202,10 +214,12 @@ class TripleSource(Protocol):
 
 @runtime_checkable
 class RetrievedTriples(TripleSource, Protocol):
-    """The triples of a retriever: those of the file `path`, or without a file those that `extract` extracts."""
+    """The triples of a retriever."""
 
     @property
-    def path(self) -> str | None: ...
+    def path(self) -> str | None:
+        """Return the file with the triples. None: `extract` extracts them."""
+        ...
 
     def identity(self) -> Json: ...
 
@@ -216,21 +230,17 @@ class NeighbourSource(Protocol):
     """Passage graphs by pool."""
 
     def neighbours(self, call: Neighbours) -> tuple[Passage, ...]:
-        """Return the neighbours in the pool's order, each once, the passage itself left out; empty where nothing
-        links it.
+        """Return the neighbours in the pool's order, each once, without the passage itself.
 
         Raises:
-            DataError: the pool does not hold the passage, or its graph on disk is damaged.
+            DataError: the passage is not in the pool, or its graph on disk is damaged.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class TrackedRun:
-    """The data sent to an experiment tracker: settings as text, numeric figures, files to copy.
-
-    series: by name what was measured again and again, as (step, value) in the order of steps.
-    """
+    """The data for an experiment tracker. series: figures by name, as (step, value) in the order of steps."""
 
     name: str
     parameters: Mapping[str, str]
@@ -240,54 +250,52 @@ class TrackedRun:
 
 
 class Tracker(Protocol):
-    """Takes a copy of a finished run, or of a training."""
+    """Copies a finished run or training to a tracking service."""
 
     def check(self) -> None:
-        """Raise ConfigError when its package is not installed."""
+        """Raise ConfigError if the tracker's package is not installed."""
         ...
 
     def log(self, run: TrackedRun) -> str:
-        """Log a run and return where the tracker stores it, for users.
+        """Log a run. Return where users find it.
 
         Raises:
-            TrackerError: it took nothing, or not all.
+            TrackerError: not everything was stored.
         """
         ...
 
 
 @runtime_checkable
 class Engine(Protocol):
-    """A model ready to answer. Nothing heavy is loaded before the first call needs it."""
+    """A model. It loads nothing heavy before the first call."""
 
     @property
     def streaming(self) -> bool:
-        """Return whether this is a `StreamingEngine`. Otherwise it is a `BatchEngine`."""
+        """Return True for a `StreamingEngine`, False for a `BatchEngine`."""
         ...
 
     @property
-    def counts_freely(self) -> bool:
-        """Return whether `count_tokens` is arithmetic on the text: done at once, and not cached."""
+    def estimates_tokens(self) -> bool:
+        """Return whether `count_tokens` takes no time. Its results are then not cached."""
         ...
 
     def identity(self) -> Mapping[str, Json]:
-        """Return everything that can change a reply: weights' hash, chat template, backend, dtype, version of the
-        adapter.
-        """
+        """Return everything that can change a reply, such as the hash of the weights and the dtype."""
         ...
 
     def render(self, call: ModelCall) -> str:
-        """Return the exact text the model is given, special tokens included as text."""
+        """Return the text that the model reads, with its special tokens."""
         ...
 
     def count_tokens(self, text: str) -> int: ...
 
     def close(self) -> None:
-        """Let go of memory, threads and processes; a call being answered may be cut short."""
+        """Free memory, threads and processes. Calls in progress can be dropped."""
         ...
 
 
 class BatchEngine(Engine, Protocol):
-    """Answers a list of calls at once. Slow where the list is short, so the scheduler fills it."""
+    """Answers calls in batches, which the scheduler fills."""
 
     @property
     def batch_size(self) -> int:
@@ -295,26 +303,27 @@ class BatchEngine(Engine, Protocol):
         ...
 
     def answer(self, calls: Sequence[ModelCall]) -> Sequence[ModelReply | Exception]:
-        """Return a reply or that call's own error for each call, in order. Raising fails the whole batch."""
+        """Return a reply or an error for each call, in order. An exception that is raised fails all calls."""
         ...
 
 
 @runtime_checkable
 class Adaptable(Protocol):
-    """An engine whose weights can answer through adapters. `base`: itself, or of an adapted one what it stands on."""
+    """An engine with adapters."""
 
     @property
-    def base(self) -> Engine: ...
+    def base(self) -> Engine:
+        """Return the engine without an adapter."""
+        ...
 
     def with_adapter(self, adapter: Adapter) -> Engine:
-        """Return the same loaded weights with an adapter on them, and an identity of its own; the same one for each
-        adapter.
+        """Return an engine that answers through the adapter. It shares the loaded weights and has its own identity.
 
-        Where the weights are loaded already and cannot take another adapter, they are loaded again at the next call:
-        name all adapters of a run before its first. Closing any of them closes all.
+        Call this for all adapters before the first call: some engines load the weights again for another adapter.
+        Closing one of the engines closes all.
 
         Raises:
-            ConfigError: the engine can take none, or not this one on these weights.
+            ConfigError: the engine or the weights do not fit the adapter.
         """
         ...
 
@@ -323,11 +332,11 @@ Deliver = Callable[[ModelReply | Exception], None]
 
 
 class StreamingEngine(Engine, Protocol):
-    """Takes calls one by one and delivers each reply when it is ready."""
+    """Accepts calls one by one and delivers each reply when it is ready."""
 
     @property
     def max_concurrency(self) -> int:
-        """Return the maximum number of parallel calls. It can change as the engine measures."""
+        """Return the maximum number of parallel calls. It can change at any time."""
         ...
 
     def submit(self, call: ModelCall, deliver: Deliver) -> None:

@@ -15,7 +15,7 @@ def drive(program: Program[T], reply: Reply, widths: list[int] | None = None) ->
     """Run a program and return its result.
 
     Args:
-        reply: answers the calls in their order. A reply that is an exception is raised in the program.
+        reply: answers each call. A reply that is an exception is raised in the program.
         widths: collects the number of programs in each `gather` of the outermost program.
     """
     answer: Any = None

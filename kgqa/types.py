@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Json = Any  # a value that `json.dumps` accepts
+JsonObject = Mapping[str, Json]
 
 
 @dataclass(frozen=True, slots=True)
 class Passage:
     """A titled paragraph. Equal title and text give an equal id, in any file.
 
-    `place` is only set for a complete page or table of a document, see `kgqa.datasets.pdf`. It is then part of the id.
+    `place` is only set for a page or table of a document, see `kgqa.datasets.pdf`. It is then part of the id.
     """
 
     id: str
@@ -68,7 +69,7 @@ class Question:
     hops: int | None = None  # None: unknown
     type: str = ""
     decomposition: tuple[Hop, ...] = ()
-    support_titles: frozenset[str] = frozenset()  # their titles; without ids if the file has no contexts
+    support_titles: frozenset[str] = frozenset()  # of gold passages; a title without an id is one more gold passage
     pinned: tuple[Passage, ...] = ()  # always in the reader's prompt, next to retrieved ones: IIRC's main passage
     quoted: tuple[Passage, ...] = ()  # gold passages with only the page's title and a quotation
     facts: tuple[tuple[str, str], ...] = ()  # supporting sentences: a gold passage's id, and the sentence
@@ -80,8 +81,8 @@ class Question:
 class Lesson:
     """The part of a model's reply that `kgqa collect` uses as a training target.
 
-    call: the number of the question's answered `Generate` call, from 0, in the order of its trace. kept: the target,
-    without spaces around it; "" for a reply that is not used.
+    call: the number of the `Generate` call in the question's trace, from 0. kept: the stripped target, or "" if the
+    reply is not used.
     """
 
     call: int
@@ -138,13 +139,18 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """The usage of one model call. A reply from the cache has the usage of the call that made it."""
+    """The usage of a model call. A cached reply has the usage of the call that made it."""
 
     prompt_tokens: int = 0
     cached_tokens: int = 0  # of the prompt, from the engine's prefix cache
     output_tokens: int = 0
     seconds: float = 0.0  # service time without queueing; calls of a batch share it equally
     reasoning_tokens: int = 0  # of the output
+
+    @property
+    def tokens(self) -> int:
+        """Return the tokens of prompt and output."""
+        return self.prompt_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(

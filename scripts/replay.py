@@ -27,6 +27,8 @@ HASHES = ROOT / "docs/results/predictions.json"
 DATA = "questions/hotpotqa_dev.json.gz"
 SETTINGS = "seed=1 model=qwen2_5_coder_1_5b engine=vllm engine.enforce_eager=true"
 DATASETS = "dataset=hotpotqa,2wiki,musique"
+RANKER = "ranker=minilm demonstrations_ranker=minilm"
+TRACE = f"method=trace kg.demonstrations=fixed {RANKER} {DATASETS} sample=80 limit=20"
 GROUPS = {
     "reading": f"method=no_context,golden,all_documents,retrieve_read,iter_retgen,self_ask,react {DATASETS} sample=80",
     "graphs": f"method=knowtrace,sg_prompt,ge_reasoning,era_cot {DATASETS} sample=80",
@@ -34,8 +36,10 @@ GROUPS = {
     "kgp": "method=kgp dataset=hotpotqa,musique sample=40",
     "safe": f"method=safe {DATASETS} sample=40",
     "grid": f"method=retrieve_read,search_agent retriever=entity_graph {DATASETS} sample=80",
-    "trace": f"method=trace method.context=triples,documents kg.demonstrations=fixed ranker=minilm "
-    f"demonstrations_ranker=minilm {DATASETS} sample=80 limit=20",
+    "grid_ircot": "method=ircot retriever=entity_graph dataset=musique sample=80 limit=40",
+    "trace": f"{TRACE} method.context=triples,documents",
+    "trace_top": f"{TRACE} method.top=20",
+    "trace_selector": f"{TRACE} method.selector=false",
 }
 
 
@@ -73,7 +77,7 @@ def main() -> int:
     os.environ["KGQA_DATA"] = str(data)
     groups = dict(GROUPS)
     if find_spec("sentence_transformers") is None:
-        groups.pop("trace")
+        groups = {name: keys for name, keys in groups.items() if RANKER not in keys}
         print("skipped: trace (needs the extra sentence-transformers)")
     start = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="kgqa-replay-") as name:

@@ -35,8 +35,16 @@ from kgqa.scoring.questions import ScoredQuestion
 REFERENCE = "all_documents"
 ORDER = [
     *("no_context", REFERENCE, "golden", "retrieve_read", "iter_retgen", "self_ask", "react", "ircot", "knowtrace"),
-    *("sg_prompt", "ge_reasoning", "era_cot", "search_agent", "trace", "trace, documents", "safe", "kgp"),
+    *("sg_prompt", "ge_reasoning", "era_cot", "search_agent", "trace", "trace, documents", "trace, top 20"),
+    *("trace, no selector", "trace, released reader", "safe", "kgp"),
 ]
+# setting and value of each variant of TRACE
+VARIANTS = {
+    "documents": ("method.context", "documents"),
+    "top 20": ("method.top", "20"),
+    "no selector": ("method.selector", "false"),
+    "released reader": ("method.reader_layout", "released"),
+}
 CAUSES = ("right", "format", "no answer", "missed passage", "missed in chains", "reader")
 RETRIEVERS = {"bm25": "BM25", "minilm": "MiniLM", "hybrid": "BM25 + MiniLM", "entity_graph": "entity graph"}
 DATASETS = {"hotpotqa": "HotpotQA", "2wiki": "2WikiMultiHopQA", "musique": "MuSiQue"}
@@ -84,8 +92,10 @@ class Shown:
     def of(cls, folder: Path) -> Shown:
         finished = FinishedRun.read(folder)
         read = {key: value for key, value, _ in finished.settings}
-        documents = finished.choices["method"] == "trace" and read.get("method.context") == "documents"
-        label = finished.choices["method"] + (", documents" if documents else "")
+        label = finished.choices["method"]
+        if label == "trace":
+            chosen = (name for name, (key, value) in VARIANTS.items() if str(read.get(key)) == value)
+            label = ", ".join([label, *chosen])
         return cls(label, finished.choices["dataset"], finished.choices.get("retriever") or "bm25", folder, finished)
 
     def row(self) -> str:

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 # `make test &` in a script would have SIGINT ignored here and in every process that a test starts and interrupts
 signal.signal(signal.SIGINT, signal.default_int_handler)
+os.fsync = lambda fd: None  # no test can see a power cut
+with suppress(ImportError):  # vLLM's environment has no hypothesis
+    from hypothesis import HealthCheck, settings
+
+    # a busy machine is no failure
+    settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("tests")
 
 
 @pytest.fixture(autouse=True)

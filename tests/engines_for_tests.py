@@ -27,7 +27,7 @@ class Batches:
     """A batch engine that records its calls, batch by batch."""
 
     streaming: ClassVar[bool] = False
-    counts_freely: ClassVar[bool] = False
+    estimates_tokens: ClassVar[bool] = False
 
     def __init__(self, answer: Callable[[ModelCall], ModelReply] = echo, size: int = 4, name: str = "batches") -> None:
         self.batch_size = size

@@ -44,7 +44,7 @@ class VirtualServer:
     _asked: int = 0
 
     streaming: ClassVar[bool] = True
-    counts_freely: ClassVar[bool] = True
+    estimates_tokens: ClassVar[bool] = True
 
     @property
     def max_concurrency(self) -> int:

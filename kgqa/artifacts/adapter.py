@@ -1,6 +1,6 @@
-"""A LoRA adapter as PEFT keeps it: a folder of small matrices that change what a model's weights answer.
+"""A LoRA adapter as PEFT saves it: a folder of small matrices that change a model's weights.
 
-Training leaves one in `outputs/trained/NAME/HASH/adapter/`, beside its manifest; one from elsewhere has no manifest.
+Training writes one to `outputs/trained/NAME/HASH/adapter/`, next to its manifest. Other adapters have no manifest.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from kgqa.util.jsonio import decode_json
 from kgqa.util.validators import matches
 
 CONFIG, MATRICES, GGUF = "adapter_config.json", "adapter_model.safetensors", "adapter.gguf"
-GGUF_SOURCE = "kgqa.adapter.sha256"  # a key of the GGUF file: the digest of the adapter it was made from
-ADAPTER, MANIFEST = "adapter", "manifest.json"  # of a trained artefact's folder
-# Of PEFT's settings, what engines follow differently or not at all
+GGUF_SOURCE = "kgqa.adapter.sha256"  # the GGUF file's key with the digest of its adapter
+ADAPTER, MANIFEST = "adapter", "manifest.json"  # in the folder of a trained model
+# PEFT's settings that engines follow differently or not at all
 UNPLAIN = (
     "use_dora", "use_qalora", "lora_bias", "modules_to_save", "rank_pattern", "alpha_pattern",
     "trainable_token_indices", "target_parameters", "alora_invocation_tokens",
@@ -35,10 +35,10 @@ Sha256 = Annotated[str, matches(r"[0-9a-f]{64}", "must be 64 lower-case hexadeci
 class Adapter:
     """A file of conf/adapter/ has a key for each field.
 
-    path: the folder that PEFT wrote, or that of a trained artefact; None: only a server has it, and `sha256` is given.
-    sha256: what `digest` must be; None: not checked.
-    base, base_sha256: the preset it was trained on and its weights' digest; None: as a manifest says, if there is one.
-    served_name: its name at a server; None: `name`.
+    path: the folder that PEFT wrote, or that of a trained model. None: only a server has it, and `sha256` is set.
+    sha256: the expected `digest`. None: not checked.
+    base, base_sha256: the preset it was trained on and its weights' digest. None: as in the manifest, if there is one.
+    served_name: its name at a server. None: `name`.
     """
 
     name: str
@@ -52,12 +52,12 @@ class Adapter:
     def folder(self) -> Path:
         """Return the folder with PEFT's two files. Raises ConfigError if they are missing."""
         if self.path is None:
-            raise ConfigError(f"adapter {self.name}: its file in conf/adapter names no path, so only a server has it")
+            raise ConfigError(f"adapter {self.name}: its file in conf/adapter sets no path, so only a server has it")
         given = Path(self.path).expanduser().absolute()
         folder = given / ADAPTER if (given / ADAPTER / CONFIG).is_file() else given
         for name in (CONFIG, MATRICES):
             if not (folder / name).is_file():
-                raise ConfigError(f"adapter {self.name}: no {name} in {folder}; name the folder that PEFT has saved")
+                raise ConfigError(f"adapter {self.name}: no {name} in {folder}. Name the folder that PEFT saved.")
         return folder
 
     @property
@@ -83,14 +83,14 @@ class Adapter:
         folder = self.folder
         found = text_digest("".join(f"{quick_sha256(folder / name)}  {name}\n" for name in (CONFIG, MATRICES)))
         if self.sha256 not in (None, found):
-            raise DataError(f"adapter {self.name}: sha256 of {folder} is {found}, not {self.sha256}; get it again")
+            raise DataError(f"adapter {self.name}: sha256 of {folder} is {found}, not {self.sha256}. Get it again.")
         return found
 
     def trained_on(self) -> tuple[str | None, tuple[str, ...]]:
-        """Return the base's preset and the digests of its weights, in the preset's form and in training's."""
+        """Return the base's preset and the digests of its weights, as the preset has them and as they were trained."""
         manifest: dict[str, Json] = {}
         if self.path is not None and (file := self._manifest_file(self.folder)).is_file():
-            manifest = read(dict[str, Json], file, remedy="train it again")
+            manifest = read(dict[str, Json], file, remedy="Train it again.")
         digests = (self.base_sha256 or manifest.get("base_sha256"), manifest.get("base_folder_sha256"))
         return self.base or manifest.get("base"), tuple(str(digest) for digest in digests if digest)
 
@@ -103,8 +103,7 @@ class Adapter:
             what = ", ".join(beside) or f"peft_type {config.get('peft_type')}"
             raise ConfigError(
                 f"adapter {self.name}: {what} in {self.folder / CONFIG} is more than plain LoRA. "
-                "Merge it into its base "
-                "and set model.path to the merged folder"
+                "Merge it into its base and set model.path to the merged folder."
             )
 
     def matrices(self) -> dict[str, StoredTensor]:
@@ -112,12 +111,14 @@ class Adapter:
         return {_plain_name(name): tensor for name, tensor in read_tensors(self.folder / MATRICES).items()}
 
     def _config(self) -> Mapping[str, Json]:
-        return read(dict[str, Json], self.folder / CONFIG, remedy="get the adapter again")
+        return read(dict[str, Json], self.folder / CONFIG, remedy="Get the adapter again.")
 
     def _number(self, key: str) -> float:
         number = self._config().get(key)
         if not isinstance(number, int | float) or isinstance(number, bool) or number <= 0:
-            raise DataError(f"{self.folder / CONFIG}: {key} is {number!r}, no number above 0; get the adapter again")
+            raise DataError(
+                f"{self.folder / CONFIG}: {key} is {number!r}, not a number above 0. Get the adapter again."
+            )
         return float(number)
 
     @staticmethod
@@ -126,7 +127,7 @@ class Adapter:
 
 
 class StoredTensor(NamedTuple):
-    """A tensor of a .safetensors file. `kind`: F32, BF16, …; `start`, `end`: its bytes in the file."""
+    """A tensor of a .safetensors file. `kind`: F32, BF16, … `start`, `end`: its bytes in the file."""
 
     kind: str
     shape: tuple[int, ...]
@@ -135,7 +136,7 @@ class StoredTensor(NamedTuple):
 
 
 def read_tensors(file: Path) -> dict[str, StoredTensor]:
-    """Read the tensors' names and places from the file's header. Raises DataError if it is damaged."""
+    """Read the tensors' names and offsets from the file's header. Raises DataError if it is damaged."""
     try:
         with file.open("rb") as source:
             (length,) = struct.unpack("<Q", source.read(8))
@@ -149,7 +150,7 @@ def read_tensors(file: Path) -> dict[str, StoredTensor]:
                 if not 0 <= start <= end <= size:
                     raise ValueError(f"{name} ends at byte {end:,} of {size:,}")  # noqa: TRY301 - as a damaged header
     except (OSError, struct.error, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DataError(f"{file}: not readable as safetensors ({error}); get it again") from error
+        raise DataError(f"{file}: not readable as safetensors ({error}). Get it again.") from error
     return tensors
 
 

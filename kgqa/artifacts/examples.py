@@ -1,7 +1,6 @@
-"""Examples to train models on, as `kgqa collect` keeps them: `examples.jsonl` and, with the reason, `dropped.jsonl`.
+"""Training examples of `kgqa collect`: `examples.jsonl` and, with reasons, `dropped.jsonl`.
 
-An example of a role that writes has its prompt as messages, so that any engine renders it as it does when it answers;
-one of an encoder has texts. The fields are the keys of a line, in their order.
+The fields are the keys of a line in order.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ from kgqa.util.validators import Share
 
 EXAMPLES = "examples.jsonl"
 DROPPED = "dropped.jsonl"
-_REMEDY = "run the kgqa collect that made it again"
+_REMEDY = "Run its kgqa collect command again."
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """dataset: as it is chosen. place: the step, hop or iteration, from 1. made_by: "rules", "gold" or a run's name."""
+    """place: the step, hop or iteration, from 1. made_by: "rules", "gold" or the name of a run."""
 
     dataset: str
     place: int
@@ -36,14 +35,14 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A prompt for a role and its target, without spaces around it."""
+    """A prompt for a role, with the reply to learn."""
 
-    id: str  # like no other's of the file
+    id: str  # unique in the file
     question: str  # its id
     role: str
     prompt: Prompt
-    target: str
-    label: str  # what it shows: an error type, "exploration", "fact"
+    target: str  # without spaces at its ends
+    label: str  # such as an error type, "exploration", "fact"
     origin: Origin
 
 
@@ -52,11 +51,11 @@ class Positive:
     """A positive pair for an encoder, with negatives of the same question."""
 
     id: str
-    question: str  # no positive of the same question is a negative of this one
+    question: str  # its id. Positives of a question are not negatives of each other
     anchor: str
     positive: str
     negatives: tuple[str, ...]
-    label: str  # "hop 1", "support"
+    label: str  # such as "hop 1", "support"
     origin: Origin
 
 
@@ -65,7 +64,7 @@ class Dropped:
     """A question, or a part of it, that gave no example."""
 
     question: str
-    what: str  # the whole question, or which of its parts
+    what: str  # the question or one of its parts
     why: str
     origin: Origin
 
@@ -74,7 +73,7 @@ Made = Example | Positive | Dropped
 
 
 def read_examples(file: Path) -> Iterator[Example | Positive]:
-    """Yield the examples. Raises DataError if a line is not an example; the message names line and key."""
+    """Yield the examples. Raises DataError if a line is not an example."""
     for place, record in read_lines(file, _REMEDY):
         kind: type[Example | Positive] = Positive if isinstance(record, dict) and "anchor" in record else Example
         yield check_json(kind, record, place, _REMEDY)
@@ -82,11 +81,10 @@ def read_examples(file: Path) -> Iterator[Example | Positive]:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The source of examples: a dataset's questions, or those of a finished run.
+    """The questions of a dataset or of a finished run.
 
-    method: as the configuration has it, since examples are asked with its prompts; of a run as it was then, None where
-    the recipe takes runs alone, whose traces have the prompts.
-    noise: questions that `kgqa data verify` flagged, where the recipe asks for such.
+    method: the method with the prompts, as configured or as in the run. None: the recipe uses the traces of runs only.
+    noise: questions that `kgqa data verify` flagged, if the recipe uses them.
     """
 
     dataset: str
@@ -96,12 +94,12 @@ class Source:
     noise: Sequence[Question] = ()
 
 
-# runs the programs of a teacher by key, and returns each result, or the NotTaught that it raised
+# runs a teacher's programs by key, and returns each result or the NotTaught that it raised
 CallTeacher = Callable[[Sequence[tuple[str, Program[Any]]]], Mapping[str, Any]]
 
 
 class NotTaught(Exception):
-    """A teacher's program gave no example; the message is the reason."""
+    """A teacher's program gave no example. The message is the reason."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +107,7 @@ class Recipe(ABC):
     """A way to make training examples: `kgqa collect NAME`. A class adds its own settings.
 
     sources: the default split of each dataset. Empty: the recipe uses finished runs.
-    held_out: the share of questions for evaluation, which are not trained on.
+    held_out: the share of questions for evaluation.
     method: the class whose prompts the examples use. None: the methods of the runs.
     """
 
@@ -132,15 +130,13 @@ class Recipe(ABC):
     @property
     def no_runs(self) -> str:
         """Return why it cannot use finished runs, or "" if it can."""
-        return "needs questions, not runs; set dataset=NAME" if self.sources else ""
+        return "needs questions, not runs: set dataset=NAME" if self.sources else ""
 
     @abstractmethod
-    def collect(
-        self, sources: Sequence[Source], advance: Callable[[], None], call_teacher: CallTeacher | None = None
-    ) -> Iterator[Made]:
-        """Yield examples in an order that depends only on sources and settings. Call `advance()` after each question.
+    def collect(self, sources: Sequence[Source], call_teacher: CallTeacher | None = None) -> Iterator[Made]:
+        """Yield examples in a deterministic order.
 
-        call_teacher: for a recipe that uses a teacher, which passes all programs at once.
+        call_teacher: runs all programs of a teacher at once, if the recipe uses one.
 
         Raises:
             ConfigError: the recipe cannot use these sources.
@@ -152,7 +148,7 @@ class Recipe(ABC):
         return {}
 
 
-STAGE = "collect"  # the first word of the stage's name, the recipe is the second
+STAGE = "collect"  # the first word of the stage's name. The recipe is the second
 
 
 class Instances(Artifact):
@@ -163,9 +159,9 @@ class Instances(Artifact):
 
 
 class Collected(Artifact):
-    """`labels`: how many examples of each label there are at each place; `held_out_labels`: of these, held out.
+    """`labels`: number of examples by label and place. `held_out_labels`: those of them that are held out.
 
-    question_hashes: of the questions that somebody is to be trained on, so without those held out.
+    question_hashes: hashes of texts by hashes of ids, without held-out questions, see `hash_questions`.
     """
 
     recipe: str
@@ -173,11 +169,11 @@ class Collected(Artifact):
     labels: Mapping[str, Mapping[int, int]]
     held_out_labels: Mapping[str, int]
     held_out: tuple[str, ...]  # questions as DATASET/ID, sorted
-    dropped: Mapping[str, int]  # by why
-    templates: Mapping[str, str]  # the hash of each template that an example is asked with
-    question_hashes: QuestionHashes
+    dropped: Mapping[str, int]  # by reason
+    templates: Mapping[str, str]  # the hashes of the examples' templates
+    question_hashes: Mapping[str, str]
     figures: Mapping[str, Number] = {}
-    made_by: Mapping[str, int] = {}  # examples by whom
+    made_by: Mapping[str, int] = {}  # number of examples
     cost: Costs | None = omit_none()  # of a teacher
 
     @property
@@ -190,31 +186,12 @@ class Collected(Artifact):
 
 
 DIGITS = 16
-_TRAIN_AGAIN = "train it again"
+_TRAIN_AGAIN = "Train it again."
 
 
-class QuestionHashes(Artifact):
-    """Sorted hashes. ids: of dataset and question id. texts: of the questions' words without case and spaces.
-
-    by_id: the hash of the words for each id; None: unknown.
-    """
-
-    ids: tuple[str, ...]
-    texts: tuple[str, ...]
-    by_id: Mapping[str, str] | None = omit_none()
-
-    @classmethod
-    def of(cls, questions: Iterable[tuple[str, str, str]]) -> QuestionHashes:
-        """Hash questions, each given as dataset, id and text."""
-        hashes = {id_hash(dataset, question_id): text_hash(text) for dataset, question_id, text in questions}
-        by_id = dict(sorted(hashes.items()))
-        return cls(ids=tuple(by_id), texts=tuple(sorted({*by_id.values()})), by_id=by_id)
-
-    def texts_of(self, ids: Iterable[str]) -> tuple[str, ...]:
-        """Return the hashes of these questions' texts, or of all texts if the pairs are unknown."""
-        if self.by_id is None:
-            return self.texts
-        return tuple(sorted({self.by_id[id_] for id_ in ids if id_ in self.by_id}))
+def hash_questions(questions: Iterable[tuple[str, str, str]]) -> dict[str, str]:
+    """Hash questions, each as dataset, id and text. Return the hash of the text by the hash of the id, sorted."""
+    return dict(sorted((id_hash(dataset, id_), text_hash(text)) for dataset, id_, text in questions))
 
 
 class TrainedWith(Artifact):
@@ -226,11 +203,7 @@ class TrainedWith(Artifact):
 
 
 def training_of(folder: Path) -> TrainedWith | None:
-    """Read the manifest in a folder of an adapter or encoder, or next to it. Return None if kgqa did not train it.
-
-    Raises:
-        DataError: the manifest is damaged.
-    """
+    """Read the manifest in or next to the folder of an adapter or encoder. Return None if kgqa did not train it."""
     for place in (folder, folder.parent):
         file = place / MANIFEST
         manifest = read_json(file, remedy=_TRAIN_AGAIN) if file.is_file() else None
@@ -245,5 +218,5 @@ def id_hash(dataset: str, question_id: str) -> str:
 
 
 def text_hash(text: str) -> str:
-    """Hash the words of a question: benchmarks reuse questions of each other under other ids."""
+    """Hash the words of a question, because benchmarks share questions under different ids."""
     return text_digest(" ".join(text.casefold().split()), DIGITS)

@@ -1,4 +1,4 @@
-"""`manifest.json`: where a run's figures come from. Nothing in it is secret."""
+"""`manifest.json`: where a run's figures come from."""
 
 from __future__ import annotations
 
@@ -12,15 +12,13 @@ from kgqa.types import Json
 from kgqa.util.fs import package_folder, sha256
 
 MANIFEST = "manifest.json"
-Identity = Mapping[str, Json]  # what a part says that can change its replies
+Identity = Mapping[str, Json]  # the settings of a part that can change its replies
 
 
 class Code(Artifact):
-    """`commit`, `dirty`: of a checkout; an installed package has none."""
-
     version: str
-    commit: str | None = omit_none()
-    dirty: bool | None = omit_none()  # whether it had changes
+    commit: str | None = omit_none()  # of a checkout
+    dirty: bool | None = omit_none()  # whether the checkout had changes
 
 
 class AskedDataset(Artifact):
@@ -28,12 +26,12 @@ class AskedDataset(Artifact):
     file: str
     sha256: str
     questions: int
-    documents: str | None = omit_none()  # of collections: how they were made
-    sampled: tuple[str, ...] | None = omit_none()  # the ids of `sample=` that are asked
+    documents: str | None = omit_none()  # how collections were made
+    sampled: tuple[str, ...] | None = omit_none()  # the ids of `sample=`
 
 
 class Own(Artifact):
-    """Parts outside kgqa: choices with their YAML files, and the sha256 of modules and of all templates."""
+    """The user's parts: choices with their YAML files, and the sha256 of modules and templates."""
 
     choices: Mapping[str, str]
     files: Mapping[str, str]
@@ -42,13 +40,13 @@ class Own(Artifact):
 class Manifest(Artifact):
     command: tuple[str, ...]
     kgqa: Code
-    code: str | None = omit_none()  # hash of what decides answers and scores
+    code: str | None = omit_none()  # hash of the code that decides answers and scores
     python: str
     platform: str
-    cores: int | None  # that this process may use
+    cores: int | None  # that this process can use
     packages: Mapping[str, str]
     dataset: AskedDataset
-    demonstrations: str | None = omit_none()  # which questions of a pool the method shows
+    demonstrations: str | None = omit_none()  # the few-shot examples
     prompts: Mapping[str, str]  # their hashes
     own: Own | None = omit_none()
     models: Mapping[str, Identity]  # by role
@@ -60,7 +58,7 @@ class Manifest(Artifact):
 
     @classmethod
     def read(cls, folder: Path) -> Manifest:
-        """Read the manifest of a run. Raises DataError if it is missing or damaged; the message names the key."""
+        """Read the manifest of a run. Raises DataError if it is missing or damaged."""
         return read(Manifest, folder / MANIFEST)
 
 
@@ -77,9 +75,9 @@ class Provenance(Artifact):
 
 
 class StageManifest(Artifact):
-    """The manifest. `identity`: all that can change the files. `outcome`: figures in the stage's own type."""
+    """The manifest. `identity`: everything that can change the files. `outcome`: figures in the stage's own type."""
 
-    stage: str  # as in "verify"
+    stage: str  # such as "verify"
     origin: Provenance
     identity: Identity
     files: Mapping[str, str]  # sha256 of each, by its name in the folder
@@ -87,8 +85,11 @@ class StageManifest(Artifact):
 
     @classmethod
     def read(cls, folder: Path, stage: str) -> StageManifest:
-        """Read the manifest. Raises DataError: another stage, not finished, or damaged; the message names the key."""
-        missing = f"no such file, so no kgqa {_command(stage)} has finished here; name the folder that it printed"
+        """Read the manifest. Raises DataError if it is of another stage, not finished or damaged."""
+        missing = (
+            f"no such file, so this is not the folder of a finished kgqa {_command(stage)}. "
+            "Name the folder that it printed."
+        )
         manifest = read(cls, folder / MANIFEST, missing=missing)
         if manifest.stage != stage:
             raise DataError(f"{folder}: made by kgqa {_command(manifest.stage)}, not by kgqa {_command(stage)}")
@@ -103,7 +104,7 @@ class StageManifest(Artifact):
         file = folder / name
         if not file.is_file() or sha256(file) != self.files.get(name):
             state = "changed since it was written" if file.is_file() else "no such file"
-            raise DataError(f"{file}: {state}; run the command again that made it: {' '.join(self.origin.command)}")
+            raise DataError(f"{file}: {state}. Run the command that made it again: {' '.join(self.origin.command)}")
         return file
 
 
@@ -114,18 +115,18 @@ def _command(stage: str) -> str:
 
 RECORDING = package_folder() / "demos" / "recorded.json"
 CALLS = package_folder() / "demos" / "recorded.jsonl.zst"  # as `kgqa cache export` writes it
-RENEW = "in a checkout, python scripts/record_demo.py creates it"
+RENEW = "Create it in a checkout: python scripts/record_demo.py"
 
 
 class Recording(Artifact):
-    """`model`, `ranker`: what they said of themselves, so that neither is needed to know which calls were theirs."""
+    """The recorded demo. `model`, `ranker`: their identities, which are in the keys of the calls."""
 
-    made: str  # the day, as 2026-11-23
+    made: str  # the day, such as 2026-11-23
     kgqa: str
     commit: str
     platform: str
     cores: int
-    remark: str  # what else is to be known of the machine
+    remark: str  # about the machine
     model: Identity
     ranker: Identity
     answers: Mapping[str, Mapping[str, str]]  # by method and question
@@ -133,4 +134,4 @@ class Recording(Artifact):
     @classmethod
     def read(cls, file: Path = RECORDING) -> Recording:
         """Read the recording. Raises DataError if it is missing or damaged."""
-        return read(Recording, file, missing=f"no such file; {RENEW}", remedy=RENEW)
+        return read(Recording, file, missing=f"no such file. {RENEW}", remedy=RENEW)

@@ -1,6 +1,6 @@
-"""`metrics.json`: a run's scores, what it cost and how its engines were used. Scores are in percent.
+"""`metrics.json`: the scores of a run in percent, its costs and the use of its engines.
 
-What some runs have no figures for is None here, and no key of the file.
+A key that does not apply to a run is None here and missing in the file.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from kgqa.types import Json
 
 METRICS = "metrics.json"
 ANSWERED_BY = "answered_by:"  # start of a reply's flag: another model than the requested one answered
-Figures = Mapping[str, str | Number | None]  # named by whoever measures
+Figures = Mapping[str, str | Number | None]
+Means = Mapping[str, Number | None]
 
 
 class Estimate(Artifact):
-    """A mean with the ends of its 95 % bootstrap interval, over the `n` questions that define it; of 0: None."""
+    """A mean with its 95 % bootstrap interval over the `n` questions that define it. All None if there are none."""
 
     mean: Number | None
     low: Number | None
@@ -29,33 +30,15 @@ class Estimate(Artifact):
 UNDEFINED = Estimate(mean=None, low=None, high=None, n=0)
 
 
-class Given(Artifact):
-    """The passages the questions came with, as if all were read."""
-
-    support_recall: Number | None
-    support_error_rate: Number | None
-
-
-class EmF1(Artifact):
-    em: Number | None
-    f1: Number | None
-
-
-class Group(Artifact):
-    n: int
-    em: Number | None
-    f1: Number | None
-
-
 class Wording(Artifact):
-    """Of the answers of questions that did not fail; with none of them the figures are None."""
+    """The style of the answers of questions that did not fail. None: all failed."""
 
     words: Number | None  # mean length
     abstained: Number | None  # percent that say they have no answer
 
 
 class FoundAndRight(Artifact):
-    """Questions by whether all gold passages were among those used, and whether the answer is an exact match."""
+    """Numbers of questions: all gold passages were used or not, and the answer is an exact match or not."""
 
     found_right: int
     found_wrong: int
@@ -64,10 +47,10 @@ class FoundAndRight(Artifact):
 
 
 class ScoreSummary(Artifact):
-    """The scores of a set of answers, independent of the method that gave them.
+    """The scores of answers, independent of the method.
 
-    scores: by the name of the metric, see `kgqa.scoring.questions.METRICS`. A failed question counts 0.
-    answered: the same over the answered questions only, if some failed and some did not.
+    scores: by metric, see `kgqa.scoring.questions.METRICS`. A failed question counts as 0.
+    answered: the same over answered questions only, if some questions failed.
     """
 
     questions: int
@@ -76,16 +59,16 @@ class ScoreSummary(Artifact):
     profile: str
     scores: Mapping[str, Estimate]
     answered: Mapping[str, Estimate] | None = omit_none()
-    given: Given
+    given: Means  # support recall and error rate of all passages that come with the questions
     wording: Wording | None = omit_none()
     found_and_right: FoundAndRight | None = omit_none()  # where both are defined
     context_tokens: Number | None
     flags: Mapping[str, int]
     figures: Mapping[str, Number] = {}
     figures_if_right: Mapping[str, Number] | None = omit_none()
-    by_hops: Mapping[str, Group]
-    by_type: Mapping[str, Group]
-    profiles: Mapping[str, EmF1]
+    by_hops: Mapping[str, Means]  # n, em, f1 of each group
+    by_type: Mapping[str, Means]
+    profiles: Mapping[str, Means]  # em, f1
 
     @property
     def answered_text(self) -> str:
@@ -93,99 +76,77 @@ class ScoreSummary(Artifact):
         return f"answered {self.questions - self.failed:,} of {self.questions:,}" if self.failed else ""
 
     def score(self, name: str) -> Estimate:
-        """Return a score; one that is not defined for these questions has no mean."""
+        """Return a score. Its mean is None if the questions do not define it."""
         return self.scores.get(name, UNDEFINED)
 
 
 class Flagged(Artifact):
-    """Calls whose reply carries a flag, and their share of all calls."""
+    """The number and share of calls with a flag in their reply."""
 
     calls: int
     share: Number
 
 
 class RoleCost(Artifact):
-    """US dollars are None where the price is not known."""
-
     calls: int
     prompt_tokens: int
     cached_tokens: int
     output_tokens: int
-    reasoning_tokens: int | None = omit_none()  # of the output, where models thought
+    reasoning_tokens: int | None = omit_none()  # of the output
     seconds: Number
-    usd: Number | None = None
+    usd: Number | None = None  # None: unknown price
     flags: Mapping[str, Flagged] = {}
 
 
 class Cost(RoleCost):
-    """Of all roles together, and of each."""
+    """The cost of all roles."""
 
     calls_per_question: Number | None
     by_role: Mapping[str, RoleCost]
-    queue_seconds: Number | None = omit_none()  # only of what was paid
+    queue_seconds: Number | None = omit_none()  # only of paid calls
 
 
 class Costs(Artifact):
-    """`method`: as if nothing had been cached. `paid`: what this command asked. Extraction is in neither."""
+    """`method`: as if nothing had been cached. `paid`: new calls of this command. Both without extraction."""
 
     method: Cost
     paid: Cost
     extraction_paid: Cost | None = omit_none()
 
 
-class Rates(Artifact):
-    """Tokens per second; None where every reply came from the cache."""
-
-    prompt: Number | None
-    output: Number | None
-
-
 class EngineUse(Artifact):
-    engine: str  # as in "smollm2_135m@llamacpp"
+    engine: str  # such as "smollm2_135m@llamacpp"
     roles: tuple[str, ...]
 
 
 class Throughput(Artifact):
     seconds: Number
-    tokens_per_second: Rates
+    tokens_per_second: Means  # prompt, output. None: every reply came from the cache
     engines: tuple[EngineUse, ...]
 
 
-class QuestionSeconds(Artifact):
-    """Of a question's model calls one after another, cached ones with the time they once took: quantiles."""
-
-    p50: Number
-    p95: Number
-
-
 class Retrieval(Artifact):
-    """`recall`, `all_gold`: by budget of passages. A group's figures: `n`, and its recall by budget.
+    """`recall`, `all_gold`: by budget of passages. `by_hops`, `by_type`: `n`, and recall by budget, of each group.
 
-    `page_recall`: any passage of the right page counts; only where it differs, as on IIRC.
+    `page_recall`: recall if any passage of the right page counts. Only if it differs, as on IIRC.
     """
 
     n: int
     ranked: bool
     recall: Mapping[str, Estimate]
     page_recall: Mapping[str, Estimate] | None = omit_none()
-    all_gold: Mapping[str, Number | None]
+    all_gold: Means
     fixed_budget_recall: Number | None
     mrr: Number | None
     passages_per_question: Number | None
     without_passages: int
-    by_hops: Mapping[str, Mapping[str, Number | None]]
-    by_type: Mapping[str, Mapping[str, Number | None]]
+    by_hops: Mapping[str, Means]
+    by_type: Mapping[str, Means]
     alarm: str | None
 
 
-class Chains(Artifact):
-    length: Number | None
-    documents_per_question: Number | None
-    document_error_rate_percent: Number | None
-
-
 class Agreement(Artifact):
-    """`confusion`: {first: {second: count}}; with n = 0 the figures are None."""
+    """`confusion`: {first: {second: count}}. `percent`, `kappa`: None if n is 0."""
 
     n: int
     left_out: int
@@ -205,18 +166,16 @@ class VerdictSummary(Artifact):
 
 
 class JudgeMetrics(VerdictSummary):
-    """The verdicts, with who judged and what it cost."""
-
     judge: str
     models: Mapping[str, str]  # by role
     prompts: Mapping[str, str]  # their hashes
-    identity: str | None = omit_none()  # with a hash of settings, code, prompts and engines
+    identity: str | None = omit_none()  # name and hash of settings, code, prompts and engines
     cost: Costs
     warnings: tuple[str, ...]
 
 
 class Metrics(ScoreSummary):
-    """`calls`, `cache_hits`, `call_seconds`: by kind of call. `graph`, `passage_graph`: figures of what was built."""
+    """`calls`, `cache_hits`, `call_seconds`: by kind of call. `graph`, `passage_graph`: figures of the graphs."""
 
     cost: Costs
     throughput: Throughput | None = omit_none()
@@ -224,18 +183,18 @@ class Metrics(ScoreSummary):
     cache_hits: Mapping[str, int]
     call_seconds: Mapping[str, Number] | None = omit_none()
     retrieval: Retrieval | None = omit_none()
-    chains: Chains | None = omit_none()
+    chains: Means | None = omit_none()
     seconds: Number | None = omit_none()
-    question_seconds: QuestionSeconds | None = omit_none()
+    question_seconds: Mapping[str, Number] | None = omit_none()  # p50, p95 of the model seconds per question
     graph: Figures | None = omit_none()
     passage_graph: Figures | None = omit_none()
     judge: JudgeMetrics | None = omit_none()
-    trained_questions: Mapping[str, int] | None = omit_none()  # by key, where there are any
-    predictions: str | None = omit_none()  # sha256 of the file that was scored
+    trained_questions: Mapping[str, int] | None = omit_none()  # by key
+    predictions: str | None = omit_none()  # sha256 of the scored file
 
     @property
     def other_models(self) -> dict[str, int]:
-        """Return the calls that other models answered than the requested ones, by the name of the model."""
+        """Return the number of calls that other models than the requested ones answered, by model."""
         counts = Counter[str]()
         for cost in (self.cost.method, self.cost.extraction_paid):
             for flag, flagged in cost.flags.items() if cost else ():
@@ -245,12 +204,12 @@ class Metrics(ScoreSummary):
 
     @classmethod
     def read(cls, folder: Path) -> Metrics:
-        """Raise DataError: the run has not ended, or its file is damaged; the key is named."""
+        """Read the metrics of a run. Raises DataError if it is not finished or its file is damaged."""
         return read(Metrics, folder / METRICS)
 
 
 class Evaluation(Artifact):
-    """`source`: a run's folder or a file. `notes`: what else to know of it, a line each."""
+    """The result of `kgqa evaluate`. `source`: a run's folder or a file. `notes`: lines for the reader."""
 
     source: str
     scores: ScoreSummary

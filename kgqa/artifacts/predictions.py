@@ -16,21 +16,21 @@ from kgqa.util.fs import outputs
 from kgqa.util.redaction import describe_error
 
 PREDICTIONS = "predictions.jsonl"
-PARTIAL_PREDICTIONS = "predictions.partial.jsonl"  # while a run works, in the order in which questions finish
+PARTIAL_PREDICTIONS = "predictions.partial.jsonl"  # of a running run, in the order in which questions finish
 _KEYS = ("answer", "error", "evidence", "evidence_titles", "context_tokens", "flags", "figures", "lessons")
 Finite = Annotated[Number, Field(allow_inf_nan=False)]
 
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """The answer to a question. Its passages are given in one of three ways, or unknown (None)."""
+    """The answer to a question. Its passages are in `evidence`, `titles` or `places`, or unknown (all None)."""
 
     question_id: str
-    answer: str | None  # None: failed, or not answered
+    answer: str | None  # None: failed or not answered
     error: str | None = None  # an answer with an error is not scored
     evidence: tuple[str, ...] | None = None  # passage ids
     titles: tuple[str, ...] | None = None  # only of other programs' predictions
-    places: tuple[int, ...] | None = None  # among the question's passages, from 0; only of other programs'
+    places: tuple[int, ...] | None = None  # of the question's passages, from 0, only of other programs' predictions
     evidence_titles: tuple[str, ...] = ()  # of `evidence`
     context_tokens: int | None = None
     flags: Mapping[str, int] = field(default_factory=dict)
@@ -59,11 +59,7 @@ class Prediction:
     def of_json(
         cls, record: Mapping[str, Json], question_id: str, place: str, notes: Mapping[str, Json] | None = None
     ) -> Prediction:
-        """Read a line of a run's file, or one that only has an answer.
-
-        Raises:
-            DataError: a value has the wrong type.
-        """
+        """Read a line of a run's file, or one with only an answer. Raises DataError if a value has the wrong type."""
         values = {key: record[key] for key in _KEYS if record.get(key) is not None}
         try:
             prediction = validate(cls, {"answer": None, **values, "question_id": question_id, "notes": notes or {}})
@@ -77,7 +73,7 @@ class Prediction:
         return self.answer if self.error is None else None
 
     def passages_of(self, question: Question) -> tuple[str, ...] | None:
-        """Return the ids of the passages, or None if unknown. A title that no passage has counts as a passage."""
+        """Return the ids of the passages, or None if unknown. A title without a passage counts as a passage."""
         if self.titles is not None:
             by_title = {title: [p.id for p in question.passages if p.title == title] for title in self.titles}
             return tuple(id_ for title, ids in by_title.items() for id_ in ids or [f"{title} is not given"])
@@ -86,13 +82,13 @@ class Prediction:
         return self.evidence
 
     def json(self) -> dict[str, Json]:
-        """Return a line of the file. A failed question only has its error."""
-        answered: dict[str, Json] = {"question_id": self.question_id, "answer": self.answer, "error": self.error}
+        """Return a line of the file. A failed question has its error and no figures."""
+        line: dict[str, Json] = {"question_id": self.question_id, "answer": self.answer, "error": self.error}
+        line["evidence"] = list(self.evidence or ())
         if self.error is not None:
-            return {**answered, "evidence": list(self.evidence or ())}
+            return line
         return {
-            **answered,
-            "evidence": list(self.evidence or ()),
+            **line,
             "evidence_titles": list(self.evidence_titles),
             "context_tokens": self.context_tokens,
             "flags": dict(self.flags),
@@ -102,11 +98,7 @@ class Prediction:
 
 
 def run_predictions(folder: Path) -> list[Prediction]:
-    """Read the predictions of a finished run, in the order of the data file.
-
-    Raises:
-        DataError: the run is not finished, or its file is damaged. The message names line and key.
-    """
+    """Read a run's predictions in the order of the data file. Raises DataError: it is not finished, or damaged."""
     return [Prediction.of_json(record, record["question_id"], place) for place, record in _records(folder)]
 
 
@@ -119,7 +111,7 @@ def _records(folder: Path) -> Iterator[tuple[str, dict[str, Json]]]:
     for place, record in read_lines(folder / PREDICTIONS):
         if not isinstance(record, dict) or not isinstance(record.get("question_id"), str) or "answer" not in record:
             missing = "answer" if isinstance(record, dict) and "question_id" in record else "question_id"
-            raise DataError(f"{place}: {missing} is missing: no prediction; {AGAIN}")
+            raise DataError(f"{place}: {missing} is missing: no prediction. {AGAIN}")
         yield place, record
 
 
@@ -128,16 +120,16 @@ SUFFIX = ".json"
 
 
 class Quotation(Artifact):
-    """A sentence that supports an answer, its place, and the triple that was extracted from it."""
+    """A sentence that supports an answer, with its place and its triple."""
 
-    triple: tuple[str, ...] | None  # head, relation, tail; None if the method extracts none
-    sentence: str  # the one that shares most words with the triple, or with question and answer
+    triple: tuple[str, ...] | None  # head, relation, tail. None: the method has no triples
+    sentence: str  # that shares most words with the triple, or with question and answer
     file: str | None  # None: the passage is not from a document
-    page: str | None  # "page 3", only for PDFs
+    page: str | None  # such as "page 3", only for PDFs
     line: int | None  # from 1, only for text files
     title: str
     passage: str  # its id
-    where: str  # file with page or line as one text, or the title
+    where: str  # file with page or line, or the title
 
 
 class SavedAnswer(Artifact):
@@ -149,14 +141,14 @@ class SavedAnswer(Artifact):
     method: str
     model: str
     engine: str
-    left_out: Mapping[str, str]  # files that cannot be read, each with the reason
+    left_out: Mapping[str, str]  # the reason by unreadable file
     seconds: float
     page: str
 
     @classmethod
     def read(cls, file: Path) -> SavedAnswer:
-        """Read a saved answer. Raises DataError: the file is missing or damaged."""
-        return read(cls, file, remedy="ask the question again to rewrite it")
+        """Read a saved answer. Raises DataError if the file is missing or damaged."""
+        return read(cls, file, remedy="Run kgqa ask again with the same question to rewrite it.")
 
 
 def answers_folder() -> Path:

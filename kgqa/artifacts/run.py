@@ -1,4 +1,4 @@
-"""A finished run's folder: what it holds beside its questions."""
+"""The folders of finished runs: read one, list and find them."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ IDENTITY = "identity.json"
 SETTINGS = "settings.json"
 SWEEP = "sweep.json"
 NAMED = ("method", "dataset", "retriever", "reranker", "model", "engine")  # in a report's title
-SCRIPTED = "scripted"  # the engine without a model, as its identity says
-SCRIPTED_TARGET = "kgqa.engines.scripted.Scripted"  # and its configuration
-MADE_UP = "engine=scripted calls no model; the scores are meaningless"
-# roles that came after runs had names: where they have no model of their own, the reader's answers
+SCRIPTED = "scripted"  # the engine without a model, in its identity
+SCRIPTED_TARGET = "kgqa.engines.scripted.Scripted"  # in its configuration
+MADE_UP = "engine=scripted calls no model, so the scores are meaningless"
+# roles that use the reader's model if they have none
 AS_READER = ("explorer", "completer", "verifier", "teacher", "fact_filter", "summarizer")
-Setting = tuple[str, str, str]  # key, value, where the value comes from
+Setting = tuple[str, str, str]  # key, value, source
 
 
 class Chosen(Artifact):
-    """`settings.json`: of the groups the run made use of, what was chosen, and every value with its source."""
+    """`settings.json`: the choices and settings of the groups that the run uses."""
 
     choices: Mapping[str, str]
     settings: tuple[Setting, ...]
@@ -45,17 +45,11 @@ class FinishedRun:
 
     @classmethod
     def read(cls, folder: Path) -> FinishedRun:
-        """Read the folder of a finished run.
-
-        Raises:
-            DataError: it is not one, a file is damaged, or other predictions were put there after they were scored.
-        """
+        """Read a finished run. Raises DataError: it is none, is damaged, or its predictions changed after scoring."""
         metrics, manifest = Metrics.read(folder), Manifest.read(folder)
         predictions = folder / PREDICTIONS
         if metrics.predictions and predictions.is_file() and sha256(predictions) != metrics.predictions:
-            raise DataError(
-                f"{predictions}: changed after it was scored; run the run's command again, or kgqa evaluate"
-            )
+            raise DataError(f"{predictions}: changed after it was scored. Run its command again, or kgqa evaluate.")
         chosen = read(Chosen, folder / SETTINGS)
         return cls(folder, chosen.choices, chosen.settings, manifest, metrics)
 
@@ -68,27 +62,27 @@ class FinishedRun:
 
     @property
     def simulation_note(self) -> str:
-        """Return a warning if replies came from no model, else ""."""
+        """Return a warning if no model was called, otherwise ""."""
         return MADE_UP if SCRIPTED in (identity.get("engine") for identity in self.manifest.models.values()) else ""
 
 
 LAST = "last"
 LEVELS = 4  # outputs/<dataset>/<method>/<model>/<name>
-SHOWN = 5  # of several that a word may stand for
+SHOWN = 5  # runs with the same start of the name
 
 
 @dataclass(frozen=True, slots=True)
 class RunEntry:
-    """A run, a sweep or a training. `written`: when it last was, as its files say, in seconds since 1970."""
+    """A run, a sweep or a training."""
 
     folder: Path
-    parts: tuple[str, ...]  # of a run: dataset, method, model (of a method that asks none: retriever), name
-    written: float
+    parts: tuple[str, ...]  # of a run: dataset, method, model or retriever, name
+    written: float  # seconds since 1970
     ended: bool
 
     @property
     def name(self) -> str:
-        """Return the name, which can be typed wherever a run is expected."""
+        """Return the name for command lines."""
         return "/".join(self.parts)
 
 
@@ -106,7 +100,7 @@ def list_sweeps(root: Path | None = None) -> list[RunEntry]:
 
 
 def list_folders(root: Path, pattern: str, last_file: str, first_file: str) -> list[RunEntry]:
-    """Return the folders that have one of these files, newest first. With the last file they are finished."""
+    """Return the folders with one of these files, newest first. Those with the last file are finished."""
     listed = []
     for folder in root.glob(pattern):
         for file in (last_file, first_file):
@@ -118,9 +112,7 @@ def list_folders(root: Path, pattern: str, last_file: str, first_file: str) -> l
 
 
 def find_run(text: str, *, sweeps: bool = False) -> Path:
-    """Find a folder by its path, "last", or the start of a run's name, e.g. "bee" or "trace/smol".
-
-    "last" is the one that ended last. `sweeps`: also find sweeps.
+    """Find a folder by its path, "last" (the run that finished last), or the start of a name such as "trace/smol".
 
     Raises:
         ConfigError: no folder matches, or several do.
@@ -129,10 +121,10 @@ def find_run(text: str, *, sweeps: bool = False) -> Path:
         return Path(text)
     known = list_runs() + (list_sweeps() if sweeps else [])
     if text == LAST:
-        ended = [kept for kept in known if kept.ended]
+        ended = [entry for entry in known if entry.ended]
         if not ended:
             raise ConfigError(f"last: no finished run in {outputs()}/. List runs: kgqa runs")
-        return max(ended, key=lambda kept: kept.written).folder
+        return max(ended, key=lambda entry: entry.written).folder
     matches = matching(text, known)
     if not matches and Path(text).is_dir():
         return Path(text)  # its reader reports what is missing
@@ -140,24 +132,20 @@ def find_run(text: str, *, sweeps: bool = False) -> Path:
         raise ConfigError(f"{text}: no finished run matches. List runs: kgqa runs")
     if len(matches) > 1:
         more = f" and {len(matches) - SHOWN} more" if len(matches) > SHOWN else ""
-        names = ", ".join(kept.name for kept in matches[:SHOWN])
-        raise ConfigError(f"{text}: matches several runs: {names}{more}; add more of the name")
+        names = ", ".join(entry.name for entry in matches[:SHOWN])
+        raise ConfigError(f"{text}: matches several runs: {names}{more}. Add more of the name.")
     return matches[0].folder
 
 
 def matching(text: str, known: Sequence[RunEntry]) -> list[RunEntry]:
-    """Return the runs with a name, or an end of it after a slash, that equals this text, otherwise those that start
-    with it.
-    """
+    """Return the runs whose name, or its end after a slash, equals this text, or otherwise starts with it."""
     text = text.removeprefix(f"{outputs()}/").rstrip("/")
-    ends = {kept: ["/".join(kept.parts[index:]) for index in range(len(kept.parts))] for kept in known}
-    return [kept for kept in known if text in ends[kept]] or [
-        kept for kept in known if any(end.startswith(text) for end in ends[kept])
-    ]
+    equal = [entry for entry in known if f"/{entry.name}".endswith(f"/{text}")]
+    return equal or [entry for entry in known if f"/{text}" in f"/{entry.name}"]
 
 
 def run_json(run: RunEntry) -> dict[str, Json]:
-    """Return a run for other programs. Scores are None if it is not finished or its metrics cannot be read."""
+    """Return a run as JSON. Scores are None if it is not finished or its metrics cannot be read."""
     dataset, method, model, _ = run.parts
     try:
         metrics = Metrics.read(run.folder) if run.ended else None

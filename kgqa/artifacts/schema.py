@@ -16,18 +16,16 @@ from kgqa.types import Json
 from kgqa.util.jsonio import decode_json
 
 T = TypeVar("T")
-Number = int | float  # of either kind, so that what is read is written as it was
-AGAIN = "run the same command again to rewrite it"
+Number = int | float  # numbers are written as they were read
+AGAIN = "Run the same command again to rewrite it."
 NO_RUN = (
     "no such file, so this is not the folder of a finished run. "
     "Name the folder that kgqa run printed, or run its command again."
 )
-_OBJECTS = ("model_type", "dataclass_type", "dict_type", "mapping_type")  # pydantic's names of errors
-_LISTS = ("list_type", "tuple_type", "frozen_set_type")
 
 
 class Artifact(BaseModel):
-    """A value in a JSON file. Its fields are the keys, in their order; unknown keys are ignored."""
+    """A value in a JSON file. Its fields are the keys in order. Unknown keys are ignored."""
 
     model_config = ConfigDict(frozen=True, defer_build=True)
 
@@ -41,7 +39,7 @@ class Artifact(BaseModel):
 
 
 def omit_none() -> Any:
-    """Return the default None of a field; while it is None, the file has no such key."""
+    """Return the default of a field that the file omits if it is None."""
     return Field(default=None, exclude_if=lambda value: value is None)
 
 
@@ -51,7 +49,7 @@ def as_json(value: object) -> Json:
 
 
 def extend(kind: Callable[..., T], summary: Artifact, **more: object) -> T:
-    """Build a `kind` from the fields of a summary, which are some of its own, and `more`."""
+    """Build a `kind` from the fields of a summary and `more`."""
     return kind(**dict(summary), **more)
 
 
@@ -71,15 +69,11 @@ def read_json(file: Path, *, missing: str = NO_RUN, remedy: str = AGAIN) -> Json
     except FileNotFoundError as error:
         raise DataError(f"{file}: {missing}") from error
     except (OSError, ValueError) as error:
-        raise DataError(f"{file}: not readable ({error}); {remedy}") from error
+        raise DataError(f"{file}: not readable ({error}). {remedy}") from error
 
 
 def read_lines(file: Path, remedy: str = AGAIN) -> Iterator[tuple[str, Json]]:
-    """Yield each line's value with its location for messages, "FILE:LINE".
-
-    Raises:
-        DataError: the file cannot be read, or a line is not JSON.
-    """
+    """Yield the location "FILE:LINE" and the value of each line. Raises DataError if a line cannot be read."""
     location = str(file)
     try:
         with file.open("rb") as lines:
@@ -87,22 +81,16 @@ def read_lines(file: Path, remedy: str = AGAIN) -> Iterator[tuple[str, Json]]:
                 location = f"{file}:{number}"
                 yield location, decode_json(line)
     except (OSError, ValueError) as error:
-        raise DataError(f"{location}: not readable ({error}); {remedy}") from error
+        raise DataError(f"{location}: not readable ({error}). {remedy}") from error
 
 
 def check_json(kind: type[T], value: Json, location: str, remedy: str = AGAIN) -> T:
-    """Convert decoded JSON to `kind`. The message names `place`.
-
-    Raises:
-        DataError: a key is missing, or its value has another type.
-    """
+    """Convert decoded JSON to `kind`. Raises DataError if a key is missing or has a value of another type."""
     try:
         return validate(kind, value)
-    except RecursionError:
-        raise DataError(f"{location}: it is nested too deeply; {remedy}") from None
     except ValidationError as error:
         raise DataError(
-            f"{location}: {explain(error)}: damaged, or written by another version of kgqa; {remedy}"
+            f"{location}: {explain(error)}: damaged, or written by another version of kgqa. {remedy}"
         ) from error
 
 
@@ -118,13 +106,15 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 
 
 def explain(error: ValidationError) -> str:
-    """Return what is wrong with the first key, in words of JSON."""
+    """Return the first error, in words of JSON."""
     first = error.errors(include_url=False)[0]
     kind = first["type"]
-    key = ".".join(str(part) for part in first["loc"] if part not in ("int", "float"))  # those are members of a union
+    key = ".".join(str(part) for part in first["loc"] if part not in ("int", "float"))  # of a union
     if kind == "missing":
         return f"{key} is missing"
     expected = first["msg"].removeprefix("Input should be ").partition(",")[0]
-    if kind in _OBJECTS or kind in _LISTS:
-        expected = "a valid object" if kind in _OBJECTS else "a valid list"
+    if kind in ("model_type", "dataclass_type", "dict_type", "mapping_type"):
+        expected = "a valid object"
+    elif kind in ("list_type", "tuple_type", "frozen_set_type"):
+        expected = "a valid list"
     return f"{key or 'its content'}={first['input']!r:.60} is not {expected}"

@@ -1,7 +1,7 @@
 """The files of a sweep's folder.
 
-`sweep.json` lists the cells, `cells/003.yaml` is a cell's frozen configuration, `cells/003.json` its state and
-`cells/003.log` its output. `tune.json` is the record of `kgqa tune`. The answers are in the folders of the runs.
+`sweep.json` lists the cells. `cells/003.yaml` is the frozen configuration of a cell, `cells/003.json` its state and
+`cells/003.log` its output. `tune.json` is the record of `kgqa tune`.
 """
 
 from __future__ import annotations
@@ -15,21 +15,19 @@ from pydantic import Field
 from kgqa.artifacts.metrics import Estimate, Metrics
 from kgqa.artifacts.predictions import question_ids
 from kgqa.artifacts.run import SWEEP, FinishedRun
-from kgqa.artifacts.schema import Artifact, Number, check_json, omit_none, read, read_json
-from kgqa.errors import DataError
+from kgqa.artifacts.schema import Artifact, Number, omit_none, read
 from kgqa.types import Json
 from kgqa.util import fs
 
 TUNE = "tune.json"
-FORMAT = 1  # of the folder
 _MISSING = "no such file, so this is not the folder of a sweep. Name outputs/sweeps/NAME."
-_REMEDY = "remove it and run the sweep's command again"
+_REMEDY = "Remove it and run the sweep's command again."
 
 
 class CellState(Artifact):
-    """How far a cell is. `asked`: of a done cell, a hash of the questions that its run answered."""
+    """The state of a cell. `asked`: a hash of the questions that the run of a done cell answered."""
 
-    status: Literal["running", "done", "failed", "not run", "interrupted", "changed"]  # the last two: of a report
+    status: Literal["running", "done", "failed", "not run", "interrupted", "changed"]  # the last two only in reports
     run: str | None
     seconds: Number
     error: str | None  # one line
@@ -37,25 +35,24 @@ class CellState(Artifact):
 
     @classmethod
     def read(cls, path: Path, number: int) -> CellState | None:
-        """Read a state; None: not started. Raises DataError if the file is damaged; the message names the key."""
+        """Read a state, or return None if the cell has not started. Raises DataError if the file is damaged."""
         file = cell_file(path, number, "json")
         return read(cls, file, remedy=_REMEDY) if fs.has_content(file) else None
 
     def write(self, path: Path, number: int) -> None:
-        """Replace the file of a cell's state."""
         fs.replace_file(cell_file(path, number, "json"), fs.json_text(self.json()))
 
 
 class SweepCell(Artifact):
-    """A cell as `sweep.json` lists it. `run`: its folder, None if it was unknown when the sweep started."""
+    """A cell as `sweep.json` lists it. `run`: its folder. None: unknown when the sweep started."""
 
     number: int
     name: str
     overrides: tuple[str, ...]
     run: str | None
     frozen: str = ""  # a hash of its configuration
-    state: CellState | None = Field(default=None, exclude=True)  # from its own file; None: not started
-    finished: FinishedRun | None = Field(default=None, exclude=True)  # of a report
+    state: CellState | None = Field(default=None, exclude=True)  # None: not started
+    finished: FinishedRun | None = Field(default=None, exclude=True)  # only in reports
 
     @property
     def status(self) -> str:
@@ -78,9 +75,8 @@ class SweepCell(Artifact):
 
 
 class SweepPlan(Artifact):
-    """`axes`: values by key. `differing`: by key the values of all cells. `search`: a hash of a search's settings."""
+    """`axes`: values by key. `differing`: the values of all cells by key. `search`: a hash of a search's settings."""
 
-    format: int = FORMAT
     search: str | None = omit_none()
     command: tuple[str, ...]
     axes: Mapping[str, tuple[Json, ...]]
@@ -89,19 +85,8 @@ class SweepPlan(Artifact):
 
     @classmethod
     def read(cls, path: Path) -> SweepPlan:
-        """Read a plan with the states of its cells.
-
-        Raises:
-            DataError: not a sweep's folder, of another version, or damaged; the message names the key.
-        """
-        file = path / SWEEP
-        value = read_json(file, missing=_MISSING, remedy=_REMEDY)
-        if isinstance(value, dict) and value.get("format") != FORMAT:
-            raise DataError(
-                f"{file}: a sweep of format {value.get('format')}, this version of kgqa writes format {FORMAT}; "
-                "set another sweep.name=, or remove the folder (its runs and replies are kept)"
-            )
-        plan = check_json(cls, value, str(file), _REMEDY)
+        """Read a plan with the states of its cells. Raises DataError if the folder is no sweep's or is damaged."""
+        plan = read(cls, path / SWEEP, missing=_MISSING, remedy=_REMEDY)
         cells = (cell.replace(state=CellState.read(path, cell.number)) for cell in plan.cells)
         return plan.replace(cells=tuple(cells))
 
@@ -116,7 +101,7 @@ class TunedPart(Artifact):
 
 
 class TunedCell(Artifact):
-    """A cell with its score, which is None without a finished run."""
+    """A cell with its score. None: no finished run."""
 
     cell: int
     settings: str
@@ -127,10 +112,7 @@ class TunedCell(Artifact):
 
 
 class TuneRecord(Artifact):
-    """`chosen`: the number of the best cell on dev, None before the test. `tested`: a run per set of few-shot examples.
-
-    `mean`, `std`: over these runs; None if one of them has no score.
-    """
+    """`chosen`: the best cell on dev. `tested`: a run per set of few-shot examples, with the mean of their scores."""
 
     command: tuple[str, ...]
     metric: str
@@ -145,16 +127,12 @@ class TuneRecord(Artifact):
 
 
 def questions_asked(run: Path) -> str:
-    """Return a hash of the questions that a run answered. Another command can change them in the same folder.
-
-    Raises:
-        DataError: the run's predictions are not readable.
-    """
+    """Return a hash of the questions that a run answered. Another command can change them in the same folder."""
     return fs.ids_digest(question_ids(run))
 
 
 def sweep_name(frozen: Sequence[str]) -> str:
-    """Return 8 hex digits of the cells' configurations."""
+    """Return a hash of the cells' configurations."""
     return fs.text_digest("\n".join(frozen), 8)
 
 
@@ -164,5 +142,4 @@ def in_use(path: Path) -> bool:
 
 
 def cell_file(path: Path, number: int, suffix: str) -> Path:
-    """Return the path of one of a cell's files."""
     return path / "cells" / f"{number:03}.{suffix}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Annotated
 
@@ -18,13 +19,12 @@ from kgqa.util.jsonio import decode_first, decode_trace, encode_json
 
 TRACE = "trace.jsonl.zst"
 PARTIAL_TRACE = "trace.partial.jsonl.zst"  # while a run works
-_QUESTION = '{"question":'  # the start of a line
 _BLOCK = 1 << 18  # bytes read at a time
 
 
 @dataclass(frozen=True, slots=True)
 class TracedCall:
-    """An answered call. `path`: the n-th await of the program, then (after a gather) slot and n-th await."""
+    """An answered call. `path`: the number of the await in the program, and for each gather its slot and await."""
 
     path: tuple[int, ...]
     kind: str  # such as generate or count_tokens
@@ -62,7 +62,7 @@ class TracedCall:
 
     @property
     def items(self) -> list[Json] | None:
-        """Return the scores, passages or triples of a reply; None for other replies and errors."""
+        """Return the scores, passages or triples of a reply, or None for other replies and errors."""
         return self.reply if isinstance(self.reply, list) else None
 
     def json(self) -> dict[str, Json]:
@@ -122,7 +122,7 @@ class _Call(Artifact):
 
 
 class _Line(_QuestionLine):
-    """The keys that a line must have. `Prediction.of_json` checks those of its prediction."""
+    """The keys of a line. `Prediction.of_json` checks those of its prediction."""
 
     question_id: str
     notes: Mapping[str, Json]
@@ -140,42 +140,36 @@ def read_trace(folder: Path) -> Iterator[TracedQuestion]:
 
 def read_frames(folder: Path) -> Iterator[tuple[int, TracedQuestion]]:
     """Yield the questions, each with the byte at which its frame starts. Raises DataError as `read_trace`."""
-    file = _trace_file(folder)
-    for number, (offset, line) in enumerate(_frames(file), start=1):
-        yield offset, _decode(line, f"{file}:{number}")
+    return ((offset, _decode(line, location)) for offset, location, line in _frames(folder))
 
 
 def read_questions(folder: Path) -> Iterator[Question]:
-    """Yield the questions without their calls, which are most of a trace. Raises DataError as `read_trace`."""
+    """Yield the questions without decoding their calls. Raises DataError as `read_trace`."""
     return (question for _, question in read_offsets(folder))
 
 
 def read_offsets(folder: Path) -> Iterator[tuple[int, Question]]:
-    """Yield the questions, each with the byte at which its frame starts. Raises DataError as `read_trace`."""
-    file = _trace_file(folder)
-    for number, (offset, line) in enumerate(_frames(file), start=1):
-        location = f"{file}:{number}"
+    """Yield the questions as `read_questions`, each with the byte at which its frame starts."""
+    for offset, location, line in _frames(folder):
         try:
-            start = len(_QUESTION)
-            question = decode_first(line, start + line[start:].startswith(" "))[0]
+            question = decode_first(line, line.index("{", 1))[0]
         except ValueError as error:
-            raise DataError(f"{location}: damaged trace ({error}); {AGAIN}") from error
+            raise DataError(f"{location}: damaged trace ({error}). {AGAIN}") from error
         yield offset, check_json(_QuestionLine, {"question": question}, location).question
 
 
 def read_question(folder: Path, offset: int) -> TracedQuestion:
-    """Read the question whose frame starts at this byte. Raises DataError as `read_trace`, and if none starts there."""
-    file = _trace_file(folder)
-    for _, line in _frames(file, offset):
-        return _decode(line, f"{file} at byte {offset:,}")
-    raise DataError(f"{file} at byte {offset:,}: no question; {AGAIN}")
+    """Read the question with the frame that starts at this byte. Raises DataError as `read_trace`."""
+    for _, location, line in _frames(folder, offset):
+        return _decode(line, location)
+    raise DataError(f"{folder}: no question in the trace at byte {offset:,}. {AGAIN}")
 
 
 def _decode(text: str, location: str) -> TracedQuestion:
     try:
         line = decode_trace(text)
     except ValueError as error:
-        raise DataError(f"{location}: damaged trace ({error}); {AGAIN}") from error
+        raise DataError(f"{location}: damaged trace ({error}). {AGAIN}") from error
     parts = check_json(_Line, line, location)
     prediction = Prediction.of_json(line, parts.question_id, location, parts.notes)
     calls = []
@@ -195,34 +189,35 @@ def _trace_file(folder: Path) -> Path:
     )
 
 
-def _frames(file: Path, start: int = 0) -> Iterator[tuple[int, str]]:
-    """Yield each frame's offset and text."""
+def _frames(folder: Path, start: int = 0) -> Iterator[tuple[int, str, str]]:
+    """Yield the offset of each frame, its location for messages, and its text."""
     import zstandard
 
-    decompressor = zstandard.ZstdDecompressor()
+    decompressor, file = zstandard.ZstdDecompressor(), _trace_file(folder)
     offset = start
     try:
         with file.open("rb") as source:
             source.seek(start)
             unread = b""
-            while unread := unread or source.read(_BLOCK):
+            for number in count(1):
                 frame, parts = decompressor.decompressobj(), list[bytes]()
                 while not frame.eof:
                     if not (unread := unread or source.read(_BLOCK)):
                         return
                     parts.append(frame.decompress(unread))
                     unread = frame.unused_data
-                yield offset, b"".join(parts).decode("utf-8")
+                location = f"{file} at byte {start:,}" if start else f"{file}:{number}"
+                yield offset, location, b"".join(parts).decode("utf-8")
                 offset = source.tell() - len(unread)
     except (zstandard.ZstdError, OSError, ValueError) as error:
-        raise DataError(f"{file} at byte {offset:,}: damaged trace ({error}); {AGAIN}") from error
+        raise DataError(f"{file} at byte {offset:,}: damaged trace ({error}). {AGAIN}") from error
 
 
 Names = Annotated[tuple[str, ...], MinLen(1)]
 
 
 class Chain(Artifact):
-    """A reasoning chain. `triples`: the parts of each, and the passage it is from."""
+    """A reasoning chain. `triples`: the parts of each, then the id of its passage."""
 
     score: Number
     ended: bool
@@ -230,7 +225,7 @@ class Chain(Artifact):
 
 
 class Step(Artifact):
-    """A step of a traversal. `path`: where it started."""
+    """A step of a traversal. `path`: the passages that led to it."""
 
     path: Names
     neighbours: int
@@ -239,7 +234,7 @@ class Step(Artifact):
 
 
 class Traversal(Artifact):
-    """A traversal of a passage graph. Passages are given by their ids."""
+    """A traversal of a passage graph. Passages are ids."""
 
     agent: str
     seeds: tuple[str, ...]
@@ -248,7 +243,7 @@ class Traversal(Artifact):
 
 
 class Notes(Artifact):
-    """The notes of one question. Others are not shown."""
+    """The notes of a question that `kgqa show` prints."""
 
     chains: tuple[Chain, ...] = ()
     thoughts: tuple[str, ...] = ()

@@ -1,7 +1,4 @@
-"""`manifest.json` of what was trained: what it was made of, with what, and what came of it. Nothing in it is secret.
-
-It is written last: a folder without one is a training that has not ended.
-"""
+"""`manifest.json` of a training: its data, settings and results. A folder without one is not finished."""
 
 from __future__ import annotations
 
@@ -18,42 +15,39 @@ from kgqa.errors import ConfigError, nearest
 from kgqa.util.fs import explain_storage_errors, training_folder
 
 CARD = "README.md"
-_TICK = 1_000_000  # nanoseconds: less may be lost on the way to a disk
+_TICK = 1_000_000  # nanoseconds: disks round times
 
 
 class TrainedExamples(Artifact):
-    """`hashes`, `held_out`: of ids and, where they are known, texts of the questions, see `artefacts.question_hashes`.
+    """The examples. Hashes are those of `artifacts.examples`."""
 
-    sha256: of the texts that were trained on, as they were rendered.
-    """
-
-    collected: str | None  # the folder of `kgqa collect`; None: a file of rendered texts
-    made_of: tuple[str, ...]  # data sets
-    sha256: str
+    collected: str | None  # the folder of `kgqa collect`. None: a file of rendered texts
+    made_of: tuple[str, ...]  # datasets
+    sha256: str  # of the rendered texts
     count: int
     questions: int
-    left_out: int  # longer than the longest
+    left_out: int  # too long
     cut: int
     held_out_count: int
     held_out: tuple[str, ...]
     question_hashes: tuple[str, ...]
     text_hashes: tuple[str, ...]
-    templates: Mapping[str, str]  # the hash of each that an example was asked with
+    templates: Mapping[str, str]  # their hashes
     licences: tuple[str, ...]
 
 
 class Losses(Artifact):
-    """Nats a label."""
+    """Losses in nats per label."""
 
     first: Number | None
-    last: Number | None  # the mean over the last tenth of the steps
+    last: Number | None  # mean over the last tenth of the steps
     lowest: Number | None
     held_out_before: Number | None
     held_out_after: Number | None
 
 
 class Measured(Artifact):
-    """A figure of the held-out examples; the difference with its 95 % paired bootstrap interval."""
+    """A figure of the held-out examples, with the 95 % paired bootstrap interval of the difference."""
 
     name: str
     before: Number
@@ -66,8 +60,6 @@ class Measured(Artifact):
 
 
 class TrainFigures(Artifact):
-    """How much was trained, and where."""
-
     steps: int
     epochs: Number
     tokens: int
@@ -81,7 +73,7 @@ class TrainFigures(Artifact):
 
 
 class Trained(TrainFigures):
-    """`base_sha256`: of the weights as the preset has them; `base_folder_sha256`: as they were trained on."""
+    """A training. `base_sha256`: of the preset's weights. `base_folder_sha256`: of the folder that was trained."""
 
     name: str
     kind: str  # LoraTraining, Seq2SeqTraining, BiEncoderTraining
@@ -106,9 +98,9 @@ class Trained(TrainFigures):
 
     @classmethod
     def read(cls, folder: Path) -> Trained:
-        """Raise DataError: its training has not ended, or the file is damaged; the key is named."""
-        missing = "no such file, so no finished training is here. List them: kgqa models trained"
-        return read(cls, folder / MANIFEST, missing=missing, remedy="train it again")
+        """Read a manifest. Raises DataError if the training is not finished or the file is damaged."""
+        missing = "no such file, so this is not the folder of a finished training. List trainings: kgqa models trained"
+        return read(cls, folder / MANIFEST, missing=missing, remedy="Train it again.")
 
 
 def list_trainings() -> list[RunEntry]:
@@ -132,24 +124,20 @@ def finished(name: str) -> list[Path]:
 
 
 def find_trained(name: str) -> Path:
-    """Return the folder of the newest training of this name.
-
-    Raises:
-        ConfigError: there is none.
-    """
+    """Return the folder of the newest training of this name. Raises ConfigError if there is none."""
     if trainings := finished(name):
         return trainings[0]
     refuse_begun(name)
     known = {training.name.rpartition("/")[0] for training in list_trainings() if training.ended}
-    hint = nearest(name, known) if known else f"nothing is trained in {training_folder()}; see kgqa train --help"
-    raise ConfigError(f"{name}: no trained model has this name; {hint}")
+    hint = nearest(name, known) if known else f"No trained models in {training_folder()}. See kgqa train --help"
+    raise ConfigError(f"{name}: no trained model has this name. {hint}")
 
 
 def prefer(folder: Path) -> None:
     """Make this training the newest one of its name."""
     with explain_storage_errors(folder):
         others = max(file.stat().st_mtime_ns for file in folder.parent.glob(f"*/{MANIFEST}"))
-        now = max(time.time_ns(), others + _TICK)  # a file that was just written can have this very time
+        now = max(time.time_ns(), others + _TICK)
         os.utime(folder / MANIFEST, ns=(now, now))
 
 
@@ -157,16 +145,16 @@ def refuse_begun(name: str) -> None:
     """Raise ConfigError if a training of that name is not finished."""
     for folder in _folders(name):
         if (folder / SETTINGS).is_file() or any(folder.glob(f"*/{SETTINGS}")):
-            raise ConfigError(f"{name}: its training is not finished; run its command again")
+            raise ConfigError(f"{name}: its training is not finished. Run its command again.")
 
 
 BOOTSTRAP, ROUND = "bootstrap", "round.json"
 
 
 class Round(Artifact):
-    """Folders as they are typed. Round 0 is the base model: it has learnt nothing, so it has no filter.
+    """A round of a bootstrap. Round 0 is the base model, without a filter.
 
-    filtered: FA of Figure 4, percent of the tokens of right answers that backtracing filters.
+    filtered: KnowTrace's FA (Figure 4), the percentage of the tokens of right answers that backtracing removes.
     """
 
     filter: str
@@ -174,17 +162,17 @@ class Round(Artifact):
     dev: str  # the run that evaluates it
     em: Estimate
     f1: Estimate
-    run: str | None = None  # that it learnt from
+    run: str | None = None  # with the answers it was trained on
     asked: int = 0  # questions of that run
-    right: int = 0  # of these, answered right
+    right: int = 0  # right answers among them
     filtered: Estimate = UNDEFINED
-    examples: Mapping[str, str] = {}  # by role, folders of `kgqa collect`
-    kept: Mapping[str, int] = {}  # by role, how many
-    adapters: Mapping[str, str] = {}  # by role, as roles.ROLE=+… has them
+    examples: Mapping[str, str] = {}  # folders of `kgqa collect` by role
+    kept: Mapping[str, int] = {}  # number of examples by role
+    adapters: Mapping[str, str] = {}  # by role, as in roles.ROLE=+NAME
 
 
 class Rounds(Artifact):
-    """All rounds of a bootstrap: round 0, then by filter the others in their order."""
+    """All rounds of a bootstrap: round 0, then the rounds of each filter."""
 
     title: str
     rounds: tuple[Round, ...]

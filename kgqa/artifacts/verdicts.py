@@ -1,4 +1,4 @@
-"""`verdicts.jsonl`: a judge's verdicts on the answers of a run, or those of `kgqa data verify` on questions."""
+"""`verdicts.jsonl`: a judge's verdicts on answers, or the verdicts of `kgqa data verify` on questions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kgqa.errors import DataError
 
 VERDICTS = "verdicts.jsonl"
 RIGHT, WRONG = "correct", "incorrect"
-UNSCORED = "unscored"  # shown in place of no verdict
+UNSCORED = "unscored"  # shown for no verdict
 Fate = Literal["judged", "exact", "failed"]
 
 
@@ -26,15 +26,15 @@ class StoredVote(Artifact):
 
 
 class Judgement(Artifact):
-    """`verdict`: None is unscored, unless the question failed and so was never sent."""
+    """`verdict`: None: unscored, or the question failed."""
 
     question_id: str
     verdict: str | None
-    fate: Fate  # "exact": taken for correct without being sent
-    answer: str | None = None  # the one that was judged
+    fate: Fate  # "exact": correct without being sent
+    answer: str | None = None  # that was judged
     votes: tuple[StoredVote, ...]
     error: str | None = None
-    judge: str  # which it was, and with which models and prompts
+    judge: str  # name, models, and hash of settings and prompts
 
     @property
     def share(self) -> float | None:
@@ -45,7 +45,7 @@ class Judgement(Artifact):
 
     @property
     def label(self) -> str | None:
-        """Return right or wrong for an answer that was sent. "Not attempted" is wrong."""
+        """Return right or wrong, or None for an answer without a judge's verdict. "Not attempted" is wrong."""
         if self.fate != "judged" or self.verdict is None:
             return None
         return RIGHT if self.verdict == RIGHT else WRONG
@@ -56,18 +56,13 @@ class Judgement(Artifact):
 
 
 def read_verdicts(folder: Path) -> dict[str, Judgement]:
-    """Read the verdicts by question, in the file's order.
-
-    Raises:
-        DataError: there are none, or a line is not one of a judge's; the key is named.
-    """
-    file, remedy = folder / VERDICTS, f"judge the run again: kgqa evaluate {folder} judge=three_way"
+    """Read the verdicts by question in the file's order. Raises DataError if there are none, or a line is damaged."""
+    file, command = folder / VERDICTS, f"kgqa evaluate {folder} judge=three_way"
     if not file.is_file():
-        raise DataError(f"{folder}: no {VERDICTS}; judge it first: kgqa evaluate {folder} judge=three_way")
-    lines = (
-        check_json(Judgement, line, f"{location}: not a verdict", remedy) for location, line in read_lines(file, remedy)
-    )
-    return {line.question_id: line for line in lines}
+        raise DataError(f"{folder}: no {VERDICTS}. Judge the run first: {command}")
+    lines = read_lines(file, remedy := f"Judge the run again: {command}")
+    verdicts = (check_json(Judgement, line, f"{location}: not a verdict", remedy) for location, line in lines)
+    return {verdict.question_id: verdict for verdict in verdicts}
 
 
 def judge_of(verdicts: Mapping[str, Judgement]) -> str:
@@ -76,14 +71,13 @@ def judge_of(verdicts: Mapping[str, Judgement]) -> str:
 
 
 class Judgements:
-    """The verdicts of a run, which may be none."""
+    """The verdicts of a run, if there are any."""
 
     def __init__(self, folder: Path) -> None:
-        """Read the verdicts. Raises DataError as `read_verdicts`, but not if there are none."""
         self._lines = read_verdicts(folder) if (folder / VERDICTS).is_file() else {}
 
     def of(self, prediction: Prediction) -> Judgement | None:
-        """Return the verdict on a prediction. None: not judged, failed, or judged with another answer."""
+        """Return the verdict on a prediction. None: not judged, failed, or judged with a different answer."""
         line = self._lines.get(prediction.question_id)
         return None if line is None or line.fate == "failed" or line.answer != prediction.answer else line
 
@@ -94,10 +88,9 @@ WrittenTriple = tuple[str, str, str]
 
 
 class VerifiedQuestion(Artifact):
-    """`unverified`: nothing could be read or asked, so neither valid nor noise.
+    """A question with its verdict. `unverified`: no decision, neither valid nor noise.
 
-    answer: the one that a path was looked for to. path: the triples it takes. graph: in which there was none, of a
-    question that is not valid. figures: counts on the way. flags: oddities, counted.
+    answer: the end of the path. path: its triples. graph: the triples without a path, if the question is not valid.
     """
 
     id: str
@@ -106,7 +99,7 @@ class VerifiedQuestion(Artifact):
     answer: str | None = None
     path: tuple[WrittenTriple, ...] = ()
     explanation: str = ""
-    groups: tuple[tuple[str, ...], ...] = ()  # names of one thing, the one that was kept first
+    groups: tuple[tuple[str, ...], ...] = ()  # names of one entity, the one to use first
     graph: tuple[WrittenTriple, ...] = ()
     figures: Mapping[str, int] = {}
     flags: Mapping[str, int] = {}
@@ -119,7 +112,7 @@ class VerifiedQuestion(Artifact):
 
 
 def read_verified(file: Path) -> Iterator[VerifiedQuestion]:
-    """Yield the verified questions. Raises DataError if a line is none; the message names file, line and key."""
+    """Yield the verified questions. Raises DataError if a line is damaged."""
     return (
         check_json(VerifiedQuestion, line, f"{location}: no verdict on a question")
         for location, line in read_lines(file)
@@ -127,19 +120,19 @@ def read_verified(file: Path) -> Iterator[VerifiedQuestion]:
 
 
 class MatchedLines(Artifact):
-    """Of a list of flagged questions: lines that are not empty, and of the distinct ones those that a question has."""
+    """Counts of a list of flagged questions: lines, distinct lines, and those with and without a question."""
 
     lines: int
     distinct: int
     matched: int
     unmatched: int
-    examples: tuple[str, ...]  # of those unmatched
+    examples: tuple[str, ...]  # unmatched
 
 
 class VerificationOutcome(Artifact):
-    """Counts of questions. `noise_percent`: of all of them, as Table 2 has it; failed ones are `unverified`, too.
+    """Counts of questions. Failed ones are among the unverified. `noise_percent`: of all questions (SAFE, Table 2).
 
-    by: the model and engine, or the list. figures: means over the questions that were asked about.
+    by: model and engine, or the list. figures: means per question.
     """
 
     dataset: str

@@ -1,4 +1,4 @@
-"""Calls in flight: of identical calls one is made, by this process or by another one on the same cache."""
+"""Calls in flight: one of several identical calls is made, by this process or by another one with the same cache."""
 
 from __future__ import annotations
 
@@ -22,37 +22,30 @@ _LOG = logging.getLogger("kgqa.cache")
 
 
 class Request(NamedTuple):
-    """A call on its way. Requests sort by the question's place and the call's place in its program."""
+    """A submitted call. order: the number of its question, then its path in the program."""
 
     order: tuple[int, ...]
     ticket: int
-    call: Any  # a Call; each service knows its own kind
+    call: Any  # a Call; each service knows its type
     since: float  # `time.monotonic()` when it was submitted
 
 
 class ServiceReply(NamedTuple):
-    """A reply on its way back."""
+    """A reply for the scheduler."""
 
     ticket: int
     value: Any  # an exception is raised in the program
-    cached: bool  # from the cache, or from an identical call that was in flight
+    cached: bool  # from the cache, or from an identical call in flight
     queued: float = 0.0  # seconds between submitting and the start of the work; 0 for a cached reply
-    seconds: float = 0.0  # of work that is not a model's; calls answered together share it equally
+    seconds: float = 0.0  # of work without a model; calls of a batch share it equally
 
 
-Done = SimpleQueue[ServiceReply | Callable[[], None]]  # replies, and work to do before they come, such as a commit
+Done = SimpleQueue[ServiceReply | Callable[[], None]]  # replies, and work to do before them, such as a commit
 MakeCalls = Callable[[Sequence[Request]], None]
 
 
-def next_reply(done: Done) -> ServiceReply:
-    """Wait for the next reply and do the work that is queued before it."""
-    while not isinstance(item := done.get(), ServiceReply):
-        item()
-    return item
-
-
 def find_reply(cache: CallCache, key: str, call: Call[Any]) -> Any | None:
-    """Return the stored reply to a call, or None. A stored value that is not a reply to this call is dropped."""
+    """Return the stored reply to a call, or None. Drop a stored value that is not a reply to this call."""
     value = cache.get(key)
     if value is None:
         return None
@@ -72,8 +65,8 @@ def _decode(call: Call[Any], value: Json) -> Any | None:
 class InFlightCalls:
     """Cache look-ups and the calls in flight of one service. Replies can be finished in any thread.
 
-    make: makes calls, from a thread of this class, that another process had locked and then did not answer. None: the
-    calls cost nothing, so two processes can both make them.
+    make: called in a thread of this class, makes calls that another process had locked but did not answer. None: calls
+    cost nothing, so two processes can make the same one.
     """
 
     def __init__(
@@ -91,7 +84,7 @@ class InFlightCalls:
         self._stopped = threading.Event()
 
     def begin(self, requests: Sequence[Request]) -> list[Request]:
-        """Answer requests from the cache or join them to an identical call. Return those that must be made."""
+        """Answer requests from the cache or join them to an identical call. Return the others."""
         missing = []
         for request in requests:
             key = cache_key(self._identity, request.call)
@@ -101,7 +94,7 @@ class InFlightCalls:
                     continue
                 try:
                     reply = find_reply(self._cache, key, request.call)
-                except EngineError as error:  # of a replay, where each reply must be in the cache
+                except EngineError as error:  # a replay finds no reply
                     reply = error
                 if reply is None:
                     self._waiting[key], self._keys[request.ticket] = [request], key
@@ -111,7 +104,7 @@ class InFlightCalls:
         return missing if self._make is None else self._lock_calls(missing)
 
     def _lock_calls(self, requests: Sequence[Request]) -> list[Request]:
-        """Return the requests that no other process makes. The others are answered from the cache, now or later."""
+        """Lock and return requests that no other process makes. Answer the others from the cache, now or later."""
         own, unlocked = [], {self._keys[request.ticket]: request for request in requests}
         while unlocked:
             again = {}
@@ -129,19 +122,18 @@ class InFlightCalls:
         return own
 
     def finish(self, answered: Sequence[tuple[Request, Any]], started: float, seconds: float = 0.0) -> None:
-        """Queue replies to be committed and then delivered. Errors are not stored.
+        """Queue replies, which the scheduler's thread commits and then delivers. Errors are not stored.
 
-        The thread that waits for replies commits all that came in the meantime at once: one commit costs the same for
-        one reply and for ten, and an engine's thread never waits for the disk.
+        It commits all replies that arrived meanwhile at once. So an engine's thread never waits for the disk.
 
         Args:
-            started: when work on them started, as `time.monotonic()`.
+            started: start of the work, as `time.monotonic()`.
             seconds: see `ServiceReply`.
         """
         with self._lock:
             first = not self._finished
             self._finished += ((request, reply, started, seconds) for request, reply in answered)
-        if self._stopped.is_set():  # no thread waits any more, but paid replies are stored
+        if self._stopped.is_set():  # no thread waits any more, but replies must be stored
             self.commit()
         elif first:
             self._done.put(self.commit)
@@ -160,13 +152,13 @@ class InFlightCalls:
             self._deliver(request, value, cached=False, queued=started - request.since, seconds=seconds)
 
     def _store(self, replies: Mapping[str, tuple[Call[Any], Any]]) -> dict[str, Any]:
-        """Store replies. Return what replaces them: another process's earlier reply, or why they cannot be stored."""
+        """Store replies. Return what replaces them: an earlier reply of another process, or the error of the disk."""
         try:
             values = [(key, reply_json(reply)) for key, (_, reply) in replies.items()]
             earlier = self._cache.put(values, self._origin) if values else {}
         except KgqaError as error:
             return dict.fromkeys(replies, error)
-        except (TypeError, ValueError) as error:  # a user's own engine returns no JSON: only its own call fails
+        except (TypeError, ValueError) as error:  # a user's engine returned no JSON: only this call fails
             if len(replies) == 1:
                 return dict.fromkeys(replies, error)
             return {key: value for each in replies.items() for key, value in self._store(dict([each])).items()}
@@ -174,7 +166,7 @@ class InFlightCalls:
         return {key: reply for key, reply in decoded.items() if reply is not None}
 
     def _deliver(self, request: Request, reply: Any, *, cached: bool, queued: float = 0, seconds: float = 0) -> None:
-        """Send a reply to all that wait for it. Only the first one's was paid."""
+        """Send a reply to all requests that wait for it. Only the first one has paid for it."""
         with self._lock:
             waiting = self._waiting.pop(self._keys.pop(request.ticket))
         self._done.put(ServiceReply(request.ticket, reply, cached, queued, seconds))
@@ -182,7 +174,7 @@ class InFlightCalls:
             self._done.put(ServiceReply(other.ticket, reply, cached=True))
 
     def stop(self) -> None:
-        """Stop waiting for other processes, and release the calls that are not answered yet."""
+        """Stop waiting for other processes, and unlock the calls that are not answered."""
         self._stopped.set()
         remove_wait(self._describe_wait)
         self.commit()
@@ -205,7 +197,7 @@ class InFlightCalls:
         return f"another kgqa process is making {count:,} of the calls" if count else ""
 
     def _poll(self) -> None:
-        """Take replies of other processes, and make the calls that they did not answer, until the service stops."""
+        """Deliver replies of other processes, and make calls that they did not answer, until the service stops."""
         while not self._stopped.wait(_POLL):
             with self._lock:
                 elsewhere = dict(self._elsewhere)

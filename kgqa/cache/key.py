@@ -17,8 +17,8 @@ _CANONICAL = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",
 def cache_key(identity: Mapping[str, Json], call: Call[Any]) -> str:
     """Return the SHA-256 of everything that can change the reply, in hexadecimal.
 
-    The prompt enters before the chat template is applied. `identity` holds the hash of the weights the template comes
-    with, so the pair determines the rendered text, and a replay needs neither tokenizer nor weights.
+    It contains the messages of the prompt, not the rendered text. The chat template comes with the weights, and
+    `identity` contains their hash. So a replay needs no tokenizer and no weights.
     """
     written = {name: value for name, value in call_json(call).items() if name not in ROUTING}
     if "prompt" in written:

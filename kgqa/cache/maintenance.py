@@ -1,10 +1,10 @@
-"""Maintenance of a call cache: check, statistics, pruning, and export and import of calls as one file.
+"""Maintain a call cache: check it, show statistics, prune it, export and import calls.
 
-The file, with which others replay runs without calling a model, is JSONL in zstd: a header, one call per line with its
-reply as the stored text, and at the end the number of calls.
+An exported file is JSONL in zstd: a header, one call with its reply per line, and the number of calls at the end.
+It lets others replay runs without calling a model.
 """
 
-# ruff: noqa: S608 - statements are built of this file's own words; values are bound
+# ruff: noqa: S608 - statements contain constants of this file only; values are bound
 
 from __future__ import annotations
 
@@ -36,13 +36,9 @@ _BYTES = "sum(length(CAST(key AS BLOB)) + length(CAST(value AS BLOB)))"
 
 @contextmanager
 def existing(folder: Path) -> Iterator[Database]:
-    """Open an existing cache.
-
-    Raises:
-        DataError: there is none, or it is damaged.
-    """
+    """Open an existing cache. Raise DataError if there is none, or it is damaged."""
     if not (folder / FILE).is_file():
-        raise DataError(f"{folder / FILE}: no call cache here. Change to the folder of the runs, or set KGQA_CACHE")
+        raise DataError(f"{folder / FILE}: no such call cache. Change to the folder of the runs, or set KGQA_CACHE")
     with closing(Database(folder / FILE)) as database:
         yield database
 
@@ -61,19 +57,19 @@ class CheckResult:
 
 
 def check(folder: Path, *, repair: bool = False) -> CheckResult:
-    """Read the complete file: SQLite's own structure and the checksum of every row. repair: delete damaged rows.
+    """Check SQLite's structures and the checksum of every row. repair: delete damaged rows.
 
     Raises:
         DataError: there is no cache, or its structure is damaged.
-        StorageError: another program holds it.
+        StorageError: another program holds the file.
     """
     calls, damaged = 0, []
     with existing(folder) as database:
         ((complaint,),) = database.rows("PRAGMA integrity_check(1)")
         if complaint != b"ok":
             raise DataError(
-                f"{database.path}: damaged call cache ({' '.join(complaint.decode(errors='replace').split())}); "
-                "move it away and run the same command again"
+                f"{database.path}: damaged call cache ({' '.join(complaint.decode(errors='replace').split())}). "
+                "Move it away and run the same command again."
             )
         for row in database.iterate("SELECT key, value, checksum FROM calls"):
             calls += 1
@@ -105,13 +101,10 @@ def stats(folder: Path) -> list[Share]:
 
 
 def prune(folder: Path, *, older_than: int | None = None, engine: str | None = None, delete: bool) -> tuple[int, int]:
-    """Find calls that meet all conditions, and delete them if `delete`.
+    """Find calls that meet all conditions, and delete them if `delete`. Return their number and bytes.
 
     Args:
         older_than: days since the call was made.
-
-    Returns:
-        The number of calls, and their bytes.
     """
     before = None if older_than is None else max(0, int(time.time()) - older_than * DAY)
     where = "WHERE (?1 IS NULL OR made < ?1) AND (?2 IS NULL OR engine = ?2)"
@@ -126,7 +119,7 @@ def prune(folder: Path, *, older_than: int | None = None, engine: str | None = N
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """Numbers of calls. damaged, secret: omitted ones, that are damaged or repeat a key of the environment."""
+    """Numbers of calls. damaged, secret: omitted calls that are damaged or contain an API key of the environment."""
 
     calls: int
     damaged: int
@@ -135,7 +128,7 @@ class Exported:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """Numbers of calls. different: those with another reply here, which stays."""
+    """Numbers of calls. different: calls with another reply in this cache, which stays."""
 
     new: int
     equal: int
@@ -157,22 +150,22 @@ def export_calls(
     """Write calls in the order of their keys. Equal contents give equal bytes.
 
     Args:
-        keys: only these calls; None: all.
-        engines: only calls that these engines, rankers or retrievers answered; None: all.
+        keys: only these calls (None: all).
+        engines: only calls of these engines, rankers or retrievers (None: all).
 
     Raises:
         ConfigError: the cache has no calls of such an engine.
         DataError: there is no cache.
-        StorageError: the disk refuses, or another program holds the cache.
+        StorageError: the disk fails, or another program holds the cache.
     """
     counts = Counter[str]()
     hidden = [json.dumps(secret)[1:-1].encode() for secret in secret_variables().values()]
     with existing(folder) as database:
         known = {_text(engine) for (engine,) in database.rows("SELECT DISTINCT engine FROM calls")}
         for engine in sorted(set(engines or ()) - known):
-            raise ConfigError(f"--engine {engine}: no calls of this engine; {nearest(engine, known)}")
+            raise ConfigError(f"--engine {engine}: no calls of this engine. {nearest(engine, known)}")
         with (
-            replace_atomically(file, "free disk space, or name a file on another disk") as fresh,
+            replace_atomically(file, "Free disk space, or name a file on another disk") as fresh,
             fresh.open("wb") as target,
             zstandard.ZstdCompressor(level=9, write_checksum=True).stream_writer(target, closefd=False) as packed,
         ):
@@ -188,7 +181,8 @@ def export_calls(
                 secret = intact and any(text in row[1] for text in hidden)
                 counts["damaged" if not intact else "secret" if secret else "calls"] += 1
                 if intact and not secret:
-                    write(dict(zip(_Line.__annotations__, map(_plain, row), strict=True)))
+                    plain = (_text(value) if isinstance(value, bytes) else value for value in row)
+                    write(dict(zip(_Line.__annotations__, plain, strict=True)))
             write({"calls": counts["calls"]})
     return Exported(counts["calls"], counts["damaged"], counts["secret"])
 
@@ -202,14 +196,14 @@ def _select(database: Database, keys: Collection[str] | None) -> Iterator[tuple[
 
 
 def import_calls(folder: Path, file: Path) -> Imported:
-    """Merge an exported file: all of it, or nothing. Stored replies stay. The cache is created if there is none.
+    """Merge an exported file, completely or not at all. Stored replies stay. Create the cache if there is none.
 
     Raises:
         DataError: the file is not an export, or damaged. The message names the line.
-        StorageError: the disk refuses, or another program holds the cache.
+        StorageError: the disk fails, or another program holds the cache.
     """
     if not file.is_file():
-        raise DataError(f"{file}: no such file; name a file of kgqa cache export")
+        raise DataError(f"{file}: no such file. Name a file of kgqa cache export.")
     counts = Counter[str]()
     CallCache(folder).close()  # creates it
     with (
@@ -254,7 +248,3 @@ def _read_export(file: Path, packed: Any) -> Iterator[_Line]:
 
 def _text(value: object) -> str:
     return str(value, "utf-8", "replace") if isinstance(value, bytes) else str(value or "")
-
-
-def _plain(value: object) -> object:
-    return _text(value) if isinstance(value, bytes) else value

@@ -1,12 +1,12 @@
-"""The call cache: every reply of an engine, ranker or retriever, on disk, by the content of its call.
+"""The call cache: all replies of engines, rankers and retrievers on disk, by the content of their calls.
 
-A run resumes and a sweep reuses replies through it: the same command makes the same calls and finds their replies.
-A committed reply survives `kill -9`, and several processes can share one file. The first reply of a key stays. A row
-that is not what was written is dropped, counted, and its call is made again.
+A run resumes from it, and a sweep reuses its replies: the same command makes the same calls and finds their replies.
+Several processes can share one file, and a committed reply survives `kill -9`. The first reply of a key stays. If a
+row is damaged, it is dropped and counted, and its call is repeated.
 
-Of several processes that share a cache, one makes a call and the others wait for its reply: a row of `call_locks` has
-the key and its owner. The owner holds a file lock of its name while it lives. The system releases the file lock of a
-killed process, so no process waits for a dead owner.
+If several processes need the same call, one makes it and the others wait for the reply. A row of `call_locks` has the
+key and its owner. The owner holds a file lock of its name. The system releases it when the process ends, so no process
+waits for a dead owner.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from kgqa.util.fs import ensure_dir, is_locked, lock_file, network_disk
 
 FILE = "calls.sqlite"
 VERSION = 3  # of the tables, as PRAGMA user_version
-# key: see `kgqa.cache.key`. value: the reply as JSON. checksum: of both. engine, model: who answered, for `kgqa cache`.
-# made: seconds since 1970.
+# key: see `kgqa.cache.key`. value: the reply as JSON. checksum: of both. engine, model: see `Origin`. made: seconds
+# since 1970.
 COLUMNS = "key TEXT PRIMARY KEY, value TEXT, checksum INTEGER, engine TEXT, model TEXT, made INTEGER"
 INSERT = "INTO calls VALUES (?, ?, ?, ?, ?, ?)"
 TIMEOUT = 60.0  # seconds to wait for another program
@@ -44,14 +44,14 @@ LockState = Literal["locked", "elsewhere", "stored"]
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The engine or ranker that answered, for `kgqa cache`. It does not decide which reply is found."""
+    """The engine or ranker that answered, for `kgqa cache`. It is not part of the key."""
 
     engine: str = ""
     model: str = ""
 
     @classmethod
     def of(cls, identity: Mapping[str, Json]) -> Origin:
-        """Return the origin that an identity of an engine, ranker or index names."""
+        """Return the origin for the identity of an engine, ranker or index."""
         kind = next((key for key in ("engine", "ranker", "retriever") if key in identity), "")
         name = identity.get(kind, "")
         if isinstance(name, Mapping):
@@ -62,7 +62,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class StoredUsage:
-    """Tokens and seconds of a stored call of a model. made: when its reply was stored, in whole seconds since 1970."""
+    """Tokens and seconds of a stored model call. made: seconds since 1970."""
 
     prompt: int
     cached: int  # of the prompt, in the engine's prefix cache
@@ -72,26 +72,26 @@ class StoredUsage:
     generated: bool  # not a choice among options
 
     def work(self, written: float) -> float:
-        """Return the tokens that were read, and those that were written times their weight."""
+        """Return the uncached prompt tokens plus the output tokens times `written`."""
         return self.prompt - self.cached + written * self.output
 
 
 def checksum(key: bytes, value: bytes) -> int:
-    """Return the CRC-32 of a row, which finds every flipped bit and every run of up to 32 of them."""
+    """Return the CRC-32 of a row. It detects every damage of up to 32 neighboring bits."""
     return zlib.crc32(value, zlib.crc32(key))
 
 
 def is_intact(key: object, value: object, stored: object) -> bool:
-    """Return whether a row is what was written. Its texts come as bytes."""
+    """Return whether a row is undamaged. Its texts are bytes."""
     return isinstance(key, bytes) and isinstance(value, bytes) and stored == checksum(key, value)
 
 
 class Database:
-    """An open file. Use it in one thread at a time.
+    """The open file. Use it in one thread at a time.
 
     Raises:
         DataError: the file is damaged or not a call cache.
-        StorageError: the disk refuses, or another program holds the file longer than `TIMEOUT`.
+        StorageError: the disk fails, or another program holds the file for more than `TIMEOUT` seconds.
     """
 
     def __init__(self, path: Path) -> None:
@@ -105,17 +105,17 @@ class Database:
             on_error.pop_all()
 
     def _set_up(self) -> None:
-        """Set the journal and create the tables. The journal WAL is faster, but does not work across machines."""
+        """Set the journal and create the tables. WAL is faster, but does not work across machines."""
         disk = network_disk(self.path.parent)
         self.connection.execute(f"PRAGMA journal_mode={'delete' if disk else 'wal'}")
-        # NORMAL under WAL: a commit survives the process, not necessarily a power cut. It never corrupts the file.
+        # With WAL and NORMAL a commit survives a killed process, but possibly not a power cut
         self.connection.execute(f"PRAGMA synchronous={'FULL' if disk else 'NORMAL'}")
         if disk:
             _LOG.info("%s is on a network disk (%s); KGQA_CACHE=FOLDER on a local one is faster", self.path, disk)
         (version,) = self.connection.execute("PRAGMA user_version").fetchone()
         (tables,) = self.connection.execute("SELECT count(*) FROM sqlite_master WHERE type = 'table'").fetchone()
         if tables and version != VERSION:
-            raise DataError(f"{self.path}: not a call cache of this version of kgqa; set KGQA_CACHE to another folder")
+            raise DataError(f"{self.path}: not a call cache of this version of kgqa. Set KGQA_CACHE to another folder.")
         with self.writing() as connection:
             connection.execute(f"CREATE TABLE IF NOT EXISTS calls ({COLUMNS}) WITHOUT ROWID")
             connection.execute("CREATE TABLE IF NOT EXISTS call_locks (key TEXT PRIMARY KEY, owner TEXT) WITHOUT ROWID")
@@ -127,13 +127,13 @@ class Database:
             return self.connection.execute(statement, values).fetchall()
 
     def iterate(self, statement: str) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows of a query, of which there can be millions."""
+        """Yield the rows of a query one by one: there can be millions."""
         with self.translate_errors():
             yield from self.connection.execute(statement)
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """Open a transaction, which is committed as a whole or not at all."""
+        """Open a transaction. It is committed completely or not at all."""
         with self.translate_errors():
             self.connection.execute("BEGIN IMMEDIATE")
             try:
@@ -153,14 +153,14 @@ class Database:
             if any(sign in reason for sign in _LOCK_ERRORS):
                 raise StorageError(
                     f"{self.path}: another program uses it ({error}). No reply is lost. Wait until it ends, "
-                    f"then run the same command again"
+                    "then run the same command again."
                 ) from error
             if isinstance(error, sqlite3.ProgrammingError) or any(sign in reason for sign in _DISK_ERRORS):
                 raise StorageError(
-                    f"{self.path}: {error}; free disk space or set KGQA_CACHE, then run the same command again"
+                    f"{self.path}: {error}. Free disk space or set KGQA_CACHE, then run the same command again."
                 ) from error
             raise DataError(
-                f"{self.path}: damaged call cache ({error}); move it away and run the same command again"
+                f"{self.path}: damaged call cache ({error}). Move it away and run the same command again."
             ) from error
 
     def close(self) -> None:
@@ -168,12 +168,7 @@ class Database:
 
 
 class CallCache:
-    """Replies as JSON values by key. Several threads can use it.
-
-    Raises:
-        DataError: the file is not a cache or is damaged.
-        StorageError: the disk is full or not writable, or another program holds the file.
-    """
+    """Replies as JSON values by key. Several threads can use it. All methods raise the errors of `Database`."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / FILE
@@ -184,7 +179,9 @@ class CallCache:
         try:
             ensure_dir(folder)
         except OSError as error:
-            raise StorageError(f"{folder}: cannot create the call cache ({error}); set KGQA_CACHE") from error
+            raise StorageError(
+                f"{folder}: cannot create the call cache ({error}). Set KGQA_CACHE to another folder."
+            ) from error
         self._database = Database(self.path)
         self._owner_lock = ExitStack()
         self._owner_lock.enter_context(lock_file(self._lock_of(self._owner)))
@@ -202,7 +199,7 @@ class CallCache:
         """Store replies in one transaction and release their locks. A key keeps its first reply.
 
         Returns:
-            The replies that another process stored first, where they differ from `items`. Use them instead.
+            Different replies that another process has stored before. Use them instead.
         """
         rows: dict[str, tuple[Any, ...]] = {}
         for key, value in items:
@@ -218,7 +215,7 @@ class CallCache:
         return earlier
 
     def _earlier(self, connection: sqlite3.Connection, rows: Iterable[tuple[Any, ...]]) -> dict[str, Json]:
-        """Return stored replies that differ from these rows. A row replaces a damaged one."""
+        """Return stored replies that differ from these rows. Replace damaged ones."""
         earlier = {}
         for row in rows:
             key, text = row[:2]
@@ -230,13 +227,13 @@ class CallCache:
         return earlier
 
     def usages(self, origin: Origin, count: int) -> list[StoredUsage]:
-        """Return the usage of the newest calls of a model, without those that have none, such as counts of tokens."""
+        """Return the usage of the newest calls of a model. Skip calls without usage, such as counts of tokens."""
         statement = "SELECT value, made FROM calls WHERE engine = ? AND model = ? ORDER BY made DESC LIMIT ?"
         with self._lock:
             rows = self._database.rows(statement, (origin.engine, origin.model, count))
         usages = []
         for value, made in rows:
-            with suppress(ValueError, TypeError, KeyError):  # damaged, or a reply without a usage
+            with suppress(ValueError, TypeError, KeyError):  # damaged, or a reply without usage
                 reply = json.loads(value)
                 prompt, cached, output, seconds, *_ = reply["usage"]
                 usages.append(StoredUsage(prompt, cached, output, seconds, made, "text" in reply))
@@ -248,14 +245,14 @@ class CallCache:
             connection.execute("DELETE FROM calls WHERE key = ?", (key,))
         self.damaged += 1
         if self.damaged == 1:
-            message = "%s: a damaged reply (%s…) was dropped; its call is repeated. kgqa cache check counts all."
+            message = "%s: a damaged reply (%s…) was dropped. Its call is repeated. kgqa cache check counts all."
             _LOG.warning(message, self.path, key[:12])
 
     def lock_calls(self, keys: Iterable[str]) -> dict[str, LockState]:
-        """Lock calls before they are made.
+        """Lock calls before they are made, and return the state of each.
 
         "locked": this cache makes the call. It holds the lock until `put`, `unlock` or `close`.
-        "elsewhere": another living process makes it. "stored": there is a reply by now.
+        "elsewhere": another running process makes it. "stored": there is a reply already.
         """
         states: dict[str, LockState] = {}
         with self._lock:
@@ -265,16 +262,14 @@ class CallCache:
                         states[key] = "stored"
                         continue
                     row = connection.execute("SELECT owner FROM call_locks WHERE key = ?", (key,)).fetchone()
-                    if row and self._is_other(row[0].decode()):
-                        states[key] = "elsewhere"
-                        continue
-                    connection.execute("REPLACE INTO call_locks VALUES (?, ?)", (key, self._owner))
-                    states[key] = "locked"
+                    states[key] = "elsewhere" if row and self._is_other(row[0].decode()) else "locked"
+                    if states[key] == "locked":
+                        connection.execute("REPLACE INTO call_locks VALUES (?, ?)", (key, self._owner))
             self._locked |= {key for key, state in states.items() if state == "locked"}
         return states
 
     def locked_elsewhere(self, keys: Iterable[str]) -> set[str]:
-        """Return the keys that another living process still has locked."""
+        """Return the keys that another running process has locked."""
         with self._lock:
             rows = self._database.rows("SELECT key, owner FROM call_locks")
         owners = {key.decode(): owner.decode() for key, owner in rows}
@@ -282,7 +277,7 @@ class CallCache:
         return {key for key in keys if owners.get(key) in living}
 
     def unlock(self, keys: Iterable[str]) -> None:
-        """Release locks of calls that are not made after all."""
+        """Release the locks of calls that are not made."""
         with self._lock:
             if own := self._locked.intersection(keys):
                 with self._database.writing() as connection:
@@ -294,7 +289,7 @@ class CallCache:
         connection.executemany("DELETE FROM call_locks WHERE key = ? AND owner = ?", rows)
 
     def _is_other(self, owner: str) -> bool:
-        """Return whether this is another owner, in this process or another one, that has not ended."""
+        """Return whether this is another owner that is still alive."""
         return owner != self._owner and is_locked(self._lock_of(owner))
 
     def _lock_of(self, owner: str) -> Path:

@@ -21,7 +21,7 @@ def ask(args: Namespace, terminal: Terminal) -> int:
     if not question:
         raise args.command.missing("QUESTION")
     if Path(question).exists():
-        raise ConfigError(f"{question}: is a file or folder; put the question before your documents")
+        raise ConfigError(f"{question}: is a file or folder. Put the question before your documents")
     if len(args.positionals) < 2:
         raise args.command.missing("FILE")
     passages = args.passages or PASSAGES
@@ -53,22 +53,22 @@ def demo(args: Namespace, terminal: Terminal) -> int:
         return _replay(args.overrides, terminal)
     experiments = demo_experiments(args.overrides)
     model, count = experiments[0].name("model"), len(experiments[0].questions)
-    terminal.line(f"{len(experiments)} methods, the same {count} questions, {model}: minutes, the first time")
+    terminal.line(f"{len(experiments)} methods, the same {count} questions, {model}. The first time takes minutes")
     try:
         results = list(run_demo(experiments, terminal))
     except ConfigError as error:
-        raise ConfigError(f"{error}\nor see it without a model: kgqa demo --recorded") from error
+        raise ConfigError(f"{error}\nTo see the demo without a model: kgqa demo --recorded") from error
     show_demo(results, terminal)
     failures = [f"kgqa: {each.method}: {each.failure}" for each in results if each.failure]
-    terminal.lines((f"{line}; run the same command again to retry failed questions" for line in failures), alarm=True)
+    terminal.lines((f"{line}. Run the same command again to retry failed questions" for line in failures), alarm=True)
     folder = results[-1].folder
-    terminal.line(f"report: {folder}/report.html; every call of a question: kgqa show {folder} ID")
+    terminal.line(f"report: {folder}/report.html. Every call of a question: kgqa show {folder} ID")
     return 2 if failures else 0
 
 
 def _replay(overrides: Sequence[str], terminal: Terminal) -> int:
     if overrides:
-        raise ConfigError(f"{overrides[0]}: the recorded demo has no keys; remove the key or --recorded")
+        raise ConfigError(f"{overrides[0]}: the recorded demo has no keys. Remove the key or --recorded")
     recording, results = replay_demo()
     minutes = sum(each.seconds + each.triple_seconds for each in results) / 60
     remark = f", {recording.remark}" if recording.remark else ""
@@ -95,7 +95,7 @@ def show_demo(results: Sequence[DemoResult], terminal: Terminal) -> None:
     verb = "shows" if count == 1 else "show"
     terminal.line(
         f"\n{pluralize(count, 'question')} {verb} how answers are found, not how good a method is: "
-        f"one right answer more is {100 / count:.0f} points of EM."
+        f"one more correct answer is {100 / count:.0f} points of EM."
     )
 
 

@@ -14,75 +14,80 @@ from typing import Any
 from kgqa.cli.parsing import Command
 from kgqa.errors import ConfigError, nearest
 
-SWEEP = """With -m, as a sweep (docs/SWEEPS.md), comma lists, choice(…), range(…) and glob(…) are swept:
-  sweep.name=      its folder in outputs/sweeps (default: a hash of its cells)
+SWEEP = """With -m, kgqa runs one cell per value of comma lists, choice(…), range(…) and glob(…). See
+docs/SWEEPS.md. Keys of a sweep:
+  sweep.name=      folder name in outputs/sweeps (default: a hash of its cells)
   budget=          maximum cost of the sweep, e.g. 2.50usd or 500000tokens
-  hydra/launcher=  basic, joblib, submitit_local, submitit_slurm, ray; hydra.launcher.KEY=… sets its settings
+  hydra/launcher=  basic, joblib, submitit_local, submitit_slurm or ray. Its settings are hydra.launcher.KEY=…
   hydra/sweeper=   basic (every combination) or optuna (see docs/SWEEPS.md)
 
-Keys of a group are set as group.key=value, e.g. method.beam=3 or dataset.path=FILE. --cfg prints them all with the
-values of this command line. Run the same command again to continue an interrupted run.
-Exit codes: 0 done, 2 invalid input, or more questions failed than max_failure_rate allows, 3 the engine crashed,
+Set a key of a group as group.key=value, e.g. method.beam=3 or dataset.path=FILE. --cfg prints all keys with the values
+of this command line. Run the same command again to continue an interrupted run.
+Exit codes: 0 done, 2 invalid input or more failed questions than max_failure_rate allows, 3 the engine crashed,
 130 interrupted."""
-ASK = """Files are text, Markdown, HTML, DOCX and PDF (pip install 'kgqa[pdf]'). A folder is read with all folders in
-it. The largest model whose weights are on this machine answers, unless you set model=. The default method=trace builds
-chains of sentences from the best passages, with the values of experiment=ask. Set method.units=triples for chains of
-extracted triples, and experiment=null for the values of the paper. Use method=kgp for the structure of PDFs, e.g. "what
-does table 2 say". The answer, its page, indexes, triples and replies are saved in outputs/. Exit codes as of kgqa
+ASK = """Supported files: text, Markdown, HTML, DOCX and PDF (pip install 'kgqa[pdf]'). Folders are read recursively.
+The default model is the largest one with weights on this machine. The default method=trace builds chains of sentences
+from the best passages, with the values of experiment=ask. Set method.units=triples for chains of extracted triples, and
+experiment=null for the values of the paper. Use method=kgp for questions about the structure of PDFs, e.g. "What does
+table 2 say?". The answer, its page, indexes, triples and replies are saved in outputs/. Exit codes are those of kgqa
 run."""
-DEMO = """It runs method=no_context, method=all_documents and experiment=demo (TRACE, small enough for a laptop) on the
-first questions of dataset=demo. Its texts are about a country that does not exist, so that no model knows the answers.
-Run it again to resume it, or to show its results. Keys are those of kgqa run, for all three methods. Keys of method, kg
-and rankers are only for TRACE."""
-TUNE = """Keys of its own (docs/SWEEPS.md):
+DEMO = """Runs method=no_context, method=all_documents and experiment=demo (TRACE, small enough for a laptop) on the
+first questions of dataset=demo. The texts describe a fictional country, so that no model knows the answers. Run the
+command again to resume it or to show its results. All keys of kgqa run are accepted and apply to all three methods,
+except those of method, kg and rankers, which apply only to TRACE."""
+TUNE = """Additional keys (docs/SWEEPS.md):
   tune.metric=    a score of metrics.json (em, f1, support_recall, …), judge or recall@K
-  tune.dev=N      dev questions, sampled with tune.seed=0; or tune.dev_path=FILE, tune.dev_split=train
-  tune.test=N     other questions to measure the choice on (default: all others)
-  tune.sets=1,2   demonstration sets, with a test run for each
-  tune.name=      its folder in outputs/sweeps (default: a hash of its cells)
+  tune.dev=N      number of dev questions, sampled with tune.seed=0. Or set tune.dev_path=FILE or tune.dev_split=train
+  tune.test=N     number of test questions to evaluate the choice on (default: all others)
+  tune.sets=1,2   sets of few-shot examples, with one test run each
+  tune.name=      folder name in outputs/sweeps (default: a hash of its cells)
   budget=         maximum cost, e.g. 2.50usd or 500000tokens"""
-REPRODUCE = """Keys of its own (docs/REPRODUCE.md):
-  only=            rows and columns by name, a part of it or a pattern, e.g. only=TRACE-Triple,MuSiQue
-  dry_run=true     show the calls, and what cannot run here, without making calls
-  protocol=paper   follow the paper: choose on development questions, use its number of questions, average over its
-                   sets of demonstrations; short (default): the table's settings on the questions that limit= leaves
-  protocol.dev=    and protocol.test=: fewer questions than the paper's
-  margin=3         points within which two values agree
+REPRODUCE = """Additional keys (docs/REPRODUCE.md):
+  only=            only these rows and columns: names, parts of names or patterns, e.g. only=TRACE-Triple,MuSiQue
+  dry_run=true     show the calls and the cells that cannot run on this machine, without making calls
+  protocol=paper   follow the paper: tune on development questions, use its number of questions, average over its sets
+                   of few-shot examples. short (default): the table's settings on the questions that limit= selects
+  protocol.dev=    number of development questions, if fewer than in the paper
+  protocol.test=   number of test questions, if fewer than in the paper
+  margin=3         two values agree if they differ by at most this many points
   footing=shared   the same few-shot examples for all rows (knowtrace/table1)
-  trained.NAME=    the path of a model that a cell needs (default: the newest that kgqa train made here)
-  make.KEY=        a key for the commands that --make runs, e.g. make.train.base=smollm2_135m make.limit=200
+  trained.NAME=    path of a trained model that a cell needs (default: the newest of kgqa train)
+  make.KEY=        key for the commands that --make runs, e.g. make.train.base=smollm2_135m make.limit=200
   budget=          maximum cost, e.g. 2.50usd or 500000tokens. Run the same command with a higher one to continue.
-  run_name=        the report's folder in outputs/reproduce/ID/ (default: a hash of its cells)
-  hydra/launcher=  joblib, submitit_slurm …: several cells at once, see docs/SWEEPS.md
-Any other key is one of kgqa run and replaces the table's value in every cell: limit=3 model=… ranker=… engine=…"""
-RUNNING = """With --running: runs, sweeps, builds and judges that write into outputs/ of this folder, on any machine.
-Each of them writes a log.jsonl into its own folder."""
+  run_name=        folder of the report in outputs/reproduce/ID/ (default: a hash of its cells)
+  hydra/launcher=  run several cells at once: joblib, submitit_slurm, … (docs/SWEEPS.md)
+All other keys are those of kgqa run. They replace the table's values in every cell: limit=3
+model=… ranker=… engine=…"""
+RUNNING = """--running shows all commands, on any machine, that write to outputs/ of this folder: runs, sweeps, index
+builds and judges. Each command writes a log.jsonl to its folder."""
 VIEW = """The address contains a token, so that other users of this machine cannot read your runs. Stop with Ctrl-C.
 From another machine: ssh -L 8744:127.0.0.1:8744 HOST, then open the printed address there."""
-VERIFY = """  roles.verifier=   the model that is called, as PRESET[@ENGINE] (default: roles.reader=, then model=)
+VERIFY = """  roles.verifier=   the model, as PRESET[@ENGINE] (default: roles.reader=, then model=)
   dry_run=true      show the first prompts and count the calls, without making calls
   budget=           maximum cost, e.g. 2.50usd or 500000tokens. Run the same command with a higher one to continue.
-  output_dir=       the folder (default: outputs/verified/DATASET/HASH, a hash of all that can change a verdict)
+  output_dir=       the output folder (default: outputs/verified/DATASET/HASH, a hash of all settings that can change a
+                    verdict)
 
-kgqa extracts the triples of each gold passage, merges the names of one thing, and asks the model for a path to the gold
-answer. A question without a path is noise. See docs/VERIFICATION.md. dataset.verified=FOLDER of the folder that is
-printed last restricts every command to its valid questions. Running the same command again repeats no call.
-Exit codes: 0 done, 2 invalid input, the budget is spent or more questions failed than max_failure_rate allows,
+kgqa extracts the triples of each gold passage, merges different names of the same entity, and prompts the model for a
+path to the gold answer. A question without a path is noise. See docs/VERIFICATION.md. The last line is the output
+folder. Set dataset.verified=FOLDER in other commands to use only its valid questions. If you run the command again, it
+reuses all replies.
+Exit codes: 0 done, 2 invalid input, the budget is spent or more failed questions than max_failure_rate allows,
 3 the engine crashed, 130 interrupted."""
 TRAIN = """train.examples= is a number, a folder of kgqa collect, or a file with one example per line: {"prompt",
-"completion"} as the model sees them, or {"anchor", "positive", "negatives"}. dry_run=true shows the first example,
-steps and hours. Run the same command again to continue an interrupted training. See docs/TRAINING.md.
+"completion"} as the model sees them, or {"anchor", "positive", "negatives"}. dry_run=true shows the first example, the
+number of steps and the hours. Run the same command again to continue an interrupted training. See docs/TRAINING.md.
 
-With -m, train.KEY=A,B trains once per value, or per combination of values of several keys, and chooses the one with
-the lowest held-out loss, which gets the name. The recipe can be set as train=RECIPE, too."""
+With -m, train.KEY=A,B runs one training per value (or per combination of the values of several keys). The training with
+the lowest held-out loss is chosen and gets the name. You can also set the recipe as train=RECIPE."""
 BOOTSTRAP = """  train.base=       the base model that is trained (default: model=)
   dry_run=true      show calls, tokens and hours of each round, without calls or training
 
-A round answers the questions to learn from with the adapters of the last round, collects the steps that led to right
-answers, trains an adapter for each role on the base model and evaluates them. Run the same command again to continue an
-interrupted one. No call is paid twice. See docs/TRAINING.md.
+Each round answers the training questions with the adapters of the previous round, collects the steps that led to
+correct answers, trains one adapter per role on the base model, and evaluates the adapters. Run the same command again
+to continue after an interruption. All replies are reused. See docs/TRAINING.md.
 Exit codes: 0 done, 2 invalid input, 3 an engine or trainer crashed, 130 interrupted."""
-MODELS = """kgqa models trained NAME shows the figures, examples and settings of one training and checks its files.
+MODELS = """kgqa models trained NAME shows the metrics, examples and settings of a training and checks its files.
 NAME is its name, NAME/HASH, or its folder. Exit code 2: a file is missing or has changed."""
 REPORT = """formats:
   html   tables and trace explorer (default)
@@ -95,13 +100,13 @@ REPORT = """formats:
   trec   run.trec and qrels.trec: only ids and ranks
 
 All exports except trec contain questions, gold answers, passages and prompts. Keep them as private as your documents.
-They contain no key, no password and no command line. docs/SHARING.md lists the programs that read them."""
+They do not contain API keys, passwords or command lines. docs/SHARING.md lists the programs that read them."""
 KG_IMPORT = """formats:
   hipporag  docs with extracted_triples, plain or gzipped
   openie    Stanford CoreNLP's JSON: sentences with openie and tokens
-  jsonl     one passage per line with title, text and triples; or one triple per line with head, relation, tail, title,
-            text
-  tsv       a header with head, relation, tail, text and optionally title; one triple per line"""
+  jsonl     one passage per line with title, text and triples, or one triple per line with head, relation, tail, title
+            and text
+  tsv       one triple per line, below a header with head, relation, tail, text and optionally title"""
 KG_EXPORT = """formats:
   jsonl    one passage per line with title, text and triples, as kg=imported reads it (default)
   tsv      one triple per line with head, relation, tail, title, text
@@ -124,7 +129,7 @@ VERIFY_KEYS = (
 RUN_COMMANDS = (
     Command(
         "demo",
-        "a first look: TRACE next to two simple methods on a few questions, with the chains it found",
+        "compare TRACE with two baselines on a few questions, and show its chains",
         """kgqa demo
         kgqa demo model=smollm2_135m
         kgqa demo --recorded""",
@@ -137,13 +142,13 @@ RUN_COMMANDS = (
     ),
     Command(
         "run",
-        "answer a dataset's questions with a method, and score them",
+        "run a method on the questions of a dataset, and score its answers",
         """kgqa run method=trace dataset=demo limit=3
         kgqa run -m method=trace,ircot dataset=demo limit=8""",
         "run:run",
         """
         key=value …     groups and keys of the experiment, see below
-        -m, --multirun  a sweep: models stay loaded, finished cells are skipped
+        -m, --multirun  run a sweep: models stay loaded, finished cells are skipped
         --cfg           only print the configuration, as YAML
         --prompts       with dry_run=true: also print the first prompt of each template""",
         ("sweep.name", "sweep.metric", "budget", "hydra/launcher", "hydra/sweeper"),
@@ -166,27 +171,27 @@ RUN_COMMANDS = (
     ),
     Command(
         "tune",
-        "choose values on dev questions, measure the choice on others",
+        "tune values on dev questions, and evaluate the best ones on test questions",
         "kgqa tune method=ircot dataset=musique method.passages_per_step=2,4,6,8 tune.metric=f1 tune.dev=100",
         "sweep:tune",
-        "key=value …  as for kgqa run -m; at least one key has several values",
+        "key=value …  as for kgqa run -m. At least one key needs several values",
         (*(f"tune.{key}" for key in TUNE_KEYS), "budget"),
         notes=TUNE,
     ),
     Command(
         "evaluate",
-        "score a run or predictions again, also with a judge; calibrate a judge",
+        "score a run or predictions, run a judge, or calibrate a judge",
         """kgqa evaluate last judge=three_way engine=llamacpp
         kgqa evaluate --predictions predictions.json dataset=hotpotqa
         kgqa evaluate last --calibrate human=labels.csv other=kgp""",
         "score:evaluate",
         f"""
         RUN|FILE       a run, or with --predictions a file of predictions
-        [key=value …]  of {", ".join(SCORE_KEYS)}; with --predictions also {", ".join(QUESTION_KEYS)}
+        [key=value …]  {", ".join(SCORE_KEYS)} (with --predictions also {", ".join(QUESTION_KEYS)})
         --predictions  score a file of another program: HotpotQA's, 2Wiki's or MuSiQue's format, or JSON lines
         --calibrate    compare the verdicts of a judged run with EM and containment, with human=FILE.csv \
-            (question_id, correct) and with other=RUN|JUDGE, which uses judge.model=…
-        --subset       score only the questions that the file has""",
+            (question_id, correct), or with other=RUN|JUDGE (uses judge.model=…)
+        --subset       score only the questions in the file""",
         (*SCORE_KEYS, *QUESTION_KEYS, *CALIBRATION_KEYS),
         only_own=True,
     ),
@@ -197,11 +202,11 @@ RUN_COMMANDS = (
         kgqa reproduce ircot/table4 protocol=paper --plan""",
         "reproduce:reproduce",
         """
-        [ID]           of a table or figure, e.g. trace/table1; with --list the start of some
+        [ID]           id of a table or figure, e.g. trace/table1 (with --list: a prefix)
         [key=value …]  see below
-        --list         list every id, what it shows, and what of it can run here with these keys
-        --plan         show runs, calls, tokens, hours and USD, without making calls
-        --make         first train the missing models that cells need; resumes""",
+        --list         list all ids with their titles, and the cells that can run on this machine with these keys
+        --plan         show the number of runs, calls and tokens, the hours and the cost, without making calls
+        --make         first train the missing models that cells need. Can be resumed""",
         ("only", "budget", "protocol", "hydra/launcher"),
         notes=REPRODUCE,
     ),
@@ -209,40 +214,40 @@ RUN_COMMANDS = (
 INSPECT_COMMANDS = (
     Command(
         "runs",
-        "list the runs in outputs/, newest first, or what is running",
+        "list the runs in outputs/, newest first, or those in progress",
         """kgqa runs
         kgqa runs method=trace since=2026-01-31
         kgqa runs --running
         kgqa runs --json""",
         "inspect:runs",
         """
-        [NAME]         only runs with a name, or a part of it after a slash, that starts like this
-        [key=value …]  only runs of dataset=, method=, model=; since=2026-01-31 or 2026-01-31T12:00
-        --running      show what is running: progress, speed, cost
-        --limit N      maximum number (default: 20; with --json: all)
-        --json         print a JSON list of all of them""",
+        [NAME]         only runs with this prefix in their name, or in a part of it after a slash
+        [key=value …]  filter by dataset=, method=, model= or since=2026-01-31 (or 2026-01-31T12:00)
+        --running      show commands in progress: their progress, speed and cost
+        --limit N      maximum number of runs (default: 20; with --json: all)
+        --json         print the runs as a JSON list""",
         ("dataset", "method", "model", "since"),
         only_own=True,
         notes=RUNNING,
     ),
     Command(
         "show",
-        "a run's questions, or how one question got its answer",
+        "show the questions of a run, or all steps of one question",
         """kgqa show last
         kgqa show last --wrong --limit 10
         kgqa show last 2hop__demo_01 --calls""",
         "questions:show",
         """
-        RUN         a run: its folder, or the start of its name, or last
-        [QUESTION]  the id of one: its passages, triples, chains, prompts and answer
-        --wrong     only questions with an answer that is no exact match
+        RUN         a run: its folder, the start of its name, or last
+        [QUESTION]  id of a question: show its passages, triples, chains, prompts and answer
+        --wrong     only questions without an exact match
         --failed    only questions that failed
         --limit N   maximum number of questions (default: 50)
-        --calls     with every prompt, result, passage and triple""",
+        --calls     also show every prompt, result, passage and triple""",
     ),
     Command(
         "view",
-        "runs and sweeps in the browser, and questions about your documents",
+        "view runs and sweeps in the browser, and ask questions about your documents",
         """kgqa view
         kgqa view --documents notes
         kgqa view /data/experiments/outputs --port 0 --no-browser""",
@@ -250,8 +255,8 @@ INSPECT_COMMANDS = (
         """
         [FOLDER]              folder of the runs (default: outputs/)
         [key=value …]         for the ask tab, as for kgqa ask, e.g. engine=openai model=gpt_4o_mini
-        --port PORT           port on 127.0.0.1; 0 for any free port (default: 8744)
-        --documents FOLDER …  documents for the ask tab; can be repeated
+        --port PORT           port on 127.0.0.1, or 0 for any free port (default: 8744)
+        --documents FOLDER …  documents for the ask tab. Can be repeated
         --no-browser          print the address without opening a browser""",
         notes=VIEW,
     ),
@@ -264,33 +269,35 @@ INSPECT_COMMANDS = (
         kgqa report outputs/sweeps/NAME --score F1""",
         "inspect:report",
         """
-        RUN              a run or a sweep: its folder, or the start of its name, or last
+        RUN              a run or a sweep: its folder, the start of its name, or last
         --format {html,md,csv,latex,jsonl,eee,otlp,trec}  the format, see below
         --open           only open the HTML report in the browser
-        --out PATH       output file (default: report.html, .md, .csv or .tex in RUN); for an export a new or empty \
+        --out PATH       output file (default: report.html, .md, .csv or .tex in RUN). An export needs a new or empty \
             folder
-        --score NAME     sweep: the score plotted against cost, e.g. F1""",
+        --score NAME     the score to plot against the cost of a sweep, e.g. F1""",
         notes=REPORT,
     ),
     Command(
         "compare",
-        "compare runs on the same questions: paired tests, flipped questions",
+        "compare runs on the same questions: paired tests and flipped questions",
         "kgqa compare demo/trace demo/golden --common",
         "score:compare",
         """
-        RUN RUN …      runs: each a folder, or the start of its name, or last
-        [key=value …]  scoring= of EM and F1; seed=0 of intervals; difference=2 points that matter
-        --common       only the questions that all of them have
-        --all          every flipped question (default: 10 per pair)""",
+        RUN RUN …      runs: each a folder, the start of its name, or last
+        [key=value …]  scoring= rules of EM and F1, seed=0 of the intervals, difference=2 relevant points
+        --common       compare only the questions that all runs have
+        --all          show all flipped questions (default: 10 per pair)""",
         ("scoring", "seed", "difference"),
         only_own=True,
     ),
 )
 DATA_COMMANDS = (
-    Command("data", "datasets and corpora: list, download, check, verify, index", "kgqa data download dataset=musique"),
+    Command(
+        "data", "list, download, check, verify or index datasets and corpora", "kgqa data download dataset=musique"
+    ),
     Command(
         "data list",
-        "show every dataset and corpus: source, licence, size, checksum, local copy",
+        "list all datasets and corpora: source, licence, size, checksum, local copy",
         "kgqa data list",
         "data:show_datasets",
     ),
@@ -299,7 +306,7 @@ DATA_COMMANDS = (
         "download, check and unpack a dataset or corpus",
         "kgqa data download dataset=musique",
         "data:download",
-        "key=value …  dataset=NAME of kgqa data list; from=hub|FOLDER in Hugging Face's format; to=FOLDER",
+        "key=value …  dataset=NAME (see kgqa data list), from=hub or a FOLDER in Hugging Face's format, to=FOLDER",
         ("dataset", "from", "to"),
         only_own=True,
     ),
@@ -312,12 +319,12 @@ DATA_COMMANDS = (
     ),
     Command(
         "data verify",
-        "find the questions of a benchmark that their gold passages do not answer",
+        "find benchmark questions that their gold passages do not answer",
         """kgqa data verify dataset=musique limit=12 dry_run=true
         kgqa data verify dataset=musique verify.list=musique_val_wrong.txt""",
         "data:verify_questions",
         f"""
-        key=value …  of {", ".join(VERIFY_KEYS[:-2])}, and those below
+        key=value …  {", ".join(VERIFY_KEYS[:-2])}, and those below
         --prompts    with dry_run=true: also print the first prompt of each template""",
         VERIFY_KEYS,
         only_own=True,
@@ -326,21 +333,21 @@ DATA_COMMANDS = (
     ),
     Command(
         "data index",
-        "index the corpus of a dataset before a run; an interrupted build resumes",
+        "index the corpus of a dataset before a run. Run it again to resume",
         "kgqa data index dataset=demo retriever=bm25",
         "data:build_index",
         "key=value …  as for kgqa run",
     ),
     Command(
         "data check-index",
-        "compare every file of the index with its hash",
+        "check the hashes of all files of an index",
         "kgqa data check-index dataset=demo retriever=bm25",
         "data:check_index",
         "key=value …  as for kgqa run",
     ),
     Command(
         "kg",
-        "triples of passages: build, import and export them, their stats",
+        "build, import and export triples of passages, and show their statistics",
         "kgqa kg build dataset=demo limit=3",
     ),
     Command(
@@ -351,41 +358,41 @@ DATA_COMMANDS = (
         "kg:build",
         """
         key=value …  as for kgqa run
-        --corpus     every passage of dataset.corpus instead of those of the questions; limit counts passages
+        --corpus     all passages of dataset.corpus, instead of the questions' passages. limit= counts passages
         --ray        extract the corpus with Ray workers, on this machine or on the cluster of RAY_ADDRESS
         --workers N  number of Ray workers (default: 1)
         --gpus GPUS  GPUs per worker (default: 0)""",
     ),
     Command(
         "kg stats",
-        "figures per question of the existing triples (TRACE, Table 5)",
+        "show statistics per question of the existing triples (TRACE, Table 5)",
         "kgqa kg stats dataset=demo limit=3",
         "kg:show_statistics",
         "key=value …  as for kgqa run",
     ),
     Command(
         "kg link",
-        "link the collections of a dataset's questions ahead of a run",
+        "build the passage graphs of a dataset's questions before a run",
         "kgqa kg link graph=tfidf dataset=demo",
         "kg:link",
         "key=value …  graph=NAME, and others as for kgqa run",
     ),
     Command(
         "kg link-stats",
-        "passages, edges, density and build time of the linked collections (KGP, Table 3)",
+        "show passages, edges, density and build time of the passage graphs (KGP, Table 3)",
         "kgqa kg link-stats graph=tfidf dataset=demo",
-        "kg:show_links",
+        "kg:link",
         "key=value …  graph=NAME, and others as for kgqa run",
     ),
     Command(
         "kg import",
-        "convert triples of other programs for runs: kg=imported kg.path=FILE",
+        "convert triples of other programs, to use them with kg=imported kg.path=FILE",
         """kgqa kg import openie.json --format hipporag
         kgqa kg import openie.json --format hipporag --out mine.jsonl dataset=musique""",
         "kg:import_triples",
         """
         FILE           the output of another program
-        [key=value …]  of a dataset, e.g. dataset=musique: count how many of its passages the file has
+        [key=value …]  a dataset, e.g. dataset=musique: count its passages that the file contains
         --format {hipporag,openie,jsonl,tsv}  the format of the file, see below
         --out FILE     output file (default: outputs/kg/imported/NAME.jsonl)""",
         notes=KG_IMPORT,
@@ -400,14 +407,14 @@ DATA_COMMANDS = (
         key=value …  as for kgqa run
         --out FILE   output file
         --format {jsonl,tsv,graphml}  the format, see below
-        --corpus     every passage of dataset.corpus instead of those of the questions""",
+        --corpus     all passages of dataset.corpus, instead of the questions' passages""",
         notes=KG_EXPORT,
     ),
 )
 TRAIN_COMMANDS = (
     Command(
         "collect",
-        "make examples to train models on, from questions or finished runs",
+        "collect training examples from questions or finished runs",
         """kgqa collect kgp dataset=hotpotqa,musique dataset.split=train
         kgqa collect safe dataset=2wiki collect.teacher=rules limit=200
         kgqa collect safe dataset=demo collect.teacher=model roles.teacher=gpt_oss_120b@vllm limit=3 dry_run=true
@@ -415,10 +422,10 @@ TRAIN_COMMANDS = (
         "train:collect",
         """
         RECIPE         a choice of collect=, see below
-        [key=value …]  as for kgqa run, collect.KEY=VALUE and dataset=A,B: several datasets, limit and sample of each \
-            (default: those of the recipe)
-        --from RUN …   a run: collect from its replies, with recipe safe from its hard cases; can be repeated
-        --prompts      with dry_run=true: also print the first prompt of each template that a teacher gets""",
+        [key=value …]  as for kgqa run, collect.KEY=VALUE, and dataset=A,B for several datasets (default: those of \
+            the recipe). limit= and sample= apply to each
+        --from RUN …   collect from the replies of this run (recipe safe: from its hard cases). Can be repeated
+        --prompts      with dry_run=true: also print the first teacher prompt of each template""",
         explains="collect",
     ),
     Command(
@@ -430,26 +437,26 @@ TRAIN_COMMANDS = (
         "train:train",
         """
         [RECIPE]        a choice of train=, see below
-        [key=value …]   train.KEY=VALUE, dry_run=true, tracker=; dataset=, collect.KEY=VALUE and limit= for the \
-            collected examples
-        -m, --multirun  several trainings; the lowest held-out loss is chosen""",
+        [key=value …]   train.KEY=VALUE, dry_run=true, tracker=. To collect examples: dataset=, limit=, \
+            collect.KEY=VALUE
+        -m, --multirun  run several trainings, and choose the one with the lowest held-out loss""",
         explains="train",
         notes=TRAIN,
     ),
     Command(
         "bootstrap",
-        "train a method on its own right answers, round by round, and evaluate each round",
+        "train a method on its own correct answers in several rounds, and evaluate each",
         """kgqa bootstrap dataset=hotpotqa model=llama3_8b_instruct engine=vllm bootstrap.rounds=4 dry_run=true
         kgqa bootstrap dataset=2wiki bootstrap.filter=backtracing,none bootstrap.sample=1000 train.epochs=1""",
         "train:bootstrap",
-        "key=value …  as for kgqa run, for the questions to evaluate on; bootstrap.KEY=VALUE, train.KEY=VALUE, "
-        "collect.KEY=VALUE of each round",
+        "key=value …  as for kgqa run, for the evaluation questions. bootstrap.KEY=VALUE, train.KEY=VALUE and "
+        "collect.KEY=VALUE apply to each round",
         explains="bootstrap",
         notes=BOOTSTRAP,
     ),
     Command(
         "models",
-        "model presets and adapters, and trained models: list, check and export",
+        "list model presets and adapters. List, check and export trained models",
         """kgqa models
         kgqa models trained
         kgqa models trained kgp_llama --merged""",
@@ -458,29 +465,29 @@ TRAIN_COMMANDS = (
         [trained]   list trained models (default: presets)
         [NAME]      show a trained model
         --prune     remove the checkpoints of finished trainings
-        --gguf      export the adapter NAME as llama.cpp reads it
+        --gguf      export the adapter NAME in the format of llama.cpp
         --merged    export base and adapter as one transformers folder
-        --out PATH  where to export to (default: next to the weights)""",
+        --out PATH  output path of the export (default: next to the weights)""",
         notes=MODELS,
     ),
 )
 SYSTEM_COMMANDS = (
     Command(
         "doctor",
-        "check this machine: what is installed, what is missing, and how to get it",
+        "check the installation: packages, servers, data, models, and how to get missing ones",
         """kgqa doctor
         kgqa doctor vllm dataset=musique""",
         "system:doctor",
-        "[NAME …]  only these: an engine, an extra, a dataset, …; exit code 2 if one is missing",
+        "[NAME …]  check only these: engines, extras, datasets, … (exit code 2 if one is missing)",
     ),
     Command(
         "cache",
-        "the call cache: check, stats, export and import of calls, prune",
+        "check, export, import and prune the call cache, and show its statistics",
         "kgqa cache export calls.jsonl.zst --run last",
     ),
     Command(
         "cache check",
-        "read all calls and compare their checksums; exit code 1 if one is damaged",
+        "check the checksums of all calls (exit code 1 if one is damaged)",
         """kgqa cache check
         kgqa cache check --repair""",
         "system:check_cache",
@@ -488,48 +495,48 @@ SYSTEM_COMMANDS = (
     ),
     Command(
         "cache stats",
-        "calls and bytes by engine and model, oldest and newest",
+        "show the number, size and age of calls by engine and model",
         "kgqa cache stats",
         "system:show_cache",
         "--json  print JSON",
     ),
     Command(
         "cache export",
-        "write calls to one file, with which others replay runs without a model",
+        "export calls to a file, to replay runs elsewhere without a model",
         """kgqa cache export calls.jsonl.zst --run last
         kgqa cache export all.jsonl.zst""",
         "system:export_cache",
         """
         FILE.jsonl.zst   output file
-        --run RUN …      only the calls of a run; can be repeated
-        --engine NAME …  only replies of this engine, ranker or retriever; can be repeated""",
+        --run RUN …      only the calls of this run. Can be repeated
+        --engine NAME …  only replies of this engine, ranker or retriever. Can be repeated""",
     ),
     Command(
         "cache import",
-        "add the calls of such a file to this cache; existing ones stay",
+        "add the calls of an exported file to this cache, without replacing existing ones",
         "kgqa cache import calls.jsonl.zst",
         "system:import_cache",
         "FILE.jsonl.zst  a file of kgqa cache export",
     ),
     Command(
         "cache prune",
-        "list the calls to delete; with --yes, delete them",
+        "list old calls, or with --yes delete them",
         """kgqa cache prune --older-than 90
         kgqa cache prune --engine scripted --yes""",
         "system:prune_cache",
         """
-        --older-than DAYS  calls made longer ago
-        --engine NAME      calls of this engine, ranker or retriever only
-        --yes              delete them""",
+        --older-than DAYS  only calls older than this
+        --engine NAME      only calls of this engine, ranker or retriever
+        --yes              delete the calls""",
     ),
-    Command("new", "start your own method, dataset, retriever or model", "kgqa new method my_method"),
+    Command("new", "create the files of your own method, dataset, retriever or model", "kgqa new method my_method"),
     *(
         Command(
             f"new {group}",
             files,
             f"kgqa new {group} my_{group}",
             "system:new",
-            f"NAME  of the {group} and its module, e.g. my_{group}; docs/OWN_CODE.md",
+            f"NAME  name of the {group} and its module, e.g. my_{group} (docs/OWN_CODE.md)",
         )
         for group, files in (
             ("method", "a module, its prompts, its configuration, and a test with scripted replies"),
@@ -539,13 +546,13 @@ SYSTEM_COMMANDS = (
     ),
     Command(
         "new model",
-        "a configuration of a model: a name on the Hugging Face hub, or your own weights",
+        "create the configuration of a model on the Hugging Face hub, or of your own weights",
         """kgqa new model my_model Qwen/Qwen3-8B
         kgqa new model my_model ~/weights/model.gguf""",
         "system:new",
         """
-        NAME    of the model, e.g. my_model
-        [FROM]  OWNER/NAME or a page of the hub, or a file or folder with weights (default: an example to change)""",
+        NAME    name of the model, e.g. my_model
+        [FROM]  OWNER/NAME or a page of the hub, or a file or folder with weights (default: a template to edit)""",
     ),
 )
 COMMANDS: Mapping[str, tuple[Command, ...]] = {
@@ -568,7 +575,7 @@ PROGRAM = Command(
 
 
 def subcommands(name: str) -> list[Command]:
-    """Return the commands directly inside a group; "" is kgqa itself."""
+    """Return the commands directly inside a group ("" is kgqa itself)."""
     return [each for key, each in BY_NAME.items() if key.rpartition(" ")[0] == name]
 
 
@@ -585,7 +592,7 @@ def find_command(words: Sequence[str]) -> tuple[Command, list[str]]:
             from kgqa.config.renamed import check_renamed_command
 
             check_renamed_command(name)
-            raise ConfigError(f"{name}: no such command; {nearest(left[0], [each.name.split()[-1] for each in known])}")
+            raise ConfigError(f"{name}: no such command. {nearest(left[0], [each.name.split()[-1] for each in known])}")
         command = BY_NAME[name]
         left.pop(0)
     return command, left

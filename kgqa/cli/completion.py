@@ -63,7 +63,7 @@ complete -c kgqa -f -k -a '(__kgqa_complete)'
 def print_script(shell: str) -> int:
     """Print the script that completes kgqa's commands in a shell."""
     if shell not in SCRIPTS:
-        raise ConfigError(f"--completion {shell}: no such shell; {nearest(shell, SCRIPTS)}")
+        raise ConfigError(f"--completion {shell}: no such shell. {nearest(shell, SCRIPTS)}")
     print(SCRIPTS[shell], end="")
     return 0
 
@@ -76,7 +76,7 @@ def print_candidates(line: str) -> int:
 
 
 def complete(line: str) -> list[tuple[str, str]]:
-    """Return the completions of the last word and their meanings; none for files, which the shell completes."""
+    """Return the completions of the last word and their meanings. The shell completes files."""
     words, start = _split(line)
     command = PROGRAM
     with suppress(ConfigError):
@@ -106,7 +106,7 @@ def _list_runs() -> Iterator[tuple[str, str]]:
 
 
 def _split(line: str) -> tuple[list[str], str]:
-    """Return the complete words after the program's name, and the incomplete one; an open quote ends with the line."""
+    """Return the complete words after the program's name, and the incomplete one. An open quote ends with the line."""
     for quote in ("", '"', "'"):
         with suppress(ValueError):
             words = shlex.split(line + quote)[1:]

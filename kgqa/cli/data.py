@@ -13,7 +13,7 @@ from kgqa.config.composing import compose
 from kgqa.config.overrides import override_values, parse_override
 from kgqa.errors import ConfigError
 from kgqa.experiment.budget import Budget, limited
-from kgqa.experiment.data import bring, place_of, read_through, sources
+from kgqa.experiment.data import fetch_dataset, place_of, read_through, sources
 from kgqa.experiment.dry_run import plan_index
 from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.prepare import indexes
@@ -37,7 +37,7 @@ def show_datasets(_: Namespace, terminal: Terminal) -> int:
 
 
 def download(args: Namespace, terminal: Terminal) -> int:
-    """Download a dataset; a name alone means dataset=NAME."""
+    """Download a dataset. A name alone means dataset=NAME."""
     settings = override_values(word if "=" in word else f"dataset={word}" for word in args.overrides)
     for key, value in settings.items():
         if not value:
@@ -45,7 +45,7 @@ def download(args: Namespace, terminal: Terminal) -> int:
     if "dataset" not in settings:
         raise args.command.missing("dataset=")
     to = Path(settings["to"]).expanduser() if "to" in settings else None
-    bring(settings["dataset"], terminal, source_folder=settings.get("from"), to=to)
+    fetch_dataset(settings["dataset"], terminal, source_folder=settings.get("from"), to=to)
     return 0
 
 
@@ -72,7 +72,7 @@ def verify_questions(args: Namespace, terminal: Terminal) -> int:
     terminal.sections(verified.title, verified.sections())
     terminal.lines((f"failed: {error}" for error in verified.errors), alarm=True)
     if verified.failure is not None:
-        terminal.line(f"kgqa: {verified.failure}; run the same command again to retry failed questions", alarm=True)
+        terminal.line(f"kgqa: {verified.failure}. Run the same command again to retry failed questions", alarm=True)
     terminal.result(verified.folder)
     return 0 if verified.failure is None else 2
 
@@ -86,8 +86,8 @@ def build_index(args: Namespace, terminal: Terminal) -> int:
             return 0
         folder, started = indexes.index_folder(session), time.monotonic()
         built = indexes.build_index(session, terminal)
-    took = f"built in {time.monotonic() - started:,.1f} s" if built.anew else "was there already"
-    terminal.line(f"{_describe(built.manifest)}; {took}")
+    took = f"built in {time.monotonic() - started:,.1f} s" if built.anew else "already exists"
+    terminal.line(f"{_describe(built.manifest)}, {took}")
     terminal.result(folder.path)
     return 0
 
@@ -97,7 +97,7 @@ def check_index(args: Namespace, terminal: Terminal) -> int:
     with Session(Experiment.of(args.overrides)) as session:
         folder = indexes.index_folder(session)
         folder.verify()
-        terminal.line(f"{_describe(folder.manifest())}; no file has changed")
+        terminal.line(f"{_describe(folder.manifest())}, all files are unchanged")
     terminal.result(folder.path)
     return 0
 
@@ -107,9 +107,9 @@ def _describe(manifest: Mapping[str, Json]) -> str:
     size = sum(file["bytes"] for file in manifest["files"].values()) / 1e6
     parts = [f"{corpus['count']:,} passages", f"{size:,.1f} MB"]
     for key, label in (
-        ("added", "of them written by the model"),
-        ("duplicates", "identical ones left out"),
-        ("equal_texts", "with the text of another"),
+        ("added", "written by the model"),
+        ("duplicates", "identical ones skipped"),
+        ("equal_texts", "with the same text as another passage"),
         ("without_text", "without text"),
     ):
         if corpus.get(key):

@@ -12,9 +12,9 @@ from kgqa.sweeps.cells import Cell
 from kgqa.sweeps.estimates import FINISHED, estimate_cells
 from kgqa.util.text import pluralize
 
-FIRST_LINES, LAST_LINES = 6, 12  # shown lines of a prompt; few-shot examples are between them
+FIRST_LINES, LAST_LINES = 6, 12  # shown lines of a prompt. Few-shot examples are between them
 PLANNED_QUESTIONS = 5  # of each run that `--plan` looks at
-FIGURES = ("calls", "to be asked", "tokens to be asked", "time", "USD")
+FIGURES = ("calls", "new calls", "new tokens", "time", "USD")
 
 
 def show_plan(
@@ -29,7 +29,7 @@ def show_plan(
     """Show calls by role with time and costs, or before them the first prompt of each template as the model gets it."""
     for role in plan.values() if with_prompts else ():
         for template, call in role.first.items():
-            terminal.rule(f"{template} ({call.role})")
+            terminal.heading(f"{template} ({call.role})")
             terminal.line(_shorten(role.render(call)))
     rows = [
         (
@@ -42,12 +42,12 @@ def show_plan(
         for name, role in sorted(plan.items())
     ]
     if with_prompts:
-        terminal.rule()
-    title = f"{pluralize(count, unit)}, planned with made-up replies"
+        terminal.line("")
+    title = f"{pluralize(count, unit)}, planned with simulated replies"
     terminal.table(("role", "calls", "in the cache", "prompt tokens", "generated tokens"), rows, title=title)
     terminal.lines(estimate_plan(plan, method).lines())
     calls, new_calls = (sum(getattr(role, count) for role in plan.values()) for count in ("calls", "new_calls"))
-    terminal.line(f"{calls:,} model calls, {new_calls:,} of them to be asked")
+    terminal.line(f"{calls:,} model calls, {new_calls:,} of them new")
 
 
 def _shorten(prompt: str) -> str:
@@ -55,7 +55,7 @@ def _shorten(prompt: str) -> str:
     hidden = len(lines) - FIRST_LINES - LAST_LINES
     if hidden <= 1:
         return prompt
-    more = f"… {hidden:,} more lines; to see all of them after a run: kgqa show RUN QUESTION --calls"
+    more = f"… {hidden:,} more lines. To see all of them after a run: kgqa show RUN QUESTION --calls"
     return "\n".join([*lines[:FIRST_LINES], more, *lines[-LAST_LINES:]])
 
 
@@ -72,7 +72,7 @@ def show_estimates(cells: Sequence[Cell], terminal: Terminal) -> int:
             figures = ("finished", "0", "0", "", "") if estimate is FINISHED else _figures(estimate)
         rows.append((str(cell.number), cell.name, *figures))
     rows.append(("all", f"{len(runnable)} cells that can run", *_figures(total)))
-    terminal.table(("cell", "settings", *FIGURES), rows, title="planned with made-up replies")
+    terminal.table(("cell", "settings", *FIGURES), rows, title="planned with simulated replies")
     terminal.lines(reasons, alarm=True)
     terminal.lines(total.lines())
     return 2 if reasons else 0
@@ -97,7 +97,7 @@ def show_stages(stages: Mapping[str, Sequence[Cell]], terminal: Terminal) -> int
         (f"{reasons.count(reason):,} runs are impossible: {reason}" for reason in dict.fromkeys(reasons)), alarm=True
     )
     terminal.line(
-        f"planned with made-up replies to the first {PLANNED_QUESTIONS} questions of each run, times their number"
+        f"planned with simulated replies to the first {PLANNED_QUESTIONS} questions of each run, times their number"
     )
     return 2 if reasons else 0
 

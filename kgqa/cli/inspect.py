@@ -25,7 +25,7 @@ from kgqa.util.fs import ensure_dir, outputs
 from kgqa.util.text import duration
 
 RUNS_SHOWN = 20
-NO_DIFFERENCE = ("run_name", "output_dir")  # settings that say nothing of a run
+NO_DIFFERENCE = ("run_name", "output_dir")  # settings that describe no run
 RUNNING = ("work", "stage", "done", "failed", "left", "paid", "for")
 
 
@@ -50,7 +50,7 @@ def runs(args: Namespace, terminal: Terminal) -> int:
         terminal.json([run_json(run) for run in listed[: args.limit]])
         return 0
     if not listed:
-        terminal.line("no such runs in outputs/; start with: kgqa run method=trace dataset=demo limit=3")
+        terminal.line("no such runs in outputs/. Start with: kgqa run method=trace dataset=demo limit=3")
         return 0
     limit = args.limit or RUNS_SHOWN
     differing = _list_differing(listed[:limit])
@@ -60,7 +60,7 @@ def runs(args: Namespace, terminal: Terminal) -> int:
     ]
     terminal.table(("written", "run", "differs in", "questions", "EM", "F1", ""), rows, fixed=1)
     if len(listed) > limit:
-        terminal.line(f"{limit} of {len(listed):,}; all: --limit {len(listed)}")
+        terminal.line(f"{limit} of {len(listed):,}. All: --limit {len(listed)}")
     return 0
 
 
@@ -82,11 +82,11 @@ def _list_differing(runs: Sequence[RunEntry]) -> dict[RunEntry, str]:
 
 def _scores(run: RunEntry) -> Cells:
     if not run.ended:
-        return "", "", "", "not finished; run its command again"
+        return "", "", "", "not finished. Run its command again"
     try:
         metrics = Metrics.read(run.folder)
     except DataError:
-        return "", "", "", "metrics.json is damaged; run its command again"
+        return "", "", "", "metrics.json is damaged. Run its command again"
     failed = styled(f"{metrics.failed:,} failed", "red") if metrics.failed else ""
     return f"{metrics.questions:,}", _mean(metrics.score("em")), _mean(metrics.score("f1")), failed
 
@@ -96,7 +96,7 @@ def _mean(score: Estimate) -> str:
 
 
 def _seconds(date: str) -> float:
-    """Return the seconds since 1970 of a date; one without a time starts at midnight, local time."""
+    """Return the seconds since 1970 of a date. One without a time starts at midnight, local time."""
     try:
         return datetime.fromisoformat(date).timestamp()
     except ValueError as error:
@@ -114,9 +114,9 @@ def _show_running(args: Namespace, terminal: Terminal) -> int:
         terminal.line("no running work in outputs/. List finished runs: kgqa runs")
     for beat in beats:
         if not beat.is_running:
-            hint = f"; continue with: {beat.command}" if beat.command else ""
+            hint = f". Continue with: {beat.command}" if beat.command else ""
             terminal.line(
-                f"process {beat.pid} on {beat.host} stopped; its answers are saved in {beat.folder} and the call "
+                f"process {beat.pid} on {beat.host} stopped. Its answers are saved in {beat.folder} and the call "
                 f"cache{hint}",
                 alarm=True,
             )
@@ -145,7 +145,7 @@ def report(args: Namespace, terminal: Terminal) -> int:
     folder = find_run(args.positionals[0], sweeps=not is_export)
     is_sweep = (folder / SWEEP).is_file()
     if args.score and not is_sweep:
-        raise ConfigError("--score works only for the report of a sweep; remove it")
+        raise ConfigError("--score works only for the report of a sweep. Remove it")
     if args.open:
         files = [folder / "report.html"]
         if not files[0].is_file():
@@ -175,7 +175,7 @@ def view(args: Namespace, terminal: Terminal) -> int:
         ensure_dir(folder)  # a new user has no runs yet
 
     def announce(address: str) -> None:
-        terminal.line(f"{address}\nreading {folder}; stop with Ctrl-C")
+        terminal.line(f"{address}\nreading {folder}. Stop with Ctrl-C")
         if not args.no_browser:
             webbrowser.open(address)
 

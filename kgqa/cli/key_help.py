@@ -20,13 +20,20 @@ from kgqa.config.files import (
 from kgqa.config.overrides import parse_override
 
 SWITCH = ("true", "false")
-NEEDS = """model: model=, engine=; triples: extracted by kg=; search of the corpus, or of a pool, the question's own
-passages: retriever=; graph of passages: graph=; ranker: ranker=; reranker: reranker=; demonstrations
-nearest to a question or a passage: demonstrations_ranker=, with the names of ranker="""
+NEEDS = (
+    ("model", "model= and engine="),
+    ("triples", "kg= extracts or imports them"),
+    ("search", "retriever= searches the corpus"),
+    ("pool", "retriever= searches the question's own passages"),
+    ("graph", "graph= links passages"),
+    ("ranker", "ranker="),
+    ("reranker", "reranker="),
+    ("demonstrations_ranker", "selects similar few-shot examples. Same names as ranker="),
+)
 
 
 def explain(group: str, words: Iterable[str]) -> str:
-    """Return the help of the choices among the words, or else of a group's names; "run" is all groups.
+    """Return the help of the choices among the words, or else of a group's names. "run" is all groups.
 
     Raises:
         ConfigError: a group does not have the name.
@@ -40,7 +47,7 @@ def explain(group: str, words: Iterable[str]) -> str:
     if len(names) == 1:
         return _explain_choices([f"{group}={names[0]}"])
     listed = rows((name, describe_choice(group, name)) for name in names)
-    return f"recipes; kgqa {group} RECIPE --help shows the keys of one:\n{listed}"
+    return f"recipes (keys of a recipe: kgqa {group} RECIPE --help):\n{listed}"
 
 
 def _explain_all() -> str:
@@ -58,8 +65,9 @@ def _explain_all() -> str:
     )
     own = rows((key.name, key.describe()) for key in list_run_keys() if key.default or key.comment)
     return (
-        f"method=NAME; * is the default; kgqa run method=NAME --help shows the keys of one:\n{methods}\n\n{NEEDS}\n\n"
-        f"other groups, GROUP=NAME; kgqa run GROUP=NAME --help shows the keys of one:\n{others}\n\n"
+        f"method=NAME (*: default, keys of a method: kgqa run method=NAME --help):\n{methods}\n\n"
+        f"What the methods need:\n{rows(NEEDS)}\n\n"
+        f"other groups, GROUP=NAME (keys of a choice: kgqa run GROUP=NAME --help):\n{others}\n\n"
         f"keys of a run:\n{own}"
     )
 
@@ -76,13 +84,15 @@ def _explain_choices(words: Iterable[str]) -> str:
         check_choice(f"{group}={name}")
         keys = rows((f"{group}.{key.name}", key.describe()) for key in list_keys(group, name))
         others = ", ".join(f"{choice.group}={choice.name}" for choice in list_choices(group, name) if not choice.part)
-        opening = [("", text) for text in (describe_choice(group, name), others and f"Comes with {others}.") if text]
+        opening = [
+            ("", text) for text in (describe_choice(group, name), others and f"Default choices: {others}.") if text
+        ]
         parts += ["\n".join(filter(None, [f"{group}={name}", rows(opening)])), keys]
     return "\n\n".join(filter(None, parts))
 
 
 def choose_examples(words: Iterable[str]) -> str:
-    """Return commands that use the chosen method, dataset, model or other choice; "" if none is chosen."""
+    """Return commands that use the chosen method, dataset, model or other choice, or ""."""
     chosen = dict(_list_chosen(words))
     if not chosen:
         return ""

@@ -24,7 +24,7 @@ from kgqa.experiment.prepare.triples import (
     triples_of,
 )
 from kgqa.experiment.session import Session
-from kgqa.kg.exchange import IMPORT_FORMATS, ImportedTriples, join_passages, write_triples
+from kgqa.kg.exchange import ImportedTriples, read_passages, write_triples
 from kgqa.runtime.monitor import monitor_work
 from kgqa.types import Json
 from kgqa.util.fs import OUT_ELSEWHERE, jsonl_text, outputs, replace_file_parts
@@ -45,37 +45,33 @@ def build(args: Namespace, terminal: Terminal) -> int:
     for option in ("workers", "gpus"):
         if getattr(args, option) is not None and not args.ray:
             raise ConfigError(f"--{option} {getattr(args, option)}: only with --ray")
-    overrides = [*args.overrides, "kg.require_existing=false"]
-    with Session(Experiment.of(overrides)) as session:
-        if session.experiment.settings.dry_run:
-            questions = session.experiment.questions
-            passages = list(corpus_passages(session) if args.corpus else distinct_passages(questions))
+    with Session(Experiment.of([*args.overrides, "kg.require_existing=false"])) as session:
+        experiment = session.experiment
+        if experiment.settings.dry_run:
+            passages = list(corpus_passages(session) if args.corpus else distinct_passages(experiment.questions))
             show_plan(plan_extraction(session, passages), len(passages), terminal, unit="passage")
-            return 0
-    if not (args.ray or args.corpus):
-        return _extract(overrides, terminal, existing=False)
-    extract = extract_with_ray(args.workers or 1, args.gpus or 0) if args.ray else extract_here
-    with Session(Experiment.of(overrides)) as session:
-        _show_figures("corpus", "sum", build_corpus(session, terminal, extract), terminal)
+        elif args.ray or args.corpus:
+            extract = extract_with_ray(args.workers or 1, args.gpus or 0) if args.ray else extract_here
+            _show_figures("corpus", "sum", build_corpus(session, terminal, extract), terminal)
+        else:
+            builder = TripleBuilder(session)
+            with monitor_work(terminal, "kg build", builder.store.folder) as display:
+                builder.extract(lambda: distinct_passages(experiment.questions), display)
+            _show_statistics(builder.statistics(experiment.questions), experiment, terminal)
     return 0
 
 
 def show_statistics(args: Namespace, terminal: Terminal) -> int:
     """Show the figures of existing triples without model calls."""
-    return _extract([*args.overrides, "kg.require_existing=true"], terminal, existing=True)
-
-
-def _extract(overrides: list[str], terminal: Terminal, *, existing: bool) -> int:
-    with Session(Experiment.of(overrides)) as session:
-        questions = session.experiment.questions
-        source = triples_of(session) if existing else TripleBuilder(session)
-        if isinstance(source, TripleBuilder):
-            with monitor_work(terminal, "kg build", source.store.folder) as display:
-                source.extract(lambda: distinct_passages(questions), display)
-        figures = source.statistics(questions)
-        title = pluralize(len(questions), "question")
-        _show_figures("per question (TRACE, Table 5)", "mean", figures, terminal, title)
+    with Session(Experiment.of([*args.overrides, "kg.require_existing=true"])) as session:
+        figures = triples_of(session).statistics(session.experiment.questions)
+        _show_statistics(figures, session.experiment, terminal)
     return 0
+
+
+def _show_statistics(figures: Mapping[str, Json], experiment: Experiment, terminal: Terminal) -> None:
+    title = pluralize(len(experiment.questions), "question")
+    _show_figures("per question (TRACE, Table 5)", "mean", figures, terminal, title)
 
 
 def _show_figures(label: str, column: str, figures: Mapping[str, Json], terminal: Terminal, title: str = "") -> None:
@@ -89,27 +85,18 @@ def _format(value: Json, precision: str) -> str:
 
 
 def link(args: Namespace, terminal: Terminal) -> int:
-    """Link the collections of the questions, and show KGP's Table 3."""
-    return _show_links(args.overrides, terminal, build=True)
-
-
-def show_links(args: Namespace, terminal: Terminal) -> int:
-    """Show KGP's Table 3 over the linked collections of the questions."""
-    return _show_links(args.overrides, terminal, build=False)
-
-
-def _show_links(overrides: list[str], terminal: Terminal, *, build: bool) -> int:
-    experiment = Experiment.of(overrides)
+    """Show KGP's Table 3 over the collections of the questions. `kgqa kg link` links the missing ones before."""
+    experiment = Experiment.of(args.overrides)
     if not experiment.config["choices"]["graph"]:
-        raise ConfigError(f"set a graph: graph=NAME; {nearest('', groups()['graph'])}")
+        raise ConfigError(f"set a graph: graph=NAME. {nearest('', groups()['graph'])}")
     dataset, questions = experiment.name("dataset"), experiment.questions
     with Session(experiment) as session:
         collections = PassageGraphs(session)
-        if build:
-            terminal.line(f"{collections.build(questions, terminal)} built, the others existed")
+        if args.command.name == "kg link":
+            terminal.line(f"{collections.build(questions, terminal)} built, the others already existed")
         if missing := collections.missing(questions):
-            command = " ".join(["kgqa kg link", *overrides])
-            raise ConfigError(f"{len(missing)} collections are not linked yet; run: {command}")
+            command = " ".join(["kgqa kg link", *args.overrides])
+            raise ConfigError(f"{len(missing)} collections are not linked yet. Run: {command}")
         figures = collections.statistics(questions)
     published = dict(zip(PUBLISHED_COLUMNS, PUBLISHED.get(dataset, ()), strict=False))
     rows = [
@@ -132,8 +119,8 @@ def import_triples(args: Namespace, terminal: Terminal) -> int:
     name = re.sub(r"(\.(jsonl?|tsv|txt|gz))+$", "", source.name) or "triples"
     out = args.out or outputs() / "kg" / "imported" / f"{name}.jsonl"
     if out.exists():
-        raise ConfigError(f"--out {out}: this file exists; use another name")
-    passages = join_passages(IMPORT_FORMATS[args.format](source))
+        raise ConfigError(f"--out {out}: this file exists. Use another name.")
+    passages = read_passages(source, args.format)
     triples, empty = sum(len(each.triples) for each in passages), sum(not each.triples for each in passages)
     if not triples:
         raise ConfigError(f"{source}: no triples found. Check --format {args.format}")

@@ -31,9 +31,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except EngineError as error:
         code = _report(3, str(error), *notes(error))
     except KeyboardInterrupt as error:
-        _report(130, "interrupted; run the same command again to continue", *notes(error))
+        _report(130, "interrupted. Run the same command again to continue", *notes(error))
         _flush()
-        # worker threads of an engine may still hold native code; everything is on disk, so leave at once
+        # worker threads of an engine may still run native code. Everything is on disk, so leave at once
         os._exit(130)
     except SystemExit:
         raise
@@ -83,7 +83,7 @@ def _report(code: int, *messages: str) -> int:
 
 
 def _flush() -> None:
-    """Flush output after an error; the interpreter would exit with code 120 if it could not."""
+    """Flush output after an error. The interpreter would exit with code 120 if it could not."""
     with suppress(StorageError):
         sys.stdout.flush()
 
@@ -91,7 +91,7 @@ def _flush() -> None:
 def _report_unexpected(error: BaseException, arguments: Sequence[str]) -> int:
     if isinstance(error, OSError) and error.filename is not None:  # a path that is too long or not permitted
         path = os.fsdecode(error.filename)
-        return _report(2, f"{path}: {error.strerror}; use another path, or fix this one")
+        return _report(2, f"{path}: {error.strerror}. Use another path, or fix this one")
     from kgqa.util.redaction import write_crash_report
 
     return _report(1, write_crash_report(error, arguments))

@@ -74,7 +74,7 @@ class Argument:
     def check(self, value: Any) -> None:
         """Raise a ConfigError for a value that the option does not allow."""
         if value is not None and self.choices and value not in self.choices:
-            raise ConfigError(f"{self.names[-1]} {value}: no such value; {nearest(value, self.choices)}")
+            raise ConfigError(f"{self.names[-1]} {value}: no such value. {nearest(value, self.choices)}")
         if value is not None and value < MINIMA.get(self.metavar, value):
             raise ConfigError(f"{self.names[-1]} {value}: must be at least {MINIMA[self.metavar]}")
 
@@ -86,8 +86,8 @@ class Command:
     function: `module:function` in kgqa.cli. It gets the parsed arguments and a Terminal, and returns the exit code.
         "" for a group of commands.
     arguments: lines of the help, each with the usage, two spaces and the meaning.
-    own_keys: keys and groups that only this command has; with `only_own` it accepts no others.
-    explains: the group of conf/ whose names the help lists; "run": all groups.
+    own_keys: keys and groups that only this command has. With `only_own` it accepts no others.
+    explains: the group of conf/ with the names that the help lists, or "run" for all groups.
     needs_words: show the help if it accepts only key=value and gets none.
     """
 
@@ -142,7 +142,7 @@ class Command:
             if word.startswith("-"):
                 self._check_option_as_key(word)
                 names = [option.names[-1] for option in options]
-                raise ConfigError(f"{word}: no such option of {self.program}; {nearest(word, [*names, '--help'])}")
+                raise ConfigError(f"{word}: no such option of {self.program}. {nearest(word, [*names, '--help'])}")
         for option in options:
             option.check(getattr(args, option.key))
         args.command = self
@@ -159,10 +159,10 @@ class Command:
         return code
 
     def missing(self, what: str) -> ConfigError:
-        return ConfigError(f"{what} is missing; e.g. {self.examples.strip().splitlines()[0]}")
+        return ConfigError(f"{what} is missing. Example: {self.examples.strip().splitlines()[0]}")
 
     def help_text(self, explanation: str = "", commands: Sequence[tuple[str, Sequence[Command]]] = ()) -> str:
-        """Return the help. `explanation` is about groups of conf/; `commands` are those of a group, by heading."""
+        """Return the help. `explanation` is about groups of conf/. `commands` are those of a group, by heading."""
         words = [each for each in self._read_arguments() if not each.names]
         shown = [each.usage for each in words] + ["COMMAND"] * bool(commands)
         parts = [f"usage: {' '.join([self.program, *shown, '[options]'])}", self.summary]
@@ -173,7 +173,7 @@ class Command:
         parts.append("options:\n" + rows((each.usage, each.meaning) for each in options))
         examples = [line.strip() for line in self.examples.strip().splitlines()]
         heading = "examples:" if len(examples) > 1 else "example:"
-        parts += [explanation, self.notes, "\n  ".join([heading, *examples])]
+        parts += [explanation, fill(self.notes), "\n  ".join([heading, *examples])]
         return "\n\n".join(filter(None, parts)) + "\n"
 
     def _check_positionals(self, words: Sequence[str]) -> None:
@@ -184,7 +184,7 @@ class Command:
             left -= left if "…" in positional.usage else min(left, max(positional.least, 1))
         if left:
             raise ConfigError(
-                f"{words[-1]}: unexpected argument of {self.program}; e.g. {self.examples.splitlines()[0]}"
+                f"{words[-1]}: unexpected argument of {self.program}. Example: {self.examples.splitlines()[0]}"
             )
 
     def _check_option_as_key(self, word: str) -> None:
@@ -205,12 +205,12 @@ class Command:
             key = parse_override(override).group
             if "=" in override and key not in self.own_keys:
                 check_renamed(key, parse_override(override).value)
-                raise ConfigError(f"{override}: not a key of {self.program}; {nearest(key, self.own_keys)}")
+                raise ConfigError(f"{override}: not a key of {self.program}. {nearest(key, self.own_keys)}")
 
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise ConfigError(f"{message}; see {self.prog} --help")
+        raise ConfigError(f"{message}. See {self.prog} --help")
 
 
 def rows(pairs: Iterable[tuple[str, str]]) -> str:
@@ -228,6 +228,26 @@ def rows(pairs: Iterable[tuple[str, str]]) -> str:
         first, *others = textwrap.wrap(meaning, width, break_on_hyphens=False, break_long_words=False) or [""]
         lines += [start + first, *(" " * column + line for line in others)]
     return "\n".join(line.rstrip() for line in lines)
+
+
+def fill(text: str) -> str:
+    """Wrap paragraphs and rows (lines that start with two spaces) at the terminal's width."""
+    width = max(shutil.get_terminal_size().columns - 2, 60)
+    text = re.sub(r"\n {4,}", " ", text)
+    text = re.sub(
+        r"^\S.*(?:\n\S.*)*",
+        lambda found: textwrap.fill(found[0], width, break_on_hyphens=False, break_long_words=False),
+        text,
+        flags=re.MULTILINE,
+    )
+    return re.sub(
+        r"^  .*(?:\n  .*)*",
+        lambda found: rows(
+            (line[2:].partition("  ")[0], line[2:].partition("  ")[2].strip()) for line in found[0].split("\n")
+        ),
+        text,
+        flags=re.MULTILINE,
+    )
 
 
 def _is_key(word: str) -> bool:

@@ -27,15 +27,15 @@ def show(args: Namespace, terminal: Terminal) -> int:
     name, *question = args.positionals
     for option in ("wrong", "failed", "limit") if question else ("calls",):
         if getattr(args, option):
-            hint = f"leave {question[0]} out" if question else f"name one: kgqa show RUN QUESTION --{option}"
-            raise ConfigError(f"--{option}: is about {'a run' if question else 'one question'}; {hint}")
+            hint = f"Leave {question[0]} out" if question else f"Name one: kgqa show RUN QUESTION --{option}"
+            raise ConfigError(f"--{option}: applies to {'a run' if question else 'one question'}. {hint}")
     folder = find_run(name)
     if question:
         _show_question(folder, question[0], terminal, with_calls=args.calls)
     elif (folder / METRICS).is_file():
         _show_questions(folder, args, terminal)
     else:
-        raise ConfigError(f"{folder}: not finished, so it has no scores yet; run its command again, or name a question")
+        raise ConfigError(f"{folder}: not finished, so it has no scores yet. Run its command again, or name a question")
     return 0
 
 
@@ -67,7 +67,7 @@ def _show_questions(folder: Path, args: Namespace, terminal: Terminal) -> None:
     summary = pluralize(len(questions), "question")
     terminal.line(f"{summary}: {counts} (by exact match)" if counts else summary)
     if len(shown) < len(chosen):
-        terminal.line(f"{len(shown):,} of {len(chosen):,} shown; all: --limit {len(chosen)}")
+        terminal.line(f"{len(shown):,} of {len(chosen):,} shown. All: --limit {len(chosen)}")
 
 
 def _outcome(row: QuestionRow) -> str:
@@ -89,7 +89,7 @@ def _show_question(folder: Path, question_id: str, terminal: Terminal, *, with_c
         if ids[-1] == question_id:
             break
     else:
-        raise DataError(f"{folder}: no question {question_id} in this run; {nearest(question_id, islice(ids, 2000))}")
+        raise DataError(f"{folder}: no question {question_id} in this run. {nearest(question_id, islice(ids, 2000))}")
     terminal.heading(f"{question_id}  {traced.question.text}")
     _show_evidence(traced, terminal, with_calls=with_calls)
     titles = {passage.id: passage.title for passage in traced.question.passages}
@@ -187,9 +187,9 @@ def _format_reply(call: TracedCall) -> str:
         return call.error or str(reply)
     flags = "".join(f", {flag}" for flag in reply["flags"])
     if call.kind == "generate":
-        reasoning = f", {usage.reasoning_tokens} in thought" if usage.reasoning_tokens else ""
+        reasoning = f", {usage.reasoning_tokens} of them reasoning" if usage.reasoning_tokens else ""
         tokens = f"{usage.prompt_tokens} + {usage.output_tokens} tokens{reasoning}"
-        text = f"thought {reply['thought']!r}, then {call.text!r}" if "thought" in reply else repr(call.text)
+        text = f"reasoning {reply['thought']!r}, then {call.text!r}" if "thought" in reply else repr(call.text)
         calls = "".join(f", calls {name} {arguments}" for _, name, arguments in reply.get("tool_calls", ()))
         return f"{text}{calls} ({reply['finish']}, {tokens}{flags})"
     best = sorted(zip(reply["logprobs"], call.request["options"], strict=True), reverse=True)[:8]

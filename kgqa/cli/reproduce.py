@@ -13,7 +13,7 @@ from kgqa.cli.terminal import Terminal
 from kgqa.errors import ConfigError
 from kgqa.report.reproduction import differing_section, only_ours
 from kgqa.reproduce.cells import choose_cells
-from kgqa.reproduce.running import Plan, Reproduced, ReproduceRequest, example_choices, list_tables, run_table
+from kgqa.reproduce.running import Reproduced, ReproduceRequest, example_choices, list_tables, run_table
 from kgqa.reproduce.trained_models import TrainingPlan, find_local, format_trained, list_missing
 
 
@@ -27,23 +27,23 @@ def reproduce(args: Namespace, terminal: Terminal) -> int:
     if not args.positionals:
         raise args.command.missing("ID")
     request = _with_trained(ReproduceRequest.of(args.positionals[0], args.overrides), args, terminal)
-    plan = Plan.of(request)
-    terminal.lines(plan.lines())
+    cells = request.cells
+    terminal.lines(request.lines())
     if request.dry_run and not args.plan:
         if request.protocol:
             raise ConfigError("dry_run=true does not work with protocol=paper. Use --plan")
-        _show_differences(plan.differences(), terminal)
-    if not plan.cells:
-        terminal.line(f"kgqa: {plan.nothing_runs()}", alarm=True)
+        _show_differences(request.differences(), terminal)
+    if not cells:
+        terminal.line(f"kgqa: {request.nothing_runs()}", alarm=True)
     if args.plan:
-        return show_stages(plan.stages(), terminal) if plan.cells else 2
+        return show_stages(request.stages(), terminal) if cells else 2
     if request.dry_run:
-        return show_estimates(plan.cells, terminal) if plan.cells else 2
-    return _show(run_table(plan, terminal), terminal) or (0 if plan.cells else 2)
+        return show_estimates(cells, terminal) if cells else 2
+    return _show(run_table(request, terminal), terminal) or (0 if cells else 2)
 
 
 def _with_trained(request: ReproduceRequest, args: Namespace, terminal: Terminal) -> ReproduceRequest:
-    """Use models trained here in the cells that need them; train missing ones, or report how to."""
+    """Use models trained here in the cells that need them. Train missing ones, or report how to."""
 
     def run(words: Sequence[str]) -> int:
         terminal.line(f"→ {shlex.join(('kgqa', *words))}")
@@ -61,7 +61,7 @@ def _with_trained(request: ReproduceRequest, args: Namespace, terminal: Terminal
 
 
 def _show(reproduced: Reproduced, terminal: Terminal) -> int:
-    """Show our values next to those published; return 2 if a cell failed or was skipped."""
+    """Show our values next to those published. Return 2 if a cell failed or was skipped."""
     reproduction = reproduced.reproduction
     if reproduced.results:
         shown = only_ours(reproduction)

@@ -21,7 +21,7 @@ MARKS = {"best": "bold", "second": "underline"}  # styles
 
 
 def sweep(overrides: Sequence[str], terminal: Terminal) -> int:
-    """Run a sweep; return 2 if a cell failed or was not run. Its folder is the last line."""
+    """Run a sweep. Return 2 if a cell failed or was not run. Its folder is the last line."""
     request = SweepRequest.of(overrides)
     if request.sweeper == "optuna":
         return _show_sweep(run_search(request, terminal), terminal)
@@ -45,7 +45,7 @@ def _show_sweep(swept: SweepFolder, terminal: Terminal) -> int:
     terminal.line(f"cells: {', '.join(f'{count} {status}' for status, count in counts.items())}")
     has_results = any(cell.status in ("done", "skipped", "not run") for cell in swept.cells)
     if has_results and not swept.is_complete and (command := command_line()):
-        terminal.line(f"finished cells and all replies are saved; continue with: {command}")
+        terminal.line(f"finished cells and all replies are saved. Continue with: {command}")
     terminal.end(swept.path)
     return 0 if swept.is_complete else 2
 

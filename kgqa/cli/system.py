@@ -38,21 +38,19 @@ def doctor(args: Namespace, terminal: Terminal) -> int:
         shown = [each for each in of_area if each not in hidden]
         if hidden:
             names = ", ".join(each.name for each in hidden)
-            shown.append(Finding(area, "not here", "note", names, "only if you need one: kgqa doctor NAME"))
+            shown.append(Finding(area, "not found", "note", names, "optional. How to get one: kgqa doctor NAME"))
         for position, each in enumerate(shown):
             text = each.text + (f"\n→ {each.remedy}" if each.remedy else "")
             rows.append((styled("" if position else area, "bold"), styled(*MARKS[each.state]), each.name, text))
     terminal.table((), rows, fixed=3)
     gaps = sum(each.state == "gap" and not (is_folded and each.optional) for each in findings)
-    start = " to start with" if is_folded else ""
-    terminal.line(
-        f"{gaps} of {len(findings)} are missing{start}; → shows a fix" if gaps else f"nothing is missing{start}"
-    )
+    kind = "required checks" if is_folded else "checks"
+    terminal.line(f"{gaps} of {len(findings)} checks failed. → shows how to fix them" if gaps else f"all {kind} passed")
     return 2 if args.positionals and gaps else 0
 
 
 def check_cache(args: Namespace, terminal: Terminal) -> int:
-    """Read all calls; with --repair, drop damaged ones. Return 1 if one is damaged."""
+    """Read all calls. With --repair, drop damaged ones. Return 1 if one is damaged."""
     calls = check(call_cache(), repair=args.repair)
     terminal.line(calls)
     if args.repair and calls.damaged:
@@ -77,7 +75,7 @@ def show_cache(args: Namespace, terminal: Terminal) -> int:
         )
         for share in shares
     ]
-    terminal.table(("answered by", "model", "calls", "bytes", "oldest", "newest"), rows)
+    terminal.table(("engine", "model", "calls", "bytes", "oldest", "newest"), rows)
     calls, size = sum(share.calls for share in shares), sum(share.bytes for share in shares)
     terminal.line(f"{call_cache()}: {calls:,} calls, {size:,} bytes")
     return 0
@@ -91,10 +89,10 @@ def export_cache(args: Namespace, terminal: Terminal) -> int:
     """Write calls to one file: all, or those that replay runs."""
     file = Path(args.positionals[0])
     if file.is_dir():
-        raise ConfigError(f"{file}: a folder; name a file in it, e.g. {file / 'calls.jsonl.zst'}")
+        raise ConfigError(f"{file}: a folder. Name a file in it, e.g. {file / 'calls.jsonl.zst'}")
     exported = export_calls(call_cache(), file, _keys_of(args.run, terminal) if args.run else None, args.engine)
     for count, why in (
-        (exported.damaged, "damaged; see kgqa cache check"),
+        (exported.damaged, "damaged: see kgqa cache check"),
         (exported.secret, "their replies contain a key from your environment"),
     ):
         if count:
@@ -108,8 +106,8 @@ def _keys_of(runs: Sequence[str], terminal: Terminal) -> set[str]:
     keys = set[str]()
     for folder in map(find_run, runs):
         replayed = replay(folder, terminal)
-        failed = f"; {replayed.missing:,} failed and are not saved" if replayed.missing else ""
-        terminal.line(f"{folder}: {len(replayed.keys):,} calls, which give its predictions{failed}")
+        failed = f". {replayed.missing:,} failed and are not saved" if replayed.missing else ""
+        terminal.line(f"{folder}: {len(replayed.keys):,} calls that reproduce its predictions{failed}")
         keys |= replayed.keys
     return keys
 
@@ -117,7 +115,7 @@ def _keys_of(runs: Sequence[str], terminal: Terminal) -> set[str]:
 def import_cache(args: Namespace, terminal: Terminal) -> int:
     """Add the calls of a file to this cache."""
     imported = import_calls(call_cache(), Path(args.positionals[0]))
-    kept = " (the calls of this cache are kept)" if imported.different else ""
+    kept = " (existing calls are not replaced)" if imported.different else ""
     terminal.line(f"{imported.new:,} new, {imported.equal:,} equal, {imported.different:,} different{kept}")
     return 0
 
@@ -130,13 +128,13 @@ def prune_cache(args: Namespace, terminal: Terminal) -> int:
     if args.yes:
         terminal.line(f"{calls:,} calls deleted")
     else:
-        hint = "; add --yes to delete them" if calls else ""
+        hint = ". Add --yes to delete them" if calls else ""
         terminal.line(f"{calls:,} calls of {size:,} bytes would be deleted{hint}")
     return 0
 
 
 def new(args: Namespace, terminal: Terminal) -> int:
-    """Write the first files of a component of your own."""
+    """Write the first files of your own component."""
     group, (name, *source) = args.command.name.split()[1], args.positionals
     files = write_scaffold(group, name, *source)
     terminal.lines(files)

@@ -27,7 +27,6 @@ from rich.progress import (
     TimeRemainingColumn,
     TransferSpeedColumn,
 )
-from rich.rule import Rule
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -71,9 +70,6 @@ class Terminal:
     def heading(self, text: str) -> None:
         self.line(f"\n{text}", style="bold")
 
-    def rule(self, title: str = "") -> None:
-        self.console.print(Rule(styled(title), align="left"))
-
     def table(self, header: Sequence[str], rows: Iterable[Cells], *, title: str = "", fixed: int = 0) -> None:
         """Print a table. Columns of figures are aligned to the right. The first `fixed` columns are never folded."""
         self.console.print(_table(header, list(rows), title, fixed), highlight=False)
@@ -96,7 +92,7 @@ class Terminal:
         sys.stdout.flush()
 
     def end(self, folder: Path, failure: str | None = None) -> int:
-        """Print why a run failed, its report and its folder; return the exit code."""
+        """Print why a run failed, its report and its folder. Return the exit code."""
         if failure is not None:
             self.line(f"kgqa: {failure}", alarm=True)
         self.line(f"report: {folder / 'report.html'}")

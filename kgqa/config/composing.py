@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -34,10 +33,9 @@ from kgqa.config.files import (
     check_yaml,
     config_file,
     config_files,
-    default_choices,
     explain_yaml,
     flatten,
-    groups,
+    group_names,
     is_own,
     is_unnamed,
     list_keys,
@@ -45,15 +43,15 @@ from kgqa.config.files import (
     load_node,
     own_files,
 )
-from kgqa.config.overrides import Override, override_values, parse_override
+from kgqa.config.overrides import Override, parse_override
 from kgqa.config.renamed import check_renamed
 from kgqa.config.secrets import check_references, check_text, check_values
-from kgqa.config.short_forms import SERVER, UNNAMED_NODE, expand_short_forms, explain_server_key, model_slug
+from kgqa.config.short_forms import SERVER, check_server_keys, expand_short_forms, model_slug
 from kgqa.errors import ConfigError, nearest
 from kgqa.types import Json
 from kgqa.util.plugins import conf_folders, package_conf
 
-RUN = "kgqa_run"  # the configuration of a run; a config.yaml in an own conf/ belongs to another program
+RUN = "kgqa_run"  # the configuration of a run. A config.yaml in an own conf/ belongs to another program
 DATASET_KEYS = ("profile", "family")  # keys of a dataset that are not for its class
 
 
@@ -71,13 +69,13 @@ def hydra_ready() -> Iterator[None]:
     Plugins.instance().register(OwnFolders)
     if f"{RUN}.yaml" not in ConfigStore.instance().repo:
         ConfigStore.instance().store(name=RUN, node=OmegaConf.load(package_conf() / "config.yaml"))
-        ConfigStore.instance().store(group="model", name=UNNAMED, node=dict(UNNAMED_NODE))
+        ConfigStore.instance().store(group="model", name=UNNAMED, node={"context": None})
     with initialize_config_dir(str(package_conf().resolve()), version_base="1.3"):
         yield
 
 
 def compose(overrides: Sequence[str]) -> dict[str, Json]:
-    """Return the resolved configuration as plain dictionaries; `choices` has the chosen name of each group.
+    """Return the resolved configuration as plain dictionaries. `choices` has the chosen name of each group.
 
     Raises:
         ConfigError: a name, key or value is unknown (with the nearest known ones), or a value is a secret.
@@ -91,7 +89,7 @@ def compose(overrides: Sequence[str]) -> dict[str, Json]:
         composed, choices = _compose(tuple(map(_to_hydra, overrides)), own_files())
         written: Json = OmegaConf.to_container(composed)
         check_references(written)
-        chosen = {group: choices.get(_hydra_key(group)) for group in groups()}
+        chosen = {group: choices.get(_hydra_key(group)) for group in group_names()}
         _check_nodes(written, chosen)  # before references to a missing key are resolved
         resolved: Json = OmegaConf.to_container(composed, resolve=True)
     except (HydraException, OmegaConfBaseException, AssertionError, ValueError) as error:  # Hydra asserts its grammar
@@ -106,8 +104,11 @@ def compose(overrides: Sequence[str]) -> dict[str, Json]:
     if "experiment" in resolved:  # a preset's keys are there if its file does not say that they are the run's
         file = config_file("experiment", str(chosen["experiment"]))
         raise ConfigError(f"{file}: its keys have no effect. Put '# @package _global_' into its first line")
-    del resolved[SERVER]  # engine.base_url has it
-    return {**resolved, "choices": {**chosen, "model": _name_model(resolved, chosen)}}
+    if isinstance(server := resolved.pop(SERVER), Mapping):  # engine.base_url has an address
+        raise ConfigError(f"server={server}: must be an address, e.g. http://127.0.0.1:8000/v1")
+    if chosen["model"] == UNNAMED:
+        chosen["model"] = model_slug(str(resolved["model"]["name"]))
+    return {**resolved, "choices": chosen}
 
 
 def _check_override(override: str) -> None:
@@ -116,20 +117,15 @@ def _check_override(override: str) -> None:
     parsed = parse_override(override)
     check_text(parsed.key, parsed.value)
     if parsed.prefix == "~" and parsed.choice_group not in OPTIONAL and parsed.group != "hydra":
-        raise ConfigError(f"{override}: this key is required; do not remove it")
+        raise ConfigError(f"{override}: this key is required. Do not remove it")
     if parsed.value == "???":
-        raise ConfigError(f"{override}: a value is missing; set {parsed.key}=VALUE")
-    if parsed.choice_group in groups() and (file := config_files(parsed.choice_group).get(parsed.value)):
+        raise ConfigError(f"{override}: a value is missing. Set {parsed.key}=VALUE")
+    if parsed.choice_group in group_names() and (file := config_files(parsed.choice_group).get(parsed.value)):
         check_yaml(file)
-    if parsed.key == "experiment" and parsed.value in config_files("experiment"):
-        _check_preset(parsed.value)
+        if parsed.key == "experiment" and "hydra" in load_node("experiment", parsed.value):
+            raise ConfigError(f"{file}: hydra: set these keys on the command line, after -m")
     if parsed.group.partition("/")[0] == "hydra":
         raise ConfigError(f"{override}: works only with kgqa run -m and kgqa reproduce")
-
-
-def _name_model(config: Mapping[str, Json], choices: Mapping[str, Json]) -> Json:
-    """Return the chosen model, or the name of one without a preset as folders have it."""
-    return model_slug(str(config["model"]["name"])) if choices["model"] == UNNAMED else choices["model"]
 
 
 def _complete_own_files(config: Mapping[str, Json], choices: Mapping[str, Json], given: set[str]) -> None:
@@ -156,12 +152,6 @@ def _compose(overrides: tuple[str, ...], _: object) -> tuple[DictConfig, Mapping
     return composed, choices
 
 
-def _check_preset(name: str) -> None:
-    """Raise a ConfigError if a preset of all groups sets keys of Hydra, which a run does not read."""
-    if "hydra" in load_node("experiment", name):
-        raise ConfigError(f"{config_file('experiment', name)}: hydra: set these keys on the command line, after -m")
-
-
 def check_known_keys(config: Mapping[str, Json], choices: Mapping[str, Json]) -> None:
     """Raise a ConfigError for a key that no run reads. The message names its preset, if a preset sets it."""
     run_keys = [key.name for key in list_run_keys()]
@@ -179,26 +169,30 @@ def check_known_keys(config: Mapping[str, Json], choices: Mapping[str, Json]) ->
 
 def _check_roots(config: Mapping[str, Json], run_keys: Sequence[str], is_own_method: bool) -> None:
     """Check the keys of no group, and the roles. A user's method can have roles that kgqa does not know."""
-    roots = {name.partition(".")[0] for name in run_keys} | set(groups())
+    roots = {name.partition(".")[0] for name in run_keys} | set(group_names())
     for key, value in config.items():
         if key not in roots:
             check_renamed(key, str(value))
             text = "" if isinstance(value, Mapping) else f"={value}"
-            raise ConfigError(f"{key}{text}: unknown key; {nearest(key, roots)}")
+            raise ConfigError(f"{key}{text}: unknown key. {nearest(key, roots)}")
     roles = [name for name in run_keys if name.startswith("roles.")]
+    if not isinstance(config["roles"], Mapping):
+        raise ConfigError(f"roles={config['roles']}: this key has settings. Set one of them: roles.reader=PRESET")
     for role, value in config["roles"].items():
         if f"roles.{role}" not in roles and not is_own_method:
-            raise ConfigError(f"roles.{role}={value}: unknown key; {nearest(f'roles.{role}', roles)}")
+            raise ConfigError(f"roles.{role}={value}: unknown key. {nearest(f'roles.{role}', roles)}")
 
 
 def _check_group(config: Mapping[str, Json], run_keys: Sequence[str], group: str, name: str | None) -> None:
     """Check the keys of a chosen component. Its class is only imported for a key that its file does not list."""
     node: Json = config.get(group)
     if node and not name:
-        raise ConfigError(f"{group}: no preset is chosen; choose one with {group}=NAME")
+        raise ConfigError(f"{group}: no preset is chosen. Choose one with {group}=NAME")
     # a model without a preset has no file
     listed = {key.name for key in list_keys(group, name)} if name in config_files(group) else set[str]()
-    if name and group != "experiment" and set(flatten(node)) - listed:
+    if name and group != "experiment" and (unlisted := flatten(node).keys() - listed):
+        if group == "engine":
+            check_server_keys({key: node[key] for key in unlisted & node.keys()}, name)
         check_keys(node, group, {key.partition(".")[2] for key in run_keys if key.startswith(f"{group}.")})
 
 
@@ -220,18 +214,22 @@ def check_form(override: str) -> None:
     parsed = parse_override(override)
     key = parsed.choice_group
     if (not parsed.has_value and parsed.prefix != "~") or not key.strip():
-        raise ConfigError(f"{override!r}: expected key=value, e.g. method=trace limit=10; see kgqa run --help")
-    if key in groups() and re.search(r"\s[\w.@]+=", parsed.value):
-        raise ConfigError(f"{override!r}: several settings in one argument. Put each KEY=VALUE in its own argument.")
+        raise ConfigError(f"{override!r}: expected key=value, e.g. method=trace limit=10. See kgqa run --help")
     check_renamed(key, parsed.value)
 
 
 def _to_hydra(override: str) -> str:
-    """Return an override as Hydra accepts it: ~group for group=null, and a second choice of a group with its place."""
+    """Return an override as Hydra accepts it: ~group for group=null, and a second choice of a group with its place.
+
+    Hydra gets each key with ++, which accepts all keys: `check_known_keys` finds the unknown ones, also those of files.
+    """
     parsed = parse_override(override)
     if parsed.key in OPTIONAL and parsed.value in ("null", ""):
         return f"~{_hydra_key(parsed.key)}"
-    return f"{_hydra_key(parsed.key)}={parsed.value}" if parsed.key in SECOND and parsed.has_value else override
+    if parsed.key in SECOND and parsed.has_value:
+        return f"{_hydra_key(parsed.key)}={parsed.value}"
+    is_choice = parsed.choice_group in group_names() or parsed.prefix == "~"
+    return override if is_choice else f"++{parsed.key}={parsed.value}"
 
 
 def _hydra_key(group: str) -> str:
@@ -240,26 +238,14 @@ def _hydra_key(group: str) -> str:
 
 
 def _explain(error: Exception, overrides: Sequence[str]) -> ConfigError:
-    """Return Hydra's error in one line, with the override at fault and the nearest key if one is unknown."""
-    known = _list_known_keys(overrides)
-    parsed = list(map(parse_override, overrides))
-    for override in parsed:
-        if not known and override.part and _list_known_keys([other for other in overrides if other != override.text]):
+    """Return Hydra's error in one line, with the override at fault."""
+    for override in map(parse_override, overrides):
+        if override.part and f"'{override.key}'" in str(error):
             outer, _, part = override.part.partition(".")
             return ConfigError(
                 f"{override.text}: the chosen {outer} has no {part or 'part'} that is a {override.choice_group}. "
                 f"Leave it out, or choose another {outer}="
             )
-        is_inside = any(name.startswith(f"{override.key}.") for name in known)
-        engine = override_values(overrides).get("engine", default_choices()["engine"])
-        if message := explain_server_key(override, engine):
-            return ConfigError(message)
-        if known and override.key not in known and override.choice_group not in groups() and not is_inside:
-            if owner := _find_owner(override.key):
-                chosen = f"{override.group}={owner}"
-                return ConfigError(f"{override.text}: this key belongs to {chosen}. Choose {chosen}, or remove it.")
-            return ConfigError(f"{override.text}: unknown key {override.key!r}; {nearest(override.key, known)}")
-    for override in parsed:
         if reason := _find_misreading(override):
             return ConfigError(f"{override.text}: {reason}")
     first, *more = str(error).strip().splitlines() or [type(error).__name__]
@@ -268,36 +254,15 @@ def _explain(error: Exception, overrides: Sequence[str]) -> ConfigError:
     return ConfigError(f"{' '.join(overrides)}: {first}")
 
 
-def _find_owner(key: str) -> str | None:
-    """Return a choice of the key's group that has the key, such as trace for method.beam."""
-    group, _, name = key.partition(".")
-    names = groups().get(group, ())
-    return next((choice for choice in names if name in {each.name for each in list_keys(group, choice)}), None)
-
-
 def _find_misreading(override: Override) -> str | None:
     """Return how Hydra's grammar reads an override that was meant as one value."""
     try:
         is_swept = OverridesParser.create().parse_override(override.text).is_sweep_override()
     except (HydraException, ValueError):  # a character with a meaning in the grammar, or thousands of digits
-        for opening, closing in ("[]", "{}", "()"):
-            if override.value.count(opening) > override.value.count(closing):
-                return f"{closing!r} is missing"
-        return "cannot be read; put quotes around the value, e.g. 'key=\"FILE#name\"'"
+        return "cannot be read. Close all brackets, or put quotes around the value, e.g. 'key=\"FILE#name\"'"
     key, value = override.key, override.value
     hint = f"several values: write a list as {key}=[{value}], a text with commas as '{key}=\"…\"', a sweep with -m"
     return hint if is_swept else None
-
-
-def _list_known_keys(overrides: Sequence[str]) -> list[str]:
-    """Return the keys of the configuration with only the chosen groups; none if these do not fit together."""
-    known = groups()
-    choices = tuple(_to_hydra(each) for each in overrides if parse_override(each).choice_group in known)
-    try:
-        container: Json = OmegaConf.to_container(_compose(choices, own_files())[0])
-    except (HydraException, ValueError):  # ValueError: a file that is not UTF-8
-        return []
-    return [*flatten(container), *known]
 
 
 @dataclass(frozen=True)
@@ -314,7 +279,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Span:
-    """A quantity from `low` to `high`, both included; whole numbers if both ends are, `step` apart."""
+    """A quantity from `low` to `high`, both included. They are whole numbers, `step` apart, if both ends are."""
 
     low: float
     high: float
@@ -361,20 +326,20 @@ def parse_axes(overrides: Sequence[str]) -> list[Axis]:
             axes.append(Axis(parsed.key_or_group, (override,), swept=False))
             continue
         if not parsed.is_discrete_sweep():
-            raise ConfigError(f"{override}: has no list of values; only hydra/sweeper=optuna can search an interval")
+            raise ConfigError(f"{override}: an interval, not a list of values. Only hydra/sweeper=optuna can search it")
         values = tuple(dict.fromkeys(parsed.sweep_string_iterator()))  # each once
         if not values:
-            raise ConfigError(f"{override}: no name matches; see kgqa run --help")
+            raise ConfigError(f"{override}: no name matches. See kgqa run --help")
         axes.append(Axis(parsed.get_key_element(), values, swept=True))
     keys = [axis.key for axis in axes]
     for axis in axes:
         if axis.swept and keys.count(axis.key) > 1:
-            raise ConfigError(f"{axis.key}: set twice; list its values in one override")
+            raise ConfigError(f"{axis.key}: set twice. List its values in one override")
     return axes
 
 
 def expand_grid(axes: Sequence[Axis]) -> list[tuple[str, list[str]]]:
-    """Return name and overrides of every cell; the last axis varies fastest."""
+    """Return name and overrides of every cell. The last axis varies fastest."""
     named = []
     for chosen in product(*(axis.overrides() for axis in axes)):
         varying = [override for axis, override in zip(axes, chosen, strict=True) if axis.swept]
@@ -383,7 +348,7 @@ def expand_grid(axes: Sequence[Axis]) -> list[tuple[str, list[str]]]:
 
 
 def parse_sweeps(overrides: Sequence[str]) -> list[HydraOverride]:
-    """Parse overrides with Hydra's grammar; raise a ConfigError that names the one that cannot be read."""
+    """Parse overrides with Hydra's grammar. Raise a ConfigError that names the one that cannot be read."""
     parsed = []
     with hydra_ready():
         # the loader knows the names in each group, which glob() needs

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kgqa.config.overrides import parse_override
 from kgqa.errors import ConfigError, DataError, nearest
@@ -34,8 +34,8 @@ HINTS = {
     "engine": ". For a running server, write server=URL instead.",
     "judge": ". To judge with a model: judge=three_way judge.model=PRESET[@ENGINE]",
 }
-UNNAMED = "unnamed_model"  # the choice of model= that stands for a model without a preset
-MAX_ALIASES = 20  # of a file; 9 levels of 9 would be a billion values
+UNNAMED = "unnamed_model"  # the choice of model= for a model without a preset
+MAX_ALIASES = 20  # of a file. 9 levels of 9 would be a billion values
 _ALIAS = re.compile(r"(?:^|[\s,\[{:-])\*[A-Za-z0-9_]+", re.MULTILINE)
 _MISSING = re.compile(r"^ *([\w.]+): *\?\?\? *(?:#.*)?$", re.MULTILINE)
 KEY_LINE = re.compile(r"^( *)([\w.]+):(?: +(.*?))??(?:\s+# *(.*))?$")
@@ -45,47 +45,43 @@ DEFAULTS_LINE = re.compile(r"^(?:override )?/?(\w+)(?:@(\S+))?(?:: *(\w+))?$")
 
 def groups() -> dict[str, list[str]]:
     """Return the names that can be chosen in each group, the user's own first: `{"method": ["mine", "bfs", …], …}`."""
-    folders = conf_folders()
-    return {group: list(_files_in(folders, group)) for group in _group_names()}
+    return {group: list(config_files(group)) for group in group_names()}
 
 
 @cache
-def _group_names() -> tuple[str, ...]:
+def group_names() -> tuple[str, ...]:
+    """Return the names of the groups, without looking for the names in them."""
     names = {folder.name for folder in package_conf().iterdir() if folder.is_dir()} - {"reproduce"}
     return tuple(sorted(names | SECOND.keys()))
 
 
 def config_files(group: str) -> dict[str, Path]:
     """Return the files of a group by name, in the order in which they are shown."""
-    return _files_in(conf_folders(), group)
-
-
-def _files_in(folders: Sequence[Path], group: str) -> dict[str, Path]:
     files: dict[str, Path] = {}
-    *own, package = folders
-    folder = SECOND.get(group, group)
-    for file in (
-        *(file for conf in own for file in sorted((conf / folder).glob("*.yaml"))),
-        *_shipped(package / folder),
-    ):
-        files.setdefault(file.stem, file)
+    for folder in conf_folders():
+        for file in _list_yaml(folder / SECOND.get(group, group)):
+            files.setdefault(file.stem, file)
     return files
 
 
+def _list_yaml(folder: Path) -> Sequence[Path]:
+    return _list_shipped(folder) if folder.is_relative_to(package_conf()) else sorted(folder.glob("*.yaml"))
+
+
 @cache
-def _shipped(folder: Path) -> tuple[Path, ...]:
-    return tuple(sorted(folder.glob("*.yaml")))
+def _list_shipped(folder: Path) -> Sequence[Path]:
+    return sorted(folder.glob("*.yaml"))
 
 
 def config_file(group: str, name: str) -> Path:
-    """Return the file of a choice; of several, the first in the order of `plugins.conf_folders`.
+    """Return the file of a choice. Of several, it is the first in the order of `plugins.conf_folders`.
 
     Raises:
         ConfigError: there is no such name.
     """
     files = config_files(group)
     if name not in files:
-        raise ConfigError(f"{group}={name}: no such {group}; {nearest(name, files)}")
+        raise ConfigError(f"{group}={name}: no such {group}. {nearest(name, files)}")
     return files[name]
 
 
@@ -93,14 +89,14 @@ def check_choice(override: str) -> None:
     """Raise a ConfigError if an override chooses several names, or a name that its group does not have."""
     parsed = parse_override(override)
     key, value, group = parsed.key, parsed.value, parsed.choice_group
-    if group not in _group_names() or (key in OPTIONAL and value in ("null", "")) or not parsed.has_value:
+    if group not in group_names() or (key in OPTIONAL and value in ("null", "")) or not parsed.has_value:
         return
     is_swept = value.startswith(("choice(", "glob("))
     choices = config_files(group)
     for name in () if is_swept else value.split(","):
         if name not in choices and name != UNNAMED:
             hint = HINTS.get(group, "")
-            raise ConfigError(f"{key}={name}: no such {group}; {nearest(name, choices)}{hint}")
+            raise ConfigError(f"{key}={name}: no such {group}. {nearest(name, choices)}{hint}")
     if is_swept or "," in value:
         raise ConfigError(f"{key}={value}: a list of values is a sweep: kgqa run -m {key}={value} …")
 
@@ -133,7 +129,7 @@ def _load_node(group: str, name: str, _: object) -> dict[str, Json]:
     parents = [choice.name for choice in _list_defaults(group, name) if choice.group == group and not choice.part]
     if name in parents:
         raise DataError(f"{file}: a file names itself in its defaults. Remove it there.")
-    node = load_yaml(file, "fix this file")
+    node = load_yaml(file, "Fix this file")
     if not isinstance(node, Mapping | None):
         raise DataError(f"{file}: not a mapping of keys to values")
     inherited = [dict(load_node(group, parent)) for parent in parents] or [_group_defaults(group)]
@@ -153,24 +149,19 @@ def is_unnamed(group: str, name: str) -> bool:
 
 def _group_defaults(group: str) -> dict[str, Json]:
     """Return the defaults of a group's keys in conf/config.yaml."""
-    node: dict[str, Json] | None = _all_defaults().get(group) if group in NAMED else None
-    return {key: value for key, value in (node or {}).items() if key != "verified"}  # a key of the run
+    node: dict[str, Json] = load_yaml(package_conf() / "config.yaml").get(group, {}) if group in NAMED else {}
+    return {key: value for key, value in node.items() if key != "verified"}  # a key of the run
 
 
-@cache
-def _all_defaults() -> Any:
-    return load_yaml(package_conf() / "config.yaml")
-
-
-def load_yaml(file: Path, remedy: str = "run the same command again") -> Json:
-    """Return a configuration of kgqa, a user or a run; raise a DataError if it cannot be read."""
+def load_yaml(file: Path, remedy: str = "Run the same command again") -> Json:
+    """Return a configuration of kgqa, a user or a run. Raise a DataError if it cannot be read."""
     return deepcopy(_parse_shipped(file)) if file.is_relative_to(package_conf()) else _parse(file, remedy)
 
 
 @cache
 def _parse_shipped(file: Path) -> Json:
     """Parse each of kgqa's own files once: hundreds of cells of a table read the same ones."""
-    return _parse(file, "reinstall kgqa")
+    return _parse(file, "Reinstall kgqa")
 
 
 def _parse(file: Path, remedy: str) -> Json:
@@ -182,26 +173,26 @@ def _parse(file: Path, remedy: str) -> Json:
         check_yaml(file)
         return OmegaConf.to_container(OmegaConf.load(file))
     except YAMLError as error:
-        raise DataError(f"{explain_yaml(error)}; {remedy}") from error
+        raise DataError(f"{explain_yaml(error)}. {remedy}") from error
     except (OSError, ValueError, RecursionError, OmegaConfBaseException) as error:
-        raise DataError(f"{file}: not readable ({error}); {remedy}") from error
+        raise DataError(f"{file}: not readable ({error}). {remedy}") from error
 
 
 def check_yaml(file: Path) -> None:
     """Raise a DataError for what a library would accept or explain badly.
 
-    That is a file that is not UTF-8, a value `???`, and many aliases: an alias of a list of aliases multiplies, so that
-    a few lines can stand for a billion values.
+    That is a file that is not UTF-8, a value `???`, and many aliases: an alias of a list of aliases multiplies, and
+    a few lines can be a billion values.
     """
     try:
         text = file.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise DataError(f"{file}: not UTF-8 ({error.reason} at byte {error.start}). Save the file as UTF-8") from error
     if (aliases := len(_ALIAS.findall(text))) > MAX_ALIASES:
-        raise DataError(f"{file}: {aliases} aliases (*name), the maximum is {MAX_ALIASES}; write the values out")
+        raise DataError(f"{file}: {aliases} aliases (*name), the maximum is {MAX_ALIASES}. Write the values out")
     if missing := _MISSING.search(text):
         line = text.count("\n", 0, missing.start(1)) + 1
-        raise DataError(f"{file}:{line}: {missing[1]}: a value is missing; set it, or remove the key")
+        raise DataError(f"{file}:{line}: {missing[1]}: a value is missing. Set it, or remove the key")
 
 
 def explain_yaml(error: YAMLError) -> str:
@@ -221,7 +212,7 @@ def format_yaml(config: Config) -> str:
 
 
 def flatten(config: Config, prefix: str = "") -> dict[str, Json]:
-    """Return the values by dotted key, `{"method.beam": 5, …}`; lists are values."""
+    """Return the values by dotted key, `{"method.beam": 5, …}`. Lists are values."""
     flat: dict[str, Json] = {}
     for key, value in config.items():
         if isinstance(value, Mapping):
@@ -266,7 +257,7 @@ class Key:
 
 @dataclass(frozen=True)
 class Choice:
-    """A choice that comes with another one: graph=tfidf of method=kgp. `place` is "" for a group's own choice."""
+    """A choice that comes with another one: graph=tfidf of method=kgp. `part` is "" for a group's own choice."""
 
     group: str
     part: str
@@ -301,8 +292,7 @@ def list_choices(group: str, name: str) -> list[Choice]:
 
 def default_choices() -> dict[str, str]:
     """Return the default name of each group that has one."""
-    listed = re.findall(r"^  - (?:\w+@)?(\w+): (\w+)", _run_text(), re.MULTILINE)
-    return {group: name for group, name in listed if name != "null"}
+    return {choice.group: choice.name for choice in _read_defaults(_run_text()) if choice.name != "None"}
 
 
 def list_run_keys() -> tuple[Key, ...]:
@@ -325,7 +315,7 @@ def find_sources(config: Config) -> dict[str, str]:
             part = f"{group}.{key.name}"
             sources[part] = key.source
             if part in values and _differs(key.default, values[part]):
-                who = "given here"
+                who = "set on the command line"
                 if part in preset and not _differs(preset[part].default, values[part]):
                     who = f"experiment={experiment}" + (f" ({preset[part].source})" if preset[part].source else "")
                 origin = "paper" if re.search(r"§|Table|Fig|[Aa]ppendix", key.source) else "default"
@@ -343,16 +333,22 @@ def _differs(default: str, value: Json) -> bool:
 
 
 def _list_defaults(group: str, name: str) -> Iterator[Choice]:
+    """Yield what a choice's file names under `defaults`. The group of `- dense` is the choice's own."""
+    for choice in _read_defaults(_text(group, name)):
+        yield choice if choice.group else replace(choice, group=group)
+
+
+def _read_defaults(text: str) -> Iterator[Choice]:
     import yaml
 
-    listed = re.search(r"^defaults:(?: *\n(?: *- .*(?:\n|$))+| *\[[^]]*\])", _text(group, name), re.MULTILINE)
+    listed = re.search(r"^defaults:(?: *\n(?: *- .*(?:\n|$))+| *\[[^]]*\])", text, re.MULTILINE)
     for entry in yaml.safe_load(listed[0])["defaults"] if listed else ():
         line = ": ".join(map(str, *entry.items())) if isinstance(entry, dict) else str(entry)
         match = DEFAULTS_LINE.match(line)
         if not match or match[1] == "_self_":
             continue
-        if match[3] is None:  # - dense: the same group's
-            yield Choice(group, "", match[1])
+        if match[3] is None:
+            yield Choice("", "", match[1])
         else:
             part = (match[2] or "").removeprefix(f"_global_.{match[1]}")
             yield Choice(part, "", match[3]) if part in SECOND else Choice(match[1], part, match[3])

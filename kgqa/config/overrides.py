@@ -119,7 +119,7 @@ def format_override(key: str, value: Value) -> str:
 
 
 def format_sweep(key: str, value: Value) -> str:
-    """Return the override that sweeps a key over these values; a single value is set."""
+    """Return the override that sweeps a key over these values. A single value is set."""
     if isinstance(value, Sequence) and not isinstance(value, str):
         return f"{key}={','.join(map(format_value, value))}"
     return format_override(key, value)

@@ -23,9 +23,9 @@ from kgqa.util.fs import package_folder, text_digest
 from kgqa.util.plugins import packages, prompt_folders, user_folder
 
 T = TypeVar("T")
-_IDENTITIES = ("identity", "corpus_identity", "fingerprint")  # what components say of themselves
+_IDENTITIES = ("identity", "corpus_identity", "fingerprint")  # methods of components that describe them
 _TEMPLATE = re.compile(r"[\w.-]+/[\w.-]+")
-# what every program is written with, and what answers its calls, which has its own identity
+# modules that every program uses, or that answer its calls and have their own identity
 _SHARED = ("kgqa.types", "kgqa.errors", "kgqa.calls", "kgqa.protocols", "kgqa.prompting", "kgqa.util.validators")
 
 
@@ -40,9 +40,9 @@ def program_hash(program: object) -> str:
 
 
 def with_code(target: type[T]) -> type[T]:
-    """Return a user's class with the hash of its code in what it says of itself.
+    """Return a user's class with the hash of its code in its identity. kgqa's own classes have versions.
 
-    So an edited component gets new keys in the call cache, a new index and new runs. kgqa's own classes have versions.
+    So an edited component gets new keys in the call cache, a new index and new runs.
     """
     code = user_code(target.__module__)
     built: Any = target
@@ -61,7 +61,7 @@ def _subclass(target: Any, code: str) -> Any:
 
 
 def user_code(module: str) -> str | None:
-    """Return the hash of a user's module and templates; None for kgqa's own, whose components have versions."""
+    """Return the hash of a user's module and templates, or None for kgqa's own: these components have versions."""
     if module.partition(".")[0] == "kgqa":
         return None
     code, templates = _code_and_templates(module)
@@ -71,18 +71,18 @@ def user_code(module: str) -> str | None:
 
 def _code_and_templates(start: str) -> tuple[dict[str, str], dict[str, str]]:
     trees = {name: _parse(file, file.stat().st_ctime_ns) for name, file in find_modules(start)}
-    names = {name for tree in trees.values() for name in _list_templates(tree)}
+    names = {name for tree in trees.values() for text in _list_template_texts(tree) for name in _find_templates(*text)}
     if start.partition(".")[0] != "kgqa":  # it can compose names in any way
         folders = prompt_folders()[:-1]
         names |= {name for name in template_names() if any((folder / f"{name}.j2").is_file() for folder in folders)}
-    return {name: ast.unparse(tree) for name, tree in trees.items()}, {name: template_hash(name) for name in names}
+    return {name: _unparse(tree) for name, tree in trees.items()}, {name: template_hash(name) for name in names}
 
 
 def find_modules(start: str) -> Iterator[tuple[str, Path]]:
     """Yield a module and those that it imports, directly or not, with their files.
 
     Of kgqa these are the modules for methods. Of a user's code those in the folder where the module's first name is
-    found, also in packages there; of an installed package those of this package.
+    found, also in packages there. Of an installed package those of this package.
     """
     top, folders = start.partition(".")[0], {"kgqa": package_folder().parent, "": _folder(start)}
     only = {top} if top == "kgqa" or top in {name.partition(".")[0] for name in packages()} else None
@@ -134,14 +134,28 @@ def _parse(file: Path, modified: int) -> ast.Module:  # noqa: ARG001 - a changed
     return tree
 
 
-def _list_templates(tree: ast.Module) -> Iterator[str]:
-    """Yield the templates that a module names. Of a name that is put together, its beginning decides."""
+_unparse = lru_cache(maxsize=256)(ast.unparse)
+
+
+@lru_cache(maxsize=256)
+def _list_template_texts(tree: ast.Module) -> list[tuple[str, bool]]:
+    """Return the strings of a module that can be a template's name, and whether each is a complete name.
+
+    For an f-string it is the beginning.
+    """
+    texts = list[tuple[str, bool]]()
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and _TEMPLATE.fullmatch(node.value):
-            if has_template(node.value):
-                yield node.value
+            texts.append((node.value, True))
         elif isinstance(node, ast.JoinedStr) and (beginning := _beginning(node)):
-            yield from (name for name in template_names() if name.startswith(beginning))
+            texts.append((beginning, False))
+    return texts
+
+
+def _find_templates(text: str, is_complete: bool) -> list[str]:
+    if is_complete:
+        return [text] if has_template(text) else []
+    return [name for name in template_names() if name.startswith(text)]
 
 
 def _beginning(text: ast.JoinedStr) -> str:
@@ -151,15 +165,18 @@ def _beginning(text: ast.JoinedStr) -> str:
     return beginning if re.fullmatch(r"[\w.-]+/[\w.-]*", beginning) else ""
 
 
-def _list_imports(tree: ast.Module, module: str) -> Iterator[str]:
-    """Yield the names of imported modules; `from a import b` can mean the module a.b."""
+@lru_cache(maxsize=256)
+def _list_imports(tree: ast.Module, module: str) -> list[str]:
+    """Return the names of imported modules. `from a import b` can mean the module a.b."""
+    names = list[str]()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            names += (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             package = module.split(".")[: -node.level] if node.level else []
             origin = ".".join([*package, *([node.module] if node.module else [])])
-            yield from filter(None, (origin, *(f"{origin}.{alias.name}".lstrip(".") for alias in node.names)))
+            names += filter(None, (origin, *(f"{origin}.{alias.name}".lstrip(".") for alias in node.names)))
+    return names
 
 
 def _plain(value: object) -> object:

@@ -24,7 +24,7 @@ REMEDIES = {
     "engine.base_url": "put the key into the variable that engine.api_key_env names, $OPENAI_API_KEY",
     "graph.url": "put the key into the variable that graph.token_env names",
     "tracker.uri": "leave the key out and set MLFLOW_TRACKING_URI, or MLFLOW_TRACKING_USERNAME and _PASSWORD",
-    "retriever": "KGQA_ES_URL, KGQA_ES_USER and KGQA_ES_PASSWORD are read instead",
+    "retriever": "KGQA_ES_URL, KGQA_ES_USER and KGQA_ES_PASSWORD are used instead",
 }
 DEFAULT_REMEDY = (
     "leave it out: engine.api_key_env names a server's key, and libraries read HF_TOKEN, WANDB_API_KEY, "
@@ -53,7 +53,7 @@ def check_values(config: Config) -> None:
                 raise _refusal(key, f"holds the value of ${variable}, which")
         check_text(key, text)
         if has_credentials(text):
-            raise _refusal(f"{key}:", "an address must hold no name, password or query with a key, as it")
+            raise _refusal(f"{key}:", "an address must not contain a user name, a password or a query with a key. It")
 
 
 def check_text(key: str, text: str) -> None:
@@ -65,7 +65,7 @@ def check_text(key: str, text: str) -> None:
 def _refusal(key: str, problem: str) -> ConfigError:
     name = key.rstrip(":")
     remedy = REMEDIES.get(name) or REMEDIES.get(name.partition(".")[0]) or DEFAULT_REMEDY
-    return ConfigError(f"{key} {problem} would be written into the run's files; {remedy}")
+    return ConfigError(f"{key} {problem} would be written into the run's files. {remedy}")
 
 
 def _texts(value: Json, key: str = "") -> Iterator[tuple[str, str]]:

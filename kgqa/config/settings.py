@@ -25,7 +25,7 @@ Folder = Annotated[
     str,
     Validator("set the run's folder, or leave it out", bool),
     Validator(
-        "a run needs a folder of its own; name one in it",
+        "a run needs its own folder. Name one in it",
         lambda folder: Path(folder).resolve() not in (Path("/"), Path.home().resolve()),
     ),
 ]

@@ -6,24 +6,12 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from kgqa.config.files import UNNAMED, config_files, list_keys, load_node
+from kgqa.config.files import UNNAMED, config_files, is_own, load_node, load_yaml
 from kgqa.config.overrides import Override, format_override, override_key, override_values, parse_override
 from kgqa.errors import ConfigError, nearest
 from kgqa.types import Json
 
 SERVER = "server"
-UNNAMED_NODE: Mapping[str, Json] = {
-    "_target_": "kgqa.engines.weights.Model",
-    "name": "???",
-    "path": None,
-    "hub": None,
-    "packages": [],
-    "sha256": None,
-    "context": None,
-    "thinking": "off",
-    "prices": None,
-    "about": None,
-}
 HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+(:[^:]+)?")
 SERVER_KEYS = ("base_url", "server", "served_model", "api_key_env")  # that only engine=openai has
 
@@ -43,17 +31,14 @@ def expand_short_forms(overrides: Sequence[str]) -> list[str]:
                 raise ConfigError(f"{key}={values[key]}: server={address} already sets it. Remove {key}=.")
         words = ["engine=openai", f"engine.base_url={address}", *(word for word in words if word != "engine=openai")]
     has_server = bool(address) or values.get("engine") == "openai"
-    expanded = []
-    for word in words:
-        expanded += _expand_model(parse_override(word), has_server=has_server)
-    return expanded
+    return [each for word in words for each in _expand_model(parse_override(word), has_server=has_server)]
 
 
 def find_preset(name: str) -> str | None:
     """Return the preset of a model by its name on the hub or at an API."""
-    for preset in config_files("model"):
-        written = {key.name: key.default.strip("\"'") for key in list_keys("model", preset)}
-        if name in (written.get("hub"), written.get("name")):
+    for preset, file in config_files("model").items():
+        node = load_yaml(file) or {}
+        if name in (node.get("hub"), node.get("name")):
             return preset
     return None
 
@@ -63,16 +48,15 @@ def model_slug(name: str) -> str:
     return re.sub(r"[^\w.+-]+", "-", name.rstrip("/").rpartition("/")[2].removesuffix(".gguf")).strip("-.") or "model"
 
 
-def explain_server_key(override: Override, engine: str) -> str:
-    """Return the message for a key of engine=openai next to another engine, else ""."""
-    group, _, key = override.key.partition(".")
-    if group != "engine" or key not in SERVER_KEYS or engine == "openai":
-        return ""
-    address = override.value if key == "base_url" else "URL"
-    return (
-        f"{override.text}: engine={engine} loads the model in the process of kgqa. "
-        f"To use a running server, write server={address} without engine={engine}."
-    )
+def check_server_keys(node: Mapping[str, Json], engine: str) -> None:
+    """Raise a ConfigError for a key of engine=openai that another engine of kgqa lacks."""
+    for key in SERVER_KEYS if not is_own("engine", engine) else ():
+        if key in node:
+            address = node[key] if key == "base_url" else "URL"
+            raise ConfigError(
+                f"engine.{key}={node[key]}: engine={engine} loads the model in the process of kgqa. "
+                f"To use a running server, write server={address} without engine={engine}."
+            )
 
 
 def _find_server(values: Mapping[str, str]) -> str:
@@ -102,6 +86,6 @@ def _expand_model(override: Override, *, has_server: bool) -> list[str]:
     if "," in name:
         return [override.text]
     raise ConfigError(
-        f"model={name}: no such model; {nearest(name, config_files('model'))}. Other models: a hub name "
+        f"model={name}: no such model. {nearest(name, config_files('model'))}. Other models: a hub name "
         "(model=OWNER/NAME), a .gguf file or folder (model=PATH), or a name on a server (server=URL model=NAME)."
     )

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from importlib.machinery import PathFinder
@@ -16,7 +15,7 @@ from traceback import extract_tb
 from types import ModuleType
 
 from kgqa.artifacts.manifest import Own
-from kgqa.config.files import SECOND, Config, Node, config_file, config_files, flatten, groups, is_own, load_yaml
+from kgqa.config.files import SECOND, Config, config_file, config_files, flatten, groups, is_own, load_yaml
 from kgqa.config.program_code import find_modules
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.types import Json
@@ -46,45 +45,35 @@ def import_target(path: str, key: str) -> Callable[..., Json]:
         )
     try:
         member: Callable[..., Json] = getattr(_import(module), name)
-    except (_ImportRefusal, AttributeError) as error:
+    except (ConfigError, AttributeError) as error:
         raise ConfigError(f"{key}._target_={path}: {error}") from error
     if "." not in key and not isinstance(member, type):
         raise ConfigError(f"{key}._target_={path}: not a class. Name the class of a {key}.")
     return member
 
 
-@dataclass(frozen=True)
-class Targets:
-    """What configuration files name as `_target_`: by group, and inside of other nodes."""
-
-    groups: Mapping[str, frozenset[str]]
-    inner: frozenset[str]
-
-
 @cache
-def shipped_targets() -> Targets:
-    """Return what kgqa's own files name, and adapters, which have no file."""
-    targets = _read_targets([package_conf()])
-    return Targets({**targets.groups, "adapter": frozenset({"kgqa.artifacts.adapter.Adapter"})}, targets.inner)
+def shipped_targets() -> Mapping[str, set[str]]:
+    """Return the classes that kgqa's own files name as `_target_`, by group. "" is inside of other nodes."""
+    return {**_read_targets([package_conf()]), "adapter": {"kgqa.artifacts.adapter.Adapter"}}  # has no file
 
 
-def _read_targets(folders: Sequence[Path]) -> Targets:
+def _read_targets(folders: Sequence[Path]) -> dict[str, set[str]]:
     named: dict[str, set[str]] = {}
     for file in (file for folder in folders for file in folder.glob("*/*.yaml")):
         for indent, target in _TARGET.findall(file.read_text(encoding="utf-8", errors="replace")):
             named.setdefault("" if indent else file.parent.name, set()).add(target)
-    return Targets({group: frozenset(own) for group, own in named.items()}, frozenset(named.get("", ())))
+    return named
 
 
-def _check_shipped(path: str, key: str, targets: Targets) -> None:
+def _check_shipped(path: str, key: str, targets: Mapping[str, set[str]]) -> None:
     """Raise a ConfigError if no configuration file names this `_target_` for the group, or inside of a component."""
     group, inner, _ = key.partition(".")
-    known = targets.groups.get(SECOND.get(group, group), frozenset())
-    if inner:  # a part of a retriever can be any retriever
-        known = targets.inner.union(*targets.groups.values())
+    # a part of a retriever can be any retriever
+    known = set().union(*targets.values()) if inner else targets.get(SECOND.get(group, group), set())
     if path not in known:
-        hint = nearest(path, known) if known else "choose a preset"
-        raise ConfigError(f"{key}._target_={path}: not a class of a {group}; {hint}")
+        hint = nearest(path, known) if known else "Choose a preset."
+        raise ConfigError(f"{key}._target_={path}: not a class of a {group}. {hint}")
 
 
 def load_run_config(folder: Path) -> dict[str, Json]:
@@ -96,7 +85,7 @@ def load_run_config(folder: Path) -> dict[str, Json]:
     file = folder / "config.yaml"
     config = load_yaml(file)
     if not isinstance(config, Mapping) or not {"dataset", "model", "engine", "roles"} <= config.keys():
-        raise DataError(f"{file}: not the configuration of a run; run the run's command again")
+        raise DataError(f"{file}: not the configuration of a run. Run the run's command again")
     targets = _read_targets(conf_folders())
     try:
         for path, value in flatten(config).items():
@@ -109,7 +98,7 @@ def load_run_config(folder: Path) -> dict[str, Json]:
 
 
 def find_target(group: str, target: str) -> str:
-    """Return the location of a `_target_`, as `FILE:LINE`, in the user's files of a group; "" if none names it."""
+    """Return the location of a `_target_`, as `FILE:LINE`, in the user's files of a group, or ""."""
     for name, file in config_files(group).items() if group in groups() and target else ():
         if is_own(group, name):
             for number, line in enumerate(file.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
@@ -118,15 +107,11 @@ def find_target(group: str, target: str) -> str:
     return ""
 
 
-class _ImportRefusal(Exception):
-    """The reason why a module cannot be used, for users."""
-
-
 def _import(name: str) -> ModuleType:
     top, folder = name.partition(".")[0], user_folder().absolute()
     is_declared = top in ("kgqa", *(package.partition(".")[0] for package in packages()))
     if not is_declared and PathFinder.find_spec(top, [str(folder)]) is None:
-        raise _ImportRefusal(
+        raise ConfigError(
             f"no module {top!r} in {folder}, and no package declares it as {ENTRY_POINTS}. Only these and "
             "kgqa's own are imported"
         )
@@ -136,18 +121,18 @@ def _import(name: str) -> ModuleType:
     try:
         module = import_module(name)
     except SyntaxError as error:
-        raise _ImportRefusal(f"{error.filename}:{error.lineno}: {error.msg}") from error
+        raise ConfigError(f"{error.filename}:{error.lineno}: {error.msg}") from error
     except Exception as error:
         last = extract_tb(error.__traceback__)[-1]
         is_inside = "importlib" not in last.filename and Path(last.filename) != Path(__file__)
         where = f"{last.filename}:{last.lineno}: " if is_inside else ""
         what = str(error) if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
-        raise _ImportRefusal(f"cannot be imported ({where}{what})") from error
+        raise ConfigError(f"cannot be imported ({where}{what})") from error
     finally:
         sys.path[:] = search_path
     paths = [module.__file__] if module.__file__ else list(module.__path__)
     if not is_declared and not any(folder.resolve() in Path(path).resolve().parents for path in paths):
-        raise _ImportRefusal(f"{module.__name__} is {module.__file__}, not the one in {folder}; rename your module")
+        raise ConfigError(f"{module.__name__} is {module.__file__}, not the one in {folder}. Rename your module")
     return module
 
 
@@ -161,37 +146,29 @@ def find_user_parts(config: Config) -> Own | None:
 
 def hash_user_code(config: Config) -> dict[str, str]:
     """Return the sha256 of every module and template outside kgqa that this configuration can use."""
-    code = {file for path in _targets(config) for file in _code_files(path)}
+    targets = {value for key, value in flatten(config).items() if key.rpartition(".")[2] == "_target_"}
+    code = {file for target in targets for file in _code_files(str(target))}
     templates = {file for folder in prompt_folders()[:-1] for file in folder.rglob("*.j2")}
     return {_display_path(file): sha256(file) for file in sorted(code | templates)}
 
 
 def _code_files(path: str) -> list[Path]:
-    """Return the files of the module or package of a `_target_`; none for kgqa's own."""
+    """Return the files of the module or package of a `_target_`, but not of kgqa's own."""
     top = path.partition(".")[0]
     if top == "kgqa":
         return []
     folders = [folder for package, folder in packages().items() if package.partition(".")[0] == top]
-    spec = PathFinder.find_spec(top, [str(user_folder())])
-    if spec and not folders:
+    if not folders and (spec := PathFinder.find_spec(top, [str(user_folder())])):
         folders = [Path(path) for path in spec.submodule_search_locations or ()]
     if folders:
-        return sorted(file for folder in folders for file in folder.rglob("*.py"))
-    return sorted(file for name, file in find_modules(path.rpartition(".")[0]) if not name.startswith("kgqa."))
-
-
-def _targets(node: Node) -> Iterator[str]:
-    for key, value in node.items():
-        if key == "_target_":
-            yield str(value)
-        elif isinstance(value, dict):
-            yield from _targets(value)
+        return [file for folder in folders for file in folder.rglob("*.py")]
+    return [file for name, file in find_modules(path.rpartition(".")[0]) if not name.startswith("kgqa.")]
 
 
 def _display_path(file: Path) -> str:
     """Return a relative path if possible, so that equal files in another folder are equal."""
-    here = Path.cwd()
-    return str(file.absolute().relative_to(here)) if here in file.absolute().parents else str(file)
+    path = file.absolute()
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else file)
 
 
 def write_scaffold(group: str, name: str, source: str = "") -> list[Path]:
@@ -203,12 +180,15 @@ def write_scaffold(group: str, name: str, source: str = "") -> list[Path]:
         ConfigError: the name is taken or no name for a module, or one of the files is there. Nothing is written then.
     """
     if user_conf().resolve() == package_conf().resolve():
-        raise ConfigError(f"{user_folder().resolve()} is kgqa's own folder. Change to a folder of your own.")
+        raise ConfigError(f"{user_folder().resolve()} is kgqa's own folder. Change to your own folder.")
     _check_name(group, name)
-    texts = {
-        _target_path(group, file, name): _rename(group, file.read_text(encoding="utf-8"), name)
-        for file in _scaffold_files(group)
-    }
+    scaffold = package_folder() / "scaffold" / group
+    texts = {}
+    for file in sorted(file for file in scaffold.rglob("*") if file.is_file()):
+        # Python is packaged as .py.txt, so that tools ignore it
+        within = Path(_rename(group, file.relative_to(scaffold).as_posix(), name).removesuffix(".txt"))
+        path = user_conf() / within.relative_to("conf") if within.parts[0] == "conf" else user_folder() / within
+        texts[path] = _rename(group, file.read_text(encoding="utf-8"), name)
     for path in texts:
         if path.exists():
             raise ConfigError(f"{path}: this file exists. Choose another name.")
@@ -241,25 +221,8 @@ def _check_name(group: str, name: str) -> None:
         raise ConfigError(f"{name}: an installed module has this name and would be imported. Choose another name.")
 
 
-def _scaffold_files(group: str) -> list[Path]:
-    return sorted(file for file in (package_folder() / "scaffold" / group).rglob("*") if file.is_file())
-
-
-def _target_path(group: str, file: Path, name: str) -> Path:
-    """Return the path of a new file. Python is packaged as .py.txt, so that tools ignore it."""
-    within = Path(
-        _rename(group, file.relative_to(package_folder() / "scaffold" / group).as_posix(), name).removesuffix(".txt")
-    )
-    return user_conf() / within.relative_to("conf") if within.parts[0] == "conf" else user_folder() / within
-
-
 def _rename(group: str, text: str, name: str) -> str:
     """Replace `my_method`, `MyMethod` and "My method" by the new name in its three forms."""
-    title_words = f"My {group}"
-    words = name.split("_")
-    camel, sentence = "".join(word.capitalize() for word in words), " ".join(words).capitalize()
-    return (
-        text.replace(f"my_{group}", name)
-        .replace(title_words.title().replace(" ", ""), camel)
-        .replace(title_words, sentence)
-    )
+    for form in (str, lambda words: words.title().replace("_", ""), lambda words: words.replace("_", " ").capitalize()):
+        text = text.replace(form(f"my_{group}"), form(name))
+    return text

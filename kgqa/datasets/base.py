@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Annotated
 
 from kgqa.datasets import corpus
-from kgqa.datasets.schema import check_questions
+from kgqa.datasets.schema import LocatedQuestions, check_questions
 from kgqa.errors import ConfigError, DataError, nearest
-from kgqa.types import Json, Passage, Question
+from kgqa.types import JsonObject, Passage, Question
 from kgqa.util import fs
 from kgqa.util.validators import NotIdentity
 
@@ -22,7 +22,7 @@ HASHED = NotIdentity("the identity has the hash of these files")
 SCORING = NotIdentity("how answers are scored")
 FAMILY = NotIdentity("the identity has the few-shot examples")
 
-TO_ELSEWHERE = "free disk space, or name another folder: to=FOLDER"  # if the disk refuses a download
+TO_ELSEWHERE = "Free disk space, or name another folder: to=FOLDER"  # if the disk refuses a download
 PACKAGED = "pkg://"  # Hydra's notation for a file of a package: pkg://kgqa.datasets/demo.jsonl
 
 
@@ -30,9 +30,8 @@ PACKAGED = "pkg://"  # Hydra's notation for a file of a package: pkg://kgqa.data
 class FileDataset(ABC):
     """A file of questions, and the passages to search in.
 
-    `files`: the file names to look for, by split. `corpus`: one or more files of any form that `datasets.corpus` reads;
-    null: the passages of all questions. Pinned passages belong to no corpus.
-    `family`: tells methods which few-shot examples suit the questions.
+    files: the file names to look for, by split. corpus: one or more files of any form that `datasets.corpus` reads;
+    null: the passages of all questions. Pinned passages belong to no corpus. family: of the few-shot examples.
     """
 
     name: str
@@ -44,26 +43,21 @@ class FileDataset(ABC):
     family: Annotated[str, FAMILY]
 
     def __post_init__(self) -> None:
-        if self.split not in self.files:
-            known = nearest(self.split, self.files)
-            raise ConfigError(f"dataset.split={self.split}: no such split of dataset={self.name}; {known}")
-        if not self.files[self.split]:
-            raise ConfigError(f"dataset.files.{self.split}=[]: name at least one file to look for as {self.name}")
-        if self.corpus == ():
-            raise ConfigError(
-                "dataset.corpus=[]: name at least one file, or null to search the questions' own passages"
-            )
+        splits = [name for name, files in self.files.items() if files]
+        if self.split not in splits:
+            known = nearest(self.split, splits)
+            raise ConfigError(f"dataset.split={self.split}: no such split of dataset={self.name}. {known}")
 
     @property
     def file(self) -> Path:
         """Return the data file: `path`, or the first of `files` (plain or .gz) in that folder or in those for data.
 
         Raises:
-            DataError: naming everything that was looked for.
+            DataError: there is none. The message lists the names and folders.
         """
         if self.path is not None and not (named := resolve_path(self.path)).is_dir():
             if not named.exists():
-                raise DataError(f"dataset.path={self.path}: no such file; name an existing file, or {self.remedy}")
+                raise DataError(f"dataset.path={self.path}: no such file. Name an existing file, or {self.remedy}")
             return named
         # a folder can be the dataset's own, or one that KGQA_DATA could name
         folders = self.folders if self.path is None else [named, *(named / below for below in (self.name, "questions"))]
@@ -72,8 +66,8 @@ class FileDataset(ABC):
         if found := next((file for file in candidates if file.is_file()), None):
             return found
         raise DataError(
-            f"dataset={self.name}: no {' or '.join(names)} (plain or .gz) in {', '.join(map(str, folders))}; "
-            f"{self.remedy}, or set dataset.path=FILE, or KGQA_DATA=FOLDER with the file"
+            f"dataset={self.name}: no {' or '.join(names)} (plain or .gz) in {', '.join(map(str, folders))}. "
+            f"To fix it, {self.remedy}, or set dataset.path=FILE, or KGQA_DATA=FOLDER with the file"
         )
 
     @property
@@ -88,18 +82,14 @@ class FileDataset(ABC):
         return f"run: kgqa data download dataset={self.name}{other}"
 
     def find(self, key: str, path: str, folders: Sequence[Path]) -> Path:
-        """Return the file that `dataset.<key>` names: the path itself, or below one of the folders.
-
-        Raises:
-            DataError: naming everything that was looked for.
-        """
+        """Return the file that `dataset.<key>` names: the path itself, or below one of the folders."""
         named = resolve_path(path, key)
         below = [] if named.is_absolute() else list(dict.fromkeys(folders))
         for folder in (Path(), *below):
             if (folder / named).is_file():
                 return folder / named
         searched = f", nor in {', '.join(map(str, below))}" if below else ""
-        raise DataError(f"dataset.{key}={path}: no such file{searched}; name an existing file, or {self.remedy}")
+        raise DataError(f"dataset.{key}={path}: no such file{searched}. Name an existing file, or {self.remedy}")
 
     @property
     def sha256(self) -> str:
@@ -107,21 +97,16 @@ class FileDataset(ABC):
         return fs.sha256(self.file)
 
     def questions(self) -> Iterator[Question]:
-        """Return the questions in file order.
-
-        Raises:
-            DataError: on coming to a broken record, a repeated id, or the end of a file without questions.
-        """
+        """Yield the questions in file order. Raise a DataError for a broken record, a repeated id or an empty file."""
         return (question for question in self.read() if question is not None)
 
     def read(self) -> Iterator[Question | None]:
-        """Yield the same with None for each question that is skipped."""
-        file = self.file
-        return check_questions(self.records(file), file)
+        """Yield the questions, and None for each that is skipped."""
+        return check_questions(self.records(self.file), self.file)
 
     @abstractmethod
-    def records(self, file: Path) -> Iterator[tuple[str, Question | None]]:
-        """Yield each question of the file with its place for messages; None for one that has no answer."""
+    def records(self, file: Path) -> LocatedQuestions:
+        """Yield the location and the question of each record, None for a question without an answer."""
 
     @cached_property
     def corpus_files(self) -> tuple[Path, ...]:
@@ -138,30 +123,25 @@ class FileDataset(ABC):
         return corpus.distinct(self.read_passages())
 
     def read_passages(self) -> Iterator[Passage]:
-        """Yield the same with repetitions."""
-        if self.corpus is None:
-            return self._read_own_passages()
+        """Yield the corpus with repeated passages."""
+        if not self.corpus:
+            return self.own_passages()
         return (passage for file in self.corpus_files for passage in corpus.read(file))
 
-    def _read_own_passages(self) -> Iterator[Passage]:
+    def own_passages(self) -> Iterator[Passage]:
         """Yield the passages of all questions."""
-        empty = True
-        for question in self.questions():
-            for passage in question.passages:
-                empty = False
-                yield passage
-        if empty:
-            raise DataError(f"{self.file}: no passages in this file. Name the file to search in: dataset.corpus=FILE")
+        passages = (passage for question in self.questions() for passage in question.passages)
+        return corpus.refuse_empty(passages, self.file)
 
-    def corpus_identity(self) -> Mapping[str, Json]:
-        """Return the hashes of the corpus files, without reading them through again."""
+    def corpus_identity(self) -> JsonObject:
+        """Return the hashes of the corpus files."""
         return {"files": [fs.quick_sha256(file) for file in self.corpus_files]}
 
 
 class ContextDataset(FileDataset):
     """A file with contexts that `datasets.corpus` reads. They are the corpus, also those of skipped questions."""
 
-    def _read_own_passages(self) -> Iterator[Passage]:
+    def own_passages(self) -> Iterator[Passage]:
         return corpus.read(self.file)
 
 
@@ -180,4 +160,4 @@ def resolve_path(path: str, key: str = "path") -> Path:
     try:
         return Path(str(package_files(package))) / name
     except ModuleNotFoundError:
-        raise DataError(f"dataset.{key}={path}: no package {package}; write {PACKAGED}PACKAGE/FILE") from None
+        raise DataError(f"dataset.{key}={path}: no package {package}. Write {PACKAGED}PACKAGE/FILE") from None

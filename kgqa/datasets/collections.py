@@ -1,8 +1,7 @@
-"""KGP's document collections (§8.1): a question's gold documents and sampled negatives, split into passages.
+"""KGP's document collections (Wang et al., AAAI 2024, §8.1): gold documents and sampled negatives, as passages.
 
 Documents are complete articles if `dataset.corpus` is set: all passages of a title, in order. Otherwise they are the
-questions' own paragraphs: gold ones, then sampled distractors, then other questions' paragraphs if those are too few.
-KGP's released collections (`dataset=kgp`, Wang et al., AAAI 2024) are split into passages already.
+questions' own paragraphs: gold ones, then sampled distractors, then paragraphs of other questions.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from typing import TypeVar
 from kgqa.datasets import corpus
 from kgqa.datasets.base import FileDataset
 from kgqa.datasets.hotpotqa import MISSING
-from kgqa.datasets.schema import Gold, parse_record, plain_title
+from kgqa.datasets.schema import Gold, LocatedQuestions, parse_record, plain_title
 from kgqa.datasets.splitting import Piece, overlapping, split, splitter_identity
 from kgqa.errors import ConfigError, DataError
 from kgqa.scoring.retrieval import normalise_title
-from kgqa.types import Json, Passage, Question
+from kgqa.types import JsonObject, Passage, Question
 from kgqa.util import jsonio
 from kgqa.util.validators import Count
 
@@ -45,17 +44,16 @@ class KgpRecord(Gold):
 
 @dataclass(frozen=True)
 class KgpCollections(FileDataset):
-    """Questions of a `test_docs.json`, named by their position in it, each with the passages of its twelve documents.
+    """Questions of a released `test_docs.json`, each with the passages of its twelve documents. An id is its position.
 
-    A supporting sentence that is no passage is in `support` as "missing:<title>". Passages are the file's own: they
-    are not split again, and no document is added.
+    A supporting sentence that is no passage is in `support` as "missing:<title>".
     """
 
     @property
     def remedy(self) -> str:
         return f"get the authors' file from {RELEASED}"
 
-    def records(self, file: Path) -> Iterator[tuple[str, Question | None]]:
+    def records(self, file: Path) -> LocatedQuestions:
         for number, (where, raw) in enumerate(jsonio.stream_records(file)):
             record = parse_record(KgpRecord, raw, where)
             passages = tuple(corpus.distinct(_passage(title, text) for title, text in record.title_chunks))
@@ -85,14 +83,14 @@ class Collections:
         if not isinstance(dataset, FileDataset) or isinstance(dataset, KgpCollections):
             name = getattr(dataset, "name", dataset)
             raise ConfigError(
-                f"collection: dataset={name} has collections already; leave collection= out, or set it to null"
+                f"collection: dataset={name} has collections already. Leave collection= out, or set it to null"
             )
         return Collected(self, dataset)
 
 
 @dataclass(frozen=True)
 class Document:
-    """Passages of one title, and what they are split into."""
+    """Passages of one title, and the shorter passages into which they are split."""
 
     paragraphs: tuple[Passage, ...]
     passage_size: int
@@ -124,13 +122,12 @@ class Document:
 
 @dataclass(frozen=True)
 class Collected:
-    """A dataset whose questions come with their split collection as `passages`, documents in a seeded random order.
+    """A dataset with the split collections as `passages`, documents in a seeded random order.
 
-    `support` is the passages that hold the gold: those of the supporting sentences where the dataset names sentences,
-    else all that the gold paragraphs were split into. Where an article has a gold sentence in other words, or a gold
-    paragraph of another edition, it is the one passage that shares most words with it. A pinned passage is one of the
-    gold documents, and no longer pinned. `support_titles` stay; gold that is nowhere to be found stays in `support` as
-    "missing:<title>".
+    `support`: the passages with supporting sentences, or all passages of the gold paragraphs if the dataset names no
+    sentences. If the article does not contain the sentence or paragraph, it is the passage that shares most words with
+    it. A pinned passage is one of the gold documents, and no longer pinned. Gold that is not found stays in `support`
+    as "missing:<title>".
     """
 
     collections: Collections
@@ -138,7 +135,7 @@ class Collected:
 
     @property
     def documents(self) -> str:
-        """Return where documents are from, for the report."""
+        """Return the source of the documents, for the report."""
         return "the questions' own paragraphs" if self.dataset.corpus is None else "whole articles of dataset.corpus"
 
     @property
@@ -149,8 +146,8 @@ class Collected:
     def sha256(self) -> str:
         return self.dataset.sha256
 
-    def identity(self) -> Mapping[str, Json]:
-        """Return everything except the questions that can change a collection."""
+    def identity(self) -> JsonObject:
+        """Return all settings and hashes that can change a collection, except the questions."""
         settings = self.collections
         return {
             "documents": settings.documents,
@@ -160,14 +157,14 @@ class Collected:
             "corpus": dict(self.dataset.corpus_identity()),
         }
 
-    def corpus_identity(self) -> Mapping[str, Json]:
+    def corpus_identity(self) -> JsonObject:
         return {**self.identity(), "questions": self.dataset.sha256}
 
     def questions(self) -> Iterator[Question]:
         return self.collect(list(self.dataset.questions()))
 
     def passages(self) -> Iterator[Passage]:
-        """Yield those of all collections, each once."""
+        """Yield the passages of all collections, each once."""
         return corpus.distinct(passage for question in self.questions() for passage in question.passages)
 
     def collect(self, questions: Sequence[Question]) -> Iterator[Question]:
@@ -210,7 +207,7 @@ class _Paragraphs:
         own = (*question.passages, *question.pinned)
         if not own:
             raise DataError(
-                f"question {question.id} came without passages; name a file of articles: dataset.corpus=FILE"
+                f"question {question.id} came without passages. Name a file of articles: dataset.corpus=FILE"
             )
         paragraphs = {p.id: p for p in own if p.id in question.support or p in question.pinned}
         gold = [self._document(paragraph) for paragraph in paragraphs.values()]
@@ -260,7 +257,7 @@ class _Articles:
         return cls({t: Document(tuple(articles), size) for t, articles in needed.items() if articles}, reservoir, size)
 
     def gold(self, question: Question) -> tuple[list[Document], frozenset[str]]:
-        """Return the same; where the corpus lacks an article, the question's own paragraph is taken for it."""
+        """Return the same. The question's own paragraph replaces an article that the corpus lacks."""
         own: dict[str, list[Passage]] = {}
         for passage in dict.fromkeys((*question.passages, *question.pinned)):
             if passage.id in question.support or passage in question.pinned:
@@ -283,7 +280,7 @@ class _Articles:
 
 
 def _support(document: Document, gold: Iterable[Passage], question: Question) -> set[str]:
-    """Return ids of the document's passages that hold what is gold in these paragraphs."""
+    """Return ids of the document's passages with the gold sentences of these paragraphs, or with the paragraphs."""
     facts = dict[str, list[str]]()
     for id_, sentence in question.facts:
         facts.setdefault(id_, []).append(sentence)
@@ -292,7 +289,7 @@ def _support(document: Document, gold: Iterable[Passage], question: Question) ->
 
 
 def _gold_titles(question: Question) -> dict[str, str]:
-    """Return titles of gold and pinned pages in normalized form, and as they are written; in a fixed order."""
+    """Return titles of gold and pinned pages by their normalized forms, in a fixed order."""
     gold = [passage.title for passage in question.passages if passage.id in question.support]
     titles = [*(passage.title for passage in question.pinned), *gold, *sorted(question.support_titles)]
     return {normalise_title(title): title for title in reversed(titles)}
@@ -301,10 +298,10 @@ def _gold_titles(question: Question) -> dict[str, str]:
 def _sample(items: Iterable[T], seed: int) -> list[T]:
     """Return at most `RESERVOIR` of the items, each as likely as any other (Vitter's algorithm R)."""
     draw = random.Random(seed)  # noqa: S311 - a sample, no secret
-    kept: list[T] = []
+    sample: list[T] = []
     for count, item in enumerate(items):
         if count < RESERVOIR:
-            kept.append(item)
+            sample.append(item)
         elif (index := draw.randrange(count + 1)) < RESERVOIR:
-            kept[index] = item
-    return kept
+            sample[index] = item
+    return sample

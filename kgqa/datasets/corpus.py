@@ -56,18 +56,12 @@ class Paragraph(BaseModel):
     idx: StrictInt | None = None  # None: its position in the list
 
 
-class HotpotQAContext(BaseModel):
-    context: list[tuple[str, list[str]]]
+class Contexts(BaseModel):
+    """The contexts of a question."""
 
-
-class MuSiQueContext(BaseModel):
-    paragraphs: list[Paragraph]
-
-
-class IIRCContext(BaseModel):
-    """IRCoT's processed form of IIRC."""
-
-    contexts: tuple[Paragraph, ...]
+    paragraphs: tuple[Paragraph, ...] = ()  # MuSiQue
+    contexts: tuple[Paragraph, ...] = ()  # IRCoT's processed forms
+    context: tuple[tuple[str, list[str]], ...] = ()  # HotpotQA and 2Wiki
 
 
 def join_sentences(title: str, sentences: Sequence[str]) -> Passage:
@@ -84,24 +78,24 @@ def read(file: Path) -> Iterator[Passage]:
     """Yield the passages of a corpus file, in order, with repetitions.
 
     Raises:
-        DataError: on coming to a broken record, or at the end of a file in which no passage has a text.
+        DataError: a record is broken, or no passage has a text.
     """
-    count = textless = 0
-    for passage in _read_pages(file) if _is_one_object(file) else _read_records(file):
-        count += 1
-        textless += not passage.text.strip()
+    return refuse_empty(_read_pages(file) if _is_one_object(file) else _read_records(file), file)
+
+
+def refuse_empty(passages: Iterable[Passage], file: Path) -> Iterator[Passage]:
+    """Yield the passages. Raise a DataError at the end if none has a text."""
+    has_text = False
+    for passage in passages:
+        has_text = has_text or bool(passage.text.strip())
         yield passage
-    if not count:
-        raise DataError(f"{file}: no passages in this file; name the file to search in: dataset.corpus=FILE")
-    if textless == count:
-        raise DataError(
-            f"{file}: {count:,} passages with titles but without text; name another file: dataset.corpus=FILE"
-        )
+    if not has_text:
+        raise DataError(f"{file}: no passages with text in this file. Name the file to search in: dataset.corpus=FILE")
 
 
 def distinct(passages: Iterable[Passage]) -> Iterator[Passage]:
-    """Yield each passage once, where it first comes."""
-    seen: set[int] = set()  # numbers take less room than ids: 0.5 GB at five million passages
+    """Yield each passage once, at its first position."""
+    seen: set[int] = set()  # numbers need less memory than ids: 0.5 GB for five million passages
     for passage in passages:
         number = int(passage.id, 16)
         if number not in seen:
@@ -117,7 +111,7 @@ def _is_one_object(file: Path) -> bool:
     try:
         record = jsonio.decode_json(line)
     except jsonio.JsonError:
-        # An object on several lines or a very long one. A JSONL file with a broken first line is refused later.
+        # an object on several lines, or a very long one
         return not newline or not rest.lstrip().startswith('{"')
     pages = all(isinstance(value, str | list) for value in record.values()) and not rest.strip()
     return pages and not (RECORD_KEYS | QUESTION_KEYS) & record.keys()
@@ -126,13 +120,10 @@ def _is_one_object(file: Path) -> bool:
 def _read_records(file: Path) -> Iterator[Passage]:
     for where, record in jsonio.stream_records(file):
         keys = record.keys() if isinstance(record, dict) else ()
-        if "paragraphs" in keys:
-            yield from paragraph_passages(parse_record(MuSiQueContext, record, where).paragraphs)
-        elif "contexts" in keys:
-            yield from paragraph_passages(parse_record(IIRCContext, record, where).contexts)
-        elif "context" in keys:
-            for title, sentences in parse_record(HotpotQAContext, record, where).context:
-                yield join_sentences(title, sentences)
+        if Contexts.model_fields.keys() & keys:
+            question = parse_record(Contexts, record, where)
+            yield from paragraph_passages(question.paragraphs + question.contexts)
+            yield from (join_sentences(title, sentences) for title, sentences in question.context)
         elif "contents" in keys and "text" not in keys:
             yield parse_record(Contents, record, where).passage()
         elif QUESTION_KEYS.isdisjoint(keys):  # otherwise it is a question without contexts
@@ -150,4 +141,4 @@ def _read_pages(file: Path) -> Iterator[Passage]:
                 if len(paragraph.split()) >= MIN_WORDS:
                     yield Passage.of(plain_title(title), paragraph.strip())
         else:
-            raise DataError(f"{where}: expected the sentences or the text of a page; correct the file")
+            raise DataError(f"{where}: expected the sentences or the text of a page. Correct the file")

@@ -1,8 +1,7 @@
-"""Read files of few-shot examples; used as `_target_` in a config, so that methods get parsed records.
+"""Read files of few-shot examples (demonstrations): the `_target_` of a config.
 
-There are two forms: kgqa's JSONL (`kgqa/demos/*.jsonl`, and files of a user in the same form), and the files that the
-authors of TRACE and IRCoT released, `FILE#DATASET`. Triples of documents and chains stay the text that prompts show,
-because a few of the authors' have two parts.
+There are two forms: kgqa's JSONL (`kgqa/demos/*.jsonl` and users' files), and the files that the authors of TRACE and
+IRCoT released, `FILE#DATASET`. Triples stay texts, because a few of the authors' have two parts.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from kgqa.prompting.demonstrations import (
     ThoughtDemonstration,
     shuffle_examples,
 )
-from kgqa.types import Json, Passage, Triple
+from kgqa.types import Json, JsonObject, Passage, Triple
 from kgqa.util import jsonio
 from kgqa.util.fs import package_folder
 
@@ -53,7 +52,7 @@ def load_documents(path: str) -> tuple[DocumentDemonstration, ...]:
             the authors' file: `FILE#HOTPOTQA`. A file of `kgqa/demos` comes before one in the working directory.
 
     Raises:
-        DataError: the file is missing or broken, naming file:line.
+        DataError: the file is missing or broken.
     """
     return _load(path, _document, "trace_documents", DOCUMENTS)
 
@@ -67,42 +66,36 @@ def load_thoughts(path: str, needs: tuple[str, ...] = ()) -> tuple[ThoughtDemons
     """Return a pool of questions with their chains of thought; see `load_documents`.
 
     Args:
-        path: `FILE#hotpotqa` takes them from the file of IRCoT's prompts, which names 2Wiki 2wikimultihopqa.
-        needs: fields that no question may lack, such as "steps".
+        path: `FILE#hotpotqa` is the file of IRCoT's prompts, which names 2Wiki 2wikimultihopqa.
+        needs: fields that each question must have, such as "steps".
 
     Raises:
-        DataError: the file is missing or broken, naming file:line, or a question lacks what is needed.
+        DataError: the file is missing or broken, or a question lacks a needed field.
     """
     pool = _load_ircot_prompts(path) if "#" in path else _load(path, _thought, "pool")
-    for example in pool:
-        for need in needs:
-            if not getattr(example, need):
-                raise DataError(
-                    f"{path}: the demonstration {example.question!r:.60} has no {need!r}, which this method "
-                    "shows. Use hotpotqa, 2wiki, musique or iirc, or add them to the file"
-                )
+    if lacking := next(((each, need) for each in pool for need in needs if not getattr(each, need)), None):
+        raise DataError(
+            f"{path}: the demonstration {lacking[0].question!r:.60} has no {lacking[1]!r}, which this method shows. "
+            "Use hotpotqa, 2wiki, musique or iirc, or add them to the file"
+        )
     return pool
 
 
-def load_examples(path: str, keys: tuple[str, ...]) -> tuple[Mapping[str, Json], ...]:
-    """Return records of a JSONL file as prompts show them; each must have exactly these keys.
+def load_examples(path: str, keys: tuple[str, ...]) -> tuple[JsonObject, ...]:
+    """Return records of a JSONL file as prompts show them. Raise a DataError if one has other keys than these."""
 
-    Raises:
-        DataError: the file is missing or broken, or a record has other keys, naming file:line.
-    """
-
-    def parse(record: Json, where: str) -> Mapping[str, Json]:
+    def parse(record: Json, where: str) -> JsonObject:
         refuse_half_surrogates(record, where)
         if not isinstance(record, dict) or set(record) != set(keys):
             found = ", ".join(record) if isinstance(record, dict) else repr(record)[:60]
-            raise DataError(f"{where}: expected an object with the keys {', '.join(keys)}; found {found}")
+            raise DataError(f"{where}: expected an object with the keys {', '.join(keys)}. Found {found}")
         return record
 
     return _load(path, parse)
 
 
 def _load(path: str, parse: Callable[[Json, str], T], form: str = "", prefix: str = "") -> tuple[T, ...]:
-    """Return the parsed records. form: the beginning of kgqa's files. prefix: of the keys in the authors' file."""
+    """Return the parsed records. form: the prefix of kgqa's files. prefix: of the keys in the authors' file."""
     records = _released_records(path, prefix) if "#" in path else _jsonl_records(path, form)
     examples = tuple(parse(record, where) for where, record in records)
     if not examples:
@@ -123,7 +116,7 @@ def _find(path: str, form: str = "") -> Path:
 def _jsonl_records(path: str, form: str) -> Iterator[tuple[str, Json]]:
     file = _find(path, form)
     if ".json" in file.suffixes:
-        raise DataError(f"{file}: a released file has several datasets; name one, e.g. {file}#HOTPOTQA")
+        raise DataError(f"{file}: a released file has several datasets. Name one, e.g. {file}#HOTPOTQA")
     return jsonio.stream_records(file)
 
 
@@ -140,7 +133,7 @@ def _released_records(path: str, prefix: str) -> Iterator[tuple[str, Json]]:
     if not isinstance(lists, dict) or not isinstance(lists.get(key), list):
         keys = lists if isinstance(lists, dict) else ()
         known = ", ".join(k.removeprefix(prefix) for k in keys if k.startswith(prefix)) or "none"
-        raise DataError(f"{file}: no list {key!r}; datasets in this file: {known}")
+        raise DataError(f"{file}: no list {key!r}. Datasets in this file: {known}")
     return ((f"{file}: {key}[{number}]", record) for number, record in enumerate(lists[key]))
 
 
@@ -268,7 +261,7 @@ def _thought(raw: Json, where: str) -> ThoughtDemonstration:
 
 
 def _contexts(record: ThoughtRecord) -> tuple[tuple[Passage, ...], ...]:
-    """Return the passages with 0, 1, 2, … distractors among them, shuffled, after the pinned ones."""
+    """Return the passages shuffled with 0, 1, 2, … distractors, after the pinned ones."""
     pinned, gold, distractors = (
         [context.passage for context in contexts] for contexts in (record.pinned, record.passages, record.distractors)
     )
@@ -285,9 +278,9 @@ Block = tuple[tuple[Passage, ...], str, str]  # passages, question and reply of 
 def _load_ircot_prompts(path: str) -> tuple[ThoughtDemonstration, ...]:
     """Return the examples of one dataset, in the order of the files; paragraphs stay in the authors' order.
 
-    The file is an object of file names and prompts. A prompt is a list of examples: a line '# METADATA: {"qid": …}',
-    paragraphs as "Wikipedia Title: …" and a line of text, then "Q: …" and "A: …". The same questions are in several
-    prompts: with 1, 2 and 3 distractors, with the chain of thought and with only the answer.
+    The file is an object of file names and prompts. An example of a prompt is a line '# METADATA: {"qid": …}',
+    paragraphs as "Wikipedia Title: …" and a line of text, then "Q: …" and "A: …". The prompts have the same questions
+    with 1, 2 and 3 distractors, with the chain of thought or only the answer.
     """
     file, dataset, prompts = _released_object(path)
     refuse_half_surrogates(prompts, str(file))
@@ -297,7 +290,7 @@ def _load_ircot_prompts(path: str) -> tuple[ThoughtDemonstration, ...]:
     texts = {name[1]: text for name, text in by_path.items() if len(name) == 2 and name[0] == dataset}
     if not texts:
         known = ", ".join(sorted({name[0] for name in by_path if len(name) == 2})) or "none"
-        raise DataError(f"{file}: no prompts of {dataset!r}; datasets in this file: {known}")
+        raise DataError(f"{file}: no prompts of {dataset!r}. Datasets in this file: {known}")
     thoughts = [_blocks(texts, THOUGHTS.format(count), file) for count in (1, 2, 3)]
     answers = _blocks(texts, ANSWERS, file)
     titles = _blocks(texts, TITLES, file) if TITLES in texts else {}
@@ -305,7 +298,7 @@ def _load_ircot_prompts(path: str) -> tuple[ThoughtDemonstration, ...]:
     shots = []
     for qid, (passages, question, thought) in thoughts[0].items():
         if not all(qid in blocks for blocks in (*thoughts, answers)):
-            raise DataError(f"{file}: {dataset}: question {qid} is not in every prompt; download the file again")
+            raise DataError(f"{file}: {dataset}: question {qid} is not in every prompt. Download the file again")
         contexts = [blocks[qid][0] for blocks in thoughts]
         gold = tuple(passage for passage in passages if all(passage in context for context in contexts))
         pinned, _, pages = titles.get(qid, ((), "", "[]"))
@@ -326,7 +319,7 @@ def _load_ircot_prompts(path: str) -> tuple[ThoughtDemonstration, ...]:
 def _blocks(texts: Mapping[str, str], name: str, file: Path) -> dict[str, Block]:
     """Return the examples of a prompt by question id, in order."""
     if name not in texts:
-        raise DataError(f"{file}: the prompt {name} is missing; download the file again")
+        raise DataError(f"{file}: the prompt {name} is missing. Download the file again")
     where = f"{file}: {name}"
     _, *parts = METADATA.split(texts[name])
     blocks = {}

@@ -8,8 +8,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kgqa.errors import ConfigError, DataError
-from kgqa.util.optional_deps import install_command
+from kgqa.errors import DataError
+from kgqa.util.optional_deps import require_packages
 
 TEXT, HTML, DOCX = (".txt", ".md", ".markdown"), (".html", ".htm"), ".docx"
 HIDDEN = ("script", "style", "head", "title", "noscript", "template", "svg")
@@ -49,12 +49,12 @@ def read_text(file: Path) -> str:
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         byte = error.object[error.start]
-        raise DataError(f"{file}:{line}: not UTF-8 (byte 0x{byte:02x}); convert the file to UTF-8") from None
+        raise DataError(f"{file}:{line}: not UTF-8 (byte 0x{byte:02x}). Convert the file to UTF-8") from None
     except OSError as error:
-        raise DataError(f"{file}: cannot be read: {error.strerror}; remove it from the folder") from None
+        raise DataError(f"{file}: cannot be read: {error.strerror}. Remove it from the folder") from None
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
-        raise DataError(f"{file}:{line}: not text (a byte of 0); convert the file to UTF-8, or remove it")
+        raise DataError(f"{file}:{line}: not text (a byte of 0). Convert the file to UTF-8, or remove it")
     return text
 
 
@@ -74,16 +74,15 @@ def markdown_heading(text: str) -> str:
 
 
 def _docx_to_html(file: Path) -> str:
-    try:
-        import mammoth
-    except ImportError as error:
-        raise ConfigError(f"{file}: .docx files need mammoth; {install_command('documents')}") from error
+    require_packages("documents", "mammoth")
+    import mammoth
+
     try:
         with file.open("rb") as source:
             return str(mammoth.convert_to_html(source, convert_image=lambda _: []).value)
     except Exception as error:  # noqa: BLE001 - mammoth lets through what its parsers of archives and XML raise
         cause = f"{type(error).__name__}: {error}"
-        raise DataError(f"{file}: not a readable DOCX ({cause}); save it again as .docx") from None
+        raise DataError(f"{file}: not a readable DOCX ({cause}). Save it again as .docx") from None
 
 
 def parse_html(html: str) -> DocumentText:

@@ -14,7 +14,7 @@ from kgqa.datasets import corpus, pdf
 from kgqa.datasets.document_text import DOCX, HTML, TEXT, read_document, read_text
 from kgqa.datasets.splitting import split, splitter_identity
 from kgqa.errors import DataError, UsageError
-from kgqa.types import Json, Passage
+from kgqa.types import Json, JsonObject, Passage
 from kgqa.util import fs
 from kgqa.util.optional_deps import require_packages
 
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """Where a passage is in a document. `page`: "page 3" or "table 2 page 3" of a PDF. `line`: from 1, of a text."""
+    """The place of a passage in a document. page: "page 3" or "table 2 page 3" of a PDF. line: from 1, of a text."""
 
     file: Path
     page: str = ""
@@ -47,8 +47,8 @@ class NoTextError(DataError):
 class Documents:
     """Files, and folders with all files below them that are not hidden.
 
-    A document's name is its file's without the suffix; files that share one are named by their paths. The title of its
-    passages is its heading, see `document_text`, or its name if it has none. `exclude` is never a document.
+    A document's name is its file's without the suffix. Files that share a name are named by their paths. The title of
+    its passages is its heading, see `document_text`, or its name if it has none. `exclude` is never a document.
     """
 
     paths: tuple[Path, ...]
@@ -61,12 +61,12 @@ class Documents:
         """Return the files by name, in the order of the paths, those of a folder by path.
 
         Raises:
-            DataError: a path does not exist or cannot be read, a name is not UTF-8, or there is no document at all.
+            DataError: a path does not exist, a name is not UTF-8, or there is no document.
         """
         below = {file.resolve(): (file, path) for path in self.paths for file in self._files_of(path)}
         if not below:
             shown = ", ".join(map(str, self.paths))
-            raise DataError(f"{shown}: no documents; name {', '.join(self.kinds)} files")
+            raise DataError(f"{shown}: no documents. Name {', '.join(self.kinds)} files")
         stems = Counter(file.stem for file, _ in below.values())
         names = {}
         for file, path in below.values():
@@ -78,14 +78,14 @@ class Documents:
 
     def _files_of(self, path: Path) -> list[Path]:
         if not path.exists():
-            raise DataError(f"{path}: no such file or folder; name your documents")
+            raise DataError(f"{path}: no such file or folder. Name your documents")
         found = [path] if path.is_file() else sorted(file for file in path.rglob("*") if _is_shown(file, path))
         documents = [file for file in found if file.suffix.lower() in self.kinds and file != self.exclude]
         if path.is_file() and not documents:
-            raise DataError(f"{path}: file type not supported; name {', '.join(self.kinds)} files or a folder")
+            raise DataError(f"{path}: file type not supported. Name {', '.join(self.kinds)} files or a folder")
         for file in documents:
             if any("\ud800" <= letter <= "\udfff" for letter in str(file)):  # names are in prompts and hashes
-                raise DataError(f"{file}: the file's name is not UTF-8; rename it")
+                raise DataError(f"{file}: the file's name is not UTF-8. Rename it")
         others = Counter(file.suffix.lower() or file.name for file in found if file not in (*documents, self.exclude))
         if others:
             shown = ", ".join(f"{count} {kind}" for kind, count in sorted(others.items()))
@@ -128,32 +128,28 @@ class Documents:
             heading, text = read_document(file)
             passages = tuple(Passage.of(name, piece.text) for piece in split(text, self.passage_size))
         if not any(passage.text.strip() for passage in passages):
-            raise NoTextError(f"{file}: no text; scanned documents need text recognition (OCR)")
+            raise NoTextError(f"{file}: no text. Scanned documents need text recognition (OCR)")
         return heading, passages
 
     @cached_property
     def collection(self) -> tuple[Passage, ...]:
-        """Return all that can be read, each passage once, with pages and tables of PDFs.
-
-        Raises:
-            UsageError: nothing can be read, for the first file's reason.
-        """
+        """Return all passages once, with pages and tables of PDFs. Raise a UsageError if no file is readable."""
         if not self.contents:
             raise next(iter(self.unreadable.values()))
         return tuple(corpus.distinct(chain.from_iterable(self.contents.values())))
 
     def passages(self) -> Iterator[Passage]:
-        """Yield what is searched: passages and tables, without complete pages, which would repeat them."""
+        """Yield the passages to search: all but complete pages, which would repeat them."""
         return (passage for passage in self.collection if not passage.place.startswith("page"))
 
-    def identity(self) -> Mapping[str, Json]:
-        """Return everything that determines these passages: hashes of readable files, the splitter, the readers."""
+    def identity(self) -> JsonObject:
+        """Return hashes of the readable files, the splitter and the readers."""
         return files_identity(
             {name: file for name, file in self.files.items() if file not in self.unreadable}, self.passage_size
         )
 
     def where(self, passage: Passage, part: str = "") -> Where | None:
-        """Return where a passage, or a part of its text, is; None if it is from no document."""
+        """Return the place of a passage, or of a part of its text. None if no document contains it."""
         file = self._file_by_passage.get(passage.id)
         if file is None:
             return None
@@ -176,11 +172,7 @@ class Documents:
 
 
 def files_identity(files: Mapping[str, Path], size: int) -> dict[str, Json]:
-    """Return everything that determines the passages of these files, without their paths.
-
-    Raises:
-        ConfigError: a package that reads them is not installed.
-    """
+    """Return everything that determines the passages of these files, without their paths."""
     kinds = {file.suffix.lower() for file in files.values()}
     versions = [require_packages(extra, *packages) for kind, (extra, packages) in PACKAGES.items() if kind in kinds]
     return {

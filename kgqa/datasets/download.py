@@ -12,20 +12,20 @@ import tarfile
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import pooch
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from kgqa.datasets.base import TO_ELSEWHERE
 from kgqa.datasets.corpus import join_sentences
-from kgqa.errors import ConfigError, DataError
-from kgqa.types import Json
+from kgqa.errors import DataError
+from kgqa.types import Json, JsonObject
 from kgqa.util.fs import explain_storage_errors, replace_atomically
 from kgqa.util.jsonio import decode_json
-from kgqa.util.optional_deps import install_command
+from kgqa.util.optional_deps import require_packages
 
 RETRIES = 2  # after a cut connection or a wrong checksum
 TIMEOUT = 60.0  # seconds without a byte
@@ -71,17 +71,13 @@ class Source(BaseModel):
 
     @property
     def makes(self) -> tuple[str, ...]:
-        """Return the files that are there once all is done."""
+        """Return the names of the final files."""
         return (self.abstracts,) if self.abstracts else self.members or (self.file,)
 
 
-def parse_sources(entries: Mapping[str, Json]) -> dict[str, Source]:
-    """Return the entries of conf/downloads.yaml by name; raise a ConfigError for a wrong or missing key."""
-    try:
-        return TypeAdapter(dict[str, Source]).validate_python(entries)
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise ConfigError(f"downloads.{'.'.join(map(str, first['loc']))}: {first['msg'].lower()}") from error
+def parse_sources(entries: JsonObject) -> dict[str, Source]:
+    """Return the entries of conf/downloads.yaml by name."""
+    return TypeAdapter(dict[str, Source]).validate_python(entries)
 
 
 def download(source: Source, target: Path, advance: Advance) -> None:
@@ -107,7 +103,7 @@ def download(source: Source, target: Path, advance: Advance) -> None:
                 reasons.append(f"{url}: {' '.join(str(error).split())}")
             else:
                 return
-    raise DataError("; ".join(reasons))
+    raise DataError(". ".join(reasons))
 
 
 class _Progress:
@@ -158,14 +154,14 @@ def unpack(archive: Path, members: Sequence[str], folder: Path) -> None:
 def unpack_abstracts(archive: Path, target: Path, advance: Callable[[int], None]) -> None:
     """Write HotpotQA's archive of first paragraphs, thousands of .bz2 files in a .tar.bz2, as one gzipped JSONL corpus.
 
-    The order is the archive's, the text that of the questions' contexts; `advance(n)` comes after n more passages.
+    The order is the archive's. Texts are like those of the questions' contexts.
 
     Raises:
         DataError: the archive is broken, or is another one.
         StorageError: the disk is full or not writable.
     """
     count = 0
-    # no name and no time in the file, so that the same archive gives the same bytes
+    # without a name and time, so that the same archive gives the same bytes
     with (
         replace_atomically(target, TO_ELSEWHERE) as part,
         part.open("wb") as raw,
@@ -183,7 +179,7 @@ def unpack_abstracts(archive: Path, target: Path, advance: Callable[[int], None]
             count += len(lines)
             advance(len(lines))
         if not count:
-            raise DataError(f"{archive}: no abstracts in this archive; it is not HotpotQA's")
+            raise DataError(f"{archive}: no abstracts in this archive. It is not HotpotQA's")
 
 
 @contextmanager
@@ -210,10 +206,9 @@ def convert(hub: Hub, folder: Path | None, target: Path, advance: Callable[[int]
         DataError: there is no such dataset, split or file, it cannot be read, or it is an unknown dataset.
         StorageError: the disk is full or not writable.
     """
-    try:
-        import datasets
-    except ImportError as error:
-        raise ConfigError(f"from= needs the package datasets ({error}); {install_command('datasets')}") from error
+    require_packages("datasets", "datasets")
+    import datasets
+
     before, between, after = ("", "\n", "\n") if target.suffix == ".jsonl" else ("[\n", ",\n", "\n]\n")
     count = 0
     with replace_atomically(target, TO_ELSEWHERE) as part, part.open("w", encoding="utf-8") as out:
@@ -234,22 +229,22 @@ def convert(hub: Hub, folder: Path | None, target: Path, advance: Callable[[int]
 def _load(datasets: Json, hub: Hub, folder: Path | None) -> Json:
     if folder is None:
         return datasets.load_dataset(hub.id, hub.config, split=hub.split, streaming=True)
-    if (folder / "dataset_dict.json").is_file():
-        splits = datasets.load_from_disk(str(folder))
-        if hub.split not in splits:
-            raise ValueError(f"no split {hub.split}, only {', '.join(splits)}")
-        return splits[hub.split]
-    if (folder / "state.json").is_file():
-        return datasets.load_from_disk(str(folder))
+    if any((folder / name).is_file() for name in ("dataset_dict.json", "state.json")):
+        saved = datasets.load_from_disk(str(folder))
+        if not isinstance(saved, datasets.DatasetDict):
+            return saved
+        if hub.split not in saved:
+            raise ValueError(f"no split {hub.split}, only {', '.join(saved)}")
+        return saved[hub.split]
     files = [folder] if folder.is_file() else sorted(folder.rglob(f"{hub.split}*.parquet"))
     of_config = [file for file in files if hub.config in file.relative_to(folder).parts]
     if not files:
-        raise ValueError(f"neither written by save_to_disk nor a folder with {hub.split}*.parquet")
+        raise ValueError(f"not a folder of save_to_disk, and not a folder with {hub.split}*.parquet")
     names = [str(file) for file in of_config or files]
     return datasets.load_dataset("parquet", data_files=names, split="train", streaming=True)
 
 
-def original(row: Mapping[str, Json]) -> Json:
+def original(row: JsonObject) -> Json:
     """Return a row as the authors' file has it. The hub stores lists of records as records of lists, `_id` as `id`."""
     try:
         if "paragraphs" in row:
@@ -258,10 +253,10 @@ def original(row: Mapping[str, Json]) -> Json:
         others = {key: value for key, value in row.items() if key not in ("id", "_id")}
         return {"_id": row["_id"] if "_id" in row else row["id"], **others, **lists}
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise DataError(f"a row with {', '.join(row)} is of no known dataset ({error!r})") from None
+        raise DataError(f"a row with {', '.join(row)} does not match any known dataset ({error!r})") from None
 
 
-def _records(table: Json) -> list[Mapping[str, Json]]:
+def _records(table: Json) -> list[JsonObject]:
     if isinstance(table, list):
         return table
     return [dict(zip(table, values, strict=True)) for values in zip(*table.values(), strict=True)]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import BaseModel
 
 from kgqa.datasets.base import FileDataset
-from kgqa.datasets.schema import parse_record
+from kgqa.datasets.schema import LocatedQuestions, parse_record
 from kgqa.errors import DataError
 from kgqa.types import Question
 from kgqa.util import jsonio
@@ -25,7 +24,7 @@ class FlashRAGRecord(BaseModel):
 
 @dataclass(frozen=True)
 class FlashRAG(FileDataset):
-    """Questions with gold answers, all of equal rank, and without passages. The corpus is a file of its own.
+    """Questions with gold answers, all of equal rank, and without passages. The corpus is another file.
 
     Files of multiple-choice questions are rejected: their gold answers are positions. `metadata` is not read.
     """
@@ -34,13 +33,13 @@ class FlashRAG(FileDataset):
     def remedy(self) -> str:
         return f"get it from {RELEASED} (kgqa data list: the files that kgqa downloads)"
 
-    def records(self, file: Path) -> Iterator[tuple[str, Question | None]]:
+    def records(self, file: Path) -> LocatedQuestions:
         for where, raw in jsonio.stream_records(file):
             record = parse_record(FlashRAGRecord, raw, where)
             answers = tuple(dict.fromkeys(answer for answer in record.golden_answers if answer.strip()))
             if not answers:
                 raise DataError(
-                    f"{where}: golden_answers={record.golden_answers}: no gold answer; remove the question, "
+                    f"{where}: golden_answers={record.golden_answers}: no gold answer. Remove the question, "
                     "or use a split that has answers"
                 )
             yield where, Question(id=record.id, text=record.question, answers=answers)

@@ -1,9 +1,6 @@
 """A user's own documents and questions: a folder of files as `kgqa.datasets.documents` reads them, and a JSONL file.
 
-Each line of the questions' file is an object with `question`, and `answer` or `answers` (the first is the answer, the
-others are aliases). It can have `id` (default: q1, q2, … by line), `type` ("structural": about a page or table;
-"content"; or any other name), and `support`: a list of documents' names, or of objects of `title` (the name) and
-`place` ("page 3", "table 2": of a PDF) or `text` (words of the passages meant).
+docs/DOCUMENTS.md describes the keys of a question.
 """
 
 from __future__ import annotations
@@ -21,7 +18,7 @@ from kgqa.datasets.base import FAMILY, HASHED, SCORING, resolve_path
 from kgqa.datasets.documents import KINDS, Documents, NoTextError, files_identity
 from kgqa.datasets.schema import Gold, check_questions, parse_record
 from kgqa.errors import ConfigError, DataError, nearest
-from kgqa.types import Json, Passage, Question
+from kgqa.types import JsonObject, Passage, Question
 from kgqa.util import fs, jsonio
 from kgqa.util.validators import Count
 
@@ -43,11 +40,10 @@ class FolderRecord(Gold):
 
 @dataclass(frozen=True)
 class Folder:
-    """Questions that share one collection: every question's `passages` is the same tuple.
+    """Questions that share one collection: all have the same tuple of `passages`.
 
-    Documents without any text are skipped with a warning. A PDF gives page and table nodes as well, see
-    `kgqa.datasets.pdf`. Support by `text` is the passages that contain it, by `place` the node; by title alone it is
-    any passage of that title.
+    Documents without text are skipped with a warning. Support by `text` is the passages that contain it, by `place` the
+    page or table node of a PDF, by title only any passage of that title.
     """
 
     name: str
@@ -62,7 +58,7 @@ class Folder:
     def __post_init__(self) -> None:
         for kind in self.kinds:
             if kind not in KINDS:
-                raise ConfigError(f"dataset.kinds: {kind}: file type not supported; {nearest(kind, KINDS)}")
+                raise ConfigError(f"dataset.kinds: {kind}: file type not supported. {nearest(kind, KINDS)}")
 
     @cached_property
     def folder(self) -> Path:
@@ -70,7 +66,7 @@ class Folder:
             raise ConfigError(f"dataset={self.name}: name the folder with your documents: dataset.path=FOLDER")
         folder = resolve_path(self.path)
         if not folder.is_dir():
-            raise DataError(f"dataset.path={self.path}: no such folder; name the folder with your documents")
+            raise DataError(f"dataset.path={self.path}: no such folder. Name the folder with your documents")
         return folder
 
     @property
@@ -80,7 +76,7 @@ class Folder:
         file = self.folder / "questions.jsonl" if named is None else resolve_path(named, "questions_file")
         if not file.is_file():
             missing = f"{self.folder}: no questions.jsonl in it" if named is None else f"dataset.questions_file={named}"
-            raise DataError(f"{missing}: no such file; name a file of questions: dataset.questions_file=FILE")
+            raise DataError(f"{missing}: no such file. Name a file of questions: dataset.questions_file=FILE")
         return file
 
     @cached_property
@@ -95,7 +91,7 @@ class Folder:
     def sha256(self) -> str:
         return fs.digest([fs.sha256(self.file), self.corpus_identity()])
 
-    def corpus_identity(self) -> Mapping[str, Json]:
+    def corpus_identity(self) -> JsonObject:
         return files_identity(self.documents.files, self.passage_size)
 
     @cached_property
@@ -108,18 +104,14 @@ class Folder:
         return self.documents.collection
 
     def passages(self) -> Iterator[Passage]:
-        """Yield what is searched: passages and tables of all documents, without complete pages."""
+        """Yield the passages and tables of all documents, without complete pages."""
         _ = self.collection
         return self.documents.passages()
 
     read_passages = passages
 
     def questions(self) -> Iterator[Question]:
-        """Return the questions in file order.
-
-        Raises:
-            DataError: a document cannot be read, or on coming to a broken question, naming its line.
-        """
+        """Yield the questions in file order. Raise a DataError for an unreadable document or a broken question."""
         return (question for question in self.read() if question is not None)
 
     def read(self) -> Iterator[Question | None]:
@@ -149,9 +141,9 @@ class Folder:
 
 
 def _support(cited: Cited, by_name: Mapping[str, Sequence[Passage]], where: str) -> list[str]:
-    """Return the ids of the cited passages; none for a title alone."""
+    """Return the ids of the cited passages, none if only the title is cited."""
     if cited.title not in by_name:
-        raise DataError(f"{where}: support: no document has the name {cited.title!r}; {nearest(cited.title, by_name)}")
+        raise DataError(f"{where}: support: no document has the name {cited.title!r}. {nearest(cited.title, by_name)}")
     passages = by_name[cited.title]
     if cited.place:
         ids = [p.id for p in passages if p.place == cited.place or p.place.startswith(f"{cited.place} page")]
@@ -159,5 +151,5 @@ def _support(cited: Cited, by_name: Mapping[str, Sequence[Passage]], where: str)
         words = " ".join(cited.text.split())
         ids = [p.id for p in passages if words and not p.place and words in " ".join(p.text.split())]
     if not ids and (missing := cited.place or cited.text):
-        raise DataError(f"{where}: support: {missing!r} is not in {cited.title!r}. Correct it, or give the title alone")
+        raise DataError(f"{where}: support: {missing!r} is not in {cited.title!r}. Correct it, or write only the title")
     return ids

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -15,7 +15,7 @@ from pydantic import AliasChoices, BaseModel, Field, StrictInt
 
 from kgqa.datasets.base import HASHED, ContextDataset
 from kgqa.datasets.corpus import join_sentences
-from kgqa.datasets.schema import Gold, looks_like, parse_record, plain_title
+from kgqa.datasets.schema import Gold, LocatedQuestions, looks_like, parse_record, plain_title
 from kgqa.errors import DataError
 from kgqa.types import Hop, Passage, Question
 from kgqa.util import fs, jsonio
@@ -44,10 +44,9 @@ class Aliases(BaseModel):
 class HotpotQA(ContextDataset):
     """Questions of a HotpotQA or 2Wiki file.
 
-    Gold titles without a passage are in `support` as "missing:<title>", unless the question has no passages at all.
-    Of two passages with a gold title, the one that has the supporting sentences is gold, the first if both have.
-    Supporting sentences out of range are ignored. `hops` comes from the question's type by the table of the config.
-    Evidences become hops "subject, relation" → object, with the passage that has the subject as its title.
+    Gold titles without a passage are in `support` as "missing:<title>", unless the question has no passages. Of two
+    passages with a gold title, the one with more supporting sentences is gold, or the first. Supporting sentences out
+    of range are ignored. Evidences become hops "subject, relation" → object, with the passage titled like the subject.
     """
 
     hops: Mapping[str, Count]  # by question type
@@ -62,18 +61,18 @@ class HotpotQA(ContextDataset):
 
     @property
     def sha256(self) -> str:
-        """Return the sha256 of the data file; with an alias file, of both hashes one after the other."""
+        """Return the sha256 of the data file, or with an alias file that of both hashes."""
         aliases = self._alias_file(self.file)
         return fs.text_digest(f"{super().sha256}\n{fs.sha256(aliases)}") if aliases else super().sha256
 
-    def records(self, file: Path) -> Iterator[tuple[str, Question | None]]:
+    def records(self, file: Path) -> LocatedQuestions:
         aliases = self._read_aliases(file)
         for where, raw in jsonio.stream_records(file):
             record = parse_record(HotpotRecord, raw, where)
             if record.type and record.type not in self.hops:
                 raise DataError(
-                    f"{where}: type={record.type!r}: {self.name} has {', '.join(self.hops)}; "
-                    f"name the dataset this file is of (it looks like {looks_like(raw)}), "
+                    f"{where}: type={record.type!r}: {self.name} has {', '.join(self.hops)}. "
+                    f"Name the dataset of this file (it looks like {looks_like(raw)}), "
                     f"or add the type: '+dataset.hops.{record.type}=2'"
                 )
             answers = record.golds(where, aliases.get(record.answer_id or "", ()))

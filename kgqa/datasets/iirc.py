@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -12,8 +12,8 @@ from typing import Literal
 from pydantic import BaseModel
 
 from kgqa.datasets.base import ContextDataset
-from kgqa.datasets.corpus import IIRCContext, Paragraph, paragraph_passages
-from kgqa.datasets.schema import parse_record, plain_title
+from kgqa.datasets.corpus import Paragraph, paragraph_passages
+from kgqa.datasets.schema import LocatedQuestions, parse_record, plain_title
 from kgqa.errors import DataError
 from kgqa.types import Passage, Question
 from kgqa.util import jsonio
@@ -69,24 +69,27 @@ class ProcessedAnswer(BaseModel):
         return next((texts for form in forms if (texts := tuple(text for text in form if text.strip()))), ())
 
 
-class Processed(IIRCContext):
+class Processed(BaseModel):
+    """IRCoT's processed form."""
+
     question_id: str
     question_text: str
+    contexts: tuple[Paragraph, ...]
     pinned_contexts: tuple[Paragraph, ...] = ()
     answers_objects: tuple[ProcessedAnswer, ...]
 
 
 @dataclass(frozen=True)
 class IIRC(ContextDataset):
-    """Questions about a main passage, which is `pinned`; the rest of the answer is in pages that it links to.
+    """Questions about a main passage, which is `pinned`, and about pages that it links to.
 
-    Original files have no other passages, and quote their gold ones: some words of a page. Processed ones come with
-    paragraphs of the linked pages; gold ones with the main passage's title are no support, as every prompt has it.
-    Questions without an answer are skipped, as in IRCoT. An answer of several spans is one gold, written as a
-    JSON list, which the `drop` profile reads. `type` is the original's kind of answer: span, value or binary.
+    Original files have no other passages and quote words of their gold pages. Processed ones have paragraphs of the
+    linked pages. Those with the main passage's title are no support, as each prompt contains it. Questions without an
+    answer are skipped, as in IRCoT. An answer of several spans is one gold answer, a JSON list, which the `drop`
+    profile reads. `type` is the original's kind of answer: span, value or binary.
     """
 
-    def records(self, file: Path) -> Iterator[tuple[str, Question | None]]:
+    def records(self, file: Path) -> LocatedQuestions:
         for number, (where, raw) in enumerate(jsonio.stream_records(file)):
             if isinstance(raw, dict) and "questions" in raw:
                 page = parse_record(Original, raw, where)
@@ -140,5 +143,5 @@ def _processed(record: Processed, where: str) -> Question:
 def _gold(texts: Iterable[str], where: str) -> str:
     spans = [text.strip() for text in texts if text.strip()]
     if not spans:
-        raise DataError(f"{where}: the answer has no text; correct the record, or mark it as type 'none'")
+        raise DataError(f"{where}: the answer has no text. Correct the record, or mark it as type 'none'")
     return spans[0] if len(spans) == 1 else json.dumps(spans, ensure_ascii=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from kgqa.artifacts.verdicts import STAGE, VERDICTS, read_verified
 from kgqa.datasets.documents import Documents
 from kgqa.errors import ConfigError, DataError
 from kgqa.protocols import Dataset
-from kgqa.types import Json, Passage, Question
+from kgqa.types import JsonObject, Passage, Question
 from kgqa.util.fs import digest, text_digest
 
 
@@ -51,13 +51,13 @@ class InMemoryDataset:
             return self.documents.passages()
         return iter(dict.fromkeys(passage for question in self.members for passage in question.passages))
 
-    def corpus_identity(self) -> Mapping[str, Json]:
+    def corpus_identity(self) -> JsonObject:
         return {"files": [self.sha256]} if self.documents is None else self.documents.identity()
 
 
 @dataclass(frozen=True)
 class VerifiedDataset:
-    """The same files and the same corpus; of the questions those with these ids, in file order."""
+    """A dataset with only the questions of these ids, in file order."""
 
     dataset: Dataset
     ids: frozenset[str]
@@ -76,7 +76,7 @@ class VerifiedDataset:
     def passages(self) -> Iterator[Passage]:
         return self.dataset.passages()
 
-    def corpus_identity(self) -> Mapping[str, Json]:
+    def corpus_identity(self) -> JsonObject:
         return self.dataset.corpus_identity()
 
 
@@ -87,8 +87,7 @@ def valid_ids(folder: Path, sha256: str) -> frozenset[str]:
         sha256: of the dataset that they must be questions of.
 
     Raises:
-        DataError: no verification is finished in the folder, it is of other questions, a file of it was changed, or no
-            question is valid.
+        DataError: the folder has no finished verification of these questions, is damaged, or no question is valid.
     """
     key = f"dataset.verified={folder}"
     try:
@@ -98,8 +97,8 @@ def valid_ids(folder: Path, sha256: str) -> frozenset[str]:
         raise DataError(f"{key}: {error}") from error
     verified = manifest.identity["dataset"]
     if verified["sha256"] != sha256:
-        raise DataError(f"{key}: it verified another file of dataset={verified['name']}; verify this one")
+        raise DataError(f"{key}: it verified another file of dataset={verified['name']}. Verify this one")
     valid = frozenset(line.id for line in verdicts if line.verdict == "valid")
     if not valid:
-        raise DataError(f"{key}: no question in it is valid; choose another folder, or null")
+        raise DataError(f"{key}: no question in it is valid. Choose another folder, or null")
     return valid

@@ -1,4 +1,4 @@
-"""Count what is in the files of a dataset, and what is unusual about it, for `kgqa data check`."""
+"""Count the contents of a dataset's files, and unusual ones, for `kgqa data check`."""
 
 from __future__ import annotations
 
@@ -18,17 +18,14 @@ class GoldPassages(NamedTuple):
 
 
 def count_questions(questions: Iterable[Question | None]) -> tuple[Mapping[str, int], GoldPassages]:
-    """Return counts by their names, in the order to show them; unusual things only if there are any.
-
-    None stands for a question that was skipped.
-    """
+    """Return counts by their names, in the order to show them, and the gold passages. None: a skipped question."""
     always: Counter[str] = Counter()
     unusual: Counter[str] = Counter()
     kinds: Counter[str] = Counter()
     gold = GoldPassages(set(), set())
     for question in questions:
         if question is None:
-            unusual["left out, having no answer"] += 1
+            unusual["skipped: no answer"] += 1
             continue
         ids = {passage.id for passage in question.passages}
         always["questions"] += 1
@@ -51,7 +48,7 @@ def count_questions(questions: Iterable[Question | None]) -> tuple[Mapping[str, 
 
 
 def count_passages(passages: Iterable[Passage], gold: GoldPassages) -> Mapping[str, int]:
-    """Return counts of the corpus as it is in its files, repeated passages included."""
+    """Return counts of the corpus with its repeated passages."""
     count = textless = 0
     ids: set[int] = set()  # numbers and hashes, because a corpus has millions
     titles: set[int] = set()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +10,7 @@ from pydantic import BaseModel, StrictBool, StrictInt
 
 from kgqa.datasets import corpus
 from kgqa.datasets.base import ContextDataset
-from kgqa.datasets.schema import Gold, parse_record
+from kgqa.datasets.schema import Gold, LocatedQuestions, parse_record
 from kgqa.types import Hop, Question
 from kgqa.util import jsonio
 from kgqa.util.validators import NotIdentity
@@ -42,15 +41,14 @@ class MusiqueRecord(Gold):
 class MuSiQue(ContextDataset):
     """Questions of a MuSiQue file.
 
-    MuSiQue-Full has each question twice, with the same id: answerable, and with passages that do not answer it. Unless
-    `unanswerable` is set, the latter are skipped. Otherwise their ids and types end in "unanswerable". Two paragraphs
-    with one title stay two passages. A step's "#1" stays as it is. `hops` is the length of the decomposition. `type` is
-    the id's prefix, e.g. "3hop1", unless the record has its own.
+    MuSiQue-Full has each question twice with the same id: answerable, and with passages that do not answer it. The
+    latter are skipped unless `unanswerable` is set. Then their ids and types end in "unanswerable". `hops` is the
+    length of the decomposition. `type` is the record's, or the prefix of the id, e.g. "3hop1".
     """
 
     unanswerable: Annotated[bool, NotIdentity("no question is added", (False,))]
 
-    def records(self, file: Path) -> Iterator[tuple[str, Question | None]]:
+    def records(self, file: Path) -> LocatedQuestions:
         for where, raw in jsonio.stream_records(file):
             record = parse_record(MusiqueRecord, raw, where)
             if not self.unanswerable:

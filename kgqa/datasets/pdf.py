@@ -1,24 +1,15 @@
-"""PDF documents as pools of passages: ordinary passages, and structural nodes for whole pages and tables (KGP §3).
+"""PDF documents as passages: ordinary ones, and structural nodes for whole pages and tables (KGP §3).
 
-A document's `title` is its file's name without ".pdf" (two files of one name: their paths below the folder). What a
-method can rely on, from a question's `passages` alone:
+- An ordinary passage has `place` "". It never crosses a page, and the text of its page contains it verbatim.
+- A page node has `place` "page 3". Pages count from 1, and an empty page has the text "". Its text is the paragraphs
+  and tables from top to bottom, with blank lines between them.
+- A table node has `place` "table 2 page 3", or "table 2 pages 3-4" if it continues on the next page. Its number is the
+  one in its caption ("Table 2: …"), or the next unused one. Its text is the caption and the table as Markdown.
+  Passages are split from paragraphs only, not from tables.
 
-- An ordinary passage has `place` "". It never crosses a page, and stands verbatim in the text of the page it is from.
-- A page node has `place` "page 3" (pages count from 1; every page has one, an empty page with the text ""). Its text
-  is the whole page: paragraphs and tables from top to bottom, with blank lines between them.
-- A table node has `place` "table 2 page 3", or "table 2 pages 3-4" where it goes on over a page break. Its number is
-  the one in its caption ("Table 2: …"), else one more than the highest so far; no two tables of a document share one.
-  Its text is the table as Markdown, the caption (if any) in the line above. Each page's text has its own part of the
-  table; passages are split from the paragraphs alone, not from tables.
-
-So, with the title, `page (\\d+)` matches page nodes fully and `table (\\d+) pages? (\\d+)(?:-(\\d+))?` table nodes, the
-passages of page 3 are those of the title whose text is in that page node's text, and the first table *on* page 4 is
-the first table node in the pool whose pages include 4. Documents come one after the other, each as its pages, its
-tables, then its ordinary passages, all in reading order. `Question.type` is "structural" or "content" where questions
-say so.
-
-pdfium reads pages without rulings, 50 times as fast as pdfplumber, which reads those that may hold a table. Neither
-reads pictures of text: a scanned page gives nothing.
+A document gives its pages, its tables, then its ordinary passages, all in reading order. Their `title` is the
+document's name. pdfium reads pages without rulings, 50 times as fast as pdfplumber, which reads those that may hold a
+table. Neither reads text in pictures.
 """
 
 from __future__ import annotations
@@ -32,9 +23,9 @@ from pathlib import Path
 from typing import Any
 
 from kgqa.datasets.splitting import split
-from kgqa.errors import ConfigError, DataError
+from kgqa.errors import DataError
 from kgqa.types import Passage
-from kgqa.util.optional_deps import install_command
+from kgqa.util.optional_deps import require_packages
 
 CAPTION = re.compile(r"table\s+(\d+)\b", re.IGNORECASE)
 HYPHENATED = re.compile(r"(?<=[^\W\d_])-\n(?=[a-z])")  # a word cut at the end of a line
@@ -74,10 +65,9 @@ class PdfTable:
 
     @property
     def place(self) -> str:
-        several = self.last_page > self.first_page
-        return (
-            f"table {self.number} page{f's {self.first_page}-{self.last_page}' if several else f' {self.first_page}'}"
-        )
+        if self.first_page == self.last_page:
+            return f"table {self.number} page {self.first_page}"
+        return f"table {self.number} pages {self.first_page}-{self.last_page}"
 
     @property
     def text(self) -> str:
@@ -99,7 +89,7 @@ def read(file: Path, title: str, size: int) -> tuple[Passage, ...]:
 
 
 def _tables(page_blocks: list[list[Block]]) -> list[PdfTable]:
-    """Return the document's tables; a continued one's later blocks get its header in `found`."""
+    """Return the tables of a document. The blocks of a continued table get its header."""
     tables: list[PdfTable] = []
     for page, blocks in enumerate(page_blocks, start=1):
         for place, block in enumerate(blocks):
@@ -117,9 +107,9 @@ def _tables(page_blocks: list[list[Block]]) -> list[PdfTable]:
 
 
 def _continues(last: PdfTable, caption: str, both: Sequence[Sequence[Block]], place: int) -> bool:
-    """Return whether the table at a place of the second page is what is left of the one that ended on the first.
+    """Return whether a table of the second page continues the last one of the first page.
 
-    It has as many columns, and nothing but margins is in between, or the caption again ("Table 3, continued").
+    It has as many columns, and only margins or its caption are between them.
     """
     before, after = both[0], both[-1]
     if len(last.rows[0]) != len(after[place].rows[0]) or (caption and _number(caption, ()) != last.number):
@@ -130,9 +120,7 @@ def _continues(last: PdfTable, caption: str, both: Sequence[Sequence[Block]], pl
 
 
 def _caption(blocks: Sequence[Block], place: int) -> str:
-    """Return the paragraph next to a table that begins as "Table 3": above it, else below it and not above another
-    table.
-    """
+    """Return the paragraph next to a table that starts with "Table 3": above it, or below it and not above another."""
     above = blocks[place - 1] if place else None
     below = blocks[place + 1] if place + 1 < len(blocks) else None
     if below and place + 2 < len(blocks) and blocks[place + 2].rows:
@@ -141,7 +129,7 @@ def _caption(blocks: Sequence[Block], place: int) -> str:
 
 
 def _number(caption: str, tables: Sequence[PdfTable]) -> int:
-    """Return what the caption says, unless an earlier table has that number; else the next one."""
+    """Return the number in the caption, or the next one if the caption has none or an earlier table has it."""
     taken = {table.number for table in tables}
     written = CAPTION.match(caption)
     if written and int(written[1]) not in taken:
@@ -171,24 +159,24 @@ def pages(file: Path) -> Iterator[list[Block]]:
     Raises:
         DataError: the file is no PDF, is broken, or needs a password.
     """
-    try:
-        import pypdfium2
-    except ImportError as error:
-        raise ConfigError(f"{file}: PDFs need pypdfium2 and pdfplumber; {install_command('pdf')}") from error
+    require_packages("pdf", "pypdfium2", "pdfplumber")
+    import pypdfium2
+
     try:
         with closing(pypdfium2.PdfDocument(file)) as document:
             read = _read_tables(file, [n for n, page in enumerate(document) if _may_hold_table(page)])
             for number, page in enumerate(document):
-                blocks = read.get(number) or _plain_blocks(page)
+                height = page.get_height()
+                blocks = read.get(number) or [_paragraph(lines, height) for lines in _group(_lines(page))]
                 yield sorted(blocks, key=lambda block: block.margin)
                 page.close()
     except pypdfium2.PdfiumError as error:
         if "password" in str(error).lower():
-            raise DataError(f"{file}: needs a password; save it without one, or remove it from the folder") from None
+            raise DataError(f"{file}: needs a password. Save it without one, or remove it from the folder") from None
         reason = str(error).rstrip(".")
-        raise DataError(f"{file}: not a readable PDF: {reason}; save it again, or remove it from the folder") from None
+        raise DataError(f"{file}: not a readable PDF: {reason}. Save it again, or remove it from the folder") from None
     except OSError as error:
-        raise DataError(f"{file}: cannot be read: {error.strerror or error}; name another folder") from None
+        raise DataError(f"{file}: cannot be read: {error.strerror or error}. Name another folder") from None
 
 
 def _read_tables(file: Path, numbers: Sequence[int]) -> dict[int, list[Block]]:
@@ -225,12 +213,8 @@ def _may_hold_table(page: Any) -> bool:
     return bool(page.get_rotation() or sum(raw.FPDFPath_CountSegments(path) for path in paths) >= RULINGS)
 
 
-def _plain_blocks(page: Any) -> list[Block]:
-    return [_paragraph(lines, page.get_height()) for lines in _group(_lines(page))]
-
-
 def _lines(page: Any) -> list[TextLine]:
-    """Return the lines in the order in which the page draws them: columns, as a rule, one after the other."""
+    """Return the lines in the order in which the page draws them."""
     from pypdfium2 import raw
 
     with closing(page.get_textpage()) as text_page:
@@ -254,11 +238,12 @@ def _upright(boxes: Sequence[Box], height: float) -> Box:
 
 
 def _blocks(page: Any) -> list[Block]:
-    """Return paragraphs in the layout analysis' reading order, and tables above the first paragraph that is below
-    them.
-    """
+    """Return paragraphs in reading order, and each table before the first paragraph that is below it."""
     tables = [(table.bbox, rows) for table in page.find_tables() if (rows := _rows(table))]
-    lines = [TextLine(line["text"], _corners(line)) for line in page.textlinehorizontals]
+    lines = [
+        TextLine(each["text"], (each["x0"], each["top"], each["x1"], each["bottom"]))
+        for each in page.textlinehorizontals
+    ]
     free = [line for line in lines if not any(_inside(line.box, box) for box, _ in tables)]
     placed = [(_around(group), _paragraph(group, page.height)) for group in _group(free)]
     tops = [box[1] for box, block in placed if not block.margin]
@@ -270,14 +255,14 @@ def _blocks(page: Any) -> list[Block]:
 
 
 def _rows(table: Any) -> tuple[Row, ...]:
-    """Return cells with single blanks, rows without text left out; empty for what has one column only: a frame."""
+    """Return the rows with text, with single blanks in cells; empty for one column, which is a frame."""
     cells = [tuple(" ".join((cell or "").split()) for cell in row) for row in table.extract()]
     rows = tuple(row for row in cells if any(row))
     return rows if rows and max(map(len, rows)) > 1 else ()
 
 
 def _group(lines: Sequence[TextLine]) -> Iterator[list[TextLine]]:
-    """Yield lines of one paragraph each: a new one begins after a gap, and where the text goes up again."""
+    """Yield the lines of each paragraph. A new one starts after a gap and where the text goes up."""
     group: list[TextLine] = []
     for line in lines:
         if group:
@@ -301,10 +286,6 @@ def _paragraph(lines: Sequence[TextLine], height: float) -> Block:
 def _around(lines: Sequence[TextLine]) -> Box:
     lefts, tops, rights, bottoms = zip(*(line.box for line in lines), strict=True)
     return min(lefts), min(tops), max(rights), max(bottoms)
-
-
-def _corners(line: Any) -> Box:
-    return line["x0"], line["top"], line["x1"], line["bottom"]
 
 
 def _inside(line: Box, box: Box) -> bool:

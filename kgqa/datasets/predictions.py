@@ -1,7 +1,4 @@
-"""Predictions to score: a run's own, plain JSONL, and the official files of HotpotQA, 2WikiMultiHopQA and MuSiQue.
-
-The format of a file is recognized from its content.
-"""
+"""Predictions to score: of a run, plain JSONL, and the official files of HotpotQA, 2WikiMultiHopQA and MuSiQue."""
 
 from __future__ import annotations
 
@@ -56,7 +53,7 @@ def read_predictions(file: Path) -> list[Prediction]:
     for where, record in jsonio.stream_records(file):
         prediction = _prediction(record, where)
         if prediction.question_id in predictions:
-            raise DataError(f"{where}: question {prediction.question_id} is already answered above; remove one of them")
+            raise DataError(f"{where}: question {prediction.question_id} is already answered above. Remove one of them")
         predictions[prediction.question_id] = prediction
     if not predictions:
         raise DataError(f"{file}: no predictions in this file")
@@ -70,7 +67,7 @@ def _refuse_repeats(file: Path, members: Sequence[tuple[str, Json]]) -> None:
 
 def _official(record: OfficialFile, file: Path) -> Iterator[Prediction]:
     if without := sorted(record.sp.keys() - record.answer.keys()):
-        raise DataError(f"{file}: {_some(without)}: supporting facts in sp, but no answer; add the answers")
+        raise DataError(f"{file}: {_some(without)}: supporting facts in sp, but no answer. Add the answers")
     for question_id, answer in record.answer.items():
         titles = dict.fromkeys(plain_title(title) for title, _ in record.sp.get(question_id, ()))
         yield Prediction(question_id, answer, titles=tuple(titles) if record.sp else None)
@@ -82,7 +79,7 @@ def _prediction(record: Json, where: str) -> Prediction:
         return Prediction(line.question_id, line.predicted_answer, places=line.predicted_support_idxs)
     question_id = parse_record(Line, record, where).question_id
     if "answer" not in record:
-        raise DataError(f"{where}: no answer; expected the key answer, or predicted_answer as in MuSiQue's files")
+        raise DataError(f"{where}: no answer. Expected the key answer, or predicted_answer as in MuSiQue's files")
     return Prediction.of_json(record, question_id, where)
 
 
@@ -98,7 +95,7 @@ def match_predictions(
     by_id = {prediction.question_id: prediction for prediction in predictions}
     if unknown := sorted(by_id.keys() - set(known)):
         raise DataError(
-            f"{file}: {_some(unknown)}: no such question in the dataset; name the dataset of these predictions"
+            f"{file}: {_some(unknown)}: no such question in the dataset. Name the dataset of these predictions"
         )
     if missing := [question.id for question in questions if question.id not in by_id]:
         raise DataError(

@@ -15,7 +15,7 @@ from pydantic import StrictBool
 
 from kgqa.datasets.base import HASHED, FileDataset
 from kgqa.datasets.corpus import Titled
-from kgqa.datasets.schema import parse_record, plain_title, refuse_half_surrogates
+from kgqa.datasets.schema import LocatedQuestions, parse_record, plain_title, refuse_half_surrogates
 from kgqa.errors import DataError
 from kgqa.types import Json, Passage, Question
 from kgqa.util import jsonio
@@ -27,10 +27,10 @@ class Context(Titled):
 
 @dataclass(frozen=True)
 class Records(FileDataset):
-    """Questions of records. The YAML says which keys have the id, the question and so on.
+    """Questions of records. The YAML names the keys of the id, the question and so on.
 
-    A key can lead into lists of objects: `evidence_list.title` is the title of each piece of evidence. A text such as
-    '["a", "b"]' is a list, and the address of a Wikipedia page is its title. All answers are of equal rank.
+    A key can lead into lists of objects: `evidence_list.title` is the title of each item. A text such as '["a", "b"]'
+    is a list. The address of a Wikipedia page is its title. All answers have equal rank.
     """
 
     id_key: Annotated[str | None, HASHED]
@@ -41,7 +41,7 @@ class Records(FileDataset):
     passages_key: Annotated[str | None, HASHED]
     unanswerable_type: str | None
 
-    def records(self, file: Path) -> Iterator[tuple[str, Question | None]]:
+    def records(self, file: Path) -> LocatedQuestions:
         for number, (where, record) in enumerate(_read(file), 1):
             yield where, self._question(record, where, str(number))
 
@@ -49,12 +49,12 @@ class Records(FileDataset):
         def texts(key: str | None, name: str) -> list[str]:
             found = [] if key is None else [text for value in _find(record, key.split(".")) for text in _texts(value)]
             if key is not None and not found and name in ("id", "question"):
-                raise DataError(f"{where}: no {key!r}; correct the record, or name another key: dataset.{name}_key=KEY")
+                raise DataError(f"{where}: no {key!r}. Correct the record, or name another key: dataset.{name}_key=KEY")
             return found
 
         golds = [answer for key in self.answer_keys for answer in texts(key, "answer") if answer.strip()]
         if not golds:
-            raise DataError(f"{where}: no gold answer in {', '.join(self.answer_keys)}; remove the question")
+            raise DataError(f"{where}: no gold answer in {', '.join(self.answer_keys)}. Remove the question")
         kind = " ".join(texts(self.type_key, "type"))
         pairs = [
             (Passage.of(plain_title(context.title), context.text), context.is_supporting)

@@ -26,7 +26,7 @@ def sample_as_trace(questions: Sequence[Question], dataset: str) -> list[Questio
     if len(questions) != size:
         raise ConfigError(
             f"sample={TRACE_SAMPLE}: needs the official training file of dataset={dataset} with {size:,} questions, "
-            f"found {len(questions):,}. Set dataset.split=train and dataset.path=FILE, or give a number"
+            f"found {len(questions):,}. Set dataset.split=train and dataset.path=FILE, or set a number"
         )
     return [questions[position] for position in trace_positions(size)]
 

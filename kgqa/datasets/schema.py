@@ -15,6 +15,8 @@ from kgqa.errors import DataError
 from kgqa.types import Json, Question
 from kgqa.util.validators import explain_problem
 
+# Locations for messages, and questions; None: a question without an answer
+LocatedQuestions = Iterator[tuple[str, Question | None]]
 R = TypeVar("R", bound=BaseModel)
 # Keys that only one format has, in the order in which they are looked for
 SIGNATURES = {
@@ -36,15 +38,11 @@ class Gold(BaseModel):
     supporting_titles: list[str] = []  # of records without contexts
 
     def golds(self, where: str, further: Iterable[str] = ()) -> tuple[str, ...]:
-        """Return the answer and its aliases, in order, once each. Blank aliases are dropped: they would reward silence.
-
-        Raises:
-            DataError: there is no answer.
-        """
+        """Return the answer and its aliases, once each, without blank ones. Raise a DataError without an answer."""
         answer = self.answer if self.answer is not None or not self.answers else self.answers[0]
         if answer is None or not answer.strip():
             raise DataError(
-                f"{where}: answer={answer!r}: no gold answer; remove the question, "
+                f"{where}: answer={answer!r}: no gold answer. Remove the question, "
                 "or use the dev split (test splits have no answers)"
             )
         aliases = [*self.answers, *self.answer_aliases, *further]
@@ -64,43 +62,42 @@ def plain_title(title: str) -> str:
 
 
 def parse_record(schema: type[R], record: Json, where: str) -> R:
-    """Return the record as `schema` describes it; further keys are ignored.
+    """Return the record as `schema` describes it, without other keys.
 
     Raises:
-        DataError: the first key that is missing or of the wrong type, text that cannot be written as UTF-8, or a
-            record of another dataset for a schema of one of kgqa's datasets.
+        DataError: a key is missing or invalid, a text is not UTF-8, or the record seems to be of another dataset.
     """
     refuse_half_surrogates(record, where)
     keys = record.keys() if isinstance(record, dict) else set[str]()
     own = SIGNATURES.keys() & schema.model_fields.keys()
     other = "" if own & keys else looks_like(record)
-    hint = f"this looks like {other}: run with dataset={other}" if other else "correct the record"
+    hint = f"This looks like {other}: run with dataset={other}" if other else "Correct the record"
     try:
         valid = schema.model_validate(record)
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(map(str, first["loc"])) or "record"
         if first["type"] == "missing":
-            raise DataError(f"{where}: no key {key!r}; {hint}") from None
-        raise DataError(f"{where}: {key}={shorten(first['input'])}: {explain_problem(first)}; {hint}") from None
+            raise DataError(f"{where}: no key {key!r}. {hint}") from None
+        raise DataError(f"{where}: {key}={shorten(first['input'])}: {explain_problem(first)}. {hint}") from None
     if own and other:  # all passages would be lost
         raise DataError(f"{where}: {hint}")
     return valid
 
 
-def check_questions(questions: Iterable[tuple[str, Question | None]], file: Path) -> Iterator[Question | None]:
-    """Yield the questions as they come; raise a DataError for a repeated id, or if there is no question."""
+def check_questions(questions: LocatedQuestions, file: Path) -> Iterator[Question | None]:
+    """Yield the questions. Raise a DataError for a repeated id, or if there is no question."""
     locations: dict[str, str] = {}
     for where, question in questions:
         if question is not None:
             if question.id in locations:
                 raise DataError(
-                    f"{where}: id {question.id!r} is already taken by {locations[question.id]}; remove one of them"
+                    f"{where}: id {question.id!r} is already used by {locations[question.id]}. Remove one of them"
                 )
             locations[question.id] = where
         yield question
     if not locations:
-        raise DataError(f"{file}: no answerable questions in this file; name another one: dataset.path=FILE")
+        raise DataError(f"{file}: no answerable questions in this file. Name another one: dataset.path=FILE")
 
 
 def refuse_half_surrogates(record: Json, where: str) -> None:
@@ -110,7 +107,7 @@ def refuse_half_surrogates(record: Json, where: str) -> None:
     except UnicodeEncodeError as error:
         character = ascii(error.object[error.start])
         raise DataError(
-            f"{where}: {character} is half a character, its other half is missing; correct the text"
+            f"{where}: {character} is half a character, its other half is missing. Correct the text"
         ) from None
 
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from kgqa.errors import ConfigError
-from kgqa.util.optional_deps import install_command
+from kgqa.util.optional_deps import require_packages
 
 PACKAGE = "semantic-text-splitter"
 
@@ -44,10 +42,7 @@ def overlapping(pieces: Sequence[Piece], text: str, part: str) -> list[int]:
 
 def splitter_identity() -> str:
     """Return the splitter and its version, which decides where passages end."""
-    try:
-        return f"{PACKAGE} {version(PACKAGE)}"
-    except PackageNotFoundError:
-        raise ConfigError(f"splitting documents needs {PACKAGE}; {install_command('documents')}") from None
+    return f"{PACKAGE} {require_packages('documents', PACKAGE)[PACKAGE]}"
 
 
 @cache

@@ -1,7 +1,4 @@
-"""The common parts of all engines: adapters, the context, prompts in tokens, delivery of replies.
-
-An adapted engine is a view of the engine: the same loaded weights with its own identity.
-"""
+"""The common parts of all engines: adapters, context length, tokens of prompts, delivery of replies."""
 
 from __future__ import annotations
 
@@ -19,13 +16,13 @@ from kgqa.calls import ModelCall, ModelReply
 from kgqa.engines.chat import ChatTemplate, Tokens
 from kgqa.engines.thinking import Thinking
 from kgqa.engines.weights import Model, is_gguf
-from kgqa.errors import ConfigError, EngineDied, of_one_call
+from kgqa.errors import ConfigError, EngineDied, as_call_error
 from kgqa.protocols import Deliver
 from kgqa.types import Json
 
-BASE_DIFFERS = "base_differs"  # a reply's flag: the adapter was trained on another file of the same model's weights
+BASE_DIFFERS = "base_differs"  # flag of a reply: the adapter was trained on another file of the same model
 DIMENSIONS = {"lora_A": (1, -1), "lora_B": (0, 0)}  # of a layer (out, in) and of a matrix, which must be equal
-UNQUANTIZED = ("F32", "F16", "BF16")  # types of tensors that have their layer's own shape
+UNQUANTIZED = ("F32", "F16", "BF16")  # tensors of other types do not have the shape of their layer
 
 
 @dataclass(frozen=True)
@@ -45,11 +42,11 @@ class BaseEngine(ABC):
         return self
 
     @property
-    def counts_freely(self) -> bool:
+    def estimates_tokens(self) -> bool:
         return False
 
     def with_adapter(self, adapter: Adapter) -> Any:
-        """Return the engine with an adapter. Raises ConfigError if the engine or the weights cannot have it."""
+        """Return the engine with an adapter. Raise ConfigError if it does not fit."""
         if adapter not in self._views:
             differs = self._check_adapter(adapter)
             with self._lock:
@@ -65,10 +62,10 @@ class BaseEngine(ABC):
         """Free what must be loaded again with a new adapter."""
 
     def _deliver(self, done: Future[ModelReply], deliver: Deliver) -> None:
-        """Deliver a reply, or what went wrong as the call's error. A closed engine delivers nothing."""
+        """Deliver a reply or the call's error. A closed engine delivers nothing."""
         if not self._closing.is_set() and not done.cancelled():
             error = done.exception()
-            deliver(done.result() if error is None else of_one_call(error))
+            deliver(done.result() if error is None else as_call_error(error))
 
     def _check_open(self) -> None:
         if self._closing.is_set():
@@ -77,7 +74,10 @@ class BaseEngine(ABC):
 
 @dataclass(frozen=True, eq=False)
 class AdaptedEngine:
-    """An engine through an adapter. `differs`: its weights are not the file that the adapter was trained on."""
+    """An engine with an adapter: the same loaded weights with another identity.
+
+    differs: the weights are another file than the adapter was trained on.
+    """
 
     base: Any
     adapter: Adapter
@@ -119,7 +119,7 @@ class LocalEngine(BaseEngine):
         """Return the configured number of tokens of prompt and reply; None: the model's own."""
 
     def _identity(self, engine: str, version: int, dtype: str) -> dict[str, Json]:
-        if self.model.path is not None:  # a wrong file or folder is found before the first call
+        if self.model.path is not None:  # report a wrong file before the first call
             self.check_weights(self.model.locate())
         return {
             "engine": engine,
@@ -133,10 +133,10 @@ class LocalEngine(BaseEngine):
         }
 
     def _check_adapter(self, adapter: Adapter) -> bool:
-        """Return whether the weights are another file of the preset than the adapter was trained on.
+        """Return whether the adapter was trained on another file of this preset.
 
         Raises:
-            ConfigError: they are weights of another model, or the adapter is more than plain LoRA.
+            ConfigError: it was trained on another model, or is not plain LoRA.
         """
         if adapter.path is None:
             return False
@@ -147,9 +147,8 @@ class LocalEngine(BaseEngine):
         if preset == self.model.name and is_gguf(self.model.locate()):
             return True
         raise ConfigError(
-            f"adapter {adapter.name}: trained on {preset or 'weights'} with sha256 {digests[0]}, and {self.model.name} "
-            f"here has {actual}; choose model={preset or 'PRESET'} as it was then, or train the adapter on "
-            f"{self.model.name}"
+            f"adapter {adapter.name}: trained on {preset or 'weights'} with sha256 {digests[0]}, but {self.model.name} "
+            f"has {actual}. Choose the same model={preset or 'PRESET'}, or train the adapter on {self.model.name}."
         )
 
     @property
@@ -184,7 +183,7 @@ class LocalEngine(BaseEngine):
 
 
 def check_layers(adapter: Adapter, folder: Path) -> None:
-    """Raise a ConfigError if a transformers folder has not the layers of the adapter, or has them in another size."""
+    """Raise ConfigError if a transformers folder lacks layers of the adapter, or has them in another size."""
     files = sorted(folder.glob("*.safetensors"))
     layers = {name: tensor for file in files for name, tensor in read_tensors(file).items()}
     modules = {name.rpartition(".")[0] for name in layers}
@@ -195,9 +194,9 @@ def check_layers(adapter: Adapter, folder: Path) -> None:
             wrong = "a layer that the model lacks"
         elif (layer := layers.get(f"{module}.weight")) and layer.kind in UNQUANTIZED:
             here, there = (shape[n] for shape, n in zip((layer.shape, tensor.shape), DIMENSIONS[matrix], strict=True))
-            wrong = f"for a size of {there:,}, which is {here:,} there" if here != there else ""
+            wrong = f"for a size of {there:,}, and the model has {here:,}" if here != there else ""
         if wrong:
             raise ConfigError(
-                f"adapter {adapter.name}: of another model than {folder}: it has {name}, {wrong}; choose the model it "
-                "was trained on"
+                f"adapter {adapter.name}: of another model than {folder}: it has {name}, {wrong}. Choose the model it "
+                "was trained on."
             )

@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, NoReturn
 from kgqa.calls import Generate, ModelCall
 from kgqa.engines.labels import Spelling, continuation, spell
 from kgqa.engines.thinking import NO_THINKING, Thinking, leading, opening
-from kgqa.engines.weights import convert_weights, is_gguf, read_header
+from kgqa.engines.weights import convert_weights, is_gguf, read_header, read_settings
 from kgqa.errors import ConfigError, EngineError, PromptTooLong
 from kgqa.prompting import to_json
 from kgqa.types import Json, Message
-from kgqa.util.jsonio import decode_json
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -36,9 +35,9 @@ TODAY = datetime(2024, 7, 26)  # the date Llama 3 templates fall back to; a real
 
 @dataclass(frozen=True)
 class ChatTemplate:
-    """A model's chat template, and the tokens that it puts before plain text."""
+    """A model's chat template, and the tokens before plain text."""
 
-    source: str | None  # None: the weights bring no template, see `render`
+    source: str | None  # None: the weights contain no template, see `render`
     bos: str
     eos: str
     completion_bos: bool  # whether a completion's text gets the BOS token in front
@@ -52,11 +51,10 @@ class ChatTemplate:
     def render(self, call: ModelCall) -> str:
         """Return the text that the model reads, with its special tokens.
 
-        If the model reasons first, the text ends where the reasoning starts. The prefill comes behind the reasoning.
-        A model without a template, such as the base models that TRACE reads with, gets a conversation as plain text:
-        its messages, separated by blank lines, and the start of the reply on its own line; see `flags`.
-        If the template rejects or omits a system message (Mistral-7B-Instruct-v0.1, Gemma 2), the first message
-        of the user starts with it.
+        - If the model reasons first, the text ends where the reasoning starts. The prefill comes after the reasoning.
+        - A model without a template gets the messages as plain text, separated by blank lines, and then the prefill.
+        - If the template rejects or omits system messages (Mistral-7B-Instruct-v0.1, Gemma 2), the user's first message
+          starts with the system message.
 
         Raises:
             EngineError: the model's template rejects these messages.
@@ -74,8 +72,8 @@ class ChatTemplate:
         return (self.bos if self.completion_bos else "") + text
 
     def flags(self, call: ModelCall) -> tuple[str, ...]:
-        """Return the reply's flags: "no_template" for a conversation as plain text, "no_system" if the user's message
-        starts with the system's, "no_thinking" if the model cannot reason as configured.
+        """Return flags: "no_template" (messages as plain text), "no_system" (the user's message starts with the system
+        message), "no_thinking" (the model cannot reason as configured).
         """
         flags = {
             "no_template": call.prompt.form == "chat" and self.source is None,
@@ -90,7 +88,7 @@ class ChatTemplate:
         return chats and self.thinking.budget > 0 and isinstance(call, Generate) and call.thoughts == "split"
 
     def _drops_system(self, call: ModelCall) -> bool:
-        """Return whether the conversation starts with a system message that the template has no place for."""
+        """Return whether the template cannot express the system message of this conversation."""
         prompt = call.prompt
         starts = prompt.form == "chat" and [message.role for message in prompt.messages[:2]] == ["system", "user"]
         return starts and self.source is not None and not _has_system(self.source, self.bos, self.eos)
@@ -102,7 +100,7 @@ class ChatTemplate:
         try:
             return _render(source, messages, bos_token=self.bos, eos_token=self.eos, **settings)
         except TemplateError as error:
-            raise EngineError(f"the model's chat template refuses the prompt: {error}") from error
+            raise EngineError(f"the model's chat template rejects the prompt: {error}") from error
 
 
 def reject_tools(call: ModelCall) -> None:
@@ -117,21 +115,18 @@ def _render(source: str, messages: Sequence[Message], **values: Json) -> str:
 
 
 class Tokens:
-    """The tokens of a model's prompts, by the tokenizer in a transformers folder or in one made of a .gguf file.
-
-    Thread-safe. `limit`: tokens of prompt and reply together.
-    """
+    """Tokenizes prompts with the tokenizer of the weights. Thread-safe. limit: tokens of prompt and reply together."""
 
     def __init__(self, template: ChatTemplate, weights: Path, limit: int) -> None:
         self._template, self._weights, self._limit = template, weights, limit
         self._spellings: dict[tuple[str, ...], Spelling] = {}
 
     def prompt(self, call: ModelCall, text: str | None = None) -> list[int]:
-        """Return the tokens of the prompt, or of `text` if an engine renders the call in its own way.
+        """Return the tokens of the prompt, or of `text` if an engine renders the call differently.
 
         Raises:
-            EngineError: the template refuses, the prompt is empty, two options look alike.
-            PromptTooLong: no room is left for the reply of the call.
+            EngineError: the template rejects the prompt, it is empty, or two options are the same tokens.
+            PromptTooLong: there is no room for the reply.
         """
         text = self._template.render(call) if text is None else text
         tokens = self.encode(text)
@@ -152,7 +147,7 @@ class Tokens:
         return self._spellings[options]
 
     def encode(self, text: str) -> list[int]:
-        """Return the tokens of a text in which special tokens are written out. No others are added."""
+        """Return the tokens of a text that contains all its special tokens."""
         ids: list[int] = self.tokenizer.encode(text, add_special_tokens=False).ids
         return ids
 
@@ -186,9 +181,7 @@ def _join(messages: Sequence[Message]) -> tuple[Message, ...]:
 
 @cache
 def _has_system(source: str, bos: str, eos: str) -> bool:
-    """Return whether the template uses a system message. A template that rejects the user's message, too, reports
-    that itself.
-    """
+    """Return whether the template uses system messages. If it rejects any message, its own error is reported later."""
     from jinja2 import TemplateError
 
     system, user = Message("system", "aquamarine"), Message("user", "Hello")
@@ -212,7 +205,7 @@ def _of_gguf(file: Path) -> ChatTemplate:
 
 
 def _of_folder(folder: Path) -> ChatTemplate:
-    settings = _json(folder / "tokenizer_config.json")
+    settings = read_settings(folder / "tokenizer_config.json")
     template = settings.get("chat_template")
     if (folder / "chat_template.jinja").is_file():
         template = (folder / "chat_template.jinja").read_text(encoding="utf-8")
@@ -227,23 +220,13 @@ def _starts_with(tokenizer: Path, bos: str) -> bool:
     from tokenizers import Tokenizer
 
     if not tokenizer.is_file():
-        raise ConfigError(f"{tokenizer.parent}: no tokenizer.json. Save the model with a fast tokenizer")
+        raise ConfigError(f"{tokenizer.parent}: no tokenizer.json. Save the model with a fast tokenizer.")
     return bool(Tokenizer.from_file(str(tokenizer)).encode("a").tokens[0] == bos)
 
 
 def _token(value: Json) -> str:
     """Return the text of a token, which older folders write as an object."""
     return str(value["content"] if isinstance(value, dict) else value or "")
-
-
-def _json(file: Path) -> dict[str, Json]:
-    try:
-        loaded: dict[str, Json] = decode_json(file.read_bytes())
-    except FileNotFoundError:
-        return {}
-    except ValueError as error:
-        raise ConfigError(f"{file}: not JSON ({error}); get the model's folder again") from error
-    return loaded
 
 
 @cache

@@ -15,15 +15,10 @@ T = TypeVar("T")
 POLL = 0.1  # seconds
 
 
-def _do_nothing() -> None:
-    pass
-
-
 class EventLoopThread:
-    """An event loop that all calls of an engine share. Its thread starts with the first of them."""
+    """An event loop for all calls of an engine. Its thread starts with the first call, and runs `setup` first."""
 
-    def __init__(self, name: str, setup: Callable[[], None] = _do_nothing) -> None:
-        """`setup` runs in the thread before the loop starts."""
+    def __init__(self, name: str, setup: Callable[[], None] = lambda: None) -> None:
         self._name, self._setup = name, setup
         self._lock = threading.Lock()
         self._closed = False
@@ -47,9 +42,9 @@ class EventLoopThread:
         self,
         cleanup: Callable[[], Coroutine[Any, Any, None]],
         timeout: float = 60.0,
-        on_wait: Callable[[], None] = _do_nothing,
+        on_wait: Callable[[], None] = lambda: None,
     ) -> None:
-        """Cancel all coroutines, run `cleanup`, and end the thread. `on_wait` is called again and again meanwhile."""
+        """Cancel all coroutines, run `cleanup`, and end the thread. Call `on_wait` every `POLL` seconds meanwhile."""
         with self._lock:
             if self._closed:
                 return
@@ -78,7 +73,7 @@ class EventLoopThread:
             self._tasks.discard(task)
 
     async def _stop(self, loop: asyncio.AbstractEventLoop, cleanup: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        tasks = tuple(self._tasks)  # not all tasks: those of libraries end with ours, in their own order
+        tasks = tuple(self._tasks)  # libraries end their own tasks
         for task in tasks:
             task.cancel()
         try:

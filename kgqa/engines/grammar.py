@@ -11,12 +11,12 @@ from kgqa.errors import ConfigError
 from kgqa.types import Json
 
 Tensor = Any  # torch is imported late and not checked
-# As in `json.dumps`: a weak model would fill its reply with blanks if they were free
+# As in `json.dumps`: a weak model would fill its reply with optional blanks
 SPACING = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 
 
 def bound_schema(schema: str) -> Json | None:
-    """Return the schema with fixed blanks between the parts of a value; None if llguidance cannot express it.
+    """Return the schema with fixed blanks between values, or None if llguidance cannot express it.
 
     Raises:
         ConfigError: llguidance is not installed.
@@ -24,7 +24,7 @@ def bound_schema(schema: str) -> Json | None:
     try:
         from llguidance import LLMatcher
     except ImportError as error:
-        raise ConfigError("replies that follow a JSON schema need llguidance; pip install llguidance") from error
+        raise ConfigError("Replies that follow a JSON schema need llguidance. Run: pip install llguidance") from error
     try:
         spaced = {**json.loads(schema), "x-guidance": SPACING}
     except (TypeError, ValueError):  # not JSON, or not an object
@@ -58,7 +58,7 @@ class Grammars:
         self._source, self._ends, self._size = tokenizer, sorted(ends), size
 
     def constraint(self, schema: str) -> Constraint | None:
-        """Return the constraint of a schema; None if llguidance cannot express it or read the vocabulary."""
+        """Return the constraint of a schema, or None if llguidance cannot express it or read the vocabulary."""
         spaced = bound_schema(schema)
         if spaced is None or self._vocabulary is None:
             return None

@@ -1,8 +1,8 @@
 """Spell the options of a `Choose` in tokens, and turn token probabilities into option probabilities.
 
-An option counts with and without a leading blank: after "Answer:" a model writes " B", after a line's end "B".
-Most labels are one token. The others are followed token by token along a tree. If one option's tokens start another's
-("A", "AB"), the shorter one gets only what does not continue to the longer, so that no probability counts twice.
+An option counts with and without a leading blank: after "Answer:" a model writes " B", after the end of a line "B".
+Most labels are one token. Longer ones are followed along a tree of tokens. If "A" is the start of "AB", its probability
+excludes that of "AB".
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from kgqa.errors import EngineError
 
-# Added to the options' logits: nothing else keeps a share that single precision could show, ratios stay as they are
+# Added to the logits of options: all other tokens vanish in single precision, and the ratios stay the same
 BIAS = 80.0
 
 Path = tuple[int, ...]  # tokens after the prompt
@@ -24,8 +24,8 @@ Conditional = Mapping[Path, float]  # log p(last token | the tokens before it), 
 class Spelling:
     """The token sequences of options.
 
-    `options` has for each option the paths that complete it. `following` has for each path that continues, the empty
-    one first, the next tokens whose log-probability is needed. A path comes after the shorter ones that it starts with.
+    options: for each option the paths that complete it. following: for each path that continues, the next tokens. The
+    empty path is the first one, and each path comes after its shorter starts.
     """
 
     options: tuple[tuple[Path, ...], ...]
@@ -37,7 +37,7 @@ class Spelling:
         return max(map(len, self.following)) + 1
 
     def score(self, conditional: Conditional) -> tuple[tuple[float, ...], float]:
-        """Return normalized log-probabilities of the options, and their sum before normalizing as a probability."""
+        """Return normalized log-probabilities of the options, and the sum of their probabilities before."""
         scores = [logsumexp([self._reach(path, conditional) for path in paths]) for paths in self.options]
         mass = logsumexp(scores)
         return tuple(score - mass for score in scores), math.exp(mass)
@@ -47,7 +47,7 @@ class Spelling:
         total = sum(conditional[path[:end]] for end in range(1, len(path) + 1))
         if path not in self.following:
             return total
-        # rounding can push the share past 1
+        # rounding can raise the share above 1
         return total + math.log(max(1.0 - self._continue(path, conditional), 1e-12))
 
     def _continue(self, path: Path, conditional: Conditional) -> float:
@@ -64,7 +64,7 @@ def spell(options: Sequence[str], tokenize: Callable[[str], Sequence[int]]) -> S
     """Return the tokens of the options, each with and without a leading blank.
 
     Raises:
-        EngineError: two options are the same tokens, so that the model cannot distinguish them.
+        EngineError: two options have the same tokens.
     """
     following: dict[Path, dict[int, None]] = {}
     owner: dict[Path, str] = {}
@@ -81,7 +81,7 @@ def spell(options: Sequence[str], tokenize: Callable[[str], Sequence[int]]) -> S
 
 
 def continuation(encode: Callable[[str], list[int]]) -> Callable[[str], list[int]]:
-    """Return a tokenizer of texts inside a line. At the very start of a text some tokenizers add a blank."""
+    """Return a tokenizer for texts inside a line. At the start of a text some tokenizers add a blank."""
 
     def tokenize(text: str) -> list[int]:
         line, both = encode("\n"), encode(f"\n{text}")

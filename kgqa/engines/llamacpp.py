@@ -1,7 +1,7 @@
-"""llama.cpp's own server inside this process, through xllamacpp: quantized files as they are, no torch.
+"""llama.cpp's server inside this process, through xllamacpp. It reads quantized files and needs no torch.
 
-Calls use HTTP on the server's loopback port, because only a closed connection makes it drop a call. The client is that
-of engine=openai, with prompts rendered here.
+Calls use HTTP on the loopback port, because the server drops a call only if its connection is closed. The client is the
+one of engine=openai, but kgqa renders the prompts.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from kgqa.util.optional_deps import install_command
 from kgqa.util.validators import Count
 
 ADAPTER = 1  # raise it when equal calls get other replies than before
-# Tokens computed between two checks whether a call was dropped: seconds, and no slower than the default of 2048
+# Tokens between two checks for dropped calls: these take seconds. The default of 2048 is not faster.
 BATCH = 256
-PROMPT_CACHE_MIB = 1024  # for prompts that left their slot, so that two kinds of prompt can take turns
+PROMPT_CACHE_MIB = 1024  # for prompts that left their slot, so that two kinds of prompts can alternate
 ONCE = RetryPolicy(timeout=86_400.0, retries=0, backoff=0.0, server_timeout=0.0)
 
 
@@ -42,8 +42,8 @@ ONCE = RetryPolicy(timeout=86_400.0, retries=0, backoff=0.0, server_timeout=0.0)
 class LlamaCpp(LocalEngine):
     """A .gguf file under llama.cpp, `max_num_seqs` calls in parallel.
 
-    Which part of a prompt is in the server's cache, and which calls share a pass, moves log-probabilities in the third
-    decimal, so near-ties can flip between two runs. With one slot and calls in the same order they do not.
+    The server's cache and the calls that share a pass change log-probabilities in the third decimal, so near-ties can
+    differ between two runs. With one slot and calls in the same order they do not.
     """
 
     max_num_seqs: Count
@@ -65,7 +65,7 @@ class LlamaCpp(LocalEngine):
         return len(self._loop.submit(self._tokenize(text)).result())
 
     def submit(self, call: ModelCall, deliver: Deliver, adapter: Adapter | None = None) -> None:
-        """Generate through an adapter, if there is one. Calls through different adapters share no pass."""
+        """Submit a call, with an adapter if there is one. Calls with different adapters share no pass."""
         self._check_open()
         self._loop.submit(self._reply(call, adapter)).add_done_callback(lambda done: self._deliver(done, deliver))
 
@@ -73,10 +73,10 @@ class LlamaCpp(LocalEngine):
         """Drop all calls and their connections, then stop the server."""
         self._closing.set()
         self._loop.close(self._stop)
-        self._running.clear()  # a server that was loading meanwhile
+        self._running.clear()  # a server that was still loading
 
     def _unload(self) -> None:
-        """Stop the server: it reads the adapters' GGUF files together with the weights."""
+        """Stop the server, which loads adapters together with the weights."""
         if self._running:
             self._loop.submit(self._stop()).result()
 
@@ -108,7 +108,7 @@ class LlamaCpp(LocalEngine):
 
     async def _stop(self) -> None:
         while self._running:
-            await self._running.pop().transport.close()  # and let go of the server
+            await self._running.pop().transport.close()  # the server ends with its last reference
 
     @cached_property
     def _loop(self) -> EventLoopThread:
@@ -141,7 +141,7 @@ class _Running:
     """A running server and its clients."""
 
     def __init__(self, server: Any) -> None:
-        self.transport = Transport(f"{server.listening_address}/v1", None, ONCE, lambda: None)
+        self.transport = Transport(f"{server.listening_address}/v1", None, ONCE)
         self._server = server
         self._clients: dict[Adapter | None, LlamaClient] = {}
 
@@ -169,12 +169,12 @@ class _Running:
 
 
 def start_server(weights: Path, slots: int, threads: int, context: int, adapters: Sequence[Path] = ()) -> Any:
-    """Load a model. The server works on as many requests at once as there are slots; more wait their turn."""
+    """Load a model and start its server. slots: parallel requests."""
     let_waiting_threads_sleep()
     try:
         import xllamacpp
     except ImportError as error:
-        raise ConfigError(f"engine=llamacpp needs xllamacpp ({error}); {install_command('llamacpp')}") from error
+        raise ConfigError(f"engine=llamacpp needs xllamacpp ({error}). Run: {install_command('llamacpp')}") from error
 
     params = xllamacpp.CommonParams()
     params.model.path = str(weights)
@@ -182,7 +182,7 @@ def start_server(weights: Path, slots: int, threads: int, context: int, adapters
     params.n_ctx = context * slots
     params.n_batch = params.n_ubatch = BATCH
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
-    # a prompt that left its slot is found by its tokens only, whatever adapter it was computed with
+    # this cache finds prompts by their tokens only, even if they were computed with another adapter
     params.cache_ram_mib = 0 if adapters else PROMPT_CACHE_MIB
     params.lora_adapters = [xllamacpp.CommonAdapterLoraInfo(str(file), 1.0) for file in adapters]
     params.verbosity = -1  # the terminal belongs to the command line
@@ -195,11 +195,11 @@ def start_server(weights: Path, slots: int, threads: int, context: int, adapters
 
 
 def _gguf_adapter(adapter: Adapter) -> Path:
-    """Return the adapter's GGUF file. Raise ConfigError if it is missing or from another training of that name."""
+    """Return the adapter's GGUF file. Raise ConfigError if it is missing or from another training."""
     file = adapter.gguf
     if not file.is_file() or read_header(file).get(GGUF_SOURCE) != adapter.digest():
-        wrong = "comes from another training than" if file.is_file() else "is missing beside"
+        wrong = "comes from another training than" if file.is_file() else "is missing next to"
         raise ConfigError(
-            f"adapter {adapter.name}: {file} {wrong} {adapter.folder}; run: kgqa models trained {adapter.name} --gguf"
+            f"adapter {adapter.name}: {file} {wrong} {adapter.folder}. Run: kgqa models trained {adapter.name} --gguf"
         )
     return file

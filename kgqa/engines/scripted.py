@@ -1,4 +1,4 @@
-"""An engine without a model: replies from a file of rules, else from a hash of the prompt. For tests and trying out."""
+"""An engine without a model, for tests: replies from a file of rules, otherwise from a hash of the prompt."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from kgqa.util.jsonio import decode_json
 from kgqa.util.validators import Count, Validator
 
 WORD = re.compile(r"[^\W\d_]\w+")
-LAST_LINES = 3  # of the prompt, with the question or the passage
+LAST_LINES = 3  # of the prompt: they contain the question or the passage
 Delay = Annotated[float, Validator("must be between 0 and 3600 seconds", lambda seconds: 0 <= seconds < 3600)]
 
 
 class Rule(NamedTuple):
-    """A line of the file of rules. `adapters`: the one that it is limited to, or none."""
+    """A line of the file of rules. adapters: the adapter that it is limited to, or none."""
 
     pattern: re.Pattern[str]
     reply: str
@@ -43,10 +43,10 @@ class Rule(NamedTuple):
 class Scripted(BaseEngine):
     """The same prompt always gets the same reply. Only the model's name counts.
 
-    `rules` is a JSONL file of {"match": regular expression, "reply": text}; the first rule that matches the prompt
-    answers. A rule with "adapter": NAME is only for that adapter's calls. Without a match the reply is three
-    capitalized words of the prompt's end in the form of a triple, and a choice is a fixed but arbitrary distribution.
-    `delay` is the time of a batch in seconds.
+    `rules` is a JSONL file of {"match": regular expression, "reply": text}. The first rule that matches the prompt
+    answers. A rule with "adapter": NAME is only for calls with that adapter. Without a match, the reply is a triple of
+    three words of the prompt's end. A choice is an arbitrary but fixed distribution. `delay` is the time of a batch in
+    seconds.
     """
 
     rules: str | None
@@ -59,7 +59,7 @@ class Scripted(BaseEngine):
         _ = self._rules
 
     @property
-    def counts_freely(self) -> bool:
+    def estimates_tokens(self) -> bool:
         return True
 
     def identity(self) -> Mapping[str, Json]:
@@ -74,7 +74,7 @@ class Scripted(BaseEngine):
         return len(text.split())
 
     def answer(self, calls: Sequence[ModelCall], adapter: Adapter | None = None) -> Sequence[ModelReply | Exception]:
-        """Answer calls, through an adapter if there is one: it gets other replies unless a rule answers both."""
+        """Answer calls, with an adapter if there is one. It changes all replies without a rule."""
         time.sleep(self.delay)
         seconds = self.delay / len(calls) if calls else 0.0
         return [self._reply(call, seconds, adapter) for call in calls]
@@ -110,10 +110,10 @@ class Scripted(BaseEngine):
 def _read(file: Path) -> list[Rule]:
     """Return the rules of a file. Raise DataError with file:line."""
     try:
-        lines = file.read_text(encoding="utf-8").removesuffix("\n").split("\n")  # U+2028 and the like end no line
+        lines = file.read_text(encoding="utf-8").removesuffix("\n").split("\n")  # not at U+2028 as `splitlines`
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise DataError(f"engine.rules={file}: {reason}; name a JSONL file of match and reply") from error
+        raise DataError(f"engine.rules={file}: {reason}. Name a JSONL file of match and reply.") from error
     return [_rule(line, f"{file}:{number}") for number, line in enumerate(lines, start=1)]
 
 

@@ -1,9 +1,9 @@
 """Reasoning before an answer: its budget, how a model starts and ends it, and how it is separated from a reply.
 
-An engine that renders the model's own text generates in two steps: a thought of at most `budget` tokens, and the answer
-after it. The thought is closed even if the model did not finish it. So the answer keeps its `max_tokens`, stop strings,
-schema and prefill. Closing a thought is budget forcing (s1, arXiv 2501.19393 §3; Qwen3, arXiv 2505.09388 §4.3). Servers
-that accept only messages get the budget added to `max_tokens`, and their reply is split here.
+An engine that renders prompts itself generates in two steps: a thought of at most `budget` tokens, and then the answer
+with its own `max_tokens`, stop strings, schema and prefill. An unfinished thought is closed: budget forcing (s1, arXiv
+2501.19393 §3, and Qwen3, arXiv 2505.09388 §4.3). For servers that accept only messages, the budget is added to
+`max_tokens`, and the reply is split here.
 
 A `Choose` never reasons: it needs the distribution over the labels as the next text.
 """
@@ -20,8 +20,8 @@ from kgqa.errors import ConfigError
 from kgqa.types import Completion, Json, Usage
 from kgqa.util.validators import Validator
 
-# Most tokens of thought: Google's mapping of OpenAI's three words (ai.google.dev/gemini-api/docs/openai#thinking); the
-# last, with an answer behind it, is what OpenAI advises to keep free at first, 25,000 (its guide to reasoning models)
+# Maximum tokens of a thought: Google's values for OpenAI's words (ai.google.dev/gemini-api/docs/openai#thinking). The
+# last one, with an answer, is the 25,000 that OpenAI's guide to reasoning models advises.
 BUDGETS = {"low": 1024, "medium": 8192, "high": 24576}
 OFF = "off"
 HARMONY_TURN, HARMONY_ANSWER = "<|start|>assistant", "<|channel|>final<|message|>"
@@ -48,7 +48,7 @@ def is_off(setting: Json) -> bool:
 
 @dataclass(frozen=True)
 class Thinking:
-    """How much a model reasons. budget: maximum tokens, 0: no reasoning. effort: the word for it, if one is set."""
+    """The reasoning budget of a model. budget: maximum tokens, 0 for none. effort: the word for it, if one is set."""
 
     budget: int = 0
     effort: str | None = None
@@ -60,7 +60,7 @@ class Thinking:
         return cls(BUDGETS[setting], setting) if isinstance(setting, str) else cls(setting)
 
     def check_fits(self, limit: int) -> Thinking:
-        """Return these settings. Raise ConfigError if a context of `limit` tokens has no room for them."""
+        """Return these settings. Raise ConfigError if they do not fit into a context of `limit` tokens."""
         if self.budget >= limit:
             raise ConfigError(
                 f"model.thinking={self.effort or self.budget}: {self.budget:,} reasoning tokens leave no room in a "
@@ -73,7 +73,7 @@ class Thinking:
         return {"thinking": [self.effort, self.budget]} if self.budget else {}
 
     def template(self, *, thinks: bool) -> Mapping[str, Json]:
-        """Return the variables of chat templates: of Qwen3 and GLM, of DeepSeek and Granite, and of gpt-oss."""
+        """Return the variables for chat templates (Qwen3 and GLM, DeepSeek and Granite, gpt-oss)."""
         if not thinks:
             return {"enable_thinking": False}
         effort = {"reasoning_effort": self.effort} if self.effort else {}
@@ -99,7 +99,7 @@ HARMONY = Marks("<|channel|>analysis<|message|>", "<|end|>", f"<|end|>{HARMONY_T
 def opening(turn: str, *, thinks: bool) -> str:
     """Return the text after a rendered turn that starts a thought, or the answer.
 
-    Some templates always open the tag. Without reasoning it is closed, as an empty thought.
+    Some templates always open the tag. Without reasoning it is closed again.
     """
     if turn.endswith(HARMONY_TURN):
         return HARMONY.begin if thinks else HARMONY_ANSWER
@@ -120,7 +120,7 @@ def leading(prompt: str, thought: str, call: ModelCall) -> str:
 
 
 def thinking_call(call: Generate, budget: int, prompt: str) -> Generate:
-    """Return the call of the first step, which generates only the thought."""
+    """Return the call that generates the thought."""
     return replace(call, max_tokens=budget, stop=(marks(prompt).end,), schema=None)
 
 
@@ -139,10 +139,10 @@ def read_reply(call: Generate, reply: Completion) -> Completion:
 
 
 def split_thought(reply: Completion, thought: str = "", *, cut: bool = False) -> Completion:
-    """Return the reply with the thoughts in its text moved behind `thought` and the reply's separated thoughts.
+    """Return the reply with the thoughts of its text appended to `thought` and to its separated thoughts.
 
-    Flags: "thought_out" if a thought is truncated or has no answer after it; "estimated_thought" if its tokens are
-    estimated by its share of the characters.
+    Flags: "thought_out" (a thought is truncated or has no answer), "estimated_thought" (its tokens are estimated by its
+    share of the characters).
     """
     answer, inside, unclosed = _part(reply.text)
     whole = "\n".join(part for part in (thought.rstrip(), reply.thought, inside.strip()) if part)

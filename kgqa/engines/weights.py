@@ -1,13 +1,12 @@
 """Find a model's weights, check their hash, and convert GGUF files for transformers.
 
 Sources in order: a path, the hub's copy on disk, installed packages that contain the file, the hub itself.
-The sha256 decides, whatever the source. Assembled and converted files are stored under `util.fs.home()`.
+Weights of any source must have the preset's sha256. Assembled and converted files are stored in `util.fs.home()`.
 """
 
 from __future__ import annotations
 
 import io
-import json
 import logging
 import math
 import os
@@ -24,6 +23,7 @@ from typing import Annotated, BinaryIO
 from kgqa.artifacts.adapter import Sha256
 from kgqa.engines.thinking import OFF, Setting
 from kgqa.errors import ConfigError, DataError, MissingWeights, StorageError
+from kgqa.types import Json
 from kgqa.util import hub
 from kgqa.util.fs import (
     HOME_ELSEWHERE,
@@ -33,11 +33,12 @@ from kgqa.util.fs import (
     replace_atomically,
     text_digest,
 )
+from kgqa.util.jsonio import decode_json
 from kgqa.util.validators import Count, NotIdentity, Positive, Validator, matches
 
 log = logging.getLogger(__name__)
 
-# What a folder of weights is made of; anything else in it (README, original/*.pth) cannot change a reply.
+# All files of a transformers folder that can change a reply
 FOLDER_FILES = ("*.safetensors", "*.json", "*.jinja", "tokenizer.model")
 CONTEXT_KEYS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")  # of config.json
 _GGUF_NUMBERS = {
@@ -73,11 +74,11 @@ class About:
 
 @dataclass(frozen=True)
 class Model:
-    """A model by name, and the places to look for its weights: a .gguf file or a transformers folder.
+    """A model by name, and where to find its weights: a .gguf file or a transformers folder.
 
     `hub` is "owner/repository" (a folder) or "owner/repository:file.gguf". A package is written
-    "name==version:path/in/it"; "{1..22}" in it stands for 22 packages whose files are one file's parts, and
-    "{01..22}" counts with leading zeros. `sha256` is the whole file's; None trusts what is found.
+    "name==version:path/in/it". If it contains "{1..22}", the files of 22 packages are the parts of one file.
+    "{01..22}" has leading zeros. `sha256` is the hash of the complete file. None accepts any file.
     """
 
     name: str
@@ -85,17 +86,17 @@ class Model:
     hub: str | None
     packages: tuple[InPackage, ...]
     sha256: Sha256 | None
-    context: Count | None  # tokens the model was trained for; None: as the weights say, see `window`
+    context: Count | None  # tokens that the model was trained for; None: from the weights, see `window`
     thinking: Annotated[Setting, NotIdentity("no reasoning", (OFF, 0))] = OFF  # how much, see `thinking`
     prices: Annotated[Prices | None, NotIdentity("computes costs")] = None  # None: unknown
     about: Annotated[About | None, NotIdentity("facts for users")] = None
 
     def locate(self) -> Path:
-        """Return the .gguf file or transformers folder, checked. May assemble or download it, never loads it.
+        """Return the .gguf file or transformers folder, after checking its hash. Assemble or download it if needed.
 
         Raises:
-            MissingWeights: no source has it. The message lists what to do.
-            DataError: a source has something else than `sha256` promises.
+            MissingWeights: no source has it. The message lists remedies.
+            DataError: the hash differs from `sha256`.
         """
         if self.path is not None:
             return self._check(_existing(Path(self.path).expanduser()))
@@ -105,10 +106,10 @@ class Model:
         return self._check(weights)
 
     def at_hand(self) -> tuple[Path, ...]:
-        """Return the weights on this machine: a file, a folder or a file's parts. Check and create nothing."""
+        """Return the weights on this machine without checking them: a file, a folder, or the parts of a file."""
         if self.path is not None:
-            given = Path(self.path).expanduser()
-            return (given,) if given.exists() else ()
+            path = Path(self.path).expanduser()
+            return (path,) if path.exists() else ()
         copy = self._from_hub(local=True)
         return (copy,) if copy else tuple(self._parts() or ())
 
@@ -122,14 +123,14 @@ class Model:
 
     @property
     def window(self) -> int:
-        """Return the tokens the model was trained for. Raises ConfigError if neither the preset nor the weights say."""
+        """Return the number of tokens that the model was trained for. Raise ConfigError if it is unknown."""
         return self.context or _read_context(self.locate())
 
     def _check(self, file: Path) -> Path:
         if self.sha256 is not None and (actual := digest(file)) != self.sha256:
             raise DataError(
-                f"{file}: sha256 is {actual}, model.sha256 says {self.sha256}; "
-                "delete the file and get it again, or set model.sha256=null to use it as it is"
+                f"{file}: sha256 is {actual}, expected {self.sha256} (model.sha256). "
+                "Delete the file and download it again, or set model.sha256=null to use it as it is."
             )
         return file
 
@@ -164,28 +165,37 @@ class Model:
 
 
 def expand(package: str) -> list[str]:
-    """Return the packages that a "{1..22}" stands for, in order: "p{1..2}:f{01..02}" is p1:f01 and p2:f02."""
+    """Return the numbered packages in order: "p{1..2}:f{01..02}" is p1:f01 and p2:f02."""
     spans = re.findall(r"\{(\d+)\.\.(\d+)\}", package)
     if not spans:
         return [package]
-    counts = range(int(spans[0][0]), int(spans[0][1]) + 1)
+    pieces = re.split(r"\{(\d+)\.\.\d+\}", package)  # text, first number, text, …
     return [
-        re.sub(r"\{(\d+)\.\.\d+\}", lambda span, n=count: f"{n:0{len(span[1])}d}", package)  # type: ignore[misc]
-        for count in counts
+        "".join(f"{number:0{len(piece)}d}" if odd % 2 else piece for odd, piece in enumerate(pieces))
+        for number in range(int(spans[0][0]), int(spans[0][1]) + 1)
     ]
 
 
 def digest(weights: Path) -> str:
-    """Return the sha256 of a file, or of everything in a folder that can change a reply. Cache it while unchanged."""
+    """Return the sha256 of a file, or of all files in a folder that can change a reply."""
     if weights.is_file():
         return quick_sha256(weights)
     files = sorted({file for pattern in FOLDER_FILES for file in weights.glob(pattern)})
-    lines = "".join(f"{quick_sha256(file)}  {file.name}\n" for file in files)
-    return text_digest(lines)
+    return text_digest("".join(f"{quick_sha256(file)}  {file.name}\n" for file in files))
 
 
 def is_gguf(weights: Path) -> bool:
     return weights.is_file()
+
+
+def read_settings(file: Path) -> dict[str, Json]:
+    """Return a JSON file of a transformers folder, or {} if there is none."""
+    try:
+        return dict(decode_json(file.read_bytes()))
+    except FileNotFoundError:
+        return {}
+    except (ValueError, TypeError) as error:
+        raise DataError(f"{file}: not JSON ({error}). Get the model's folder again.") from error
 
 
 def _read_context(weights: Path) -> int:
@@ -195,7 +205,7 @@ def _read_context(weights: Path) -> int:
         header = read_header(weights)
         found = [header.get(f"{header.get('general.architecture')}.context_length")]
     else:
-        config = json.loads((weights / "config.json").read_text(encoding="utf-8"))
+        config = read_settings(weights / "config.json")
         found = [part.get(key) for part in (config, config.get("text_config") or {}) for key in CONTEXT_KEYS]
     context = next((each for each in found if isinstance(each, int)), None)
     if context is None:
@@ -206,10 +216,10 @@ def _read_context(weights: Path) -> int:
 def _existing(path: Path) -> Path:
     if path.is_dir() and not (path / "config.json").is_file():
         raise ConfigError(
-            f"model.path={path}: the folder has no config.json; name a transformers folder or a .gguf file"
+            f"model.path={path}: the folder has no config.json. Name a transformers folder or a .gguf file."
         )
     if not path.exists():
-        raise ConfigError(f"model.path={path}: no such file; name a .gguf file or a transformers folder")
+        raise ConfigError(f"model.path={path}: no such file. Name a .gguf file or a transformers folder.")
     return path
 
 
@@ -245,10 +255,10 @@ def _assemble(parts: list[Path], target: Path) -> Path:
 
 
 def let_waiting_threads_sleep() -> None:
-    """Call this before importing torch or xllamacpp. It has no effect once a libgomp is loaded.
+    """Call this before importing torch or xllamacpp. It has no effect after libgomp was loaded.
 
-    By default GNU OpenMP's idle threads spin for milliseconds. Next to any busy process, such as the rest of this
-    one, that makes both libraries several times slower.
+    By default the idle threads of GNU OpenMP spin for milliseconds. Next to any busy process, that makes both libraries
+    several times slower.
     """
     os.environ.setdefault("GOMP_SPINCOUNT", "0")
 
@@ -291,7 +301,7 @@ def _convert(file: Path, folder: Path) -> None:
         )
         tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
     except (ValueError, KeyError) as error:
-        raise DataError(f"{file}: transformers cannot read this GGUF file ({error}). Use engine=llamacpp") from error
+        raise DataError(f"{file}: transformers cannot read this GGUF file ({error}). Use engine=llamacpp.") from error
     tokenizer.save_pretrained(folder)
     model.save_pretrained(folder)
 
@@ -308,7 +318,7 @@ def read_header(file: Path) -> dict[str, int | float | bool | str | None]:
         with file.open("rb") as source:
             magic, version, _, entries = struct.unpack("<4sIQQ", source.read(24))
             if magic != b"GGUF" or version not in (2, 3):
-                raise DataError(f"{file}: not a GGUF file of version 2 or 3; get it again or name another")
+                raise DataError(f"{file}: not a GGUF file of version 2 or 3. Get it again or name another.")
             for _ in range(entries):
                 key, (kind,) = _read_string(source), struct.unpack("<I", source.read(4))
                 if kind == _ARRAY:
@@ -324,7 +334,7 @@ def read_header(file: Path) -> dict[str, int | float | bool | str | None]:
                     layout = _GGUF_NUMBERS[kind]
                     (header[key],) = struct.unpack(layout, source.read(struct.calcsize(layout)))
     except (struct.error, KeyError, UnicodeDecodeError) as error:
-        raise DataError(f"{file}: the GGUF header is broken ({error}); get the file again") from error
+        raise DataError(f"{file}: the GGUF header is broken ({error}). Get the file again.") from error
     for name in ("bos", "eos"):
         index = header.get(f"tokenizer.ggml.{name}_token_id")
         header[f"{name}_token"] = vocabulary[index] if isinstance(index, int) and index < len(vocabulary) else None

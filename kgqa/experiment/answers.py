@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from kgqa.artifacts.metrics import UNDEFINED, Chains, Metrics, QuestionSeconds, Retrieval, ScoreSummary, Throughput
+from kgqa.artifacts.metrics import UNDEFINED, Metrics, Retrieval, ScoreSummary, Throughput
 from kgqa.artifacts.predictions import Prediction
 from kgqa.artifacts.schema import extend
 from kgqa.artifacts.trace import TracedQuestion
@@ -18,7 +18,7 @@ from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.session import Runner
 from kgqa.kg.graph import ReadChains, chain_statistics
 from kgqa.protocols import Index
-from kgqa.runtime.costs import Ledger, PriceOf, model_seconds
+from kgqa.runtime.costs import Ledger, model_seconds
 from kgqa.runtime.display import Display
 from kgqa.runtime.folder import trace_question
 from kgqa.runtime.scheduler import CallRecord
@@ -66,13 +66,14 @@ def answer_questions(experiment: Experiment, runner: Runner, recorder: Recorder,
     programs = ((question.id, experiment.method.answer(question)) for question in experiment.questions)
     predictions, chains = dict[str, Prediction](), dict[str, tuple[int, ...]]()
     seconds, errors, failures = list[float](), list[str](), FailureLog(display)
-    estimated = experiment.asks_models and runner.engines.estimates_tokens("reader")
+    # a hosted model with an unknown tokenizer
+    estimated = experiment.asks_models and "estimated" in str(runner.engines("reader").identity().get("tokens"))
     with display.stage("questions", len(questions), runner.ledger) as stage:
         for ended in runner.run(programs, stage.record):
             question, outcome = questions[ended.key], ended.result
             if isinstance(outcome, Answer):
                 outcome = without_tokens(outcome) if estimated else outcome
-                outcome = with_evidence_titles(outcome, question, ended.records)
+                outcome = replace(outcome, evidence_titles=_find_titles(outcome, question, ended.records))
             prediction = Prediction.of(question, outcome)
             if isinstance(outcome, Exception):
                 errors.append(f"{ended.key}: {prediction.error}")
@@ -115,13 +116,13 @@ def without_tokens(answer: Answer) -> Answer:
     return replace(answer, context_tokens=None, figures=figures)
 
 
-def with_evidence_titles(answer: Answer, question: Question, records: Iterable[CallRecord]) -> Answer:
-    """Add the titles of the evidence, which are those of the passages that the question saw."""
+def _find_titles(answer: Answer, question: Question, records: Iterable[CallRecord]) -> tuple[str, ...]:
+    """Return the titles of the evidence, which are those of the passages that the question saw."""
     titles = {passage.id: passage.title for passage in (*question.passages, *question.pinned)}
     for record in records:
         if isinstance(record.call, Search | Neighbours) and not isinstance(record.reply, Exception):
             titles |= {passage.id: passage.title for passage in record.reply}
-    return replace(answer, evidence_titles=tuple(titles.get(passage, "") for passage in answer.evidence))
+    return tuple(titles.get(passage, "") for passage in answer.evidence)
 
 
 def score_answers(experiment: Experiment, answers: Answers) -> list[ScoredQuestion]:
@@ -129,9 +130,7 @@ def score_answers(experiment: Experiment, answers: Answers) -> list[ScoredQuesti
     return score_questions(experiment.questions, answers.predictions, experiment.profile)
 
 
-def measure(
-    experiment: Experiment, answers: Answers, scored: Sequence[ScoredQuestion], prices: PriceOf, index: Index | None
-) -> Metrics:
+def measure(experiment: Experiment, answers: Answers, scored: Sequence[ScoredQuestion], index: Index | None) -> Metrics:
     """Return what `metrics.json` contains of the answers."""
     ledger, seed = answers.ledger, experiment.settings.seed
     summary = summarise(scored, seed=seed)
@@ -142,18 +141,23 @@ def measure(
         import numpy as np
 
         half, most = np.quantile(answers.model_seconds, (0.5, 0.95))
-        seconds = QuestionSeconds(p50=round(float(half), 3), p95=round(float(most), 3))
+        seconds = {"p50": round(float(half), 3), "p95": round(float(most), 3)}
+    chains = [
+        ReadChains(row.question.support, row.prediction.evidence or (), answers.chains.get(row.id, ()))
+        for row in scored
+        if row.prediction.error is None
+    ]
     return extend(
         Metrics,
         summary if experiment.has_answers else _without_answers(summary),
-        cost=ledger.costs(len(scored), prices),
+        cost=ledger.costs(len(scored)),
         throughput=answers.throughput,
         calls=dict(ledger.answered),
         cache_hits=dict(ledger.hits),
         question_seconds=seconds,
         call_seconds={kind: round(seconds, 6) for kind, seconds in sorted(ledger.seconds.items())},
         retrieval=retrieval,
-        chains=_measure_chains(scored, answers.chains) if answers.chains else None,
+        chains=chain_statistics(chains) if answers.chains else None,
     )
 
 
@@ -175,13 +179,3 @@ def _measure_retrieval(scored: Sequence[ScoredQuestion], ledger: Ledger, index: 
     # the passages of several searches have no order of relevance
     ranked = ledger.answered[Search.__name__] <= len(retrieved)
     return summarise_retrieval(retrieved, ranked=ranked, seed=seed)
-
-
-def _measure_chains(scored: Sequence[ScoredQuestion], chains: Mapping[str, tuple[int, ...]]) -> Chains:
-    return chain_statistics(
-        [
-            ReadChains(row.question.support, row.prediction.evidence or (), chains.get(row.id, ()))
-            for row in scored
-            if row.prediction.error is None
-        ]
-    )

@@ -98,7 +98,7 @@ class _Asker:
                     return ()
                 (best,) = index.search([Search(question, count)])
         if not best:
-            raise DataError(f"{question!r}: no word of it occurs in the documents. Use words of the documents")
+            raise DataError(f"{question!r}: none of its words occurs in the documents. Use words of the documents")
         self.display.line(f"passages: {len(best)} of {len(every):,}")
         for passage in best:
             beginning = " ".join(passage.text.split())[:60]
@@ -147,26 +147,22 @@ class _Asker:
 
 
 def _compose(overrides: Sequence[str]) -> Experiment:
-    """Compose the experiment, with the keys that `kgqa ask` sets."""
+    """Compose the experiment, with the defaults of `kgqa ask`."""
     for override in overrides:
         key = override_key(override)
         if override_group(override) in RUN_KEYS or (override_group(override) == "dataset" and key not in DOCUMENT_KEYS):
-            raise ConfigError(f"{override}: {key} is for runs over questions with gold answers; remove it for kgqa ask")
-    experiment = Experiment.of([*_defaults(overrides), *overrides])
+            raise ConfigError(f"{override}: {key} is for runs over questions with gold answers. Remove it for kgqa ask")
+    named = override_values(overrides)
+    defaults = ["dataset=folder", format_override("dataset.kinds", list(KINDS)), f"dataset.passage_size={PASSAGE_SIZE}"]
+    if named.get("method", "trace") == "trace" and "experiment" not in named:
+        defaults.append("experiment=ask")  # answers within minutes
+    defaults.append("kg.head=any")  # a file name is seldom the subject of its passages
+    experiment = Experiment.of([*defaults, *overrides])
     if not experiment.has_answers:
         raise ConfigError(
-            f"method={experiment.name('method')} does not answer questions; use another one, e.g. method=trace"
+            f"method={experiment.name('method')} does not answer questions. Use another one, e.g. method=trace"
         )
     return experiment
-
-
-def _defaults(overrides: Sequence[str]) -> list[str]:
-    """Return the defaults of `kgqa ask`; TRACE has the values of experiment=ask, to answer within minutes."""
-    named = override_values(overrides)
-    words = ["dataset=folder", format_override("dataset.kinds", list(KINDS)), f"dataset.passage_size={PASSAGE_SIZE}"]
-    if named.get("method", "trace") == "trace" and "experiment" not in named:
-        words.append("experiment=ask")
-    return [*words, "kg.head=any"]  # a file name is seldom the subject of its passages
 
 
 def _read_documents(experiment: Experiment, sources: Sequence[Path], display: Display) -> Documents:
@@ -174,8 +170,8 @@ def _read_documents(experiment: Experiment, sources: Sequence[Path], display: Di
     parts.dataset(dataset)  # check its keys
     documents = Documents(tuple(sources), tuple(dataset["kinds"]), dataset["passage_size"])
     for reason in documents.unreadable.values():
-        display.line(f"left out: {reason}", alarm=True)
+        display.line(f"skipped: {reason}", alarm=True)
     files = len(documents.files) - len(documents.unreadable)
     count = sum(1 for _ in documents.passages())
-    display.line(f"documents: {pluralize(files, 'file')}, {count:,} passages to search")
+    display.line(f"documents: {pluralize(files, 'file')}, {pluralize(count, 'passage')} to search")
     return documents

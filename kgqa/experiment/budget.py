@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from kgqa.config.files import Config
 from kgqa.errors import ConfigError
-from kgqa.runtime.costs import NOTHING, Spent
+from kgqa.runtime.costs import Spent
 from kgqa.types import Json
 
 
@@ -17,7 +17,7 @@ class Budget:
 
     tokens: int | None  # of prompts and replies
     dollars: float | None
-    paid: Spent = NOTHING
+    paid: Spent = field(default_factory=Spent)
     exhausted: bool = False  # an engine stopped in between
 
     @classmethod
@@ -60,7 +60,7 @@ def limited(config: Config, allowance: Budget | None) -> dict[str, Json]:
         return dict(config)
     if allowance.dollars is not None and config["model"].get("prices") is None:
         raise ConfigError(
-            f"budget={allowance}: model={config['model']['name']} has no prices. Set model.prices or give tokens"
+            f"budget={allowance}: model={config['model']['name']} has no prices. Set model.prices or a budget in tokens"
         )
     own = {"budget_tokens": allowance.tokens, "budget_usd": allowance.dollars}
     smaller = {

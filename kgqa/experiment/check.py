@@ -5,7 +5,7 @@ A run over questions that one of its models was trained on is wrong, too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from kgqa.artifacts.examples import TrainedWith, id_hash, text_hash, training_of
@@ -32,26 +32,28 @@ Leaks = Mapping[str, int]  # by the key of what was trained: how many of the que
 def check(session: Session) -> None:
     """Raise UsageError for the first thing that would stop the run. Nothing is loaded."""
     experiment = session.experiment
-    _check_purpose(experiment)
+    if experiment.verifies:
+        raise ConfigError(f"verify={experiment.name('verify')}: not part of a run. Use kgqa data verify")
+    if experiment.judge and not experiment.has_answers:
+        names = f"judge={experiment.name('judge')}: method={experiment.name('method')}"
+        raise ConfigError(f"{names} does not answer questions. Remove judge=")
     profile_formula(experiment.profile)
     choose_tracker(experiment.config)
-    for remark in (*experiment.remarks, *find_warnings(experiment)):
+    remarks = experiment.remarks if experiment.asks_models else ()
+    for remark in (*remarks, *find_warnings(experiment)):
         session.say_once(remark)
     session.engines.identities()
     if experiment.judge:
         session.judge_engines(experiment.judge).identities()
     refuse_trained(experiment)
-    looks: dict[str, Callable[[], object]] = {
-        "retriever": lambda: session.retriever,
-        "graph": lambda: session.linker,
-        # an identity needs the packages and the model
-        "ranker": lambda: session.ranker("ranker").identity(),
-        "demonstrations_ranker": lambda: session.ranker("demonstrations_ranker").identity(),
-        "reranker": lambda: session.ranker("reranker").identity(),
-    }
-    for group, look in looks.items():
-        if group in experiment.choices or group in experiment.method.uses:
-            look()
+    needed = experiment.choices.keys() | experiment.method.uses
+    if "retriever" in needed:
+        session.retriever  # noqa: B018 - builds it
+    if "graph" in needed:
+        session.linker  # noqa: B018 - builds it
+    for group in ("ranker", "demonstrations_ranker", "reranker"):
+        if group in needed:
+            session.ranker(group).identity()  # needs the packages and the model
     experiment.questions  # noqa: B018 - reads and checks the file
 
 
@@ -61,21 +63,13 @@ def find_warnings(experiment: Experiment) -> Iterator[str]:
     is_real = experiment.given is None and dataset != DEMO and experiment.choices.get("engine") != SCRIPTED
     if model == SMALL_MODEL and is_real:
         yield (
-            f"warning: model={model} is a toy model for quick tests. Its scores on dataset={dataset} say little about "
-            "a method. Choose another: model=NAME (see kgqa models), or server=URL."
+            f"warning: model={model} is a toy model for quick tests. Its scores on dataset={dataset} do not show "
+            "how good a method is. Choose another model: model=NAME (see kgqa models), or server=URL."
         )
     for text, _, _, value in map(parse_override, experiment.overrides):
         group = override_group(text)
         if group in SEARCH_GROUPS and group not in experiment.choices and value != "null":
             yield f"warning: {text} has no effect: method={experiment.name('method')} uses no {group}."
-
-
-def _check_purpose(experiment: Experiment) -> None:
-    if experiment.verifies:
-        raise ConfigError(f"verify={experiment.name('verify')}: not part of a run; use kgqa data verify")
-    if experiment.judge and not experiment.has_answers:
-        names = f"judge={experiment.name('judge')}: method={experiment.name('method')}"
-        raise ConfigError(f"{names} does not answer questions. Remove judge=")
 
 
 def refuse_trained(experiment: Experiment) -> None:

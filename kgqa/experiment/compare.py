@@ -14,7 +14,8 @@ from kgqa.artifacts.verdicts import VERDICTS, judge_of, read_verdicts
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.evaluate import AnsweredQuestions, open_run
 from kgqa.report.evaluation import comparison_section
-from kgqa.report.section import Section, html_fragment
+from kgqa.report.page import notebook_html
+from kgqa.report.section import Section
 from kgqa.scoring.comparison import compare
 from kgqa.scoring.questions import METRICS
 from kgqa.types import Question
@@ -31,7 +32,7 @@ class Comparison:
     sections: list[Section]
 
     def _repr_html_(self) -> str:
-        return html_fragment(self.heading, self.sections)
+        return notebook_html(self.heading, self.sections)
 
 
 def compare_answers(
@@ -56,7 +57,7 @@ def compare_answers(
     """
     opened = [open_run(folder, profile) for folder in folders]
     if len(profiles := sorted({run.profile for run in opened})) > 1:
-        raise ConfigError(f"scored by {' and '.join(profiles)}; choose one with scoring=")
+        raise ConfigError(f"scored by {' and '.join(profiles)}. Choose one with scoring=")
     runs = dict(zip(ascii_uppercase, share_questions(opened, common=in_all), strict=False))
     scores: dict[str, dict[str, Shares]] = {
         metric.label: {
@@ -93,11 +94,11 @@ def share_questions(runs: list[AnsweredQuestions], *, common: bool) -> list[Answ
     for run, own in zip(others, by_run[1:], strict=True):
         if not common and own.keys() != by_run[0].keys():
             differences = [*_list_only(first.name, by_run[0], own), *_list_only(run.name, own, by_run[0])]
-            hint = f"use --common to compare the {len(shared):,} they share"
-            raise ConfigError(f"different questions, {'; '.join(differences)}; {hint}")
+            hint = f"Use --common to compare the {len(shared):,} they share"
+            raise ConfigError(f"different questions, {'; '.join(differences)}. {hint}")
         for key in sorted(shared):
             if (own[key].text, own[key].answers) != (by_run[0][key].text, by_run[0][key].answers):
-                raise DataError(f"question {key}: other words or gold answers in {run.name} than in {first.name}")
+                raise DataError(f"question {key}: its text or gold answers differ between {run.name} and {first.name}")
     if not shared:
         raise ConfigError("these runs have no question in common. Compare runs over the same dataset")
     order = [question.id for question in first.questions if question.id in shared]
@@ -117,7 +118,7 @@ def _count_failed(runs: Runs) -> list[str]:
         return []
     total = len(next(iter(runs.values())).questions)
     answered = ", ".join(f"{name} answered {total - count:,} of {total:,}" for name, count in counts.items())
-    return [f"{answered}; each pair is compared on the questions that both answered"]
+    return [f"{answered}. Each pair is compared on the questions that both answered"]
 
 
 def _warn_of_data(runs: Runs) -> list[str]:
@@ -129,7 +130,7 @@ def _warn_of_data(runs: Runs) -> list[str]:
     if len(set(hashes.values())) < 2:
         return []
     listed = ", ".join(f"{name} {sha256[:12]}" for name, sha256 in hashes.items())
-    return [f"warning: these runs read different data files ({listed}); their passages can differ"]
+    return [f"warning: these runs read different data files ({listed}). Their passages can differ"]
 
 
 def _verdicts(runs: Runs) -> tuple[dict[str, Shares] | None, list[str]]:
@@ -145,7 +146,7 @@ def _verdicts(runs: Runs) -> tuple[dict[str, Shares] | None, list[str]]:
         return None, [f"verdicts are not compared: from {' and by '.join(judges)}"]
     for name, run in runs.items():
         if stale := run.find_stale(read[name]):
-            return None, [f"verdicts are not compared: {name} answers question {stale} anew since it was judged"]
+            return None, [f"verdicts are not compared: {name} answered question {stale} again after it was judged"]
     shares = {
         name: [None if row.answer is None else read[name][row.id].share for row in run.scored]
         for name, run in runs.items()
@@ -164,7 +165,7 @@ def _flips(runs: Runs, right: Mapping[str, Shares], limit: int | None) -> list[S
                 answers = [text or "" for text in texts]
                 rows.append((question.id, question.text, first if a > b else second, *answers, question.answers[0]))
         if rows:
-            more = [f"{len(rows) - limit:,} more; --all shows them"] if limit is not None and len(rows) > limit else []
+            more = [f"{len(rows) - limit:,} more (--all shows them)"] if limit is not None and len(rows) > limit else []
             header = ("question", "text", "right", f"{first} answers", f"{second} answers", "gold")
             title = f"Flipped between {first} and {second}: {len(rows):,}"
             sections.append(Section(title, header, rows[:limit], tuple(more)))

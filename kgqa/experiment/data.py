@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 def sources() -> dict[str, Source]:
     """Return the entries of conf/downloads.yaml by name."""
-    return parse_sources(load_yaml(package_conf() / "downloads.yaml", "reinstall kgqa"))
+    return parse_sources(load_yaml(package_conf() / "downloads.yaml"))
 
 
 def place_of(name: str, source: Source) -> str:
@@ -39,7 +39,7 @@ def place_of(name: str, source: Source) -> str:
     return "\n".join(shown) or "no"
 
 
-def bring(name: str, display: Display, *, source_folder: str | None = None, to: Path | None = None) -> None:
+def fetch_dataset(name: str, display: Display, *, source_folder: str | None = None, to: Path | None = None) -> None:
     """Download a dataset or corpus, check it and unpack it, if its files are missing.
 
     Args:
@@ -52,13 +52,13 @@ def bring(name: str, display: Display, *, source_folder: str | None = None, to: 
     """
     known = sources()
     if name not in known:
-        raise ConfigError(f"dataset={name}: no such dataset; {nearest(name, known)}")
+        raise ConfigError(f"dataset={name}: no such dataset. {nearest(name, known)}")
     source = known[name]
     folder = to or data_folders(source.folder)[0]
     display.line(f"{name}: {source.content}; licence {source.licence}; {source.page}")
     files = [folder / file for file in source.makes]
     if not source.urls:
-        display.line("it is part of kgqa; no download is needed")
+        display.line("it is part of kgqa, no download is needed")
         return
     if source_folder is not None:
         _convert(source, source_folder, files[0], display)
@@ -68,7 +68,7 @@ def bring(name: str, display: Display, *, source_folder: str | None = None, to: 
     for file in files:
         display.line(f"{file}: {file.stat().st_size:,} bytes, sha256 {sha256(file)}")
     if source.corpus and source_folder is None:
-        bring(source.corpus, display, to=to)
+        fetch_dataset(source.corpus, display, to=to)
 
 
 def _download(name: str, source: Source, folder: Path, display: Display) -> None:
@@ -76,7 +76,7 @@ def _download(name: str, source: Source, folder: Path, display: Display) -> None
     archive = folder / source.file
     by_hand = archive.is_file()
     if by_hand and not is_intact(archive, source):
-        raise DataError(f"{archive}: sha256 is not {source.sha256}; delete the file and run the same command again")
+        raise DataError(f"{archive}: sha256 is not {source.sha256}. Delete the file and run the same command again")
     if not by_hand:
         try:
             with display.counting(BYTES) as advance:
@@ -116,7 +116,7 @@ def read_through(config: Config, display: Display) -> None:
     questions, gold = count_questions(_with_progress(dataset.read(), "questions", display))
     _show(questions, display)
     if dataset.corpus is None and not questions["passages given"]:
-        display.line("no corpus: the questions come without passages; name the file to search in: dataset.corpus=FILE")
+        display.line("no corpus: the questions come without passages. Name the file to search in: dataset.corpus=FILE")
         return
     for file in dataset.corpus_files:
         display.line(f"corpus {file}: sha256 {sha256(file)}")

@@ -59,7 +59,7 @@ def demo_experiments(overrides: Sequence[str] = ()) -> list[Experiment]:
     """
     for override in overrides:
         if (key := override_key(override)) in CHOSEN:
-            raise ConfigError(f"{override}: kgqa demo sets {key} itself; use kgqa run {override} …")
+            raise ConfigError(f"{override}: kgqa demo sets {key} itself. Use kgqa run {override} …")
     trace = Experiment.of(merge_overrides(["experiment=demo"], overrides))
     shared = [format_override("model", trace.config["model"]["name"]), format_override("limit", trace.settings.limit)]
     others = [each for each in overrides if override_key(each).partition(".")[0] not in OF_TRACE]
@@ -115,7 +115,7 @@ def _replay(experiment: Experiment, recording: Recording, folder: Path) -> DemoR
     answers = {key: each.prediction.answer for key, each in traced.items()}
     if calls.missing or answers != recording.answers.get(method):
         cause = f"{calls.missing:,} calls of {method} are missing" if calls.missing else "answers differ"
-        raise DataError(f"{CALLS}: does not match this version of kgqa and conf/ ({cause}); {RENEW}")
+        raise DataError(f"{CALLS}: does not match this version of kgqa and conf/ ({cause}). {RENEW}")
     return DemoResult(method, *_score(experiment, traced), replayed.seconds, replayed.triple_seconds)
 
 

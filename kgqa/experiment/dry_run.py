@@ -14,6 +14,7 @@ from kgqa.cache.in_flight import Done, Request, ServiceReply, find_reply
 from kgqa.cache.key import cache_key
 from kgqa.cache.store import Origin
 from kgqa.calls import Call, Choose, CountTokens, Facts, Generate, ModelCall, Neighbours, Program, Rank, Search, Triples
+from kgqa.engines.thinking import Thinking
 from kgqa.engines.weights import Prices
 from kgqa.errors import DataError
 from kgqa.experiment.engines import Engines
@@ -189,7 +190,7 @@ class Planner(Service):
         if isinstance(call, Neighbours):
             pool = call.pool or (Passage.of("Neighbour", PASSAGE),)
             return tuple(passage for passage in pool if passage.id != call.passage.id), False
-        if isinstance(call, CountTokens) and (engine := self._engines(call.role)).counts_freely:
+        if isinstance(call, CountTokens) and (engine := self._engines(call.role)).estimates_tokens:
             return engine.count_tokens(call.text), False
         key = cache_key(call_identity(self._session, self._engines, self._index, call), call)
         if (reply := find_reply(self._session.cache, key, call)) is not None:
@@ -234,7 +235,8 @@ class Planner(Service):
         role, usage = self.plan[call.role], record.reply.usage
         output = usage.output_tokens
         if not record.cached:
-            output += engines.reasoning_tokens_limit(call.role) if isinstance(call, Generate) else 0
+            if isinstance(call, Generate):
+                output += Thinking.of(engines.model(call.role).thinking).budget  # its reasoning text
             role.new_calls += 1
             role.new_prompt_tokens += usage.prompt_tokens
             role.new_output_tokens += output
@@ -268,7 +270,7 @@ def _imagine(call: Call[Any], number: int) -> object:
             return tuple((f"entity {number}", "is", f"unknown {place}") for place in range(call.k))
         case Rank():
             return tuple(-float(position) for position in range(len(call.texts)))
-    raise TypeError(f"cannot imagine a reply to {type(call).__name__}")
+    raise TypeError(f"no simulated reply for {type(call).__name__}")
 
 
 def _imagine_passages(call: Search, question: Question) -> tuple[Passage, ...]:

@@ -12,7 +12,6 @@ from kgqa.config import building as parts
 from kgqa.config.composing import compose
 from kgqa.config.files import Config, Node
 from kgqa.config.overrides import format_override, parse_role
-from kgqa.engines.thinking import Thinking
 from kgqa.engines.weights import Model, Prices
 from kgqa.errors import ConfigError, MissingWeights
 from kgqa.judge import ROLE as JUDGE
@@ -85,10 +84,6 @@ class Engines:
             self._ready[id(engine)] = engine
         return _adapt(engine, binding)
 
-    def estimates_tokens(self, role: str) -> bool:
-        """Return whether the engine can only estimate tokens: a hosted model with an unknown tokenizer."""
-        return str(self(role).identity().get("tokens", "")).startswith("estimated")
-
     def streaming(self) -> bool:
         return any(self(role).streaming for role in self._nodes)
 
@@ -123,22 +118,18 @@ class Engines:
         adapter = f"+{binding.adapter.name}" if binding.adapter else ""
         return f"{binding.model['name']}{adapter}@{self(role).identity()['engine']}"
 
-    def reasoning_tokens_limit(self, role: str) -> int:
-        """Return the maximum tokens of the model's reasoning text, in addition to those of a call."""
-        return Thinking.of(self._model(role).thinking).budget
-
-    def prices(self, role: str) -> Prices | None:
-        """Return the prices of the role's model; None: unknown."""
-        return self._model(role).prices
-
     def discard(self, engines: Iterable[Engine]) -> None:
         """Close these engines. The next user gets fresh ones."""
         self._pool.discard(engines)
 
-    def _model(self, role: str) -> Model:
+    def model(self, role: str) -> Model:
         if role not in self._models:
             self._models[role] = parts.model(self._binding(role).model)
         return self._models[role]
+
+    def prices(self, role: str) -> Prices | None:
+        """Return the prices of the role's model; None: unknown."""
+        return self.model(role).prices
 
     def _binding(self, role: str) -> RoleBinding:
         own = "reader" if role in AS_READER and role not in self._nodes else role
@@ -199,7 +190,7 @@ def _adapt(engine: Engine, binding: RoleBinding) -> Engine:
         return engine
     if not isinstance(engine, Adaptable):
         name = binding.engine["_target_"]
-        raise ConfigError(f"{binding.key}: {name} does not support adapters; choose another engine after the @")
+        raise ConfigError(f"{binding.key}: {name} does not support adapters. Choose another engine after the @")
     try:
         return engine.with_adapter(binding.adapter)
     except ConfigError as error:

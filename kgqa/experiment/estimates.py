@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 from math import sqrt
@@ -51,10 +51,7 @@ class Range:
 
 @dataclass(frozen=True)
 class Estimated:
-    """`calls`, `new_calls`: of the plan, at most. `seconds`: None if unknown. `usd`: None if a price is unknown.
-
-    notes: what the estimate rests on, or why the time is unknown.
-    """
+    """`calls`, `new_calls`: of the plan, at most. `seconds`, `usd`: None if unknown. `notes`: the basis."""
 
     calls: int
     new_calls: int
@@ -65,13 +62,13 @@ class Estimated:
 
     def scaled(self, share: float) -> Estimated:
         """Return the estimate for `share` times as many questions."""
-        return Estimated(
+        return replace(
+            self,
             calls=round(share * self.calls),
             new_calls=round(share * self.new_calls),
             tokens=self.tokens * share,
-            seconds=None if self.seconds is None else self.seconds * share,
-            usd=None if self.usd is None else self.usd * share,
-            notes=self.notes,
+            seconds=self.seconds and self.seconds * share,
+            usd=self.usd and self.usd * share,
         )
 
     @classmethod
@@ -229,10 +226,10 @@ def _estimate_role(role: Planned, history: RoleHistory, usages: Sequence[StoredU
     measured = sum(round(usage.work(1)) for usage in usages)
     tokens = read + written
     if speed is None:
-        notes.append(f"no call of {role.engine} is in the call cache; a run with limit=3 measures its speed")
+        notes.append(f"no call of {role.engine} is in the call cache. A run with limit=3 measures its speed")
     elif tokens.middle > KNOWN * measured:
         known = f"more than {KNOWN} times the {measured:,} tokens measured with {role.engine}"
-        notes.append(f"{known}; a longer run gives an estimate")
+        notes.append(f"{known}. A longer run makes an estimate possible")
     else:
         work = read * (1 - cached) + written * speed.written
         # more calls at once than were measured can be faster, up to their number

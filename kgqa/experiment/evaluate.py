@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from kgqa.artifacts.metrics import METRICS, Agreement, Evaluation, Metrics
+from kgqa.artifacts.metrics import METRICS, Evaluation, Metrics
 from kgqa.artifacts.predictions import PREDICTIONS, Prediction
 from kgqa.artifacts.run import IDENTITY, MADE_UP, SCRIPTED_TARGET
 from kgqa.artifacts.schema import as_json
@@ -87,15 +87,15 @@ def open_run(folder: Path, profile: str | None = None) -> AnsweredQuestions:
     file = folder / PREDICTIONS
     if not file.is_file():
         if (folder / IDENTITY).is_file():
-            raise DataError(f"{folder}: the run is not finished (no {PREDICTIONS}); run its command again to finish it")
+            raise DataError(f"{folder}: the run is not finished (no {PREDICTIONS}). Run its command again to finish it")
         raise DataError(
-            f"{folder}: not the folder of a run (missing: {PREDICTIONS}); name the folder that kgqa run printed"
+            f"{folder}: not the folder of a run (missing: {PREDICTIONS}). Name the folder that kgqa run printed"
         )
     config = load_run_config(folder)
     if (folder / METRICS).is_file() and not (metrics := Metrics.read(folder)).score("em").n:
         if metrics.failed == metrics.questions:
-            raise DataError(f"{folder}: every question of this run failed; run the run's command again")
-        raise DataError(f"{folder}: this run only retrieved passages; its scores are in {METRICS}")
+            raise DataError(f"{folder}: every question of this run failed. Run its command again")
+        raise DataError(f"{folder}: this run only retrieved passages. Its scores are in {METRICS}")
     predictions = {prediction.question_id: prediction for prediction in read_predictions(file)}
     profile = profile or config.get("scoring") or config["dataset"]["profile"]
     questions = tuple(_read_questions(folder, predictions))
@@ -106,14 +106,14 @@ def _read_questions(folder: Path, predictions: Mapping[str, Prediction]) -> list
     """Return the questions in the order of the predictions."""
     if not (folder / TRACE).is_file():
         raise DataError(
-            f"{folder}: no {TRACE}, which has the questions; run the run's command again, or score the answers with "
+            f"{folder}: no {TRACE}, which has the questions. Run its command again, or score the answers with "
             f"kgqa evaluate --predictions {folder / PREDICTIONS} dataset=NAME"
         )
     questions = {question.id: question for question in read_questions(folder)}
     if differing := sorted(predictions.keys() ^ questions.keys()):
         raise DataError(
             f"{folder / PREDICTIONS}: question {differing[0]}: only in this file or only in {TRACE} "
-            f"({len(differing):,} in all); run the run's command again to rewrite both"
+            f"({len(differing):,} in all). Run its command again to rewrite both"
         )
     return [questions[key] for key in predictions]
 
@@ -169,7 +169,7 @@ def _evaluate(experiment: Experiment, answered: AnsweredQuestions, display: Disp
         known = sum(row.prediction.passages_of(row.question) is not None for row in answered.scored)
         count = pluralize(len(answered.questions), "question")
         counts = f"{count} scored, {len(answered.predictions):,} predictions in the file"
-        notes = (f"{counts}; {known:,} of those scored say which passages they rest on.",)
+        notes = (f"{counts}. {known:,} of those scored list the passages that they used.",)
     evaluation = Evaluation(source=answered.name, scores=scores, notes=notes)
     judged = _judge(experiment, answered, display, folder) if experiment.judge else None
     if judged:
@@ -211,7 +211,7 @@ def _with_model_of(experiment: Experiment, run: Config) -> Experiment:
     if not own & {"engine", SERVER}:
         hint = nearest("", groups()["engine"])
         raise ConfigError(
-            f"judge={experiment.name(ROLE)}: which engine runs the judge? Add engine=NAME or server=URL; {hint}"
+            f"judge={experiment.name(ROLE)}: which engine runs the judge? Add engine=NAME or server=URL. {hint}"
         )
     if own & {"model", SERVER}:
         return experiment
@@ -220,7 +220,7 @@ def _with_model_of(experiment: Experiment, run: Config) -> Experiment:
         chosen = Experiment.of([*experiment.overrides, f"model={name}"])
         if chosen.config["model"] == run["model"]:
             return chosen
-    raise ConfigError(f"judge={experiment.name(ROLE)}: the run's model is no preset of yours as it is; add model=NAME")
+    raise ConfigError(f"judge={experiment.name(ROLE)}: the run's model is not one of your presets. Add model=NAME")
 
 
 def _own_folder(experiment: Experiment, run: Path | None) -> Path | None:
@@ -258,15 +258,13 @@ def calibrate_judge(
     agreements = {
         name: agreement(list(judge.values()), [labels.get(key) for key in judge]) for name, labels in others.items()
     }
-    sections = [_agreement(name, measured) for name, measured in agreements.items()]
+    sections = [
+        agreement_section(f"Judge against {name}", ("judge", name), measured) for name, measured in agreements.items()
+    ]
+    sections = [each if each.rows else replace(each, header=(), rows=[("nothing to compare", "")]) for each in sections]
     name = judge_of(verdicts)
     file = replace_file(folder / "calibration.json", json_text({"judge": name, **as_json(agreements)}))
     return name, sections, file
-
-
-def _agreement(name: str, measured: Agreement) -> Section:
-    section = agreement_section(f"Judge against {name}", ("judge", name), measured)
-    return section if section.rows else replace(section, header=(), rows=[("nothing to compare", "")])
 
 
 def label_by_scores(scored: Iterable[ScoredQuestion]) -> dict[str, Labels]:
@@ -285,7 +283,7 @@ def _label_again(run: AnsweredQuestions, other: str, overrides: Sequence[str], d
             raise ConfigError(f"{overrides[0]}: other={other} is judged already. Leave it out, or name a judge")
         return _labels(run, read_verdicts(Path(other)), Path(other))
     if other not in groups()["judge"]:
-        raise ConfigError(f"other={other}: neither a run's folder nor a judge; {nearest(other, groups()['judge'])}")
+        raise ConfigError(f"other={other}: not a run's folder, and not a judge. {nearest(other, groups()['judge'])}")
     judged = _judge(Experiment.of([f"judge={other}", *overrides]), run, display, None)
     return {line.question_id: line.label for line in judged.lines}
 
@@ -293,8 +291,8 @@ def _label_again(run: AnsweredQuestions, other: str, overrides: Sequence[str], d
 def _labels(run: AnsweredQuestions, verdicts: Mapping[str, Judgement], source: Path) -> dict[str, str | None]:
     """Return the labels. Unscored, failed and exact answers have None."""
     if stale := run.find_stale(verdicts):
-        wrong = "another answer was judged for" if stale in verdicts else "no verdict on"
-        raise DataError(f"{source}: {wrong} question {stale}; judge it again: kgqa evaluate RUN judge=…")
+        wrong = "the verdict is on another answer to" if stale in verdicts else "no verdict on"
+        raise DataError(f"{source}: {wrong} question {stale}. Judge it again: kgqa evaluate RUN judge=…")
     return {question.id: verdicts[question.id].label for question in run.questions}
 
 
@@ -309,21 +307,21 @@ def read_human(file: Path, known: set[str]) -> dict[str, str | None]:
         with file.open(encoding="utf-8-sig", newline="") as source:
             reader = csv.DictReader(source)
             if not {"question_id", "correct"} <= set(reader.fieldnames or ()):
-                raise DataError(f"{file}:1: the columns question_id and correct are wanted, not {reader.fieldnames}")
+                raise DataError(f"{file}:1: expected the columns question_id and correct, found {reader.fieldnames}")
             for row in reader:
                 key, verdict = unquote_formula(row["question_id"] or ""), (row["correct"] or "").strip()
                 where = f"{file}:{reader.line_num}"
                 if key not in known:
-                    raise DataError(f"{where}: question {key}: not a question of this run; correct the id")
+                    raise DataError(f"{where}: question {key}: not a question of this run. Correct the id")
                 if key in verdicts:
-                    raise DataError(f"{where}: question {key} is there twice; remove one of them")
+                    raise DataError(f"{where}: question {key} occurs twice. Remove one of them")
                 if verdict and verdict.casefold() not in HUMAN:
                     raise DataError(
-                        f"{where}: correct={verdict}: expected 1 or 0, or nothing where there is no verdict"
+                        f"{where}: correct={verdict}: expected 1 or 0, or an empty cell if there is no verdict"
                     )
                 verdicts[key] = HUMAN[verdict.casefold()] if verdict else None
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"human={file}: cannot be read ({error}); name a CSV file in UTF-8") from error
+        raise DataError(f"human={file}: cannot be read ({error}). Name a CSV file in UTF-8") from error
     if not any(verdicts.values()):
         raise DataError(f"{file}: no verdicts in this file")
     return verdicts

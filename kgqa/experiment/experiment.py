@@ -114,7 +114,7 @@ class Experiment:
     def chosen(self, group: str) -> Config:
         """Return a group's node. Raises ConfigError if there is none."""
         if (node := self.config.get(group)) is None:
-            raise ConfigError(f"{group}=null: method={self.name('method')} needs one; {nearest('', groups()[group])}")
+            raise ConfigError(f"{group}=null: method={self.name('method')} needs one. {nearest('', groups()[group])}")
         return dict(node)
 
     @cached_property
@@ -134,7 +134,7 @@ class Experiment:
 
         if isinstance(self.triples, ImportedTriples):
             name = self.name("kg")
-            raise ConfigError(f"kg={name}: the triples are imported from a file; choose another kg= to extract them")
+            raise ConfigError(f"kg={name}: the triples are imported from a file. Choose another kg= to extract them")
         return self.triples
 
     @cached_property
@@ -151,7 +151,7 @@ class Experiment:
         """Build the verification for `kgqa data verify`."""
         node = self.config.get("verify")
         if node is None:
-            raise ConfigError(f"verify=null: choose how to verify; {nearest('', groups()['verify'])}")
+            raise ConfigError(f"verify=null: choose how to verify. {nearest('', groups()['verify'])}")
         from kgqa.kg.verification import Verification
 
         return parts.build_part(node, "verify", Verification)
@@ -243,9 +243,9 @@ class Experiment:
             known = {question.id for question in questions}
             for wanted in self.settings.ids:
                 if wanted not in known:
-                    hint = nearest(wanted, known) if len(known) < 100 else "see the data file for its ids"
-                    among = "in" if self.verified is None else "among the verified ones of"
-                    raise ConfigError(f"ids={wanted}: no such question {among} dataset={self.name('dataset')}; {hint}")
+                    hint = nearest(wanted, known) if len(known) < 100 else "The data file has its ids."
+                    among = "in" if self.verified is None else "among the verified questions of"
+                    raise ConfigError(f"ids={wanted}: no such question {among} dataset={self.name('dataset')}. {hint}")
             questions = [question for question in questions if question.id in self.settings.ids]
         questions = self._sample(questions)[: self.settings.limit]
         return list(self.collection.collect(questions)) if self.collection else questions
@@ -265,7 +265,7 @@ class Experiment:
         if isinstance(count, str):
             return sample_as_trace(questions, self.name("dataset"))
         if count > len(questions):
-            raise ConfigError(f"sample={count}: only {len(questions):,} questions; remove sample= to use all")
+            raise ConfigError(f"sample={count}: only {len(questions):,} questions. Remove sample= to use all")
         order = sorted((text_digest(f"{self.settings.seed} {question.id}"), question.id) for question in questions)
         ids = {id_ for _, id_ in order[:count]}
         return [question for question in questions if question.id in ids]
@@ -382,7 +382,7 @@ class Experiment:
             raise ConfigError(
                 f"{folder}: {len(answered):,} questions are answered in this folder. A run of "
                 f"{len(ids):,} would replace "
-                "them; set another output_dir= or run_name=, or run all questions"
+                "them. Set another output_dir= or run_name=, or run all questions"
             )
         return folder.with_name(f"{folder.name}-{len(ids)}-{ids_digest(ids)[:4]}")
 

@@ -64,7 +64,7 @@ def judge_answers(
         models=labels,
         prompts=prompts,
         identity=identity,
-        cost=runner.ledger.costs(len(answers), engines.prices),
+        cost=runner.ledger.costs(len(answers)),
         warnings=[f"the judge is the reader: {reader} grades its own answers"] if grades_itself else [],
     )
     return Judged(lines, metrics)

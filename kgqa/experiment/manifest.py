@@ -108,7 +108,7 @@ def _code() -> Code:
     try:
         commit, changes = (
             subprocess.run(  # noqa: S603 - fixed commands
-                ["git", *arguments],  # noqa: S607
+                ["git", "--no-optional-locks", *arguments],  # noqa: S607
                 cwd=folder, capture_output=True, text=True, timeout=10, check=False,
             ).stdout.strip()
             for arguments in (("rev-parse", "HEAD"), ("status", "--porcelain", "--", "kgqa", "conf"))

@@ -68,13 +68,13 @@ def replay(folder: Path, display: Display) -> Replayed:
         replayed = replay_questions(session, index, judge=True).questions
     missing = calls.missing
     if missing and not metrics.failed:
-        raise DataError(f"{folder}: {missing:,} of its calls are not in this call cache; run its command again first")
+        raise DataError(f"{folder}: {missing:,} of its calls are not in this call cache. Run its command again first")
     answers = {each.question.id: each.prediction.answer for each in replayed}
     predictions = {each.question_id: each.answer for each in read_predictions(folder / PREDICTIONS)}
     if different := [key for key, answer in predictions.items() if answers.get(key) != answer]:
         raise DataError(
-            f"{folder}: the call cache gives another answer to question {different[0]} than {PREDICTIONS} "
-            f"({len(different):,} in all); run its command again first"
+            f"{folder}: the call cache has another answer to question {different[0]} than {PREDICTIONS} "
+            f"({len(different):,} in all). Run its command again first"
         )
     return Replayed(frozenset(calls.keys), missing)
 
@@ -85,9 +85,7 @@ def replay_questions(session: Session, index: Index | None, *, judge: bool = Fal
     triples, triple_seconds = _replay_triples(session) if "triples" in experiment.method.uses else (None, 0.0)
     graphs = PassageGraphs(session) if "graph" in experiment.method.uses else None
     if graphs and graphs.missing(experiment.questions):  # building one can send passages to a server
-        raise DataError(
-            f"{graphs.store.folder}: graphs of these questions are missing; run the run's command again first"
-        )
+        raise DataError(f"{graphs.store.folder}: graphs of these questions are missing. Run its command again first")
     inputs = Inputs(index, triples, graphs.store if graphs else None, session.search_program)
     with session.runner(inputs) as runner:
         answers = answer_questions(experiment, runner, collector, QUIET)
@@ -105,7 +103,7 @@ def _replay_triples(session: Session) -> tuple[TripleSource, float]:
     with session.runner() as runner:
         passages = distinct_passages(session.experiment.questions)
         extractions = {each.passage_id: each for each in source.extractions(runner, passages)}
-    return _Extracted(extractions), total(runner.ledger.method.values()).seconds
+    return _Extracted(extractions), total(runner.ledger.method.values()).usage.seconds
 
 
 @dataclass(frozen=True)
@@ -139,7 +137,7 @@ class Recorded:
     known: Mapping[str, Json]
 
     streaming: ClassVar[bool] = False
-    counts_freely: ClassVar[bool] = False
+    estimates_tokens: ClassVar[bool] = False
     batch_size: ClassVar[int] = 1_000
 
     def identity(self) -> Mapping[str, Json]:

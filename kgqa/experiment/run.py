@@ -33,7 +33,7 @@ from kgqa.experiment.prepare.indexes import open_index
 from kgqa.experiment.session import Session
 from kgqa.experiment.tracking import track
 from kgqa.protocols import Index
-from kgqa.runtime.costs import NOTHING
+from kgqa.runtime.costs import Spent
 from kgqa.runtime.display import Display
 from kgqa.runtime.folder import RunFolder, run_name
 from kgqa.runtime.monitor import monitor_work
@@ -65,7 +65,7 @@ def execute_unless_finished(session: Session, display: Display) -> Executed:
         return execute(session, display)
     folder = experiment.run_folder()
     display.line(f"{folder}: already complete")
-    _track(experiment, folder, metrics, display)
+    track(experiment, folder, metrics, display)
     return Executed(folder, metrics, None)
 
 
@@ -86,9 +86,9 @@ def execute(session: Session, display: Display) -> Executed:
             try:
                 metrics, answers = _answer_and_score(session, index, folder, display, searching.close, started)
             except BaseException:
-                folder.is_worthless = session.spent() == NOTHING
+                folder.is_worthless = session.spent == Spent()
                 raise
-    _track(experiment, folder.path, metrics, display)
+    track(experiment, folder.path, metrics, display)
     failure, limit = None, experiment.settings.max_failure_rate
     if metrics.failed > limit * metrics.questions:
         count = f"{metrics.failed} of {metrics.questions} questions failed"
@@ -105,7 +105,7 @@ def _answer_and_score(
     started: float,
 ) -> tuple[Metrics, Answers]:
     """Prepare, answer, score and judge, and write all files of the run."""
-    experiment, prices = session.experiment, session.engines.prices
+    experiment = session.experiment
     questions = experiment.questions
     rerun = (folder.path / METRICS).exists()
     if not rerun:
@@ -114,12 +114,12 @@ def _answer_and_score(
     with session.runner(prepared.inputs) as runner:
         answers = answer_questions(experiment, runner, folder, display)
     scored = score_answers(experiment, answers)
-    metrics = measure(experiment, answers, scored, prices, index)
+    metrics = measure(experiment, answers, scored, index)
     folder.finish(prediction_lines(scored, metrics))
     if rerun:  # an earlier run's scores must not be there with these settings
         _write_settings(session, index, folder)
     metrics = metrics.replace(
-        cost=metrics.cost.replace(extraction_paid=prepared.extraction.costs(len(questions), prices).paid),
+        cost=metrics.cost.replace(extraction_paid=prepared.extraction.costs(len(questions)).paid),
         seconds=round(time.monotonic() - started, 1),
         graph=prepared.triples.statistics(questions) if prepared.triples else None,
         passage_graph=prepared.graphs.statistics(questions) if prepared.graphs else None,
@@ -192,8 +192,3 @@ def _write_reports(experiment: Experiment, folder: RunFolder, metrics: Metrics) 
     folder.write_json(SETTINGS, as_json(Chosen(choices=experiment.choices, settings=tuple(settings))))
     for form in REPORTS:
         write_report(folder.path, form)
-
-
-def _track(experiment: Experiment, folder: Path, metrics: Metrics, display: Display) -> None:
-    if line := track(experiment, folder, metrics):
-        display.line(line)

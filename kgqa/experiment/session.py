@@ -11,7 +11,7 @@ from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from kgqa.artifacts.metrics import EngineUse, Rates, Throughput
+from kgqa.artifacts.metrics import EngineUse, Throughput
 from kgqa.cache.in_flight import Done
 from kgqa.cache.store import CallCache
 from kgqa.calls import Call, Choose, CountTokens, Facts, Generate, Neighbours, Program, Rank, Search, Triples
@@ -32,7 +32,7 @@ from kgqa.protocols import (
     TripleSource,
 )
 from kgqa.retrieval.lexical import Lexical
-from kgqa.runtime.costs import NOTHING, Ledger, Spent, total
+from kgqa.runtime.costs import Ledger, Spent, total
 from kgqa.runtime.scheduler import WIDTH, CallRecord, Finished, Scheduler
 from kgqa.runtime.searches import with_search_program
 from kgqa.runtime.services import Instant, Service, Streams, Waves, Worker
@@ -52,7 +52,7 @@ QUESTIONS_A_PLACE = 4
 
 @dataclass(frozen=True)
 class Inputs:
-    """What was prepared for a method's programs; None for what they do not use."""
+    """The prepared inputs of a method's programs. A method without searches has no index, and so on."""
 
     index: Index | None = None
     triples: TripleSource | None = None
@@ -73,7 +73,7 @@ class Session:
         self.experiment = experiment
         self._pool, self._lent = pool or Pool(), pool is not None
         self._calls = calls
-        self._spent = NOTHING
+        self.spent = Spent()  # the cost of the new calls of all finished stages
         self._opened = ExitStack()
         if not self._lent:
             self._opened.callback(self._pool.close)
@@ -140,11 +140,7 @@ class Session:
             yield runner
         finally:
             runner.close()
-            self._spent += runner.spent()
-
-    def spent(self) -> Spent:
-        """Return the cost of the new calls of all finished stages."""
-        return self._spent
+            self.spent += runner.ledger.spent()
 
     def end_models(self) -> None:
         """Close the models, to make room for others. Those of a lent pool stay."""
@@ -197,9 +193,6 @@ class Runner:
         finally:
             self._seconds += time.monotonic() - started
 
-    def spent(self) -> Spent:
-        return self.ledger.spent()
-
     def throughput(self) -> Throughput:
         """Return the speed of the new calls, and the engine of each role."""
         seconds = max(self._seconds, 1e-9)
@@ -208,10 +201,8 @@ class Runner:
         for role in sorted(self.ledger.method):
             roles.setdefault(self.engines.label(role), []).append(role)
         engines = (EngineUse(engine=engine, roles=tuple(own)) for engine, own in roles.items())
-        rates = Rates(
-            prompt=round(paid.prompt_tokens / seconds, 2) if paid.calls else None,
-            output=round(paid.output_tokens / seconds, 2) if paid.calls else None,
-        )
+        tokens = {"prompt": paid.usage.prompt_tokens, "output": paid.usage.output_tokens}
+        rates = {kind: round(count / seconds, 2) if paid.calls else None for kind, count in tokens.items()}
         return Throughput(seconds=round(seconds, 3), tokens_per_second=rates, engines=tuple(engines))
 
     def close(self) -> None:
@@ -230,7 +221,7 @@ class Runner:
 
     def _width(self) -> int:
         """Return how many questions are open at once: enough to keep all servers busy, unless the user set it."""
-        places = sum(_capacity(engine) for engine, _ in self._models if engine.streaming)
+        places = sum(cast(StreamingEngine, engine).max_concurrency for engine, _ in self._models if engine.streaming)
         return self._settings.max_parallel_questions or max(WIDTH, QUESTIONS_A_PLACE * places)
 
     def _route(self, call: Call[Any]) -> Service:
@@ -242,7 +233,7 @@ class Runner:
                 return self._service("model", engine, lambda: self._start_model(engine))
             case CountTokens():
                 engine = self.engines(call.role)
-                if engine.counts_freely:
+                if engine.estimates_tokens:
                     return self._service("tokens", engine, lambda: Instant(done, lambda c: engine.count_tokens(c.text)))
                 return self._worker("tokens", engine, lambda calls: [engine.count_tokens(each.text) for each in calls])
             case Rank():
@@ -257,7 +248,7 @@ class Runner:
                 return self._service("triples", source, lambda: Instant(done, lambda c: find(c.passage)))
             case Neighbours() if (graphs := inputs.graphs) is not None:
                 return self._service("neighbours", graphs, lambda: Instant(done, graphs.neighbours))
-        raise ConfigError(f"nothing in this configuration answers {type(call).__name__}")
+        raise ConfigError(f"no component of this configuration handles {type(call).__name__}")
 
     def _worker(self, kind: str, owner: Any, answer: Callable[[Sequence[Any]], Sequence[Any]]) -> Service:
         return self._service(kind, owner, lambda: Worker(self._done, self._cache, owner.identity(), answer))
@@ -277,8 +268,3 @@ class Runner:
         self._models.append((engine, service))
         self._set_order(ending=self._ending)
         return service
-
-
-def _capacity(engine: Engine) -> int:
-    """Return the calls that an engine takes at once."""
-    return cast(StreamingEngine, engine).max_concurrency if engine.streaming else cast(BatchEngine, engine).batch_size

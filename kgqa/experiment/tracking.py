@@ -13,6 +13,7 @@ from kgqa.config.files import Config, flatten, groups
 from kgqa.errors import TrackerError
 from kgqa.experiment.experiment import Experiment
 from kgqa.protocols import TrackedRun, Tracker
+from kgqa.runtime.display import Display
 from kgqa.util.redaction import redact
 
 FILES = ("report.html", "report.md", METRICS, MANIFEST, "config.yaml", PREDICTIONS)
@@ -29,25 +30,26 @@ def choose_tracker(config: Config) -> Tracker | None:
     return tracker
 
 
-def track(experiment: Experiment, folder: Path, metrics: Metrics) -> str | None:
-    """Log the run if a tracker is chosen. Return a line with the place, or with a warning."""
+def track(experiment: Experiment, folder: Path, metrics: Metrics, display: Display) -> None:
+    """Log the run if a tracker is chosen, and show the place or a warning."""
     name = "/".join([experiment.name("dataset"), experiment.name("method"), folder.name])
     files = tuple(file for name in FILES if (file := folder / name).is_file())
-    return log_run(
-        experiment.config, lambda: TrackedRun(name, parameters(experiment), list_tracked_metrics(metrics), files)
+    log_run(
+        experiment.config,
+        lambda: TrackedRun(name, parameters(experiment), list_tracked_metrics(metrics), files),
+        display,
     )
 
 
-def log_run(config: Config, describe: Callable[[], TrackedRun]) -> str | None:
-    """Log a run or a training if a tracker is chosen. Return a line with the place, or with a warning."""
-    tracker = choose_tracker(config)
-    if tracker is None:
-        return None
+def log_run(config: Config, describe: Callable[[], TrackedRun], display: Display) -> None:
+    """Log a run or a training if a tracker is chosen, and show the place or a warning."""
+    if (tracker := choose_tracker(config)) is None:
+        return
     try:
-        return f"tracked: {tracker.log(describe())}"
+        display.line(f"tracked: {tracker.log(describe())}")
     except TrackerError as error:
         reason = " ".join(redact(error).split())
-        return f"warning: tracker={config['choices']['tracker']}: {reason:.160}; the run itself is complete"
+        display.line(f"warning: tracker={config['choices']['tracker']}: {reason:.160}. The run itself is complete")
 
 
 def parameters(experiment: Experiment) -> dict[str, str]:

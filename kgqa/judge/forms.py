@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from kgqa.prompting.json_replies import object_schema
 from kgqa.types import Json
 
 Label = Literal["correct", "incorrect", "not_attempted"]
@@ -23,8 +24,8 @@ _OBJECT = re.compile(r"\{.*\}", flags=re.DOTALL)
 class Form:
     """The form of a judge's prompt and reply.
 
-    key: the key of the verdict in the reply's JSON object, or None if the reply is the verdict.
-    vocabulary: the label of each possible verdict, in lower case without spaces and punctuation.
+    key: the key of the verdict in the reply's JSON object. None: the reply is the verdict.
+    vocabulary: the label of each verdict, in lower case without spaces and punctuation.
     """
 
     template: str
@@ -33,22 +34,19 @@ class Form:
     vocabulary: Mapping[str, Label]
 
     def read(self, reply: str) -> Label | None:
-        """Return the label of a reply, or None if it is not in the vocabulary.
-
-        Case, spaces and punctuation are ignored. A verdict without its JSON object is accepted, too.
-        """
+        """Return the label of a reply, ignoring case, spaces and punctuation. None: not in the vocabulary."""
         verdict = reply if self.key is None else _value(reply, self.key)
         return self.vocabulary.get(_fold(verdict)) if isinstance(verdict, str) else None
 
 
 def _value(reply: str, key: str) -> Json:
-    """Return the value of a key in the reply's JSON object, or the reply if it contains no brace."""
+    """Return the value of a key in the reply's JSON object, or a reply without a brace."""
     if "{" not in reply:
         return reply
     match = _OBJECT.search(reply)
     try:
         value = json.loads(match.group()) if match else None
-    except (ValueError, RecursionError):  # an integer of thousands of digits is a ValueError too
+    except (ValueError, RecursionError):
         return None
     return value.get(key) if isinstance(value, dict) else None
 
@@ -57,30 +55,22 @@ def _fold(text: str) -> str:
     return re.sub(r"[\W_]+", "", text.casefold())
 
 
-def _object(properties: Mapping[str, Json]) -> str:
-    """Return the JSON schema of an object with exactly these properties."""
-    closed = {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
-    return json.dumps(closed)
-
-
 FORMS: Mapping[str, Form] = {
     "three_way": Form(
         "judge/three_way",
         "verdict",
-        _object({"verdict": {"type": "string", "enum": ["correct", "incorrect", "not_attempted"]}}),
+        object_schema(verdict={"type": "string", "enum": ["correct", "incorrect", "not_attempted"]}),
         {"correct": "correct", "incorrect": "incorrect", "notattempted": "not_attempted"},
     ),
-    # KGP, Listing 5: one digit, without a schema, because some engines accept schemas of objects only
+    # KGP, Listing 5: one digit, without a schema, because some engines accept only schemas of objects
     "kgp": Form("judge/kgp", None, None, {"1": "correct", "0": "incorrect"}),
     # SAFE, Figure 14: two keys, the verdict before its reason
     "safe": Form(
         "judge/safe",
         "is_correct",
-        _object(
-            {
-                "is_correct": {"type": "string", "enum": ["correct", "wrong"]},
-                "reasoning": {"type": "string", "maxLength": 400},
-            }
+        object_schema(
+            is_correct={"type": "string", "enum": ["correct", "wrong"]},
+            reasoning={"type": "string", "maxLength": 400},
         ),
         {"correct": "correct", "wrong": "incorrect"},
     ),

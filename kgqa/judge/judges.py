@@ -28,25 +28,25 @@ class JudgedAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """The verdict of one judge, None if there is none, and its replies: a second one if the first had no verdict."""
+    """The verdict of one judge, or None, and its replies."""
 
     label: Label | None
-    replies: tuple[str, ...]
+    replies: tuple[str, ...]  # a second one if the first had no verdict
     error: str | None = None  # of a call that failed
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The verdict on an answer. None: unscored, which is neither right nor wrong."""
+    """The verdict on an answer. None: unscored."""
 
     label: Label | None
-    votes: tuple[Vote, ...] = ()  # none: an exact match that was not sent
+    votes: tuple[Vote, ...] = ()  # empty: an exact match that was not sent
 
 
 class AnyJudge(Protocol):
     @property
     def roles(self) -> Mapping[str, str | None]:
-        """Return its roles with their own preset[@engine], or None for the model of the command."""
+        """Return the roles, each with its preset[@engine] or None for the run's model."""
         ...
 
     @property
@@ -92,8 +92,7 @@ class Panel:
             raise ConfigError(f"judge.members={list(self.members)}: name at least two judges, each once")
         for member in self.members:
             if (form := member.partition(":")[0]) not in FORMS:
-                hint = nearest(form, FORMS)
-                raise ConfigError(f"judge.members: {member!r} is neither form nor form:preset[@engine]; {hint}")
+                raise ConfigError(f"judge.members: {member!r} is not form[:preset[@engine]]. {nearest(form, FORMS)}")
 
     @property
     def roles(self) -> Mapping[str, str | None]:
@@ -110,7 +109,7 @@ class Panel:
     async def judge(self, judged: JudgedAnswer) -> Verdict:
         if self.skip_exact and _is_exact(judged):
             return Verdict("correct")
-        polls = [_vote(form, judged, role, self.max_tokens) for form, role in zip(self._forms, self.roles, strict=True)]
+        polls = (_vote(form, judged, role, self.max_tokens) for form, role in zip(self._forms, self.roles, strict=True))
         votes = tuple(
             Vote(None, (), describe_error(vote)) if isinstance(vote, Exception) else vote
             for vote in await settle(*polls)

@@ -1,12 +1,12 @@
-"""Triples of other programs: import them, use a file of them as the knowledge graph of a run, and export triples.
+"""Triples of other programs: import them, use them as the knowledge graph of a run, and export triples.
 
 Formats to import:
 hipporag  one JSON object with `docs`: `extracted_triples` of each `passage`, or of its `title` and `text`
-openie    Stanford CoreNLP's JSON, a document a line or in a list: `sentences` with `openie` and `tokens`
-jsonl     a passage a line with `triples`, or a triple a line with `head`, `relation`, `tail`; each with `title`, `text`
-tsv       a header with head, relation, tail, text and perhaps title; a triple a line
+openie    Stanford CoreNLP's JSON, one document per line or a list: `sentences` with `openie` and `tokens`
+jsonl     one passage per line with `triples`, or one triple per line with `head`, `relation`, `tail`
+tsv       a header with head, relation, tail, text and optionally title, and one triple per line
 
-A passage is found by its title and text, ignoring case, spaces and punctuation, because tools split words differently.
+Passages are compared by title and text, ignoring case, spaces and punctuation, because tools split words differently.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from kgqa.util.fs import (
 )
 from kgqa.util.jsonio import read_start, stream_members, stream_records
 
-REMEDY = "import it: kgqa kg import FILE --format hipporag|openie|jsonl|tsv"
-FORMAT_REMEDY = "check --format"
+REMEDY = "Import it: kgqa kg import FILE --format hipporag|openie|jsonl|tsv"
+FORMAT_REMEDY = "Check --format."
 IMPORT_COLUMNS = ("head", "relation", "tail", "text")  # required; title is optional
 EXPORT_COLUMNS = ("head", "relation", "tail", "title", "text")
 NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # and not in UTF-8
@@ -53,7 +53,7 @@ Triples = Callable[[Passage], tuple[Triple, ...]]
 
 @dataclass(frozen=True, slots=True)
 class TripledPassage:
-    """A passage with its triples. Without a title, the text may start with it."""
+    """A passage with its triples. Without a title, the text can start with it."""
 
     title: str
     text: str
@@ -69,7 +69,7 @@ class TripledPassage:
 
 
 def text_key(*texts: str) -> bytes:
-    """Return a hash of the letters and digits of the joined texts; empty if there are none."""
+    """Return a hash of the letters and digits of the joined texts, or b"" if there are none."""
     letters = "".join(filter(str.isalnum, normalize("NFKC", "".join(texts)).casefold()))
     return hashlib.sha256(letters.encode("utf-8", "surrogatepass")).digest()[:16] if letters else b""
 
@@ -77,24 +77,19 @@ def text_key(*texts: str) -> bytes:
 # Import
 
 
-def read_hipporag(file: Path) -> Iterator[TripledPassage]:
+def _hipporag_records(file: Path) -> Iterator[tuple[str, Json]]:
     for location, key, value in stream_members(file):
         if key == "docs":
             for number, document in enumerate(value if isinstance(value, list) else [value], start=1):
-                yield _read(_parse_hipporag, document, f"{location} document {number}")
+                yield f"{location} document {number}", document
             return  # HippoRAG writes means after it, which can be NaN and then are no JSON
-    raise DataError(f"{file}: no key 'docs'; {FORMAT_REMEDY}")
+    raise DataError(f"{file}: no key 'docs'. {FORMAT_REMEDY}")
 
 
 def _parse_hipporag(document: Json) -> Record:
     if "text" in document:
         return document.get("title"), document["text"], document["extracted_triples"]
     return "", document["passage"], document["extracted_triples"]
-
-
-def read_openie(file: Path) -> Iterator[TripledPassage]:
-    """Yield documents with the text made of their tokens, and without a title."""
-    return (_read(_parse_openie, record, location) for location, record in stream_records(file))
 
 
 def _parse_openie(document: Json) -> Record:
@@ -104,43 +99,41 @@ def _parse_openie(document: Json) -> Record:
     return "", text, [[each["subject"], each["relation"], each["object"]] for each in found]
 
 
-def read_jsonl(file: Path) -> Iterator[TripledPassage]:
-    return (_read(_parse_jsonl, record, location) for location, record in stream_records(file))
-
-
 def _parse_jsonl(record: Json) -> Record:
     single = [[record["head"], record["relation"], record["tail"]]] if "head" in record else None
     return record.get("title"), record["text"], single or record["triples"]
 
 
-def read_tsv(file: Path) -> Iterator[TripledPassage]:
+def _tsv_records(file: Path) -> Iterator[tuple[str, Json]]:
     header, *lines = read_start(file).replace("\r\n", "\n").removesuffix("\n").split("\n")
     names = header.split("\t")
     if missing := [name for name in IMPORT_COLUMNS if name not in names]:
-        raise DataError(f"{file}:1: no column {missing[0]}; name the columns: {', '.join(IMPORT_COLUMNS)}, title")
+        raise DataError(f"{file}:1: no column {missing[0]}. Name the columns: {', '.join(IMPORT_COLUMNS)}, title")
     for number, line in enumerate(lines, start=2):
         location, row = f"{file}:{number}", line.split("\t")
         if len(row) != len(names):
-            raise DataError(f"{location}: {len(row)} columns, the first line has {len(names)}; correct the line")
-        yield _read(_parse_jsonl, dict(zip(names, row, strict=True)), location)
+            raise DataError(f"{location}: {len(row)} columns, the first line has {len(names)}. Correct the line.")
+        yield location, dict(zip(names, row, strict=True))
 
 
-IMPORT_FORMATS: Mapping[str, Callable[[Path], Iterator[TripledPassage]]] = {  # as in kgqa/cli
-    "hipporag": read_hipporag,
-    "openie": read_openie,
-    "jsonl": read_jsonl,
-    "tsv": read_tsv,
+Records = Callable[[Path], Iterator[tuple[str, Json]]]  # the location and value of each record of a file
+IMPORT_FORMATS: Mapping[str, tuple[Records, Callable[[Json], Record]]] = {  # as in kgqa/cli
+    "hipporag": (_hipporag_records, _parse_hipporag),
+    "openie": (stream_records, _parse_openie),
+    "jsonl": (stream_records, _parse_jsonl),
+    "tsv": (_tsv_records, _parse_jsonl),
 }
 
 
-def join_passages(passages: Iterable[TripledPassage]) -> list[TripledPassage]:
-    """Return each passage once, in order, with all its distinct triples."""
-    joined: dict[tuple[bool, bytes], TripledPassage] = {}
-    for passage in passages:
-        key = (bool(passage.title), passage.key)
-        first = joined.get(key, replace(passage, triples=(), malformed=0))
+def read_passages(file: Path, form: str) -> list[TripledPassage]:
+    """Read a file in one of `IMPORT_FORMATS`. Return each passage once, in order, with its distinct triples."""
+    records, parse = IMPORT_FORMATS[form]
+    joined: dict[bytes, TripledPassage] = {}
+    for location, record in records(file):
+        passage = _read(parse, record, location)
+        first = joined.get(passage.key, replace(passage, triples=(), malformed=0))
         triples = tuple(dict.fromkeys((*first.triples, *passage.triples)))
-        joined[key] = replace(first, triples=triples, malformed=first.malformed + passage.malformed)
+        joined[passage.key] = replace(first, triples=triples, malformed=first.malformed + passage.malformed)
     return list(joined.values())
 
 
@@ -159,11 +152,11 @@ def _read(parse: Callable[[Json], Record], record: Json, location: str) -> Tripl
         passage = TripledPassage((title or "").strip(), text, tuple(triples), malformed)
         has_letters = bool(passage.key)
     except KeyError as error:
-        raise DataError(f"{location}: no key {error}; {FORMAT_REMEDY}") from None
+        raise DataError(f"{location}: no key {error}. {FORMAT_REMEDY}") from None
     except (TypeError, AttributeError):
-        raise DataError(f"{location}: not in this format; {FORMAT_REMEDY}") from None
+        raise DataError(f"{location}: not in this format. {FORMAT_REMEDY}") from None
     if not has_letters:
-        raise DataError(f"{location}: neither title nor text has a letter; remove it")
+        raise DataError(f"{location}: title and text contain no letters. Remove it.")
     return passage
 
 
@@ -172,7 +165,7 @@ def _read(parse: Callable[[Json], Record], record: Json, location: str) -> Tripl
 
 @dataclass(frozen=True)
 class ImportedTriples:
-    """The file of `kg.path`, see conf/kg/imported.yaml: any file of format jsonl. It is read with the first passage."""
+    """The file of `kg.path` in the format jsonl, see conf/kg/imported.yaml. It is read with the first passage."""
 
     path: str | None
 
@@ -183,9 +176,9 @@ class ImportedTriples:
     def file(self) -> Path:
         """Return the file. Raises ConfigError: no path is set, or the file does not exist."""
         if not self.path:
-            raise ConfigError(f"{self.key}=null: name the file of triples; {REMEDY}")
+            raise ConfigError(f"{self.key}=null: name the file of triples. {REMEDY}")
         if not Path(self.path).is_file():
-            raise ConfigError(f"{self.key}={self.path}: no such file; {REMEDY}")
+            raise ConfigError(f"{self.key}={self.path}: no such file. {REMEDY}")
         return Path(self.path)
 
     @property
@@ -196,7 +189,7 @@ class ImportedTriples:
             return quick_sha256(file)
 
     def triples(self, passage: Passage) -> tuple[Triple, ...]:
-        """Return the triples of a passage; none if the file does not have it, see `missing`."""
+        """Return the triples of a passage, none if the file does not have it."""
         return tuple(Triple(*parts, passage.id) for parts in self._parts(passage) or ())
 
     def missing(self, passages: Iterable[Passage]) -> list[Passage]:
@@ -204,7 +197,7 @@ class ImportedTriples:
         return [passage for passage in passages if self._parts(passage) is None]
 
     def counts(self, passages: Iterable[Passage]) -> dict[str, int]:
-        """Return sums over distinct passages. `unmatched`: not in the file; `empty`: without triples."""
+        """Return sums over distinct passages. `unmatched`: not in the file. `empty`: without triples."""
         sums = Counter(passages=0, unmatched=0, empty=0, triples=0)
         for passage in passages:
             parts = self._parts(passage)
@@ -213,23 +206,22 @@ class ImportedTriples:
 
     def _parts(self, passage: Passage) -> tuple[Parts, ...] | None:
         """Find a passage by title and text, or by its text if the file has no titles."""
-        titled, untitled = self._passages
-        whole, text = text_key(passage.title, passage.text), text_key(passage.text)
-        return titled.get(whole, untitled.get(whole, untitled.get(text)))
+        complete = self._passages.get(text_key(passage.title, passage.text))
+        return self._passages.get(text_key(passage.text)) if complete is None else complete
 
     @cached_property
-    def _passages(self) -> tuple[dict[bytes, tuple[Parts, ...]], dict[bytes, tuple[Parts, ...]]]:
-        """Read the triples of the passages with a title, and of those without."""
-        titled, untitled = dict[bytes, tuple[Parts, ...]](), dict[bytes, tuple[Parts, ...]]()
-        for read in join_passages(read_jsonl(self.file)):
+    def _passages(self) -> dict[bytes, tuple[Parts, ...]]:
+        """Read the triples of the passages by their keys."""
+        passages = dict[bytes, tuple[Parts, ...]]()
+        for read in read_passages(self.file, "jsonl"):
             if read.malformed:
                 name = read.title or read.text[:40]
                 raise DataError(
                     f"{self.file}: the passage {name!r}: {read.malformed} triples are not three texts. Correct it: "
                     f"kgqa kg import {self.file} --format jsonl"
                 )
-            (titled if read.title else untitled)[read.key] = read.triples
-        return titled, untitled
+            passages[read.key] = read.triples
+        return passages
 
 
 @dataclass(frozen=True)
@@ -263,7 +255,7 @@ def jsonl_lines(passages: Iterable[Passage], triples: Triples) -> Iterator[str]:
 
 
 def tsv_lines(passages: Iterable[Passage], triples: Triples) -> Iterator[str]:
-    """Yield a header and one line per triple; tabs and line ends in texts become spaces."""
+    """Yield a header and one line per triple. Tabs and line ends in texts become spaces."""
     yield "\t".join(EXPORT_COLUMNS) + "\n"
     for passage in passages:
         for triple in triples(passage):
@@ -307,7 +299,7 @@ def write_triples(passages: Iterable[Passage], triples: Triples, out: Path, form
         StorageError: the disk is full or not writable.
     """
     if out.exists():
-        raise ConfigError(f"--out {out}: this file exists; use another name")
+        raise ConfigError(f"--out {out}: this file exists. Use another name.")
     with explain_storage_errors(out.parent, OUT_ELSEWHERE):
         ensure_dir(out.parent)
     return replace_file_parts(out, EXPORT_FORMATS[form](passages, triples), OUT_ELSEWHERE)

@@ -10,7 +10,7 @@ from kgqa.calls import CountTokens, Generate, Program
 from kgqa.errors import ConfigError
 from kgqa.kg.store import Extraction
 from kgqa.prompting import render
-from kgqa.prompting.demonstrations import DocumentDemonstration, Mode, choose_demonstrations, nearest_last
+from kgqa.prompting.demonstrations import DocumentDemonstration, Mode, choose_demonstrations
 from kgqa.prompting.triples import read_triples
 from kgqa.protocols import Need
 from kgqa.types import Passage, Prompt
@@ -65,12 +65,8 @@ class TripleExtractor:
         return ranked | {"model"}
 
     @property
-    def template(self) -> str:
-        return TEMPLATES[self.layout]
-
-    @property
     def templates(self) -> tuple[str, ...]:
-        return (self.template,)
+        return (TEMPLATES[self.layout],)
 
     @cached_property
     def _examples(self) -> tuple[DocumentDemonstration, ...]:
@@ -81,9 +77,7 @@ class TripleExtractor:
         return tuple(document for document in titled if document.triples)
 
     async def extract(self, passage: Passage) -> Extraction:
-        """Extract the triples of a passage.
-
-        Flags: `demonstrations_dropped` (how many), `passage_cut`, `truncated_extraction` (the reply was truncated).
+        """Extract the triples of a passage. Flags: `demonstrations_dropped`, `passage_cut`, `truncated_extraction`.
 
         Raises:
             ConfigError: the instruction alone exceeds `max_prompt_tokens`.
@@ -118,8 +112,8 @@ class TripleExtractor:
             if not text:
                 limit = self.max_prompt_tokens
                 raise ConfigError(
-                    f"kg.max_prompt_tokens={limit}: the instruction and the title alone take {limit + surplus} "
-                    f"(passage {passage.id}); increase it"
+                    f"kg.max_prompt_tokens={limit}: the instruction and the title alone need {limit + surplus} "
+                    f"(passage {passage.id}). Increase it."
                 )
             tokens = max(1, await CountTokens(text, ROLE))
             length = int(len(text) * max(0.0, 1 - surplus / tokens))  # in proportion, and at least one character less
@@ -127,15 +121,17 @@ class TripleExtractor:
         return text
 
     def _with_bracket(self, reply: str) -> str:
-        """Add the bracket that the prompt started the reply with; without prefill the model writes it itself."""
+        """Add the bracket with which the prompt started the reply, unless the model repeats it."""
         return f"<{reply}" if self.layout == "prefixed" and not reply.lstrip().startswith("<") else reply
 
     def _prompt(self, title: str, text: str, chosen: tuple[DocumentDemonstration, ...]) -> Prompt:
-        shown = nearest_last(chosen, self.demonstrations) if self.layout == "figures" else chosen
-        return render(self.template, head=self.head, demonstrations=shown, title=title, text=text)
+        # the nearest is next to the passage (not in the paper)
+        is_last = self.layout == "figures" and self.demonstrations == "adaptive"
+        shown = chosen[::-1] if is_last else chosen
+        return render(self.templates[0], head=self.head, demonstrations=shown, title=title, text=text)
 
     async def _surplus_tokens(self, prompt: Prompt) -> int:
-        """Return by how many tokens the prompt is too long, without the chat template."""
+        """Return the number of excess tokens of the prompt, without the chat template."""
         text = "\n".join([*(message.content for message in prompt.messages), prompt.prefill])
         if len(text.encode()) <= self.max_prompt_tokens:  # a token is at least one byte
             return 0

@@ -6,29 +6,24 @@ from collections.abc import Iterable, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
-from kgqa.artifacts.metrics import Chains
 from kgqa.errors import EngineError
 from kgqa.kg.store import Extraction
 from kgqa.types import Triple
 
-MAX_FAILED = 0.05  # share of failed passages from which on a graph is of no use for an experiment
+MAX_FAILED = 0.05  # share of failed passages
 
 
 def density(triples: Sequence[Triple]) -> float | None:
-    """Return triples over ordered pairs of distinct entities, in percent; None for fewer than two entities.
+    """Return triples per ordered pair of distinct entities in percent, or None for fewer than two entities.
 
-    This reading of "density" gives the order of Table 5: 79.04 triples over 83.63 entities are 1.14. The paper has
-    1.20 because the mean of densities is larger than the density of the means.
+    Table 5 has 79.04 triples, 83.63 entities and 1.20: the mean of densities exceeds the density of the means, 1.14.
     """
     entities, distinct = _entities_and_triples(triples)
     return 100 * distinct / (entities * (entities - 1)) if entities > 1 else None
 
 
 def graph_statistics(graphs: Iterable[Sequence[Triple]]) -> dict[str, float | None]:
-    """Return means over one graph per question. Equal triples of two passages count once.
-
-    The density needs two entities; it is None if no question has them.
-    """
+    """Return means over one graph per question. Equal triples of two passages count once."""
     sizes = [(*_entities_and_triples(graph), density(graph)) for graph in graphs]
     return {
         "entities_per_question": _mean(entities for entities, _, _ in sizes),
@@ -45,30 +40,27 @@ class ReadChains(NamedTuple):
     lengths: tuple[int, ...]
 
 
-def chain_statistics(answered: Sequence[ReadChains]) -> Chains:
-    """Return means over questions, None if no question has the quantity.
-
-    The length is that of non-empty chains, of all questions together. Evidence is the paper's "relevant documents". Its
-    error rate is the percentage that is not support.
-    """
-    return Chains(
-        length=_mean(length for answer in answered for length in answer.lengths if length),
-        documents_per_question=_mean(len(answer.evidence) for answer in answered),
-        document_error_rate_percent=_mean(
-            100 * sum(passage not in answer.support for passage in answer.evidence) / len(answer.evidence)
-            for answer in answered
-            if answer.evidence
-        ),
+def chain_statistics(answered: Sequence[ReadChains]) -> dict[str, float | None]:
+    """Return means over questions: the length of non-empty chains, and the evidence ("relevant documents")."""
+    errors = (
+        100 * sum(passage not in answer.support for passage in answer.evidence) / len(answer.evidence)
+        for answer in answered
+        if answer.evidence
     )
+    return {
+        "length": _mean(length for answer in answered for length in answer.lengths if length),
+        "documents_per_question": _mean(len(answer.evidence) for answer in answered),
+        "document_error_rate_percent": _mean(errors),
+    }
 
 
 def too_many_failed(failed: Sequence[Extraction], attempted: int) -> EngineError | None:
-    """Return the error to raise if more than 5 % of the passages failed. Fewer failed passages count as empty."""
+    """Return an error if more than 5 % of the passages failed. Otherwise failed passages count as empty."""
     if len(failed) <= MAX_FAILED * attempted:
         return None
     return EngineError(
-        f"extraction failed for {len(failed)} of {attempted} passages, first {failed[0].title!r}: {failed[0].error}; "
-        "run the same command again: it extracts only the failed passages"
+        f"extraction failed for {len(failed)} of {attempted} passages, first {failed[0].title!r}: {failed[0].error}. "
+        "Run the same command again: it extracts only the failed passages."
     )
 
 

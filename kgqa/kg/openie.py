@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -12,14 +11,11 @@ from kgqa.kg.extraction import ROLE
 from kgqa.kg.store import Extraction
 from kgqa.prompting import render
 from kgqa.prompting.demonstrations import DocumentDemonstration
-from kgqa.prompting.json_replies import list_schema, read_list
+from kgqa.prompting.json_replies import TEXT, TRIPLE, list_schema, read_list
 from kgqa.prompting.triples import read_triples
 from kgqa.protocols import Need
 from kgqa.types import Json, Passage
 from kgqa.util.validators import Count
-
-TEXT = {"type": "string"}
-TRIPLE = {"type": "array", "items": TEXT, "minItems": 3, "maxItems": 3}
 
 
 @dataclass(frozen=True)
@@ -40,51 +36,40 @@ class OpenIe:
             raise ConfigError(f"kg.demonstration_count={count}: the file has only {available} documents")
 
     async def extract(self, passage: Passage) -> Extraction:
-        """Extract the triples of a passage.
-
-        Flags: `unreadable_entities` (then there are none), `unreadable_triples` (then the passage has none),
-        `truncated_extraction` (a reply was truncated).
-        """
+        """Extract the triples. Flags: `unreadable_entities`, `unreadable_triples`, `truncated_extraction`."""
         shown = [_example(document) for document in self.few_shot[: self.demonstration_count]]
         values = {"examples": shown, "title": passage.title, "text": passage.text}
-        first = await Generate(
-            render(self.templates[0], **values),
-            self.max_entity_tokens,
-            schema=list_schema("named_entities", TEXT),
-            role=ROLE,
-        )
+        prompt, schema = render(self.templates[0], **values), list_schema("named_entities", TEXT)
+        first = await Generate(prompt, self.max_entity_tokens, schema=schema, role=ROLE)
         entities = read_list(first.text, "named_entities")
         names = [name for name in entities or () if isinstance(name, str)]
-        second = await Generate(
-            render(self.templates[1], **values, entities=names),
-            self.max_tokens,
-            schema=list_schema("triples", TRIPLE),
-            role=ROLE,
-        )
+        prompt, schema = render(self.templates[1], **values, entities=names), list_schema("triples", TRIPLE)
+        second = await Generate(prompt, self.max_tokens, schema=schema, role=ROLE)
         triples = read_list(second.text, "triples")
-        flags = Counter[str]()
-        flags["unreadable_entities"] += entities is None
-        flags["unreadable_triples"] += triples is None
-        flags["truncated_extraction"] += "length" in (first.finish, second.finish)
-        used = [reply.usage for reply in (first, second)]
+        flags = {
+            "unreadable_entities": entities is None,
+            "unreadable_triples": triples is None,
+            "truncated_extraction": "length" in (first.finish, second.finish),
+        }
+        usage = first.usage + second.usage
         return Extraction(
             passage.id,
             passage.title,
             "\n".join(map(_line, triples or ())),
-            sum(usage.prompt_tokens for usage in used),
-            sum(usage.output_tokens for usage in used),
-            {flag: count for flag, count in flags.items() if count},
+            usage.prompt_tokens,
+            usage.output_tokens,
+            {flag: 1 for flag, is_set in flags.items() if is_set},
         )
 
 
 def _line(triple: Json) -> str:
-    """Return a triple in the form that is stored. One without three texts is malformed there, too."""
+    """Return a triple in the stored form, in which one without three texts is malformed."""
     parts = triple if isinstance(triple, list) else [triple]
     return "<{}>".format("; ".join(str(part).replace(";", ",").replace("<", "(").replace(">", ")") for part in parts))
 
 
 def _example(document: DocumentDemonstration) -> dict[str, Json]:
-    """Return a few-shot example. Its entities are the ends of its triples that its text names."""
+    """Return a few-shot example. Its entities are the ends of its triples that the text contains."""
     triples = [list(triple) for triple in read_triples("\n".join(document.triples)).triples]
     ends = dict.fromkeys(end for head, _, tail in triples for end in (head, tail))
     named = [end for end in ends if end in document.text or end == document.title]

@@ -1,7 +1,7 @@
 """Extracted triples on disk: the reply of the model per passage, parsed on every load.
 
 A folder has `extractions.sqlite` (one row per passage) and `manifest.json` (the settings it was built with). Several
-processes can add at once. The folder is created with the first extraction. A better parser needs no new calls.
+processes can write at once.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from kgqa.errors import DataError, StorageError
 from kgqa.prompting.triples import read_triples
 from kgqa.types import Json, Passage, Triple
 from kgqa.util.fs import digest, json_text, replace_file
-from kgqa.util.jsonio import JsonError, decode_json
+from kgqa.util.jsonio import parse_json
 
 FILE = "extractions.sqlite"
-PARSED_IN_MEMORY = 8192  # passages: those of the questions that are being answered, and more
-LOCK_SECONDS = 600.0  # to wait for another process that writes
-REMEDY = "free disk space or choose another folder"
+PARSED_IN_MEMORY = 8192  # passages
+LOCK_SECONDS = 600.0  # wait for another process that writes
+REMEDY = "Free disk space or choose another folder"
 SUMS = ("passages", "failed", "empty", "triples", "malformed", "prompt_tokens", "output_tokens")
 
 
@@ -51,7 +51,7 @@ class ParsedTriples:
 
 
 def parse_triples(completion: str, passage: Passage) -> ParsedTriples:
-    """Parse the triples of a reply, see `read_triples`, and compare them with the passage.
+    """Parse the triples of a reply, see `read_triples`.
 
     A head that is neither the title nor in the text becomes the title, if there is one (as in the released code). Case
     and repeated spaces are ignored.
@@ -84,34 +84,30 @@ class TripleStore:
         self._parse_cached = lru_cache(PARSED_IN_MEMORY)(self._parse)
 
     def triples(self, passage: Passage) -> tuple[Triple, ...]:
-        """Return the triples of a passage, none if its extraction failed.
+        """Return the triples of a passage, none if its extraction failed. Raises DataError as `extraction`."""
+        return self._parse_cached(passage).triples
+
+    def extraction(self, passage: Passage) -> Extraction:
+        """Return the stored reply, or the error of this process.
 
         Raises:
             DataError: the passage was never extracted, or the file is damaged.
         """
-        return self._parse_cached(passage).triples
-
-    def extraction(self, passage: Passage) -> Extraction:
-        """Return the stored reply, or why the extraction failed just now; see `triples` for errors."""
         line = self._line(passage.id)
         if line is None and passage.id in self._failed:
             return self._failed[passage.id]
         if line is None:
             command = f"kgqa kg build dataset={self.folder.parent.name}"
-            raise DataError(f"no triples for passage {passage.id} in {self.folder}; run: {command}")
-        where, remedy = f"{self.file}: {passage.id}: not an extraction", f"delete {self.folder} and build it again"
-        try:
-            extraction: Extraction = check_json(Extraction, decode_json(line), where, remedy)
-        except JsonError as error:
-            raise DataError(f"{where} ({error}); {remedy}") from None
-        return extraction
+            raise DataError(f"no triples for passage {passage.id} in {self.folder}. Run: {command}")
+        where, remedy = f"{self.file}: {passage.id}: not an extraction", f"Delete {self.folder} and build it again."
+        return check_json(Extraction, parse_json(line, where, remedy), where, remedy)
 
     def missing(self, passages: Iterable[Passage]) -> Iterator[Passage]:
-        """Yield the passages without a reply, in their order, also those that failed."""
+        """Yield the passages without a reply in order, also failed ones."""
         return (passage for passage in passages if self._line(passage.id) is None)
 
     def add(self, extractions: Iterable[Extraction]) -> None:
-        """Store extractions. A passage that has one already keeps it. A failed one is only remembered."""
+        """Store extractions. The first one of a passage wins. Failed ones are only kept in memory."""
         extractions = list(extractions)
         self._failed |= {each.passage_id: each for each in extractions if each.error is not None}
         rows = [
@@ -133,7 +129,7 @@ class TripleStore:
         sums, flags = Counter(dict.fromkeys(SUMS, 0)), Counter[str]()
         for passage in passages:
             extraction = self.extraction(passage)
-            parsed = parse_triples(extraction.completion, passage)  # millions of passages do not fit in memory
+            parsed = parse_triples(extraction.completion, passage)  # not cached: a corpus has millions
             sums.update(
                 passages=1,
                 failed=extraction.error is not None,
@@ -170,6 +166,6 @@ class TripleStore:
         try:
             yield
         except sqlite3.OperationalError as error:
-            raise StorageError(f"{self.file}: {error}; {REMEDY}") from error
+            raise StorageError(f"{self.file}: {error}. {REMEDY}.") from error
         except sqlite3.DatabaseError as error:
-            raise DataError(f"{self.file}: damaged ({error}); delete {self.folder} and build it again") from error
+            raise DataError(f"{self.file}: damaged ({error}). Delete {self.folder} and build it again.") from error

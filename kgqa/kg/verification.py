@@ -7,7 +7,6 @@ path is noise. All calls have the role `verifier` and a JSON schema. Any reply i
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -18,15 +17,15 @@ from kgqa.artifacts.verdicts import Validity, VerifiedQuestion
 from kgqa.calls import Generate, gather
 from kgqa.errors import ConfigError
 from kgqa.prompting import render
+from kgqa.prompting.json_replies import TEXT, TRIPLE, list_schema, object_schema
 from kgqa.types import Json, Passage, Question
 from kgqa.util.jsonio import JsonError, decode_first
 from kgqa.util.validators import Count, Natural
 
 ROLE = "verifier"
 Triple = tuple[str, str, str]
-_TRIPLE = {"type": "array", "items": {"type": "string"}, "minItems": 3, "maxItems": 3}
-_NAMES = {"type": "array", "items": {"type": "string"}, "minItems": 2}
-_LIST = re.compile(r"\[\s*(?=[\[\]])")  # of lists, or an empty list
+_NAMES = {"type": "array", "items": TEXT, "minItems": 2}
+_LIST = re.compile(r"\[\s*(?=[\[\]])")  # a list of lists, or an empty list
 TEMPLATES = ("verify/triples", "verify/glean", "verify/resolve", "verify/path")
 
 
@@ -46,16 +45,14 @@ class Verification:
 
     def __post_init__(self) -> None:
         if self.list is not None and self.swap_answers:
-            raise ConfigError("verify.swap_answers=true: verify.list= uses no paths to answers; remove one of the two")
+            raise ConfigError("verify.swap_answers=true: verify.list= uses no paths to answers. Remove one of the two.")
 
     async def verify(self, question: Question, answer: str) -> VerifiedQuestion:
         """Look for a path to an answer in the gold passages of a question.
 
-        Figures: `gold passages`, `triples extracted`, `triples gleaned in round N`, `entities`, `groups`,
-        `names merged`, `triples in the graph`, `triples in the path`. Flags: `unparsable_triples`, `cut_triples` and
-        `malformed_triple` of extraction and gleaning, `unparsable_groups`, `cut_groups`, `unparsable_path` for each
-        path that could not be read, `malformed_path`, `path_off_graph` where one of its triples is not in the graph,
-        `empty_path` of a valid one, `missing_passage`; `no_gold_passage` and `empty_graph` if no path was requested.
+        Flags: `unparsable_triples`, `cut_triples`, `malformed_triple`, `unparsable_groups`, `cut_groups`,
+        `unparsable_path` (for each reply), `malformed_path`, `path_off_graph` (one of its triples is not in the graph),
+        `empty_path` (of a valid one), `missing_passage`. Without a path: `no_gold_passage`, `empty_graph`.
         """
         passages = gold_passages(question)
         missing = question.support - {passage.id for passage in passages}
@@ -197,27 +194,20 @@ class Path(NamedTuple):
     malformed: int  # members of the path that are no triples
 
 
-def _object_schema(**properties: Json) -> str:
-    """Return the schema of an object, because some servers accept no other schema."""
-    return json.dumps(
-        {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
-    )
-
-
-TRIPLES_SCHEMA = _object_schema(triples={"type": "array", "items": _TRIPLE})
-GROUPS_SCHEMA = _object_schema(groups={"type": "array", "items": _NAMES})
+TRIPLES_SCHEMA = list_schema("triples", TRIPLE)
+GROUPS_SCHEMA = list_schema("groups", _NAMES)
 
 
 def path_schema(characters: int) -> str:
     """Return the schema with a maximum length of the explanation."""
-    path, explanation = {"type": "array", "items": _TRIPLE}, {"type": "string", "maxLength": characters}
-    return _object_schema(is_valid={"type": "boolean"}, reasoning_path=path, explanation=explanation)
+    path, explanation = {"type": "array", "items": TRIPLE}, {"type": "string", "maxLength": characters}
+    return object_schema(is_valid={"type": "boolean"}, reasoning_path=path, explanation=explanation)
 
 
 def read_lists(text: str, length: int | None = None) -> Lists | None:
-    """Return the members with `length` texts or numbers (None: any number); None if the reply has no list of lists.
+    """Return the members with `length` texts or numbers (None: any number), or None without a list of lists.
 
-    A list that is truncated or damaged gives the members before that place.
+    A truncated or damaged list has the members before that position.
     """
     opening = _LIST.search(text)
     if opening is None:
@@ -239,10 +229,10 @@ def read_lists(text: str, length: int | None = None) -> Lists | None:
 
 
 def read_path(text: str) -> Path | None:
-    """Return the path; None if no JSON object has a truth value for `is_valid`."""
+    """Return the path, or None if the reply is no JSON object with a boolean `is_valid`."""
     try:
         written = decode_first(text, text.index("{"))[0]
-    except ValueError:  # NotJson is one
+    except ValueError:
         return None
     valid = written.get("is_valid")
     if isinstance(valid, str):
@@ -264,7 +254,7 @@ def _skip_separator(text: str, at: int) -> int:
 
 
 def _texts(value: Json) -> tuple[str, ...]:
-    """Return texts with single spaces; () if a value is not a text or number, or is empty."""
+    """Return texts with single spaces, or () if a value is empty or no text or number."""
     if not isinstance(value, list):
         return ()
     numbers = (str(part) if isinstance(part, int | float) and not isinstance(part, bool) else part for part in value)

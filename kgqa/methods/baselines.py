@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kgqa.errors import DataError
-from kgqa.methods.steps.reader import TEMPLATES, ZeroShot, add_pinned, number_contexts, passages_text, read
+from kgqa.methods.steps.reader import TEMPLATES, ZeroShot, read, read_zero_shot
 from kgqa.protocols import Need
 from kgqa.types import Answer, Question
 
@@ -35,8 +35,7 @@ class AllDocuments:
     async def answer(self, question: Question) -> Answer:
         """Answer from all passages. Repeated ones are shown each time, but are evidence once."""
         evidence = tuple(dict.fromkeys(passage.id for passage in question.passages))
-        context = passages_text(add_pinned(question, question.passages))
-        return await read(question, context, evidence, self.max_answer_tokens)
+        return await read_zero_shot(question, question.passages, evidence, self.max_answer_tokens)
 
 
 @dataclass(frozen=True)
@@ -56,8 +55,5 @@ class Golden:
         """
         gold = {passage.id: passage for passage in question.passages if passage.id in question.support}
         if not gold:
-            raise DataError(f"question {question.id}: no passage is marked as supporting; method=golden needs one")
-        short = self.reader == "short"
-        shown = add_pinned(question, gold.values())
-        context = number_contexts(passage.text for passage in shown) if short else passages_text(shown)
-        return await read(question, context, tuple(gold), self.max_answer_tokens, TEMPLATES[self.reader])
+            raise DataError(f"question {question.id}: no passage is marked as supporting, but method=golden needs one")
+        return await read_zero_shot(question, gold.values(), tuple(gold), self.max_answer_tokens, self.reader)

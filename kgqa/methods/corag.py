@@ -9,11 +9,10 @@ from typing import Literal
 
 from kgqa.calls import Choose, Generate, gather
 from kgqa.errors import ConfigError
-from kgqa.methods.retrieve import Scope, SearchScope
-from kgqa.methods.steps.reader import ReadingLog, add_pinned, passages_text
+from kgqa.methods.steps.reader import ReadingLog, passages_text
 from kgqa.methods.steps.replies import first_line, strip_answer_label
+from kgqa.methods.steps.scope import ScopedMethod
 from kgqa.prompting import render
-from kgqa.protocols import Need
 from kgqa.types import Answer, Passage, Prompt, Question
 from kgqa.util.validators import Count, Natural, NotNegative
 
@@ -39,7 +38,7 @@ Chain = tuple[Step, ...]
 
 
 @dataclass(frozen=True)
-class CoRAG:
+class CoRAG(ScopedMethod):
     """The method, with the fields of conf/method/corag.yaml.
 
     Stages, `max_steps` times: the model writes a sub-query → search → it answers the sub-query from the passages. Then
@@ -47,7 +46,6 @@ class CoRAG:
     `decode=best_of_n` there are `chains` chains, and the best one counts (§3.3).
     """
 
-    scope: SearchScope
     passages: Count
     documents: Natural
     max_steps: Count
@@ -56,10 +54,6 @@ class CoRAG:
     temperature: NotNegative
     max_query_tokens: Count
     max_answer_tokens: Count
-
-    @property
-    def uses(self) -> frozenset[Need]:
-        return frozenset({"model", "search" if self.scope == "corpus" else "pool"})
 
     async def answer(self, question: Question) -> Answer:
         """Build chains, and answer from the best one.
@@ -75,16 +69,16 @@ class CoRAG:
         Raises:
             ConfigError: `best_of_n` with an engine that gives no probabilities of texts.
         """
-        log, scope = ReadingLog(), Scope.of(self.scope, question)
-        chains, penalties = await self.build_chains(question, scope, log)
+        log = ReadingLog(question, self.scope_of(question))
+        chains, penalties = await self.build_chains(log)
         chain = chains[penalties.index(min(penalties))]
-        documents = await scope.search(question.text, self.documents) if self.documents else ()
+        documents = await log.scope.search(question.text, self.documents) if self.documents else ()
 
         def prompt(shown: tuple[Passage, ...]) -> Prompt:
             texts = passages_text(reversed(shown))  # the best is nearest to the question (released code)
             return render("corag/answer", documents=texts, steps=chain, question=question.text)
 
-        reply = await log.generate(prompt, add_pinned(question, documents), self.max_answer_tokens)
+        reply = await log.generate(prompt, documents, self.max_answer_tokens)
         text = strip_answer_label(first_line(reply)[0])
         log.flags["empty_answer"] += not text
         steps = [[step.query, step.answer, [passage.id for passage in step.passages]] for step in chain]
@@ -93,21 +87,21 @@ class CoRAG:
         figures = {"sub_queries": len(chain), "no_information": unanswered}
         return log.answer(text, [*(p for step in chain for p in step.passages), *documents], notes, figures)
 
-    async def build_chains(self, question: Question, scope: Scope, log: ReadingLog) -> tuple[list[Chain], list[float]]:
+    async def build_chains(self, log: ReadingLog) -> tuple[list[Chain], list[float]]:
         """Return the chains and their penalties. The first one is greedy, the others are sampled."""
         if self.decode == "greedy":
-            return [await self.build_chain(question, scope, log, 0.0)], [0.0]
+            return [await self.build_chain(log, 0.0)], [0.0]
         degrees = [0.0] + [self.temperature] * (self.chains - 1)
-        chains = await gather(*(self.build_chain(question, scope, log, degree) for degree in degrees))
-        return chains, await gather(*(self.score_chain(question, chain) for chain in chains))
+        chains = await gather(*(self.build_chain(log, degree) for degree in degrees))
+        return chains, await gather(*(self.score_chain(log.question, chain) for chain in chains))
 
-    async def build_chain(self, question: Question, scope: Scope, log: ReadingLog, temperature: float) -> Chain:
+    async def build_chain(self, log: ReadingLog, temperature: float) -> Chain:
         """Return a chain of sub-queries and sub-answers. After a repeated sub-query, another one is sampled."""
         chain, degree = Chain(), temperature
         for _ in range(MAX_CALLS * self.max_steps):
             if len(chain) == self.max_steps:
                 break
-            prompt = render("corag/query", steps=chain, question=question.text)
+            prompt = render("corag/query", steps=chain, question=log.question.text)
             reply = await Generate(prompt, self.max_query_tokens, temperature=degree)
             query = read_query(first_line(reply)[0])
             log.flags.update({"cut_reply": reply.finish == "length", "empty_query": not query})
@@ -117,19 +111,18 @@ class CoRAG:
                 degree = max(degree, REPEATED)
                 continue
             degree = temperature
-            chain += (await self.answer_query(query, question, scope, log),)
+            chain += (await self.answer_query(query, log),)
         log.flags["short_chain"] += len(chain) < self.max_steps
         return chain
 
-    async def answer_query(self, query: str, question: Question, scope: Scope, log: ReadingLog) -> Step:
+    async def answer_query(self, query: str, log: ReadingLog) -> Step:
         """Search for a sub-query and answer it from the passages."""
-        passages = await scope.search(query, self.passages)
-        log.flags["empty_retrieval"] += not passages
+        passages = await log.search(query, self.passages)
 
         def prompt(shown: tuple[Passage, ...]) -> Prompt:
             return render("corag/sub_answer", documents=passages_text(reversed(shown)), query=query)
 
-        reply = await log.generate(prompt, add_pinned(question, passages), self.max_answer_tokens)
+        reply = await log.generate(prompt, passages, self.max_answer_tokens)
         return Step(query, " ".join(reply.text.split()), passages)
 
     async def score_chain(self, question: Question, chain: Chain) -> float:

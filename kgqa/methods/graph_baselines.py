@@ -10,7 +10,7 @@ from typing import Any
 
 from kgqa.calls import CountTokens, gather
 from kgqa.methods.steps.examples import PooledFewShot
-from kgqa.methods.steps.reader import ReadingLog, add_pinned, passages_text
+from kgqa.methods.steps.reader import ReadingLog, passages_text
 from kgqa.methods.steps.replies import MAX_SCORE_TOKENS, Score, bullet_items, read_score, read_triple_lines
 from kgqa.prompting import render
 from kgqa.types import Answer, Passage, Question, Triple
@@ -40,15 +40,14 @@ class SGPrompt(PooledFewShot):
         Flags: `malformed_triple`, `empty_graph`, `no_answer_marker` (the last line is the answer), `empty_retrieval`,
         `passages_dropped`, `cut_reply`, `empty_answer`.
         """
-        log = ReadingLog()
+        log = ReadingLog(question)
         passages = await log.search(question.text, self.passages)
-        shown = add_pinned(question, passages)
-        extracted = await self.generate(log, "sg_prompt/extract", shown, self.max_graph_tokens)
+        extracted = await self.generate(log, "sg_prompt/extract", passages, self.max_graph_tokens)
         written = read_triple_lines(extracted)
         graph = list(dict.fromkeys(f"<{'; '.join(triple)}>" for triple in written.triples))
         log.flags.update({"malformed_triple": written.malformed, "empty_graph": not graph})
         values: dict[str, Any] = {"graph": graph, "question": question.text}
-        reply = await self.generate(log, "sg_prompt/answer", shown, self.max_tokens, **values)
+        reply = await self.generate(log, "sg_prompt/answer", passages, self.max_tokens, **values)
         text = log.read_conclusion(reply)
         return log.answer(text, passages, {"graph": graph, "thought": reply}, {"triples": len(graph)})
 
@@ -78,13 +77,12 @@ class ERACoT(PooledFewShot):
         `relations_per_pair`, which are dropped), `no_entities`, `no_answer_marker` (the last line is the answer),
         `empty_retrieval`, `passages_dropped`, `cut_reply`, `empty_answer`.
         """
-        log = ReadingLog()
+        log = ReadingLog(question)
         passages = await log.search(question.text, self.passages)
-        shown = add_pinned(question, passages)
 
         async def write(template: str, max_tokens: int, mark: str = "", **values: Any) -> str:
             """Generate a reply. `mark`: the first mark of a list, which the prompt wrote."""
-            reply = await self.generate(log, template, shown, max_tokens, question=question.text, **values)
+            reply = await self.generate(log, template, passages, max_tokens, question=question.text, **values)
             text = reply.strip()
             return text if not text or text.startswith(mark) else mark + text
 
@@ -198,7 +196,7 @@ class GEReasoning(PooledFewShot):
         words of the triple are the query), `no_answer_marker` (the last line is the answer), `empty_retrieval`,
         `passages_dropped`, `cut_reply`, `empty_answer`.
         """
-        log, stop = ReadingLog(), ("\nQuestion:", "\nPassages:")
+        log, stop = ReadingLog(question), ("\nQuestion:", "\nPassages:")
         asked = {"examples": self.examples, "pinned": passages_text(question.pinned), "question": question.text}
         parsed = await log.write(render("ge_reasoning/parse", **asked), self.max_graph_tokens, stop)
         written = read_triple_lines(parsed)
@@ -209,7 +207,7 @@ class GEReasoning(PooledFewShot):
             masked = state.next_triples()
             if not masked:
                 break
-            fills = await gather(*(self.fill(question, triple, log) for triple in masked))
+            fills = await gather(*(self.fill(triple, log) for triple in masked))
             state.known |= {unknown_of(fill.triple): fill.value for fill in fills if fill.kept}
             attempts += fills
         filled = [state.substitute(triple) for triple in state.graph]
@@ -230,25 +228,24 @@ class GEReasoning(PooledFewShot):
         tokens = await CountTokens("\n".join(graph)) if graph else 0
         return log.answer(log.read_conclusion(reply), passages, notes, figures, tokens)
 
-    async def fill(self, question: Question, triple: Masked, log: ReadingLog) -> FillAttempt:
+    async def fill(self, triple: Masked, log: ReadingLog) -> FillAttempt:
         """Retrieve for the triple and generate the value of its unknown."""
         sub_question = ""
         if self.rewrite:
-            prompt = render("ge_reasoning/ask", examples=self.examples, question=question.text, triple=triple)
+            prompt = render("ge_reasoning/ask", examples=self.examples, question=log.question.text, triple=triple)
             sub_question = (await log.write(prompt, self.max_question_tokens, ("\n",))).strip()
             log.flags["empty_question"] += not sub_question
         query = sub_question or " ".join(UNKNOWN.sub(" ", " ".join(triple)).split())
         passages = await log.search(query, self.passages)
-        shown = add_pinned(question, passages)
         values: dict[str, Any] = {"triple": triple, "asked": sub_question}
-        reply = await self.generate(log, "ge_reasoning/fill", shown, self.max_fill_tokens, stop=("\n",), **values)
+        reply = await self.generate(log, "ge_reasoning/fill", passages, self.max_fill_tokens, stop=("\n",), **values)
         value = reply.strip().rstrip(".")
         if not value or value.casefold() == "unknown" or UNKNOWN.search(value):
             return FillAttempt(triple, sub_question, passages)
         if not self.threshold:
             return FillAttempt(triple, sub_question, passages, value, kept=True)
         rating = {**values, "value": value}
-        rated = await self.generate(log, "ge_reasoning/confidence", shown, MAX_SCORE_TOKENS, stop=(), **rating)
+        rated = await self.generate(log, "ge_reasoning/confidence", passages, MAX_SCORE_TOKENS, stop=(), **rating)
         confidence = read_score(rated)
         kept = confidence is not None and confidence >= self.threshold
         log.flags["unreadable_score" if confidence is None else "unsure_fill"] += not kept

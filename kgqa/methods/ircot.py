@@ -15,12 +15,12 @@ from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from typing import Annotated, Literal
 
-from kgqa.methods.retrieve import QUESTION_WORDS, Scope, SearchScope, remove_question_words
+from kgqa.methods.retrieve import QUESTION_WORDS, remove_question_words
 from kgqa.methods.steps.examples import FewShotKeys
-from kgqa.methods.steps.few_shot import FewShot, Shot, predict_pages
+from kgqa.methods.steps.few_shot import FewShot, Shot, choose_pages
 from kgqa.methods.steps.reader import Reader, ReadingLog, add_pinned, read_passages
-from kgqa.methods.steps.replies import extract_answer
-from kgqa.protocols import Need
+from kgqa.methods.steps.replies import extract_answer, nonzero_flags
+from kgqa.methods.steps.scope import Scope, ScopedMethod
 from kgqa.types import Answer, Passage, Question
 from kgqa.util.sentences import sentences
 from kgqa.util.validators import Count, Natural, NotIdentity
@@ -35,10 +35,9 @@ COMPARED = 2_000  # characters of each text
 
 
 @dataclass(frozen=True)
-class IRCoT(FewShotKeys):
+class IRCoT(ScopedMethod, FewShotKeys):
     """The method, with the fields of conf/method/ircot.yaml."""
 
-    scope: SearchScope
     passages_per_step: Count
     max_passages: Count
     max_steps: Count
@@ -56,10 +55,6 @@ class IRCoT(FewShotKeys):
     def shows(self) -> str:
         return f"{self.few_shot_path}: {self.few_shot.description}"
 
-    @property
-    def uses(self) -> frozenset[Need]:
-        return frozenset({"model", "search" if self.scope == "corpus" else "pool"})
-
     async def answer(self, question: Question) -> Answer:
         """Alternate between retrieval and thoughts, then read.
 
@@ -69,11 +64,9 @@ class IRCoT(FewShotKeys):
         Flags: those of the reader, `empty_retrieval`, `no_thought`, `truncated_thought`, `repeated_thought`,
         `unfinished` (no thought contains an answer).
         """
-        scope, pages, flags = Scope.of(self.scope, question), None, Counter[str]()
-        if self.scope == "corpus":
-            pages, flags = await predict_pages(question, self.few_shot, self.titles)
-            scope = Scope(titles=pages)
-        reading, passages, thoughts, queries = ReadingLog(flags), tuple[Passage, ...](), tuple[str, ...](), list[str]()
+        scope, flags = await choose_pages(self.scope_of(question), question, self.few_shot, self.titles)
+        reading, queries = ReadingLog(question, scope, flags), list[str]()
+        passages, thoughts = tuple[Passage, ...](), tuple[str, ...]()
         while not self.is_finished(thoughts):
             retrieved = tuple[Passage, ...]()
             if len(passages) < self.max_passages:
@@ -84,11 +77,19 @@ class IRCoT(FewShotKeys):
                 break
             thoughts += (await self.reason(question, passages, thoughts, reading),)
         thoughts = tuple(filter(None, thoughts))
-        flags.update(chain_flags(thoughts))
-        if self.until == "passages":
-            del flags["unfinished"]  # thoughts do not have to contain an answer
+        flags.update(
+            no_thought=not thoughts,
+            repeated_thought=len(thoughts) - len({thought.casefold() for thought in thoughts}),
+            # with until=passages, thoughts do not have to contain an answer
+            unfinished=self.until == "answer" and extract_answer(" ".join(thoughts)) is None,
+        )
         answer = await self.read(question, passages, thoughts)
-        notes = {"thoughts": thoughts, "queries": queries, **({"pages": pages} if pages else {}), **answer.notes}
+        notes = {
+            "thoughts": thoughts,
+            "queries": queries,
+            **({"pages": scope.titles} if scope.titles else {}),
+            **answer.notes,
+        }
         figures = {"passage_tokens": reading.tokens + (answer.context_tokens or 0)}
         return replace(answer, flags=flags + Counter(answer.flags), figures=figures, notes=notes)
 
@@ -129,9 +130,8 @@ class IRCoT(FewShotKeys):
         chain = " ".join(thoughts)
         stated = extract_answer(chain)
         text = chain if stated is None else stated
-        flags = {"empty_retrieval": not passages, "no_answer_marker": stated is None, "empty_answer": not text}
-        evidence = tuple(passage.id for passage in passages)
-        return Answer(text, evidence, flags=Counter(flag for flag in flags if flags[flag]))
+        flags = nonzero_flags(empty_retrieval=not passages, no_answer_marker=stated is None, empty_answer=not text)
+        return Answer(text, tuple(passage.id for passage in passages), flags=flags)
 
 
 def choose_query(question: Question, thoughts: tuple[str, ...], stripped: bool, rules: QueryRules) -> str:
@@ -168,13 +168,3 @@ def is_near_duplicate(one: Passage, other: Passage) -> bool:
     return all(
         measure() >= NEAR_DUPLICATE for measure in (matcher.real_quick_ratio, matcher.quick_ratio, matcher.ratio)
     )
-
-
-def chain_flags(thoughts: tuple[str, ...]) -> Counter[str]:
-    """Return the flags of a finished chain."""
-    flags = {
-        "no_thought": not thoughts,
-        "repeated_thought": len(thoughts) - len({thought.casefold() for thought in thoughts}),
-        "unfinished": extract_answer(" ".join(thoughts)) is None,
-    }
-    return Counter({flag: int(count) for flag, count in flags.items() if count})

@@ -14,9 +14,9 @@ from typing import Literal
 
 from kgqa.calls import Generate, Neighbours, Rank, gather
 from kgqa.errors import PromptTooLong
-from kgqa.methods.retrieve import Scope, SearchScope
 from kgqa.methods.steps.reader import Path, read, read_paths
 from kgqa.methods.steps.replies import nonzero_flags
+from kgqa.methods.steps.scope import Scope, SearchScope
 from kgqa.methods.steps.structure import find_nodes, pages_and_tables, parse_nodes, text_passages
 from kgqa.prompting import render
 from kgqa.protocols import Need
@@ -39,8 +39,10 @@ class Visit:
 
 @dataclass(slots=True)
 class WalkState:
-    """The traversal so far."""
+    """The traversal for one question so far."""
 
+    question: Question
+    scope: Scope
     seeds: tuple[Passage, ...] = ()
     steps: list[Visit] = field(default_factory=list)
     flags: Counter[str] = field(default_factory=Counter)
@@ -84,19 +86,17 @@ class Kgp:
         `empty_evidence`, `repeated_evidence` and `cut_reply`; `context_cut`; `structural`, `unknown_place` (the named
         pages or tables do not exist); those of the reader.
         """
+        is_own = self.scope == "own"
+        walk = WalkState(question, Scope(pool=text_passages(question.passages)) if is_own else Scope())
         if self.structure and (nodes := pages_and_tables(question.passages)):
             reply = await Generate(render("kgp/classify", question=question.text), self.max_evidence_tokens, ("\n\n",))
             nodes_named = parse_nodes(reply.text)
             if pages := find_nodes(nodes_named, filter_by_title(question.text, nodes)):
                 return await self.read_pages(question, pages)
-            flags = Counter(unknown_place=int(bool(nodes_named)))
-            return await self.answer_content(question, flags)
-        return await self.answer_content(question, Counter())
-
-    async def answer_content(self, question: Question, flags: Counter[str]) -> Answer:
-        """Answer a question about content with Algorithm 1 and the reader."""
-        walk = WalkState(flags=flags)
-        paths = await (self.collect(question, walk) if self.agent == "tfidf" else self.traverse(question, walk))
+            walk.flags["unknown_place"] += bool(nodes_named)
+        walk.seeds = text_passages(await walk.scope.search(question.text, self.seeds))
+        walk.flags["no_seeds"] += not walk.seeds
+        paths = await (self.collect(walk) if self.agent == "tfidf" else self.traverse(walk))
         answer = await read_paths(question, paths, self.max_answer_tokens)
         candidates = [len(step.candidates) for step in walk.steps]
         figures = {
@@ -110,19 +110,18 @@ class Kgp:
         notes = {"traversal": _traversal_note(self.agent, walk, paths)}
         return replace(answer, flags=nonzero_flags(**flags), figures=figures, notes=notes)
 
-    async def traverse(self, question: Question, walk: WalkState) -> list[Path]:
+    async def traverse(self, walk: WalkState) -> list[Path]:
         """Run Algorithm 1. `budget` is the maximum number of passages visited after the seeds.
 
         Paths at the head of the queue are independent, so their visits run in parallel.
         """
-        scope = await self.find_seeds(question, walk)  # line 1
-        queue, ended, visited = deque[Path]((seed,) for seed in walk.seeds), list[Path](), 0  # lines 2 to 4
+        queue, ended, visited = deque[Path]((seed,) for seed in walk.seeds), list[Path](), 0  # lines 1 to 4
         if self.hops == 1:
             return list(queue)
         while queue and visited < self.budget:  # line 5
             ahead = min(len(queue), -(-(self.budget - visited) // self.branching))
             heads = [queue.popleft() for _ in range(ahead)]  # line 6
-            for step in await gather(*(self.visit(question, path, scope, walk.flags) for path in heads)):  # line 7
+            for step in await gather(*(self.visit(walk, path) for path in heads)):  # line 7
                 chosen = step.chosen[: self.budget - visited]  # lines 10 to 12
                 walk.steps.append(replace(step, chosen=chosen))
                 visited += len(chosen)
@@ -132,28 +131,18 @@ class Kgp:
                     ended.append(step.path)
         return ended + list(queue)
 
-    async def find_seeds(self, question: Question, walk: WalkState) -> Scope:
-        """Find the seeds and return the scope of the search."""
-        scope = Scope(pool=text_passages(question.passages)) if self.scope == "own" else Scope()
-        walk.seeds = text_passages(await scope.search(question.text, self.seeds))
-        walk.flags["no_seeds"] += not walk.seeds
-        return scope
-
-    async def collect(self, question: Question, walk: WalkState) -> list[Path]:
+    async def collect(self, walk: WalkState) -> list[Path]:
         """Run KGP-TF-IDF (supplement 8.2): in each round, add the best neighbors of the latest passages."""
-        scope = await self.find_seeds(question, walk)
         reached: dict[str, Path] = {seed.id: (seed,) for seed in walk.seeds}
         last = walk.seeds
         collected = list(last)
         for count in self.rounds:
-            groups = [
-                text_passages(group) for group in await gather(*(Neighbours(passage, scope.pool) for passage in last))
-            ]
+            groups = await gather(*(_neighbors(walk, passage) for passage in last))
             new = {passage.id: passage for group in groups for passage in group if passage.id not in reached}
             if not new:
                 walk.flags["no_neighbours"] += 1
                 break
-            best = await self.rank(question.text, tuple(new.values()), count)
+            best = await self.rank(walk.question.text, tuple(new.values()), count)
             for passage, group in zip(last, groups, strict=True):
                 path, around = reached[passage.id], tuple(other for other in group if other.id in new)
                 chosen = tuple(other for other in best if other in around and other.id not in reached)
@@ -162,18 +151,17 @@ class Kgp:
             collected, last = [*collected, *best], best
         return [(passage,) for passage in collected]
 
-    async def visit(self, question: Question, path: Path, scope: Scope, flags: Counter[str]) -> Visit:
+    async def visit(self, walk: WalkState, path: Path) -> Visit:
         """Choose the `branching` neighbors that match the needed evidence best (Equation 1)."""
         on_path = {passage.id for passage in path}
-        around = text_passages(await Neighbours(path[-1], scope.pool))
-        candidates = tuple(passage for passage in around if passage.id not in on_path)
+        candidates = tuple(passage for passage in await _neighbors(walk, path[-1]) if passage.id not in on_path)
         if not candidates:
-            flags["no_neighbours"] += 1
+            walk.flags["no_neighbours"] += 1
             return Visit(path, (), "", ())
         if self.agent == "random":
-            chance = random.Random(f"{self.seed}/{question.id}/{'/'.join(p.id for p in path)}")  # noqa: S311
+            chance = random.Random(f"{self.seed}/{walk.question.id}/{'/'.join(p.id for p in path)}")  # noqa: S311
             return Visit(path, candidates, "", tuple(chance.sample(candidates, min(self.branching, len(candidates)))))
-        evidence = await self.request_evidence(question, path, flags)
+        evidence = await self.request_evidence(walk.question, path, walk.flags)
         return Visit(path, candidates, evidence, await self.rank(evidence, candidates, self.branching))
 
     async def rank(self, query: str, candidates: tuple[Passage, ...], count: int) -> tuple[Passage, ...]:
@@ -194,10 +182,8 @@ class Kgp:
         written = " ".join(reply.text.split())
         flags["cut_reply"] += reply.finish == "length"
         flags["empty_evidence"] += not written
-        flags["repeated_evidence"] += bool(written) and written in (
-            question.text,
-            *(passage.wording for passage in path),
-        )
+        earlier = (question.text, *(passage.wording for passage in path))
+        flags["repeated_evidence"] += bool(written) and written in earlier
         flags.update(reply.flags)
         return written or question.text
 
@@ -225,6 +211,10 @@ class Kgp:
             flags = {**answer.flags, "structural": 1, **({"context_cut": 1} if share < 1 else {})}
             return replace(answer, flags=flags, notes={"places": [node.place for node in nodes]})
         return await self.read_pages(question, nodes, less)
+
+
+async def _neighbors(walk: WalkState, passage: Passage) -> tuple[Passage, ...]:
+    return text_passages(await Neighbours(passage, walk.scope.pool))
 
 
 def top_passages(candidates: Sequence[Passage], scores: Sequence[float], count: int) -> tuple[Passage, ...]:

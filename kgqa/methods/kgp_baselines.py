@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
@@ -85,21 +84,6 @@ async def _top(query: str, passages: tuple[Passage, ...], count: int) -> list[Sc
 Counted = Literal["neighbours", "with_seeds"]  # the passages that are compared with the gold ones
 
 
-@dataclass(frozen=True, slots=True)
-class Coverage:
-    """The coverage of the gold passages of one question."""
-
-    sf_em: float  # 1 if all gold passages were reached
-    covered: float  # share of the gold passages that were reached
-    precision: float  # share of the reached passages that are gold
-
-
-def coverage(reached: Collection[str], support: frozenset[str]) -> Coverage:
-    """Compare ids of reached and gold passages. The precision of no passages is 0."""
-    hit = len(support.intersection(reached))
-    return Coverage(float(hit == len(support)), hit / len(support), hit / len(reached) if reached else 0.0)
-
-
 @dataclass(frozen=True)
 class Neighbourhood:
     """Measure whether the seeds' neighbors include the gold passages. Fields as in conf/method/neighbourhood.yaml."""
@@ -112,19 +96,24 @@ class Neighbourhood:
     async def answer(self, question: Question) -> Answer:
         """Measure the coverage, without an answer. Evidence: the reached passages.
 
-        Figures: sf_em, covered, precision, reached (number of passages).
+        Figures: sf_em, covered (share of the gold passages), precision, reached (number of passages).
 
         Raises:
             DataError: not all supporting passages are in the question's collection.
         """
         pool = text_passages(question.passages)
         if not question.support or not question.support <= {passage.id for passage in pool}:
-            raise DataError(f"question {question.id}: its collection lacks supporting passages; nothing to measure")
+            raise DataError(f"question {question.id}: its collection must have all its supporting passages")
         seeds = await Search(question.text, self.seeds, pool=pool)
         around = await gather(*(Neighbours(seed, pool) for seed in seeds))
         reached = {passage.id: None for group in around for passage in group}
         if self.count == "with_seeds":
             reached |= {seed.id: None for seed in seeds}
-        result = coverage(reached, question.support)
-        figures = {"sf_em": result.sf_em, "covered": result.covered, "precision": result.precision}
-        return Answer("", tuple(reached), figures={**figures, "reached": float(len(reached))})
+        hit = len(question.support.intersection(reached))
+        figures = {
+            "sf_em": float(hit == len(question.support)),  # 1 if all gold passages were reached
+            "covered": hit / len(question.support),
+            "precision": hit / len(reached) if reached else 0.0,
+            "reached": float(len(reached)),
+        }
+        return Answer("", tuple(reached), figures=figures)

@@ -27,7 +27,7 @@ from kgqa.methods.steps.knowtrace_graph import (
     support,
 )
 from kgqa.methods.steps.knowtrace_replies import Exploration, read_exploration, read_facts
-from kgqa.methods.steps.reader import ReadingLog, add_pinned, passages_text
+from kgqa.methods.steps.reader import ReadingLog, passages_text
 from kgqa.methods.steps.replies import nonzero_flags
 from kgqa.prompting import render
 from kgqa.protocols import Need
@@ -166,15 +166,13 @@ class KnowTrace:
         passages = await Search(f"{pair.entity} {pair.relation}", self.passages)
         if not passages:
             return PairCompletion(pair, flags={"empty_retrieval": 1})
-        log = ReadingLog()
+        log = ReadingLog(question)
 
         def prompt(shown: tuple[Passage, ...]) -> Prompt:
             text = passages_text(shown)
             return render("knowtrace/complete", examples=self.completion_few_shot, pair=pair, passages=text)
 
-        reply = await log.generate(
-            prompt, add_pinned(question, passages), self.max_completion_tokens, ("\nPassages:",), role=COMPLETER
-        )
+        reply = await log.generate(prompt, passages, self.max_completion_tokens, ("\nPassages:",), role=COMPLETER)
         written = read_facts(reply.text)
         log.flags.update(malformed_triple=written.malformed, empty_triple=written.empty)
         return PairCompletion(pair, written.facts, passages, log.tokens, reply.text, log.flags)

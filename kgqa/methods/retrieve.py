@@ -1,49 +1,28 @@
-"""One-step retrieval (IRCoT's OneR, §4.1; KnowTrace's RA-CoT; TRACE's rankings of given passages), with and without a
-reader.
-"""
+"""One-step retrieval: IRCoT's OneR (§4.1), KnowTrace's RA-CoT and TRACE's rankings, with and without a reader."""
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from kgqa.calls import Rank, Search
+from kgqa.calls import Rank
 from kgqa.errors import ConfigError
 from kgqa.methods.steps.examples import FewShotKeys
-from kgqa.methods.steps.few_shot import FewShot, predict_pages
+from kgqa.methods.steps.few_shot import FewShot, choose_pages
 from kgqa.methods.steps.reader import Reader, read_passages
+from kgqa.methods.steps.scope import Scope, ScopedMethod
 from kgqa.protocols import Need
 from kgqa.types import Answer, Passage, Question
 from kgqa.util.validators import Count, Natural
 
 QUESTION_WORDS = frozenset(["who", "what", "when", "where", "why", "which", "how", "does", "is"])
-SearchScope = Literal["corpus", "own"]
-
-
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """The scope of the searches for one question: the corpus, pages of it by title, or a few passages."""
-
-    titles: tuple[str, ...] | None = None
-    pool: tuple[Passage, ...] | None = None
-
-    @classmethod
-    def of(cls, searched: SearchScope, question: Question) -> Scope:
-        return cls(pool=question.passages) if searched == "own" else cls()
-
-    async def search(self, query: str, k: int, longest: int | None = None) -> tuple[Passage, ...]:
-        """Return the best `k` passages, best first, without those with more than `longest` words."""
-        passages = await Search(query, k, self.titles, self.pool)
-        return tuple(passage for passage in passages if longest is None or len(passage.text.split()) <= longest)
 
 
 @dataclass(frozen=True)
-class RetrieveOnly:
+class RetrieveOnly(ScopedMethod):
     """Retrieval without a reader or model calls. Fields as in conf/method/retrieve_only.yaml."""
 
-    scope: SearchScope
     passages: Count
     strip_question_words: bool
     max_passage_words: Count | None
@@ -64,7 +43,7 @@ class RetrieveOnly:
 
     async def answer(self, question: Question) -> Answer:
         """Return the passages as evidence, best first, without an answer. Flag `empty_retrieval`."""
-        passages = await self.retrieve(question, Scope.of(self.scope, question))
+        passages = await self.retrieve(question, self.scope_of(question))
         return Answer("", tuple(passage.id for passage in passages), flags={} if passages else {"empty_retrieval": 1})
 
     async def retrieve(self, question: Question, scope: Scope) -> tuple[Passage, ...]:
@@ -80,15 +59,10 @@ class RetrieveOnly:
 
 
 @dataclass(frozen=True)
-class RetrieveRead(FewShotKeys):
+class RetrieveRead(RetrieveOnly, FewShotKeys):
     """Retrieve once, then read. Fields as in conf/method/retrieve_read.yaml. `scope=none`: no retrieval (NoR)."""
 
-    scope: Literal["corpus", "own", "none"]
-    passages: Count
-    strip_question_words: bool
-    max_passage_words: Count | None
-    reranker: bool
-    candidates: Count
+    scope: Literal["corpus", "own", "none"]  # type: ignore[assignment]
     titles: Natural
     reader: Reader
     max_answer_tokens: Count
@@ -97,42 +71,32 @@ class RetrieveRead(FewShotKeys):
     def __post_init__(self) -> None:
         if self.scope == "none" and self.reader in ("zero_shot", "short"):
             raise ConfigError(f"method.scope=none: method.reader={self.reader} then is method=no_context")
-        _ = self.retriever
+        super().__post_init__()
 
     @property
     def shows(self) -> str:
         return "" if self.reader in ("zero_shot", "short") else f"{self.few_shot_path}: {self.few_shot.description}"
 
-    @cached_property
-    def retriever(self) -> RetrieveOnly | None:
-        """Return the retriever, None for scope=none."""
-        if self.scope == "none":
-            return None
-        return RetrieveOnly(*(getattr(self, field.name) for field in fields(RetrieveOnly)))
-
     @property
     def uses(self) -> frozenset[Need]:
-        return frozenset({"model", *(self.retriever.uses if self.retriever else ())})
+        return frozenset({"model", *(() if self.scope == "none" else super().uses)})
 
     async def answer(self, question: Question) -> Answer:
         """Retrieve and read.
 
         Evidence: the retrieved passages, best first. Notes: the searched pages, if the model named some.
         """
-        few_shot, passages, pages, flags = self.few_shot, tuple[Passage, ...](), None, Counter[str]()
-        if self.retriever is None:
-            few_shot = replace(few_shot, distractors=None)
-        else:
-            scope = Scope.of(self.retriever.scope, question)
-            if self.scope == "corpus":
-                pages, flags = await predict_pages(question, few_shot, self.titles)
-                scope = Scope(titles=pages)
-            passages = await self.retriever.retrieve(question, scope)
-        answer = await read_passages(question, passages, self.reader, few_shot, self.max_answer_tokens)
-        flags += Counter(answer.flags)
-        if self.retriever is None:
+        if self.scope == "none":
+            few_shot = replace(self.few_shot, distractors=None)
+            answer = await read_passages(question, (), self.reader, few_shot, self.max_answer_tokens)
+            flags = Counter(answer.flags)
             del flags["empty_retrieval"]  # there was no search
-        return replace(answer, flags=flags, notes={**answer.notes, **({"pages": pages} if pages else {})})
+            return replace(answer, flags=flags)
+        scope, flags = await choose_pages(self.scope_of(question), question, self.few_shot, self.titles)
+        passages = await self.retrieve(question, scope)
+        answer = await read_passages(question, passages, self.reader, self.few_shot, self.max_answer_tokens)
+        pages = {"pages": scope.titles} if scope.titles else {}
+        return replace(answer, flags=flags + Counter(answer.flags), notes={**answer.notes, **pages})
 
 
 async def rerank(query: str, passages: tuple[Passage, ...]) -> tuple[Passage, ...]:

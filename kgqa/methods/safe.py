@@ -13,8 +13,8 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Annotated, ClassVar, Literal
 
 from kgqa.calls import CountTokens, Generate
@@ -52,6 +52,21 @@ class Attempt:
     number: int  # from 1
     step: ReasoningStep
     verdict: StepVerdict | None
+
+
+@dataclass(slots=True)
+class SafeState:
+    """The solution of one question so far. `shared`: the values that all its prompts need."""
+
+    shared: Mapping[str, str]
+    attempts: list[Attempt] = field(default_factory=list)
+    accepted: list[Attempt] = field(default_factory=list)  # one for each step
+    flags: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def steps(self) -> list[str]:
+        """Return the accepted steps as prompts show them."""
+        return [step_line(attempt.number, attempt.step.text) for attempt in self.accepted]
 
 
 @dataclass(frozen=True)
@@ -94,32 +109,33 @@ class Safe:
         `no_passage_cited`, `empty_step`, `cut_reply` (of steps and answers), `empty_answer`.
         """
         passages, answer = self.sample_passages(question), None
-        values = self.prompt_values(question, passages)
-        flags, attempts, accepted = Counter[str](), list[Attempt](), list[Attempt]()
+        state = SafeState(self.prompt_values(question, passages))
         for number in range(1, self.max_steps + 1):
-            for _ in range(max(1, self.max_retries + (not self.count_first_try))):
-                attempts.append(await self.attempt(number, values, accepted, attempts, flags))
-                if not self.is_rejected(attempts[-1].verdict):
+            attempt = await self.attempt(number, state)
+            for _ in range(1, self.max_retries + (not self.count_first_try)):
+                if not self.is_rejected(attempt.verdict):
                     break
-            flags["unresolved_step"] += self.is_rejected(attempts[-1].verdict)
-            accepted.append(attempts[-1])
-            if accepted[-1].step.answer is not None:
-                answer = accepted[-1].step.answer
-                if self.rejected_answer == "end" or not self.is_rejected(accepted[-1].verdict):
+                attempt = await self.attempt(number, state)
+            is_rejected = self.is_rejected(attempt.verdict)
+            state.flags["unresolved_step"] += is_rejected
+            state.accepted.append(attempt)
+            if attempt.step.answer is not None:
+                answer = attempt.step.answer
+                if self.rejected_answer == "end" or not is_rejected:
                     break
         if answer is None:
-            flags["forced_answer"] += 1
-            answer = await self.conclude(values, accepted, flags)
-        flags["empty_answer"] += not answer
-        cited = [passages[n].id for attempt in accepted for n in _find_citations(attempt.step, len(passages))]
-        flags["no_passage_cited"] += not cited
+            state.flags["forced_answer"] += 1
+            answer = await self.conclude(state)
+        state.flags["empty_answer"] += not answer
+        cited = [passages[n].id for attempt in state.accepted for n in _find_citations(attempt.step, len(passages))]
+        state.flags["no_passage_cited"] += not cited
         return Answer(
             answer,
             tuple(dict.fromkeys(cited)),
-            context_tokens=await CountTokens(values["passages"]) if passages else 0,
-            flags=nonzero_flags(**flags),
-            figures=self.figures(attempts),
-            notes={"attempts": [_note(attempt, attempt in accepted) for attempt in attempts]},
+            context_tokens=await CountTokens(state.shared["passages"]) if passages else 0,
+            flags=nonzero_flags(**state.flags),
+            figures=self.figures(state.attempts),
+            notes={"attempts": [_note(attempt, attempt in state.accepted) for attempt in state.attempts]},
         )
 
     def sample_passages(self, question: Question) -> list[Passage]:
@@ -127,50 +143,37 @@ class Safe:
 
         Sample and order depend only on the question and the seed.
         """
-        draw = random.Random(f"{self.shuffle_seed}/{question.id}")  # noqa: S311
+        chance = random.Random(f"{self.shuffle_seed}/{question.id}")  # noqa: S311
         distinct = list({passage.id: passage for passage in question.passages}.values())
         gold = [passage for passage in distinct if passage.id in question.support]
         others = [passage for passage in distinct if passage.id not in question.support]
-        sample = gold + draw.sample(others, max(0, min(len(others), self.passages - len(gold))))
-        draw.shuffle(sample)
+        sample = gold + chance.sample(others, max(0, min(len(others), self.passages - len(gold))))
+        chance.shuffle(sample)
         return sample
 
     def prompt_values(self, question: Question, passages: list[Passage]) -> dict[str, str]:
         """Return the values that all prompts of a question share."""
         return {"passages": passages_text(_number_passages(passages)), "question": question.text}
 
-    async def attempt(
-        self,
-        number: int,
-        shared: Mapping[str, str],
-        accepted: list[Attempt],
-        attempts: list[Attempt],
-        flags: Counter[str],
-    ) -> Attempt:
+    async def attempt(self, number: int, state: SafeState) -> Attempt:
         """Generate and judge step `number` with the guidance of the latest verdict.
 
         The prompt shows a rejected attempt with its verdict (not in the paper), or a warning if it stays as a step. It
         also shows an attempt with an unreadable verdict, with the guidance before it.
         """
-        unjudged = [attempt for attempt in attempts if attempt.verdict is None and attempt not in accepted]
-        guiding = [attempt for attempt in attempts if attempt not in unjudged][-1:]
-        tried = [attempt for attempt in unjudged if attempt.number == number][-1:]
-        values = {
-            **shared,
-            "steps": _lines(accepted),
-            "last": next(iter(guiding), None),
-            "stays": any(attempt in accepted for attempt in guiding),  # it is in `steps`
-            "tried": next(iter(tried), None),
-        }
-        if self.guided_answer == "conclude" and guides_to_answer(guiding):
-            flags["guided_answer"] += 1
-            answer = await self.conclude(shared, accepted, flags)
-            step = read_step(f"{ANSWER_MARK} {answer} (Final Answer)")
+        unjudged = [attempt for attempt in state.attempts if attempt.verdict is None and attempt not in state.accepted]
+        last = next((attempt for attempt in reversed(state.attempts) if attempt not in unjudged), None)
+        tried = next((attempt for attempt in reversed(unjudged) if attempt.number == number), None)
+        if self.guided_answer == "conclude" and last and last.verdict and ANSWER_MARK in last.verdict.guidance:
+            state.flags["guided_answer"] += 1
+            step = read_step(f"{ANSWER_MARK} {await self.conclude(state)} (Final Answer)")
         else:
-            step = await self.step(number, values, flags)
-        if self.feedback == "none":
-            return Attempt(number, step, None)
-        return Attempt(number, step, await self.judge({**shared, "steps": _lines(accepted)}, number, step, flags))
+            stays = last in state.accepted  # so it is in `steps`
+            values = {**state.shared, "steps": state.steps, "last": last, "stays": stays, "tried": tried}
+            step = await self.step(number, values, state.flags)
+        verdict = None if self.feedback == "none" else await self.judge(number, step, state)
+        state.attempts.append(Attempt(number, step, verdict))
+        return state.attempts[-1]
 
     def judge_prompt(
         self, values: Mapping[str, object], number: int, step: ReasoningStep, *, again: bool = False
@@ -191,20 +194,18 @@ class Safe:
         flags.update(empty_step=not step.text, untagged_step=bool(step.text) and not step.kind, cut_reply=cut)
         return step
 
-    async def judge(
-        self, values: Mapping[str, object], number: int, step: ReasoningStep, flags: Counter[str]
-    ) -> StepVerdict | None:
+    async def judge(self, number: int, step: ReasoningStep, state: SafeState) -> StepVerdict | None:
         """Request the verdict, an unreadable one once more, unless that rejects the step at once."""
         role = "reader" if self.feedback == "self" else "feedback"
         schema = verdict_schema(self.max_feedback_characters, self.labels)
         for again in (False,) if self.unparsable == "reject" else (False, True):
-            prompt = self.judge_prompt(values, number, step, again=again)
+            prompt = self.judge_prompt({**state.shared, "steps": state.steps}, number, step, again=again)
             reply = await Generate(prompt, self.max_feedback_tokens, schema=schema, role=role)
             verdict = read_verdict(reply.text, self.labels)
             if verdict is not None:
                 return verdict
-            flags["cut_verdict"] += reply.finish == "length"
-        flags["unparsable_verdict"] += 1
+            state.flags["cut_verdict"] += reply.finish == "length"
+        state.flags["unparsable_verdict"] += 1
         return None
 
     def is_rejected(self, verdict: StepVerdict | None) -> bool:
@@ -212,11 +213,11 @@ class Safe:
             return self.feedback != "none" and self.unparsable != "accept"
         return verdict.is_error
 
-    async def conclude(self, values: Mapping[str, str], accepted: list[Attempt], flags: Counter[str]) -> str:
+    async def conclude(self, state: SafeState) -> str:
         """Generate the final answer from the steps so far (Figure 13)."""
-        reply = await Generate(render("safe/conclude", **values, steps=_lines(accepted)), self.max_answer_tokens)
+        reply = await Generate(render("safe/conclude", **state.shared, steps=state.steps), self.max_answer_tokens)
         answer, cut = read_answer(reply)
-        flags["cut_reply"] += cut
+        state.flags["cut_reply"] += cut
         return answer
 
     def figures(self, attempts: list[Attempt]) -> dict[str, float]:
@@ -251,11 +252,6 @@ def read_step(line: str) -> ReasoningStep:
     return ReasoningStep(line, tag.group(1).lower() if tag else "", None)
 
 
-def guides_to_answer(attempts: Sequence[Attempt]) -> bool:
-    """Return whether the guidance of one of these attempts names the form of the final answer."""
-    return any(attempt.verdict is not None and ANSWER_MARK in attempt.verdict.guidance for attempt in attempts)
-
-
 def step_line(number: int, text: str) -> str:
     """Return a step as later prompts show it."""
     return f"Step {number}: {text}"
@@ -263,10 +259,6 @@ def step_line(number: int, text: str) -> str:
 
 def _number_passages(passages: list[Passage]) -> list[Passage]:
     return [Passage(p.id, f"Passage {number}: {p.title}", p.text) for number, p in enumerate(passages, start=1)]
-
-
-def _lines(accepted: list[Attempt]) -> list[str]:
-    return [step_line(attempt.number, attempt.step.text) for attempt in accepted]
 
 
 def _find_citations(step: ReasoningStep, count: int) -> list[int]:

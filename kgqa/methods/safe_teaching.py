@@ -10,7 +10,7 @@ import json
 import random
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Literal, TypeVar
 
@@ -104,14 +104,6 @@ def schemas(characters: int, errors: tuple[str, ...]) -> dict[type[Reply], str]:
     return {reply: json.dumps(node) for reply, node in nodes.items()}
 
 
-@dataclass
-class Labelled:
-    """The labeled steps of a question, and the labels without a step, each with the reason."""
-
-    steps: list[tuple[str, JudgedStep]] = field(default_factory=list)
-    dropped: list[tuple[str, str]] = field(default_factory=list)
-
-
 @dataclass(frozen=True)
 class Ideal:
     """The ideal solution of a question: one step for each step of the plan, then the answer."""
@@ -127,33 +119,34 @@ class Ideal:
 
     def numbers(self, error: str) -> list[int]:
         """Return the numbers of the steps that an error can replace, from 1."""
-        count = len(self.kinds)
-        attributions = [number for number, kind in enumerate(self.kinds, start=1) if kind == "Attribution"]
         if error in ("Wrong Conclusion", "Overthinking"):
-            return [count + 1]
-        if error in ("Off-topic", "Inefficiency"):
-            return list(range(1, count + 1))
-        if error in ("Redundancy", "Premature Conclusion"):
-            return list(range(2, count + 1))
-        if error == "Logical Fallacy":
-            return [number for number, kind in enumerate(self.kinds, start=1) if kind == "Logical"]
-        return attributions[:-1] if error == "Premature Attribution" else attributions
+            return [len(self.steps)]
+        if error in ("Off-topic", "Inefficiency", "Redundancy", "Premature Conclusion"):
+            first = 1 if error in ("Off-topic", "Inefficiency") else 2
+            return list(range(first, len(self.steps)))
+        wanted = "Logical" if error == "Logical Fallacy" else "Attribution"
+        numbers = [number for number, kind in enumerate(self.kinds, start=1) if kind == wanted]
+        return numbers[:-1] if error == "Premature Attribution" else numbers
 
 
 @dataclass(frozen=True)
-class Teacher:
-    """The teacher, with the fields of conf/collect/safe.yaml.
+class TeacherSettings:
+    """Fields as in conf/collect/safe.yaml. errors_each, correct_each: numbers of wrong and right steps per question."""
 
-    errors_each, correct_each: the numbers of wrong and right steps per question.
-    """
-
-    method: Safe
     errors_each: Natural
     correct_each: Natural
     audit: bool
     temperature: float
     max_tokens: Count
     max_step_tokens: Count
+
+
+@dataclass(frozen=True)
+class Teacher:
+    """The teacher of the evaluator of a method."""
+
+    method: Safe
+    settings: TeacherSettings
 
     @property
     def meanings(self) -> Mapping[str, str]:
@@ -164,25 +157,25 @@ class Teacher:
         """Return the possible errors of a finished answer."""
         return (*self.meanings, MISLEADING, UNANSWERABLE)
 
-    async def teach(self, question: Question, chance: random.Random) -> Labelled:
-        """Label steps of one question. Raises NotTaught: it has no ideal solution."""
-        ideal, labelled = await self.solve(question, chance), Labelled()
-        right = sorted(chance.sample(range(len(ideal.steps)), min(self.correct_each, len(ideal.steps))))
-        names = [name for name in self.meanings if ideal.numbers(name)]
-        wrong = chance.sample(names, min(self.errors_each, len(names)))
-        for index in right:
-            await self._label(CORRECT, index + 1, ideal, chance, labelled)
-        for name in wrong:
-            await self._label(name, sample_late(ideal.numbers(name), chance), ideal, chance, labelled)
-        return labelled
+    async def teach(self, question: Question, chance: random.Random) -> list[tuple[str, JudgedStep | str]]:
+        """Label steps of one question. Each label has its step, or the reason why there is none.
 
-    async def _label(self, label: str, number: int, ideal: Ideal, chance: random.Random, labelled: Labelled) -> None:
-        try:
-            right = label == CORRECT
-            text = ideal.steps[number - 1] if right else await self.corrupt(label, number, ideal, chance)
-            labelled.steps.append((label, await self.judge_step(label, number, text, ideal)))
-        except NotTaught as why:
-            labelled.dropped.append((label, str(why)))
+        Raises:
+            NotTaught: the question has no ideal solution.
+        """
+        ideal = await self.solve(question, chance)
+        right = sorted(chance.sample(range(len(ideal.steps)), min(self.settings.correct_each, len(ideal.steps))))
+        names = [name for name in self.meanings if ideal.numbers(name)]
+        wrong = chance.sample(names, min(self.settings.errors_each, len(names)))
+        labelled = list[tuple[str, JudgedStep | str]]()
+        for label, ideal_number in [*((CORRECT, index + 1) for index in right), *((name, 0) for name in wrong)]:
+            number = ideal_number or sample_late(ideal.numbers(label), chance)
+            try:
+                text = ideal.steps[number - 1] if ideal_number else await self.corrupt(label, number, ideal, chance)
+                labelled.append((label, await self.judge_step(label, number, text, ideal)))
+            except NotTaught as why:
+                labelled.append((label, str(why)))
+        return labelled
 
     async def solve(self, question: Question, chance: random.Random) -> Ideal:
         """Plan the solution, carry it out on the gold passages, and check it."""
@@ -193,11 +186,7 @@ class Teacher:
             raise NotTaught("no gold passage or answer")
         hops = [hop.question for hop in question.decomposition]
         plan = (await self.ask("teach/plan", Plan, {"question": question.text, "hops": hops})).plan
-        shared: dict[str, object] = {
-            "question": question.text,
-            "answer": question.answers[0],
-            "passages": passages_text(among),
-        }
+        shared = {"question": question.text, "answer": question.answers[0], "passages": passages_text(among)}
         claims = (await self.ask("teach/solve", Claims, {"plan": plan, **shared})).steps
         steps = _carry_out(plan, claims, tuple(gold), chance)
         ideal = Ideal(
@@ -205,7 +194,7 @@ class Teacher:
             tuple(claim.claim for claim in claims), (*steps, format_answer(question.answers[0])),
         )  # fmt: skip
         lines = _remove_citations(plan, claims, question.answers[0])
-        if self.audit and not (await self.ask("teach/check", Agreement, {"steps": lines, **shared})).agree:
+        if self.settings.audit and not (await self.ask("teach/check", Agreement, {"steps": lines, **shared})).agree:
             raise NotTaught("the ideal steps did not pass the check")
         return ideal
 
@@ -217,8 +206,8 @@ class Teacher:
             "question": ideal.question, "passages": ideal.passages, "steps": ideal.lines(len(ideal.steps)),
         }  # fmt: skip
         claim = await self.ask(
-            "teach/corrupt", Claim, values, max_tokens=self.max_step_tokens,
-            temperature=self.temperature if error in SAMPLED else 0.0,
+            "teach/corrupt", Claim, values, max_tokens=self.settings.max_step_tokens,
+            temperature=self.settings.temperature if error in SAMPLED else 0.0,
         )  # fmt: skip
         statement = _strip_step(claim.claim)
         same = ideal.claims[number - 1] if number <= len(ideal.claims) else ""
@@ -232,16 +221,15 @@ class Teacher:
         """Return a step with the teacher's feedback. Raises NotTaught: the audit does not agree with it."""
         right = label == CORRECT
         following = ideal.steps[number] if number < len(ideal.steps) else ""
-        shared: dict[str, object] = {
+        shared = {
             "label": label, "meaning": "no error type applies" if right else self.meanings[label],
             "question": ideal.question, "passages": ideal.passages, "steps": ideal.lines(number - 1),
             "step": step_line(number, text),
         }  # fmt: skip
-        ideal_step = "" if right else ideal.steps[number - 1]
-        values: dict[str, object] = {**shared, "ideal": ideal_step, "next": following}
+        values = {**shared, "ideal": "" if right else ideal.steps[number - 1], "next": following}
         feedback = await self.ask("teach/feedback", Feedback, values)
-        audited: dict[str, object] = {**shared, "diagnosis": feedback.diagnosis}
-        if self.audit and not (await self.ask("teach/audit", Agreement, audited)).agree:
+        audited = {**shared, "diagnosis": feedback.diagnosis}
+        if self.settings.audit and not (await self.ask("teach/audit", Agreement, audited)).agree:
             raise NotTaught("the auditor does not agree")
         verdict = StepVerdict(label, feedback.diagnosis, feedback.guidance)
         return JudgedStep(number, ideal.steps[: number - 1], text, verdict)
@@ -260,7 +248,7 @@ class Teacher:
             for number, one in enumerate(accepted, start=1)
         ]
         shared = self.method.prompt_values(question, self.method.sample_passages(question))
-        values: dict[str, object] = {
+        values = {
             "errors": self.meanings, "misleading": MISLEADING, "unanswerable": UNANSWERABLE, "steps": lines,
             "answer": question.answers[0], "given": answer, **shared,
         }  # fmt: skip
@@ -285,7 +273,7 @@ class Teacher:
         for again in (False, True):
             prompt = render(template, again=again, **values)
             reply = await Generate(
-                prompt, max_tokens or self.max_tokens, schema=schema, role=ROLE, temperature=temperature
+                prompt, max_tokens or self.settings.max_tokens, schema=schema, role=ROLE, temperature=temperature
             )
             if (parsed := self.read(kind, reply.text)) is not None:
                 return parsed
@@ -326,12 +314,10 @@ def _carry_out(
 
 def _remove_citations(plan: Sequence[Planned], claims: Sequence[Claim], answer: str) -> list[str]:
     """Return the ideal steps for the check, where only the gold passages are numbered."""
-    texts = [
-        f"Passage {claim.passage}: {sentence(claim.claim)} (Attribution)"
-        if step.kind == "Attribution"
-        else f"{sentence(claim.claim)} (Logical)"
-        for step, claim in zip(plan, claims, strict=True)
-    ]
+    texts = []
+    for step, claim in zip(plan, claims, strict=True):
+        cited = f"Passage {claim.passage}: " if step.kind == "Attribution" else ""
+        texts.append(f"{cited}{sentence(claim.claim)} ({step.kind})")
     return [step_line(number, text) for number, text in enumerate([*texts, format_answer(answer)], start=1)]
 
 

@@ -10,10 +10,9 @@ from typing import Annotated, Literal
 
 from kgqa.calls import Generate
 from kgqa.errors import ConfigError
-from kgqa.methods.retrieve import Scope, SearchScope
-from kgqa.methods.steps.reader import ReadingLog, add_pinned, merge_rankings, passages_text
+from kgqa.methods.steps.reader import ReadingLog, merge_rankings, passages_text
+from kgqa.methods.steps.scope import ScopedMethod
 from kgqa.prompting import render
-from kgqa.protocols import Need
 from kgqa.types import Answer, Completion, Passage, Prompt, Question
 from kgqa.util.validators import Count, NotNegative, Share, Validator
 
@@ -49,7 +48,7 @@ class Transcript:
 
 
 @dataclass(frozen=True)
-class SearchAgent:
+class SearchAgent(ScopedMethod):
     """Search-R1 (Jin et al., 2025) and agents of the same kind. Fields as in conf/method/search_agent.yaml.
 
     Stages: the model reasons until it writes a query or an answer in tags → a query is searched for, and the model
@@ -58,7 +57,6 @@ class SearchAgent:
 
     prompt: str
     read_prompt: str | None
-    scope: SearchScope
     passages: Count
     passage: str
     max_passage_characters: Count | None
@@ -79,10 +77,6 @@ class SearchAgent:
         if not names <= FIELDS:
             raise ConfigError(f"method.passage={self.passage!r}: fields are {{number}}, {{title}} and {{text}}")
 
-    @property
-    def uses(self) -> frozenset[Need]:
-        return frozenset({"model", "search" if self.scope == "corpus" else "pool"})
-
     async def answer(self, question: Question) -> Answer:
         """Let the model search until it answers.
 
@@ -94,66 +88,63 @@ class SearchAgent:
         query that was searched before), `empty_query`, `empty_retrieval`, `passages_dropped`, `cut_reply`,
         `empty_answer`.
         """
-        log, transcript, scope = ReadingLog(), Transcript(), Scope.of(self.scope, question)
-        text = None
+        log, transcript, text = ReadingLog(question, self.scope_of(question)), Transcript(), None
         for _ in range(self.max_turns):
-            reply = await self.write(question, transcript, log)
+            reply = await self.write(transcript, log)
             kind, argument = self.read(reply.text)
             if kind == "answer":
                 text = argument
                 break
             if kind == "query" and len(transcript.searches) < self.max_searches:
                 log.flags["repeated_search"] += argument in [found.query for found in transcript.searches]
-                await self.search(argument, question, transcript, scope, log)
+                await self.search(argument, transcript, log)
             elif kind == "query" or reply.finish == "stop":
                 log.flags["no_action"] += kind != "query"
                 break
         if text is None and self.at_limit == "answer":
             log.flags["forced_answer"] += 1
             transcript.parts.append(f"\n{self.answer_tags[0]}")
-            reply = await self.write(question, transcript, log)
+            reply = await self.write(transcript, log)
             text = self.read(self.answer_tags[0] + reply.text.strip().partition("\n")[0])[1]
         log.flags["empty_answer"] += not text
         searches = [[found.query, [passage.id for passage in found.passages]] for found in transcript.searches]
         notes = {"transcript": self.show(transcript, transcript.passages), "searches": searches}
         return log.answer(text or "", transcript.passages, notes, {"searches": len(searches)})
 
-    async def write(self, question: Question, transcript: Transcript, log: ReadingLog) -> Completion:
+    async def write(self, transcript: Transcript, log: ReadingLog) -> Completion:
         """Generate the continuation of the transcript, and add it with the tag that ends it."""
 
         def call(shown: tuple[Passage, ...]) -> Generate:
-            prompt = self.continue_prompt(question, self.show(transcript, shown), shown)
+            prompt = self.continue_prompt(log.question, self.show(transcript, shown), shown)
             tokens, settings = self.max_turn_tokens, (self.temperature, self.top_p)
             return Generate(prompt, tokens, self.stop, *settings, thoughts="keep")
 
         results = merge_rankings(found.passages for found in transcript.searches if found.finding is None)
-        reply = await log.send(call, add_pinned(question, results))
+        reply = await log.send(call, results)
         kind, _ = self.read(reply.text)
         end = {"query": self.query[1], "answer": self.answer_tags[1]}.get(kind, "")
         closed = end in self.stop and (reply.finish == "stop" or kind == "query")
         transcript.parts.append(reply.text + end * closed)
         return reply
 
-    async def search(
-        self, query: str, question: Question, transcript: Transcript, scope: Scope, log: ReadingLog
-    ) -> None:
+    async def search(self, query: str, transcript: Transcript, log: ReadingLog) -> None:
         """Search, and add what is found to the transcript, or what the model reads from it with `read_prompt`."""
-        found = Found(query, await scope.search(query, self.passages) if query else ())
+        found = Found(query, await log.scope.search(query, self.passages) if query else ())
         log.flags.update({"empty_query": not query, "empty_retrieval": not found.passages})
         if self.read_prompt is not None and found.passages:
-            found = replace(found, finding=await self.read_passages(found, question, transcript, log))
+            found = replace(found, finding=await self.read_passages(found, transcript, log))
         transcript.parts.append(found)
 
-    async def read_passages(self, found: Found, question: Question, transcript: Transcript, log: ReadingLog) -> str:
+    async def read_passages(self, found: Found, transcript: Transcript, log: ReadingLog) -> str:
         """Return what the model reads from passages for a query (Search-o1's reason-in-documents)."""
         reasoning, template = self.show(transcript, transcript.passages), str(self.read_prompt)
 
         def prompt(shown: tuple[Passage, ...]) -> Prompt:
             texts = self.show_passages(found.passages, shown)
-            asked = {"pinned": show_pinned(question, shown), "question": question.text, "query": found.query}
+            asked = {"pinned": show_pinned(log.question, shown), "question": log.question.text, "query": found.query}
             return render(template, **asked, reasoning=reasoning, passages=texts)
 
-        reply = await log.generate(prompt, add_pinned(question, found.passages), self.max_read_tokens)
+        reply = await log.generate(prompt, found.passages, self.max_read_tokens)
         return FINDING.split(reply.text)[-1].strip()
 
     def read(self, text: str) -> tuple[str, str]:

@@ -39,12 +39,11 @@ class IterRetGen(PooledFewShot):
         Flags: `no_answer_marker` (no line "Answer:" in the last generation, so its last line is the answer),
         `empty_retrieval`, `passages_dropped`, `cut_reply`, `empty_answer`.
         """
-        log, queries, evidence, replies = ReadingLog(), [question.text], list[Passage](), list[str]()
+        log, queries, evidence, replies = ReadingLog(question), [question.text], list[Passage](), list[str]()
         for _ in range(self.iterations):
             passages = await log.search(queries[-1], self.passages)
             evidence = [*passages, *evidence]
-            shown = add_pinned(question, passages)
-            reply = await self.generate(log, "iter_retgen/answer", shown, self.max_tokens, question=question.text)
+            reply = await self.generate(log, "iter_retgen/answer", passages, self.max_tokens, question=question.text)
             replies.append(reply)
             queries.append(f"{reply.strip()} {question.text}".strip())  # the generation first: Shao et al., §3.2
         notes = {"generations": replies, "queries": queries[:-1]}
@@ -74,7 +73,7 @@ class SelfAsk(PooledFewShot):
         `repeated_follow_up`), `unreadable_reply` (neither a question nor a conclusion), `repeated_follow_up`,
         `empty_retrieval`, `passages_dropped`, `cut_reply`, `empty_answer`.
         """
-        log, searches, follow_ups = ReadingLog(), list[tuple[Passage, ...]](), list[str]()
+        log, searches, follow_ups = ReadingLog(question), list[tuple[Passage, ...]](), list[str]()
         transcript, text = "Follow-up:", ""
 
         def prompt(shown: tuple[Passage, ...]) -> Prompt:
@@ -91,8 +90,7 @@ class SelfAsk(PooledFewShot):
         async def continue_transcript() -> str:
             """Generate the continuation of the transcript, up to the next intermediate answer."""
             stop = (ANSWERED.lstrip("\n"), "\nPassages:")
-            ranked = add_pinned(question, merge_rankings(searches))
-            return (await log.generate(prompt, ranked, self.max_tokens, stop)).text.rstrip()
+            return (await log.generate(prompt, merge_rankings(searches), self.max_tokens, stop)).text.rstrip()
 
         if self.search_question:
             searches.append(await log.search(question.text, self.passages))
@@ -163,10 +161,10 @@ class ReAct(PooledFewShot):
         one, which the observation reports), `repeated_search` (per query that was searched before), `empty_retrieval`,
         `passages_dropped`, `cut_reply`, `empty_answer`.
         """
-        log, transcript, queries, answer = ReadingLog(), Transcript(), list[str](), None
+        log, transcript, queries, answer = ReadingLog(question), Transcript(), list[str](), None
         for number in range(1, self.max_steps + 1):
             transcript.parts.append(f"\nThought {number}:")
-            kind, argument = await self.step(question, transcript, number, log)
+            kind, argument = await self.step(transcript, number, log)
             if kind == "finish":
                 answer = argument
                 break
@@ -183,7 +181,7 @@ class ReAct(PooledFewShot):
             log.flags["forced_answer"] += 1
             last = self.max_steps + 1
             transcript.parts.append(f"\nThought {last}: I have to answer now.\nAction {last}: Finish[")
-            written = await self.continue_transcript(question, transcript, log)
+            written = await self.continue_transcript(transcript, log)
             answer = re.split(r"[\]\n]", written.strip())[0].strip()
         log.flags["empty_answer"] += not answer
         passages = [passage for found in transcript.observations for passage in found]
@@ -191,39 +189,37 @@ class ReAct(PooledFewShot):
         figures = {"searches": len(queries), "forced_answer": log.flags["forced_answer"]}
         return log.answer(answer or "", passages, notes, figures)
 
-    async def step(self, question: Question, transcript: Transcript, number: int, log: ReadingLog) -> tuple[str, str]:
+    async def step(self, transcript: Transcript, number: int, log: ReadingLog) -> tuple[str, str]:
         """Generate a thought and its action, and return the action as `read_action` does.
 
         An action must have the number of the step. After a thought without one, its action is requested (released
         code). Text after the action is dropped.
         """
-        written = await self.continue_transcript(question, transcript, log)
+        written = await self.continue_transcript(transcript, log)
         kind, argument, end = read_action(written, number)
         if not kind:
             log.flags["prompted_action"] += 1
             thought = f" {written.strip().partition(chr(10))[0]}\nAction {number}:"
             transcript.parts.append(thought)
-            written = await self.continue_transcript(question, transcript, log, stop="\n")
+            written = await self.continue_transcript(transcript, log, stop="\n")
             kind, argument, end = read_action(thought + written, number)
             end -= len(thought)
         transcript.parts.append(written[:end] if kind else written)
         return kind, argument
 
-    async def continue_transcript(
-        self, question: Question, transcript: Transcript, log: ReadingLog, stop: str = "\nObservation"
-    ) -> str:
+    async def continue_transcript(self, transcript: Transcript, log: ReadingLog, stop: str = "\nObservation") -> str:
         """Generate the continuation of the transcript, up to `stop`."""
 
         def prompt(shown: tuple[Passage, ...]) -> Prompt:
             return render(
                 "react/step",
                 examples=self.examples,
-                pinned=passages_text(passage for passage in question.pinned if passage in shown),
-                question=question.text,
+                pinned=passages_text(passage for passage in log.question.pinned if passage in shown),
+                question=log.question.text,
                 transcript=transcript.text(shown),
             )
 
-        ranked = add_pinned(question, merge_rankings(transcript.observations))
+        ranked = merge_rankings(transcript.observations)
         stops = (stop, "\nQuestion:", "\nPassages:")
         reply = await log.generate(prompt, ranked, self.max_step_tokens, stops)
         return f"{'' if reply.text.startswith(' ') else ' '}{reply.text.rstrip()}"

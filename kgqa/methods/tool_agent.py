@@ -8,12 +8,11 @@ from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from kgqa.calls import Generate, Rank, Search
-from kgqa.methods.retrieve import Scope, SearchScope
 from kgqa.methods.steps.examples import NOTHING_FOUND
-from kgqa.methods.steps.reader import ReadingLog, add_pinned, passages_text
+from kgqa.methods.steps.reader import ReadingLog, passages_text
+from kgqa.methods.steps.scope import ScopedMethod
 from kgqa.methods.steps.tools import FORM, RESPONSE, Tool, as_text, read_calls, repair_call
 from kgqa.prompting import render, to_json
-from kgqa.protocols import Need
 from kgqa.types import Answer, Completion, Message, Passage, Prompt, Question, ToolCall
 from kgqa.util.sentences import sentences
 from kgqa.util.validators import Count, NotNegative, Validator
@@ -52,7 +51,7 @@ NO_ROOM = "There is no room for these chunks any more."
 
 @dataclass(frozen=True)
 class Result:
-    """The result of a call: chunks with their numbers, whole or as a sentence, and what else the tool says."""
+    """The result of a call: chunks with their numbers, complete or as a sentence, and a text of the tool."""
 
     call: ToolCall
     text: str = ""
@@ -66,7 +65,7 @@ class Result:
 
 @dataclass(slots=True)
 class Library:
-    """What the tools have shown for one question. The number of a chunk is its place in `found`, from 1."""
+    """The chunks that tools have shown for one question. The number of a chunk is its position in `found`, from 1."""
 
     found: list[Passage] = field(default_factory=list)
     read: list[Passage] = field(default_factory=list)
@@ -84,7 +83,7 @@ class Library:
 
 
 @dataclass(frozen=True)
-class ToolAgent:
+class ToolAgent(ScopedMethod):
     """The agent. Fields as in conf/method/tool_agent.yaml.
 
     Stages: the model calls tools until it answers. With `protocol=functions` it does so by the function calls of a
@@ -93,15 +92,10 @@ class ToolAgent:
 
     protocol: Literal["functions", "text"]
     tools: Annotated[tuple[ToolName, ...], Validator("name at least one tool", bool)]
-    scope: SearchScope
     passages: Count
     max_turns: Count
     max_turn_tokens: Count
     temperature: NotNegative
-
-    @property
-    def uses(self) -> frozenset[Need]:
-        return frozenset({"model", "search" if self.scope == "corpus" else "pool"})
 
     async def answer(self, question: Question) -> Answer:
         """Let the model call tools until it answers.
@@ -115,37 +109,36 @@ class ToolAgent:
         answer), `no_tool_call` (an answer without any), `empty_retrieval`, `passages_dropped`, `cut_reply`,
         `no_answer_marker`, `empty_answer`.
         """
-        log, library, scope = ReadingLog(), Library(), Scope.of(self.scope, question)
-        text = None
+        log, library, text = ReadingLog(question, self.scope_of(question)), Library(), None
         for _ in range(self.max_turns):
-            reply = await self.write(question, library, log)
+            reply = await self.write(library, log)
             calls = reply.tool_calls or read_calls(reply.text)[1]
             if not calls:
                 is_answer = bool(reply.text.strip()) and reply.finish == "stop"
                 log.flags["no_action"] += not is_answer
                 text = reply.text if is_answer else None
                 break
-            library.turns.append((reply, [await self.call(call, library, scope, log) for call in calls]))
+            library.turns.append((reply, [await self.call(call, library, log) for call in calls]))
         if text is None:
             log.flags["forced_answer"] += 1
-            text = read_calls((await self.write(question, library, log, force=True)).text)[0]
+            text = read_calls((await self.write(library, log, force=True)).text)[0]
         log.flags["no_tool_call"] += not library.turns
         notes = {"calls": [self._note(result, library) for result in library.results], "reply": text.strip()}
         figures = {"tool_calls": len(library.results), "chunks_read": len(library.read)}
         return log.answer(log.read_conclusion(text), [*library.read, *library.found], notes, figures)
 
-    async def write(self, question: Question, library: Library, log: ReadingLog, *, force: bool = False) -> Completion:
+    async def write(self, library: Library, log: ReadingLog, *, force: bool = False) -> Completion:
         """Generate the next turn. `force`: the answer, without tools."""
         with_functions = self.protocol == "functions" and not force
         stop = () if self.protocol == "functions" else (RESPONSE,)
 
         def call(shown: tuple[Passage, ...]) -> Generate:
-            prompt = self.continue_prompt(question, library, shown, force=force)
+            prompt = self.continue_prompt(log.question, library, shown, force=force)
             tools = self._schemas if with_functions else None
             return Generate(prompt, self.max_turn_tokens, stop, self.temperature, tools=tools)
 
         chunks = [passage for result in reversed(library.results) for _, passage in result.chunks]
-        return await log.send(call, tuple(dict.fromkeys(add_pinned(question, chunks))))
+        return await log.send(call, list(dict.fromkeys(chunks)))
 
     def continue_prompt(
         self, question: Question, library: Library, shown: Sequence[Passage], *, force: bool = False
@@ -167,7 +160,7 @@ class ToolAgent:
             messages += render("tool_agent/limit").messages
         return replace(prompt, messages=tuple(messages) if has_functions else as_text(messages))
 
-    async def call(self, call: ToolCall, library: Library, scope: Scope, log: ReadingLog) -> Result:
+    async def call(self, call: ToolCall, library: Library, log: ReadingLog) -> Result:
         """Return the result of a call, or what is wrong with it."""
         try:
             value = self.read_argument(call)
@@ -181,9 +174,9 @@ class ToolAgent:
         if call.name == "read_chunk":
             return self.read_chunks(call, value, library, log)
         if call.name == "keyword_search":
-            passages = await Search("; ".join(value), self.passages, scope.titles, scope.pool, tuple(value))
+            passages = await Search("; ".join(value), self.passages, log.scope.titles, log.scope.pool, tuple(value))
         else:
-            passages = await scope.search(value, self.passages)
+            passages = await log.scope.search(value, self.passages)
         log.flags["empty_retrieval"] += not passages
         shown: Sequence[Passage] = passages
         if "read_chunk" in self.tools:

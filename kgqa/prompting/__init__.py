@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 def render(name: str, /, **values: object) -> Prompt:
     """Render the template `name`, e.g. "trace/select".
 
-    Blank lines at the ends of each block are dropped; a value the template uses and is not given is an error.
+    Blank lines at the ends of each block are removed. A missing value is an error.
 
     Raises:
-        ConfigError: there is no such template, or it is no Jinja.
+        ConfigError: there is no such template, or its syntax is wrong.
     """
     template = _template(name)
     if "completion" in template.blocks:
@@ -90,7 +90,7 @@ def _template(name: str) -> Template:
     except TemplateNotFound as error:
         searched = ", ".join(map(str, folders[:-1]))
         hint = nearest(name, template_names())
-        raise ConfigError(f"{name}.j2: no such template in {searched}, nor among kgqa's; {hint}") from error
+        raise ConfigError(f"{name}.j2: no such template in {searched}, nor among kgqa's. {hint}") from error
     except TemplateSyntaxError as error:
         raise ConfigError(f"{error.filename}:{error.lineno}: {error.message}") from error
 

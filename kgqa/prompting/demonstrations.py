@@ -20,7 +20,7 @@ RELEASED_SET = 15  # questions of each of the three sets of IRCoT's authors: §4
 
 @dataclass(frozen=True, slots=True)
 class DocumentDemonstration:
-    """A document and every triple an annotator reads in it."""
+    """A document with all its triples."""
 
     title: str
     text: str
@@ -28,21 +28,21 @@ class DocumentDemonstration:
 
     @property
     def topic(self) -> str:
-        """Return what a query is compared with to find the nearest demonstrations."""
+        """Return the text that is compared with a query."""
         return f"{self.title}: {self.text}"
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """One step of a labelled chain: the triples on offer and which of them continues the chain."""
+    """One step of a labelled chain: the candidates, and the one that continues the chain."""
 
     candidates: tuple[str, ...]
-    choice: int | None  # None: the chain is complete, no triple is taken
+    choice: int | None  # None: the chain is complete
 
 
 @dataclass(frozen=True, slots=True)
 class ChainDemonstration:
-    """A question and the selections that build its chain; only the last one may stop."""
+    """A question and the selections that build its chain. Only the last one can stop."""
 
     question: str
     selections: tuple[Selection, ...]
@@ -79,26 +79,26 @@ class SubQuestion:
 
 @dataclass(frozen=True, slots=True)
 class ThoughtDemonstration:
-    """A question of a pool, the chain of thought that answers it, passages that support the chain, what they say.
+    """A question of a pool with its chain of thought, the passages that support it, and their triples.
 
-    `contexts[m]` are the passages to show with m distractors among them, in the order to show them. Questions of the
-    papers' authors have no `steps`, `triples`, `implied` and `entities`.
+    `contexts[m]` are the passages with m distractors among them, in the order of the prompt. Questions of the papers'
+    authors have no `steps`, `triples`, `implied` and `entities`.
     """
 
     question: str
     answer: str
-    thoughts: str  # one line; its last sentence says "the answer is: …"
+    thoughts: str  # one line, which ends with "the answer is: …"
     contexts: tuple[tuple[Passage, ...], ...]
     pinned: tuple[Passage, ...] = ()  # IIRC's main passage, which is in the contexts too
-    titles: tuple[str, ...] = ()  # of the pages beside the pinned one that support the chain
-    steps: tuple[SubQuestion, ...] = ()  # in an order in which each can be asked
-    triples: tuple[Triple, ...] = ()  # what the passages of `contexts[0]` state, in their order
-    implied: tuple[Triple, ...] = ()  # what follows from these
+    titles: tuple[str, ...] = ()  # of the other pages that support the chain
+    steps: tuple[SubQuestion, ...] = ()  # each after those that it needs
+    triples: tuple[Triple, ...] = ()  # of the passages of `contexts[0]`, in their order
+    implied: tuple[Triple, ...] = ()  # inferred from these
     entities: tuple[Entity, ...] = ()  # of these
     places: Mapping[int, int] = field(default_factory=dict, hash=False)  # in the authors' sets, by the set's number
 
     def context(self, distractors: int) -> tuple[Passage, ...]:
-        """Return the context with so many distractors, or as many as there are."""
+        """Return the context with up to this number of distractors."""
         return self.contexts[min(distractors, len(self.contexts) - 1)]
 
 
@@ -112,10 +112,9 @@ T = TypeVar("T")
 
 
 async def choose_demonstrations(labelled: Sequence[D], mode: Mode, count: int, query: str) -> tuple[D, ...]:
-    """Return the demonstrations to show, the one to keep longest first.
+    """Return the `count` few-shot examples to show.
 
-    `adaptive`: the `count` nearest to the query, the nearest first; ties by position in the file. `fixed`: the first
-    `count` of the file. `none`: no one.
+    `adaptive`: the nearest to the query, nearest first, ties in the order of the file. `fixed`: the first of the file.
     """
     if mode == "none" or not labelled or not count:
         return ()
@@ -127,30 +126,22 @@ async def choose_demonstrations(labelled: Sequence[D], mode: Mode, count: int, q
     return tuple(labelled[position] for position in nearest)
 
 
-def nearest_last(chosen: Sequence[D], mode: Mode) -> tuple[D, ...]:
-    """Return the nearest last in the order to show them: the nearest stands next to the real input (not in the TRACE
-    paper).
-    """
-    return tuple(reversed(chosen)) if mode == "adaptive" else tuple(chosen)
-
-
 def demonstration_set(
     labelled: Sequence[ThoughtDemonstration], number: int, count: int
 ) -> tuple[ThoughtDemonstration, ...]:
-    """`count` questions, or all there are: the `number`-th random sample, in the pool's order; of the authors'
-    questions their own set, in its order.
+    """Return up to `count` questions: the `number`-th random sample, or the authors' set of this number, in its order.
 
     Raises:
         ConfigError: the authors have no set of this number.
     """
     if released := _load_released_set(labelled, number):
         return released[:count]
-    drawn = shuffle_examples(labelled, f"set {number}", lambda demonstration: demonstration.question)[:count]
-    return tuple(demonstration for demonstration in labelled if demonstration in drawn)
+    sample = shuffle_examples(labelled, f"set {number}", lambda demonstration: demonstration.question)[:count]
+    return tuple(demonstration for demonstration in labelled if demonstration in sample)
 
 
 def describe_set(labelled: Sequence[ThoughtDemonstration], number: int, count: int) -> str:
-    """Describe the questions of `demonstration_set`, for a report."""
+    """Describe the questions of `demonstration_set` for a report."""
     shown = len(demonstration_set(labelled, number, count))
     if not (released := _load_released_set(labelled, number)):
         return f"{shown} of {len(labelled)} questions, random sample {number}"
@@ -159,7 +150,7 @@ def describe_set(labelled: Sequence[ThoughtDemonstration], number: int, count: i
 
 
 def _load_released_set(labelled: Sequence[ThoughtDemonstration], number: int) -> tuple[ThoughtDemonstration, ...]:
-    """Return the authors' set of demonstrations, or none for questions that are in none of their sets."""
+    """Return the authors' set of few-shot examples, or none for other questions."""
     known = {place for demonstration in labelled for place in demonstration.places}
     if known and number not in known:
         raise ConfigError(f"method.demonstration_set={number}: the authors have sets 1 to {max(known)}")

@@ -5,19 +5,19 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-# A bracket that is opened and not closed on its line matches too (group 2 is None): the rest of it may be missing.
+# A bracket that is not closed on its line matches too, without group 2
 BRACKETED = re.compile(r"[<⟨]([^<>⟨⟩\n]*)([>⟩])?")
 
 
 class WrittenTriples(NamedTuple):
-    """Triples in the order written, repetitions kept, and how many attempts were no triple."""
+    """Triples in the order of the text with repetitions, and the number of malformed ones."""
 
     triples: tuple[tuple[str, str, str], ...]
     malformed: int
 
 
 def read_triples(text: str) -> WrittenTriples:
-    """Parse every `<head; relation; tail>`, one or several per line; ⟨ ⟩ are accepted as angle brackets."""
+    """Parse every `<head; relation; tail>`, one or several per line. ⟨ ⟩ are accepted as angle brackets."""
     triples: list[tuple[str, str, str]] = []
     malformed = 0
     for line in text.split("\n"):

@@ -1,4 +1,4 @@
-"""The figures of runs that sweeps and the viewer show next to each other: scores, and their costs."""
+"""The scores and costs of runs that sweeps and the viewer show next to each other."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from functools import partial
 from kgqa.artifacts.metrics import Estimate, Metrics
 from kgqa.scoring.questions import METRICS
 
-_CLEAR = ("method", "model", "dataset", "retriever")  # keys with values that need no key
+_SELF_EXPLANATORY = ("method", "model", "dataset", "retriever")  # keys with values that need no key next to them
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A figure of a run. Only scores have the ends of an interval."""
+    """A figure of a run. Only scores have an interval."""
 
     value: float
     low: float | None = None
     high: float | None = None
-    of: int | None = None  # for a count: of how many
+    of: int | None = None  # the total of a count
 
     def __str__(self) -> str:
         if self.low is not None:
@@ -31,23 +31,24 @@ class Measured:
 
 @dataclass(frozen=True)
 class Column:
-    """`score`: the name of the metric, or "judge"; None for a cost."""
+    """`score`: the name of the metric, or "judge". None: a cost."""
 
     label: str
     measure: Callable[[Metrics], Measured | None]
     score: str | None = None
+    lower_is_better: bool = False
 
 
 def columns() -> list[Column]:
-    """Return the columns: the registered scores, then the judge's, then costs."""
-    scores = [Column(m.label, partial(_score, m.name), m.name) for m in METRICS.values() if m.column]
+    """Return the columns: the scores of `METRICS`, the judge's, costs."""
+    scores = [Column(m.label, partial(_score, m.name), m.name, m.lower_is_better) for m in METRICS.values() if m.column]
     return [*scores, *_OTHERS]
 
 
 def name_by_settings(values: Mapping[str, str]) -> str:
     """Return a short name such as "trace · minilm · beam 5"."""
     parts = (
-        value if key in _CLEAR else f"{key.rpartition('.')[2].replace('_', ' ')} {value}"
+        value if key in _SELF_EXPLANATORY else f"{key.rpartition('.')[2].replace('_', ' ')} {value}"
         for key, value in values.items()
     )
     return " · ".join(parts)

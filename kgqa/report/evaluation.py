@@ -6,20 +6,15 @@ from collections.abc import Sequence
 
 from kgqa.artifacts.metrics import Evaluation
 from kgqa.artifacts.sweep import TunedCell, TuneRecord
-from kgqa.report.run_report import breakdown_sections, figure, judge_sections
+from kgqa.report.run_report import breakdown_sections, figure, judge_sections, scores_section
 from kgqa.report.section import Section
-from kgqa.report.summary import answer_rows, failed_note, interval_text
+from kgqa.report.summary import answer_rows, interval_text
 from kgqa.scoring.comparison import Difference, questions_needed
 
 
 def evaluation_sections(evaluation: Evaluation) -> list[Section]:
-    text = (
-        f"Scored by the `{evaluation.scores.profile}` profile, in percent; brackets: 95 % bootstrap intervals.",
-        failed_note(evaluation.scores),
-        *evaluation.notes,
-    )
     listed = [
-        Section("Scores", (), answer_rows(evaluation.scores, evaluation.judge), text),
+        scores_section(evaluation.scores, answer_rows(evaluation.scores, evaluation.judge), evaluation.notes),
         *judge_sections(evaluation.judge),
         *breakdown_sections(evaluation.scores),
     ]
@@ -27,12 +22,12 @@ def evaluation_sections(evaluation: Evaluation) -> list[Section]:
 
 
 def comparison_section(differences: Sequence[Difference], wanted: float) -> Section:
-    """Return who wins where. `wanted`: the difference, in points, with its needed number of questions."""
+    """Return the differences. `wanted`: the points for which the number of questions is computed."""
     header = ("metric", "runs", "means", "difference", "better on", "p", "p (Holm)", "effect", f"n for {wanted:g}", "")
     text = (
         "Means in percent, the difference in points with its 95 % bootstrap interval, over the same questions. p: "
-        "McNemar's exact test for right or wrong, a paired permutation test for the rest; Holm's correction over all "
-        f"rows. Effect: odds of the first where the two differ, or Cohen's d. n for {wanted:g}: questions that would "
+        "McNemar's exact test for right or wrong, a paired permutation test for others, with Holm's correction over "
+        f"all rows. Effect: odds of the first if the two differ, or Cohen's d. n for {wanted:g}: questions that would "
         f"show a difference of {wanted:g} points with power 0.8."
     )
     return Section("Differences", header, [_difference_row(difference, wanted) for difference in differences], (text,))
@@ -59,14 +54,14 @@ def _p(value: float) -> str:
 
 
 def tuning_sections(record: TuneRecord) -> list[Section]:
-    """Return the candidates on dev and, once it is finished, the choice on test."""
+    """Return the candidates on dev, and the choice on test if it is finished."""
     counts = f"{record.dev.questions:,} dev and {record.test.questions:,} test questions, none in both"
     tried = [
         (f"{'→ ' if outcome.cell == record.chosen else ''}{outcome.settings}", _outcome_text(outcome))
         for outcome in record.tried
     ]
     header = ("settings", record.metric)
-    sections = [Section("Tried on dev", header, tried, (f"{counts}; their ids are in tune.json.",))]
+    sections = [Section("Tried on dev", header, tried, (f"{counts}. Their ids are in tune.json.",))]
     if record.tested:
         rows = [(outcome.settings, _outcome_text(outcome)) for outcome in record.tested]
         if record.mean is not None and record.std is not None:

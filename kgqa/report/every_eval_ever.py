@@ -1,8 +1,4 @@
-"""Every Eval Ever 0.3.0: one record of a run's scores. The form `jsonl` has the questions.
-
-Scores are in percent. The path of a record in the datastore is part of the format:
-data/DATASET/DEVELOPER/MODEL/UUID.json.
-"""
+"""Every Eval Ever 0.3.0: one record of a run's scores in percent, data/DATASET/DEVELOPER/MODEL/UUID.json."""
 
 from __future__ import annotations
 
@@ -21,7 +17,7 @@ from kgqa.types import Json
 from kgqa.util.fs import OUT_ELSEWHERE, ensure_dir, json_text, replace_file, text_digest
 
 VERSION = "0.3.0"
-LIBRARIES = ("llamacpp", "transformers", "vllm")  # engines that run weights here; a server may be anywhere
+LIBRARIES = ("llamacpp", "transformers", "vllm")  # engines that run weights on this machine
 _UNFIT = re.compile(r"[^\w.-]+")  # in a folder's name
 
 
@@ -32,8 +28,7 @@ def write_every_eval_ever(run: FinishedRun, folder: Path) -> None:
     """
     if "model" not in run.choices or run.metrics.score("em").mean is None:
         raise ConfigError(
-            f"--format eee: {run.folder} has no answers of a model, which is what Every Eval Ever records; "
-            "--format trec is for what only retrieves"
+            f"--format eee: {run.folder} has no answers of a model. Use --format trec for a method that only retrieves."
         )
     record = _record(run)
     model_id, evaluation_id = record["model_info"]["id"], record["evaluation_id"]
@@ -105,7 +100,8 @@ def _result(run: FinishedRun, name: str, score: Estimate, more: Mapping[str, Jso
     method = {key: value for key, value, _ in run.settings if key.startswith("method.")}
     dataset = run.manifest.dataset
     yield {
-        **_name(run, name),
+        "evaluation_name": f"{dataset.name} with {run.choices['method']}",
+        "evaluation_result_id": f"{dataset.name}/{run.choices['method']}/{name}",
         "source_data": {
             "dataset_name": dataset.name,
             "source_type": "other",
@@ -125,11 +121,6 @@ def _result(run: FinishedRun, name: str, score: Estimate, more: Mapping[str, Jso
             "generation_args": {"eval_plan": {"name": run.choices["method"], "steps": [], "config": method}}
         },
     }
-
-
-def _name(run: FinishedRun, score: str) -> dict[str, str]:
-    dataset, method = run.manifest.dataset.name, run.choices["method"]
-    return {"evaluation_name": f"{dataset} with {method}", "evaluation_result_id": f"{dataset}/{method}/{score}"}
 
 
 def run_id(run: FinishedRun) -> str:

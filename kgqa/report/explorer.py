@@ -1,8 +1,7 @@
 """Pages with the trace explorer: a run's report, and the page of one question.
 
-The questions are in the file compressed, one by one, so that a browser unpacks only what is opened. Paragraphs that
-several questions have, such as few-shot examples, are stored once. If the calls of all questions are too large for the
-page, it has those of some questions and says so. Every question's row is there.
+Each question is compressed on its own, so that a browser unpacks only what is opened. If the calls of all questions are
+too large for the page, it has the calls of some questions and the rows of all.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import base64
 import re
 import shlex
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from math import isfinite
 from urllib.parse import quote
@@ -29,11 +28,10 @@ from kgqa.util.jsonio import encode_json
 
 PAGE_BYTES = 20_000_000  # a browser opens it within two seconds
 REFERENCE = "\x00"  # the key of an object that replaces a text: {"\0": [numbers of its paragraphs]}
-SHARED = 2_000_000  # characters of paragraphs stored for all questions: a browser unpacks them with the first one
-_SHARABLE = 40  # characters: shorter texts are not worth a reference
+_SHARABLE = 40  # characters: a shorter text is not replaced
 _FAILED = 20  # failed questions listed below the scores
 _BEST = 10  # texts of a ranking
-_DIGITS = 4  # of a fraction, as the page shows them: log-probabilities have sixteen, all random
+_DIGITS = 4  # of fractions, as the page shows them
 _NOTE = 1000  # bytes for the numbers in the page's note on its selection
 
 
@@ -45,14 +43,12 @@ def run_page(
     Raises:
         DataError: the trace lacks a question that was answered.
     """
-    judgements = Judgements(run.folder)
-    rows, sort_keys, failed = dict[str, bytes](), dict[str, tuple[int, int]](), list[tuple[str, QuestionRow]]()
+    judgements, rows, offsets = Judgements(run.folder), dict[str, QuestionRow](), dict[str, int]()
     for offset, traced in read_frames(run.folder):
         row = load_reported_question(run, traced, judgements).row
-        rows[row.question_id], sort_keys[row.question_id] = encode_json(row.json()), (_priority(row), offset)
-        if row.error is not None and len(failed) < _FAILED:
-            failed.append((question_address(row.question_id), row))
+        rows[row.question_id], offsets[row.question_id] = row, offset
     ids = list(order_ids(run, rows))
+    failed = [(question_address(question_id), rows[question_id]) for question_id in ids if rows[question_id].error]
     render = partial(
         page_parts,
         "report.html.j2",
@@ -62,23 +58,20 @@ def run_page(
         notices=notices,
         headlines=headlines(run.metrics),
         sections=sections,
-        failed=failed,
-        index=_deflate([b"[", b",".join(rows[question_id] for question_id in ids), b"]"]),
+        failed=failed[:_FAILED],
+        index=_deflate([rows[question_id].json() for question_id in ids]),
         count=len(ids),
     )
     bare = sum(len(part.encode("utf-8", "backslashreplace")) for part in render(shown=0, lines=()))
-    room, packing, lines = limit - bare - len(ids) - _NOTE, Packing(), dict[str, str]()
-    for question_id in sorted(ids, key=lambda question_id: sort_keys[question_id][0]):
-        traced = read_question(run.folder, sort_keys[question_id][1])
-        line = packing.pack(_trace(load_reported_question(run, traced, judgements)))
-        if len(line) > room:
+    room, lines = limit - bare - len(ids) - _NOTE, dict[str, str]()
+    for question_id in sorted(ids, key=lambda question_id: _priority(rows[question_id])):
+        traced = read_question(run.folder, offsets[question_id])
+        line = pack(_trace(load_reported_question(run, traced, judgements)))
+        room -= len(line)
+        if room < 0:
             break
         lines[question_id] = line
-        room -= len(line)
-    shared = pack_line(list(packing.shared))
-    while lines and len(shared) > room:
-        room += len(lines.popitem()[1])
-    yield from render(shown=len(lines), lines=[shared, *(f"\n{lines.get(question_id, '')}" for question_id in ids)])
+    yield from render(shown=len(lines), lines=(f"{lines.get(question_id, '')}\n" for question_id in ids))
 
 
 def question_page(
@@ -90,12 +83,10 @@ def question_page(
     """Yield the parts of the page of one question.
 
     Args:
-        facts: names and values of what answered, shown as a table.
-        steps: the quoted sentences; None if the answer is not checked against documents.
+        facts: names and values about the model and the documents, shown as a table.
+        steps: the quoted sentences. None: the answer is not checked against documents.
         supported: whether one of them contains the answer.
     """
-    packing = Packing()
-    line = packing.pack(_trace(question))
     yield from page_parts(
         "question_page.html.j2",
         EXPLORER,
@@ -105,18 +96,18 @@ def question_page(
         supported=supported,
         shown=1,
         count=1,
-        index=pack_line([question.row.json()]),
-        lines=[pack_line(list(packing.shared)), f"\n{line}"],
+        index=_deflate([question.row.json()]),
+        lines=[pack(_trace(question))],
     )
 
 
 def question_address(question_id: str) -> str:
-    """Return where the page shows a question. Half a character has no place in an address, as in question.js."""
+    """Return the address of a question in the page. Addresses cannot contain half a character, as in question.js."""
     return "#q=" + quote(re.sub("[\ud800-\udfff]", "\ufffd", question_id), safe="")
 
 
 def _priority(row: QuestionRow) -> int:
-    """Return which questions keep their calls in a page that cannot have all: failed, disputed, flagged, others."""
+    """Return the rank of a question if the page has no room for all calls: failed, disputed, flagged, others."""
     if row.error is not None:
         return 0
     if row.verdict is not None and row.em is not None and (row.verdict == "correct") != row.is_right:
@@ -131,10 +122,7 @@ def _trace(question: ReportedQuestion) -> dict[str, Json]:
 
 
 def abridge_call(call: TracedCall) -> dict[str, Json]:
-    """Return a call as JSON. A ranking has only its best texts, best first, and their total number (`of`).
-
-    Every step of a chain ranks the whole graph again, which would be most of the file.
-    """
+    """Return a call as JSON. A ranking has only its best texts and their total number (`of`), to keep pages small."""
     shown = call.json()
     if shown["call"] != "rank" or not isinstance(shown["reply"], list):
         return shown
@@ -143,53 +131,27 @@ def abridge_call(call: TracedCall) -> dict[str, Json]:
     return {**shown, "of": len(shown["texts"]), "texts": texts, "reply": scores}
 
 
-class Packing:
-    """Makes values small: long texts are cut into paragraphs, and a paragraph is stored once.
-
-    Prompts of one question repeat its passages, and prompts of all questions repeat the same few-shot examples. A
-    paragraph of a second question goes to `shared`, until that holds SHARED characters.
-    """
-
-    def __init__(self) -> None:
-        self.shared: dict[str, int] = {}  # number by paragraph
-        self._room = SHARED
-        self._seen: set[int] = set()  # hashes of paragraphs; equal ones of two would only share a paragraph too many
-
-    def pack(self, value: Json) -> str:
-        """Return a line with the value and its paragraphs: own ones as texts, shared ones as their numbers."""
-        own: dict[str, int] = {}
-        packed = self._pack(value, own)
-        return pack_line({"value": packed, "paragraphs": [self._reference(paragraph) for paragraph in own]})
-
-    def _pack(self, value: Json, own: dict[str, int]) -> Json:
-        match value:
-            case str() if len(value) >= _SHARABLE:
-                return {REFERENCE: [own.setdefault(paragraph, len(own)) for paragraph in value.split("\n\n")]}
-            case float():
-                return round(value, _DIGITS) if isfinite(value) else str(value)  # JSON has no infinity
-            case dict():
-                return {key: self._pack(part, own) for key, part in value.items()}
-            case list() | tuple():
-                return [self._pack(part, own) for part in value]
-        return value
-
-    def _reference(self, paragraph: str) -> str | int:
-        if paragraph in self.shared:
-            return self.shared[paragraph]
-        is_new = hash(paragraph) not in self._seen
-        self._seen.add(hash(paragraph))
-        if is_new or not _SHARABLE <= len(paragraph) <= self._room:
-            return paragraph
-        self._room -= len(paragraph)
-        return self.shared.setdefault(paragraph, len(self.shared))
+def pack(value: Json) -> str:
+    """Return a value on one line. Long texts are cut into paragraphs that are stored once: prompts repeat passages."""
+    paragraphs: dict[str, int] = {}
+    packed = _refer(value, paragraphs)
+    return _deflate({"value": packed, "paragraphs": list(paragraphs)})
 
 
-def pack_line(value: Json) -> str:
-    return _deflate([encode_json(value)])
+def _refer(value: Json, paragraphs: dict[str, int]) -> Json:
+    match value:
+        case str() if len(value) >= _SHARABLE:
+            return {REFERENCE: [paragraphs.setdefault(each, len(paragraphs)) for each in value.split("\n\n")]}
+        case float():
+            return round(value, _DIGITS) if isfinite(value) else str(value)  # JSON has no infinity
+        case dict():
+            return {key: _refer(part, paragraphs) for key, part in value.items()}
+        case list() | tuple():
+            return [_refer(part, paragraphs) for part in value]
+    return value
 
 
-def _deflate(texts: Iterable[bytes]) -> str:
-    """Return texts deflated and in base64, which has no character with a meaning in HTML."""
+def _deflate(value: Json) -> str:
+    """Return JSON deflated and in base64, which has no character with a meaning in HTML."""
     deflate = zlib.compressobj(3, zlib.DEFLATED, -zlib.MAX_WBITS)  # without header: the browser's deflate-raw
-    parts = list(map(deflate.compress, texts))
-    return base64.b64encode(b"".join([*parts, deflate.flush()])).decode()
+    return base64.b64encode(deflate.compress(encode_json(value)) + deflate.flush()).decode()

@@ -1,4 +1,4 @@
-"""Write a finished run for other programs, into a folder that appears complete or not at all."""
+"""Write a finished run for other programs into a folder, completely or not at all."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from kgqa.report.otlp import write_otlp
 from kgqa.report.questions import call_rows, load_reported_questions, order_ids, prediction_rows, write_jsonl
 from kgqa.util.fs import OUT_ELSEWHERE, ensure_dir, explain_storage_errors, replace_file_parts
 
-_UNFIT = re.compile(r"[\s%]")  # in a column of TREC's files, which are separated by blanks
+_UNFIT = re.compile(r"[\s%]")  # in TREC's files, in which spaces separate columns
 
 
 def write_export(run: Path, out: Path, form: str = "jsonl") -> list[Path]:
-    """Write a run in one of the forms into `out`, and return the files in the order of their names.
+    """Write a run in one of the forms into `out`, and return the files sorted by name.
 
     form: jsonl (rows), trec, eee (Every Eval Ever) or otlp (OpenTelemetry).
 
     Raises:
-        ConfigError: the folder is not empty, or has no name; or the form does not fit the run.
+        ConfigError: the folder is not empty or has no name, or the form does not fit the run.
         DataError: not the folder of a finished run.
         StorageError: the disk is full or not writable.
     """
     write = {"jsonl": _write_rows, "trec": _write_trec, "eee": write_every_eval_ever, "otlp": write_otlp}[form]
     finished = FinishedRun.read(run)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise ConfigError(f"--out {out}: this folder is not empty; name another one")
+        raise ConfigError(f"--out {out}: this folder is not empty. Name another one.")
     if out.name in ("", ".."):
         raise ConfigError(f"--out {out}: name a folder")
     part = out.with_name(f"{out.name}.part")
@@ -50,10 +50,10 @@ def _write_rows(run: FinishedRun, folder: Path) -> None:
 
 
 def _write_trec(run: FinishedRun, folder: Path) -> None:
-    """Write run.trec and qrels.trec: passages by their ids, questions in the data file's order.
+    """Write run.trec and qrels.trec: ids of passages, with scores that only give the order.
 
-    A question that failed or used no passage has no line in run.trec. One without known gold passages has none in
-    qrels.trec. The scores only give the order: the number of passages, downwards.
+    A question that failed or used no passage has no line in run.trec, one without known gold passages none in
+    qrels.trec.
     """
     ranked, gold = dict[str, str](), dict[str, str]()
     tag = trec_column(run.choices["method"])
@@ -71,5 +71,5 @@ def _write_trec(run: FinishedRun, folder: Path) -> None:
 
 
 def trec_column(text: str) -> str:
-    """Return the text with blanks and percent signs as in an address: %20."""
+    """Return the text with spaces and percent signs escaped, such as %20."""
     return _UNFIT.sub(lambda match: "".join(f"%{byte:02X}" for byte in match[0].encode()), text)

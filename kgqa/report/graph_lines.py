@@ -1,4 +1,4 @@
-"""KGP's traversal of a passage graph as lines for a terminal."""
+"""KGP's traversal of a passage graph as lines for the terminal."""
 
 from __future__ import annotations
 
@@ -29,4 +29,4 @@ def traversal_lines(traced: TracedQuestion, traversal: Traversal) -> Iterator[st
     started = {step.path[0] for step in traversal.steps}
     for seed in traversal.seeds:
         if seed not in started:
-            yield f"{named(seed)}   (not walked on from: the budget was spent)"
+            yield f"{named(seed)}   (not expanded: the budget was spent)"

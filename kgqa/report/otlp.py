@@ -1,7 +1,7 @@
 """OpenTelemetry's OTLP in its JSON encoding, with the attributes of OpenInference: one trace per question.
 
-A run stores how long a call took, not when it was made: spans follow one another, and the last ends when the run did.
-Ids are made of the run and the question, so that a second export is the same traces.
+A run stores the duration of calls, not their start: spans follow one another, and the last one ends with the run. A
+second export has the same ids.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from kgqa.types import Json
 from kgqa.util.fs import text_digest
 
 MODEL_CALLS = ("generate", "choose")
-PARAMETERS = ("max_tokens", "temperature", "top_p", "stop", "seed")  # of a call, where it has them
+PARAMETERS = ("max_tokens", "temperature", "top_p", "stop", "seed")  # of some calls
 _INTERNAL, _OK, _ERROR = 1, 1, 2  # OTLP's numbers of a span's kind and status
 BEST = 10  # texts of a ranking
-_LEAST = 1_000  # nanoseconds of a span, so that it can be seen
+_LEAST = 1_000  # nanoseconds of a span
 
 
 class _Span(NamedTuple):
@@ -35,7 +35,7 @@ class _Span(NamedTuple):
 
 
 def write_otlp(run: FinishedRun, folder: Path) -> None:
-    """Write spans.jsonl: each line is a request for a collector with one question's spans."""
+    """Write spans.jsonl. Each line is a request for a collector with the spans of one question."""
     write_jsonl(_requests(run), folder / "spans.jsonl")
 
 
@@ -94,7 +94,7 @@ def _call(run: FinishedRun, call: TracedCall) -> _Span:
 
 
 def _documents(call: TracedCall) -> Iterator[dict[str, Json]]:
-    """Yield what a call found: passages, triples, or the best texts of a ranking with their scores."""
+    """Yield the passages or triples of a reply, or the best texts of a ranking with their scores."""
     items = call.items or []
     if call.kind == "rank":
         best = sorted(zip(items, call.request["texts"], strict=False), reverse=True)[:BEST]
@@ -114,7 +114,7 @@ def _model_values(run: FinishedRun, call: TracedCall) -> dict[str, Json]:
     values: dict[str, Json] = {
         "llm.model_name": model_of(run, call.role or ""),
         "llm.invocation_parameters": _json({key: call.request[key] for key in PARAMETERS if key in call.request}),
-        # the whole conversation, because some readers (Langfuse) read no message next to it
+        # the complete conversation, because Langfuse does not read the messages below
         "input.value": prompt[0]["content"] if is_single else _json(prompt),
         "input.mime_type": "text/plain" if is_single else "application/json",
         "output.value": replies[0]["content"].removeprefix(call.request["prompt"]["prefill"]) if replies else "",
@@ -138,7 +138,7 @@ def _model_values(run: FinishedRun, call: TracedCall) -> dict[str, Json]:
 
 
 def _messages(call: TracedCall) -> list[dict[str, str]]:
-    """Return a model call's messages, the reply last; no reply if it failed."""
+    """Return the messages of a model call, and its reply unless it failed."""
     prompt = call.request["prompt"]
     messages = [{"role": role, "content": content} for role, content, *_ in prompt["messages"]]
     if call.error is None:
@@ -150,7 +150,7 @@ def _messages(call: TracedCall) -> list[dict[str, str]]:
 
 
 def model_of(run: FinishedRun, role: str) -> str:
-    """Return the model of a role: a preset's name, as in "gpt_4o_mini@openai" if it has its own engine."""
+    """Return the model of a role, such as "gpt_4o_mini@openai" if it has its own engine."""
     chosen = {key: value for key, value, _ in run.settings}
     own = chosen.get(f"roles.{role}", "None")
     if own == "None" and role in AS_READER:
@@ -181,7 +181,7 @@ def _attributes(values: Mapping[str, Json]) -> Iterator[dict[str, Json]]:
                 yield {"key": key, "value": {"intValue": str(value)}}
             case float() if isfinite(value):
                 yield {"key": key, "value": {"doubleValue": value}}
-            case str():  # a half of a character, which UTF-8 does not have, becomes a question mark
+            case str():  # a lone surrogate becomes a question mark
                 yield {"key": key, "value": {"stringValue": value.encode("utf-8", "replace").decode()}}
 
 

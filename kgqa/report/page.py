@@ -30,11 +30,16 @@ def sections_page(title: str, subtitle: str, sections: Sequence[Section], notice
     )
 
 
+def notebook_html(heading: str, sections: Sequence[Section]) -> str:
+    """Return sections for notebooks, below a heading of one or several lines."""
+    template = _environment().get_template("fragment.html.j2")
+    return template.render(heading=heading.splitlines(), sections=sections)
+
+
 def page_parts(template: str, scripts: Sequence[str], **values: object) -> Iterator[str]:
     """Render a template of assets/ part by part, so that a large page is never in memory.
 
-    The template gets `style` and `script`, and their hashes for a content security policy: nothing else runs, even if a
-    passage contains a script.
+    The template gets `style`, `script` and their hashes for a content security policy: scripts in passages do not run.
     """
     from markupsafe import Markup
 

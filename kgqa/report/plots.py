@@ -1,4 +1,4 @@
-"""Plots as SVG: lines or points with intervals. They are legible on dark and light pages and contain no script."""
+"""Plots as SVG for dark and light pages: lines, points and bars with intervals."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ WIDTH, HEIGHT = 640, 300
 LEFT, RIGHT, TOP, BOTTOM = 56, 24, 14, 44
 BAR = 20  # pixels from a bar to the next
 _NAME = 34  # characters of a bar's name
-LEGEND_ROW, LEGEND_COLUMN = 18, 300  # pixels that an entry takes
-COLOURS = ("#2f7fb5", "#c4622d", "#3f9461", "#9a5fb0", "#b58a1a", "#c0467c", "#5a7d8c", "#7f8b2f")  # on both grounds
+LEGEND_ROW, LEGEND_COLUMN = 18, 300  # pixels of an entry
+COLOURS = ("#2f7fb5", "#c4622d", "#3f9461", "#9a5fb0", "#b58a1a", "#c0467c", "#5a7d8c", "#7f8b2f")
 
 _Box = tuple[float, float, float, float]  # left, top, right, bottom
 
@@ -28,7 +28,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A line or a set of points. `colour` is an index of COLOURS. Hollow ones are drawn dashed."""
+    """A line or a set of points. `colour`: an index of COLOURS. `hollow`: dashed."""
 
     name: str
     points: Sequence[Point]
@@ -39,9 +39,9 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """A plot. `places` are the names of x = 0, 1, … if the x axis is not a quantity.
+    """A plot. `places`: the names of x = 0, 1, … if x is not a quantity.
 
-    A cost is on a logarithmic axis if its values differ by more than a factor of ten.
+    A cost has a logarithmic axis if its values differ by more than a factor of ten.
     """
 
     title: str
@@ -71,7 +71,7 @@ class _Scale:
 
 
 def svg(plot: Plot) -> str:
-    """Return an <svg> element; series without points are only in the legend. Text and axes take the page's colour."""
+    """Return an <svg> element. Series without points are only in the legend."""
     points = [point for series in plot.series for point in series.points]
     ends = [end for p in points for end in (p.y, p.low, p.high) if end is not None]
     if plot.places:
@@ -83,21 +83,20 @@ def svg(plot: Plot) -> str:
     y = _scale(ends, HEIGHT - BOTTOM, TOP)
     per_row = (WIDTH - LEFT) // LEGEND_COLUMN
     height = HEIGHT + LEGEND_ROW * math.ceil(len(plot.series) / per_row) + 6
+    drawn = (part for series in plot.series for part in _draw(series, x, y))
+    parts = [*_axes(plot, x, y), *drawn, *_labels(plot.series, x, y), *_legend(plot.series, per_row)]
+    return _svg(plot.title, height, parts)
+
+
+def _svg(title: str, height: float, parts: Sequence[str]) -> str:
     frame = f'viewBox="0 0 {WIDTH} {height}" font-family="system-ui, sans-serif" font-size="12" fill="currentColor"'
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="plot" role="img" aria-label="{escape(plot.title)}" {frame}>',
-        *_axes(plot, x, y),
-        *(part for series in plot.series for part in _draw(series, x, y)),
-        *_labels(plot.series, x, y),
-        *_legend(plot.series, per_row),
-        "</svg>",
-    ]
-    return "\n".join(parts)
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" class="plot" role="img" aria-label="{escape(title)}" {frame}>'
+    return "\n".join([head, *parts, "</svg>"])
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A bar with its name, and the ends of its interval. Bars of a group have a heading and a colour in common."""
+    """A bar with its interval. Bars of a group share a heading and a color."""
 
     name: str
     value: float
@@ -114,12 +113,11 @@ class BarPlot:
 
 def bars_svg(plot: BarPlot) -> str:
     """Return an <svg> element with a horizontal bar per value, the largest of each group first."""
-    bars = plot.bars
     groups: dict[str, list[Bar]] = {}
-    for bar in sorted(bars, key=lambda bar: -bar.value):
+    for bar in sorted(plot.bars, key=lambda bar: -bar.value):
         groups.setdefault(bar.group, []).append(bar)
-    left = 16 + 7 * min(_NAME, max(len(bar.name) for bar in bars))
-    x = _scale([0.0, *(end for b in bars for end in (b.value, b.high) if end is not None)], left, WIDTH - 46)
+    left = 16 + 7 * min(_NAME, max(len(bar.name) for bar in plot.bars))
+    x = _scale([0.0, *(end for b in plot.bars for end in (b.value, b.high) if end is not None)], left, WIDTH - 46)
     parts, y = list[str](), TOP
     for number, (group, members) in enumerate(sorted(groups.items())):
         if len(groups) > 1:
@@ -129,11 +127,7 @@ def bars_svg(plot: BarPlot) -> str:
             parts += _bar(bar, left, y, x, COLOURS[number % len(COLOURS)])
             y += BAR
         y += 8
-    frame = f'viewBox="0 0 {WIDTH} {y}" font-family="system-ui, sans-serif" font-size="12" fill="currentColor"'
-    opening = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="plot" role="img" aria-label="{escape(plot.title)}" {frame}>'
-    )
-    return "\n".join([opening, *parts, "</svg>"])
+    return _svg(plot.title, y, parts)
 
 
 def _bar(bar: Bar, left: float, y: float, x: _Scale, colour: str) -> Iterator[str]:
@@ -151,7 +145,7 @@ def _bar(bar: Bar, left: float, y: float, x: _Scale, colour: str) -> Iterator[st
 
 
 def ticks(low: float, high: float, about: int = 5) -> list[float]:
-    """Round values from the last one not above `low` to the first one not below `high`."""
+    """Return round values from the last one not above `low` to the first one not below `high`."""
     rough = (high - low) / about
     power = 10 ** math.floor(math.log10(rough))
     step = next(power * factor for factor in (1, 2, 2.5, 5, 10) if power * factor >= rough)
@@ -160,7 +154,7 @@ def ticks(low: float, high: float, about: int = 5) -> list[float]:
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """Powers of ten from the last one not above `low` to the first one not below `high`, each times 1, 2 and 5."""
+    """Return powers of ten times 1, 2 and 5, from the last one not above `low` to the first one not below `high`."""
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     marks = [round(factor * 10.0**power, 10) for power in powers for factor in (1, 2, 5)]
     first = max(place for place, mark in enumerate(marks) if mark <= low)
@@ -178,7 +172,7 @@ def _scale(values: Sequence[float], start: float, end: float) -> _Scale:
         return _Scale(0.0, 1.0, start, end)
     low, high = min(values), max(values)
     if low == high:
-        low, high = low - 1 if low < 0 else max(0.0, low - 1), high + 1  # a share of 0 has no room below it
+        low, high = low - 1 if low < 0 else max(0.0, low - 1), high + 1  # no values below a share of 0
     marks = ticks(low, high)
     return _Scale(marks[0], marks[-1], start, end)
 
@@ -217,10 +211,7 @@ def _draw(series: Series, x: _Scale, y: _Scale) -> Iterator[str]:
 
 
 def _labels(all_series: Iterable[Series], x: _Scale, y: _Scale) -> Iterator[str]:
-    """Yield the label of each point next to it, where it covers no point and no other label.
-
-    Without room it is left out: the point's tooltip has it.
-    """
+    """Yield the label of each point next to it, unless it covers points and labels. Tooltips have all labels."""
     points = [(x(point.x), y(point.y), point.label) for series in all_series for point in series.points]
     taken = [(left - 4, top - 4, left + 4, top + 4) for left, top, _ in points]  # left, top, right, bottom
     for across, down, label in points:

@@ -1,4 +1,4 @@
-"""The report of a reproduction: published values next to ours, differences, costs, and figures."""
+"""The report of a reproduction: published values next to ours, differences, costs and figures."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from kgqa.report.section import FILES, MarkedCell, Section, latex, markdown
 from kgqa.scoring.published_delta import FEW, MARGIN_SHARE, Delta, Metric, Ours, Value, Verdict
 from kgqa.util.fs import json_text, replace_file
 
-POINTS = "Plots: the paper's points are hollow, where its text gives them. Ours are filled, with 95 % intervals."
+POINTS = "Plots: points of the paper's text are hollow. Ours are filled, with 95 % intervals."
 VERDICTS: tuple[Verdict, ...] = ("agrees", "differs", "cannot tell")
 ORDER = (
     "Two rows differ here if the 95 % interval of their paired difference excludes 0. One in 20 such intervals "
-    "misleads. Rows that the paper answers with different models, and we with one, are not compared."
+    "misleads. Rows are not compared if the paper uses different models and we use one."
 )
-FAILED = "Where questions failed, the value says so. They count as wrong: run the command again to retry them."
+FAILED = "Values show failed questions, which count as wrong. Run the command again to retry them."
 _NAMED = 2  # models in the heading of our values
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One published value. Without one of ours, `note` says why."""
+    """A published value. `note`: why there is none of ours."""
 
     row: str
     column: str
@@ -50,7 +50,7 @@ class CellLine:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """The pairs of rows of a column that the paper puts in an order, by what our runs show of it."""
+    """The pairs of rows of a column with an order in the paper, by the order in our runs."""
 
     column: str
     metric: str
@@ -62,8 +62,9 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Reproduction:
-    """`differing`: setting, the paper's value, ours. `against`: the metric on a figure's x axis, "" for its columns.
+    """A table or figure with our values.
 
+    differing: setting, the paper's value, ours. against: the metric on a figure's x axis, "" for its columns.
     answered_by: the models of our values. margin: the points within which two values agree.
     """
 
@@ -83,7 +84,7 @@ class Reproduction:
     cost: Sequence[tuple[str, str]]
     orders: Sequence[Order] = ()
     chosen: Sequence[tuple[str, str, str]] = ()  # cell, values chosen on dev, among how many
-    second_hand: str = ""  # the copies that the published values are from, if not from the paper
+    second_hand: str = ""  # the source of the published values, if it is not the paper
 
     @property
     def is_figure(self) -> bool:
@@ -94,7 +95,7 @@ class Reproduction:
         return f"{self.id}: {self.title}"
 
     def sections(self) -> list[Section]:
-        """Return the verdicts with the plots, the values, the settings that differ, the costs, the cells."""
+        """Return the sections without empty ones."""
         cost_text = "Computed as if no reply had been cached. Judges are included, the extraction of triples is not."
         commands = [(f"{cell.row} · {cell.column}", cell.state, cell.command) for cell in self.cells if cell.command]
         idle = [(f"{cell.row} · {cell.column}", cell.state, cell.why) for cell in self.cells if cell.why]
@@ -111,7 +112,7 @@ class Reproduction:
         return [section for section in listed if section.rows]
 
     def comparison(self) -> list[Section]:
-        """Return the values, a section for each column (for a figure with few rows: for each row)."""
+        """Return a section of values per column, or per row for a figure with few rows."""
         by_row = self.is_figure and len(self.rows) <= len(self.columns)
         compared = ("published", self._ours(), "95 % interval", "difference", "verdict")
         header = ((self.axis or "column") if by_row else "system", "metric", *compared)
@@ -126,29 +127,22 @@ class Reproduction:
         return sections
 
     def order_section(self) -> Section:
-        """Return how many of the paper's orders of two rows our runs show."""
+        """Return the numbers of pairs of rows by order."""
         rows = [
-            (
-                order.column,
-                order.metric,
-                f"{order.pairs:,}",
-                f"{order.same:,}",
-                f"{order.reversed:,}",
-                f"{order.unknown:,}",
-            )
+            (order.column, order.metric, *map("{:,}".format, (order.pairs, order.same, order.reversed, order.unknown)))
             for order in self.orders
         ]
         header = ("column", "metric", "pairs of rows", "as in the paper", "reversed", "cannot tell")
         return Section("Order of the rows", header, rows, (ORDER,))
 
     def plots(self) -> list[Plot]:
-        """Return the plots of a figure with several columns, one for each metric with a known point."""
+        """Return a plot per metric with a known point, for a figure with several columns."""
         if not self.is_figure or len(self.columns) == 1:
             return []
         return [plot for plot in self._by_metric() if plot.series]
 
     def verdicts(self) -> Section:
-        """Return the number of published values by verdict, with the rule."""
+        """Return the numbers of published values by verdict, with the rule."""
         counts = Counter(line.delta.verdict for line in self.lines if line.delta)
         rows: list[tuple[str, str]] = [(verdict, f"{counts[verdict]:,}") for verdict in VERDICTS if counts[verdict]]
         without = sum(line.published is not None and line.ours is None for line in self.lines)
@@ -158,9 +152,9 @@ class Reproduction:
         plots = self.plots()
         place = f"{self.place}. {len(self.cells):,} cells: {cells}."
         failed = [FAILED] if any(line.ours and line.ours.failed for line in self.lines) else []
-        copied = [f"The published values are second hand: from {self.second_hand}."] if self.second_hand else []
+        copied = [f"The published values are secondary, from {self.second_hand}."] if self.second_hand else []
         text = (place, self.command, *copied, *failed, self._rule(), *([POINTS] if plots else []))
-        rows = rows or [("none is given in the text", "0")]
+        rows = rows or [("no value in the text", "0")]
         return Section("Verdicts", ("published values", "number"), rows, text, plots=plots)
 
     def _rule(self) -> str:
@@ -180,7 +174,7 @@ class Reproduction:
         return f"ours ({', '.join(models) if len(models) <= _NAMED else f'{len(models)} models'})"
 
     def _by_metric(self) -> Iterator[Plot]:
-        """Yield a plot for each metric over the columns, or over the metric that is the x axis."""
+        """Yield a plot per metric over the columns, or over the metric of the x axis."""
         by_place = {(line.row, line.column, line.metric.name): line for line in self.lines}
         numeric = all(column.replace(".", "", 1).isdigit() for column in self.columns)
         x_of = {column: float(column) if numeric else place for place, column in enumerate(self.columns)}
@@ -224,7 +218,7 @@ def write_reproduction(table: Reproduction, folder: Path) -> Path:
 
 
 def only_ours(table: Reproduction) -> Reproduction:
-    """Return the table without the values that have none of ours."""
+    """Return the table without the values that we did not measure."""
     return replace(table, lines=[line for line in table.lines if line.ours])
 
 

@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from kgqa.artifacts.manifest import Identity, Manifest
+from kgqa.artifacts.manifest import Manifest
 from kgqa.artifacts.metrics import (
     Agreement,
-    EmF1,
     Figures,
     FoundAndRight,
-    Group,
     JudgeMetrics,
-    Metrics,
+    Means,
     Retrieval,
     RoleCost,
     ScoreSummary,
 )
 from kgqa.artifacts.predictions import run_predictions
 from kgqa.artifacts.run import SCRIPTED, FinishedRun, Setting
-from kgqa.artifacts.schema import Number, as_json
+from kgqa.artifacts.schema import Number
 from kgqa.config.files import flatten
 from kgqa.report.questions import prediction_rows
 from kgqa.report.section import FILES, Section, csv_text, latex, markdown
-from kgqa.report.summary import accuracy_text, failed_note, summary_rows, tokens_text
+from kgqa.report.summary import accuracy_text, cost_rows, failed_note, summary_rows
 from kgqa.scoring.questions import METRICS
 from kgqa.types import Json
 from kgqa.util.fs import replace_file, replace_file_parts
@@ -38,12 +37,7 @@ _LONGEST = 300  # characters of a reason
 
 
 def write_report(folder: Path, form: str, out: Path | None = None) -> Path:
-    """Write a run's report in one of `FILES`, by default into its folder, and return the file.
-
-    Raises:
-        DataError: not the folder of a finished run.
-        StorageError: the file cannot be written.
-    """
+    """Write a run's report in one of `FILES`, by default into its folder, and return the file."""
     from kgqa.report.explorer import run_page
 
     run, out = FinishedRun.read(folder), out or folder / FILES[form]
@@ -59,21 +53,18 @@ def write_report(folder: Path, form: str, out: Path | None = None) -> Path:
 
 
 def sections(run: FinishedRun) -> list[Section]:
-    """Return the sections in order of interest, without empty ones.
-
-    A page folds all but groups, the judge's verdicts and alarms. Scores are folded, as their alarm is also a notice.
-    """
+    """Return the sections without empty ones. A page folds all but groups, the judge's verdicts and alarms."""
     metrics = run.metrics
     method, extraction = metrics.cost.method, metrics.cost.extraction_paid
     listed = [
-        replace(_scores(metrics), alarm=run.simulation_note),
+        replace(scores_section(metrics, summary_rows(metrics)), alarm=run.simulation_note),
         *judge_sections(metrics.judge),
         *breakdown_sections(metrics),
         _count_retrieval_errors(metrics.found_and_right),
         _retrieval(metrics.retrieval),
-        figures_section("On the way, per question", metrics.figures),
+        figures_section("Process metrics, per question", metrics.figures),
         figures_section("Knowledge graph", metrics.graph or {}),
-        figures_section("Reasoning chains", as_json(metrics.chains) if metrics.chains else {}),
+        figures_section("Reasoning chains", metrics.chains or {}),
         _costs(method.by_role),
         _flags({**(extraction.by_role if extraction else {}), **method.by_role}),
         _what_was_run(run.manifest),
@@ -83,32 +74,30 @@ def sections(run: FinishedRun) -> list[Section]:
 
 
 def _is_folded(section: Section) -> bool:
+    """Return whether a page folds a section. The alarm of "Scores" is also a notice."""
     return section.title == "Scores" or not (section.alarm or section.title.startswith(("By ", "Judge")))
 
 
 def notices(run: FinishedRun) -> list[str]:
-    """Return what a reader must know before any figure: scripted replies, trained questions, failed questions."""
+    """Return the warnings at the top: scripted replies, other models, trained questions, failed questions."""
     models, metrics, warnings = run.manifest.models, run.metrics, []
     scripted = sorted(role for role, identity in models.items() if identity.get("engine") == SCRIPTED)
-    if scripted and len(scripted) == len(models):
-        warnings.append("**Scripted replies: no model was called.** The scores are meaningless.")
-    elif scripted:
-        roles = ", ".join(scripted)
-        warnings.append(f"**Scripted replies: no model was called as {roles}.** The scores are meaningless.")
+    if scripted:
+        roles = f" as {', '.join(scripted)}" if len(scripted) < len(models) else ""
+        warnings.append(f"**Scripted replies: no model was called{roles}.** The scores are meaningless.")
     for model, calls in metrics.other_models.items():
         named = f"The run is named after {run.choices.get('model')}."
         warnings.append(f"**Another model answered {pluralize(calls, 'call')}: {model}.** {named}")
     for key, count in (metrics.trained_questions or {}).items():
         of = f"{count:,} of {metrics.questions:,} questions"
-        warnings.append(f"**{key} was trained on {of}.** The scores include answers that were learned by heart.")
+        warnings.append(f"**{key} was trained on {of}.** The scores include memorized answers.")
     if metrics.failed:
         limit = {key: value for key, value, _ in run.settings}.get("max_failure_rate")
         beyond = limit is not None and metrics.failed > float(limit) * metrics.questions
         above = f", more than max_failure_rate={limit} allows: the scores are not valid" if beyond else ""
         counted = "" if metrics.failed == metrics.questions else " and count as wrong"
         counts = f"{metrics.answered_text}: {metrics.failed:,} of {metrics.questions:,} questions failed"
-        failed = f"**{counts}**{counted}{above}."
-        warnings.append(f"{failed} Why: {_reasons(run)}")
+        warnings.append(f"**{counts}**{counted}{above}. Why: {_reasons(run)}")
     if missing := (metrics.graph or {}).get("failed"):
         of = f"{missing:,} of {(metrics.graph or {}).get('passages'):,} passages"
         warnings.append(f"**The knowledge graph is incomplete: the extraction of {of} failed.** Run the command again.")
@@ -128,10 +117,7 @@ def _reasons(run: FinishedRun) -> str:
 def list_used_settings(
     config: Mapping[str, Json], choices: Mapping[str, str], sources: Mapping[str, str], text: Callable[[Json], str]
 ) -> list[Setting]:
-    """Return the settings of the groups that the run uses, and of `max_failure_rate`, with their sources.
-
-    text: formats a value for a command line.
-    """
+    """Return the settings that the run uses, with their sources. `text`: formats a value for a command line."""
     used = {group: config[group] for group in (*USED, "collection") if group in choices}
     values = {key: value for key, value in flatten(used).items() if not key.endswith("._target_")}
     values |= {key: config[key] for key in ("max_failure_rate",) if key in config}
@@ -156,22 +142,20 @@ def figures_section(title: str, figures: Figures) -> Section:
 
 
 def judge_sections(judged: JudgeMetrics | None) -> list[Section]:
-    """Return the judge's verdicts, models and costs, and its agreement with exact match; nothing without a judge."""
+    """Return the judge's verdicts, models and costs, and its agreement with exact match, if there is a judge."""
     if judged is None:
         return []
     rows = [
         ("accuracy", accuracy_text(judged)),
         *((label.replace("_", " "), figure(count)) for label, count in judged.verdicts.items()),
         ("unscored", figure(judged.unscored)),
-        ("exact matches not sent", figure(judged.exact)),
+        ("exact matches (not sent to the judge)", figure(judged.exact)),
         *((f"model of {role}", label) for role, label in judged.models.items()),
         *((f"prompt {template}", digest) for template, digest in judged.prompts.items()),
-        ("calls", f"{judged.cost.method.calls:,}, {judged.cost.paid.calls:,} paid"),
-        ("tokens", tokens_text(judged.cost.method)),
-        ("USD", dollars_text(judged.cost.method.usd)),
+        *cost_rows(judged.cost),
     ]
     warnings = tuple(f"**Warning**: {warning}." for warning in judged.warnings)
-    text = (*warnings, "An answer without a verdict is unscored: neither right nor wrong.")
+    text = (*warnings, "Answers without a verdict are unscored: they count neither as right nor as wrong.")
     agreement = agreement_section("Judge against exact match", ("judge", "EM"), judged.agreement_with_em)
     return [Section(f"Judge: {judged.judge}", (), rows, text), agreement]
 
@@ -180,8 +164,8 @@ def agreement_section(title: str, names: tuple[str, str], agreement: Agreement) 
     """Return the confusion table, with percent and kappa as text."""
     kappa = "not defined" if agreement.kappa is None else f"{agreement.kappa:.3f}"
     text = (
-        f"{figure(agreement.percent)} % of {agreement.n:,} verdicts agree, Cohen's kappa {kappa}; "
-        f"{agreement.left_out:,} without a verdict on both sides left out."
+        f"{figure(agreement.percent)} % of {agreement.n:,} verdicts agree, Cohen's kappa {kappa}. "
+        f"{agreement.left_out:,} without a verdict on both sides are excluded."
     )
     header = (names[0], *(f"{names[1]} {label}" for label in agreement.confusion))
     rows = [(label, *map(figure, counts.values())) for label, counts in agreement.confusion.items()]
@@ -198,17 +182,18 @@ def breakdown_sections(summary: ScoreSummary) -> list[Section]:
 
 
 def _csv(run: FinishedRun) -> str:
-    """Return one line per question, in the data file's order. Lists are JSON."""
-    rows = list(prediction_rows(run, as_text=True))
-    return csv_text([list(rows[0]), *(row.values() for row in rows)])
-
-
-def _scores(metrics: Metrics) -> Section:
-    text = (
-        f"Scored by the {metrics.profile} profile, in percent; brackets: 95 % bootstrap intervals.",
-        failed_note(metrics),
+    """Return a line per question in the data file's order. Lists are JSON."""
+    rows = list(prediction_rows(run))
+    lines = (
+        [json.dumps(value, ensure_ascii=False) if isinstance(value, list) else value for value in row.values()]
+        for row in rows
     )
-    return Section("Scores", (), summary_rows(metrics), text)
+    return csv_text([list(rows[0]), *lines])
+
+
+def scores_section(summary: ScoreSummary, rows: Sequence[tuple[str, str]], notes: Sequence[str] = ()) -> Section:
+    text = f"Scored by the {summary.profile} profile, in percent, with 95 % bootstrap intervals in brackets."
+    return Section("Scores", (), rows, (text, failed_note(summary), *notes))
 
 
 def _scores_with_intervals(run: FinishedRun) -> Section:
@@ -226,7 +211,7 @@ def _scores_with_intervals(run: FinishedRun) -> Section:
 
 
 def _count_retrieval_errors(counts: FoundAndRight | None) -> Section:
-    """Return whether wrong answers are the retriever's or the reader's."""
+    """Return the numbers of questions by retrieval and answer."""
     rows = [] if counts is None else [
         ("all gold passages used", figure(counts.found_right), figure(counts.found_wrong)),
         ("some missed", figure(counts.missed_right), figure(counts.missed_wrong)),
@@ -234,16 +219,13 @@ def _count_retrieval_errors(counts: FoundAndRight | None) -> Section:
     return Section("Retrieval and reader errors", ("questions", "right (EM)", "wrong"), rows)
 
 
-def _scores_by(title: str, name: str, groups: Mapping[str, EmF1] | Mapping[str, Group]) -> Section:
-    rows = [
-        (key, *([str(group.n)] if isinstance(group, Group) else []), figure(group.em), figure(group.f1))
-        for key, group in groups.items()
-    ]
+def _scores_by(title: str, name: str, groups: Mapping[str, Means]) -> Section:
+    rows = [(key, *map(figure, group.values())) for key, group in groups.items()]
     return Section(title, (name, *(["questions"] if name != "profile" else []), "EM", "F1"), rows)
 
 
 def _retrieval(retrieval: Retrieval | None) -> Section:
-    """Return the recall within each budget of passages, over all questions and by group."""
+    """Return the recall by budget, over all questions and by group."""
     title = "Recall of gold passages"
     if retrieval is None:
         return Section(title, (), ())
@@ -268,7 +250,7 @@ def _costs(roles: Mapping[str, RoleCost]) -> Section:
         (
             role,
             *map(figure, (cost.calls, cost.prompt_tokens, cost.cached_tokens, cost.output_tokens, cost.seconds)),
-            dollars_text(cost.usd),
+            "–" if cost.usd is None else f"{cost.usd:,.4f}",
         )
         for role, cost in roles.items()
     ]
@@ -281,12 +263,8 @@ def _costs(roles: Mapping[str, RoleCost]) -> Section:
     return Section("Cost by role", header, rows, text)
 
 
-def dollars_text(usd: float | None) -> str:
-    return "–" if usd is None else f"{usd:,.4f}"
-
-
 def _flags(roles: Mapping[str, RoleCost]) -> Section:
-    """Return what engines could not do as requested. A flagged reply may have less than the method assumes."""
+    """Return the flags of replies, which mark what an engine did differently from the request."""
     rows = [
         (role, flag, figure(flagged.calls), f"{100 * flagged.share:.1f} %")
         for role, cost in roles.items()
@@ -296,23 +274,8 @@ def _flags(roles: Mapping[str, RoleCost]) -> Section:
 
 
 def _what_was_run(manifest: Manifest) -> Section:
-    code, dataset = manifest.kgqa, manifest.dataset
-    commit = f", commit {code.commit}" + (" with changes" if code.dirty else "") if code.commit is not None else ""
-    rows = {
-        "command": " ".join(manifest.command),
-        "kgqa": f"{code.version}{commit}",
-        "questions": f"{dataset.questions:,} of {dataset.file}, sha256 {dataset.sha256}",
-        "machine": f"{manifest.platform}, {manifest.cores} cores, Python {manifest.python}",
-        "documents": dataset.documents,
-        "demonstrations": manifest.demonstrations,
-        **{f"model of {role}": _describe(identity) for role, identity in manifest.models.items()},
-        "ranker": _describe(manifest.ranker),
-        "ranker of demonstrations": _describe(manifest.demonstrations_ranker),
-        "reranker": _describe(manifest.reranker),
-        "index": _describe(manifest.index),
-    }
-    return Section("What was run", (), [(name, value) for name, value in rows.items() if value])
-
-
-def _describe(identity: Identity | None) -> str:
-    return ", ".join(f"{key}={value}" for key, value in (identity or {}).items() if value not in (None, [], {}))
+    values = manifest.json() | {"command": " ".join(manifest.command)}
+    del values["packages"], values["prompts"]
+    values["dataset"].pop("sampled", None)
+    rows = [(key.replace("_", " "), str(value)) for key, value in flatten(values).items() if value is not None]
+    return Section("Settings of the run", (), rows)

@@ -1,4 +1,4 @@
-"""Sections of a report, and their writers: Markdown, LaTeX, CSV and HTML for notebooks. `page` writes HTML files."""
+"""Sections of a report, and their writers: Markdown, LaTeX and CSV. `page` writes HTML."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import io
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from html import escape
 
 from typing_extensions import Self
 
@@ -90,19 +89,6 @@ def latex(title: str, sections: Iterable[Section], notices: Iterable[str] = ()) 
     comments = "".join(f"% {_one_line(notice.replace('**', ''))}\n" for notice in notices)
     tables = "\n".join(_latex_table(f"{each.title}: {title}", each) for each in sections if each.header)
     return f"% needs \\usepackage{{booktabs}}\n{comments}\n{tables}"
-
-
-def html_fragment(heading: str, sections: Iterable[Section]) -> str:
-    """Return sections as HTML for notebooks, below a heading of one or several lines."""
-    parts = [f"<p>{'<br>'.join(map(escape, heading.splitlines()))}</p>"]
-    for section in sections:
-        parts.append(f"<h4>{escape(section.title)}</h4>")
-        parts += [f'<p style="color: #b00020">{escape(section.alarm)}</p>'] if section.alarm else []
-        rows = [("th", section.header), *(("td", row) for row in section.rows)]
-        cells = ("".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in row) for tag, row in rows)
-        parts.append(f"<table>{''.join(f'<tr>{row}</tr>' for row in cells if row)}</table>")
-        parts += [f"<p>{escape(text)}</p>" for text in section.text]
-    return "".join(parts)
 
 
 def csv_text(rows: Iterable[Iterable[object]]) -> str:

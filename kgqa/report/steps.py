@@ -19,36 +19,24 @@ NEEDS_NO_TEXT = ("yes", "no")  # answers that do not have to be in a text
 def quote_steps(traced: TracedQuestion, documents: Documents) -> tuple[Quotation, ...]:
     """Return a quotation per unit of the likeliest chain that contains the answer, or of the likeliest chain.
 
-    Chains are in the notes of the method; empty ones are ignored. If no quoted sentence contains the answer, the
-    sentence of the evidence that does is added. A method without chains gives a quotation per passage of its evidence.
+    Chains are in the notes of the method. If no quoted sentence contains the answer, the sentence of the evidence with
+    the answer that shares most words with the question is added. Without chains, passages of the evidence are quoted.
     """
     passages = {passage.id: passage for passage in (*documents.collection, *traced.question.passages)}
-    answer = traced.prediction.answer or ""
+    question, answer = traced.question.text, traced.prediction.answer or ""
+    evidence = [passages[id_] for id_ in traced.prediction.evidence or () if id_ in passages]
     chains = [chain["triples"] for chain in traced.notes.get("chains", ()) if chain["triples"]]
     if not chains:
-        words = _weigh_words((traced.question.text, 1.0), (answer, 2.0))
-        evidence = [passages[id_] for id_ in traced.prediction.evidence or () if id_ in passages]
-        return tuple(_quote_best((), words, passage, documents) for passage in evidence[:MAX_PASSAGES])
-    chosen: list[list[str]] = next((chain for chain in chains if _contains(_all_words(chain), answer)), chains[0])
+        words = _weigh_words((question, 1.0), (answer, 2.0))
+        shown = evidence[:MAX_PASSAGES]
+        return tuple(_quote(None, best_sentence(passage, words), passage, documents) for passage in shown)
+    chosen = next((chain for chain in chains if _contains(_all_words(chain), answer)), chains[0])
     steps = tuple(_quote_unit(unit, passages[unit[-1]], documents) for unit in chosen)
-    if is_quoted(answer, steps):
+    parts = [(part, passage) for passage in evidence for part in _split_passage(passage) if _contains(part, answer)]
+    if is_quoted(answer, steps) or not parts:
         return steps
-    evidence = [passages[id_] for id_ in traced.prediction.evidence or () if id_ in passages]
-    return (*steps, *_sentence_with_answer(answer, traced.question.text, evidence, documents))
-
-
-def _sentence_with_answer(
-    answer: str, question: str, evidence: Iterable[Passage], documents: Documents
-) -> tuple[Quotation, ...]:
-    """Return the sentence with the answer that shares most words with the question, if there is one."""
-    words = _words(question)
-    candidates = [
-        (part, passage) for passage in evidence for part in _split_passage(passage) if _contains(part, answer)
-    ]
-    if not candidates:
-        return ()
-    sentence, passage = max(candidates, key=lambda each: len(words & _words(each[0])))
-    return (_quote_sentence((), sentence, passage, documents),)
+    sentence, passage = max(parts, key=lambda each: len(_words(question) & _words(each[0])))
+    return (*steps, _quote(None, sentence, passage, documents))
 
 
 def is_quoted(answer: str, steps: Iterable[Quotation]) -> bool:
@@ -57,7 +45,7 @@ def is_quoted(answer: str, steps: Iterable[Quotation]) -> bool:
 
 
 def best_sentence(passage: Passage, words: Mapping[str, float]) -> str:
-    """Return the sentence (or row of a table) with the largest sum of word weights; ties go to the first one."""
+    """Return the sentence (or row of a table) with the largest sum of word weights, the first of equals."""
     return max(
         _split_passage(passage),
         key=lambda part: sum(words.get(word, 0.0) for word in _words(part)),
@@ -74,22 +62,16 @@ def _split_passage(passage: Passage) -> list[str]:
 def _quote_unit(unit: list[str], passage: Passage, documents: Documents) -> Quotation:
     """Quote the sentence for a unit of a chain: a triple, a sentence or a document, and the id of its passage."""
     *parts, _ = unit
-    triple = tuple(parts) if len(parts) == 3 else ()
     # the tail is new, the head is often known from the step before, and the relation is in the words of the model
-    weights = (1.0, 0.5, 2.0) if triple else (1.0,)
-    return _quote_best(triple, _weigh_words(*zip(parts, weights, strict=True)), passage, documents)
+    weights = (1.0, 0.5, 2.0) if len(parts) == 3 else (1.0,)
+    sentence = best_sentence(passage, _weigh_words(*zip(parts, weights, strict=True)))
+    return _quote(tuple(parts) if len(parts) == 3 else None, sentence, passage, documents)
 
 
-def _quote_best(
-    triple: tuple[str, ...], words: Mapping[str, float], passage: Passage, documents: Documents
-) -> Quotation:
-    return _quote_sentence(triple, best_sentence(passage, words), passage, documents)
-
-
-def _quote_sentence(triple: tuple[str, ...], sentence: str, passage: Passage, documents: Documents) -> Quotation:
+def _quote(triple: tuple[str, ...] | None, sentence: str, passage: Passage, documents: Documents) -> Quotation:
     where = documents.where(passage, sentence)
     return Quotation(
-        triple=triple or None,
+        triple=triple,
         sentence=sentence,
         file=str(where.file) if where else None,
         page=(where.page or None) if where else None,

@@ -1,4 +1,4 @@
-"""The rows of a run's summary, as its report and a terminal show them."""
+"""The rows of a run's summary in its report and in the terminal."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from kgqa.artifacts.metrics import (
-    Cost,
+    Costs,
     Estimate,
     JudgeMetrics,
     Metrics,
     Retrieval,
-    RoleCost,
     ScoreSummary,
-    Throughput,
 )
 from kgqa.scoring.questions import METRICS
 from kgqa.util.text import duration, pluralize
@@ -22,7 +20,7 @@ Rows = Iterator[tuple[str, str]]
 
 
 def summary_rows(metrics: Metrics) -> list[tuple[str, str]]:
-    """Return label and value of the scores, then of the costs."""
+    """Return labels and values of the scores and costs."""
     rows = [*_scores(metrics, metrics.judge), *_retrieval(metrics.retrieval), *_context(metrics)]
     if trained := metrics.trained_questions:
         counts = (f"{count:,} of these questions ({key})" for key, count in trained.items())
@@ -32,7 +30,7 @@ def summary_rows(metrics: Metrics) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class Headline:
-    """A figure at the top of a report. `note`: its interval, or of how many. `is_bad`: it must not be overlooked."""
+    """A figure at the top of a report. `note`: its interval or unit. `is_bad`: it is highlighted."""
 
     label: str
     value: str
@@ -41,7 +39,7 @@ class Headline:
 
 
 def headlines(metrics: Metrics) -> list[Headline]:
-    """Return the figures that a reader looks for first: EM, F1, the judge's accuracy, questions, cost and time."""
+    """Return EM, F1, the judge's accuracy, questions, cost and time."""
     scores = {METRICS[name].label: metrics.score(name) for name in ("em", "f1")}
     if metrics.judge:
         scores["judge"] = metrics.judge.accuracy
@@ -63,23 +61,27 @@ def headlines(metrics: Metrics) -> list[Headline]:
 
 
 def answer_rows(summary: ScoreSummary, judged: JudgeMetrics | None) -> list[tuple[str, str]]:
-    """Return the rows that answers alone define."""
+    """Return the rows of a set of answers."""
     return [*_scores(summary, judged), *_context(summary), *_flags(summary.flags)]
 
 
 def failed_note(summary: ScoreSummary) -> str:
-    """Return how failed questions count in the scores."""
+    """Return a sentence on how failed questions count."""
     note = "Failed questions count as wrong."
     return f"{note} The second value is of the {summary.answered_text} only." if summary.answered else note
 
 
-def calls_text(method: Cost, paid: Cost) -> str:
-    return f"{method.calls:,} ({method.calls_per_question} per question), {paid.calls:,} paid"
-
-
-def tokens_text(cost: RoleCost) -> str:
-    reasoning = f", {cost.reasoning_tokens:,} of them in thought" if cost.reasoning_tokens else ""
-    return f"{cost.prompt_tokens:,} prompt, {cost.output_tokens:,} generated{reasoning}"
+def cost_rows(cost: Costs | None) -> Rows:
+    """Yield the calls, tokens, seconds and price, if there were calls."""
+    if cost is None or not cost.method.calls:
+        return
+    method, paid = cost.method, cost.paid
+    yield "model calls", f"{method.calls:,} ({method.calls_per_question} per question), {paid.calls:,} new"
+    reasoning = f", {method.reasoning_tokens:,} for reasoning" if method.reasoning_tokens else ""
+    yield "tokens", f"{method.prompt_tokens:,} prompt, {method.output_tokens:,} generated{reasoning}"
+    yield "model seconds", f"{method.seconds:,.1f}, {paid.seconds:,.1f} new"
+    if method.usd is not None:
+        yield "cost", f"{method.usd:,.4f} USD, {paid.usd:,.4f} USD new"
 
 
 def accuracy_text(judged: JudgeMetrics) -> str:
@@ -107,7 +109,7 @@ def _scores(summary: ScoreSummary, judged: JudgeMetrics | None) -> Rows:
     if judged:
         yield f"accuracy by {judged.judge}", accuracy_text(judged)
     if (wording := summary.wording) and wording.words is not None:
-        yield "answers", f"{wording.words:.1f} words on average, {wording.abstained:.1f} % say that there is none"
+        yield "answers", f"{wording.words:.1f} words on average, {wording.abstained:.1f} % abstained"
 
 
 def _context(summary: ScoreSummary) -> Rows:
@@ -116,19 +118,15 @@ def _context(summary: ScoreSummary) -> Rows:
 
 
 def _costs(metrics: Metrics) -> Rows:
-    method, paid, extraction = metrics.cost.method, metrics.cost.paid, metrics.cost.extraction_paid
-    if method.calls:
-        yield "model calls", calls_text(method, paid)
-        yield "tokens", tokens_text(method)
-        yield "model seconds", f"{method.seconds:,.1f}, {paid.seconds:,.1f} paid"
+    yield from cost_rows(metrics.cost)
     if (each := metrics.question_seconds) is not None:
-        yield "latency per question", f"{each.p50:,.1f} median, {each.p95:,.1f} at the 95th percentile"
-    yield from _throughput(metrics.throughput)
-    if method.usd is not None:
-        yield "cost", f"{method.usd:,.4f} USD, {paid.usd:,.4f} USD paid"
-    if method.flags:
-        flags = (f"{flag} {use.calls:,} ({100 * use.share:.1f} %)" for flag, use in method.flags.items())
+        yield "latency per question", f"{each['p50']:,.1f} median, {each['p95']:,.1f} at the 95th percentile"
+    if metrics.throughput and (rates := metrics.throughput.tokens_per_second)["prompt"] is not None:
+        yield "tokens per second", f"{rates['prompt']:,.1f} prompt, {rates['output']:,.1f} generated"
+    if flagged := metrics.cost.method.flags:
+        flags = (f"{flag} {use.calls:,} ({100 * use.share:.1f} %)" for flag, use in flagged.items())
         yield "flags of model calls", ", ".join(flags)
+    extraction = metrics.cost.extraction_paid
     if extraction and extraction.calls:
         dollars = "" if extraction.usd is None else f", {extraction.usd:,.4f} USD"
         yield "triple extraction", f"{extraction.calls:,} calls, {extraction.seconds:,.1f} s{dollars}"
@@ -158,11 +156,3 @@ def _retrieval(retrieval: Retrieval | None) -> Rows:
 
 def _by_budget(recall: Mapping[str, Estimate]) -> str:
     return "  ".join(f"@{budget} {score.mean:.1f}" for budget, score in recall.items())
-
-
-def _throughput(throughput: Throughput | None) -> Rows:
-    """Yield the speed of the engines while the method ran. Nothing if every reply came from the cache."""
-    if throughput is None or throughput.tokens_per_second.prompt is None:
-        return
-    rates = throughput.tokens_per_second
-    yield "tokens per second", f"{rates.prompt:,.1f} prompt, {rates.output:,.1f} generated"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 
 from kgqa.artifacts.predictions import question_ids, run_predictions
@@ -13,7 +14,7 @@ from kgqa.artifacts.sweep import SweepCell, SweepPlan, in_use, questions_asked
 from kgqa.artifacts.trace import read_questions
 from kgqa.artifacts.verdicts import read_verdicts
 from kgqa.errors import ConfigError, DataError
-from kgqa.report.columns import Column, Measured, columns, dollars, name_by_settings, tokens
+from kgqa.report.columns import Measured, columns, dollars, name_by_settings, tokens
 from kgqa.report.explorer import question_address
 from kgqa.report.page import sections_page
 from kgqa.report.plots import Bar, BarPlot, Plot, Point, Series
@@ -27,9 +28,9 @@ from kgqa.util.jsonio import encode_json
 from kgqa.util.text import pluralize
 
 NOTE = (
-    "Scores in percent with 95 % bootstrap intervals over questions; the best is bold, a single second underlined. * "
+    "Scores in percent with 95 % bootstrap intervals over questions. Best: bold. Second best: underlined. *: "
     "significantly below the best of its column (paired test over the same questions, p < 0.05 after Holm's "
-    "correction over the column). Costs are as if nothing had been cached."
+    "correction over the column). Costs are computed as if no reply had been cached."
 )
 _QUESTIONS = 200  # rows of the table of questions
 Shares = Mapping[str, float | None]  # by question
@@ -38,27 +39,27 @@ Shares = Mapping[str, float | None]  # by question
 @dataclass(frozen=True)
 class SweepReport:
     path: Path
-    command: Sequence[str]
-    axes: Mapping[str, Sequence[Json]]
-    cells: Sequence[SweepCell]
-    differing: Mapping[str, Sequence[Json]]  # the value of each cell by key
-    plotted: str | None  # label of a score; None: the first that all cells have and that differs
+    plan: SweepPlan
+    plotted: str | None  # label of a score. None: the first that all cells have and that differs
 
     @classmethod
     def read(cls, path: Path, plotted: str | None = None) -> SweepReport:
         """
         Raises:
             ConfigError: `plotted` is not a score.
-            DataError: not a sweep's folder, one of another version, or one with a damaged run.
+            DataError: not a sweep's folder, or one with a damaged run.
         """
         labels = [column.label for column in columns() if column.score]
         if plotted and plotted not in labels:
-            raise ConfigError(f"--score {plotted}: no such score; choose from: {', '.join(labels)}")
+            raise ConfigError(f"--score {plotted}: no such score. Choose from: {', '.join(labels)}")
         plan = SweepPlan.read(path)
         if plan.command[1:2] == ("reproduce",):
-            raise DataError(f"{path}: of kgqa reproduce; the same command writes its report.html again")
-        cells = [_read_cell(path, listed) for listed in plan.cells]
-        return cls(path, plan.command, plan.axes, cells, plan.differing or {}, plotted)
+            raise DataError(f"{path}: of kgqa reproduce. The same command writes its report.html again.")
+        return cls(path, plan.replace(cells=tuple(_read_cell(path, cell) for cell in plan.cells)), plotted)
+
+    @property
+    def cells(self) -> Sequence[SweepCell]:
+        return self.plan.cells
 
     @property
     def title(self) -> str:
@@ -66,13 +67,13 @@ class SweepReport:
         return f"Sweep {self.path.name}: {done} of {len(self.cells)} cells"
 
     def failures(self) -> list[tuple[str, str, str, str]]:
-        """Return number, name, status and reason of every cell without figures."""
+        """Return number, name, status and reason of the cells without figures."""
         return [(str(c.number), c.name, c.status, c.error or "") for c in self.cells if not c.finished]
 
     def tables(self, out: Path | None = None, *, with_questions: bool = False) -> list[Section]:
-        """Return a table for each set of questions, in the order of the cells.
+        """Return a table for each set of questions.
 
-        out: the file with the links. with_questions: below it, which cell has which question right.
+        out: the file with the links. with_questions: add a table of the questions that only some cells have right.
         """
         groups: dict[tuple[str, ...], list[SweepCell]] = {}
         for cell in self.cells:
@@ -84,7 +85,7 @@ class SweepReport:
 
     def _table(self, key: tuple[str, ...], cells: Sequence[SweepCell], out: Path) -> tuple[Section, Section]:
         dataset, profile, *questions = key
-        axes = [axis for axis in self.axes if len({cell.values.get(axis) for cell in cells}) > 1]
+        axes = [axis for axis in self.plan.axes if len({cell.values.get(axis) for cell in cells}) > 1]
         rows = [[MarkedCell(str(cell.number)), *_values(cell, axes, _link(cell, out))] for cell in cells]
         shares, header = [_shares(cell) for cell in cells], ["cell", *(axes or ["settings"])]
         for column in columns():
@@ -94,7 +95,8 @@ class SweepReport:
             ]
             if any(figures):
                 header.append(column.label)
-                marked = mark_best(figures, [by_score.get(column.score or "") for by_score in shares])
+                of_column = [by_score.get(column.score or "") for by_score in shares]
+                marked = mark_best(figures, of_column, lower_is_better=column.lower_is_better)
                 for row, entry in zip(rows, marked, strict=True):
                     row.append(entry)
         title = f"{dataset}, {pluralize(len(questions), 'question')}, {profile} profile"
@@ -117,9 +119,10 @@ class SweepReport:
         ]
 
     def sections(self, out: Path, *, with_questions: bool = False) -> list[Section]:
-        differing = [(key, _by_value(values)) for key, values in self.differing.items() if key not in self.axes]
+        values = (self.plan.differing or {}).items()
+        differing = [(key, _by_value(each)) for key, each in values if key not in self.plan.axes]
         listed = [
-            Section("Cells without figures", ("cell", "settings", "status", "why"), self.failures()),
+            Section("Cells without results", ("cell", "settings", "status", "why"), self.failures()),
             Section("Settings that differ", ("key", "values"), differing),
         ]
         return [*self.tables(out, with_questions=with_questions), *(section for section in listed if section.rows)]
@@ -128,29 +131,22 @@ class SweepReport:
         """Return one line per cell with figures as numbers. A score has columns for the ends of its interval."""
         shown = columns()
         ends = [(column, end) for column in shown if column.score for end in ("low", "high")]
-        header = ["cell", "name", *self.axes, "status", "questions", *(column.label for column in shown)]
+        header = ["cell", "name", *self.plan.axes, "status", "questions", *(column.label for column in shown)]
         rows: list[list[object]] = [[*header, *(f"{column.label} {end}" for column, end in ends), "run"]]
         for cell in self.cells:
-            figures: dict[Column, Measured | None] = {
-                c: c.measure(cell.metrics) if cell.finished else None for c in shown
-            }
+            run = cell.finished
+            figures = {column: column.measure(run.metrics) if run else None for column in shown}
             values = [figure.value if figure else None for figure in figures.values()]
             bounds = [getattr(figures[column], end, None) for column, end in ends]
-            count, run = (cell.metrics.questions, str(cell.finished.folder)) if cell.finished else (None, None)
-            axes = [cell.values.get(axis) for axis in self.axes]
-            rows.append([cell.number, cell.name, *axes, cell.status, count, *values, *bounds, run])
+            axes, count = [cell.values.get(axis) for axis in self.plan.axes], run.metrics.questions if run else None
+            rows.append([cell.number, cell.name, *axes, cell.status, count, *values, *bounds, run and str(run.folder)])
         return csv_text(rows)
 
 
 def write_sweep_report(path: Path, form: str, out: Path | None = None, plotted: str | None = None) -> Path:
-    """Write a sweep's report in one of `FILES`, by default into its folder, and return the file.
-
-    Raises:
-        DataError: not a sweep's folder, or a run in it is damaged.
-        StorageError: the file cannot be written.
-    """
+    """Write a sweep's report in one of `FILES`, by default into its folder, and return the file."""
     report, out = SweepReport.read(path, plotted), out or path / FILES[form]
-    command = " ".join(report.command)
+    command = " ".join(report.plan.command)
     match form:
         case "csv":
             text = report.csv()
@@ -164,17 +160,20 @@ def write_sweep_report(path: Path, form: str, out: Path | None = None, plotted: 
     return replace_file(out, text)
 
 
-def mark_best(figures: Sequence[Measured | None], shares: Sequence[Shares | None]) -> list[MarkedCell]:
-    """Return the cells of a column: of a score with its best and second best, and what is significantly worse.
+def mark_best(
+    figures: Sequence[Measured | None], shares: Sequence[Shares | None], *, lower_is_better: bool = False
+) -> list[MarkedCell]:
+    """Return the cells of a column. A score has its best and second best marked, and what is significantly worse.
 
     Each cell is tested against the best over the questions that both define, with Holm's correction.
     """
-    values = [-1.0 if figure is None else round(figure.value, 6) for figure in figures]
+    sign = -1 if lower_is_better else 1
+    values = [-inf if figure is None else sign * round(figure.value, 6) for figure in figures]
     is_score = any(figure is not None and figure.low is not None for figure in figures)
     ranked = sorted({value for value, figure in zip(values, figures, strict=True) if figure is not None}, reverse=True)
     marks = dict(zip(ranked, ("best", "second"), strict=False)) if is_score and len(ranked) > 1 else {}
     marks = {value: mark for value, mark in marks.items() if mark == "best" or values.count(value) == 1}
-    worse = _find_worse(values, figures, shares) if marks else set()
+    worse = _find_worse(values, figures, shares, sign) if marks else set()
     return [
         MarkedCell("–") if figure is None else MarkedCell(str(figure), marks.get(values[n], ""), worse=n in worse)
         for n, figure in enumerate(figures)
@@ -182,7 +181,7 @@ def mark_best(figures: Sequence[Measured | None], shares: Sequence[Shares | None
 
 
 def _find_worse(
-    values: Sequence[float], figures: Sequence[Measured | None], shares: Sequence[Shares | None]
+    values: Sequence[float], figures: Sequence[Measured | None], shares: Sequence[Shares | None], sign: int
 ) -> set[int]:
     known = [n for n, figure in enumerate(figures) if figure is not None and shares[n] is not None]
     if len(known) < 2:
@@ -193,23 +192,14 @@ def _find_worse(
     for other in known:
         second = shares[other] or {}
         tested = compare({"": {"best": list(first.values()), "other": [second.get(key) for key in first]}}, seed=0)
-        if other != best and tested:  # over the questions that both define, the best may be the worse one
-            p_values[other] = tested[0].p if tested[0].difference > 0 else 1.0
+        if other != best and tested:  # over the questions that both define, the best one can be worse
+            p_values[other] = tested[0].p if sign * tested[0].difference > 0 else 1.0
     adjusted = holm(list(p_values.values()))
     return {other for other, p in zip(p_values, adjusted, strict=True) if p < ALPHA}
 
 
-def frontier(points: Sequence[Point]) -> list[Point]:
-    """Return the points that cost less than every better one, cheapest first."""
-    best: list[Point] = []
-    for point in sorted(points, key=lambda point: (point.x, -point.y)):
-        if not best or point.y > best[-1].y:
-            best.append(point)
-    return best
-
-
 def _shares(cell: SweepCell) -> dict[str, Shares]:
-    """Return the share of each question by score. A method that reads no passages has no support scores."""
+    """Return the share of each question by score, without support scores if the method reads no passages."""
     assert cell.finished is not None
     folder = cell.finished.folder
     predictions = {prediction.question_id: prediction for prediction in run_predictions(folder)}
@@ -226,10 +216,7 @@ def _shares(cell: SweepCell) -> dict[str, Shares]:
 
 
 def _plots(cells: Sequence[SweepCell], names: Sequence[str], plotted: str | None) -> list[Plot | BarPlot]:
-    """Return a score as bars, and against dollars if all cells are priced, else against tokens.
-
-    Without a choice the score is the first score that all cells have and that differs between them.
-    """
+    """Return a score as bars, and against dollars if all cells have a price, otherwise against tokens."""
     measured = [cell.metrics for cell in cells]
     wanted = [column for column in columns() if column.score and plotted in (None, column.label)]
     known = [column for column in wanted if all(column.measure(metrics) for metrics in measured)]
@@ -240,14 +227,12 @@ def _plots(cells: Sequence[SweepCell], names: Sequence[str], plotted: str | None
     priced = all(metrics.cost.method.usd is not None for metrics in measured)
     label, cost = ("USD per question", dollars) if priced else ("tokens per question", tokens)
     bars, points = list[Bar](), list[Point]()
-    for cell, name in zip(cells, names, strict=True):
-        spent, reached = cost(cell.metrics), score.measure(cell.metrics)
+    for metrics, name in zip(measured, names, strict=True):
+        spent, reached = cost(metrics), score.measure(metrics)
         if reached is not None:
             bars.append(Bar(name, reached.value, reached.low, reached.high))
-        if spent is not None and reached is not None:
-            points.append(Point(spent.value, reached.value, reached.low, reached.high, name))
-    best = [replace(point, low=None, high=None, label="") for point in frontier(points)]
-    series = [Series("cells", points, 0, line=False), Series("no cell is both better and cheaper", best, 1)]
+            points += [Point(spent.value, reached.value, reached.low, reached.high, name)] if spent else []
+    series = [Series("cells", points, 0, line=False)]
     against = Plot(f"{score.label} against cost", label, score.label, series, x_is_cost=True)
     return [BarPlot(f"{score.label} with 95 % intervals", bars), against]
 
@@ -255,22 +240,17 @@ def _plots(cells: Sequence[SweepCell], names: Sequence[str], plotted: str | None
 def _question_table(
     title: str, names: Sequence[str], outcomes: Sequence[Shares], links: Sequence[str], first: SweepCell
 ) -> Section:
-    """Return the questions that some cells have right and others not, each with links to the cells' own reports."""
+    """Return the questions that only some cells have right, with links to the reports of the cells."""
     assert first.finished is not None
     differing = [key for key in outcomes[0] if len({each.get(key) == 1 for each in outcomes}) > 1]
     texts = {question.id: question.text for question in read_questions(first.finished.folder)} if differing else {}
-    rows = [
-        [
-            texts[key],
-            *(
-                _outcome(each.get(key), f"{link}{question_address(key)}")
-                for each, link in zip(outcomes, links, strict=True)
-            ),
-        ]
-        for key in differing[:_QUESTIONS]
-    ]
-    first_ones = f", the first {_QUESTIONS} are listed" if len(differing) > _QUESTIONS else ""
-    text = f"Some cells have {len(differing):,} of {len(outcomes[0]):,} questions right and others not{first_ones}."
+    rows = []
+    for key in differing[:_QUESTIONS]:
+        address = question_address(key)
+        cells = (_outcome(each.get(key), link + address) for each, link in zip(outcomes, links, strict=True))
+        rows.append([texts[key], *cells])
+    listed = f" The first {_QUESTIONS} are listed." if len(differing) > _QUESTIONS else ""
+    text = f"Some cells have {len(differing):,} of {len(outcomes[0]):,} questions right and others not.{listed}"
     return Section(f"Questions: {title}", ["question", *names], rows, (text,), is_folded=True)
 
 
@@ -283,22 +263,20 @@ def _outcome(share: float | None, link: str) -> MarkedCell:
 def _point_name(cell: SweepCell, axes: Sequence[str]) -> str:
     """Return the values that differ, or the method."""
     assert cell.finished is not None
-    return (
-        name_by_settings({axis: cell.values[axis] for axis in axes if axis in cell.values})
-        or cell.finished.choices["method"]
-    )
+    values = {axis: cell.values[axis] for axis in axes if axis in cell.values}
+    return name_by_settings(values) or cell.finished.choices["method"]
 
 
 def _read_cell(path: Path, cell: SweepCell) -> SweepCell:
     """Return a cell with its run, unless it is not finished."""
     state = cell.state
     if state and state.status == "running" and not in_use(path):
-        why = "no command works on this sweep now; run the sweep's command again to resume"
+        why = "no command is running this sweep. Run the sweep's command again to resume."
         return cell.replace(state=state.replace(status="interrupted", error=why))
     if state is None or state.status != "done" or state.run is None:
         return cell
     if state.asked not in (None, questions_asked(Path(state.run))):
-        why = "another command has run its questions with another selection; run the sweep's command again"
+        why = "another command has run its questions with another selection. Run the sweep's command again."
         return cell.replace(state=state.replace(status="changed", error=why))
     return cell.replace(finished=FinishedRun.read(Path(state.run)))
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from kgqa.artifacts.examples import Collected
-from kgqa.artifacts.metrics import Agreement, Costs, Estimate
+from kgqa.artifacts.metrics import Agreement, Estimate
 from kgqa.artifacts.run import MADE_UP, SCRIPTED
+from kgqa.artifacts.schema import as_json
 from kgqa.artifacts.trained import Measured, Round, Rounds, Trained
 from kgqa.artifacts.verdicts import VerificationOutcome
 from kgqa.report.plots import Plot, Point, Series
-from kgqa.report.run_report import agreement_section, dollars_text, figure, figures_section
+from kgqa.report.run_report import agreement_section, figure, figures_section
 from kgqa.report.section import Section
-from kgqa.report.summary import calls_text, interval_text, tokens_text
+from kgqa.report.summary import cost_rows, interval_text
 from kgqa.util.text import pluralize
 
 USE = {
@@ -21,11 +22,20 @@ USE = {
     "Seq2SeqTraining": "roles.ROLE={base}:{folder}/model@transformers",
     "BiEncoderTraining": "retriever.encoder={folder}/encoder, ranker.model=, graph.encoder.model=",
 }
+EXAMPLES = {  # fields by name
+    "examples to train on": "count", "questions to train on": "questions", "held-out examples": "held_out_count",
+    "skipped: too long": "left_out", "truncated": "cut", "sha256 of the texts": "sha256",
+}  # fmt: skip
+TRAINING = {
+    "steps": "steps", "epochs": "epochs", "tokens": "tokens", "seconds": "seconds", "device": "device",
+    "processes": "processes", "peak memory in bytes": "peak_memory", "trainable parameters": "trainable",
+    "parameters": "parameters", "precision": "precision", "seed": "seed", "rank": "rank",
+}  # fmt: skip
 FILTERS = {"backtracing": "KnowTrace*", "none": "Non-Backtracing"}  # names in KnowTrace's Figure 4
 ROUND = ("round", "EM", "F1", "FA", "right answers", "examples", "evaluated in")
 ROUND_TEXT = (
-    "EM and F1: of the questions that are evaluated on, with 95 % bootstrap intervals; round 0 is the base model.",
-    "FA: of the tokens of right answers, which the round before wrote, the percent that backtracing filters.",
+    "EM and F1: on the evaluation questions, with 95 % bootstrap intervals. Round 0 is the base model.",
+    "FA: percentage of the tokens in right answers of the previous round that backtracing removes.",
 )
 
 
@@ -43,7 +53,7 @@ def card_sections(trained: Trained) -> list[Section]:
     rows = (
         ("base", f"{trained.base} (sha256 {trained.base_sha256[:12]})"),
         ("licence of the base", trained.base_licence or "unknown: see the source"),
-        ("licences of the data", "; ".join(trained.examples.licences) or "not known"),
+        ("licences of the data", ", ".join(trained.examples.licences) or "unknown"),
         ("made of", ", ".join(trained.examples.made_of) or "a file of texts"),
         ("use", f"`{use}`"),
         ("command", f"`{' '.join(trained.command)}`"),
@@ -53,7 +63,7 @@ def card_sections(trained: Trained) -> list[Section]:
 
 
 def training_sections(trained: Trained) -> list[Section]:
-    """Return the sections of a training in order of interest, without empty ones."""
+    """Return the sections of a training, without empty ones."""
     losses = {
         "first step": trained.losses.first,
         "last tenth of the steps": trained.losses.last,
@@ -70,19 +80,21 @@ def training_sections(trained: Trained) -> list[Section]:
     listed = [
         Section("Held-out examples", header, [_measured_row(row) for row in trained.measured], text),
         Section("Losses", (), [(name, loss_text(value)) for name, value in losses.items()]),
-        Section("Examples", (), list(_examples(trained))),
-        Section("Training", (), list(_training(trained))),
+        figures_section("Examples", {name: getattr(trained.examples, key) for name, key in EXAMPLES.items()}),
+        figures_section("Training", {name: getattr(trained, key) for name, key in TRAINING.items()}),
         Section("Prompt templates", ("template", "hash"), list(trained.examples.templates.items())),
-        Section("Versions", (), list(trained.versions.items())),
+        Section(
+            "Versions", (), [("kgqa", f"{trained.kgqa.version} {trained.kgqa.commit or ''}"), *trained.versions.items()]
+        ),
         Section("Settings", ("key", "value", "source"), trained.settings),
     ]
     return [section for section in listed if section.rows]
 
 
 def grid_section(rows: Sequence[tuple[str, float | None, str | None, str]]) -> Section:
-    """Return the outcomes of `kgqa train -m`: values, held-out loss, error, folder; the chosen one first."""
+    """Return the trainings of `kgqa train -m`: values, held-out loss, error and folder, the chosen one first."""
     shown = [(values, f"failed: {error}" if error else loss_text(loss), folder) for values, loss, error, folder in rows]
-    text = "The first one is chosen. Its loss is lower than it would be on other questions: measure it on new ones."
+    text = "The first one is chosen. Its loss would be higher on other questions: measure it on new ones."
     return Section("Trainings by held-out loss", ("values", "held-out loss", "folder"), shown, (text,))
 
 
@@ -104,30 +116,6 @@ def _measured_row(row: Measured) -> tuple[str, ...]:
     digits = 1 if row.percent else 3
     difference = f"{row.difference:+.{digits}f} [{row.low:+.{digits}f}, {row.high:+.{digits}f}]"
     return row.name, f"{row.before:.{digits}f}", f"{row.after:.{digits}f}", difference, f"{row.n:,}"
-
-
-def _examples(trained: Trained) -> Iterator[tuple[str, str]]:
-    examples = trained.examples
-    yield "to train on", f"{pluralize(examples.count, 'example')} of {pluralize(examples.questions, 'question')}"
-    held_out = pluralize(len(examples.held_out), "question")
-    yield "held out", f"{pluralize(examples.held_out_count, 'example')} of {held_out}"
-    yield "left out of both, too long", figure(examples.left_out)
-    yield "cut in both", figure(examples.cut)
-    yield "sha256 of the texts", examples.sha256
-
-
-def _training(trained: Trained) -> Iterator[tuple[str, str]]:
-    yield "steps", f"{trained.steps:,} ({trained.epochs:g} epochs)"
-    yield "tokens", figure(trained.tokens)
-    yield "time", f"{trained.seconds / 3600:.2f} hours, {trained.tokens / max(trained.seconds, 1e-9):,.0f} tokens/s"
-    yield "device", trained.device + (f", {trained.processes} processes" if trained.processes > 1 else "")
-    yield "peak memory", f"{trained.peak_memory / 1e9:.1f} GB"
-    yield "trainable parameters", f"{trained.trainable:,} of {trained.parameters:,}"
-    yield "precision", trained.precision
-    yield "seed", str(trained.seed)
-    if trained.rank is not None:
-        yield "rank", str(trained.rank)
-    yield "kgqa", " ".join(filter(None, [trained.kgqa.version, trained.kgqa.commit or ""]))
 
 
 def rounds_sections(rounds: Rounds) -> list[Section]:
@@ -174,7 +162,7 @@ def example_sections(collected: Collected) -> list[Section]:
         _labels(collected),
         Section("Dropped", ("why", "count"), [(reason, f"{count:,}") for reason, count in reasons]),
         Section("Made by", ("", "instances"), [(who, f"{count:,}") for who, count in collected.made_by.items()]),
-        cost_section(collected.cost),
+        Section("Cost", (), list(cost_rows(collected.cost))),
         Section("Figures", (), [(name, figure(value)) for name, value in collected.figures.items()]),
     ]
     return [section for section in sections if section.rows]
@@ -197,12 +185,13 @@ def verification_sections(
     outcome: VerificationOutcome, agreements: Mapping[str, Agreement], published: Published | None
 ) -> list[Section]:
     """Return the sections of `kgqa data verify`: our counts next to SAFE's Table 2, graph figures, agreement."""
+    figures = as_json(outcome.listed) | {"examples": ", ".join(outcome.listed.examples)} if outcome.listed else {}
     listed = [
         _verified(outcome, published),
-        _matched_lines(outcome),
+        figures_section("The list", figures),
         figures_section("Graphs, per question", outcome.figures),
         Section("Oddities", ("flag", "count"), [(name, f"{count:,}") for name, count in outcome.flags.items()]),
-        cost_section(outcome.cost),
+        Section("Cost", (), list(cost_rows(outcome.cost))),
         *(agreement_section(f"Agreement with {name}", ("here", "there"), found) for name, found in agreements.items()),
     ]
     return [section for section in listed if section.rows]
@@ -217,37 +206,11 @@ def _verified(outcome: VerificationOutcome, published: Published | None) -> Sect
     if published:
         total, noise = f"{published.total:,.0f}", f"{published.noise:,.0f}"
         rows.append(("SAFE, Table 2", total, noise, "–", "–", f"{published.percent:.2f} %"))
-    text = ["Ratio: of noise among all questions; brackets: a 95 % bootstrap interval."]
+    text = ["Ratio: noise among all questions, with its 95 % bootstrap interval in brackets."]
     if outcome.unverified:
         failed = f", {pluralize(outcome.failed, 'question')} among them failed" if outcome.failed else ""
         text.append(f"Unverified: no decision, so neither valid nor noise{failed}.")
     if outcome.swapped:
-        text.append("Each question was given another one's answer: whatever is valid here should not be.")
+        text.append("Each question has the answer of another one, so none should be valid.")
     alarm = MADE_UP if outcome.by.endswith(f"@{SCRIPTED}") else ""
     return Section("Questions", ("", "Total", "Noise", "Valid", "Unverified", "Ratio"), rows, text, alarm)
-
-
-def _matched_lines(outcome: VerificationOutcome) -> Section:
-    listed, rows = outcome.listed, list[tuple[str, str]]()
-    if listed is not None:
-        rows = [
-            ("lines", figure(listed.lines)),
-            ("distinct questions", figure(listed.distinct)),
-            ("matched", figure(listed.matched)),
-            ("unmatched", figure(listed.unmatched)),
-            *(("unmatched, e.g.", text) for text in listed.examples),
-        ]
-    return Section("The list", (), rows)
-
-
-def cost_section(cost: Costs | None) -> Section:
-    if cost is None:
-        return Section("Cost", (), ())
-    method, paid = cost.method, cost.paid
-    rows = [
-        ("model calls", calls_text(method, paid)),
-        ("tokens", tokens_text(method)),
-        ("model seconds", f"{method.seconds:,.1f}, {paid.seconds:,.1f} paid"),
-        ("USD", dollars_text(method.usd)),
-    ]
-    return Section("Cost", (), rows)

@@ -57,9 +57,7 @@ def choose_cells(table: PublishedTable, only: str | None) -> list[PublishedCell]
         found_rows, found_columns = _matching(pattern, table.rows), _matching(pattern, table.columns)
         if not found_rows and not found_columns:
             names = (*table.rows, *table.columns)
-            raise ConfigError(
-                f"only={pattern}: no row and no column of {table.id} is called so; {nearest(pattern, names)}"
-            )
+            raise ConfigError(f"only={pattern}: {table.id} has no such row or column. {nearest(pattern, names)}")
         rows |= found_rows
         columns |= found_columns
     return [

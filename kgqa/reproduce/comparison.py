@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
-from math import fsum, hypot
+from math import fsum
 from pathlib import Path
 from statistics import fmean, stdev
 
@@ -18,7 +18,7 @@ from kgqa.report.reproduction import CellLine, Line, Order, Reproduction
 from kgqa.reproduce.cells import NEEDING, PlannedCell
 from kgqa.reproduce.differences import Row, list_setting_differences
 from kgqa.reproduce.protocol import CellRuns, Protocol, protocol_of
-from kgqa.reproduce.question_values import add_interval, compare_rows, pool_values
+from kgqa.reproduce.question_values import add_interval, compare_rows, pool_values, weight_values
 from kgqa.reproduce.tables import PublishedCell, PublishedTable
 from kgqa.scoring.published_delta import (
     Metric,
@@ -84,8 +84,8 @@ def list_differences(
         decided = {setting.name for setting in table.settings if setting.key in protocol.decides()}
         rows = [row for row in rows if row[0] not in decided]
     if theirs := protocol_of(table.id):
-        short = f"short: {theirs.short()}; protocol=paper does as the paper"
-        here = f"{protocol.describe()}; we sampled the questions" if protocol else short
+        short = f"short: {theirs.short()} (protocol=paper does as the paper)"
+        here = f"{protocol.describe()}, and we sampled the questions" if protocol else short
         rows.insert(0, ("protocol", theirs.describe(), here))
     running = [cell.overrides for cell in planned if cell.state == "run"]
     if len(distinct := set(running)) < len(running):
@@ -93,9 +93,9 @@ def list_differences(
     counts = sorted({run.figures["questions"] for runs in results.values() for run in runs.tests if run.figures})
     if counts:
         span = " to ".join(dict.fromkeys(f"{count:,}" for count in (counts[0], counts[-1])))
-        limit = next((setting.theirs for setting in table.settings if setting.key == "limit"), "not said")
+        limit = next((setting.theirs for setting in table.settings if setting.key == "limit"), "not reported")
         few = protocol is not None and protocol.test is not None and counts[0] < protocol.test
-        rows.append(("questions asked", limit, f"{span} per cell{', the files here have no more' if few else ''}"))
+        rows.append(("questions", limit, f"{span} per cell{', the files here have no more' if few else ''}"))
     return rows
 
 
@@ -163,28 +163,15 @@ def _means(
         if len(known) == len(cells) and table.pool:
             ours = pool_values(known, [folder for run in at_places for folder in _folders(run)], metric)
         elif len(known) == len(cells):
-            # rows answer the same questions, columns are other datasets
-            ends = _mean_ends(known) if cell.mean_of else _independent_ends(known)
-            ours = Ours(
-                fmean(value.mean for value in known),
-                *ends,
-                min(value.questions for value in known),
-            )
+            mean, low, high = weight_values(known, [1] * len(known))
+            if cell.mean_of:  # rows answer the same questions, columns are other datasets
+                low, high = _mean_ends(known)
+            ours = Ours(mean, low, high, min(value.questions for value in known))
         if ours:
             failed, asked = sum(value.failed for value in known), sum(value.asked for value in known)
             ours = replace(ours, failed=failed, asked=asked)
         note = f"not all of its {'rows' if cell.mean_of else 'columns'} were run"
         yield _line(cell, metric, published, ours, note, margin)
-
-
-def _independent_ends(values: Sequence[Ours]) -> tuple[float | None, float | None]:
-    """Return the interval of a mean of independent values."""
-    mean = fmean(value.mean for value in values)
-    below = [value.mean - value.low for value in values if value.low is not None]
-    above = [value.high - value.mean for value in values if value.high is not None]
-    if not len(below) == len(above) == len(values):
-        return None, None
-    return mean - hypot(*below) / len(values), mean + hypot(*above) / len(values)
 
 
 def _models(runs: CellRuns) -> Iterator[str]:

@@ -158,7 +158,7 @@ def _list_trained(key: str, path: str) -> Iterator[Row]:
         return
     trained = Trained.read(Path(path))
     for name, value, source in trained.settings:
-        if source.startswith("given here"):
+        if source.startswith("set on the command line"):
             yield f"{key}: {name}", source.partition("; ")[2] or "not given", value
     examples = trained.examples
     made_of = f" of {', '.join(examples.made_of)}" if examples.made_of else ""

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from kgqa.artifacts.metrics import Metrics
-from kgqa.artifacts.sweep import TunedCell
+from kgqa.artifacts.sweep import SweepPlan, TunedCell
 from kgqa.config.files import flatten
 from kgqa.config.overrides import override_key
 from kgqa.errors import ConfigError, KgqaError
@@ -16,8 +16,8 @@ from kgqa.experiment.budget import Budget
 from kgqa.experiment.experiment import Experiment
 from kgqa.reproduce.tables import Strict, read_conf
 from kgqa.runtime.display import Display
-from kgqa.sweeps.cells import Cell, Status
-from kgqa.sweeps.running import open_sweep, run_cells
+from kgqa.sweeps.cells import Cell, Status, place_cells
+from kgqa.sweeps.running import open_sweep, run_cells, sweep_path
 from kgqa.sweeps.tuning import Tuning, on_part, run_tuning, split_questions
 from kgqa.util.fs import text_digest
 from kgqa.util.redaction import redact
@@ -50,14 +50,14 @@ class Protocol(Strict):
 
     def short(self) -> str:
         """Return what a run without the protocol omits."""
-        tuned = "nothing chosen on development questions" if self.tune and self.dev else ""
+        tuned = "no tuning on development questions" if self.tune and self.dev else ""
         sets = "one set of demonstrations" if self.sets else ""
         return ", ".join(filter(None, [tuned, sets, "all questions, or the first limit= of them"]))
 
     def describe(self) -> str:
         split = f" of the {self.dev_split} split" if self.dev_split else ""
         chosen = f"hyperparameters chosen on {self.dev:,} questions{split}" if self.dev else ""
-        asked = f"{self.test:,} questions asked" if self.test else "all questions asked"
+        asked = f"{self.test:,} questions" if self.test else "all questions"
         sets = f"the mean over {len(self.sets)} sets of demonstrations" if self.sets else ""
         return f"{', '.join(filter(None, [chosen, asked, sets]))} ({self.source})"
 
@@ -83,7 +83,7 @@ def find_protocol(table_id: str, keys: Mapping[str, str]) -> Protocol | None:
         if wanted == "short":
             raise ConfigError(f"protocol.{key}: works only with protocol=paper")
     if wanted not in ("short", "paper"):
-        raise ConfigError(f"protocol={wanted}: choose from: short (no tuning; limit= applies), paper")
+        raise ConfigError(f"protocol={wanted}: choose from: short (no tuning, limit= applies), paper")
     if wanted == "short":
         return None
     protocol = protocol_of(table_id)
@@ -176,7 +176,9 @@ class ProtocolRuns:
     def _test(self, display: Display, budget: Budget | None) -> CellRuns:
         cells = self.tests()
         command = ("kgqa", "run", *cells[0].experiment.overrides) if len(cells) == 1 else ()
-        with open_sweep(cells, command, {}, self._name) as folder:
+        place_cells(cells)
+        plan = SweepPlan(command=command, axes={}, cells=())
+        with open_sweep(sweep_path(self._name, cells), plan, cells) as folder:
             run_cells(cells, folder.path, display, budget=budget)
         return CellRuns(cells, command=command)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from kgqa.artifacts.sweep import SweepPlan, sweep_name
@@ -12,7 +13,6 @@ from kgqa.config.composing import compose
 from kgqa.config.overrides import override_key, override_values
 from kgqa.errors import ConfigError, nearest
 from kgqa.experiment.budget import Budget
-from kgqa.experiment.experiment import Experiment
 from kgqa.report.reproduction import Reproduction, write_reproduction
 from kgqa.reproduce.cells import NEEDING, PlannedCell, count_states, is_data, plan_cells
 from kgqa.reproduce.comparison import Results, compare_cells, list_differences
@@ -23,7 +23,7 @@ from kgqa.runtime.display import Display
 from kgqa.scoring.published_delta import MARGIN
 from kgqa.sweeps.cells import Cell, freeze_cells
 from kgqa.sweeps.launching import check_launcher, run_all
-from kgqa.sweeps.running import lock_sweep
+from kgqa.sweeps.running import open_sweep
 from kgqa.system.models import SMALL_MODEL, list_local_models
 from kgqa.util.fs import outputs
 from kgqa.util.text import pluralize
@@ -35,7 +35,7 @@ HYDRA = ("hydra/", "hydra.")
 
 @dataclass(frozen=True)
 class ReproduceRequest:
-    """The parsed command line of `kgqa reproduce`."""
+    """The parsed command line of `kgqa reproduce`, with its cells."""
 
     table: PublishedTable
     overrides: tuple[str, ...]  # of every cell
@@ -67,104 +67,74 @@ class ReproduceRequest:
         budget = Budget.of(own["budget"]) if "budget" in own else None
         for override in hydra:
             if not override.startswith(("hydra/launcher=", "hydra.launcher.")):
-                raise ConfigError(f"{override}: not used; a table names its cells, and hydra/launcher= runs them")
+                raise ConfigError(f"{override}: not used. A table names its cells, and hydra/launcher= runs them")
         check_launcher(hydra, budget)
         protocol = find_protocol(table_id, own)
         for override in (*overrides, *hydra) if protocol else ():
             if override in hydra or override_key(override) in ("limit", "sample", "ids"):
-                remedy = "leave it out" if override in hydra else "set protocol.dev= and protocol.test="
-                raise ConfigError(f"{override}: protocol=paper sets the questions; {remedy}")
+                remedy = "Remove it" if override in hydra else "Set protocol.dev= and protocol.test="
+                raise ConfigError(f"{override}: protocol=paper sets the questions. {remedy}")
         margin = own.get("margin", f"{MARGIN:g}")
         if not re.fullmatch(r"\d+(\.\d+)?", margin) or not float(margin):
             raise ConfigError(f"margin={margin}: must be a number of points above 0, e.g. margin={MARGIN:g}")
-        make = tuple(override.removeprefix(MAKE) for override in given if override.startswith(MAKE))
-        command = ("kgqa", "reproduce", table_id, *given)
         return cls(
-            table,
-            overrides,
-            hydra,
-            own.get("only"),
-            name,
-            budget,
-            dry_run == "true",
-            float(margin),
-            protocol,
-            make,
-            command,
+            table=table,
+            overrides=overrides,
+            hydra=hydra,
+            only=own.get("only"),
+            name=name,
+            budget=budget,
+            dry_run=dry_run == "true",
+            margin=float(margin),
+            protocol=protocol,
+            make=tuple(override.removeprefix(MAKE) for override in given if override.startswith(MAKE)),
+            command=("kgqa", "reproduce", table_id, *given),
         )
 
     def with_trained(self, overrides: Sequence[str]) -> ReproduceRequest:
         """Return the request with trained.NAME=FOLDER for models that cells need."""
         return replace(self, overrides=(*self.overrides, *overrides))
 
+    @cached_property
+    def published(self) -> list[PlannedCell]:
+        """Plan the cells. Raises ConfigError: `only=` names no row and no column."""
+        return plan_cells(self.table, self.overrides, self.only)
 
-def _check_overrides(table: PublishedTable, overrides: Sequence[str]) -> None:
-    needed = {name for cell in table.cells for _, name in cell.trained}
-    for override in overrides:
-        key = override_key(override)
-        if key == "output_dir":
-            raise ConfigError(f"{override}: every cell has its own run folder. Set run_name= for the report's folder")
-        if key.startswith(TRAINED) and key.removeprefix(TRAINED) not in needed:
-            if not needed:
-                raise ConfigError(f"{override}: no cell of {table.id} needs a trained model; remove it")
-            raise ConfigError(
-                f"{override}: no cell of {table.id} needs it; {nearest(key.removeprefix(TRAINED), needed)}"
-            )
-
-
-@dataclass(frozen=True)
-class Plan:
-    """The cells of a request, and the distinct experiments among them that can run here."""
-
-    request: ReproduceRequest
-    published: list[PlannedCell]
-    cells: list[Cell]
-
-    @classmethod
-    def of(cls, request: ReproduceRequest) -> Plan:
-        """Plan the cells. One is composed even if none runs, so that unknown keys are errors.
+    @cached_property
+    def cells(self) -> list[Cell]:
+        """Freeze the distinct experiments that can run here. One is composed even if none runs, to check the keys.
 
         Raises:
-            ConfigError: a key does not exist, or `only=` names no row and no column.
+            ConfigError: a key does not exist.
         """
-        published = plan_cells(request.table, request.overrides, request.only)
-        distinct: dict[tuple[str, ...], str] = {}
-        for cell in published:
+        names: dict[tuple[str, ...], str] = {}
+        for cell in self.published:
             if cell.state == "run":
-                distinct.setdefault(cell.overrides, cell.name)
-        if not distinct:
-            compose(next((cell.overrides for cell in published if cell.overrides), split_trained(request.overrides)[0]))
-        return cls(request, published, freeze_cells([(name, overrides) for overrides, name in distinct.items()]))
+                names.setdefault(cell.overrides, cell.name)
+        if not names:
+            others = (cell.overrides for cell in self.published if cell.overrides)
+            compose(next(others, split_trained(self.overrides)[0]))
+        return freeze_cells([(name, overrides) for overrides, name in names.items()])
 
-    @property
-    def experiments(self) -> dict[tuple[str, ...], Experiment]:
-        """Return the experiments by the overrides of their cells."""
-        return {cell.experiment.overrides: cell.experiment for cell in self.cells}
-
-    def differences(self) -> list[tuple[str, str, str]]:
+    def differences(self, results: Results | None = None) -> list[tuple[str, str, str]]:
         """Return the settings that differ from the paper's."""
-        return list_differences(
-            self.request.table, self.request.protocol, self.request.overrides, self.published, {}, self.experiments
-        )
+        experiments = {cell.experiment.overrides: cell.experiment for cell in self.cells}
+        return list_differences(self.table, self.protocol, self.overrides, self.published, results or {}, experiments)
 
     def compare(self, results: Results) -> Reproduction:
-        request, experiments = self.request, self.experiments
-        differing = list_differences(
-            request.table, request.protocol, request.overrides, self.published, results, experiments
-        )
-        return compare_cells(request.table, request.command, self.published, results, differing, request.margin)
+        """Put the published values next to those of the results."""
+        return compare_cells(self.table, self.command, self.published, results, self.differences(results), self.margin)
 
     def stages(self) -> dict[str, list[Cell]]:
         """Return the runs of each stage."""
-        if not self.request.protocol:
+        if not self.protocol:
             return {"runs": self.cells}
         runs = self.protocol_runs()
         tried = [cell for each in runs for cell in each.tried()]
         return {"dev": tried, "test": [cell for each in runs for cell in each.tests()]}
 
     def protocol_runs(self) -> list[ProtocolRuns]:
-        protocol, table = self.request.protocol, self.request.table.id
-        return [ProtocolRuns(cell, protocol, table) for cell in self.cells] if protocol else []
+        return [ProtocolRuns(cell, self.protocol, self.table.id) for cell in self.cells] if self.protocol else []
 
     def lines(self) -> list[str]:
         """Return the number of cells of each kind, and the reasons of cells that cannot run."""
@@ -174,7 +144,7 @@ class Plan:
             for reason in cell.reasons:
                 state = ("needs data" if is_data(reason) else "needs weights") if cell.state in NEEDING else cell.state
                 reasons.setdefault(f"{state}: {reason}", []).append(cell.name)
-        lines = [f"{self.request.table.id}: {pluralize(count, 'cell')}: {kinds}"]
+        lines = [f"{self.table.id}: {pluralize(count, 'cell')}: {kinds}"]
         for reason, names in reasons.items():
             which = ", ".join(names) if len(names) <= 2 else f"{len(names)} cells, {names[0]} the first"
             lines.append(f"not run, {reason} ({which})")
@@ -182,10 +152,10 @@ class Plan:
 
     def _count_questions(self) -> list[str]:
         """Return a line for each dataset with the questions that the paper's protocol finds here."""
-        if not self.request.protocol or not self.request.protocol.test:
+        if not self.protocol or not self.protocol.test:
             return []
         datasets = {cell.experiment.name("dataset"): cell.experiment.dataset for cell in self.cells}
-        wanted = f"{self.request.protocol.test:,} test questions"
+        wanted = f"{self.protocol.test:,} test questions"
         return [
             f"protocol=paper: {wanted} wanted of {sum(1 for _ in dataset.questions()):,} in dataset={name}"
             for name, dataset in datasets.items()
@@ -196,9 +166,23 @@ class Plan:
         if self.cells:
             return ""
         if not any(cell.state in NEEDING for cell in self.published):
-            return f"{self.request.table.id}: no cell can run (reasons above)"
-        hint = f"choose what is on this machine, e.g. {example_choices()}"
-        return f"{self.request.table.id}: no cell can run on this machine; {hint}"
+            return f"{self.table.id}: no cell can run (reasons above)"
+        hint = f"Choose models that are on this machine, e.g. {example_choices()}"
+        return f"{self.table.id}: no cell can run on this machine. {hint}"
+
+
+def _check_overrides(table: PublishedTable, overrides: Sequence[str]) -> None:
+    needed = {name for cell in table.cells for _, name in cell.trained}
+    for override in overrides:
+        key = override_key(override)
+        if key == "output_dir":
+            raise ConfigError(f"{override}: every cell has its own run folder. Set run_name= for the report's folder")
+        if key.startswith(TRAINED) and key.removeprefix(TRAINED) not in needed:
+            if not needed:
+                raise ConfigError(f"{override}: no cell of {table.id} needs a trained model. Remove it")
+            raise ConfigError(
+                f"{override}: no cell of {table.id} needs it. {nearest(key.removeprefix(TRAINED), needed)}"
+            )
 
 
 def example_choices() -> str:
@@ -220,13 +204,13 @@ class Reproduced:
         return not any(result.status in ("failed", "not run") for result in self.results)
 
 
-def run_table(plan: Plan, display: Display) -> Reproduced:
+def run_table(request: ReproduceRequest, display: Display) -> Reproduced:
     """Run the cells that can run here, and write the comparison after each.
 
     Raises:
         ConfigError: the folder has the report of other cells, or is in use.
     """
-    request, cells = plan.request, plan.cells
+    cells = request.cells
     protocol = [request.protocol.model_dump_json()] if request.protocol else []
     name = request.name or sweep_name([*(cell.frozen for cell in cells), request.only or "", *protocol])
     path = outputs() / "reproduce" / request.table.id / name
@@ -234,11 +218,11 @@ def run_table(plan: Plan, display: Display) -> Reproduced:
 
     def write(overrides: tuple[str, ...], runs: CellRuns) -> None:
         results[overrides] = runs
-        write_reproduction(plan.compare(results), path)
+        write_reproduction(request.compare(results), path)
 
-    with lock_sweep(path, SweepPlan(command=request.command, axes={}, cells=()), cells, "run_name"):
+    with open_sweep(path, SweepPlan(command=request.command, axes={}, cells=()), cells, "run_name"):
         if request.protocol:
-            for runs in plan.protocol_runs():
+            for runs in request.protocol_runs():
                 write(runs.cell.experiment.overrides, runs.run(display, request.budget))
         else:
             run_all(
@@ -250,7 +234,7 @@ def run_table(plan: Plan, display: Display) -> Reproduced:
                 on_end=lambda cell: write(cell.experiment.overrides, CellRuns([cell])),
             )
             results |= {cell.experiment.overrides: CellRuns([cell]) for cell in cells}
-        reproduction = plan.compare(results)
+        reproduction = request.compare(results)
         report = write_reproduction(reproduction, path)
     runs_of_cells = [run for runs in results.values() for run in (*runs.tried, *runs.tests)]
     return Reproduced(path, report, reproduction, runs_of_cells)
@@ -266,7 +250,7 @@ def list_tables(start: str, overrides: Sequence[str] = ()) -> list[tuple[str, st
     known = table_ids()
     chosen = [table_id for table_id in known if table_id.startswith(start)]
     if not chosen:
-        raise ConfigError(f"kgqa reproduce --list {start}: no id starts with this; {nearest(start, known)}")
+        raise ConfigError(f"kgqa reproduce --list {start}: no id starts with this. {nearest(start, known)}")
     rows = []
     for table_id in chosen:
         table = load_table(table_id)

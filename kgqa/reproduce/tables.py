@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from itertools import repeat
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from kgqa.config.files import load_yaml
 from kgqa.config.overrides import merge_overrides, override_values
@@ -51,25 +51,6 @@ class PublishedCell:
     shared: tuple[str, ...]  # overrides that put all rows on one footing
 
 
-@dataclass(frozen=True, slots=True)
-class PublishedTable:
-    """One table or figure. `against` is the metric on a figure's x axis; "": the columns are."""
-
-    id: str
-    title: str
-    place: str
-    metrics: tuple[Metric, ...]
-    settings: tuple[Setting, ...]
-    axis: str
-    against: str
-    columns: tuple[str, ...]
-    average: str  # the column that is the mean of the others; "": none
-    pool: bool  # a mean is over the questions of all its cells, instead of over the cells
-    rows: tuple[str, ...]
-    cells: tuple[PublishedCell, ...]
-    second_hand: str = ""  # the copies that the values are from; "": read from the paper or its authors' pages
-
-
 class Strict(BaseModel):
     """A part of a file without unknown keys."""
 
@@ -107,38 +88,56 @@ class _Row(_Fate):
     mean_of: tuple[str, ...] = ()
 
 
-class _Table(Strict):
+class PublishedTable(Strict):
+    """One table or figure, with the keys of its file. `against` is the metric on a figure's x axis; "": the columns."""
+
+    id: str
     title: str
     paper: str
     place: str
     source: Literal["text", "plot", "mixed"]
-    second_hand: str = ""
-    given: tuple[str, ...] = ()
-    metrics: dict[str, str | _Measured]
-    settings: dict[str, tuple[str, str] | tuple[str, str, str]]
+    second_hand: str = ""  # the copies that the values are from; "": read from the paper or its authors' pages
+    given: tuple[str, ...] = ()  # overrides of every cell
+    paths: dict[str, str | _Measured] = Field(alias="metrics")
+    texts: dict[str, tuple[str, str] | tuple[str, str, str]] = Field(alias="settings")
     kinds: dict[str, _Fate] = {}
     axis: str = ""
     against: str = ""
-    columns: dict[str, tuple[str, ...]]
-    average: str = ""
-    pool: bool = False
+    by_column: dict[str, tuple[str, ...]] = Field(alias="columns")  # overrides
+    average: str = ""  # the column that is the mean of the others; "": none
+    pool: bool = False  # a mean is over the questions of all its cells, instead of over the cells
     asked: int | dict[str, int] | None = None  # the paper's number of questions, also by column or dataset
-    rows: tuple[_Row, ...]
+    entries: tuple[_Row, ...] = Field(alias="rows")
+
+    @cached_property
+    def metrics(self) -> tuple[Metric, ...]:
+        measured = {name: _Measured(path=each) if isinstance(each, str) else each for name, each in self.paths.items()}
+        return tuple(Metric(name, each.path, each.unit, each.why) for name, each in measured.items())
+
+    @property
+    def settings(self) -> list[Setting]:
+        return [Setting(name, *texts) for name, texts in self.texts.items()]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (*self.by_column, *([self.average] if self.average else []))
+
+    @property
+    def rows(self) -> tuple[str, ...]:
+        return tuple(row.name for row in self.entries)
+
+    @cached_property
+    def cells(self) -> tuple[PublishedCell, ...]:
+        return tuple(cell for row in self.entries for cell in _cells(self, row))
 
     def questions(self, column: str, overrides: Sequence[str]) -> int | None:
         """Return the number of questions of a published value, None if the paper does not give it."""
+        if column == self.average:
+            counts = [self.questions(name, others) for name, others in self.by_column.items()]
+            return sum(count for count in counts if count) if all(counts) else None
         if not isinstance(self.asked, dict):
             return self.asked
         return self.asked.get(column, self.asked.get(override_values(overrides).get("dataset", "")))
-
-    def questions_of_mean(self) -> int | None:
-        """Return the number of questions behind the mean of all columns."""
-        counts = [self.questions(column, overrides) for column, overrides in self.columns.items()]
-        return sum(count for count in counts if count) if all(counts) else None
-
-    @property
-    def column_names(self) -> tuple[str, ...]:
-        return (*self.columns, *([self.average] if self.average else []))
 
 
 def table_ids() -> list[str]:
@@ -155,15 +154,16 @@ def table_ids() -> list[str]:
 
 
 def load_table(table_id: str) -> PublishedTable:
-    """
+    """Read a table of conf/reproduce.
+
     Raises:
         ConfigError: there is none of that id.
-        DataError: its file does not have the form of docs/dev/TABLE_FILES.md; the message names file and key.
+        DataError: its file does not have the form of docs/dev/TABLE_FILES.md. The message names file and key.
     """
     known = table_ids()
     if table_id not in known:
         raise ConfigError(
-            f"{table_id}: no such table or figure; {nearest(table_id, known)}. List them with: kgqa reproduce --list"
+            f"{table_id}: no such table or figure. {nearest(table_id, known)}. List them with: kgqa reproduce --list"
         )
     return read_table(package_conf() / "reproduce" / f"{table_id}.yaml", table_id)
 
@@ -180,34 +180,20 @@ def choose_footing(table: PublishedTable, footing: str) -> PublishedTable:
         known = [each for each in table_ids() if any(cell.shared for cell in load_table(each).cells)]
         raise ConfigError(f"footing={footing}: must be own or, for {', '.join(known)}, shared")
     cells = [replace(cell, overrides=merge_overrides(cell.overrides, cell.shared)) for cell in table.cells]
-    return replace(table, cells=tuple(cells))
+    return table.model_copy(update={"cells": tuple(cells)})
 
 
 def read_table(file: Path, table_id: str) -> PublishedTable:
     """Read a table. Raises DataError as `load_table`."""
-    parsed = _check(_Table, _with_base(_yaml(file), file), file)
-    return PublishedTable(
-        id=table_id,
-        title=parsed.title,
-        place=parsed.place,
-        metrics=tuple(_metric(name, measured) for name, measured in parsed.metrics.items()),
-        settings=tuple(Setting(name, *texts) for name, texts in parsed.settings.items()),
-        axis=parsed.axis,
-        against=parsed.against,
-        columns=parsed.column_names,
-        average=parsed.average,
-        pool=parsed.pool,
-        rows=tuple(row.name for row in parsed.rows),
-        cells=tuple(cell for row in parsed.rows for cell in _cells(parsed, row)),
-        second_hand=parsed.second_hand,
-    )
+    content = _with_base(_yaml(file), file)
+    return _check(PublishedTable, {**content, "id": table_id} if isinstance(content, dict) else content, file)
 
 
 @cache
 def read_conf(name: str, kind: Any) -> Any:
     """Read a file of conf/reproduce that has no table. Raises DataError: it does not have the form of `kind`."""
     file = package_conf() / "reproduce" / name
-    return _check(kind, load_yaml(file, "reinstall kgqa"), file)
+    return _check(kind, load_yaml(file), file)
 
 
 def read_published_counts(experiment: Experiment) -> Published | None:
@@ -250,15 +236,15 @@ def _yaml(file: Path) -> Json:
         raise DataError(f"{file}: not readable: {' '.join(str(error).split())}") from error
 
 
-def _cells(table: _Table, row: _Row) -> Iterator[PublishedCell]:
-    for column, values in (dict.fromkeys(table.columns) if row.published is None else row.published).items():
+def _cells(table: PublishedTable, row: _Row) -> Iterator[PublishedCell]:
+    for column, values in (dict.fromkeys(table.by_column) if row.published is None else row.published).items():
         own = row.cells.get(column, _Fate())
         fates = [fate for each in (row, own) for fate in (table.kinds.get(each.kind, _Fate()), each)]
         availability: Availability = _last([fate.availability for fate in fates], "run")
         trained = _last([fate.trained for fate in fates], {}) if availability == "needs training" else {}
-        nothing = (None,) * len(table.metrics)
-        overrides = merge_overrides(table.given, table.columns.get(column, ()), *(fate.overrides for fate in fates))
-        asked = table.questions_of_mean() if column == table.average else table.questions(column, overrides)
+        nothing = (None,) * len(table.paths)
+        overrides = merge_overrides(table.given, table.by_column.get(column, ()), *(fate.overrides for fate in fates))
+        asked = table.questions(column, overrides)
         asked = asked * len(row.mean_of) if asked and row.mean_of and table.pool else asked
         spread = row.spread.get(column) or nothing
         yield PublishedCell(
@@ -279,9 +265,3 @@ def _cells(table: _Table, row: _Row) -> Iterator[PublishedCell]:
 def _last(values: Sequence[T | None], default: T) -> T:
     """Return the last value that is not empty."""
     return next(filter(None, reversed(values)), default)
-
-
-def _metric(name: str, measured: str | _Measured) -> Metric:
-    if isinstance(measured, str):
-        return Metric(name, measured, "%", "")
-    return Metric(name, measured.path, measured.unit, measured.why)

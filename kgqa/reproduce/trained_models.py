@@ -49,7 +49,7 @@ def find_model(name: str) -> TrainedModel:
         if match := _name_pattern(pattern).fullmatch(name):
             commands = tuple(command.format_map(match.groupdict()) for command in model.makes)
             return model.model_copy(update={"makes": commands})
-    raise ConfigError(f"{TRAINED}{name}: no such trained model; {nearest(name, trained_models())}")
+    raise ConfigError(f"{TRAINED}{name}: no such trained model. {nearest(name, trained_models())}")
 
 
 def split_trained(overrides: Sequence[str]) -> tuple[tuple[str, ...], dict[str, str]]:
@@ -124,7 +124,7 @@ class TrainingPlan:
         for name, commands in self.commands.items():
             for command in commands:
                 if command not in done and run(command):
-                    raise UsageError(f"{shlex.join(('kgqa', *command))}: failed, see above; run the same command again")
+                    raise UsageError(f"{shlex.join(('kgqa', *command))}: failed, see above. Run the same command again")
                 done.add(command)
             folders[name] = _find_folder(name, commands[-1])
         return folders
@@ -170,7 +170,7 @@ def _value(key: str, name: str, given: str) -> str:
     if not path.exists():
         preset = ", nor a preset of conf/model" if role else ""
         raise ConfigError(
-            f"{TRAINED}{name}={given}: no such file or folder{preset}; what makes it: kgqa reproduce --list"
+            f"{TRAINED}{name}={given}: no such file or folder{preset}. See kgqa reproduce --list for how to train it"
         )
     if (path / MANIFEST).is_file() and not (path / CONFIG).is_file():  # of kgqa train
         base = Trained.read(path).base
@@ -179,12 +179,12 @@ def _value(key: str, name: str, given: str) -> str:
     is_adapter = any((folder / CONFIG).is_file() for folder in (path, path / ADAPTER))
     if is_adapter and not role:
         raise ConfigError(
-            f"{TRAINED}{name}={given}: this is an adapter of a language model; name the folder of an encoder"
+            f"{TRAINED}{name}={given}: this is an adapter of a language model. Name the folder of an encoder"
         )
     folder = str(path.resolve())
     if not PLAIN.fullmatch(folder):
         raise ConfigError(
-            f"{TRAINED}{name}={given}: a path of letters, digits and . _ / + - is taken. A link to it will do"
+            f"{TRAINED}{name}={given}: the path can contain only letters, digits and . _ / + -. Use a symbolic link"
         )
     return f"{base}{'+' if is_adapter else ':'}{folder}" if role else folder
 

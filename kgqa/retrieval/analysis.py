@@ -9,9 +9,9 @@ import re
 from functools import cache, lru_cache
 from typing import Any
 
-VERSION = 1  # of what comes out; an index made with another one is refused
+VERSION = 1  # of the analysis; an index of another one is not used
 LONGEST = 255  # characters of a word; Lucene cuts longer ones into pieces
-REMEMBERED = 1 << 18  # runs of letters and signs whose terms are kept, about 50 MB
+REMEMBERED = 1 << 18  # runs between blanks with their terms in memory, about 50 MB
 STOP_WORDS = frozenset(
     (
         "a", "an", "and", "are", "as", "at", "be", "but", "by", "for", "if", "in", "into", "is", "it", "no", "not",
@@ -57,7 +57,7 @@ _POSSESSIVES = frozenset(apostrophe + s for apostrophe in "'’＇" for s in "sS
 def _stemmer() -> Any:
     from Stemmer import Stemmer
 
-    return Stemmer("porter", 0)  # without a cache of its own
+    return Stemmer("porter", 0)  # without a second cache
 
 
 def _words(run: str) -> list[str]:
@@ -83,9 +83,8 @@ def _ascii_pattern() -> Any:
 
 @cache
 def _unicode_pattern() -> Any:
-    """Return rules WB5 to WB13b of annex 29 (in Hebrew, quotes mark abbreviations: WB7a to WB7c), and what Lucene
-    makes of
-    emoji and of the scripts that the annex leaves to dictionaries."""
+    """Return rules WB5 to WB13b of annex 29 (WB7a to WB7c: quotes in Hebrew), and Lucene's rules for emoji and for
+    the scripts that the annex leaves to dictionaries."""
     import regex
 
     return regex.compile(
@@ -113,9 +112,9 @@ def _unicode_pattern() -> Any:
     )
 
 
-# Lucene stems as Martin Porter's own program does. Beside his paper, which PyStemmer follows, it has two more rules in
-# step 2, (m>0) bli → ble and logi → log, and step 1b undoubles every consonant. A word that would meet them is
-# given the outcome in advance; the steps before do nothing to that.
+# Lucene stems like Martin Porter's own program. PyStemmer follows his paper. The program has two more rules in step 2,
+# (m>0) bli → ble and logi → log, and undoubles every consonant in step 1b. These words get the result in advance, which
+# the earlier steps do not change.
 _ADDED = re.compile(r"(?P<stem>.*)(?:(?P<bl>bl)|log)(?:[iy](?:eds?|ings?|s)?|ies)")
 _DOUBLED = re.compile(r"(?P<stem>.*[aeiouy].*?)(?P<letter>[chjkqvwx])(?P=letter)(?:eds?|ings?)")
 _MEASURED = re.compile(r"[aeiou][^aeiou]|^[^aeiou]+y[^aeiou]")  # m>0; y is a vowel after a consonant

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kgqa.calls import Rank
-from kgqa.types import Json
+from kgqa.types import JsonObject
 
+Vectors = NDArray[np.float32]
 Kind = Literal["query", "passage"]
 Key = tuple[Kind, str]
 BYTES_IN_MEMORY = 1 << 29  # of vectors: 350,000 of 384 dimensions, 33,000 of 4,096
@@ -27,13 +28,13 @@ class Encoder(Protocol):
     def __hash__(self) -> int:
         return object.__hash__(self)  # frozen dataclasses have their own
 
-    def identity(self) -> Mapping[str, Json]: ...
+    def identity(self) -> JsonObject: ...
 
-    def fingerprint(self, kind: Kind) -> Mapping[str, Json]:
+    def fingerprint(self, kind: Kind) -> JsonObject:
         """Return what decides a vector of this kind up to rounding: no device, batch size or library versions."""
         ...
 
-    def encode(self, kind: Kind, texts: Sequence[str]) -> NDArray[np.float32]:
+    def encode(self, kind: Kind, texts: Sequence[str]) -> Vectors:
         """Return vectors of shape (len(texts), d), in order; relevance is their inner product."""
         ...
 
@@ -50,9 +51,9 @@ class BiEncoder:
     `vectors` runs at a time.
     """
 
-    def __init__(self, encode: Callable[[Kind, Sequence[str]], NDArray[np.float32]]) -> None:
+    def __init__(self, encode: Callable[[Kind, Sequence[str]], Vectors]) -> None:
         self._encode = encode
-        self._memory: OrderedDict[Key, NDArray[np.float32]] = OrderedDict()
+        self._memory: OrderedDict[Key, Vectors] = OrderedDict()
         self._lock = threading.Lock()
 
     def score(self, calls: Sequence[Rank]) -> Sequence[tuple[float, ...]]:
@@ -68,13 +69,13 @@ class BiEncoder:
             scores.append(tuple(float(score) for score in found))
         return scores
 
-    def vectors(self, kind: Kind, texts: Sequence[str]) -> NDArray[np.float32]:
+    def vectors(self, kind: Kind, texts: Sequence[str]) -> Vectors:
         """Return the vectors of the texts, in order, shape (len(texts), d); at least one text."""
         with self._lock:
             by_text = self._load(dict.fromkeys((kind, text) for text in texts))
         return np.stack([by_text[kind, text] for text in texts])
 
-    def _load(self, keys: Iterable[Key]) -> dict[Key, NDArray[np.float32]]:
+    def _load(self, keys: Iterable[Key]) -> dict[Key, Vectors]:
         """Return the vectors of all keys: from memory, or encoded now."""
         wanted = list(keys)
         for kind in ("query", "passage"):
@@ -96,7 +97,7 @@ def get_biencoder(encoder: Encoder) -> BiEncoder:
     return BiEncoder(encoder.encode)
 
 
-def relevance(query: NDArray[np.float32], rows: NDArray[Any]) -> NDArray[np.float64]:
+def relevance(query: Vectors, rows: NDArray[Any]) -> NDArray[np.float64]:
     """Return inner products of a query, shape (d,), and texts, shape (n, d), in double precision, shape (n,).
 
     Rounded to six decimals if the vectors have length 1, and to fewer the longer they are, so that what an encoder's

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from importlib.metadata import version
@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kgqa.errors import StorageError
-from kgqa.protocols import Finder, Query
+from kgqa.protocols import Finder, Progress, Query, Rankings
 from kgqa.retrieval import analysis
-from kgqa.retrieval.search import Scored, fill_positions, rank_positions
-from kgqa.types import Json, Passage
+from kgqa.retrieval.search import Scored, Scores, fill_positions, rank_found
+from kgqa.types import JsonObject, Passage
 from kgqa.util.fs import AGAIN, explain_storage_errors
 from kgqa.util.optional_deps import require_packages
 from kgqa.util.validators import NotIdentity, NotNegative, Share, Validator
@@ -28,9 +27,9 @@ if TYPE_CHECKING:
 
 HEAP = 128 << 20  # bytes of postings held before they are written; more does not build faster
 STEP = 1_000  # passages between two signs of progress
-DIGITS = 6  # of a score; beyond them the order of summation shows, and with it how the index is cut into segments
+DIGITS = 6  # of a score; later ones depend on the order of summation
 SPARE = 8  # hits fetched beyond k, to see whether the k-th shares its score with others
-MOST_TIES = 10_000  # hits fetched for one query because of equal scores; among more, tantivy's own order decides
+MOST_TIES = 10_000  # hits fetched for one query because of equal scores; among more, tantivy's order decides
 
 
 def _are_boosts(fields: Mapping[str, float]) -> bool:
@@ -58,7 +57,7 @@ class Bm25:
 
     pools: ClassVar[bool] = True
 
-    def identity(self) -> Mapping[str, Json]:
+    def identity(self) -> JsonObject:
         return {
             "retriever": "bm25",
             "fields": dict(self.fields),
@@ -67,7 +66,7 @@ class Bm25:
             **({"fill": True} if self.fill else {}),
         }
 
-    def build(self, passages: Sequence[Passage], folder: Path, advance: Callable[[int], None]) -> None:
+    def build(self, passages: Sequence[Passage], folder: Path, advance: Progress) -> None:
         """Write the index. Files of an interrupted build are deleted."""
         import tantivy
 
@@ -89,7 +88,7 @@ class Bm25:
             writer.commit()
             writer.wait_merging_threads()
         except (ValueError, OSError) as error:  # tantivy's errors on a full disk
-            raise StorageError(f"{folder}: {error}; {AGAIN}") from error
+            raise StorageError(f"{folder}: {error}. {AGAIN}") from error
         advance(len(passages) % STEP)
 
     def open(self, passages: Sequence[Passage], folder: Path) -> Bm25Finder:
@@ -97,12 +96,12 @@ class Bm25:
 
 
 class Bm25Finder(Finder):
-    """Searches the files as the system maps them: opening reads next to nothing."""
+    """Search the mapped files."""
 
     def __init__(self, retriever: Bm25, folder: Path, count: int) -> None:
         self._retriever, self._folder, self._count = retriever, folder, count
 
-    def find(self, queries: Sequence[Query]) -> Sequence[Sequence[int]]:
+    def find(self, queries: Sequence[Query]) -> Rankings:
         """Return positions. Scores of the same first six digits are equal. A query without words has no results."""
         found = [[position for position, _ in scored] for scored in self.find_scored(queries)]
         if not self._retriever.fill:
@@ -158,8 +157,8 @@ class Bm25Finder(Finder):
 class Bm25s:
     """Scores, fields and words as in `Bm25`, but without Lucene's rounding of lengths (bm25s: Lù, 2024).
 
-    A passage that scores no better than one without any word of the query is not found. Every setting has an index
-    of its own. delta: of bm25l and bm25+, without effect on the other variants.
+    A passage that scores no better than one without any word of the query is not found. Each setting has its own index.
+    delta: of bm25l and bm25+, without effect on the other variants.
     """
 
     fields: Boosts
@@ -170,11 +169,11 @@ class Bm25s:
 
     pools: ClassVar[bool] = True
 
-    def identity(self) -> Mapping[str, Json]:
+    def identity(self) -> JsonObject:
         library = require_packages("bm25s", "bm25s")
         return {"retriever": "bm25s", **asdict(self), "analysis": analysis.VERSION, **library}
 
-    def build(self, passages: Sequence[Passage], folder: Path, advance: Callable[[int], None]) -> None:
+    def build(self, passages: Sequence[Passage], folder: Path, advance: Progress) -> None:
         """Build in memory, about 2 kB per passage."""
         import bm25s
 
@@ -199,12 +198,12 @@ class Bm25s:
 
 
 class Bm25sFinder(Finder):
-    """Adds up the columns of a query's terms, memory-mapped."""
+    """Add up the memory-mapped columns of a query's terms."""
 
     def __init__(self, fields: Mapping[str, float], folder: Path, count: int) -> None:
         self._fields, self._folder, self._count = fields, folder, count
 
-    def find(self, queries: Sequence[Query]) -> Sequence[Sequence[int]]:
+    def find(self, queries: Sequence[Query]) -> Rankings:
         return [self._find(query) for query in queries]
 
     @cached_property
@@ -215,14 +214,10 @@ class Bm25sFinder(Finder):
         return {field: bm25s.BM25.load(self._folder / field, mmap=True) for field in present}
 
     def _find(self, query: Query) -> list[int]:
-        scores = self._scores(analysis.terms(query.text))
-        positions = np.flatnonzero(scores > 0)
-        if query.among is not None:
-            positions = np.intersect1d(positions, np.array(query.among, dtype=np.int64))
-        return rank_positions(scores[positions], query.k, positions) if query.k > 0 and len(positions) else []
+        return rank_found(self._scores(analysis.terms(query.text)), query)
 
-    def _scores(self, terms: Sequence[str]) -> NDArray[np.float64]:
-        """Return the scores of every passage, above what one without any of the terms would get."""
+    def _scores(self, terms: Sequence[str]) -> Scores:
+        """Return the scores of all passages, above the score of one without any of the terms."""
         scores = np.zeros(self._count)
         for field, index in self._indexes.items():
             numbers = [number for term in terms if (number := index.vocab_dict.get(term)) is not None]

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
 from kgqa.errors import ConfigError
-from kgqa.protocols import Query, Retriever
+from kgqa.protocols import Progress, Query, Rankings, Retriever
 from kgqa.retrieval.bm25 import Bm25
 from kgqa.retrieval.dense import Dense
 from kgqa.retrieval.search import Scored
-from kgqa.types import Json, Passage
+from kgqa.types import JsonObject, Passage
 from kgqa.util.fs import ensure_dir, explain_storage_errors
 from kgqa.util.validators import Count
 
@@ -27,18 +27,18 @@ class Composite(ABC):
     def __post_init__(self) -> None:
         for name, part in self._parts().items():
             if getattr(part, "uses", None):
-                raise ConfigError(f"retriever.{name}: {type(part).__name__} calls a model; choose another retriever")
+                raise ConfigError(f"retriever.{name}: {type(part).__name__} calls a model. Choose another retriever")
 
     @property
     def pools(self) -> bool:
         return all(part.pools for part in self._parts().values())
 
-    def identity(self) -> Mapping[str, Json]:
+    def identity(self) -> JsonObject:
         parts = {name: dict(part.identity()) for name, part in self._parts().items()}
         settings = {field.name: getattr(self, field.name) for field in fields(self)}
         return {"retriever": type(self).__name__.lower(), **settings, **parts}
 
-    def build(self, passages: Sequence[Passage], folder: Path, advance: Callable[[int], None]) -> None:
+    def build(self, passages: Sequence[Passage], folder: Path, advance: Progress) -> None:
         """Build one part after the other. A passage counts as indexed when all parts have it."""
         parts, done = self._parts(), 0
 
@@ -57,7 +57,7 @@ class Composite(ABC):
         return Opened(self, passages, finders)
 
     @abstractmethod
-    def combine(self, opened: Opened, queries: Sequence[Query]) -> Sequence[Sequence[int]]:
+    def combine(self, opened: Opened, queries: Sequence[Query]) -> Rankings:
         """Return the positions for each query, from the finders of its parts."""
 
     def _parts(self) -> dict[str, Retriever]:
@@ -74,13 +74,14 @@ def check_scores(retriever: Retriever, key: str) -> None:
 
 @dataclass(frozen=True)
 class Opened:
-    """An opened composite: the finders of its parts by name."""
+    """An opened composite: the finders of its parts by name. files: what else it reads."""
 
     retriever: Composite
     passages: Sequence[Passage]
     finders: Mapping[str, Any]
+    files: Any = None
 
-    def find(self, queries: Sequence[Query]) -> Sequence[Sequence[int]]:
+    def find(self, queries: Sequence[Query]) -> Rankings:
         return self.retriever.combine(self, queries)
 
     def close(self) -> None:
@@ -101,13 +102,13 @@ class Hybrid(Composite):
     constant: Count
     depth: Count
 
-    def combine(self, opened: Opened, queries: Sequence[Query]) -> Sequence[Sequence[int]]:
+    def combine(self, opened: Opened, queries: Sequence[Query]) -> Rankings:
         deep = [replace(query, k=max(query.k, self.depth)) for query in queries]
         rankings = zip(*(finder.find(deep) for finder in opened.finders.values()), strict=True)
         return [fuse_ranks(ranked, self.constant)[: query.k] for query, ranked in zip(queries, rankings, strict=True)]
 
 
-def fuse_ranks(rankings: Sequence[Sequence[int]], constant: int) -> list[int]:
+def fuse_ranks(rankings: Rankings, constant: int) -> list[int]:
     """Return all positions of the rankings by reciprocal rank fusion, best first, equal scores by position."""
     scores: defaultdict[int, float] = defaultdict(float)
     for ranking in rankings:
@@ -127,7 +128,7 @@ class Knn(Composite):
     dense: Retriever
     fuzzy: Retriever
 
-    def combine(self, opened: Opened, queries: Sequence[Query]) -> Sequence[Sequence[int]]:
+    def combine(self, opened: Opened, queries: Sequence[Query]) -> Rankings:
         by_meaning = opened.finders["dense"].find([replace(query, k=(query.k + 1) // 2) for query in queries])
         by_letters = opened.finders["fuzzy"].find(queries)
         return [
@@ -157,9 +158,9 @@ class Mdr(Composite):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not isinstance(self.dense, Dense):
-            raise ConfigError(f"retriever.dense: {type(self.dense).__name__} has no embeddings; choose a dense one")
+            raise ConfigError(f"retriever.dense: {type(self.dense).__name__} has no embeddings. Choose a dense one")
 
-    def combine(self, opened: Opened, queries: Sequence[Query]) -> Sequence[Sequence[int]]:
+    def combine(self, opened: Opened, queries: Sequence[Query]) -> Rankings:
         search = opened.finders["dense"].find_scored
         firsts = search([replace(query, k=self.first_hop) for query in queries])
         hops = [

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kgqa.errors import ConfigError, DataError
-from kgqa.protocols import Query
-from kgqa.retrieval.biencoder import Encoder, get_biencoder, relevance
+from kgqa.protocols import Finder, Progress, Query, Rankings
+from kgqa.retrieval.biencoder import Encoder, Vectors, get_biencoder, relevance
 from kgqa.retrieval.encoders import SentenceTransformer
 from kgqa.retrieval.hf_model import torch_device
 from kgqa.retrieval.search import Scored, rank_positions
-from kgqa.types import Json, Passage
+from kgqa.types import Json, JsonObject, Passage
 from kgqa.util import hub
 from kgqa.util.fs import AGAIN, explain_storage_errors, replace_atomically, replace_file
 from kgqa.util.optional_deps import install_command, require_packages
@@ -58,10 +58,10 @@ class Dense:
     def __post_init__(self) -> None:
         if not isinstance(self.encoder, str | Encoder):
             raise ConfigError(
-                f"retriever.encoder: {type(self.encoder).__name__} returns scores, not vectors; choose another preset"
+                f"retriever.encoder: {type(self.encoder).__name__} returns scores, not vectors. Choose another preset"
             )
 
-    def identity(self) -> Mapping[str, Json]:
+    def identity(self) -> JsonObject:
         """Return encoder, storage and, for approximations, the search; exact searches find the same."""
         approximate: dict[str, dict[str, Json]] = {
             "ivf": {"lists": self.lists, "probes": self.probes},
@@ -76,7 +76,7 @@ class Dense:
             "search": {"backend": self.backend, **settings} if settings else "exact",
         }
 
-    def build(self, passages: Sequence[Passage], folder: Path, advance: Callable[[int], None]) -> None:
+    def build(self, passages: Sequence[Passage], folder: Path, advance: Progress) -> None:
         """Encode the passages into one file, after those that an interrupted build encoded.
 
         A small corpus shares its vectors with rankers in memory.
@@ -107,18 +107,10 @@ class Dense:
                 except RuntimeError as error:  # how FAISS reports a full disk
                     raise OSError(str(error).strip().splitlines()[-1]) from error
 
-    def open(self, passages: Sequence[Passage], folder: Path) -> DenseFinder:
-        try:
-            vectors = np.load(folder / VECTORS, mmap_mode="r")
-        except (OSError, ValueError) as error:
-            raise DataError(f"{folder}: its vectors cannot be read ({error}); delete the index and build it") from error
-        if len(vectors) != len(passages):
-            raise DataError(
-                f"{folder}: {len(vectors)} vectors for {len(passages)} passages; delete the index and build it"
-            )
-        return DenseFinder(self, vectors, folder)
+    def open(self, passages: Sequence[Passage], folder: Path) -> DenseFinder:  # noqa: ARG002 - vectors have their order
+        return DenseFinder(self, folder)
 
-    def embed(self, passages: Sequence[Passage]) -> NDArray[np.float32]:
+    def embed(self, passages: Sequence[Passage]) -> Vectors:
         """Return the vectors of passages, shape (len(passages), d). `build` reuses them from memory."""
         return get_biencoder(self.loaded_encoder).vectors("passage", [self._text(passage) for passage in passages])
 
@@ -128,18 +120,18 @@ class Dense:
             return self.encoder
         if "/" not in self.encoder and hub.find_encoder(self.encoder) is None:
             raise ConfigError(
-                f"retriever.encoder={self.encoder}: no such folder; for a preset say "
-                f"ranker@retriever.encoder={self.encoder}"
+                f"retriever.encoder={self.encoder}: no such folder. "
+                f"Choose a preset with ranker@retriever.encoder={self.encoder}"
             )
         return SentenceTransformer.of(self.encoder)
 
     def search(self, vectors: NDArray[Any], folder: Path) -> Nearest:
         """Return the function that proposes candidates."""
         if self.backend == "numpy":
-            return lambda queries, count: nearest_exactly(vectors, queries, count)
+            return partial(nearest_exactly, vectors)
         if self.backend == "torch":
             return _torch_search(vectors, self.device)
-        return self._faiss_search(vectors, folder / FAISS)
+        return self._faiss_search(folder / FAISS)
 
     def _vector_settings(self) -> dict[str, Json]:
         """Return what decides the vectors on disk."""
@@ -167,19 +159,10 @@ class Dense:
             index.add(np.asarray(vectors[start : start + SHARD], dtype=np.float32))
         return index
 
-    def _faiss_search(self, vectors: NDArray[Any], file: Path) -> Nearest:
+    def _faiss_search(self, file: Path) -> Nearest:
         """Open the index, on the GPUs if FAISS can use them: HNSW and flat half precision stay on the CPU."""
         faiss = _import_faiss()
-        try:
-            index = faiss.read_index(str(file))
-        except RuntimeError as error:
-            reason = str(error).strip().splitlines()[-1]
-            raise DataError(f"{file}: {reason}; delete the index and build it") from error
-        if (index.ntotal, index.d) != vectors.shape:
-            raise DataError(
-                f"{file}: {index.ntotal} vectors of {index.d} numbers for {len(vectors)} of {vectors.shape[1]}; "
-                "delete the index and build it"
-            )
+        index = faiss.read_index(str(file))
         if isinstance(index, faiss.IndexHNSW):
             index.hnsw.efSearch = self.breadth
         elif isinstance(index, faiss.IndexIVF):
@@ -190,17 +173,22 @@ class Dense:
         return lambda queries, count: index.search(np.ascontiguousarray(queries), count)[1]
 
 
-class DenseFinder:
-    """An opened index of vectors. The encoder and the search are loaded for the first query."""
+class DenseFinder(Finder):
+    """An opened index of vectors. The vectors, the encoder and the search are loaded for the first query."""
 
-    def __init__(self, settings: Dense, vectors: NDArray[Any], folder: Path) -> None:
-        self._settings, self._vectors, self._folder = settings, vectors, folder
+    def __init__(self, settings: Dense, folder: Path) -> None:
+        self._settings, self._folder = settings, folder
+
+    @cached_property
+    def _vectors(self) -> NDArray[Any]:
+        vectors: NDArray[Any] = np.load(self._folder / VECTORS, mmap_mode="r")
+        return vectors
 
     @cached_property
     def _nearest(self) -> Nearest:
         return self._settings.search(self._vectors, self._folder)
 
-    def find(self, queries: Sequence[Query]) -> Sequence[Sequence[int]]:
+    def find(self, queries: Sequence[Query]) -> Rankings:
         return [[position for position, _ in scored] for scored in self.find_scored(queries)]
 
     def find_scored(self, queries: Sequence[Query]) -> Sequence[Scored]:
@@ -224,11 +212,7 @@ class DenseFinder:
                 results[number] = self._choose(embedded[number], queries[number].k, positions, count)
         return results
 
-    def close(self) -> None:
-        self.__dict__.pop("_nearest", None)
-        del self._vectors
-
-    def _choose(self, vector: NDArray[np.float32], k: int, positions: NDArray[np.int64], count: int) -> Scored:
+    def _choose(self, vector: Vectors, k: int, positions: NDArray[np.int64], count: int) -> Scored:
         """Return the best `k` of the candidates, fetching more of them while a tie continues beyond the last."""
         total = len(self._vectors)
         candidates = positions[positions >= 0]
@@ -241,14 +225,14 @@ class DenseFinder:
             scored = self._rank(vector, candidates[candidates >= 0])
         return scored[:k]
 
-    def _rank(self, vector: NDArray[np.float32], positions: Sequence[int] | NDArray[np.int64]) -> Scored:
+    def _rank(self, vector: Vectors, positions: Sequence[int] | NDArray[np.int64]) -> Scored:
         """Return all of the positions with their exact scores."""
         at = np.sort(np.array(positions, dtype=np.int64))
         scores = relevance(vector, self._vectors[at].astype(np.float32))
         return [(int(at[position]), float(scores[position])) for position in rank_positions(scores, len(at))]
 
 
-def nearest_exactly(vectors: NDArray[Any], queries: NDArray[np.float32], count: int) -> NDArray[np.int64]:
+def nearest_exactly(vectors: NDArray[Any], queries: Vectors, count: int) -> NDArray[np.int64]:
     """Return the positions of the `count` largest inner products, straight from the mapped file: memory stays small."""
     scores, positions = np.empty((len(queries), 0), np.float32), np.empty((len(queries), 0), np.int64)
     for start in range(0, len(vectors), SHARD):
@@ -272,15 +256,13 @@ def _torch_search(vectors: NDArray[Any], device: str) -> Nearest:
     for start in range(0, len(vectors), SHARD):
         rows[start : start + SHARD] = torch.tensor(vectors[start : start + SHARD], device=where)
 
-    def search(queries: NDArray[np.float32], count: int) -> Any:
+    def search(queries: Vectors, count: int) -> Any:
         return torch.topk(torch.tensor(queries, device=where) @ rows.T, count).indices.cpu().numpy()
 
     return search
 
 
-def _encode(
-    texts: Sequence[str], encode: Callable[[Sequence[str]], NDArray[np.float32]], advance: Callable[[int], None]
-) -> NDArray[np.float32]:
+def _encode(texts: Sequence[str], encode: Callable[[Sequence[str]], Vectors], advance: Progress) -> Vectors:
     """Return a row for each text; shorter texts are encoded first, so that a batch pads little."""
     order = np.array(sorted(range(len(texts)), key=lambda position: (len(texts[position]), position)))
     blocks = []
@@ -290,12 +272,12 @@ def _encode(
             raise DataError("the encoder returns vectors that are not finite. Set retriever.encoder.dtype=float32")
         blocks.append(block)
         advance(len(block))
-    rows: NDArray[np.float32] = np.concatenate(blocks)[np.argsort(order)]
+    rows: Vectors = np.concatenate(blocks)[np.argsort(order)]
     return rows
 
 
-def _read_progress(folder: Path, settings: Mapping[str, Json]) -> int:
-    """Return how many vectors an interrupted build with these settings saved."""
+def _read_progress(folder: Path, settings: JsonObject) -> int:
+    """Return the number of vectors that an interrupted build with these settings saved."""
     try:
         progress = json.loads((folder / PROGRESS).read_text(encoding="utf-8"))
         return int(progress["done"]) if progress["settings"] == json.loads(json.dumps(settings)) else 0
@@ -308,7 +290,7 @@ def _import_faiss() -> Any:
         import faiss
     except ImportError:
         raise ConfigError(
-            f"FAISS is not installed; {install_command('faiss-cpu')} or 'kgqa[faiss-gpu]', or choose "
-            "retriever.backend=numpy"
+            f"FAISS is not installed. Run: {install_command('faiss-cpu')} (or [faiss-gpu]), "
+            "or choose retriever.backend=numpy"
         ) from None
     return faiss

@@ -15,7 +15,7 @@ import json
 import os
 import re
 import ssl
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -24,12 +24,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kgqa.errors import ConfigError, DataError, EngineDied, EngineError, KgqaError, StorageError
-from kgqa.protocols import Finder, Query
+from kgqa.protocols import Finder, Progress, Query, Rankings
 from kgqa.retrieval.biencoder import clean
 from kgqa.retrieval.bm25 import Boosts
-from kgqa.types import Json, Passage
+from kgqa.types import Json, JsonObject, Passage
 from kgqa.util.fs import AGAIN, replace_file
-from kgqa.util.jsonio import parse_json
+from kgqa.util.jsonio import decode_json
 from kgqa.util.optional_deps import require_packages
 from kgqa.util.validators import NotNegative, Share
 
@@ -67,11 +67,11 @@ class Elasticsearch:
 
     pools: ClassVar[bool] = False  # an index on the server for each question
 
-    def identity(self) -> Mapping[str, Json]:
+    def identity(self) -> JsonObject:
         """Return the settings. Not the server's address and version: they do not change what its BM25 finds."""
         return {"retriever": "elasticsearch", "longest_query": LONGEST_QUERY, **asdict(self)}
 
-    def build(self, passages: Sequence[Passage], folder: Path, advance: Callable[[int], None]) -> None:
+    def build(self, passages: Sequence[Passage], folder: Path, advance: Progress) -> None:
         """Load the passages into the server's index, in one segment, unless it is complete.
 
         An index that an interrupted load left is deleted first.
@@ -89,11 +89,7 @@ class Elasticsearch:
         replace_file(folder / FOLDER_FILE, json.dumps({"index": name, "passages": len(passages)}) + "\n", AGAIN)
 
     def open(self, passages: Sequence[Passage], folder: Path) -> Finder:
-        file = folder / FOLDER_FILE
-        saved = parse_json(file.read_bytes(), str(file), AGAIN)
-        if not isinstance(saved, dict) or not isinstance(saved.get("index"), str):
-            raise DataError(f"{file}: names no index of the server; {AGAIN}")
-        return _Finder(self, saved["index"], len(passages), folder)
+        return _Finder(self, decode_json((folder / FOLDER_FILE).read_bytes())["index"], len(passages), folder)
 
     def query(self, query: Query) -> dict[str, Json]:
         """Return the body of a search: any word in any field; equal scores by position."""
@@ -124,7 +120,7 @@ class Elasticsearch:
             "settings": {
                 "number_of_shards": 1,
                 "number_of_replicas": 0,
-                "refresh_interval": "-1",  # nothing is searched or counted before `load` refreshes
+                "refresh_interval": "-1",  # no search or count before `load` refreshes
                 "similarity": {"default": {"type": "BM25", "k1": self.k1, "b": self.b}},
             },
             "mappings": {
@@ -134,8 +130,8 @@ class Elasticsearch:
         }
 
 
-class _Finder:
-    """Searches in batches. The first query opens the server and checks its index."""
+class _Finder(Finder):
+    """Search in batches. The first query opens the server and checks its index."""
 
     def __init__(self, settings: Elasticsearch, name: str, count: int, folder: Path) -> None:
         self._settings, self._name, self._count, self._folder = settings, name, count, folder
@@ -145,13 +141,13 @@ class _Finder:
         server = Server()
         if problem := server.find_problem(self._name, self._count):
             raise DataError(
-                f"KGQA_ES_URL={server.url}: index {self._name} {problem}; delete {self._folder.parent} and run kgqa "
+                f"KGQA_ES_URL={server.url}: index {self._name} {problem}. Delete {self._folder.parent} and run kgqa "
                 "data index again"
             )
         return server
 
-    def find(self, queries: Sequence[Query]) -> Sequence[Sequence[int]]:
-        """Return the positions. Raises as `Server`, and DataError if the server's index is not the built one."""
+    def find(self, queries: Sequence[Query]) -> Rankings:
+        """Return the positions. Raise as `Server`, and DataError if the server's index is not the built one."""
         positions: list[list[int]] = []
         for start in range(0, len(queries), QUERIES):
             bodies = [self._settings.query(query) for query in queries[start : start + QUERIES]]
@@ -187,9 +183,7 @@ class Server:
             return "is missing"
         return "" if reply["count"] == count else f"has {reply['count']} passages instead of {count}"
 
-    def load(
-        self, index: str, settings: Mapping[str, Any], passages: Sequence[Passage], advance: Callable[[int], None]
-    ) -> None:
+    def load(self, index: str, settings: Mapping[str, Any], passages: Sequence[Passage], advance: Progress) -> None:
         """Make the index with these passages, their positions as ids. Refreshing it at the end marks it as complete."""
         from elasticsearch import BadRequestError
         from elasticsearch.helpers import streaming_bulk
@@ -209,7 +203,7 @@ class Server:
             try:
                 self.client.indices.create(index=index, **settings)
             except BadRequestError as error:
-                raise ConfigError(f"retriever=elasticsearch: the server refuses these settings; {error}") from None
+                raise ConfigError(f"retriever=elasticsearch: the server rejects these settings. {error}") from None
             for _ in streaming_bulk(
                 self.client, documents, chunk_size=CHUNK, max_chunk_bytes=CHUNK_BYTES, max_retries=5
             ):
@@ -217,10 +211,10 @@ class Server:
             self.client.options(request_timeout=MERGE_SECONDS).indices.forcemerge(index=index, max_num_segments=1)
             self.client.indices.refresh(index=index)
         if problem := self.find_problem(index, len(passages)):
-            raise DataError(f"KGQA_ES_URL={self.url}: index {index} {problem}; {AGAIN}")
+            raise DataError(f"KGQA_ES_URL={self.url}: index {index} {problem}. {AGAIN}")
 
-    def search(self, index: str, bodies: Sequence[Mapping[str, Json]]) -> list[Any]:
-        """Send one multi-search request. A failed search in it raises as a request of its own would."""
+    def search(self, index: str, bodies: Sequence[JsonObject]) -> list[Any]:
+        """Send one multi-search request. A failed search in it raises like a failed request."""
         from elastic_transport import ApiError
 
         header = {"allow_partial_search_results": False}
@@ -244,19 +238,21 @@ class Server:
         try:
             yield
         except UnsupportedProductError:
-            raise ConfigError(f"{where}: this server is not Elasticsearch; name an 8.x or 9.x server") from None
+            raise ConfigError(f"{where}: this server is not Elasticsearch. Name an 8.x or 9.x server") from None
         except BulkIndexError as error:
             (outcome,) = error.errors[0].values()
             refusal = outcome.get("error", {})
             if refusal.get("type") == "cluster_block_exception":
-                raise StorageError(f"{where}: {refusal['reason']}; free disk space there, then {AGAIN}") from None
+                raise StorageError(
+                    f"{where}: {refusal['reason']}. Free disk space there, then run the same command again"
+                ) from None
             raise DataError(f"{where}: passage {outcome['_id']} was rejected: {refusal.get('reason')}") from None
         except ApiError as error:  # its cause could show a header of the request
             raise _explain_status(where, error) from None
         except TransportError as error:
             reason = error.errors[-1] if error.errors else error
             raise EngineDied(
-                f"{where}: cannot be reached ({reason}); start the server, or set KGQA_ES_URL, or KGQA_ES_CA to the "
+                f"{where}: cannot be reached ({reason}). Start the server, or set KGQA_ES_URL, or KGQA_ES_CA to the "
                 "file of its certificate authority, and run the same command again"
             ) from None
 
@@ -267,11 +263,11 @@ def _connect(url: str) -> Any:
 
     key, user, password, file = (os.environ.get(f"KGQA_ES_{name}", "") for name in VARIABLES)
     if "@" in url:
-        raise ConfigError("KGQA_ES_URL: holds credentials; put them into KGQA_ES_USER and KGQA_ES_PASSWORD")
+        raise ConfigError("KGQA_ES_URL: holds credentials. Put them into KGQA_ES_USER and KGQA_ES_PASSWORD")
     if bool(user) != bool(password):
         raise ConfigError("KGQA_ES_USER and KGQA_ES_PASSWORD: only one of the two is set")
     if key and user:
-        raise ConfigError("KGQA_ES_API_KEY and KGQA_ES_USER: both are set; unset one")
+        raise ConfigError("KGQA_ES_API_KEY and KGQA_ES_USER: both are set. Unset one")
     options: dict[str, Any] = {"api_key": key or None, "basic_auth": (user, password) if user else None}
     if file:
         try:
@@ -289,7 +285,7 @@ def _connect(url: str) -> Any:
             retry_on_status=BUSY,
         )
     except ValueError as error:
-        raise ConfigError(f"KGQA_ES_URL={url}: {error}; set scheme, host and port, e.g. {DEFAULT_URL}") from None
+        raise ConfigError(f"KGQA_ES_URL={url}: {error}. Set scheme, host and port, e.g. {DEFAULT_URL}") from None
 
 
 def _explain_status(where: str, error: ApiError) -> KgqaError:
@@ -301,16 +297,16 @@ def _explain_status(where: str, error: ApiError) -> KgqaError:
     details = details if isinstance(details, Mapping) else {"reason": " ".join(str(body)[:200].split())}
     kind, reason = str(details.get("type", "")), str(details.get("reason", ""))
     if status in BUSY:
-        return EngineDied(f"{where}: the server is overloaded (HTTP {status}); run the same command again later")
+        return EngineDied(f"{where}: the server is overloaded (HTTP {status}). Run the same command again later")
     if kind == "media_type_header_exception" or status == 406:
         major = int(elasticsearch.__version__[0])
         return ConfigError(
-            f"{where}: the server is older than the client library {major}.x; pip install 'elasticsearch<{major}'"
+            f"{where}: the server is older than the client library {major}.x. Run: pip install 'elasticsearch<{major}'"
         )
     if status == 401:  # without the server's reason: it names the user
         return ConfigError(f"{where}: unauthorised. Check KGQA_ES_API_KEY, or KGQA_ES_USER and KGQA_ES_PASSWORD")
     if status == 403:
-        return ConfigError(f"{where}: forbidden; see docs/ELASTICSEARCH.md for the privileges that kgqa needs")
+        return ConfigError(f"{where}: forbidden. See docs/ELASTICSEARCH.md for the privileges that kgqa needs")
     if kind == "index_not_found_exception":
-        return DataError(f"{where}: {reason}; run kgqa data index again")
+        return DataError(f"{where}: {reason}. Run kgqa data index again")
     return EngineError(f"{where}: HTTP {status} {kind}: {reason}")

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kgqa.errors import ConfigError
-from kgqa.retrieval.biencoder import Encoder, Kind, clean
+from kgqa.retrieval.biencoder import Encoder, Kind, Vectors, clean
 from kgqa.retrieval.hf_model import Network, load_network, load_sentence_transformer
-from kgqa.types import Json
+from kgqa.types import JsonObject
 from kgqa.util import hub
 from kgqa.util.optional_deps import require_packages
 from kgqa.util.validators import Count, at_least
@@ -45,14 +44,14 @@ class SentenceTransformer(Encoder):
         """Return a model with its own settings, on any device."""
         return cls(model, None, None, None, batch_size=32, device="auto", dtype="float32")
 
-    def identity(self) -> Mapping[str, Json]:
+    def identity(self) -> JsonObject:
         """Return the settings, and the hash of the weights or, for a hub model, its revision. Loads nothing."""
         versions = require_packages(*SENTENCE_PACKAGES)
         weights = hub.identify_weights(self.model)
         return {"ranker": "sentence-transformers", **asdict(self), "weights": weights, "versions": dict(versions)}
 
-    def fingerprint(self, kind: Kind) -> Mapping[str, Json]:
-        require_packages(*SENTENCE_PACKAGES)  # before the hub is asked for it
+    def fingerprint(self, kind: Kind) -> JsonObject:
+        require_packages(*SENTENCE_PACKAGES)  # before the hub is searched
         return {
             "encoder": f"sentence-transformers {kind}",
             "prefix": self.query_prefix if kind == "query" else self.passage_prefix,
@@ -61,10 +60,10 @@ class SentenceTransformer(Encoder):
             "weights": hub.identify_weights(self.model),
         }
 
-    def encode(self, kind: Kind, texts: Sequence[str]) -> NDArray[np.float32]:
+    def encode(self, kind: Kind, texts: Sequence[str]) -> Vectors:
         model = _load_sentence_transformer(self)
         encode = model.encode_query if kind == "query" else model.encode_document
-        encoded: NDArray[np.float32] = encode(
+        encoded: Vectors = encode(
             [clean(text) for text in texts],
             prompt=self.query_prefix if kind == "query" else self.passage_prefix,
             batch_size=self.batch_size,
@@ -76,11 +75,10 @@ class SentenceTransformer(Encoder):
 
 @cache
 def _load_sentence_transformer(settings: SentenceTransformer) -> Any:
-    require_packages(*SENTENCE_PACKAGES)
     folder = hub.fetch_encoder(settings.model)
     if not (folder / "modules.json").is_file():
         raise ConfigError(
-            f"model={settings.model}: no modules.json, so its pooling is unknown; choose the preset "
+            f"model={settings.model}: no modules.json, so its pooling is unknown. Choose the preset "
             "of a plain encoder, such as contriever, and set its model and pooling"
         )
     key = f"model={settings.model}"
@@ -110,13 +108,13 @@ class PlainEncoder(Encoder):
     device: str
     dtype: Literal["float32", "bfloat16", "float16"]
 
-    def identity(self) -> Mapping[str, Json]:
+    def identity(self) -> JsonObject:
         versions = require_packages(*PLAIN_PACKAGES)
         weights = [hub.identify_weights(self._model(kind)) for kind in ("query", "passage")]
         return {"ranker": "plain encoder", **asdict(self), "weights": weights, "versions": dict(versions)}
 
-    def fingerprint(self, kind: Kind) -> Mapping[str, Json]:
-        require_packages(*PLAIN_PACKAGES)  # before the hub is asked for what could not be used
+    def fingerprint(self, kind: Kind) -> JsonObject:
+        require_packages(*PLAIN_PACKAGES)  # before the hub is searched
         return {
             "encoder": f"plain {kind}",
             "pooling": self.pooling,
@@ -127,13 +125,13 @@ class PlainEncoder(Encoder):
             "weights": hub.identify_weights(self._model(kind)),
         }
 
-    def encode(self, kind: Kind, texts: Sequence[str]) -> NDArray[np.float32]:
+    def encode(self, kind: Kind, texts: Sequence[str]) -> Vectors:
         """Return a row for each text; texts of like length share a batch."""
         import torch
 
         network, prefix = _load_plain(self._model(kind), self.device, self.dtype), self._prefix(kind)
         ids = network.tokenize([prefix + clean(text) for text in texts], self.max_length, end=self.pooling == "last")
-        rows: list[NDArray[np.float32]] = [np.empty(0, np.float32)] * len(ids)
+        rows: list[Vectors] = [np.empty(0, np.float32)] * len(ids)
         for positions, padded, mask in network.batches(ids, self.batch_size):
             with torch.inference_mode():
                 pooled = self._pool(network.model(input_ids=padded, attention_mask=mask), mask).float()
@@ -149,7 +147,7 @@ class PlainEncoder(Encoder):
         if states is None:
             if self.pooling != "cls":
                 raise ConfigError(
-                    f"pooling={self.pooling}: a DPR model supports only the first token's vector; set pooling=cls"
+                    f"pooling={self.pooling}: a DPR model supports only the first token's vector. Set pooling=cls"
                 )
             return output.pooler_output
         if self.pooling == "cls":
@@ -168,7 +166,6 @@ class PlainEncoder(Encoder):
 
 @cache
 def _load_plain(model: str, device: str, dtype: str) -> Network:
-    require_packages(*PLAIN_PACKAGES)
     folder = hub.fetch_encoder(model)
     import transformers
 

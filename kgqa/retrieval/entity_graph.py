@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kgqa.protocols import Query, Retriever
+from kgqa.protocols import Progress, Query, Rankings, Retriever
 from kgqa.retrieval import analysis
 from kgqa.retrieval.composite import Composite, Opened, check_scores
 from kgqa.retrieval.graphs.entities import LONGEST, WORD, find_capitalized_names
 from kgqa.retrieval.graphs.keywords import STOP_WORDS, bare_title
 from kgqa.retrieval.pagerank import Damping, compute_pagerank, transition_matrix
-from kgqa.retrieval.search import Scored, normalize_scores, rank_positions
-from kgqa.types import Json, Passage
+from kgqa.retrieval.search import Scored, Scores, normalize_scores, rank_found
+from kgqa.types import JsonObject, Passage
 from kgqa.util.fs import explain_storage_errors
 from kgqa.util.sentences import sentences
 from kgqa.util.validators import Count, NotNegative, Share
@@ -53,22 +53,21 @@ class EntityGraph(Composite):
     def __post_init__(self) -> None:
         check_scores(self.passages, "retriever.passages")
 
-    def identity(self) -> Mapping[str, Json]:
+    def identity(self) -> JsonObject:
         identity = {**super().identity(), "retriever": "entity_graph", "version": VERSION}
         return {**identity, "analysis": analysis.VERSION}
 
-    def build(self, passages: Sequence[Passage], folder: Path, advance: Callable[[int], None]) -> None:
+    def build(self, passages: Sequence[Passage], folder: Path, advance: Progress) -> None:
         """Build the graph in memory, about 10 kB per passage."""
         super().build(passages, folder, advance)
         with explain_storage_errors(folder):
             _build_graph(passages, folder)
 
     def open(self, passages: Sequence[Passage], folder: Path) -> Opened:
-        opened = super().open(passages, folder)
-        return replace(opened, finders={**opened.finders, "graph": _Graph(len(passages), folder)})
+        return replace(super().open(passages, folder), files=_Graph(len(passages), folder))
 
-    def combine(self, opened: Opened, queries: Sequence[Query]) -> Sequence[Sequence[int]]:
-        graph, ranker = opened.finders["graph"], opened.finders["passages"]
+    def combine(self, opened: Opened, queries: Sequence[Query]) -> Rankings:
+        graph, ranker = opened.files, opened.finders["passages"]
         wide = ranker.find_scored([replace(query, k=self.depth, among=None) for query in queries])
         return [
             self._rank(graph, query, entities, scored)
@@ -80,12 +79,10 @@ class EntityGraph(Composite):
     def _rank(self, graph: _Graph, query: Query, entities: Sequence[int], scored: Scored) -> list[int]:
         weights = self.passage_weight * normalize_scores(scored, graph.count)
         reset = np.concatenate([self._activate(graph, query.text, entities), weights])
-        scores = compute_pagerank(graph.transitions, reset, self.damping, TOLERANCE)[-graph.count :].round(DIGITS)
-        positions = np.arange(graph.count) if query.among is None else np.array(query.among, dtype=np.int64)
-        positions = positions[scores[positions] > 0]
-        return rank_positions(scores[positions], query.k, positions)
+        scores = compute_pagerank(graph.transitions, reset, self.damping, TOLERANCE)[-graph.count :]
+        return rank_found(scores.round(DIGITS), query)
 
-    def _activate(self, graph: _Graph, query: str, entities: Sequence[int]) -> NDArray[np.float64]:
+    def _activate(self, graph: _Graph, query: str, entities: Sequence[int]) -> Scores:
         """Return the activation of each entity, divided by the number of its passages.
 
         Entities of the query have 1. With each hop, an entity gets the activation of those in the same sentences times
@@ -100,11 +97,13 @@ class EntityGraph(Composite):
             if (spread <= activation).all():
                 break
             activation = np.maximum(spread, activation)
-        return activation / graph.holders
+        holders = np.diff(graph.transitions.indptr)[: -graph.count]  # the number of passages of each entity
+        per_passage: Scores = activation / np.maximum(holders, 1.0)
+        return per_passage
 
 
 class _Graph:
-    """The graph on disk. It is loaded with the first query."""
+    """The graph on disk. Its files are loaded with the first query."""
 
     def __init__(self, count: int, folder: Path) -> None:
         self.count, self._folder = count, folder
@@ -113,19 +112,15 @@ class _Graph:
         """Return the entities that a text names."""
         return sorted({self._names[name] for name in find_names(text, self._names)})
 
-    def similarities(self, query: str) -> NDArray[np.float64]:
+    def similarities(self, query: str) -> Scores:
         """Return the TF-IDF cosine of the query and each sentence with its title."""
-        rows = self._sentences
+        rows = self._matrices[SENTENCES]  # terms × sentences
         counts = Counter(self._terms[term] for term in analysis.terms(query) if term in self._terms)
         terms = sorted(counts)
         idf = _idf(rows.shape[1], np.diff(rows.indptr)[terms])
         weights = (1 + np.log([counts[term] for term in terms])) * idf
-        similarities: NDArray[np.float64] = rows[terms].T @ (weights / (np.linalg.norm(weights) or 1))
+        similarities: Scores = rows[terms].T @ (weights / (np.linalg.norm(weights) or 1))
         return similarities
-
-    def close(self) -> None:
-        """Free the graph."""
-        self.__dict__ = {"count": self.count, "_folder": self._folder}
 
     @cached_property
     def _names(self) -> dict[str, int]:
@@ -136,22 +131,18 @@ class _Graph:
         return _read_lines(self._folder / TERMS)
 
     @cached_property
-    def _sentences(self) -> csr_matrix:  # terms × sentences
-        return _load(self._folder / SENTENCES)
+    def _matrices(self) -> dict[str, csr_matrix]:
+        from scipy.sparse import load_npz
 
-    @cached_property
+        return {file: load_npz(self._folder / file) for file in (SENTENCES, MENTIONS, TRANSITIONS)}
+
+    @property
     def mentions(self) -> csr_matrix:  # sentences × entities
-        return _load(self._folder / MENTIONS)
+        return self._matrices[MENTIONS]
 
-    @cached_property
+    @property
     def transitions(self) -> csr_matrix:  # entities, then passages
-        return _load(self._folder / TRANSITIONS)
-
-    @cached_property
-    def holders(self) -> NDArray[np.float64]:
-        """Return the number of passages of each entity, at least 1."""
-        holders: NDArray[np.float64] = np.maximum(np.diff(self.transitions.indptr)[: -self.count], 1.0)
-        return holders
+        return self._matrices[TRANSITIONS]
 
 
 def find_names(text: str, known: Mapping[str, object] | frozenset[str]) -> Iterator[str]:
@@ -178,7 +169,7 @@ def _title_name(passage: Passage) -> str:
 
 
 def _build_graph(passages: Sequence[Passage], folder: Path) -> None:
-    from scipy.sparse import csr_matrix
+    from scipy.sparse import csr_matrix, save_npz
 
     known = {_title_name(passage) for passage in passages}
     known.update(" ".join(name).lower() for passage in passages for name in find_capitalized_names(passage.text))
@@ -205,12 +196,11 @@ def _build_graph(passages: Sequence[Passage], folder: Path) -> None:
     graph = transition_matrix(len(names) + len(passages), held, holders + len(names), np.ones(len(held)))
     _write_lines(folder / NAMES, names)
     _write_lines(folder / TERMS, vocabulary)
-    _save(folder / SENTENCES, by_sentence.T.tocsr())
-    _save(folder / MENTIONS, mentioned)
-    _save(folder / TRANSITIONS, graph)
+    for file, matrix in ((SENTENCES, by_sentence.T.tocsr()), (MENTIONS, mentioned), (TRANSITIONS, graph)):
+        save_npz(folder / file, matrix, compressed=False)
 
 
-def _sparse(rows: Sequence[Sequence[int]], columns: int) -> Any:
+def _sparse(rows: Rankings, columns: int) -> Any:
     """Return a matrix with 1 at the listed columns of each row."""
     from scipy.sparse import csr_matrix
 
@@ -219,21 +209,9 @@ def _sparse(rows: Sequence[Sequence[int]], columns: int) -> Any:
     return csr_matrix((np.ones(len(indices)), indices, ends), shape=(len(rows), columns))
 
 
-def _idf(sentences: int, frequencies: NDArray[Any]) -> NDArray[np.float64]:
-    weights: NDArray[np.float64] = np.log((1 + sentences) / (1 + frequencies))
+def _idf(sentences: int, frequencies: NDArray[Any]) -> Scores:
+    weights: Scores = np.log((1 + sentences) / (1 + frequencies))
     return weights
-
-
-def _save(file: Path, matrix: Any) -> None:
-    from scipy.sparse import save_npz
-
-    save_npz(file, matrix, compressed=False)
-
-
-def _load(file: Path) -> Any:
-    from scipy.sparse import load_npz
-
-    return load_npz(file)
 
 
 def _write_lines(file: Path, lines: Iterable[str]) -> None:

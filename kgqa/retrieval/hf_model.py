@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kgqa.errors import ConfigError
+from kgqa.protocols import Rankings
 
 # Heads of the pretraining that a checkpoint may lack and nothing here reads
 UNUSED = ("pooler.", "lm_head.", "cls.")
@@ -33,7 +34,7 @@ class Network:
             return ids
         return [row if row and row[-1] == eos else [*row[: most - 1], eos] for row in ids]
 
-    def batches(self, rows: Sequence[Sequence[int]], size: int) -> Iterator[tuple[list[int], Any, Any]]:
+    def batches(self, rows: Rankings, size: int) -> Iterator[tuple[list[int], Any, Any]]:
         """Yield batches of rows of like length, shortest first: their positions, ids and attention mask, both (B, T).
 
         Rows are padded on the right; the padding is never attended.
@@ -91,7 +92,7 @@ def load_network(folder: Path, load: Callable[..., Any], *, device: str, dtype: 
     if absent := sorted(key for key in report["missing_keys"] if not any(part in key for part in UNUSED)):
         raise ConfigError(
             f"model={folder}: its weights lack {absent[0]} and {len(absent) - 1} others, so it is a model of another "
-            "kind; name another folder"
+            "kind. Name another folder"
         )
     return Network(model, tokenizer, device)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cached_property
@@ -20,11 +20,11 @@ from kgqa.calls import Fact, Facts, Generate, Search, gather
 from kgqa.errors import ConfigError
 from kgqa.prompting import render, template_hash
 from kgqa.prompting.json_replies import list_schema, read_list
-from kgqa.protocols import Need, Query, RetrievedTriples, Retriever, TripleSource
+from kgqa.protocols import Need, Progress, Query, RetrievedTriples, Retriever
 from kgqa.retrieval.composite import Composite, Opened, check_scores
 from kgqa.retrieval.pagerank import Damping, compute_pagerank, transition_matrix
-from kgqa.retrieval.search import normalize_scores, rank_positions
-from kgqa.types import Json, Passage, Triple
+from kgqa.retrieval.search import normalize_scores, rank_found
+from kgqa.types import Json, JsonObject, Passage, Triple
 from kgqa.util.fs import ensure_dir, explain_storage_errors
 from kgqa.util.jsonio import decode_json, encode_json
 from kgqa.util.validators import Count, NotNegative, Share
@@ -32,13 +32,13 @@ from kgqa.util.validators import Count, NotNegative, Share
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-VERSION = 2  # of the graph and its scores
+VERSION = 3  # of the graph and its scores
 TEMPLATE, ROLE = "hipporag/filter", "fact_filter"
 EXTRACTOR = "extractor"  # the role
 TRIPLES, FACTS, TRANSITIONS = "triples.json", "facts.json", "transitions.npz"
 DIGITS = 12  # of a probability; later ones depend on the order of summation
 BLOCK = 2_000  # names whose similarity to all names is in memory at once
-Edges = Counter[tuple[int, int]]
+Edges = dict[tuple[int, int], float]
 
 
 @dataclass(frozen=True)
@@ -78,12 +78,12 @@ class HippoRag(Composite):
     def pools(self) -> bool:
         return super().pools and not self.writer
 
-    def identity(self) -> Mapping[str, Json]:
+    def identity(self) -> JsonObject:
         """Return what can change the result of a search from given facts. The filter only chooses the facts."""
         identity = {**super().identity(), "version": VERSION, "triples": self.triples.identity()}
         return {key: value for key, value in identity.items() if key not in ("filter", "max_filter_tokens")}
 
-    def program_identity(self) -> Mapping[str, Json]:
+    def program_identity(self) -> JsonObject:
         if not self.filter:
             return {}
         return {"filter": template_hash(TEMPLATE), "max_filter_tokens": self.max_filter_tokens}
@@ -105,9 +105,7 @@ class HippoRag(Composite):
         )
         return await replace(call, facts=match_facts(read_list(reply.text, "facts") or (), candidates))
 
-    async def expand(
-        self, passages: Sequence[Passage], folder: Path | None, advance: Callable[[int], None]
-    ) -> Sequence[Passage]:
+    async def expand(self, passages: Sequence[Passage], folder: Path | None, advance: Progress) -> Sequence[Passage]:
         """Extract the triples of all passages if there is no file of them, and save them. Return no passages."""
 
         async def extract(passage: Passage) -> list[Fact]:
@@ -122,17 +120,22 @@ class HippoRag(Composite):
                 (folder / TRIPLES).write_bytes(encode_json(by_id))
         return ()
 
-    def build(self, passages: Sequence[Passage], folder: Path, advance: Callable[[int], None]) -> None:
+    def build(self, passages: Sequence[Passage], folder: Path, advance: Progress) -> None:
         """Build in memory, about 10 kB per passage. Raises ConfigError if no passage has a triple."""
         with explain_storage_errors(folder):
             ranker, facts = ensure_dir(folder / "passages"), ensure_dir(folder / "facts")
         self.passages.build(passages, ranker, advance)
-        graph = FactGraph.of(passages, _Extracted(folder) if self.writer else self.triples)
+        if self.writer:
+            saved = decode_json((folder / TRIPLES).read_bytes())
+            triples = [[Triple(*fact) for fact in saved[passage.id]] for passage in passages]
+        else:
+            triples = [[*self.triples.triples(passage)] for passage in passages]
+        graph = FactGraph.of(triples)
         if not graph.facts:
-            raise ConfigError("retriever.triples: no passage of the corpus has a triple; choose another file or model")
+            raise ConfigError("retriever.triples: no passage of the corpus has a triple. Choose another file or model")
         texts = [Passage.of("", " ".join(fact)) for fact in graph.facts]
         self.facts.build(texts, facts, lambda _: None)
-        edges = graph.edges + find_synonyms(list(graph.names), self.synonym_similarity, self.max_synonyms)
+        edges = graph.edges | find_synonyms(list(graph.names), self.synonym_similarity, self.max_synonyms)
         rows, columns = zip(*edges, strict=True)
         nodes = len(graph.names) + len(passages)
         with explain_storage_errors(folder):
@@ -142,14 +145,13 @@ class HippoRag(Composite):
             (folder / FACTS).write_bytes(encode_json([graph.facts, graph.ends, graph.holders]))
 
     def open(self, passages: Sequence[Passage], folder: Path) -> OpenedFacts:
-        opened = super().open(passages, folder)
-        return OpenedFacts(self, passages, {**opened.finders, "graph": _Graph(folder)})
+        return OpenedFacts(self, passages, super().open(passages, folder).finders, _Graph(folder))
 
-    def combine(self, opened: Opened, queries: Sequence[Query]) -> Sequence[Sequence[int]]:
+    def combine(self, opened: Opened, queries: Sequence[Query]) -> list[list[int]]:
         return [self._find(opened, query) for query in queries]
 
-    def _find(self, opened: Opened, query: Query) -> Sequence[int]:
-        graph, count = opened.finders["graph"], len(opened.passages)
+    def _find(self, opened: Opened, query: Query) -> list[int]:
+        graph, count = opened.files, len(opened.passages)
         wide = replace(query, k=self.depth, among=None)
         (facts,) = opened.finders["facts"].find_scored([wide])
         chosen = [fact for fact, _ in facts[: self.fact_count]]
@@ -164,10 +166,7 @@ class HippoRag(Composite):
             reset[entity] = weight
         (ranked,) = opened.finders["passages"].find_scored([wide])
         reset[-count:] = self.passage_weight * normalize_scores(ranked, count)
-        found = compute_pagerank(graph.transitions, reset, self.damping)[-count:].round(DIGITS)
-        positions = np.arange(count) if query.among is None else np.array(query.among, dtype=np.int64)
-        positions = positions[found[positions] > 0]
-        return rank_positions(found[positions], query.k, positions)
+        return rank_found(compute_pagerank(graph.transitions, reset, self.damping)[-count:].round(DIGITS), query)
 
 
 def match_facts(kept: Sequence[Json], candidates: Sequence[Fact]) -> tuple[Fact, ...]:
@@ -179,11 +178,11 @@ def match_facts(kept: Sequence[Json], candidates: Sequence[Fact]) -> tuple[Fact,
 
 @dataclass(frozen=True)
 class OpenedFacts(Opened):
-    """An opened HippoRAG index, which can be asked for facts."""
+    """An opened HippoRAG index, which also finds facts."""
 
     def find_facts(self, query: Query) -> tuple[Fact, ...]:
         (facts,) = self.finders["facts"].find([query])
-        return tuple(self.finders["graph"].facts[fact] for fact in facts)
+        return tuple(self.files.facts[fact] for fact in facts)
 
 
 @dataclass(frozen=True)
@@ -191,8 +190,8 @@ class FactGraph:
     """The distinct facts of a corpus, in lower case, and the graph of their entities and the passages.
 
     names: entities with their numbers. ends: the two entities of each fact. holders: the number of passages of each
-    entity. edges: between entities, the number of passages with such a fact; between an entity and its passages, 1.
-    Passages come behind the entities.
+    entity. edges: between entities, twice the number of passages with such a fact, because the released code adds both
+    directions; between an entity and its passages, 1. Passages come behind the entities.
     """
 
     facts: tuple[tuple[str, str, str], ...]
@@ -202,20 +201,21 @@ class FactGraph:
     edges: Edges
 
     @classmethod
-    def of(cls, passages: Sequence[Passage], triples: TripleSource) -> FactGraph:
+    def of(cls, triples: Sequence[Sequence[Triple]]) -> FactGraph:
+        """Return the graph of these triples, those of each passage."""
         positions: defaultdict[tuple[str, str, str], set[int]] = defaultdict(set)
-        for position, passage in enumerate(passages):
-            for triple in triples.triples(passage):
+        for position, found in enumerate(triples):
+            for triple in found:
                 positions[_lower(triple.head), _lower(triple.relation), _lower(triple.tail)].add(position)
-        names = {name: 0 for head, _, tail in positions for name in (head, tail)}
-        names = {name: number for number, name in enumerate(names)}
+        found_names = dict.fromkeys(name for head, _, tail in positions for name in (head, tail))
+        names = {name: number for number, name in enumerate(found_names)}
         ends = [(names[head], names[tail]) for head, _, tail in positions]
-        edges, held = Edges(), set[tuple[int, int]]()
-        for (head, tail), found in zip(ends, positions.values(), strict=True):
-            held.update((entity, position) for entity in (head, tail) for position in found)
+        edges, held = defaultdict[tuple[int, int], float](float), set[tuple[int, int]]()
+        for (head, tail), where in zip(ends, positions.values(), strict=True):
+            held.update((entity, position) for entity in (head, tail) for position in where)
             if head != tail:
-                edges[head, tail] += len(found)
-        edges.update((entity, len(names) + position) for entity, position in held)
+                edges[min(head, tail), max(head, tail)] += 2 * len(where)
+        edges.update(((entity, len(names) + position), 1) for entity, position in held)
         holders = Counter(entity for entity, _ in held)
         return cls(tuple(positions), names, ends, [holders[entity] for entity in range(len(names))], edges)
 
@@ -224,8 +224,10 @@ def _lower(text: str) -> str:
     return " ".join(text.lower().split())
 
 
-def find_synonyms(names: Sequence[str], least: float, most: int) -> Any:
-    """Return edges between names of more than two letters, weighted by the cosine of their trigrams.
+def find_synonyms(names: Sequence[str], least: float, most: int) -> Edges:
+    """Return edges between names of more than two letters, weighted by twice the cosine of their trigrams.
+
+    They replace edges of facts, as in the released code.
 
     Args:
         least: smallest cosine.
@@ -242,7 +244,7 @@ def find_synonyms(names: Sequence[str], least: float, most: int) -> Any:
     grams = grams @ diags(np.log(len(names) / np.maximum(np.bincount(columns, minlength=len(numbers)), 1)))
     lengths = np.sqrt(np.asarray(grams.multiply(grams).sum(axis=1)).ravel())
     grams = (diags(1 / np.where(lengths > 0, lengths, 1)) @ grams).tocsr()
-    edges: Counter[tuple[int, int]] = Counter()
+    edges: Edges = {}
     for start in range(0, len(names), BLOCK):
         similar = (grams[start : start + BLOCK] @ grams.T).tocsr()
         for row in range(similar.shape[0]):
@@ -250,7 +252,7 @@ def find_synonyms(names: Sequence[str], least: float, most: int) -> Any:
             pairs = zip(similar.data[found].round(6), similar.indices[found], strict=True)
             near = sorted((-value, int(other)) for value, other in pairs if value >= least and other != start + row)
             for value, other in near[:most]:
-                edges[min(start + row, other), max(start + row, other)] = -value
+                edges[min(start + row, other), max(start + row, other)] = -2 * value
     return edges
 
 
@@ -260,18 +262,8 @@ def _trigrams(name: str) -> Iterator[str]:
         yield from (padded[start : start + 3] for start in range(len(padded) - 2))
 
 
-class _Extracted:
-    """The triples that `expand` saved, by passage."""
-
-    def __init__(self, folder: Path) -> None:
-        self._by_id: Mapping[str, Sequence[Fact]] = decode_json((folder / TRIPLES).read_bytes())
-
-    def triples(self, passage: Passage) -> tuple[Triple, ...]:
-        return tuple(Triple(*fact, passage.id) for fact in self._by_id[passage.id])
-
-
 class _Graph:
-    """The graph on disk. It is loaded with the first query."""
+    """The graph on disk. Its files are loaded with the first query."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -283,10 +275,6 @@ class _Graph:
             for entity in set(self.ends[fact]):
                 weights[entity].append(score / self._stored[2][entity])
         return {entity: sum(values) / len(values) for entity, values in weights.items()}
-
-    def close(self) -> None:
-        """Free the graph."""
-        self.__dict__ = {"_folder": self._folder}
 
     @cached_property
     def facts(self) -> list[Fact]:

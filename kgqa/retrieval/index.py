@@ -20,7 +20,7 @@ from kgqa.errors import DataError
 from kgqa.protocols import ExpandingRetriever, Retriever
 from kgqa.retrieval.passages import LINES, OFFSETS, TITLES, StoredPassages, store
 from kgqa.retrieval.search import PassageIndex
-from kgqa.types import Json, Passage
+from kgqa.types import JsonObject, Passage
 from kgqa.util.fs import (
     AGAIN,
     digest,
@@ -51,14 +51,14 @@ class IndexFolder:
 
     path: Path
     retriever: Retriever
-    made_from: Mapping[str, Json]
+    made_from: JsonObject
     command: str
 
     def finished(self) -> bool:
         """Return whether there is an index, which `open` may still refuse."""
         return has_content(self.path / MANIFEST)
 
-    def build(self, passages: Iterable[Passage], advance: Advance, run: RunProgram | None = None) -> Mapping[str, Json]:
+    def build(self, passages: Iterable[Passage], advance: Advance, run: RunProgram | None = None) -> JsonObject:
         """Build the index unless it exists undamaged, and return its manifest.
 
         An interrupted build is repeated; a retriever can reuse its files of it. If another process is building the
@@ -130,7 +130,7 @@ class IndexFolder:
     def manifest(self) -> Mapping[str, Any]:
         """Return the manifest. Raises DataError: corpus, retriever or the sizes of the files differ from it."""
         if not self.finished():
-            raise DataError(f"{self.path}: no finished index; run: {self.command}")
+            raise DataError(f"{self.path}: no finished index. Run: {self.command}")
         try:
             manifest: dict[str, Any] = decode_json((self.path / MANIFEST).read_bytes())
             if manifest["format"] != FORMAT:
@@ -162,9 +162,9 @@ class IndexFolder:
                 raise self._reject(f"damaged index: {name} changed since it was written")
 
     def _reject(self, why: str) -> DataError:
-        return DataError(f"{self.path}: {why}; delete the folder and run: {self.command}")
+        return DataError(f"{self.path}: {why}. Delete the folder and run: {self.command}")
 
 
-def _list_differences(saved: Mapping[str, Json], expected: Mapping[str, Json]) -> list[str]:
+def _list_differences(saved: JsonObject, expected: JsonObject) -> list[str]:
     keys = sorted({*saved, *expected})
     return [f"{key} ({saved.get(key)} → {expected.get(key)})" for key in keys if saved.get(key) != expected.get(key)]

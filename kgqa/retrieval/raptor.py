@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -13,10 +13,10 @@ import numpy as np
 from kgqa.calls import Generate, gather
 from kgqa.errors import ConfigError
 from kgqa.prompting import render, template_hash
-from kgqa.protocols import Need, Query
+from kgqa.protocols import Need, Progress, Query, Rankings
 from kgqa.retrieval.composite import Composite, Opened
 from kgqa.retrieval.dense import Dense
-from kgqa.types import Json, Passage
+from kgqa.types import JsonObject, Passage
 from kgqa.util.fs import explain_storage_errors
 from kgqa.util.jsonio import decode_json, encode_json
 from kgqa.util.optional_deps import require_packages
@@ -29,7 +29,7 @@ VERSION = 1  # of the clusters and the search
 TEMPLATE, ROLE = "raptor/summarize", "summarizer"
 TREE = "tree.json"
 CHARACTERS_PER_TOKEN = 4  # of English, roughly
-WORDS_PER_TOKEN = 0.6  # that the model is told to write, so that few summaries are cut
+WORDS_PER_TOKEN = 0.6  # in the prompt, so that few summaries are cut
 PLANNED_SIZE = 5  # members of a cluster in a plan: the mean of 141 to 600 passages with the settings of conf/
 SEED = 224  # as in the released code
 PATIENCE = 5  # larger mixtures without a lower BIC after which no further one is tried
@@ -59,18 +59,16 @@ class Raptor(Composite):
 
     def __post_init__(self) -> None:
         if not isinstance(self.nodes, Dense):
-            raise ConfigError(f"retriever.nodes: {type(self.nodes).__name__} has no embeddings; choose a dense one")
+            raise ConfigError(f"retriever.nodes: {type(self.nodes).__name__} has no embeddings. Choose a dense one")
 
     @property
     def pools(self) -> bool:
         return False
 
-    def identity(self) -> Mapping[str, Json]:
+    def identity(self) -> JsonObject:
         return {**super().identity(), "version": VERSION, "template": template_hash(TEMPLATE)}
 
-    async def expand(
-        self, passages: Sequence[Passage], folder: Path | None, advance: Callable[[int], None]
-    ) -> list[Passage]:
+    async def expand(self, passages: Sequence[Passage], folder: Path | None, advance: Progress) -> list[Passage]:
         """Return the summaries of all layers, the lowest layer first, and save the tree.
 
         Args:
@@ -99,7 +97,7 @@ class Raptor(Composite):
                 (folder / TREE).write_bytes(encode_json({"top": layer, "children": [*children.items()]}))
         return nodes[len(passages) :]
 
-    async def _summarize(self, texts: Sequence[Passage], advance: Callable[[int], None]) -> Passage:
+    async def _summarize(self, texts: Sequence[Passage], advance: Progress) -> Passage:
         words = round(WORDS_PER_TOKEN * self.summary_tokens)
         reply = await Generate(render(TEMPLATE, texts=texts, words=words), self.summary_tokens, role=ROLE)
         advance(1)
@@ -142,7 +140,7 @@ class Raptor(Composite):
             warnings.simplefilter("ignore", ConvergenceWarning)  # of equal texts
             reduced = PCA(self.dimensions, svd_solver="full").fit_transform(rows)
             best, lowest, since = None, np.inf, least
-            for count in range(least, min(self.max_clusters, len(members) - 1) + 1):
+            for count in range(least, max(least, min(self.max_clusters, len(members) - 1)) + 1):
                 mixture = GaussianMixture(count, random_state=SEED).fit(reduced)
                 if (bic := mixture.bic(reduced)) < lowest:
                     best, lowest, since = mixture, bic, count
@@ -154,10 +152,9 @@ class Raptor(Composite):
         return [[members[at] for at in column.nonzero()[0]] for column in belongs.T if column.any()]
 
     def open(self, passages: Sequence[Passage], folder: Path) -> Opened:
-        opened = super().open(passages, folder)
-        return replace(opened, finders={**opened.finders, "tree": _Tree(folder)})
+        return replace(super().open(passages, folder), files=_Tree(folder))
 
-    def combine(self, opened: Opened, queries: Sequence[Query]) -> Sequence[Sequence[int]]:
+    def combine(self, opened: Opened, queries: Sequence[Query]) -> Rankings:
         finder = opened.finders["nodes"]
         if self.strategy == "tree":
             queries = [self._descend(opened, query) for query in queries]
@@ -165,7 +162,7 @@ class Raptor(Composite):
 
     def _descend(self, opened: Opened, query: Query) -> Query:
         """Limit a query to the nodes that a traversal selects: the best of the top layer, then of their children."""
-        tree, selected = opened.finders["tree"], set[int]()
+        tree, selected = opened.files, set[int]()
         layer = tree.top
         while layer:
             wanted = replace(query, k=self.nodes_per_layer, among=tuple(sorted(layer)))
@@ -192,9 +189,6 @@ class _Tree:
         tree = decode_json((folder / TREE).read_bytes())
         self.top: list[int] = tree["top"]
         self.children: Mapping[int, list[int]] = dict(map(tuple, tree["children"]))
-
-    def close(self) -> None:
-        """Free nothing: the tree is small."""
 
 
 def _cluster_evenly(count: int) -> list[Members]:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kgqa.calls import Rank
 from kgqa.errors import ConfigError, DataError
-from kgqa.retrieval.biencoder import clean
+from kgqa.retrieval.biencoder import Vectors, clean
 from kgqa.retrieval.hf_model import Network, load_network, load_sentence_transformer
-from kgqa.types import Json
+from kgqa.types import JsonObject
 from kgqa.util import hub
 from kgqa.util.jsonio import parse_json
 from kgqa.util.optional_deps import require_packages
@@ -36,14 +35,14 @@ class Reranker(ABC):
     packages: ClassVar[tuple[str, ...]]  # an extra and its packages
     model: str
 
-    def identity(self) -> Mapping[str, Json]:
+    def identity(self) -> JsonObject:
         """Return settings, versions, and the hash of the weights or, for a hub model, its revision."""
         versions = require_packages(*self.packages)
         weights = hub.identify_weights(self.model)
         return {"reranker": self.name, **asdict(self), "weights": weights, "versions": dict(versions)}  # type: ignore[call-overload]
 
     @abstractmethod
-    def score_pairs(self, pairs: Sequence[Pair]) -> NDArray[np.float32]:
+    def score_pairs(self, pairs: Sequence[Pair]) -> Vectors:
         """Return one score per pair."""
 
     def score(self, calls: Sequence[Rank]) -> list[tuple[float, ...]]:
@@ -81,10 +80,10 @@ class CrossEncoder(Reranker):
     device: str
     dtype: Literal["float32", "bfloat16", "float16"]
 
-    def score_pairs(self, pairs: Sequence[Pair]) -> NDArray[np.float32]:
+    def score_pairs(self, pairs: Sequence[Pair]) -> Vectors:
         import torch
 
-        logits: NDArray[np.float32] = _load_cross_encoder(self).predict(
+        logits: Vectors = _load_cross_encoder(self).predict(
             list(pairs), batch_size=self.batch_size, activation_fn=torch.nn.Identity(), show_progress_bar=False
         )
         return logits
@@ -98,7 +97,7 @@ def _load_cross_encoder(settings: CrossEncoder) -> Any:
         "CrossEncoder", folder, key, settings.device, settings.dtype, max_length=settings.max_length
     )
     if model.num_labels != 1:
-        raise ConfigError(f"{key}: a classifier with {model.num_labels} classes; name a cross-encoder with one label")
+        raise ConfigError(f"{key}: a classifier with {model.num_labels} classes. Name a cross-encoder with one label")
     return model
 
 
@@ -119,13 +118,13 @@ class MonoT5(Reranker):
     device: str
     dtype: Literal["float32", "bfloat16"]  # T5 overflows in float16
 
-    def score_pairs(self, pairs: Sequence[Pair]) -> NDArray[np.float32]:
+    def score_pairs(self, pairs: Sequence[Pair]) -> Vectors:
         import torch
 
         network, answers = _load_monot5(self.model, self.device, self.dtype)
         tokenizer = network.tokenizer
         texts = [f"Query: {query} Document: {text}" for query, text in pairs]
-        # a word of its own for sentencepiece, so the tokens are those of the whole text
+        # sentencepiece starts a word here, so the tokens are those of the complete text
         end = [*tokenizer("Relevant:", add_special_tokens=False)["input_ids"], tokenizer.eos_token_id]
         most = self.max_length - len(end)
         starts = tokenizer(texts, add_special_tokens=False, truncation=True, max_length=most)["input_ids"]
@@ -171,12 +170,12 @@ class RankLlama(Reranker):
     device: str
     dtype: Literal["float32", "bfloat16", "float16"]
 
-    def identity(self) -> Mapping[str, Json]:
+    def identity(self) -> JsonObject:
         identity = super().identity()
         base = _find_base(hub.fetch_encoder(self.model), self.base)
         return {**identity, "base_weights": hub.identify_weights(base) if base else None}
 
-    def score_pairs(self, pairs: Sequence[Pair]) -> NDArray[np.float32]:
+    def score_pairs(self, pairs: Sequence[Pair]) -> Vectors:
         import torch
 
         network = _load_rankllama(self)
@@ -236,5 +235,5 @@ def _find_base(folder: Path, base: str | None) -> str | None:
         return base if file.is_file() else None
     settings = parse_json(file.read_bytes(), str(file))
     if not isinstance(settings, dict) or not isinstance(settings.get("base_model_name_or_path"), str):
-        raise DataError(f"{file}: base_model_name_or_path names no model; get the adapter again")
+        raise DataError(f"{file}: base_model_name_or_path names no model. Get the adapter again")
     return str(settings["base_model_name_or_path"])

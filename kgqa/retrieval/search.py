@@ -18,22 +18,23 @@ from kgqa.calls import Fact, Facts, Search
 from kgqa.errors import ConfigError
 from kgqa.protocols import FactFinder, Finder, Query, Retriever
 from kgqa.retrieval.passages import StoredPassages, text_key
-from kgqa.types import Json, Passage
+from kgqa.types import JsonObject, Passage
 from kgqa.util.fs import explain_storage_errors
 
 MOST_POOLS = 256  # above the questions that a run has at once, so that each finds its pool again
 SPARE = 8  # more passages fetched than wanted, because some have one text
+Scores = NDArray[np.float64]
 Scored = Sequence[tuple[int, float]]  # positions with their scores, best first
 
 
 class PoolIndex:
-    """Answers searches in pools. Their small indexes are built on demand, the least recently used are dropped first."""
+    """Answer searches in pools. Their small indexes are built on demand. The least recently used are dropped first."""
 
     def __init__(self, retriever: Retriever) -> None:
         self._retriever = retriever
         self._pools: OrderedDict[tuple[str, ...], tuple[_Scope, TemporaryDirectory[str]]] = OrderedDict()
 
-    def identity(self) -> Mapping[str, Json]:
+    def identity(self) -> JsonObject:
         return {"retriever": dict(self._retriever.identity()), "corpus": None}
 
     def search(self, calls: Sequence[Search]) -> Sequence[tuple[Passage, ...]]:
@@ -72,7 +73,7 @@ class PoolIndex:
             name = type(self._retriever).__name__
             raise ConfigError(f"retriever {name} cannot search a question's own passages. Choose another, e.g. bm25")
         with explain_storage_errors(Path("the folder for temporary files")):
-            # an open index looks at its folder from a thread of its own, and may put a lock into it to the last
+            # a thread of an open index can still write a lock file into the folder
             folder = TemporaryDirectory(prefix="kgqa-pool-", ignore_cleanup_errors=True)
         self._retriever.build(pool, Path(folder.name), lambda _: None)
         return _Scope(pool, self._retriever.open(pool, Path(folder.name)), repeats=True), folder
@@ -84,7 +85,7 @@ class PoolIndex:
 
 
 class PassageIndex(PoolIndex):
-    """Answers searches in a stored corpus, too. Searches of the corpus reach the retriever as one batch.
+    """Answer searches in a stored corpus, too. Searches of the corpus reach the retriever as one batch.
 
     corpus: count and hash, see `passages.Corpus`.
     """
@@ -96,7 +97,7 @@ class PassageIndex(PoolIndex):
         self.corpus, self.passages = corpus, passages
         self._scope = _Scope(passages, finder, repeats=corpus["equal_texts"] > 0)
 
-    def identity(self) -> Mapping[str, Json]:
+    def identity(self) -> JsonObject:
         retriever = dict(self._retriever.identity())
         return {"retriever": retriever, "corpus": self.corpus["hash"], "passages": self.corpus["count"]}
 
@@ -118,11 +119,10 @@ class PassageIndex(PoolIndex):
         super().close()
         self._scope.finder.close()
         self.passages.close()
+        del self._scope  # and the memory of the finder, which can be a GPU's
 
     def _search_alone(self, call: Search) -> tuple[Passage, ...]:
-        if call.pool is None:
-            return self._scope.search(self._query(call), call)
-        return super().search([call])[0]
+        return super().search([call])[0] if call.pool is not None else self._scope.search(self._query(call), call)
 
     def _query(self, call: Search) -> Query:
         if call.titles is None:
@@ -195,7 +195,7 @@ def _can_find(query: Query) -> bool:
     return query.k > 0 and bool(query.text.strip()) and query.among != ()
 
 
-def normalize_scores(scored: Scored, count: int) -> NDArray[np.float64]:
+def normalize_scores(scored: Scored, count: int) -> Scores:
     """Return the scores of `count` passages from 0, the lowest score and those that were not found, to 1, the best."""
     scores = np.zeros(count)
     if scored:
@@ -224,6 +224,13 @@ def rank_positions(
         candidates = np.flatnonzero(scores >= least)  # ties at the end included
     order = candidates[np.lexsort((candidates if ties == "first" else -candidates, -scores[candidates]))][:k]
     return [int(position) for position in (order if positions is None else positions[order])]
+
+
+def rank_found(scores: Scores, query: Query, ties: Literal["first", "last"] = "first") -> list[int]:
+    """Return the best positions of a query with scores above 0, from the scores of all passages, best first."""
+    positions = np.arange(len(scores)) if query.among is None else np.array(query.among, dtype=np.int64)
+    positions = positions[scores[positions] > 0]
+    return rank_positions(scores[positions], query.k, positions, ties=ties)
 
 
 def fill_positions(found: Sequence[int], query: Query, count: int) -> list[int]:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kgqa.engines.event_loop import EventLoopThread
 from kgqa.engines.openai.hold import RetryPolicy
@@ -19,8 +18,8 @@ from kgqa.engines.openai.messages import find_lengths
 from kgqa.engines.openai.names import is_same_model, is_snapshot
 from kgqa.engines.openai.transport import Refused, Transport, find_address, find_key
 from kgqa.errors import ConfigError, DataError
-from kgqa.retrieval.biencoder import Encoder, Kind, clean
-from kgqa.types import Json
+from kgqa.retrieval.biencoder import Encoder, Kind, Vectors, clean
+from kgqa.types import Json, JsonObject
 from kgqa.util.validators import Count, Natural, NotIdentity, Seconds
 
 log = logging.getLogger(__name__)
@@ -29,7 +28,6 @@ T = TypeVar("T")
 
 REACHING = NotIdentity("how the server is reached, not what it replies", reported=False)
 _checked: set[tuple[str, str]] = set()  # addresses and models
-_warned: set[str] = set()
 SHORTEST = 64  # characters: a server that rejects so short a text as too long has another problem
 
 
@@ -61,10 +59,10 @@ class ServerEncoder(Encoder):
         if self.base_url is not None:
             _ = self._url
 
-    def identity(self) -> Mapping[str, Json]:
+    def identity(self) -> JsonObject:
         return {"ranker": "server", **{kind: dict(self.fingerprint(kind)) for kind in ("query", "passage")}}
 
-    def fingerprint(self, kind: Kind) -> Mapping[str, Json]:
+    def fingerprint(self, kind: Kind) -> JsonObject:
         return {
             "encoder": f"server {kind}",
             "server": self.deployment or self._url,
@@ -74,7 +72,7 @@ class ServerEncoder(Encoder):
             "prefix": self._prefix(kind),
         }
 
-    def encode(self, kind: Kind, texts: Sequence[str]) -> NDArray[np.float32]:
+    def encode(self, kind: Kind, texts: Sequence[str]) -> Vectors:
         """Return a row for each text.
 
         Raises:
@@ -93,18 +91,18 @@ class ServerEncoder(Encoder):
         """Run requests in a loop of their own: the caller can be inside another one, as in a notebook."""
         policy = RetryPolicy(self.timeout, self.retries, self.backoff, self.server_timeout)
         key = find_key(self.api_key_env, self._url, "encoder")
-        transport = Transport(self._url, key, policy, lambda: None, "encoder")
+        transport = Transport(self._url, key, policy, group="encoder")
         loop = EventLoopThread("encoder")
         try:
             return loop.submit(work(transport)).result()
         finally:
             loop.close(transport.close)
 
-    async def _embed_all(self, transport: Transport, texts: list[str]) -> list[NDArray[np.float32]]:
+    async def _embed_all(self, transport: Transport, texts: list[str]) -> list[Vectors]:
         await self._check_model(transport)
         gate = asyncio.Semaphore(self.concurrency)
 
-        async def embed(batch: list[str]) -> list[NDArray[np.float32]]:
+        async def embed(batch: list[str]) -> list[Vectors]:
             async with gate:
                 return await self._embed(transport, batch)
 
@@ -121,15 +119,16 @@ class ServerEncoder(Encoder):
             raise ConfigError(f"{self._url} serves {names[0]!r}, not {self._model!r}. Set encoder.model to that")
         _checked.add((self._url, self._model))
 
-    async def _embed(self, transport: Transport, texts: list[str]) -> list[NDArray[np.float32]]:
+    async def _embed(self, transport: Transport, texts: list[str]) -> list[Vectors]:
         def body(inputs: list[str]) -> dict[str, Json]:
             # base64 is four times shorter than numbers, and what OpenAI's own client requests
             request = {"model": self._model, "input": inputs, "encoding_format": "base64"}
             return request if self.dimensions is None else {**request, "dimensions": self.dimensions}
 
-        def read(answer: Json) -> list[NDArray[np.float32]]:
-            vectors = read_vectors(answer, len(texts))
-            self._warn_of_model(answer.get("model"))
+        def read(answer: Json) -> list[Vectors]:
+            vectors, name, requested = read_vectors(answer, len(texts)), answer.get("model"), self._model
+            if isinstance(name, str) and not (is_same_model(name, requested) or is_snapshot(name, requested)):
+                _warn(f"warning: {self._url} answers as model {name[:80]!r}, but model {requested!r} was requested")
             return vectors
 
         try:
@@ -140,29 +139,23 @@ class ServerEncoder(Encoder):
             return vectors
         return [vector for part in smaller for vector in await self._embed(transport, part)]
 
-    def _stack(self, vectors: list[NDArray[np.float32]]) -> NDArray[np.float32]:
+    def _stack(self, vectors: list[Vectors]) -> Vectors:
         """Return the vectors as rows, of length 1 if `normalise` is set."""
         lengths = sorted({len(vector) for vector in vectors})
         if len(lengths) > 1 or (self.dimensions and lengths != [self.dimensions]):
             expected = f"encoder.dimensions={self.dimensions}" if self.dimensions else "one length"
             found = " and ".join(map(str, lengths))
             raise DataError(f"{self._url}: model {self._model!r} returns vectors of {found} numbers, not of {expected}")
-        rows: NDArray[np.float32] = np.stack(vectors)
+        rows: Vectors = np.stack(vectors)
         if not np.isfinite(rows).all():
             raise DataError(
-                f"{self._url}: model {self._model!r} returns vectors with values that are no numbers; "
-                "start the server with float32 or bfloat16"
+                f"{self._url}: model {self._model!r} returns vectors with values that are no numbers. "
+                "Start the server with float32 or bfloat16"
             )
         if self.normalise:
             norms = np.linalg.norm(rows, axis=1, keepdims=True)
             rows = (rows / np.where(norms > 0, norms, 1)).astype(np.float32)
         return rows
-
-    def _warn_of_model(self, name: Json) -> None:
-        """Warn once if a model with another name answers."""
-        requested = self._model
-        if isinstance(name, str) and not (is_same_model(name, requested) or is_snapshot(name, requested)):
-            _warn(f"warning: {self._url} answers as model {name[:80]!r}, but model {requested!r} was requested")
 
     @property
     def _model(self) -> str:
@@ -193,11 +186,11 @@ def _find_only_model(encoder: ServerEncoder) -> str:
     names = encoder.list_models()
     if len(names) != 1:
         found = f"has the models {', '.join(names[:10])}" if names else "does not list its models"
-        raise ConfigError(f"encoder.model=null: {encoder.base_url} {found}; name one, as retriever.encoder.model=NAME")
+        raise ConfigError(f"encoder.model=null: {encoder.base_url} {found}. Name one, as retriever.encoder.model=NAME")
     return names[0]
 
 
-def read_vectors(answer: Json, count: int) -> list[NDArray[np.float32]]:
+def read_vectors(answer: Json, count: int) -> list[Vectors]:
     """Return the vectors of a response in the order of the texts. Raise ValueError for any other response."""
     items = answer.get("data") if isinstance(answer, dict) else None
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
@@ -230,7 +223,7 @@ def _split(texts: list[str], refused: Refused) -> list[list[str]]:
     return [[text[: int(len(text) * share)]]]
 
 
+@cache
 def _warn(message: str) -> None:
-    if message not in _warned:
-        _warned.add(message)
-        log.warning(message)
+    """Log a warning once."""
+    log.warning(message)

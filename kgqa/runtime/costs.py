@@ -1,10 +1,13 @@
-"""Costs of a run's calls: as if nothing had been cached, and what was paid. A call that failed for free is not paid."""
+"""Count the costs of calls: those of the method as if the cache were empty, and those of new (paid) calls.
+
+A call that failed without a charge is not paid.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 
 from kgqa.artifacts.metrics import Cost, Costs, Flagged, RoleCost
 from kgqa.artifacts.schema import extend
@@ -18,40 +21,31 @@ PriceOf = Callable[[str], Prices | None]  # by role; None: unknown
 
 @dataclass
 class Tally:
-    """Sums over model calls. A cached reply counts with the tokens and seconds of the call that made it."""
+    """Sums over model calls. A cached reply counts with the usage of the call that made it."""
 
     calls: int = 0
-    prompt_tokens: int = 0
-    cached_tokens: int = 0  # of the prompt tokens, found in the engine's prefix cache
-    output_tokens: int = 0
-    reasoning_tokens: int = 0  # of the output
-    seconds: float = 0.0
+    usage: Usage = field(default_factory=Usage)
     flags: Counter[str] = field(default_factory=Counter)  # calls whose reply has a flag, see `Completion.flags`
 
     def add(self, record: CallRecord) -> None:
-        """Count a call; a failed one with what was charged for it."""
+        """Count a call. A failed one has the usage that was charged for it."""
         self.calls += 1
-        if usage := _usage(record):
-            self.prompt_tokens += usage.prompt_tokens
-            self.cached_tokens += usage.cached_tokens
-            self.output_tokens += usage.output_tokens
-            self.reasoning_tokens += usage.reasoning_tokens
-            self.seconds += usage.seconds
+        self.usage += _usage(record) or Usage()
         if not isinstance(record.reply, Exception):
             self.flags.update(set(record.reply.flags))
 
     def __add__(self, other: Tally) -> Tally:
-        return Tally(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
+        return Tally(self.calls + other.calls, self.usage + other.usage, self.flags + other.flags)
 
     def cost(self, usd: float | None) -> RoleCost:
-        """Return the sums as `metrics.json` has them."""
+        """Return the sums in the form of `metrics.json`."""
         return RoleCost(
             calls=self.calls,
-            prompt_tokens=self.prompt_tokens,
-            cached_tokens=self.cached_tokens,
-            output_tokens=self.output_tokens,
-            reasoning_tokens=self.reasoning_tokens or None,
-            seconds=round(self.seconds, 3),
+            prompt_tokens=self.usage.prompt_tokens,
+            cached_tokens=self.usage.cached_tokens,
+            output_tokens=self.usage.output_tokens,
+            reasoning_tokens=self.usage.reasoning_tokens or None,
+            seconds=round(self.usage.seconds, 3),
             usd=None if usd is None else round(usd, 6),
             flags={
                 flag: Flagged(calls=calls, share=round(calls / self.calls, 4))
@@ -62,7 +56,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """The tokens and dollars of paid calls; no dollars where prices are unknown."""
+    """The tokens and dollars of paid calls. Calls without known prices count as 0 dollars."""
 
     tokens: int = 0  # of prompts and replies
     dollars: float = 0.0
@@ -71,20 +65,17 @@ class Spent:
         return Spent(self.tokens + other.tokens, self.dollars + other.dollars)
 
 
-NOTHING = Spent()
-
-
 @dataclass
 class Ledger:
     """Costs by role, and the counts of a progress line."""
 
-    method: dict[str, Tally] = field(default_factory=dict)  # as if nothing had been cached: the paper's cost
+    method: dict[str, Tally] = field(default_factory=dict)  # as if the cache were empty: the paper's cost
     paid: dict[str, Tally] = field(default_factory=dict)
     queue_seconds: float = 0.0  # that paid calls waited for their engines, in sum
     answered: Counter[str] = field(default_factory=Counter)  # by kind of call
     hits: Counter[str] = field(default_factory=Counter)
     seconds: dict[str, float] = field(default_factory=dict)  # of new calls that need no model
-    price: PriceOf = lambda role: None  # noqa: ARG005 - of the engines, for `dollars`
+    price: PriceOf = lambda role: None  # noqa: ARG005 - no prices
 
     def add(self, record: CallRecord) -> None:
         """Count a call."""
@@ -100,20 +91,18 @@ class Ledger:
                 self.queue_seconds += record.queued
 
     def spent(self) -> Spent:
-        """Return what was paid so far."""
-        paid = total(self.paid.values())
+        """Return the sums of the paid calls."""
         dollars = (_dollars(tally, self.price(role)) or 0.0 for role, tally in self.paid.items())
-        return Spent(paid.prompt_tokens + paid.output_tokens, sum(dollars))
+        return Spent(total(self.paid.values()).usage.tokens, sum(dollars))
 
     def dollars(self) -> float | None:
-        """Return what was paid so far, or None if a price is unknown."""
+        """Return the dollars of the paid calls, or None if a price is unknown."""
         paid = [_dollars(tally, self.price(role)) for role, tally in list(self.paid.items())]
-        known = [dollars for dollars in paid if dollars is not None]
-        return sum(known) if len(known) == len(paid) else None
+        return None if None in paid else sum(filter(None, paid))
 
-    def costs(self, questions: int, price: PriceOf) -> Costs:
-        """Return the costs as `metrics.json` has them, without dollars where a role's prices are unknown."""
-        prices = {role: price(role) for role in self.method}
+    def costs(self, questions: int) -> Costs:
+        """Return the costs in the form of `metrics.json`, without dollars for roles with unknown prices."""
+        prices = {role: self.price(role) for role in self.method}
         return Costs(
             method=_cost(self.method, questions, prices),
             paid=_cost(self.paid, questions, prices).replace(queue_seconds=round(self.queue_seconds, 3)),
@@ -121,18 +110,15 @@ class Ledger:
 
 
 def _usage(record: CallRecord) -> Usage | None:
-    """Return what a call was charged; None if it failed before."""
+    """Return the usage that was charged for a call, or None."""
     usage: Usage | None = getattr(record.reply, "usage", None)
     return usage
 
 
 def model_seconds(records: Iterable[CallRecord]) -> float:
-    """Return the seconds that models worked on these calls; a cached reply counts with the call that made it."""
-    work = Tally()
-    for record in records:
-        if isinstance(record.call, Generate | Choose):
-            work.add(record)
-    return work.seconds
+    """Return the seconds that models worked on these calls, those of cached replies included."""
+    usages = (_usage(record) for record in records if isinstance(record.call, Generate | Choose))
+    return sum(usage.seconds for usage in usages if usage)
 
 
 def total(tallies: Iterable[Tally]) -> Tally:
@@ -155,4 +141,5 @@ def _cost(tallies: Mapping[str, Tally], questions: int, prices: Mapping[str, Pri
 
 
 def _dollars(tally: Tally, prices: Prices | None) -> float | None:
-    return prices.dollars(tally.prompt_tokens, tally.cached_tokens, tally.output_tokens) if prices else None
+    usage = tally.usage
+    return prices.dollars(usage.prompt_tokens, usage.cached_tokens, usage.output_tokens) if prices else None

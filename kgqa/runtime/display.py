@@ -1,4 +1,4 @@
-"""Display of the progress of long work: on a terminal, in a log, or not at all."""
+"""Display the progress of long work on a terminal, in a log, or not at all."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kgqa.util.redaction import redact
 from kgqa.util.text import duration, escape_control, pluralize
 from kgqa.util.waiting import describe_waits
 
-Advance = Callable[[str, int, int | None], None]  # step ("" if there is only one), how many more, and in all if known
+Advance = Callable[[str, int, int | None], None]  # step ("" if there is only one), more units, all units if known
 BYTES = "bytes"  # the unit of a transfer
 SIGN_OF_LIFE = 60  # seconds between two lines of a log
 WAIT_SHOWN = 30  # seconds between two lines about the same wait
@@ -25,7 +25,7 @@ WAIT_SHOWN = 30  # seconds between two lines about the same wait
 
 @dataclass
 class Stage:
-    """Programs that run, with their progress. Their calls are in the ledger. count: None if unknown."""
+    """The progress of programs. Their calls are in the ledger. count: None if unknown."""
 
     title: str
     count: int | None
@@ -38,12 +38,12 @@ class Stage:
     watchers: list[Callable[[Stage], None]] = field(default_factory=list)  # called at each change
 
     def record(self) -> None:
-        """Show that the ledger has one more call."""
+        """Show a change of the ledger."""
         for watcher in self.watchers:
             watcher(self)
 
     def finish(self, *, failed: bool) -> None:
-        """Count a program that ended, and show it."""
+        """Count a program that has ended."""
         self.ended += 1
         self.failed += failed
         if not total(list(self.ledger.paid.values())).calls:
@@ -51,20 +51,20 @@ class Stage:
         self.record()
 
     def follow(self, other: Stage) -> None:
-        """Take over the progress of a stage with the same ledger."""
+        """Copy the progress of a stage with the same ledger."""
         self.ended, self.failed = other.ended, other.failed
         self.free, self.paying_since = other.free, other.paying_since
         self.record()
 
     def seconds_left(self) -> float | None:
-        """Estimate from the mean of what ended since the first paid call. Return None before one has ended."""
+        """Return an estimate from the programs that have ended since the first paid call, or None before."""
         paid = self.ended - self.free
         if paid <= 0 or self.count is None:
             return None
         return (time.monotonic() - self.paying_since) / paid * (self.count - self.ended)
 
     def parts(self) -> list[str]:
-        """Return what a line about a stage that runs says, the most important first."""
+        """Return the parts of `describe`, the most important first."""
         left = self.seconds_left()
         elapsed = f"started {duration(time.monotonic() - self.started)} ago"
         return [
@@ -75,11 +75,11 @@ class Stage:
         ]
 
     def describe(self) -> str:
-        """Return a line about a stage that runs."""
+        """Return a line about a running stage."""
         return f"{self.title} {' · '.join(self.parts())}"
 
     def summary(self) -> str:
-        """Return a line about a stage that is done."""
+        """Return a line about a finished stage."""
         seconds = time.monotonic() - self.started
         return " · ".join([f"{self.title}: {self.count:,} in {duration(seconds)}", *self._failures(), *self._rates()])
 
@@ -95,8 +95,7 @@ class Stage:
         hits = f"{pluralize(method.calls, 'call')}, {100 * (1 - paid.calls / method.calls):.0f} % from the cache"
         if not paid.calls:
             return [hits]
-        tokens = (paid.prompt_tokens + paid.output_tokens) / seconds
-        return [_rate(paid.calls / seconds, "calls"), _rate(tokens, "tokens"), hits]
+        return [_rate(paid.calls / seconds, "calls"), _rate(paid.usage.tokens / seconds, "tokens"), hits]
 
 
 class Display(Protocol):
@@ -106,10 +105,10 @@ class Display(Protocol):
         """Show a line of plain text, never markup."""
 
     def stage(self, title: str, count: int, ledger: Ledger, *, summary: bool = True) -> AbstractContextManager[Stage]:
-        """Show `count` programs. With a summary, one line stays at the end, unless they are cut short."""
+        """Show `count` programs. summary: show a line at the end, unless they are interrupted."""
 
     def counting(self, unit: str) -> AbstractContextManager[Advance]:
-        """Show how many of something (passages, cells, BYTES) are read, stored or fetched, step by step."""
+        """Count something (passages, cells, BYTES) in one or more steps."""
 
 
 def _rate(per_second: float, unit: str) -> str:
@@ -120,7 +119,7 @@ def _rate(per_second: float, unit: str) -> str:
 
 
 class PlainLines:
-    """Lines for a log or a pipe: when a step starts, once a minute, and at the end, and what kgqa waits for."""
+    """Lines for a log or a pipe: at the start of a step, once a minute, at the end, and while kgqa waits."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -174,7 +173,7 @@ def show_waits(display: Display) -> Iterator[None]:
                 last = 0.0
             elif time.monotonic() - last >= WAIT_SHOWN:
                 last = time.monotonic()
-                with suppress(KgqaError, OSError, ValueError):  # the work itself reports a stream that is closed
+                with suppress(KgqaError, OSError, ValueError):  # the work itself reports a closed stream
                     display.line(f"waiting: {waits}")
 
     thread = threading.Thread(target=watch, name="kgqa-waits", daemon=True)
@@ -196,10 +195,7 @@ QUIET: Display = _Quiet(sys.stderr)
 
 @contextmanager
 def log_lines(display: Display) -> Iterator[None]:
-    """Show what kgqa logs as lines: long work that is not a call, such as the conversion of weights.
-
-    In a nested block with the same display, each line is shown once.
-    """
+    """Show the lines that kgqa logs. In a nested block with the same display, each line is shown once."""
     logger, lines = logging.getLogger("kgqa"), _Lines(display)
     if any(isinstance(other, _Lines) and other.display is display for other in logger.handlers):
         yield

@@ -1,4 +1,4 @@
-"""The folder of a run, or of another stage, while it is written."""
+"""Write the folder of a run or of another stage."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 class RunFolder:
-    """The files of one run. Opening it locks it against other processes and binds it to this configuration.
+    """The files of one run. Opening the folder locks it and binds it to this configuration.
 
     Raises:
         ConfigError: the folder belongs to another configuration, or another process is writing it.
@@ -47,7 +47,7 @@ class RunFolder:
 
     def __init__(self, path: Path, identity: Mapping[str, Json]) -> None:
         self.path = path
-        self.is_worthless = False  # set after an error, if no call was paid: without answers, `close` removes it
+        self.is_worthless = False  # set after an error without paid calls: `close` removes a folder without answers
         with explain_storage_errors(path, OUT_ELSEWHERE), ExitStack() as opened:
             opened.enter_context(lock_file(path / ".lock", self._refuse, OUT_ELSEWHERE))
             claim_folder(path, identity)
@@ -75,7 +75,7 @@ class RunFolder:
             self._trace.flush()
 
     def write(self, name: str, text: str) -> Path:
-        """Replace a file of the folder, as a whole or not at all."""
+        """Replace a file of the folder, completely or not at all."""
         return replace_file(self.path / name, text)
 
     def write_json(self, name: str, value: Json) -> Path:
@@ -94,7 +94,7 @@ class RunFolder:
             (self.path / PARTIAL_PREDICTIONS).unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Close the files. Raises StorageError if the disk refuses what was not written yet."""
+        """Close the files. Raise StorageError if the disk is full."""
         with explain_storage_errors(self.path, OUT_ELSEWHERE):
             self._opened.close()
         names = (METRICS, PREDICTIONS, PARTIAL_PREDICTIONS)
@@ -103,7 +103,7 @@ class RunFolder:
 
     def _refuse(self) -> None:
         raise ConfigError(
-            f"{self.path}: another kgqa process is writing this run; wait for it, or set another run_name="
+            f"{self.path}: another kgqa process is writing this run. Wait for it, or set another run_name=."
         )
 
 
@@ -111,9 +111,9 @@ class RunFolder:
 class ArtifactDir:
     """The folder of a stage that is not a run: `kgqa data verify`, `kgqa collect`, `kgqa bootstrap`. `lock` creates it.
 
-    A stage that was killed has no manifest. The same command repeats it, and the call cache gives every reply it had.
+    A killed stage has no manifest. The same command repeats it with the replies of the call cache.
 
-    stage: the command without `kgqa`, such as "collect safe". identity: all that can change the folder's files.
+    stage: the command without `kgqa`, such as "collect safe". identity: everything that can change the files.
     """
 
     stage: str
@@ -127,7 +127,7 @@ class ArtifactDir:
         return cls(stage, parent / run_name(identity), identity)
 
     def outcome(self, kind: type[T]) -> T | None:
-        """Return the outcome if the stage finished with this identity and its files are unchanged."""
+        """Return the outcome if the stage is finished with this identity, and its files are unchanged."""
         try:
             manifest = StageManifest.read(self.path, self.stage)
             if manifest.identity != as_json(self.identity):
@@ -154,33 +154,33 @@ class ArtifactDir:
             yield
 
     def write(self, name: str, parts: Iterable[str]) -> Path:
-        """Write a file, as a whole or not at all. `parts` are written as they come."""
+        """Write a file part by part, completely or not at all."""
         file = replace_file_parts(self.path / name, parts)
         self._hashes[name] = sha256(file)
         return file
 
     def finish(self, outcome: object, origin: Provenance) -> Path:
-        """Write the manifest, with which the stage is finished."""
+        """Write the manifest, which marks the stage as finished."""
         manifest = StageManifest(
             stage=self.stage, origin=origin, identity=self.identity, files=self._hashes, outcome=as_json(outcome)
         )
         return replace_file(self.path / MANIFEST, json_text(manifest.json()))
 
     def _refuse(self) -> None:
-        raise ConfigError(f"{self.path}: another kgqa process is writing this; wait for it or set output_dir=")
+        raise ConfigError(f"{self.path}: another kgqa process is writing this. Wait for it, or set output_dir=.")
 
 
 def claim_folder(folder: Path, identity: Mapping[str, Json]) -> None:
-    """Bind a folder to a configuration. Raises ConfigError if it belongs to another one, with the keys that differ."""
+    """Bind a folder to a configuration. Raise ConfigError with the keys that differ if it belongs to another one."""
     target = folder / IDENTITY
     if not has_content(target):
-        replace_file(target, json_text(identity))  # half of a file would lock out the folder's owner
+        replace_file(target, json_text(identity))
         return
-    before = read_json(target, remedy="remove the folder, or set another run_name=")
+    before = read_json(target, remedy="Remove the folder, or set another run_name=.")
     if differing := _differences(before if isinstance(before, dict) else {}, identity):
         raise ConfigError(
-            f"{folder} belongs to another configuration. It differs in {', '.join(differing)}; "
-            f"set another run_name= or output_dir=, or remove the folder"
+            f"{folder} belongs to another configuration. It differs in {', '.join(differing)}. "
+            "Set another run_name= or output_dir=, or remove the folder."
         )
 
 
@@ -190,7 +190,7 @@ def run_name(identity: Mapping[str, Json]) -> str:
 
 
 def trace_question(question: Question, prediction: Prediction, records: Iterable[CallRecord]) -> TracedQuestion:
-    """Return a question with its calls as the trace stores it."""
+    """Return a question with its calls in the form of the trace."""
     return TracedQuestion(question, prediction, tuple(map(_trace_call, records)))
 
 

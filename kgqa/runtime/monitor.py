@@ -1,7 +1,7 @@
-"""Monitoring of long work: its log, and its progress in a small file below `outputs/.running`.
+"""Monitor long work: write its log, and its progress to a small file below `outputs/.running`.
 
-`kgqa runs --running` shows these files. Each folder that is worked on has one. It is removed when the work ends. A
-process that is killed leaves its file behind without new heartbeats, and the same command takes it over.
+`kgqa runs --running` shows these files. The file is removed when the work ends. A killed process leaves its file behind
+without new heartbeats, and the same command replaces it.
 """
 
 from __future__ import annotations
@@ -28,15 +28,14 @@ from kgqa.util.fs import ensure_dir, json_text, outputs, text_digest
 BEAT = 2.0  # seconds between two heartbeats
 LOGGED_EVERY = 60.0  # seconds between two lines of progress in the log
 STOPPED = 60.0  # seconds without a heartbeat after which work counts as stopped
-FORGOTTEN = 7 * 86_400.0  # seconds after which it is no longer shown
+FORGOTTEN = 7 * 86_400.0  # seconds after which stopped work is no longer shown
 _LOGGED = ("stage", "ended", "failed", "count", "calls", "tokens", "usd")
 
 
 class Heartbeat(Artifact):
-    """The progress of some work. Times are seconds since 1970.
+    """The progress of some work. Times are seconds since 1970. Unknown values are None.
 
-    `ended`, `failed`, `count`: of what `stage` counts; a `count` of None is unknown, as is `usd` without a price. Calls
-    and tokens are of new (uncached) calls.
+    `ended`, `failed` and `count` have the unit of `stage`. `calls`, `tokens` and `usd` are of new (uncached) calls.
     """
 
     what: str  # run, sweep, kg build, index build, judge, verify
@@ -74,7 +73,7 @@ class Heartbeat(Artifact):
         return {**super().json(), "state": "running" if self.is_running else "stopped"}
 
     def write(self) -> None:
-        """Write the file. A disk that refuses costs the display of running work only."""
+        """Write the file. If the disk fails, the work continues without it."""
         with suppress(OSError):
             ensure_dir(self.file.parent)
             fresh = self.file.with_suffix(".new")
@@ -86,7 +85,7 @@ def read_heartbeats(root: Path | None = None) -> list[Heartbeat]:
     """Return all work below `outputs/` or another folder, the oldest first."""
     beats = []
     for file in _folder(root).glob("*.json"):
-        with suppress(DataError, OSError):  # the work ended meanwhile, or the file is damaged
+        with suppress(DataError, OSError):  # the work has ended, or the file is damaged
             beat = read(Heartbeat, file)
             if time.time() - beat.updated > FORGOTTEN:
                 file.unlink()
@@ -101,7 +100,7 @@ def _folder(root: Path | None) -> Path:
 
 @contextmanager
 def monitor_work(display: Display, what: str, folder: Path, **identity: Json) -> Iterator[Display]:
-    """Yield a display for the work in this folder. An error that ends the work gets notes on how to continue.
+    """Yield a display for the work in this folder. Add notes on how to continue to an error that ends the work.
 
     Args:
         what: as in `Heartbeat`.
@@ -138,7 +137,7 @@ def monitor_work(display: Display, what: str, folder: Path, **identity: Json) ->
 
 
 class RunMonitor:
-    """A display that passes everything on and keeps the sums for heartbeats and log."""
+    """A display that passes everything to another one, and sums it for heartbeats and the log."""
 
     def __init__(self, display: Display, beat: Heartbeat) -> None:
         self._display, self._beat = display, beat
@@ -152,7 +151,7 @@ class RunMonitor:
     @contextmanager
     def stage(self, title: str, count: int, ledger: Ledger, *, summary: bool = True) -> Iterator[Stage]:
         with self._display.stage(title, count, ledger, summary=summary) as stage:
-            if summary:  # others are parts, such as a cell of a sweep, which has its own monitor
+            if summary:  # a stage without one has its own monitor, such as a cell of a sweep
                 self._progress = stage
                 self._stages.append(stage)
                 log_event("stage", f"{title}: {count:,}", stage=title, count=count)
@@ -206,7 +205,7 @@ class RunMonitor:
                 note(error, f"continue with: {beat.command}")
 
     def _current(self) -> Heartbeat:
-        """Return how far the work is. Sums of calls and costs are of all its stages."""
+        """Return the progress of the current stage, and the sums of calls and costs of all stages."""
         progress = self._progress
         ledgers = [each.ledger for each in self._stages]
         paid = total([tally for ledger in ledgers for tally in list(ledger.paid.values())])
@@ -216,19 +215,19 @@ class RunMonitor:
         return self._beat.replace(
             updated=time.time(), stage=progress.title,
             ended=progress.ended, failed=progress.failed, count=progress.count,
-            calls=paid.calls, tokens=paid.prompt_tokens + paid.output_tokens,
+            calls=paid.calls, tokens=paid.usage.tokens,
             usd=round(sum(known), 6) if known and len(known) == len(dollars) else None,
             seconds_left=None if left is None else round(left),
         )  # fmt: skip
 
     def _figures(self, beat: Heartbeat) -> dict[str, Json]:
-        """Return the fields of a log line; flags are those of the models' replies."""
+        """Return the fields of a log line, with the flags of the models' replies."""
         flags = total([tally for stage in self._stages for tally in list(stage.ledger.method.values())]).flags
         return {**{name: getattr(beat, name) for name in _LOGGED}, "flags": dict(sorted(flags.items()))}
 
 
 def command_line() -> str:
-    """Return the command of this process as it can be typed again; "" if it is another program."""
+    """Return the command of this process, ready to paste into a shell, or "" in another program."""
     program = Path(sys.argv[0])
     is_kgqa = program.name == "kgqa" or (program.parent.name == "kgqa" and program.name == "__main__.py")
     return shlex.join(["kgqa", *sys.argv[1:]]) if is_kgqa else ""

@@ -1,9 +1,9 @@
-"""The scheduler: it drives many programs at once and has their calls answered in full batches or as a stream.
+"""The scheduler: it drives many programs in parallel, and passes their calls to services in batches or as a stream.
 
-There is one table of waiting programs by ticket and one queue for the replies of all services. A batch engine is
-flushed when no program can continue. If all engines work in batches, it also waits until nothing else is outstanding.
-Then its batches depend only on the replies, and an interrupted run resumes to the same bytes. Next to a streaming
-engine, a batch engine is flushed as soon as it is free, so that neither waits for the other.
+Programs wait in one table by ticket. All services put their replies into one queue. A batch engine is flushed when no
+program can continue. If all engines work in batches, it also waits for all other calls. Then its batches depend only on
+the replies, and an interrupted run resumes to the same bytes. Next to a streaming engine, a batch engine is flushed as
+soon as it is free, so that neither waits for the other.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
-from kgqa.cache.in_flight import Done, Request, ServiceReply, next_reply
+from kgqa.cache.in_flight import Done, Request, ServiceReply
 from kgqa.calls import Call, Gather, Generate, Program
 from kgqa.errors import EngineDied, UsageError
 from kgqa.runtime.services import Service
@@ -26,14 +26,14 @@ WIDTH = 64  # programs at once by default
 
 @dataclass(frozen=True, slots=True)
 class CallRecord:
-    """One answered call. `path` places it in its program: the n-th await, then (after a gather) slot and n-th await."""
+    """One answered call. path: the n-th await of the program, then (in a gather) the slot and the n-th await there."""
 
     path: tuple[int, ...]
     call: Call[Any]
     reply: Any
     cached: bool
     queued: float = 0.0  # seconds it waited for its engine
-    seconds: float = 0.0  # of work, where it is no model's, see `ServiceReply`
+    seconds: float = 0.0  # of work without a model, see `ServiceReply`
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Finished(Generic[T]):
 @dataclass(slots=True, eq=False)
 class _Root:
     key: str
-    place: int  # among all programs of the run
+    number: int  # among all programs of the run
     records: list[CallRecord] = field(default_factory=list)
 
 
@@ -67,9 +67,8 @@ class _Task:
 class Scheduler:
     """Runs programs over services.
 
-    route: the service that answers a call. width: programs alive at once, which may be changed while it runs; memory
-    grows with it, not with the number of programs. seed: of sampled calls, together with the program's key and the
-    call's place in it.
+    route: returns the service that answers a call. width: maximum number of open programs, which can change during a
+    run. seed: for sampled calls, together with the program's key and the path of the call.
     """
 
     def __init__(self, route: Callable[[Call[Any]], Service], done: Done, *, width: int, seed: int = 0) -> None:
@@ -78,7 +77,7 @@ class Scheduler:
         self._ready: deque[tuple[_Task, Any]] = deque()
         self._waiting: dict[int, tuple[_Task, tuple[int, ...], Call[Any]]] = {}
         self._live: set[_Task] = set()
-        self._tickets = self._places = self._roots = 0
+        self._tickets = self._started = self._open = 0
         self.on_record: Callable[[CallRecord], None] | None = None
         self.on_last_start: Callable[[], None] | None = None  # once per `run`, when no further program waits
         self._is_last_started = False
@@ -86,14 +85,15 @@ class Scheduler:
     def run(
         self, programs: Iterable[tuple[str, Program[T]]], *, streaming: bool = False
     ) -> Generator[Finished[T], None, None]:
-        """Run programs to their end; yield each as it finishes.
+        """Run programs and yield each as it finishes. An exception, or closing the iterator, closes all open programs.
 
-        Programs are taken from the iterable when fewer than `width` are alive. `streaming`: some engine streams.
-        Leaving early (an exception, Ctrl-C, closing the iterator) closes every live program.
+        Args:
+            programs: the next one starts when fewer than `width` are open.
+            streaming: whether some engine streams.
 
         Raises:
             EngineDied: an engine crashed.
-            UsageError: a service lacks a file or the disk refuses, which is not an error of one question.
+            UsageError: the disk or a file of a service fails, which is not an error of one question.
         """
         todo, self._is_last_started = iter(programs), False
         try:
@@ -114,12 +114,12 @@ class Scheduler:
             self._live.clear()
 
     def stop(self, timeout: float = 10) -> None:
-        """Stop all services: running batches end within `timeout` seconds, everything else is dropped."""
+        """Stop all services. Running batches can finish within `timeout` seconds. All other calls are dropped."""
         for service in self._services:
             service.stop(timeout)
 
     def _admit(self, todo: Iterator[tuple[str, Program[Any]]]) -> None:
-        while self._roots < self.width and not self._is_last_started:
+        while self._open < self.width and not self._is_last_started:
             item = next(todo, None)
             if item is None:
                 self._is_last_started = True
@@ -127,9 +127,9 @@ class Scheduler:
                     self.on_last_start()
                 return
             key, program = item
-            self._roots += 1
-            self._start(_Task(program, _Root(key, self._places)))
-            self._places += 1
+            self._open += 1
+            self._start(_Task(program, _Root(key, self._started)))
+            self._started += 1
 
     def _start(self, task: _Task) -> None:
         self._live.add(task)
@@ -156,14 +156,14 @@ class Scheduler:
 
     def _submit(self, task: _Task, path: tuple[int, ...], call: Call[Any]) -> None:
         if isinstance(call, Generate) and call.temperature > 0 and call.seed is None:
-            place = f"{self._seed}/{task.root.key}/{path}"
-            call = replace(call, seed=int.from_bytes(hashlib.sha256(place.encode()).digest()[:4], "big") >> 1)
+            source = f"{self._seed}/{task.root.key}/{path}"
+            call = replace(call, seed=int.from_bytes(hashlib.sha256(source.encode()).digest()[:4], "big") >> 1)
         service = self._route(call)
         if service not in self._services:
             self._services.append(service)
         self._tickets += 1
         self._waiting[self._tickets] = (task, path, call)
-        service.submit(Request((task.root.place, *path), self._tickets, call, time.monotonic()))
+        service.submit(Request((task.root.number, *path), self._tickets, call, time.monotonic()))
 
     def _spawn(self, task: _Task, path: tuple[int, ...], call: Gather) -> None:
         task.results, task.missing = [None] * len(call.programs), len(call.programs)
@@ -176,7 +176,7 @@ class Scheduler:
         self._live.discard(task)
         parent = task.parent
         if parent is None:
-            self._roots -= 1
+            self._open -= 1
             records = sorted(task.root.records, key=lambda record: record.path)
             return Finished(task.root.key, outcome, tuple(records))
         parent.results[task.slot] = outcome
@@ -186,7 +186,7 @@ class Scheduler:
         return None
 
     def _flush(self, streaming: bool) -> None:
-        """Start batch engines as the module docstring says, in the order of their first calls."""
+        """Start batch engines in the order of their first calls, see the module's docstring."""
         held = sum(service.held for service in self._services)
         if streaming:
             for service in self._services:
@@ -196,12 +196,13 @@ class Scheduler:
             next(service for service in self._services if service.held).flush()
 
     def _collect(self) -> None:
-        """Wait for a reply, and take all that are there."""
-        self._receive(next_reply(self._done))
-        while not self._done.empty():
+        """Wait for a reply, and receive all that have arrived. Do the work that is queued before them."""
+        has_reply = False
+        while not has_reply or not self._done.empty():
             item = self._done.get()
             if isinstance(item, ServiceReply):
                 self._receive(item)
+                has_reply = True
             else:
                 item()
 

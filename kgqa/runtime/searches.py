@@ -1,4 +1,4 @@
-"""Searches that are programs: they run inside the program that searches, so its trace and cost have their calls."""
+"""Run search programs inside the program that searches, so that their calls are in its trace and cost."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 def with_search_program(
     programs: Iterable[tuple[str, Program[T]]], searches: SearchProgram | None
 ) -> Iterable[tuple[str, Program[T]]]:
-    """Return the programs with their searches answered by `searches`, if there is one."""
+    """Return programs with searches that `searches` answers. None: return them unchanged."""
     if searches is None:
         return programs
     return ((key, _run(program, searches)) for key, program in programs)

@@ -1,8 +1,8 @@
-"""Services: each answers one kind of call for one engine, from the call cache first.
+"""Services: each answers one kind of call for one engine, from the call cache if possible.
 
-A streaming service takes every call at once and returns replies as they come (servers, search, ranking). A batch
-service holds its calls until the scheduler flushes it, and looks them up in the cache only then. So a flush holds the
-same calls whether or not some of them are cached, and an interrupted run resumes in the same batches.
+A streaming service starts every call at once and returns replies as they arrive (servers, search, ranking). A batch
+service holds its calls until the scheduler flushes it. Only then it looks them up in the cache, so that an interrupted
+run resumes with the same batches.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ MAX_FAILURES = 3  # calls in a row that fail alone, after which the engine count
 
 
 class Service(ABC):
-    """The base of all services. held: calls that wait for `flush`. busy: calls in work."""
+    """The base of all services. held: calls that wait for `flush`. busy: calls in progress."""
 
     held: int = 0
     busy: int = 0
 
     @abstractmethod
     def submit(self, request: Request) -> None:
-        """Accept a call. Its reply goes to the queue of the scheduler."""
+        """Accept a call. Its reply is put into the scheduler's queue."""
 
     def flush(self) -> None:  # noqa: B027 - most services hold no calls
-        """Start the calls that are held, if the service holds calls."""
+        """Start the held calls."""
 
     def stop(self, timeout: float) -> None:  # noqa: B027 - most services have nothing to stop
-        """Drop what waits, and let what runs end within `timeout` seconds."""
+        """Drop waiting calls, and wait up to `timeout` seconds for running ones."""
 
 
 class Instant(Service):
-    """Answers inside `submit`, for look-ups that cost nothing and are not cached."""
+    """Answers in `submit`, for fast look-ups that are not cached."""
 
     def __init__(self, done: Done, answer: Callable[[Any], Any]) -> None:
         self._done, self._answer = done, answer
@@ -60,7 +60,7 @@ class Instant(Service):
 
 
 class Waves(Service):
-    """A batch engine. Calls are held, then answered batch after batch in one worker thread."""
+    """A batch engine. Held calls are answered batch after batch in one worker thread."""
 
     def __init__(self, done: Done, cache: CallCache, engine: BatchEngine) -> None:
         self.held = self.busy = 0
@@ -103,11 +103,7 @@ class Waves(Service):
 
 
 def split_batches(requests: Sequence[Request], size: int) -> list[Sequence[Request]]:
-    """Cut requests into batches.
-
-    Generations are sorted by length, so that a batch pads little. Choices stay in order, so that the chains of one
-    question share their prefix.
-    """
+    """Return batches. Generations are sorted by length to pad little. Choices stay in order to share prefixes."""
     generations = [request for request in requests if isinstance(request.call, Generate)]
     generations.sort(key=lambda request: (request.call.max_tokens, _length(request.call), request.order))
     choices = [request for request in requests if not isinstance(request.call, Generate)]
@@ -120,11 +116,11 @@ def _length(call: ModelCall) -> int:
 
 
 class Streams(Service):
-    """A streaming engine with a limit of calls at once.
+    """A streaming engine with a limit of parallel calls.
 
-    Earlier questions go first, so that the calls of a question stay near each other and find its prefix in the
-    engine's cache. At the end the least advanced questions go first. Otherwise the last ones would make one call
-    after the other, with nothing beside them.
+    Earlier questions go first, so that the calls of a question find its prefix in the engine's cache. At the end the
+    least advanced questions go first. Otherwise the last ones would make their calls one after the other on an idle
+    engine.
     """
 
     def __init__(self, done: Done, cache: CallCache, engine: StreamingEngine) -> None:
@@ -140,7 +136,7 @@ class Streams(Service):
         self._make(self._in_flight.begin([request]))
 
     def set_order(self, *, ending: bool) -> None:
-        """Choose which calls go first. ending: no further question will start."""
+        """Set which calls go first. ending: all questions have started."""
         with self._lock:
             self._rank = _least_advanced if ending else _earliest
             self._heap = [(self._rank(request), request) for _, request in self._heap]
@@ -158,7 +154,7 @@ class Streams(Service):
             self._stopped = True
             self._heap.clear()
         self._in_flight.stop()
-        if self.busy:  # an engine drops calls only when it is closed; an idle one can be used again
+        if self.busy:  # an engine drops calls only when it is closed; an idle one stays usable
             self._engine.close()
 
     def _start(self) -> None:
@@ -187,11 +183,7 @@ def _least_advanced(request: Request) -> tuple[object, ...]:
 
 
 class Worker(Service):
-    """CPU-bound work (ranking, search) in one thread.
-
-    What waits when the thread is free is answered together, up to a limit, so that the first replies can be used while
-    the rest is in work.
-    """
+    """CPU-bound work (ranking, search) in one thread. It answers up to `_together` waiting calls at once."""
 
     _together = 32
 
@@ -207,16 +199,13 @@ class Worker(Service):
         self._in_flight = InFlightCalls(done, cache, identity)
         self._lock = threading.Lock()
         self._waiting: list[Request] = []
-        self._awake = False  # the thread will look at what waits before it rests
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="kgqa-worker")
 
     def submit(self, request: Request) -> None:
         if self._in_flight.begin([request]):
             with self._lock:
                 self._waiting.append(request)
-                awake, self._awake = self._awake, True
-            if not awake:  # waking the thread costs as much as a search
-                self._worker.submit(self._work)
+            self._worker.submit(self._work)
 
     def stop(self, timeout: float) -> None:
         with self._lock:
@@ -225,17 +214,13 @@ class Worker(Service):
         self._in_flight.stop()
 
     def _work(self) -> None:
-        while batch := self._next_batch():
+        with self._lock:
+            batch, self._waiting = self._waiting[: self._together], self._waiting[self._together :]
+        if batch:  # otherwise an earlier call of this function has answered all
             self.busy, started = len(batch), time.monotonic()
             replies = self._answer([request.call for request in batch])
             self.busy, seconds = 0, (time.monotonic() - started) / len(batch)
             self._in_flight.finish(list(zip(batch, replies, strict=True)), started, seconds)
-
-    def _next_batch(self) -> list[Request]:
-        with self._lock:
-            batch, self._waiting = self._waiting[: self._together], self._waiting[self._together :]
-            self._awake = bool(batch)
-        return batch
 
 
 def _join(worker: ThreadPoolExecutor, timeout: float) -> None:
@@ -245,10 +230,10 @@ def _join(worker: ThreadPoolExecutor, timeout: float) -> None:
 
 
 class BatchIsolator:
-    """Answers batches with `answer`. Whatever it raises becomes an error of calls, because it runs in a thread.
+    """Answers batches with `answer`, and returns what it raises as errors of single calls.
 
-    An exception that is no `Exception` (a panic of a library in Rust) means that the engine crashed. Interrupts and
-    exits are passed on as they are.
+    A `BaseException` (a panic of a library in Rust) means that the engine crashed. Interrupts and exits are passed on
+    unchanged.
     """
 
     def __init__(self, answer: Callable[[Sequence[Any]], Sequence[Any]]) -> None:

@@ -1,7 +1,7 @@
 """The log of long work: `log.jsonl` in its folder, one JSON object per line.
 
-Everything comes through Python's logging. Lines that users see go to the logger "kgqa" and its children. Events that
-are only for the log go to EVENTS, with fields as `extra={"fields": {"event": …}}`.
+It uses Python's logging. Lines for users go to the logger "kgqa" and its children. Other events go to EVENTS, with
+fields as `extra={"fields": {"event": …}}`.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from kgqa.util.redaction import redact
 
 LOG = "log.jsonl"
 LARGEST = 4_000_000  # bytes of one file
-OLDER = 4  # older files: log.jsonl.1 is the last one before
+OLDER = 4  # older files: log.jsonl.1 is the newest of them
 EVENTS = logging.getLogger("kgqa.events")
 
 
 @contextmanager
 def work_log(folder: Path) -> Iterator[None]:
-    """Write what is logged while the block runs to the folder."""
-    with suppress(OSError):  # whoever writes answers there raises the error
+    """Write the log of this block to the folder."""
+    with suppress(OSError):  # the first answer that is written there raises the error
         ensure_dir(folder)
     handler, loggers, level = WorkLog(folder / LOG), (logging.getLogger("kgqa"), EVENTS), EVENTS.level
     EVENTS.propagate = False  # many lines, not for users
@@ -44,7 +44,7 @@ def work_log(folder: Path) -> Iterator[None]:
 
 
 def log_event(event: str, message: str, *, level: int = logging.INFO, **fields: Json) -> None:
-    """Write a line to the logs that are open."""
+    """Write a line to all open logs."""
     EVENTS.log(level, "%s", message, extra={"fields": {"event": event, **fields}})
 
 
@@ -69,4 +69,4 @@ class WorkLog(RotatingFileHandler):
         return redact(json.dumps(line, default=str))  # ASCII, so that a line cannot move a terminal's cursor
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
-        """Ignore a log that cannot be written: it stops no work."""
+        """Ignore a log that cannot be written. Work continues without it."""

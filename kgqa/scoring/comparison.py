@@ -1,4 +1,4 @@
-"""Is one run better than another on the same questions? Paired tests, effect sizes, and how many questions it takes."""
+"""Compare two runs on the same questions: paired tests, effect sizes, questions needed, agreement."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from kgqa.scoring.intervals import interval
 RESAMPLES = 10_000
 ALPHA = 0.05
 POWER = 0.8
-_CELLS_PER_CHUNK = 2_000_000  # int64 counts held at once: 16 MB
-_TIE = 1e-9  # sums of the same shares in another order differ by less
+_CELLS_PER_CHUNK = 2_000_000  # int64 counts: 16 MB
+_TIE = 1e-9  # equal sums differ by less
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +32,9 @@ class Difference:
     high: float
     p: float
     adjusted: float  # p after Holm's correction over all pairs and metrics compared
-    effect: float | None  # the matched-pairs odds ratio where `binary`, else Cohen's d of the differences
+    effect: float | None  # matched-pairs odds ratio if `binary`, otherwise Cohen's d of the differences
     binary: bool
-    wins: tuple[int, int]  # questions on which the first, the second is better
+    wins: tuple[int, int]  # questions on which the first and the second are better
     deviation: float  # standard deviation of the differences, in points
 
     @property
@@ -43,11 +43,10 @@ class Difference:
 
 
 def compare(scores: Mapping[str, Mapping[str, Sequence[float | None]]], seed: int) -> list[Difference]:
-    """Return every pair of runs in every metric: `scores[metric][run]` are shares, one a question, in one order for
-    all runs.
+    """Compare every pair of runs in every metric. `scores[metric][run]`: one share per question, in the same order.
 
-    A metric of zeros and ones is tested by McNemar's exact test, any other by a paired permutation test. A question
-    that either run leaves undefined (None) is left out of the pair; a pair without questions is left out.
+    A metric of zeros and ones is tested by McNemar's exact test, others by a paired permutation test. Questions that
+    are undefined (None) for one of the two runs, and pairs without questions, are skipped.
     """
     differences = []
     for metric, runs in scores.items():
@@ -64,24 +63,23 @@ def compare(scores: Mapping[str, Mapping[str, Sequence[float | None]]], seed: in
 
 
 def mcnemar(wins: int, losses: int) -> float:
-    """Return exact two-sided p of as uneven a split of the questions on which two runs differ (McNemar, 1947)."""
+    """Return the exact two-sided p-value of McNemar's test (1947) on questions that one of two runs has right."""
     from scipy.stats import binomtest
 
     return float(binomtest(wins, wins + losses).pvalue) if wins + losses else 1.0
 
 
 def permutation(differences: Sequence[float], seed: int, resamples: int = RESAMPLES) -> float:
-    """Return two-sided p of the mean of paired differences, were each as likely to have the other sign (Fisher, 1935).
+    """Return the two-sided p-value of the mean of paired differences under random signs (Fisher, 1935).
 
-    Monte Carlo with the observed signs counted in, so never below 1 / (resamples + 1).
+    The observed signs count as a resample, so p is at least 1 / (resamples + 1).
     """
     import numpy as np
 
     moved = np.asarray([difference for difference in differences if difference], dtype=np.float64)
     if not len(moved):
         return 1.0
-    # Signs of equal sizes are exchangeable, so how many of them are positive is all there is to draw. F1 has some
-    # hundred distinct differences: thirty times cheaper than scipy.stats.permutation_test, which it agrees with.
+    # Sample only how many differences of each size are positive: 30 times faster than scipy.stats.permutation_test.
     sizes, counts = np.unique(np.abs(moved).round(12), return_counts=True)
     observed = abs(moved.sum())
     generator = np.random.default_rng(seed)
@@ -94,7 +92,7 @@ def permutation(differences: Sequence[float], seed: int, resamples: int = RESAMP
 
 
 def holm(values: Sequence[float]) -> list[float]:
-    """Return the p-values after Holm's step-down correction (Holm, 1979), in the order given."""
+    """Return the p-values in order after Holm's step-down correction (Holm, 1979)."""
     adjusted = [0.0] * len(values)
     largest = 0.0
     for rank, index in enumerate(sorted(range(len(values)), key=lambda index: values[index])):
@@ -104,10 +102,9 @@ def holm(values: Sequence[float]) -> list[float]:
 
 
 def questions_needed(difference: float, deviation: float, *, power: float = POWER, alpha: float = ALPHA) -> int | None:
-    """Return how many questions would show a mean paired difference with this power, two-sided at `alpha`.
+    """Return the number of questions that shows a mean paired difference, by the normal approximation, at least 2.
 
-    deviation: standard deviation of the paired differences, in the difference's unit. By the normal approximation, at
-    least 2. None for a deviation of 0: nothing is known about the spread.
+    deviation: standard deviation of the paired differences, in the difference's unit. If it is 0, return None.
 
     Raises:
         ValueError: a difference of 0, which no number of questions shows.
@@ -130,7 +127,7 @@ def _difference(names: tuple[str, str, str], pairs: Sequence[tuple[float, float]
     wins = sum(points > 0 for points in moved), sum(points < 0 for points in moved)
     binary = all(share in (0.0, 1.0) for pair in pairs for share in pair)
     low, high = interval(moved, seed=seed)
-    if binary:  # the odds of the first run being the right one where the two differ
+    if binary:
         p, effect = mcnemar(*wins), wins[0] / wins[1] if wins[1] else None
     else:
         p, effect = permutation(moved, seed), mean / deviation if deviation else None
@@ -151,10 +148,7 @@ def _difference(names: tuple[str, str, str], pairs: Sequence[tuple[float, float]
 
 
 def agreement(first: Sequence[str | None], second: Sequence[str | None]) -> Agreement:
-    """Return percent agreement, Cohen's kappa and the confusion table {first: {second: count}}; pairs in order.
-
-    A pair with None on either side is left out; `n` pairs are compared. With n = 0 the figures are None.
-    """
+    """Return percent agreement, Cohen's kappa and the confusion table. Pairs with None on one side are skipped."""
     pairs = [
         (mine, theirs) for mine, theirs in zip(first, second, strict=True) if mine is not None and theirs is not None
     ]
@@ -170,7 +164,7 @@ def agreement(first: Sequence[str | None], second: Sequence[str | None]) -> Agre
 
 
 def cohen_kappa(pairs: Sequence[tuple[Hashable, Hashable]]) -> float | None:
-    """Return Cohen's kappa (1960), or None without pairs or if both sides always give the same single label."""
+    """Return Cohen's kappa (1960), or None without pairs or if all labels are equal."""
     if not pairs:
         return None
     total = len(pairs)

@@ -7,7 +7,7 @@ from math import fsum
 
 from kgqa.artifacts.metrics import UNDEFINED, Estimate
 
-_CELLS_PER_CHUNK = 2_000_000  # int64 counts held at once: 16 MB
+_CELLS_PER_CHUNK = 2_000_000  # int64 counts: 16 MB
 
 
 def mean(values: Sequence[float | None]) -> float | None:
@@ -52,28 +52,23 @@ def pool_interval(
     return float(low), float(high)
 
 
-def interval(
-    values: Sequence[float], *, seed: int = 0, resamples: int = 10_000, level: float = 0.95
-) -> tuple[float, float]:
-    """Return the percentile bootstrap interval of the mean (Efron, 1979), which does not depend on the order of values.
+def interval(values: Sequence[float], *, seed: int = 0, resamples: int = 10_000) -> tuple[float, float]:
+    """Return the 95 % percentile bootstrap interval of the mean (Efron, 1979), independent of the order of values.
 
-    For equal values it is that value twice. For fewer than about ten values it is too narrow, as any bootstrap.
+    Equal values give that value twice. The interval of fewer than about ten values is too narrow.
 
     Raises:
-        ValueError: no values, a value that is not finite, `resamples` below 1, or `level` outside 0..1.
+        ValueError: no values, or a value that is not finite.
     """
     import numpy as np
 
-    if resamples < 1 or not 0 < level < 1:
-        raise ValueError(f"resamples={resamples}, level={level}: want at least 1, and a level between 0 and 1")
     if not len(values) or not np.isfinite(values).all():
         raise ValueError("an interval needs one value or more, all of them finite")
     distinct, counts = np.unique(np.asarray(values, dtype=np.float64), return_counts=True)
     if len(distinct) == 1:
         return float(distinct[0]), float(distinct[0])
 
-    # Drawing n values with replacement is drawing how often each distinct value comes up. EM has two distinct
-    # values and F1 some hundred, so this is far cheaper than drawing questions: (resamples, D), not (resamples, n).
+    # Sample how often each distinct value occurs. EM has two of them and F1 some hundred: far fewer than questions.
     generator = np.random.default_rng(seed)
     total = len(values)
     chunk = max(1, _CELLS_PER_CHUNK // len(distinct))
@@ -82,5 +77,5 @@ def interval(
         size = min(chunk, resamples - start)
         drawn = generator.multinomial(total, counts / total, size=size)  # (size, D)
         means[start : start + size] = drawn @ distinct / total
-    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+    low, high = np.quantile(means, [0.025, 0.975])
     return float(low), float(high)

@@ -1,8 +1,7 @@
-"""Exact match and F1 of an answer, as each benchmark's official scorer computes them; containment and abstention.
+"""Exact match and F1 of an answer as the official scorers compute them, containment and abstention.
 
-"F1" is not one metric: profiles differ in the gold answers that they compare with and in their rules for yes/no and
-empty answers, and DROP's differs in everything. Each equals its released scorer, so that scores can be compared with
-published ones.
+Profiles differ in the gold answers that they compare with, and in their rules for yes/no and empty answers. Each one
+equals its released scorer.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _PLACE = rf"(?: (?:in|from|by|within|based on|with) {_SOURCE})?"
 _EXPLICITLY = "(?:directly |explicitly )?"
 _SAY = "(?:say|mention|provide|contain|specify|state|include|answer|give|relate|refer)"
 _MISSING = f"(?:unknown|unclear|undetermined|unspecified|not {_EXPLICITLY}{_STATED})"
-# of whole normalized answers: an answer that only begins like one ("None of the Above", a title) does not match
+# complete normalized answers: one that only starts like this ("None of the Above", a title) does not match
 _ABSTENTIONS = re.compile(
     rf"na|idk|unanswerable|(?:relevant )?(?:answer |it |information )?(?:is )?{_MISSING}{_PLACE}"
     rf"|no (?:answer|information|evidence|relevant information)(?: (?:is )?{_STATED})?{_PLACE}"
@@ -73,7 +72,7 @@ def profile_formula(profile: str) -> Callable[[str, Sequence[str]], Score]:
         ConfigError: no such profile.
     """
     if profile not in PROFILES:
-        raise ConfigError(f"scoring profile {profile!r} is unknown: {nearest(profile, PROFILES)}")
+        raise ConfigError(f"scoring profile {profile!r} is unknown. {nearest(profile, PROFILES)}")
     return PROFILES[profile]
 
 
@@ -111,21 +110,6 @@ def musique_f1(prediction: str, gold: str) -> float:
     return 1.0 if not normalise(prediction) and not normalise(gold) else token_f1(prediction, gold)
 
 
-def hotpotqa_profile(prediction: str, golds: Sequence[str]) -> Score:
-    """Score as HotpotQA does (Yang et al., EMNLP 2018): against the first gold answer only."""
-    return {"em": exact_match(prediction, golds[0]), "f1": hotpotqa_f1(prediction, golds[0])}
-
-
-def twowiki_profile(prediction: str, golds: Sequence[str]) -> Score:
-    """Score as 2WikiMultiHopQA v1.1 does (Ho et al., COLING 2020): HotpotQA's formulas, best over all answers."""
-    return {"em": _best(exact_match, prediction, golds), "f1": _best(hotpotqa_f1, prediction, golds)}
-
-
-def musique_profile(prediction: str, golds: Sequence[str]) -> Score:
-    """Score as MuSiQue does (Trivedi et al., TACL 2022): best over answer and aliases."""
-    return {"em": _best(exact_match, prediction, golds), "f1": _best(musique_f1, prediction, golds)}
-
-
 def drop_profile(prediction: str, golds: Sequence[str]) -> Score:
     """Score as DROP does (Dua et al., NAACL 2019) as IRCoT uses it, best over golds.
 
@@ -136,24 +120,6 @@ def drop_profile(prediction: str, golds: Sequence[str]) -> Score:
         predicted = re.sub(r'["\[\]]', "", prediction).split(",")
     exact, f1 = max(drop_scores(predicted, _spans(gold)) for gold in golds)  # no F1 beats an exact match's
     return {"em": exact, "f1": f1}
-
-
-def trace_profile(prediction: str, golds: Sequence[str]) -> Score:
-    """Score as the released program of TRACE does (Fang et al., 2024): EM over all golds, HotpotQA's F1 on the first
-    gold only.
-
-    An answer that equals an alias can therefore have EM 1 and F1 0.
-    """
-    return {"em": _best(exact_match, prediction, golds), "f1": hotpotqa_f1(prediction, golds[0])}
-
-
-def kgp_profile(prediction: str, golds: Sequence[str]) -> Score:
-    """Score as KGP's released notebook does (Wang et al., 2024): HotpotQA's formulas on the first gold answer.
-
-    If that is a list of spans, as IIRC's can be, the best of them counts.
-    """
-    spans = _spans(golds[0])
-    return {"em": _best(exact_match, prediction, spans), "f1": _best(hotpotqa_f1, prediction, spans)}
 
 
 def drop_scores(predicted: Sequence[str], gold: Sequence[str]) -> tuple[float, float]:
@@ -172,7 +138,7 @@ def drop_scores(predicted: Sequence[str], gold: Sequence[str]) -> tuple[float, f
     same = len(predicted_spans) == len(gold_spans) and set(predicted_spans) == set(gold_spans)
     span_f1 = [[drop_span_f1(mine, theirs) for mine in predicted_spans] for theirs in gold_spans]
     mean = best_alignment(span_f1) / max(len(predicted), len(gold))
-    # Scaled, rounded and scaled back as NumPy does: round(mean, 2) decides some halves the other way.
+    # as NumPy rounds: round(mean, 2) rounds some halves the other way
     return float(same), round(mean * 100) / 100
 
 
@@ -200,7 +166,7 @@ def best_alignment(scores: Sequence[Sequence[float]]) -> float:
         return max(scores[0])
     if len(scores[0]) == 1:
         return max(row[0] for row in scores)
-    from scipy.optimize import linear_sum_assignment  # costs half a second, and single spans never get here
+    from scipy.optimize import linear_sum_assignment  # slow to import
 
     rows, columns = linear_sum_assignment(scores, maximize=True)
     return sum((scores[row][column] for row, column in zip(rows, columns, strict=True)), start=0.0)
@@ -217,12 +183,15 @@ def _best(formula: Callable[[str, str], float], prediction: str, golds: Sequence
     return max(formula(prediction, gold) for gold in golds)
 
 
+def _best_scores(f1: Callable[[str, str], float], prediction: str, golds: Sequence[str]) -> Score:
+    return {"em": _best(exact_match, prediction, golds), "f1": _best(f1, prediction, golds)}
+
+
 def contains_gold(answer: str, golds: Sequence[str]) -> float:
     """Return 1 if the answer contains the words of a gold answer in sequence, normalized as for EM, otherwise 0.
 
-    This is the "accuracy" of papers on retrieval-augmented generation (Mallen et al., ACL 2023). It compares whole
-    words, because substrings would find "no" in "I do not know". An empty gold answer is contained in an empty answer
-    only.
+    This is the "accuracy" of papers on RAG (Mallen et al., ACL 2023), but of complete words: substrings would find
+    "no" in "I do not know". Only an empty answer contains an empty gold answer.
     """
     words = f" {normalise(answer)} "
     return float(any(f" {gold} " in words if gold else words == "  " for gold in map(normalise, golds)))
@@ -238,10 +207,18 @@ def abstains(answer: str) -> bool:
 
 
 PROFILES: Mapping[str, Callable[[str, Sequence[str]], Score]] = {
-    "hotpotqa": hotpotqa_profile,
-    "2wiki": twowiki_profile,
-    "musique": musique_profile,
+    # Yang et al., EMNLP 2018: the first gold answer only
+    "hotpotqa": lambda prediction, golds: _best_scores(hotpotqa_f1, prediction, golds[:1]),
+    # Ho et al., COLING 2020, scorer v1.1: the best over all answers
+    "2wiki": lambda prediction, golds: _best_scores(hotpotqa_f1, prediction, golds),
+    # Trivedi et al., TACL 2022: the best over answer and aliases
+    "musique": lambda prediction, golds: _best_scores(musique_f1, prediction, golds),
     "drop": drop_profile,
-    "trace": trace_profile,
-    "kgp": kgp_profile,
+    # Fang et al., 2024, released program: EM over all answers, F1 of the first. An alias can have EM 1 and F1 0.
+    "trace": lambda prediction, golds: {
+        "em": _best(exact_match, prediction, golds),
+        "f1": hotpotqa_f1(prediction, golds[0]),
+    },
+    # Wang et al., 2024, released notebook: the first answer, or its best span if it is a list as in IIRC
+    "kgp": lambda prediction, golds: _best_scores(hotpotqa_f1, prediction, _spans(golds[0])),
 }

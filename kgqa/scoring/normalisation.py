@@ -1,7 +1,7 @@
-"""Normalize answers as the benchmarks' scorers do. No other module normalizes answers.
+"""Normalize answers as the benchmarks' scorers do.
 
-The steps are SQuAD's (Rajpurkar et al., EMNLP 2016), which HotpotQA, 2WikiMultiHopQA, MuSiQue and TRACE took over.
-Punctuation is ASCII punctuation: a typographic quote or an en dash stays in the answer, as in the official scorers.
+The steps are SQuAD's (Rajpurkar et al., EMNLP 2016), as used by HotpotQA, 2WikiMultiHopQA, MuSiQue and TRACE. Only
+ASCII punctuation is removed, as in the official scorers.
 """
 
 from __future__ import annotations
@@ -15,18 +15,17 @@ _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 _DROP_SEPARATORS = re.compile("[ -]")
 
 
-@lru_cache(maxsize=65_536)  # one run scores the same few strings under five profiles
+@lru_cache(maxsize=65_536)  # a run scores the same strings under six profiles
 def normalise(text: str) -> str:
-    """Lower case, no ASCII punctuation, no English articles, single blanks. "" for an answer of articles alone."""
+    """Return the text in lower case, without ASCII punctuation and English articles, with single spaces."""
     return _without_articles(_without_punctuation(text.lower()))
 
 
 @lru_cache(maxsize=65_536)
 def normalise_for_drop(text: str) -> str:
-    """Normalize token by token, with numbers in one notation: "1,000" and "1000.0" become "1000.0".
+    """Normalize each token, with numbers in one notation, as DROP's scorer does (Dua et al., NAACL 2019).
 
-    Only here hyphens separate tokens: "-5" loses its sign, and "four-year" is two words.
-    After DROP's scorer (Dua et al., NAACL 2019).
+    "1,000" becomes "1000.0". Hyphens separate tokens: "-5" loses its sign, and "four-year" is two words.
     """
     tokens = (_normalise_drop_token(token) for token in _DROP_SEPARATORS.split(text.lower()))
     return " ".join(token for token in tokens if token)
@@ -42,7 +41,6 @@ def is_number(token: str) -> bool:
 
 
 def _normalise_drop_token(token: str) -> str:
-    # A decimal point is punctuation to the other profiles; it is kept only where the token already is a number.
     bare = token if is_number(token) else _without_punctuation(token)
     return str(float(bare)) if is_number(bare) else _without_articles(bare)
 

@@ -21,10 +21,7 @@ Verdict = Literal["agrees", "differs", "cannot tell"]
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A metric of a published table.
-
-    path: a path in metrics.json, or a sum or one ratio of several; None if no value there corresponds to it.
-    """
+    """A metric of a published table. `path`: a path in metrics.json, or a sum or ratio of paths. None: not measured."""
 
     name: str
     path: str | None
@@ -34,16 +31,12 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A published value.
-
-    approximate: read from a plot. spread: the published standard deviation, None if there is none.
-    questions: the number of questions that it was measured on, None if the paper does not give it.
-    """
+    """A published value."""
 
     number: float
-    approximate: bool
-    spread: float | None
-    questions: int | None = None
+    approximate: bool  # read from a plot
+    spread: float | None  # standard deviation
+    questions: int | None = None  # None: not in the paper
 
     @classmethod
     def of(cls, written: float | str | None, spread: float | None = None, questions: int | None = None) -> Value | None:
@@ -55,18 +48,14 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Ours:
-    """A measured value with its 95 % interval, None if there is none.
-
-    spread: the standard deviation, for a mean over several runs. failed: how many of the run's `asked` questions have
-    no answer. They count as wrong.
-    """
+    """A measured value with its 95 % interval, if there is one."""
 
     mean: float
     low: float | None
     high: float | None
     questions: int
-    spread: float | None = None
-    failed: int = 0
+    spread: float | None = None  # standard deviation of a mean over several runs
+    failed: int = 0  # of the `asked` questions, counted as wrong
     asked: int = 0
 
     @property
@@ -114,11 +103,10 @@ def scale_of(metric: Metric) -> float:
 
 
 def compare_with_published(published: Value, ours: Ours, unit: str, margin: float = MARGIN) -> Delta:
-    """Compare our value with a published one, with the sampling errors of both.
+    """Compare our value with a published one, with the sampling errors of both (Newcombe, 1998, method 10).
 
     agrees: the 95 % interval of the difference is within the margin (an equivalence test). differs: it is not, and it
-    excludes 0. cannot tell: otherwise, and always below 30 questions, without an interval of ours, or for seconds,
-    which depend on the hardware. The intervals of both values are combined as in Newcombe (1998), method 10.
+    excludes 0. cannot tell: otherwise, and always below 30 questions, without our interval, and for seconds.
     """
     difference = ours.mean - published.number
     if ours.low is None or ours.high is None:
@@ -149,9 +137,7 @@ def wilson_interval(percent: float, questions: float) -> tuple[float, float]:
 def _published_errors(published: Value, ours: Ours, unit: str) -> tuple[float, float]:
     """Return how far the published value can be above and below its true value.
 
-    Values in percent use the binomial distribution, which bounds the variance of any score between 0 and 1, such as F1.
-    Values in another unit use the relative error of ours. If the paper does not give its number of questions, ours is
-    used.
+    Percentages: the binomial bound. Other units: our relative error. Unknown numbers of questions: ours.
     """
     questions = published.questions or ours.questions
     if unit == "%":
@@ -174,7 +160,7 @@ def _sum(metrics: Mapping[str, Json], written: str) -> float | None:
 
 
 def _values(metrics: Mapping[str, Json], path: str) -> list[float]:
-    """Return the values of a path. `figures.errors, *` stands for all `figures` whose names begin with "errors, "."""
+    """Return the values of a path. `figures.errors, *` matches all `figures` with names that start with "errors, "."""
     folder, _, last = path.rpartition(".")
     if not last.endswith("*"):
         figure = _at(metrics, path)

@@ -26,12 +26,12 @@ class SupportScores:
     rate are None.
     """
 
-    recall: float | None  # share of the gold passages that were used (paragraph recall of IRCoT; Trivedi et al., 2023)
-    precision: float | None  # share of the used passages that are gold (HotpotQA's, over whole passages)
-    f1: float | None  # harmonic mean of both, 0 without a shared passage (MuSiQue; Trivedi et al., TACL 2022)
-    error_rate: float | None  # share of the used passages that are not gold (TRACE Table 5; Fang et al., 2024)
-    given_recall: float | None  # recall of all given passages: no method without retrieval exceeds it
-    given_error_rate: float | None  # error rate of all given passages
+    recall: float | None  # share of the gold passages that were used (IRCoT's paragraph recall)
+    precision: float | None  # share of the used passages that are gold (HotpotQA's, of passages)
+    f1: float | None  # harmonic mean of both (MuSiQue)
+    error_rate: float | None  # share of the used passages that are not gold (TRACE Table 5)
+    given_recall: float | None  # of all passages that come with the question
+    given_error_rate: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,8 @@ class ScoredQuestion:
     em: float
     f1: float
     containment: float
-    support: SupportScores  # all None if the passages or the gold passages are not known
-    pair_right: bool | None = None  # answered, and abstained from its twin; None: no twin was answered
+    support: SupportScores
+    pair_right: bool | None = None  # answered, and abstained from its twin. None: no twin was answered
 
     @property
     def id(self) -> str:
@@ -62,7 +62,7 @@ class ScoredQuestion:
 
     @property
     def answerability(self) -> float | None:
-        """Return 1 if it was answered or abstained from as the dataset says, 0 if not or failed."""
+        """Return 1 if an answer or abstention agrees with the dataset, otherwise 0. None: the dataset does not say."""
         if self.question.answerable is None:
             return None
         return float(self.answer is not None and self.abstained != self.question.answerable)
@@ -76,11 +76,11 @@ class ScoredQuestion:
 class Metric:
     """A score of questions. Its mean in percent is `scores.NAME` in metrics.json.
 
-    share: of a question, from 0 to 1; None if the question does not define it.
+    share: of a question, from 0 to 1. None: the question does not define it.
     listed: whether summaries and reports show it.
     column: whether sweeps and the viewer show it.
     tested: whether `kgqa compare` tests it.
-    of_answer: whether it needs an answer, so that a run that only retrieves has none.
+    of_answer: whether it needs an answer. A report omits other metrics if the method reads no passages.
     optional: whether metrics.json omits it if no question defines it.
     """
 
@@ -154,7 +154,7 @@ _LIST = (
     ),
 )
 METRICS = {metric.name: metric for metric in _LIST}
-_DIGITS = 6  # of a score in percent: without the noise of binary fractions
+_DIGITS = 6  # of a score in percent
 
 
 def empty_scores(summary: ScoreSummary | None) -> dict[str, float | None]:
@@ -185,7 +185,7 @@ def prediction_lines(rows: Iterable[ScoredQuestion], summary: ScoreSummary) -> I
 def score_questions(
     questions: Iterable[Question], predictions: Mapping[str, Prediction], profile: str
 ) -> list[ScoredQuestion]:
-    """Score the questions of a run, in order. Raise as `score_question`."""
+    """Score the questions of a run in order. Raises as `score_question`."""
     rows = [score_question(question, predictions[question.id], profile) for question in questions]
     right = {row.id: row.answerability == 1 for row in rows}
     return [
@@ -202,7 +202,7 @@ def score_question(question: Question, prediction: Prediction, profile: str) -> 
         ConfigError: no such profile.
     """
     if not question.answers:
-        raise DataError(f"question {question.id} has no answers, so nothing can be scored against it")
+        raise DataError(f"question {question.id} has no answers, so its answer cannot be scored")
     answer = prediction.scored_answer
     shares = score(answer, question.answers, profile)
     contained = 0.0 if answer is None else contains_gold(answer, question.answers)
@@ -217,11 +217,7 @@ def score_question(question: Question, prediction: Prediction, profile: str) -> 
 
 
 def score_support(evidence: Sequence[str], gold: Collection[str], given: Collection[str]) -> SupportScores:
-    """Compare sets of passage ids.
-
-    A gold id such as "missing:<title>", of a passage that the question does not come with, counts in recall.
-    Evidence that is not in `given` (from a corpus) counts like any other. If `given` is empty, its scores are None.
-    """
+    """Compare sets of passage ids. If `given` is empty, its scores are None."""
     used, wanted, available = set(evidence), set(gold), set(given)
     if not wanted:
         return SupportScores(None, None, None, None, None, None)

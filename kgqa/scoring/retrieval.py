@@ -1,9 +1,8 @@
 """Measure the retrieval of gold passages: recall within k, all-gold rate, reciprocal rank.
 
 Gold passages are matched by id. If the corpus does not contain the id (another dump of Wikipedia, other whitespace, a
-file that quotes its gold passages), the paragraph with the same title that shares the most words with it is the gold
-one, as in IRCoT's released program for IIRC. Another paragraph of the right page never counts. If a file gives titles
-only, any passage with the title counts, and each passage counts for one gold passage.
+quotation), the paragraph with the same title that shares the most words is the gold one, as in IRCoT's released program
+for IIRC. If a file has only titles, any passage with the title counts, for one gold passage.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from kgqa.types import Passage, Question
 
 Page = Callable[[str], Sequence[Passage]]  # the passages of the corpus with a title
 BUDGETS = (2, 5, 10, 15)
-BUDGET = 15  # passages every retriever may return: IRCoT §4.1, "fixed-budget optimal recall"
-ALARM_SHARE, ALARM_COUNT = 0.2, 5  # more questions than both with the same passages in the same order: not in a paper
+BUDGET = 15  # passages: IRCoT §4.1, "fixed-budget optimal recall"
+ALARM_SHARE, ALARM_COUNT = 0.2, 5  # [ours] questions with the same passages in the same order
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +33,7 @@ class GoldPassage:
 
 @dataclass(frozen=True, slots=True)
 class RetrievedPassages:
-    """The passages retrieved for one question, best first (or first retrieved first), and ranks of gold passages."""
+    """The passages retrieved for a question in order, and the ranks of gold passages."""
 
     ids: tuple[str, ...]
     gold_ranks: tuple[int | None, ...]  # of each gold passage, from 1; None: not retrieved
@@ -44,7 +43,7 @@ class RetrievedPassages:
 
 
 def gold_passages(question: Question, page: Page) -> tuple[GoldPassage, ...]:
-    """Return the gold passages to retrieve: without pinned ones, and one for two that are the same in the corpus."""
+    """Return the gold passages to retrieve, without pinned ones and duplicates in the corpus."""
     pinned = {passage.id for passage in question.pinned}
     pinned_titles = {normalise_title(passage.title) for passage in question.pinned}
     support = [passage for passage in question.passages if passage.id in question.support - pinned]
@@ -59,9 +58,9 @@ def gold_passages(question: Question, page: Page) -> tuple[GoldPassage, ...]:
 
 
 def find_in_page(passage: Passage, paragraphs: Sequence[Passage]) -> Passage:
-    """Return the paragraph of the page that shares the most words with the passage, the first of equals.
+    """Return the first paragraph of the page that shares the most words with the passage.
 
-    Returns the passage itself if the page contains its id or has no paragraphs.
+    Return the passage itself if the page contains its id or has no paragraphs.
     """
     if not paragraphs or any(paragraph.id == passage.id for paragraph in paragraphs):
         return passage
@@ -82,7 +81,7 @@ def gold_pages(gold: Iterable[GoldPassage]) -> tuple[GoldPassage, ...]:
 
 
 def gold_ranks(gold: Sequence[GoldPassage], ids: Sequence[str], titles: Sequence[str]) -> tuple[int | None, ...]:
-    """Return the rank of each gold passage among the retrieved `ids` and `titles`, from 1, or None if it is missing.
+    """Return the rank of each gold passage among the retrieved passages, from 1, or None if it is missing.
 
     Ids are matched first. A gold passage without ids then takes the first remaining passage with its title.
     """
@@ -113,11 +112,10 @@ def reciprocal_rank(ranks: Sequence[int | None]) -> float | None:
 
 
 def summarise_retrieval(rows: Sequence[RetrievedPassages], *, ranked: bool, seed: int) -> Retrieval:
-    """Return means in percent over the `n` questions with known gold passages.
+    """Return means in percent over the `n` questions with known gold passages. No passages count as 0.
 
-    A question without retrieved passages counts as 0.
-    ranked: whether the passages are ordered by relevance. Those of several searches are not, so that only their recall
-    within the fixed budget is meaningful.
+    ranked: whether the passages are ordered by relevance. Those of several searches are not: only their recall within
+    the fixed budget has a clear meaning.
 
     Raises:
         ValueError: no rows.
@@ -142,12 +140,15 @@ def summarise_retrieval(rows: Sequence[RetrievedPassages], *, ranked: bool, seed
 
 
 def same_passages_alarm(rows: Sequence[RetrievedPassages]) -> str | None:
-    """Return a warning for the report if suspiciously many questions got the same passages, otherwise None."""
+    """Return a warning if many questions have the same passages, otherwise None."""
     alike = Counter(row.ids for row in rows if row.ids).most_common(1)
     count = alike[0][1] if alike else 0
     if count <= ALARM_COUNT or count <= ALARM_SHARE * len(rows):
         return None
-    return f"{count} of {len(rows)} questions got the same passages in the same order: is the query lost on the way?"
+    return (
+        f"{count} of {len(rows)} questions got the same passages in the same order. "
+        "Check that the query reaches the retriever"
+    )
 
 
 def normalise_title(title: str) -> str:

@@ -1,19 +1,17 @@
-"""Summarize the scores and the verdicts of a run, as `metrics.json` has them."""
+"""Summarize the scores and verdicts of a run for `metrics.json`."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
-from math import fsum
+from statistics import fmean
 from typing import TypeVar
 
 from kgqa.artifacts.metrics import (
     UNDEFINED,
-    EmF1,
     Estimate,
     FoundAndRight,
-    Given,
-    Group,
+    Means,
     ScoreSummary,
     VerdictSummary,
     Wording,
@@ -21,7 +19,7 @@ from kgqa.artifacts.metrics import (
 from kgqa.artifacts.verdicts import RIGHT, WRONG, Judgement
 from kgqa.scoring.comparison import agreement
 from kgqa.scoring.intervals import estimate, mean, percent
-from kgqa.scoring.metrics import PROFILES, Score, abstains, score
+from kgqa.scoring.metrics import PROFILES, abstains, score
 from kgqa.scoring.questions import METRICS, ScoredQuestion
 
 T = TypeVar("T")
@@ -32,11 +30,9 @@ def summarise(rows: Sequence[ScoredQuestion], *, seed: int = 0) -> ScoreSummary:
     """Return means in percent with 95 % bootstrap intervals.
 
     A failed question counts as 0 in EM, F1, containment, support recall and support F1. It does not count in support
-    precision and error rate. `answered` holds the same scores over answered questions only.
-    Each score is a mean over the `n` questions that define it, and None if there are none or if all questions failed.
+    precision and error rate. If all questions failed, scores are undefined.
     `context_tokens` and `figures` are means over the questions that report them, `figures_if_right` over those with
-    EM 1 (KnowTrace §4.4). `given` scores all passages that come with the questions (TRACE Table 5). `struct_em` is EM
-    over questions of type "structural" (Struct-EM of KGP Table 1), if there are any.
+    EM 1 (KnowTrace §4.4). `given` scores all passages that come with the questions (TRACE Table 5).
 
     Raises:
         ValueError: no rows, or rows of several profiles.
@@ -47,7 +43,7 @@ def summarise(rows: Sequence[ScoredQuestion], *, seed: int = 0) -> ScoreSummary:
     if len(profiles) > 1:
         raise ValueError(f"one run is scored by one profile, not by {', '.join(sorted(profiles))}")
     failed = sum(row.answer is None for row in rows)
-    supports = [row.support for row in rows]
+    answers, supports = [row.answer for row in rows if row.answer is not None], [row.support for row in rows]
     answerable = [row for row in rows if row.question.answerable is not False]
     summary = ScoreSummary(
         questions=len(rows),
@@ -56,11 +52,14 @@ def summarise(rows: Sequence[ScoredQuestion], *, seed: int = 0) -> ScoreSummary:
         profile=rows[0].profile,
         scores=_scores(rows, seed),
         answered=_scores([row for row in rows if row.answer is not None], seed) if 0 < failed < len(rows) else None,
-        given=Given(
-            support_recall=percent([support.given_recall for support in supports]),
-            support_error_rate=percent([support.given_error_rate for support in supports]),
+        given={
+            "support_recall": percent([support.given_recall for support in supports]),
+            "support_error_rate": percent([support.given_error_rate for support in supports]),
+        },
+        wording=Wording(
+            words=mean([len(answer.split()) for answer in answers]),
+            abstained=percent([abstains(answer) for answer in answers]),
         ),
-        wording=_wording([row.answer for row in rows if row.answer is not None]),
         found_and_right=_cross_found_and_right(rows),
         context_tokens=mean([row.prediction.context_tokens for row in rows]),
         flags=_sum_flags(rows),
@@ -68,30 +67,17 @@ def summarise(rows: Sequence[ScoredQuestion], *, seed: int = 0) -> ScoreSummary:
         figures_if_right=_mean_figures([row for row in rows if row.em == 1]) or None,
         by_hops=_breakdown(rows, lambda row: "" if row.question.hops is None else str(row.question.hops)),
         by_type=_breakdown(rows, lambda row: row.question.type),
-        profiles={
-            name: _mean_scores([score(row.answer, row.question.answers, name) for row in answerable])
-            for name in PROFILES
-        },
+        profiles={name: _rescore(answerable, name) for name in PROFILES},
     )
-    return summary if failed < len(rows) else without_scores(summary)
+    if failed < len(rows):
+        return summary
+    undefined = {name: UNDEFINED for name, metric in METRICS.items() if not metric.optional}
+    return summary.replace(scores=undefined, found_and_right=None, by_hops={}, by_type={}, profiles={})
 
 
 def _scores(rows: Sequence[ScoredQuestion], seed: int) -> dict[str, Estimate]:
     scores = {name: estimate([metric.share(row) for row in rows], seed) for name, metric in METRICS.items()}
     return {name: score for name, score in scores.items() if score.n or not METRICS[name].optional}
-
-
-def without_scores(summary: ScoreSummary) -> ScoreSummary:
-    """Return the summary of a run whose questions all failed: scores are undefined, not 0."""
-    scores = {name: UNDEFINED for name, metric in METRICS.items() if not metric.optional}
-    return summary.replace(scores=scores, found_and_right=None, by_hops={}, by_type={}, profiles={})
-
-
-def _wording(answers: Sequence[str]) -> Wording:
-    return Wording(
-        words=mean([len(answer.split()) for answer in answers]),
-        abstained=percent([abstains(answer) for answer in answers]),
-    )
 
 
 def _cross_found_and_right(rows: Sequence[ScoredQuestion]) -> FoundAndRight | None:
@@ -107,12 +93,13 @@ def _cross_found_and_right(rows: Sequence[ScoredQuestion]) -> FoundAndRight | No
     )
 
 
-def _mean_scores(scores: Sequence[Score]) -> EmF1:
-    return EmF1(em=percent([score["em"] for score in scores]), f1=percent([score["f1"] for score in scores]))
+def _rescore(rows: Sequence[ScoredQuestion], profile: str) -> dict[str, float | None]:
+    scores = [score(row.answer, row.question.answers, profile) for row in rows]
+    return {name: percent([score[name] for score in scores]) for name in ("em", "f1")}
 
 
 def group_rows(rows: Sequence[T], group_of: Callable[[T], str]) -> dict[str, list[T]]:
-    """Return rows by group, sorted by name with "unknown" last, or {} if the dataset has no groups."""
+    """Return rows by group, sorted by name with "unknown" last, or {} if all groups are unknown."""
     groups: dict[str, list[T]] = {}
     for row in rows:
         groups.setdefault(group_of(row) or UNKNOWN, []).append(row)
@@ -121,34 +108,33 @@ def group_rows(rows: Sequence[T], group_of: Callable[[T], str]) -> dict[str, lis
     return dict(sorted(groups.items(), key=lambda item: (item[0] == UNKNOWN, item[0])))
 
 
-def _breakdown(rows: Sequence[ScoredQuestion], group_of: Callable[[ScoredQuestion], str]) -> dict[str, Group]:
-    return {name: _group(grouped) for name, grouped in group_rows(rows, group_of).items()}
-
-
-def _group(rows: Sequence[ScoredQuestion]) -> Group:
-    return Group(n=len(rows), em=percent([row.em for row in rows]), f1=percent([row.f1 for row in rows]))
+def _breakdown(rows: Sequence[ScoredQuestion], group_of: Callable[[ScoredQuestion], str]) -> dict[str, Means]:
+    return {
+        name: {"n": len(group), "em": percent([row.em for row in group]), "f1": percent([row.f1 for row in group])}
+        for name, group in group_rows(rows, group_of).items()
+    }
 
 
 def _sum_flags(rows: Sequence[ScoredQuestion]) -> dict[str, int]:
-    totals: Counter[str] = Counter()
+    totals = Counter[str]()
     for row in rows:
         totals.update(row.prediction.flags)
     return dict(sorted(totals.items()))
 
 
 def _mean_figures(rows: Sequence[ScoredQuestion]) -> dict[str, float]:
-    reported = [row.prediction.figures for row in rows]
-    names = sorted({name for figures in reported for name in figures})
-    known = {name: [figures[name] for figures in reported if name in figures] for name in names}
-    return {name: fsum(values) / len(values) for name, values in known.items()}
+    values = defaultdict[str, list[float]](list)
+    for row in rows:
+        for name, value in row.prediction.figures.items():
+            values[name].append(value)
+    return {name: fmean(values[name]) for name in sorted(values)}
 
 
 def summarise_verdicts(rows: Sequence[Judgement], exact: Sequence[bool], *, seed: int = 0) -> VerdictSummary:
     """Return accuracy in percent with its 95 % bootstrap interval, counts of verdicts, and agreement with EM.
 
-    exact: whether EM is 1, for each row.
-    Accuracy is over questions with a verdict and failed ones, and None without any verdict. Agreement is over the
-    judge's verdicts, without exact matches that were not sent to it.
+    exact: whether EM is 1, for each row. Accuracy counts failed questions as wrong and skips unscored ones. Agreement
+    is over answers that the judge saw.
     """
     labels = Counter(row.verdict for row in rows if row.verdict is not None)
     return VerdictSummary(

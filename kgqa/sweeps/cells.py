@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
@@ -21,7 +21,7 @@ from kgqa.errors import ConfigError, KgqaError
 from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.run import find_finished_run
 from kgqa.experiment.session import Session
-from kgqa.runtime.costs import NOTHING, Spent
+from kgqa.runtime.costs import Spent
 from kgqa.scoring.questions import METRICS
 from kgqa.training.verify import load_verification, verification_folder
 from kgqa.types import Json
@@ -48,7 +48,7 @@ class Cell:
     error: str | None = None  # one line
     metrics: Metrics | None = None
     outcome: VerificationOutcome | None = None
-    paid: Spent = NOTHING  # in this process
+    paid: Spent = field(default_factory=Spent)  # in this process
 
     @classmethod
     def read(cls, sweep: Path, listed: SweepCell) -> Cell:
@@ -101,7 +101,7 @@ class Cell:
         score = scores.get(metric)
         if score is None or score.mean is None:
             known = [name for name, each in scores.items() if each.mean is not None]
-            raise ConfigError(f"{key}={metric}: the runs have no such score; choose from {', '.join(known)}")
+            raise ConfigError(f"{key}={metric}: the runs have no such score. Choose from {', '.join(known)}")
         return score
 
     def write_state(self, sweep: Path) -> None:
@@ -119,7 +119,7 @@ class Cell:
         state = CellState.read(sweep, self.number)
         if state is None or state.status == "running":
             self.status = "not run"
-            self.error = f"its process ended early; see {cell_file(sweep, self.number, 'log')}"
+            self.error = f"its process ended early. See {cell_file(sweep, self.number, 'log')}"
             self.write_state(sweep)
             return
         self.status, self.seconds, self.error = state.status, float(state.seconds), state.error
@@ -138,7 +138,7 @@ class Cell:
             self.metrics = find_finished_run(session)
         if self.outcome is None and self.metrics is None:
             return False
-        self.run, self.status = result_folder(session), "skipped"
+        self.status = "skipped"
         return True
 
 
@@ -158,30 +158,33 @@ def freeze_cells(named: Iterable[tuple[str, Sequence[str]]]) -> list[Cell]:
     return [Cell(number, name, Experiment.of(overrides)) for number, (name, overrides) in enumerate(named)]
 
 
-def result_folder(session: Session) -> Path:
-    """Return the folder of the session's run, or of its verdicts."""
-    return verification_folder(session).path if session.experiment.verifies else session.experiment.run_folder()
+def result_folder(experiment: Experiment) -> Path:
+    """Return the folder of the run, or of its verdicts."""
+    if not experiment.verifies:
+        return experiment.run_folder()
+    with Session(experiment) as session:
+        return verification_folder(session).path
 
 
 def place_cells(cells: Sequence[Cell]) -> None:
     """Set where each cell's run is or will be, if nothing is missing that decides its name.
 
     Raises:
-        ConfigError: two cells that are not the same experiment would share a folder.
+        ConfigError: two cells with different settings would write one folder.
     """
     owners: dict[Path, Cell] = {}
     for cell in cells:
-        with suppress(KgqaError), Session(cell.experiment) as session:
-            cell.run = result_folder(session)
+        with suppress(KgqaError):
+            cell.run = result_folder(cell.experiment)
         if cell.run is None:
             continue
         owner = owners.setdefault(cell.run, cell)
         old, new = flatten(owner.experiment.config), flatten(cell.experiment.config)
         if differing := [key for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key)]:
             raise ConfigError(
-                f"cells {owner.number} ({owner.name}) and {cell.number} ({cell.name}) would write one run, {cell.run}: "
-                f"they differ in {', '.join(differing)}, which does not change answers. Make two sweeps of it, or "
-                "remove run_name= and output_dir="
+                f"cells {owner.number} ({owner.name}) and {cell.number} ({cell.name}) would write to "
+                f"the same run, {cell.run}: they differ in {', '.join(differing)}, which does not change answers. "
+                "Make two sweeps of it, or remove run_name= and output_dir="
             )
 
 

@@ -26,16 +26,14 @@ def estimate_cells(cells: Sequence[Cell], first: int | None = None) -> list[Esti
 
     first: estimate from the first N questions of each cell only, which takes seconds where all questions take hours.
     """
-    shared = Shared()
-    estimates: dict[int, Estimated | str] = {}
-    numbered = [replace(cell, number=number) for number, cell in enumerate(cells)]
+    shared, estimates = Shared(), dict[int, Estimated | str]()
     with closing(CallCache(call_cache())) as cache:
         estimator = Estimator(cache)
-        for group in group_by_models(numbered):
+        for group in group_by_models(cells):
             with closing(Pool()) as pool:
                 for cell in group:
-                    estimates[cell.number] = _estimate(cell, pool, shared, estimator, first)
-    return [estimates[cell.number] for cell in numbered]
+                    estimates[id(cell)] = _estimate(replace(cell), pool, shared, estimator, first)
+    return [estimates[id(cell)] for cell in cells]
 
 
 def _estimate(cell: Cell, pool: Pool, shared: Shared, estimator: Estimator, first: int | None) -> Estimated | str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from kgqa.artifacts.sweep import sweep_name
+from kgqa.artifacts.sweep import SweepPlan, sweep_name
 from kgqa.config.composing import Axis, Span, expand_grid, parse_axes, search_space
 from kgqa.config.files import format_yaml
 from kgqa.config.overrides import override_group, override_key, override_values, parse_override
@@ -25,7 +25,7 @@ from kgqa.runtime.display import Display
 from kgqa.runtime.monitor import monitor_work
 from kgqa.sweeps.cells import Cell, check_metric, freeze_cells, place_cells
 from kgqa.sweeps.launching import check_launcher, run_all
-from kgqa.sweeps.running import SweepFolder, count_cost, open_sweep, run_cell, show_end, write_reports
+from kgqa.sweeps.running import SweepFolder, count_cost, open_sweep, run_cell, show_end, sweep_path, write_reports
 from kgqa.util.optional_deps import install_command
 from kgqa.util.text import pluralize
 
@@ -54,11 +54,11 @@ class SweepRequest:
         for argument in arguments:
             parsed = parse_override(argument)
             if parsed.key.startswith("sweep.") and parsed.key not in OWN:
-                raise ConfigError(f"{argument}: unknown key {parsed.key!r}; {nearest(parsed.key, OWN)}")
+                raise ConfigError(f"{argument}: unknown key {parsed.key!r}. {nearest(parsed.key, OWN)}")
             if parsed.key in OWN:
                 own[parsed.key] = parsed.value
             elif override_group(argument) == "verify":
-                raise ConfigError(f"{argument}: not part of a run; use kgqa data verify")
+                raise ConfigError(f"{argument}: not part of a run. Use kgqa data verify")
             elif parsed.key.startswith(("hydra/", "hydra.")):
                 hydra.append(argument)
             else:
@@ -67,7 +67,7 @@ class SweepRequest:
         names, command = (own.get("sweep.name"), own.get("sweep.metric")), ("kgqa", "run", "-m", *arguments)
         request = cls(tuple(overrides), tuple(hydra), *names, budget, command)
         if request.sweeper not in SWEEPERS:
-            raise ConfigError(f"hydra/sweeper={request.sweeper}: no such sweeper; {nearest(request.sweeper, SWEEPERS)}")
+            raise ConfigError(f"hydra/sweeper={request.sweeper}: no such sweeper. {nearest(request.sweeper, SWEEPERS)}")
         if request.sweeper == "basic":
             request._refuse_keys_without_effect()
         return request
@@ -92,10 +92,10 @@ class SweepRequest:
 
     def _refuse_keys_without_effect(self) -> None:
         if self.metric is not None:
-            raise ConfigError(f"sweep.metric={self.metric}: only hydra/sweeper=optuna raises a score; add it")
+            raise ConfigError(f"sweep.metric={self.metric}: only hydra/sweeper=optuna maximizes a score. Add it")
         for override in self.hydra:
             if not override.startswith(("hydra/launcher=", "hydra/sweeper=", "hydra.launcher.")):
-                raise ConfigError(f"{override}: this key has no effect; hydra.sweeper.… needs hydra/sweeper=optuna")
+                raise ConfigError(f"{override}: this key has no effect. hydra.sweeper.… needs hydra/sweeper=optuna")
         check_launcher(self.hydra, self.budget)
 
 
@@ -106,8 +106,10 @@ def run_sweep(request: SweepRequest, display: Display) -> SweepFolder:
         ConfigError: two cells would write one run's folder, or the sweep's is another's or in use.
     """
     cells = request.cells
-    axes = {override_key(axis.key): list(axis.values) for axis in request.axes if axis.swept}
-    with open_sweep(cells, request.command, axes, request.name) as folder:
+    place_cells(cells)
+    axes = {override_key(axis.key): tuple(axis.values) for axis in request.axes if axis.swept}
+    plan = SweepPlan(command=request.command, axes=axes, cells=())
+    with open_sweep(sweep_path(request.name, cells), plan, cells) as folder:
         display.line(f"{pluralize(len(cells), 'cell')} in {folder.path}")
         with monitor_work(display, "sweep", folder.path) as monitor:
             run_all(cells, folder.path, request.hydra, monitor, budget=request.budget)
@@ -125,15 +127,15 @@ def run_search(request: SweepRequest, display: Display) -> SweepFolder:
     check_metric("sweep.metric", request.metric or "")
     fixed, space = search_space(request.overrides)
     if not space:
-        raise ConfigError("nothing to search: set several values for a key, e.g. method.candidates='range(10,40)'")
+        raise ConfigError("no values to search: set several values for a key, e.g. method.candidates='range(10,40)'")
     study = _create_study(seed)
     base = Experiment.of(fixed)
     if base.settings.dry_run:
         raise ConfigError("dry_run=true: the cells of a search are not known in advance. Plan one run without -m")
     texts = [format_yaml(base.config), *sorted(request.overrides), *sorted(request.hydra), str(request.metric)]
     digest = sweep_name(texts)  # of everything that decides the proposals
-    name, axes = request.name or f"optuna-{digest}", dict.fromkeys(space, ())
-    with open_sweep([], request.command, axes, name, digest) as folder:
+    plan = SweepPlan(search=digest, command=request.command, axes=dict.fromkeys(space, ()), cells=())
+    with open_sweep(sweep_path(request.name or f"optuna-{digest}", []), plan, []) as folder:
         with monitor_work(display, "sweep", folder.path) as monitor:
             _run_trials(study, space, base, request, trials, folder, monitor)
         write_reports(folder.path)
@@ -188,7 +190,7 @@ def _trials_and_seed(hydra: Sequence[str]) -> tuple[int, int]:
     values = override_values(hydra)
     for key, value in values.items():
         if key not in SEARCH_KEYS:
-            raise ConfigError(f"{key}={value}: not a key of hydra/sweeper=optuna; {nearest(key, SEARCH_KEYS)}")
+            raise ConfigError(f"{key}={value}: not a key of hydra/sweeper=optuna. {nearest(key, SEARCH_KEYS)}")
     trials, seed = values.get("hydra.sweeper.n_trials", ""), values.get("hydra.sweeper.seed", "0")
     if not trials.isdecimal() or int(trials) < 1:
         raise ConfigError(f"hydra.sweeper.n_trials={trials}: must be a number of cells, e.g. hydra.sweeper.n_trials=20")
@@ -201,7 +203,7 @@ def _create_study(seed: int) -> Optuna:
     try:
         import optuna
     except ImportError as error:
-        raise ConfigError(f"hydra/sweeper=optuna needs optuna; {install_command('optuna')}") from error
+        raise ConfigError(f"hydra/sweeper=optuna needs optuna. Install it: {install_command('optuna')}") from error
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=seed))
 

@@ -9,7 +9,7 @@ from concurrent.futures import BrokenExecutor
 from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
 from kgqa.artifacts.sweep import SweepPlan
 from kgqa.config.overrides import override_values
@@ -32,19 +32,11 @@ _JOB = "kgqa_cell"
 _QUIET = ("hydra.output_subdir=null", "hydra/job_logging=none", "hydra/hydra_logging=none", "hydra.sweep.subdir=.")
 
 
-class Job(Protocol):
-    """The input of a launched job: the command's folder, the sweep's, and the cell's number."""
-
-    home: str
-    sweep: str
-    cell: int
-
-
 def launcher_of(overrides: Sequence[str]) -> str:
     """Return the name of the launcher. Raises ConfigError for an unknown one."""
     name = override_values(overrides).get("hydra/launcher", "basic")
     if name != "basic" and name not in LAUNCHERS:
-        raise ConfigError(f"hydra/launcher={name}: no such launcher; {nearest(name, ['basic', *LAUNCHERS])}")
+        raise ConfigError(f"hydra/launcher={name}: no such launcher. {nearest(name, ['basic', *LAUNCHERS])}")
     return name
 
 
@@ -75,7 +67,12 @@ def run_all(
     if launcher_of(overrides) == "basic":
         run_cells(cells, sweep, display, budget=budget, on_end=on_end)
         return
-    left = [cell for cell in cells if not _skip_finished(cell, sweep)]
+    for cell in cells:
+        # running the cell raises the error again
+        with suppress(KgqaError), Session(replace(cell.experiment)) as session:
+            if cell.skip_if_finished(session):
+                cell.write_state(sweep)
+    left = [cell for cell in cells if not cell.is_finished]
     if left:
         launch(sweep, [cell.number for cell in left], overrides)
     for cell in left:
@@ -83,14 +80,6 @@ def run_all(
     if on_end:
         for cell in cells:
             on_end(cell)
-
-
-def _skip_finished(cell: Cell, sweep: Path) -> bool:
-    with suppress(KgqaError), Session(replace(cell.experiment)) as session:  # running the cell raises the error again
-        if cell.skip_if_finished(session):
-            cell.write_state(sweep)
-            return True
-    return False
 
 
 def launch(sweep: Path, numbers: Sequence[int], hydra_overrides: Sequence[str]) -> None:
@@ -128,7 +117,7 @@ def launch(sweep: Path, numbers: Sequence[int], hydra_overrides: Sequence[str]) 
         return
     except _deaths() as error:
         name, first = launcher_of(hydra_overrides), str(error).strip().splitlines()[0]
-        raise EngineDied(f"hydra/launcher={name}: a job died: {first}; see {logs}") from error
+        raise EngineDied(f"hydra/launcher={name}: a job crashed: {first}. See {logs}") from error
 
 
 def _deaths() -> tuple[type[Exception], ...]:
@@ -137,8 +126,8 @@ def _deaths() -> tuple[type[Exception], ...]:
     return tuple(getattr(sys.modules[module], name) for module, name in named if module in sys.modules)
 
 
-def run_launched(job: Job) -> None:
-    """Run one cell in the launcher's process."""
+def run_launched(job: Any) -> None:
+    """Run one cell in the launcher's process. `job`: a configuration with the keys home, sweep and cell."""
     from hydra.core.global_hydra import GlobalHydra
 
     GlobalHydra.instance().clear()  # the launcher's state prevents composing another configuration
@@ -155,5 +144,5 @@ def _explain(error: Exception, overrides: Sequence[str]) -> ConfigError:
     name = launcher_of(overrides)
     first = str(error).strip().splitlines()[0]
     if f"hydra/launcher/{name}" in str(error):
-        return ConfigError(f"hydra/launcher={name} is not installed; pip install '{LAUNCHERS[name]}'")
+        return ConfigError(f"hydra/launcher={name} is not installed. Install it: pip install '{LAUNCHERS[name]}'")
     return ConfigError(f"{' '.join(overrides)}: {first}")

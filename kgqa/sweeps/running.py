@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,9 +21,8 @@ from kgqa.report.sweeps import write_sweep_report
 from kgqa.runtime.costs import Ledger
 from kgqa.runtime.display import QUIET, Display, PlainLines, Stage, log_lines
 from kgqa.runtime.work_log import log_event
-from kgqa.sweeps.cells import Cell, differing_settings, group_by_models, place_cells, result_folder
+from kgqa.sweeps.cells import Cell, differing_settings, group_by_models, result_folder
 from kgqa.training.verify import verify
-from kgqa.types import Json
 from kgqa.util.fs import (
     OUT_ELSEWHERE,
     explain_storage_errors,
@@ -62,11 +61,20 @@ class SweepFolder:
         replace_file(self.path / SWEEP, json_text(self.plan.json()))
 
 
+def sweep_path(name: str | None, cells: Sequence[Cell], key: str = "sweep.name") -> Path:
+    """Return `outputs/sweeps/NAME`. The name is a hash of the cells if it is None.
+
+    Raises:
+        ConfigError: `key`, which sets the name, has another value than a folder's name.
+    """
+    if name is not None and (not name or Path(name).name != name or name.startswith(".")):
+        raise ConfigError(f"{key}={name}: must be a plain folder name, without slashes or a leading dot")
+    return outputs() / "sweeps" / (name or sweep_name([cell.frozen for cell in cells]))
+
+
 @contextmanager
-def lock_sweep(
-    path: Path, plan: SweepPlan, cells: Sequence[Cell], name_key: str = "sweep.name"
-) -> Iterator[SweepFolder]:
-    """Lock a folder and store the cells in it. `name_key`: the key that chooses the folder, for messages.
+def open_sweep(path: Path, plan: SweepPlan, cells: Sequence[Cell], key: str = "sweep.name") -> Iterator[SweepFolder]:
+    """Lock a folder and store the cells in it. `key`: the key that chooses the folder, for messages.
 
     Raises:
         ConfigError: the folder holds another sweep, or another process works on it.
@@ -75,14 +83,12 @@ def lock_sweep(
     """
 
     def refuse_second_process() -> None:
-        raise ConfigError(f"{path}: another kgqa process is working on this sweep; wait for it or give {name_key}=")
+        raise ConfigError(f"{path}: another kgqa process is working on this sweep. Wait for it, or set {key}=")
 
     with lock_file(path / ".lock", refuse_second_process, OUT_ELSEWHERE):
         before = SweepPlan.read(path) if has_content(path / SWEEP) else None
         if before and (differs := _difference(before, plan, cells)):
-            raise ConfigError(
-                f"{path} contains another sweep: {differs}. Set another {name_key}=, or remove the folder."
-            )
+            raise ConfigError(f"{path} contains another sweep: {differs}. Set another {key}=, or remove the folder.")
         folder = SweepFolder(path, plan)
         folder.add(cells)
         yield folder
@@ -97,31 +103,6 @@ def _difference(before: SweepPlan, plan: SweepPlan, cells: Sequence[Cell]) -> st
     others = [str(cell.number) for old, cell in pairs if old.frozen != cell.listed.frozen]
     more = " …" if len(others) > 5 else ""
     return f"another configuration in cell {', '.join(others[:5])}{more}" if others else ""
-
-
-@contextmanager
-def open_sweep(
-    cells: Sequence[Cell],
-    command: Sequence[str],
-    axes: Mapping[str, Sequence[Json]],
-    name: str | None,
-    search: str | None = None,
-    name_key: str = "sweep.name",
-) -> Iterator[SweepFolder]:
-    """Lock `outputs/sweeps/NAME`. The name is a hash of the cells if it is None.
-
-    Raises:
-        ConfigError: two cells would write one run's folder, or the folder is another sweep's or in use.
-        DataError: the folder is of another version of kgqa.
-    """
-    if name is not None and (not name or Path(name).name != name or name.startswith(".")):
-        raise ConfigError(f"{name_key}={name}: must be a plain folder name, without slashes or a leading dot")
-    place_cells(cells)
-    values = {key: tuple(axis) for key, axis in axes.items()}
-    plan = SweepPlan(search=search, command=tuple(command), axes=values, cells=())
-    path = outputs() / "sweeps" / (name or sweep_name([cell.frozen for cell in cells]))
-    with lock_sweep(path, plan, cells, name_key) as folder:
-        yield folder
 
 
 def write_reports(sweep: Path) -> None:
@@ -188,9 +169,8 @@ def run_cell(
     Raises:
         ServerLost: a server does not answer. The other cells would wait for it, too.
     """
-    started = time.monotonic()
+    started, log = time.monotonic(), cell_file(sweep, cell.number, "log")
     session, lost = None, None
-    log = cell_file(sweep, cell.number, "log")
     try:
         # A copy, because cells are many and the questions that a run reads are large
         experiment = replace(cell.experiment, config=limited(cell.experiment.config, allowance))
@@ -199,7 +179,7 @@ def run_cell(
             log_lines(display),
             Session(experiment, pool) as session,
         ):
-            cell.run, cell.status = result_folder(session), "running"
+            cell.run, cell.status = result_folder(experiment), "running"
             cell.write_state(sweep)
             if not cell.skip_if_finished(session):
                 _execute(cell, session, display, allowance)
@@ -210,9 +190,9 @@ def run_cell(
         with suppress(StorageError), closing(_CellLog(log)) as display:
             for line in traceback.format_exc().splitlines():
                 display.line(redact(line))
-        cell.status, cell.error = "failed", f"{type(error).__name__}: {_one_line(error)}; its traceback is in {log}"
+        cell.status, cell.error = "failed", f"{type(error).__name__}: {_one_line(error)}. Its traceback is in {log}"
     if session:
-        cell.paid = session.spent()
+        cell.paid = session.spent
     cell.seconds = round(time.monotonic() - started, 1)
     cell.write_state(sweep)
     if lost:

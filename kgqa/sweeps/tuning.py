@@ -9,19 +9,18 @@ from functools import cached_property
 from pathlib import Path
 from statistics import fmean, stdev
 
-from kgqa.artifacts.sweep import TUNE, TunedCell, TunedPart, TuneRecord, sweep_name
+from kgqa.artifacts.sweep import TUNE, SweepPlan, TunedCell, TunedPart, TuneRecord, sweep_name
 from kgqa.config.composing import Axis, expand_grid, parse_axes
 from kgqa.config.overrides import override_values, parse_override
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.experiment.budget import Budget
 from kgqa.experiment.experiment import Experiment
-from kgqa.experiment.session import Session
 from kgqa.report.evaluation import tuning_sections
 from kgqa.report.section import markdown
 from kgqa.runtime.display import Display
 from kgqa.runtime.monitor import monitor_work
-from kgqa.sweeps.cells import Cell, check_metric, freeze_cells, result_folder
-from kgqa.sweeps.running import open_sweep, run_cells, write_reports
+from kgqa.sweeps.cells import Cell, check_metric, freeze_cells, place_cells, result_folder
+from kgqa.sweeps.running import open_sweep, run_cells, sweep_path, write_reports
 from kgqa.types import Json, Question
 from kgqa.util.fs import json_text, outputs, replace_file, text_digest
 from kgqa.util.text import pluralize
@@ -49,18 +48,19 @@ class Tuning:
     @classmethod
     def of(cls, arguments: Sequence[str]) -> Tuning:
         """Parse arguments. Raises ConfigError for an invalid key under `tune.`, and if there is nothing to choose."""
-        values = override_values([argument.removeprefix("tune.") for argument in arguments if _is_own(argument)])
+        own = [argument for argument in arguments if argument.startswith("tune.")]
+        values = override_values([argument.removeprefix("tune.") for argument in own])
         for key, value in values.items():
             if key not in KEYS:
-                raise ConfigError(f"tune.{key}={value}: unknown key; {nearest(key, KEYS)}")
+                raise ConfigError(f"tune.{key}={value}: unknown key. {nearest(key, KEYS)}")
         check_metric("tune.metric", values.get("metric", ""))
         if "dev_path" in values and "dev_split" in values:
             raise ConfigError("tune.dev_path and tune.dev_split: set only one of them. Each selects the dev questions")
         budget = next((Budget.of(parse_override(a).value) for a in arguments if a.startswith("budget=")), None)
-        axes = parse_axes([a for a in arguments if not _is_own(a) and not a.startswith("budget=")])
+        axes = parse_axes([a for a in arguments if not a.startswith(("tune.", "budget="))])
         swept = [axis.key for axis in axes if axis.swept]
         if not swept:
-            raise ConfigError("nothing to choose from: set several values for a key, e.g. method.beam=3,5")
+            raise ConfigError("no values to choose from: set several values for a key, e.g. method.beam=3,5")
         for key in swept:
             if key.partition(".")[0] in NOT_TUNED or key == "roles.judge":
                 raise ConfigError(f"{key}: not a hyperparameter. Tune with one value at a time")
@@ -85,11 +85,11 @@ class Tuning:
         experiment = cells[0].experiment
         settings = experiment.settings
         if settings.output_dir or settings.run_name:
-            raise ConfigError("output_dir= and run_name=: dev and test runs have their own folders; set tune.name=")
+            raise ConfigError("output_dir= and run_name=: dev and test runs have their own folders. Set tune.name=")
         if any(value is not None for value in (settings.limit, settings.sample, settings.ids)):
             raise ConfigError("limit=, sample=, ids=: tune.dev= and tune.test= select the questions")
         if self.metric == "judge" and experiment.judge is None:
-            raise ConfigError("tune.metric=judge: the runs have no such score; set judge=NAME")
+            raise ConfigError("tune.metric=judge: the runs have no such score. Set judge=NAME")
         return cells
 
     @cached_property
@@ -114,10 +114,6 @@ class Tuning:
         keys = [f"method.demonstration_set={name}" for name in self.sets]
         cells = freeze_cells([(key, [*overrides, key]) for key in keys] or [(chosen.name, overrides)])
         return [on_part(cell, self.parts[1], "test") for cell in cells]
-
-
-def _is_own(argument: str) -> bool:
-    return argument.startswith("tune.")
 
 
 def _parse_count(values: Mapping[str, str], key: str, least: int = 1) -> int | None:
@@ -183,8 +179,8 @@ def on_part(cell: Cell, part: TunedPart, name: str) -> Cell:
     frozen, overrides = cell.experiment.config, cell.experiment.overrides
     path = {"path": part.file} if part.file else {}
     config = {**frozen, "dataset": {**frozen["dataset"], **path}, "limit": None, "sample": None}
-    with Session(Experiment.of(overrides, config)) as session:
-        run = f"{result_folder(session).name}-{name}-{text_digest(' '.join(part.ids), 8)}"
+    folder = result_folder(Experiment.of(overrides, config))
+    run = f"{folder.name}-{name}-{text_digest(' '.join(part.ids), 8)}"
     words = [f"dataset.path='{part.file}'"] if part.file else []
     words += ["limit=null", f"run_name={run}", f"ids=[{','.join(part.ids)}]"]
     return replace(
@@ -229,7 +225,7 @@ def run_tuning(tuning: Tuning, display: Display) -> TuneResult:
     record = record.replace(chosen=best.number, tested=tested)
     if len(means) == len(tested):
         record = record.replace(mean=fmean(means), std=stdev(means) if len(means) > 1 else None)
-    replace_file(folder / "tune.md", markdown("What was tuned", tuning_sections(record)))
+    replace_file(folder / "tune.md", markdown("Tuning", tuning_sections(record)))
     file = replace_file(folder / TUNE, json_text(record.json()))
     return TuneResult(file, record, all(cell.is_finished for cell in [*dev_cells, *test_cells]))
 
@@ -237,7 +233,9 @@ def run_tuning(tuning: Tuning, display: Display) -> TuneResult:
 def _run_sweep(
     cells: Sequence[Cell], name: str, axes: Mapping[str, Sequence[Json]], tuning: Tuning, display: Display
 ) -> None:
-    with open_sweep(cells, tuning.command, axes, name, name_key="tune.name") as folder:
+    place_cells(cells)
+    plan = SweepPlan(command=tuning.command, axes={key: tuple(values) for key, values in axes.items()}, cells=())
+    with open_sweep(sweep_path(name, cells, "tune.name"), plan, cells, "tune.name") as folder:
         display.line(f"{pluralize(len(cells), 'cell')} in {folder.path}")
         with monitor_work(display, "sweep", folder.path) as monitor:
             run_cells(cells, folder.path, monitor, budget=tuning.budget)

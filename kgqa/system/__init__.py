@@ -1,4 +1,4 @@
 """This machine: its memory and devices, which presets fit, what is installed, reachable and on disk.
 
-Gives findings and values; shows nothing. Not here: opening a model (`session`).
+Returns findings and values, and prints nothing. Not here: opening a model (`session`).
 """

@@ -81,11 +81,11 @@ def _missing_models(values: Mapping[str, str]) -> Iterator[str]:
         if not preset.is_hosted:
             absent = [] if preset.model.at_hand() else [f"weights are not on this machine (hub: {preset.model.hub})"]
             reasons = absent if fit.startswith("once fetched") else [*absent, fit]
-        yield f"{key}={name}: {'; '.join(reasons)}; or set {key}=PRESET"
+        yield f"{key}={name}: {'. '.join(reasons)}. Or set {key}=PRESET"
 
 
 def _calls_models(method: str) -> bool:
-    """Return whether a method calls models; "" is the default method."""
+    """Return whether a method calls models. "" is the default method."""
     file = config_files("method").get(method)
     return file is None or _uses_models(method, (file, file.stat().st_mtime_ns))
 
@@ -106,7 +106,7 @@ def _missing_encoders(values: Mapping[str, str]) -> Iterator[str]:
         if group not in ENCODERS or name not in config_files(group) or inside in own:
             continue
         reasons = filter(None, map(_missing_encoder, _encoder_models(group, name, inside, chosen)))
-        yield from (f"{key}={name}: {reason}; or set {key}=PRESET" for reason in [*reasons][:1])
+        yield from (f"{key}={name}: {reason}. Or set {key}=PRESET" for reason in [*reasons][:1])
 
 
 def _missing_encoder(model: str) -> str:

@@ -59,7 +59,7 @@ def complete(config: Config, overrides: Sequence[str]) -> Completed:
         preset = Preset(config["choices"]["model"], parts.model(config["model"]))
     else:
         fit = list_local_models(config["choices"]["engine"] if "engine" in named | brought else "")
-        if not fit:  # `check` says so if the run needs a model
+        if not fit:  # `check` reports it if the run needs a model
             return Completed(config)
         preset = fit[0]
         words.append(f"model={preset.name}")
@@ -107,7 +107,7 @@ def _complete_server(config: Config, overrides: Sequence[str], named: Collection
     tokens = min(context, limit or context)
     remarks = [f"server: {found.software or 'OpenAI-compatible'} at {found.url}, model {served}, {tokens:,} tokens"]
     if not is_seen_now:
-        remarks.append(f"warning: {found.url} does not answer; this is what it said last time.")
+        remarks.append(f"warning: {found.url} does not respond. kgqa uses the models that it listed last time.")
     if found.truncates and not is_set:
         remarks.append(
             f"warning: Ollama truncates longer prompts without an error, so kgqa sends at most {context:,} tokens. If "
@@ -117,9 +117,9 @@ def _complete_server(config: Config, overrides: Sequence[str], named: Collection
 
 
 def _find_server(url: str, engine: Config, *, is_model_named: bool) -> tuple[ServedModels, bool]:
-    """Return what is served at an address, and whether the server says so now.
+    """Return the models at an address, and whether the server answers now.
 
-    If it does not answer, what it said last time is enough to find a finished run of a named model. Before a new call,
+    If it does not, its last answer is enough to find a finished run of a named model. Before a new call,
     the client waits for the server and compares its models.
     """
     seen = last_seen_server(url) if is_model_named else None

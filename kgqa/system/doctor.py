@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -51,7 +52,7 @@ def examine(names: Sequence[str]) -> list[Finding]:
     known = {finding.name for finding in findings}
     for name in wanted:
         if name not in known:
-            raise ConfigError(f"kgqa doctor {name}: no such check; {nearest(name, known)}")
+            raise ConfigError(f"kgqa doctor {name}: no such check. {nearest(name, known)}")
     return [finding for finding in findings if not wanted or finding.name in wanted]
 
 
@@ -75,7 +76,7 @@ def _machine() -> Iterator[Finding]:
     yield Finding("machine", "platform", "note", f"{platform.system()} {platform.machine()}, {cores()} cores")
     yield Finding("machine", "memory", "note", f"{memory() / GB:.1f} GB")
     if not gpus():
-        yield Finding("machine", "gpu", "note", "none seen by nvidia-smi")
+        yield Finding("machine", "gpu", "note", "not found by nvidia-smi")
     for gpu in gpus():
         text = f"{gpu.name}, {gpu.memory / GB:.0f} GB, driver {gpu.driver}"
         remedy = "torch is built for CPUs: install the build for CUDA, see pytorch.org"
@@ -95,18 +96,18 @@ def _extras() -> Iterator[Finding]:
         missing = [text for name, text in wanted.items() if not is_available(name)]
         text = ", ".join(f"{name} {find_version(name)}".strip() for name in wanted if is_available(name))
         if missing:
-            text = f"{text}; lacks {', '.join(missing)}" if text else f"lacks {', '.join(missing)}"
+            text = f"{text}, lacks {', '.join(missing)}" if text else f"lacks {', '.join(missing)}"
         yield _gap_if(missing, "extras", extra, text, install_command(extra))
 
 
 def _servers() -> Iterator[Finding]:
     key = "a key is set" if os.environ.get("OPENAI_API_KEY") else "no OPENAI_API_KEY"
     if base := os.environ.get("OPENAI_BASE_URL"):
-        yield _server("openai-server", f"{base.rstrip('/')}/models", f"start it or fix OPENAI_BASE_URL; {key}")
+        yield _server("openai-server", f"{base.rstrip('/')}/models", f"start it or fix OPENAI_BASE_URL ({key})")
     else:
-        text = f"OPENAI_BASE_URL is not set, {key}; see conf/engine/openai.yaml"
+        text = f"OPENAI_BASE_URL is not set, {key}. See conf/engine/openai.yaml"
         yield Finding("servers", "openai-server", "note", text)
-    remedy = "start one and set KGQA_ES_URL; only retriever=elasticsearch needs it"
+    remedy = "start one and set KGQA_ES_URL. Only retriever=elasticsearch needs it"
     yield _server("elasticsearch", os.environ.get("KGQA_ES_URL", "").rstrip("/") or ELASTICSEARCH, remedy)
 
 
@@ -134,7 +135,7 @@ def _dataset(name: str) -> Finding:
     try:
         return Finding("data", name, "ok", str(parts.dataset(load_node("dataset", name)).file))
     except DataError as error:
-        missing = str(error).partition(": ")[2].partition(";")[0]
+        missing = re.split(r"[;.] ", str(error).partition(": ")[2])[0]
         return Finding("data", name, "gap", missing, f"kgqa data download dataset={name}, or set KGQA_DATA=FOLDER")
     except ConfigError as error:  # the user's own documents, which have to be named
         return Finding("data", name, "note", str(error).partition(": ")[2])
@@ -178,15 +179,15 @@ def _start() -> Iterator[Finding]:
         text = f"{preset.name} ({(preset.size() or 0.0) / GB:.1f} GB): kgqa demo"
         yield Finding("to start", "model", "ok", text)
     elif server:
-        text = f"none on this machine; on the server of ${server}: engine=openai model=PRESET"
+        text = f"none on this machine. On the server of ${server}: engine=openai model=PRESET"
         yield Finding("to start", "model", "ok", text)
     else:
         remedy = f"{first_model()}, or name a server: export OPENAI_BASE_URL=URL"
         yield Finding("to start", "model", "gap", "no weights with an engine for them, and no server", remedy)
     if not is_available("semantic-text-splitter"):
-        text = "kgqa ask reads no documents"
+        text = "document readers are not installed"
     elif not is_available("pdfplumber"):
-        text = "kgqa ask reads all documents but PDFs"
+        text = "the reader of PDFs is not installed"
     else:
         yield Finding("to start", "own-documents", "ok", "text, Markdown, HTML, DOCX, PDF: kgqa ask QUESTION FOLDER")
         return

@@ -67,7 +67,7 @@ def free_space(folder: Path) -> int:
 
 
 def size_text(folder: Path) -> str:
-    """Return the size of a folder, e.g. 1.2 GB in 34 files; a very large one is estimated by its first files."""
+    """Return the size of a folder, e.g. 1.2 GB in 34 files. A very large one is estimated by its first files."""
     files = list(islice(folder.rglob("*"), FILES))
     sizes = [size for file in files if (size := _bytes(file)) is not None]
     more = " or more" if len(files) == FILES else ""

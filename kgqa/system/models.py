@@ -10,7 +10,7 @@ from pathlib import Path
 from kgqa.artifacts.adapter import ADAPTER, CONFIG, MANIFEST, Adapter
 from kgqa.artifacts.trained import finished, refuse_begun
 from kgqa.config import building as parts
-from kgqa.config.files import config_file, config_files, load_node
+from kgqa.config.files import config_file, config_files, load_node, own_files
 from kgqa.engines.weights import FOLDER_FILES, About, Model
 from kgqa.errors import ConfigError, UsageError, nearest
 from kgqa.system.hardware import GB, gpus, memory
@@ -59,7 +59,7 @@ class Preset:
         if self.is_hosted:
             return "none"
         if self.model.at_hand():
-            return "here"
+            return "available"
         return "in Python packages" if self.model.packages else f"hub: {self.model.hub}"
 
     def size(self) -> float | None:
@@ -83,18 +83,13 @@ def list_presets() -> list[Preset]:
 
 def load_presets() -> dict[str, Preset | UsageError]:
     """Return all presets by name, or why one cannot be used."""
-    files = config_files("model")
-    stamps = [(name, (status := file.stat()).st_ctime_ns, status.st_size) for name, file in files.items()]
-    return dict(zip(files, _load_unchanged((*map(str, files.values()),), (*stamps,)), strict=True))
+    return _load_presets(own_files())
 
 
 @lru_cache(maxsize=8)
-def _load_unchanged(
-    files: tuple[str, ...],  # noqa: ARG001 - a part of the key
-    stamps: tuple[tuple[str, int, int], ...],
-) -> list[Preset | UsageError]:
+def _load_presets(_: object) -> dict[str, Preset | UsageError]:
     """Return all presets. A sweep chooses the default model for each cell, and its files stay the same."""
-    return [_try_preset(name) for name, *_ in stamps]
+    return {name: _try_preset(name) for name in config_files("model")}
 
 
 def _try_preset(name: str) -> Preset | UsageError:
@@ -105,7 +100,7 @@ def _try_preset(name: str) -> Preset | UsageError:
 
 
 def load_preset(name: str) -> Preset:
-    """Return a preset; an error in its file names the file."""
+    """Return a preset. An error in its file names the file."""
     with parts.errors_name(config_file("model", name)):
         return Preset(name, parts.model(load_node("model", name)))
 
@@ -163,10 +158,10 @@ def find_adapter(name: str) -> Adapter:
     """Return the adapter behind the + of a role's choice: of conf/adapter, trained here, or a folder of PEFT.
 
     Raises:
-        ConfigError: there is none of that name, or its training is not finished.
+        ConfigError: no adapter has the name, or its training is not finished.
     """
     if not name:
-        raise ConfigError("no adapter after the +; add its name or folder")
+        raise ConfigError("no adapter after the +. Add its name or folder")
     if name in config_files("adapter"):
         return _adapter_preset(name)
     for folder in (training_folder() / name, Path(name).expanduser()):
@@ -177,13 +172,13 @@ def find_adapter(name: str) -> Adapter:
         return Adapter(name, str(adapters[0]))
     if trained:
         raise ConfigError(
-            f"{name}: complete weights, not an adapter; use them as PRESET:{trained[0] / 'model'}, or model.path"
+            f"{name}: complete weights, not an adapter. Use them as PRESET:{trained[0] / 'model'}, or model.path"
         )
     refuse_begun(name)
     known = [each.name for each in list_adapters()]
     raise ConfigError(
-        f"no adapter {name}: not in conf/adapter, not in {training_folder()}, and not a folder with {CONFIG}; "
-        f"{nearest(name, known) if known else 'kgqa models trained lists them'}"
+        f"no adapter {name}: not in conf/adapter, not in {training_folder()}, and not a folder with {CONFIG}. "
+        f"{nearest(name, known) if known else 'See kgqa models trained.'}"
     )
 
 

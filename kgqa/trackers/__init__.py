@@ -1,4 +1,1 @@
-"""Experiment trackers: what a finished run leaves is copied to them. A run does not depend on them.
-
-Off by default. Not here: what is copied (`experiment.tracking`).
-"""
+"""Experiment trackers (MLflow, Weights & Biases). `experiment.tracking` copies finished runs to them."""

@@ -20,14 +20,14 @@ ENVIRONMENT = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_DISABLE_TELEMETRY
 
 @dataclass(frozen=True)
 class MlflowTracker:
-    """`uri`: of the server or store; None: MLFLOW_TRACKING_URI, else MLflow's own default."""
+    """`uri`: of the server or store. None: MLFLOW_TRACKING_URI, otherwise MLflow's default."""
 
     uri: str | None
     experiment: str
 
     def check(self) -> None:
         if find_spec("mlflow") is None:
-            raise ConfigError(f"tracker=mlflow: not installed; {install_command('mlflow')}, or leave tracker= out")
+            raise ConfigError(f"tracker=mlflow: not installed. {install_command('mlflow')}, or remove tracker=.")
 
     def log(self, run: TrackedRun) -> str:
         for name, value in ENVIRONMENT.items():

@@ -16,7 +16,7 @@ from kgqa.util.optional_deps import install_command
 
 @dataclass(frozen=True)
 class WandbTracker:
-    """`mode`: online sends with the key of WANDB_API_KEY or `wandb login`; offline writes below `folder`."""
+    """`mode`: online sends with the key of WANDB_API_KEY or `wandb login`. offline writes to `folder`."""
 
     project: str
     mode: Literal["offline", "online"]
@@ -24,12 +24,12 @@ class WandbTracker:
 
     def check(self) -> None:
         if find_spec("wandb") is None:
-            raise ConfigError(f"tracker=wandb: not installed; {install_command('wandb')}, or leave tracker= out")
+            raise ConfigError(f"tracker=wandb: not installed. {install_command('wandb')}, or remove tracker=.")
 
     def log(self, run: TrackedRun) -> str:
         import wandb
 
-        # what the run logs and no more: neither console nor machine, packages, command, user or commit
+        # send neither console nor machine, packages, command, user or commit
         quiet = wandb.Settings(
             host="", silent=True, console="off", disable_git=True, disable_code=True, save_code=False,
             x_disable_stats=True, x_disable_meta=True, x_disable_machine_info=True, x_save_requirements=False,
@@ -47,7 +47,7 @@ class WandbTracker:
                 logged.save(str(file), base_path=str(file.parent), policy="now")
             path = str(Path(logged.dir).parent) if self.mode == "offline" else str(logged.url)
             logged.finish()
-            wandb.teardown()  # its service, which would outlive the run
+            wandb.teardown()  # stop its service
         except (wandb.Error, OSError) as error:
             raise TrackerError(f"Weights & Biases accepted only a part of the run: {error}") from error
         return path

@@ -5,10 +5,11 @@ Each step is what its command calls, so a finished one is not repeated, and an i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Literal
@@ -41,7 +42,7 @@ from kgqa.training.collect.collecting import Collecting
 from kgqa.training.collect.knowtrace import FA, HIGH, LOW, RIGHT
 from kgqa.training.train.examples import prepare_examples
 from kgqa.training.train.export import export_gguf
-from kgqa.training.train.planning import TrainCost
+from kgqa.training.train.planning import estimate_seconds
 from kgqa.training.train.request import TrainRequest
 from kgqa.training.train.run import train
 from kgqa.types import Json
@@ -54,8 +55,8 @@ FILTER = "bootstrap.filter"
 OWN_KEYS = ("run_name", "output_dir", "allow_trained_questions", "train.name", "collect.filter", "collect.role")
 PLANNED = 5  # questions of a run that a plan looks at
 PLAN_TEXT = (
-    f"Runs: planned with made-up replies to the first {PLANNED} questions, times their number, with no call cached.",
-    "Trainings: on one H100, at most, as if every answer were right and every reply kept.",
+    f"Runs: planned with simulated replies to the first {PLANNED} questions, times their number, with no call cached.",
+    "Trainings: on one H100, upper bounds, as if every answer were right and every reply became an example.",
 )
 
 
@@ -76,13 +77,13 @@ class Bootstrapping:
 
 @dataclass(frozen=True)
 class Bootstrap:
-    """One bootstrapping. `words`: of every run; `collect_words`, `train_words`: of every collection and training."""
+    """One bootstrapping, with the overrides of every run, collection and training."""
 
     settings: Bootstrapping
     config: Config
-    words: tuple[str, ...]
-    collect_words: tuple[str, ...]
-    train_words: tuple[str, ...]
+    overrides: tuple[str, ...]
+    collect_overrides: tuple[str, ...]
+    train_overrides: tuple[str, ...]
 
     @classmethod
     def of(cls, overrides: Sequence[str]) -> Bootstrap:
@@ -91,7 +92,7 @@ class Bootstrap:
         keys = [override_key(word) for word in chosen]
         for word, key in zip(chosen, keys, strict=True):
             if key in OWN_KEYS:
-                raise ConfigError(f"{word}: is set by kgqa bootstrap for each run and training; remove it")
+                raise ConfigError(f"{word}: is set by kgqa bootstrap for each run and training. Remove it")
         defaults = {"method": "method=knowtrace", BOOTSTRAP: f"{BOOTSTRAP}=knowtrace"}
         chosen = [*(word for key, word in defaults.items() if key not in keys), *chosen]
         groups = {group: [word for word in chosen if override_group(word) == group] for group in ("collect", "train")}
@@ -117,13 +118,11 @@ class Bootstrap:
         return f"{name}/round{number}/{role}"
 
     def evaluating(self, adapters: Mapping[str, str]) -> list[str]:
-        """Return the words of a run on the questions that are evaluated on."""
-        return [*self.words, *(f"roles.{role}=+{name}" for role, name in adapters.items())]
+        """Return the overrides of a run on the questions for evaluation."""
+        return [*self.overrides, *(f"roles.{role}=+{name}" for role, name in adapters.items())]
 
     def learning(self, adapters: Mapping[str, str]) -> list[str]:
-        """Return the words of a run on the questions that are learnt from, with adapters trained on them, too
-        (Algorithm 2).
-        """
+        """Return the overrides of a run on the training questions, with adapters trained on them, too (Algorithm 2)."""
         split = [format_override("dataset.split", self.settings.split)] if self.settings.split else []
         chosen = [format_override(key, getattr(self.settings, key)) for key in ("sample", "limit", "ids")]
         return [*self.evaluating(adapters), *split, *chosen, "allow_trained_questions=true"]
@@ -133,11 +132,11 @@ class Bootstrap:
         preset, path = self.config["choices"]["model"], self.config["model"].get("path")
         base = preset if path == load_node("model", preset).get("path") else f"{preset}:{path}"
         request = TrainRequest.of(
-            self.settings.train[role], [f"train.base={base}", *self.train_words, f"train.name={name}"]
+            self.settings.train[role], [f"train.base={base}", *self.train_overrides, f"train.name={name}"]
         )
         if request.path is not None:
             raise ConfigError(
-                f"train.examples={request.training.examples}: each round makes its own examples; set a number"
+                f"train.examples={request.training.examples}: each round makes its own examples. Set a number"
             )
         return request
 
@@ -146,36 +145,26 @@ class Bootstrap:
         """Return the folder, named by everything that can change a round.
 
         Raises:
-            ConfigError: the questions that are learnt from are evaluated on, too.
+            ConfigError: a question is for training and evaluation.
         """
-        runs = [self._identify(words) for words in (self.evaluating({}), self.learning({}))]
-        evaluated, learnt = ({*ids} for _, ids in runs)
-        if both := len(evaluated & learnt):
+        evaluated = Experiment.of(self.evaluating({}))
+        try:
+            learnt = Experiment.of(self.learning({}))
+            both = {*evaluated.question_ids} & {*learnt.question_ids}
+        except ConfigError as error:  # about a key that the bootstrapping sets
+            raise ConfigError(str(error).replace("dataset.split", f"{BOOTSTRAP}.split")) from error
+        if both:
             raise ConfigError(
-                f"{both:,} of {len(evaluated):,} questions are used for training and evaluation: set another "
-                "bootstrap.split=, or other bootstrap.ids= than ids="
+                f"{len(both):,} of {len(evaluated.question_ids):,} questions are used for training and evaluation: set "
+                "another bootstrap.split=, or other bootstrap.ids= than ids="
             )
         identity: dict[str, Json] = {
-            "runs": [{"run": run, "questions": ids_digest(ids)} for run, ids in runs],
+            "runs": [{"run": run.identity, "questions": ids_digest(run.question_ids)} for run in (evaluated, learnt)],
             "bootstrap": identity_of(self.config[BOOTSTRAP], BOOTSTRAP),
-            "collect": [*self.collect_words],
+            "collect": [*self.collect_overrides],
             "train": {role: [*map(list, self.training(role, "any").settings)] for role in self.settings.train},
         }
         return ArtifactDir.for_identity(BOOTSTRAP, outputs() / BOOTSTRAP / self.name, identity)
-
-    def _identify(self, words: Sequence[str]) -> tuple[Mapping[str, Json], list[str]]:
-        """Return a run's identity and its questions. Raises ConfigError: also if the dataset lacks the split."""
-        try:
-            experiment = Experiment.of(words)
-            return experiment.identity, experiment.question_ids  # noqa: TRY300 - both can raise
-        except ConfigError as error:
-            if not str(error).startswith(f"dataset.split={self.settings.split}: no such split"):
-                raise
-            raise ConfigError(
-                f"{BOOTSTRAP}.{str(error).removeprefix('dataset.')}; or set bootstrap.split=null, "
-                "ids= for evaluation and "
-                "bootstrap.ids= for training"
-            ) from error
 
     def run(self, display: Display, command: Sequence[str]) -> Rounds:
         """Return all its rounds. The same command continues with the missing ones.
@@ -184,50 +173,44 @@ class Bootstrap:
             ConfigError: a round has too few right answers, or more questions failed than `max_failure_rate` allows.
             UsageError, EngineDied: as of a run, a collection and a training. Finished steps stay.
         """
+        rounds = Rounds(title=self.title, rounds=())
+        adapters: Mapping[str, str] = {}  # of the round before
         with self.stage.lock(), monitor_work(display, BOOTSTRAP, self.stage.path) as shown:
-            rounds = Rounds(title=self.title, rounds=())
-            for one in self.rounds(shown):
+            for filter_, number in self.numbers():
+                folder = self.folder(filter_, number)
+                if one := read_finished_round(folder):
+                    shown.line(f"{folder}: finished")
+                else:
+                    one = self.make(filter_, number, adapters, shown) if number else self.evaluate("", 0, {}, shown)
+                    self.stage.write(str((folder / ROUND).relative_to(self.stage.path)), [json_text(as_json(one))])
+                adapters = one.adapters if number < self.settings.rounds else {}
                 rounds = rounds.replace(rounds=(*rounds.rounds, one))
-                self.stage.write("rounds.json", [json_text(as_json(rounds))])
-                sections, plot = rounds_sections(rounds), rounds_plot(rounds)
-                curve = Section("EM and FA by round", (), (), plots=[plot])
-                page = sections_page(rounds.title, f"kgqa {' '.join(command)}", [curve, *sections])
-                self.stage.write("report.md", [markdown(rounds.title, sections)])
-                self.stage.write("curve.svg", [svg(plot)])
-                self.stage.write("report.html", [page])
+                self._report(rounds, command)
             self.stage.finish(rounds, origin(command))
         return rounds
 
-    def rounds(self, display: Display) -> Iterator[Round]:
-        """Yield each round once it is finished."""
-        adapters: Mapping[str, str] = {}  # of the round before
-        for filter_, number in self.numbers():
-            folder = self.folder(filter_, number)
-            if one := read_finished_round(folder):
-                display.line(f"{folder}: finished")
-            else:
-                one = self.make(filter_, number, adapters, display) if number else self.evaluate("", 0, {}, display)
-                self.stage.write(str((folder / ROUND).relative_to(self.stage.path)), [json_text(as_json(one))])
-            yield one
-            adapters = one.adapters if number < self.settings.rounds else {}
+    def _report(self, rounds: Rounds, command: Sequence[str]) -> None:
+        sections, plot = rounds_sections(rounds), rounds_plot(rounds)
+        curve = Section("EM and FA by round", (), (), plots=[plot])
+        page = sections_page(rounds.title, f"kgqa {' '.join(command)}", [curve, *sections])
+        self.stage.write("rounds.json", [json_text(as_json(rounds))])
+        self.stage.write("report.md", [markdown(rounds.title, sections)])
+        self.stage.write("curve.svg", [svg(plot)])
+        self.stage.write("report.html", [page])
 
-    def numbers(self) -> Iterator[tuple[str, int]]:
-        """Yield filter and number of each round. Round 0 is the base model."""
-        yield "", 0
-        for filter_ in self.settings.filter:
-            yield from ((filter_, number) for number in range(1, self.settings.rounds + 1))
+    def numbers(self) -> list[tuple[str, int]]:
+        """Return filter and number of each round. Round 0 is the base model."""
+        return [("", 0), *product(self.settings.filter, range(1, self.settings.rounds + 1))]
 
     def folder(self, filter_: str, number: int) -> Path:
         return self.stage.path / filter_ / f"round{number}"
 
     def make(self, filter_: str, number: int, adapters: Mapping[str, str], display: Display) -> Round:
-        """Run Algorithm 2, lines 4 to 17: answer with the adapters of the round before, then train the base on what
-        was right.
-        """
+        """Run Algorithm 2, lines 4 to 17: answer with the last adapters, then train the base on right answers."""
         settings = self.settings
         run, examples, kept, figures = self.answer(self.learning(adapters), display), {}, {}, {}
         for role in settings.train:
-            words = [*self.collect_words, f"collect.filter={filter_}", f"collect.role={role}"]
+            words = [*self.collect_overrides, f"collect.filter={filter_}", f"collect.role={role}"]
             collecting = Collecting.of(settings.collect, words, [run])
             collected = collecting.collect(display, ["collect", settings.collect, "--from", str(run)])
             examples[role], kept[role] = str(collecting.stage.path), collected.examples
@@ -236,7 +219,7 @@ class Bootstrap:
         if right < settings.fewest:
             raise ConfigError(
                 f"round {number}: {right:,} of {asked:,} answers are right, fewer than bootstrap.fewest="
-                f"{settings.fewest}; use more questions (bootstrap.sample=), or set bootstrap.fewest="
+                f"{settings.fewest}. Use more questions (bootstrap.sample=), or set bootstrap.fewest="
                 f"{max(right, 1)}"
             )
         new = {role: self.train(filter_, number, role, Path(folder), display) for role, folder in examples.items()}
@@ -266,7 +249,7 @@ class Bootstrap:
         with Session(Experiment.of(words)) as session:
             executed = execute_unless_finished(session, display)
         if executed.failure is not None:
-            raise ConfigError(f"{executed.failure}; the same command repeats what failed")
+            raise ConfigError(f"{executed.failure}. The same command repeats what failed")
         return executed.folder
 
     def plan(self) -> list[Section]:
@@ -281,10 +264,11 @@ class Bootstrap:
         rows = [_row(name, run, run.seconds) for name, run in runs.items()]
         for role in self.settings.train:
             training = self.training(role, "any")
-            cost = TrainCost(training.training, training.base.parameters, 0, trained * tokens.get(role, 0))
-            time = None if cost.seconds is None else Range(cost.seconds, cost.seconds)
+            seen = trained * tokens.get(role, 0)
+            seconds = estimate_seconds(training, seen * training.training.epochs)
+            time = None if seconds is None else Range(seconds, seconds)
             whole = None if time is None or whole is None else whole + time
-            rows.append((f"train {role}, {trained} ×", "–", f"{cost.tokens:,}", format_time(time)))
+            rows.append((f"train {role}, {trained} ×", "–", f"{seen:,}", format_time(time)))
         rows.append(_row("all", total, whole))
         return [Section("Plan", ("stage", "calls", "tokens", "time"), rows, PLAN_TEXT)]
 

@@ -43,12 +43,12 @@ def run_programs(
             results[end.key] = end.result
             stage.finish(failed=is_failure(end.result))
             # for engines that do not count themselves: calls in progress are still paid for
-            if budget is not None and (used := replace(budget, paid=runner.spent())).spent():
+            if budget is not None and (used := replace(budget, paid=runner.ledger.spent())).spent():
                 raise BudgetSpent(
-                    f"{used.so_far()}: it is spent; all replies are saved, and the same command continues with a "
+                    f"{used.so_far()}: it is spent. All replies are saved, and the same command continues with a "
                     "higher budget"
                 )
-    return results, runner.ledger.costs(count, engines.prices)
+    return results, runner.ledger.costs(count)
 
 
 def is_failure(result: object) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -76,16 +77,15 @@ def verify(
         BudgetSpent, EngineDied: all replies so far are in the call cache.
         UsageError: the folder belongs to something else, or an input is missing.
     """
-    experiment, folder, errors = session.experiment, verification_folder(session), tuple[str, ...]()
-    outcome = load_verification(session)
-    if outcome is None:
-        outcome, errors = _run(session, folder, display, budget)
+    experiment, folder, errors, failure = session.experiment, verification_folder(session), tuple[str, ...](), None
+    if outcome := load_verification(session):
+        display.line(f"{folder.path}: verified with this code, data and settings, so there are no model calls")
     else:
-        display.line(f"{folder.path}: verified with this code, data and settings; no model calls")
-    failure = None
-    if outcome.failed > experiment.settings.max_failure_rate * outcome.questions:
-        limit = f"above max_failure_rate={experiment.settings.max_failure_rate:g}"
-        failure = f"{outcome.failed} of {outcome.questions} questions failed, {limit}: {errors[0]}"
+        outcome, errors = _run(session, folder, display, budget)
+    limit = experiment.settings.max_failure_rate
+    if outcome.failed > limit * outcome.questions:
+        counts = f"{outcome.failed} of {outcome.questions} questions failed"
+        failure = f"{counts}, above max_failure_rate={limit:g}: {errors[0]}"
     others = compare_verifications(folder.path, experiment.data_sha256, _parent(experiment))
     verification = Verification(folder.path, outcome, others, published, errors, failure)
     replace_file(folder.path / REPORT, markdown(verification.title, verification.sections()))
@@ -201,11 +201,11 @@ def summarize(
 def _mean_figures(verdicts: Sequence[VerifiedQuestion]) -> dict[str, float]:
     """Return means over the verified questions. A gleaning round that no passage reached has added 0 triples."""
     verified = [line.figures for line in verdicts if line.figures]
-    means = {}
-    for name in dict.fromkeys(name for figures in verified for name in figures):
-        values = [figures[name] for figures in verified if name in figures]
-        means[name] = round(sum(values) / (len(values) if name == PATH_FIGURE else len(verified)), 4)
-    return means
+    sums, counts = Counter[str](), Counter[str]()
+    for figures in verified:
+        sums.update(figures)
+        counts.update(figures.keys())
+    return {name: round(sums[name] / (counts[name] if name == PATH_FIGURE else len(verified)), 4) for name in counts}
 
 
 def compare_verifications(folder: Path, sha256: str, parent: Path) -> dict[str, Agreement]:
@@ -213,21 +213,16 @@ def compare_verifications(folder: Path, sha256: str, parent: Path) -> dict[str, 
 
     sha256: of the dataset. Damaged and unfinished verifications are skipped.
     """
-    own = _labels(folder / VERDICTS)
-    agreements = {}
-    for other in sorted(parent.iterdir()) if parent.is_dir() else ():
-        if other.resolve() == folder.resolve():
-            continue
-        try:
+    own, agreements = _labels(folder / VERDICTS), dict[str, Agreement]()
+    others = sorted(parent.iterdir()) if parent.is_dir() else []
+    for other in (each for each in others if each.resolve() != folder.resolve()):
+        with suppress(DataError):
             manifest = StageManifest.read(other, STAGE)
-            if manifest.identity["dataset"]["sha256"] != sha256:
-                continue
-            name = f"{manifest.read_outcome(VerificationOutcome, other).name} ({other.name})"
-            labels = _labels(manifest.file(other, VERDICTS))
-        except DataError:
-            continue
-        if shared := [id_ for id_ in own if id_ in labels]:
-            agreements[name] = agreement([own[id_] for id_ in shared], [labels[id_] for id_ in shared])
+            if manifest.identity["dataset"]["sha256"] == sha256:
+                name = f"{manifest.read_outcome(VerificationOutcome, other).name} ({other.name})"
+                labels = _labels(manifest.file(other, VERDICTS))
+                if shared := [id_ for id_ in own if id_ in labels]:
+                    agreements[name] = agreement([own[id_] for id_ in shared], [labels[id_] for id_ in shared])
     return agreements
 
 
@@ -245,40 +240,36 @@ def read_list(file: Path) -> list[str]:
         lines = [_normalize(line) for line in file.read_text(encoding="utf-8-sig").split("\n")]
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        raise DataError(f"verify.list={file}: {reason}; name a UTF-8 file with one question per line") from error
+        raise DataError(f"verify.list={file}: {reason}. Name a UTF-8 file with one question per line") from error
     if not any(lines):
-        raise DataError(f"verify.list={file}: the file is empty; name a file with one question per line")
+        raise DataError(f"verify.list={file}: the file is empty. Name a file with one question per line")
     return [line for line in lines if line]
 
 
 def match_lines(file: Path, lines: Sequence[str], questions: Iterable[Question]) -> MatchedLines:
     """Count the lines that are questions of the dataset. Raises DataError: none of them is."""
-    distinct = dict.fromkeys(lines)
-    left = {*distinct}
-    for question in questions:
-        left.discard(_normalize(question.text))
-    if len(left) == len(distinct):
+    known, distinct = {_normalize(question.text) for question in questions}, list(dict.fromkeys(lines))
+    unmatched = [line for line in distinct if line not in known]
+    if len(unmatched) == len(distinct):
         raise DataError(
             f"verify.list={file}: none of its {len(distinct):,} questions is in the dataset, the first is "
-            f"{next(iter(distinct))!r:.80}; is it for another dataset= or dataset.split=?"
+            f"{distinct[0]!r:.80}. Is it for another dataset= or dataset.split=?"
         )
     return MatchedLines(
         lines=len(lines),
         distinct=len(distinct),
-        matched=len(distinct) - len(left),
-        unmatched=len(left),
-        examples=tuple(line for line in distinct if line in left)[:SHOWN],
+        matched=len(distinct) - len(unmatched),
+        unmatched=len(unmatched),
+        examples=tuple(unmatched[:SHOWN]),
     )
 
 
 def verify_by_list(lines: Iterable[str], questions: Iterable[Question]) -> list[VerifiedQuestion]:
     """Return noise for the questions in the list, and valid for all others."""
-    noise = {*lines}
+    noise, named = {*lines}, ((each.id, each.text) for each in questions)
     return [
-        VerifiedQuestion(
-            id=question.id, question=question.text, verdict="noise" if _normalize(question.text) in noise else "valid"
-        )
-        for question in questions
+        VerifiedQuestion(id=id_, question=text, verdict="noise" if _normalize(text) in noise else "valid")
+        for id_, text in named
     ]
 
 
@@ -293,7 +284,7 @@ def choose_answers(questions: Sequence[Question], *, swapped: bool) -> dict[str,
     """
     for question in questions:
         if not question.answers:
-            raise DataError(f"question {question.id}: it has no gold answer to verify; choose another dataset=")
+            raise DataError(f"question {question.id}: it has no gold answer to verify. Choose another dataset=")
     if not any(question.support for question in questions):
         raise DataError("no question names its gold passages, so they cannot be verified")
     if not swapped:
@@ -307,7 +298,7 @@ def _other_answer(questions: Sequence[Question], index: int) -> str:
         if _normalize(answer := questions[other].answers[0]).casefold() not in own:
             return answer
     raise ConfigError(
-        f"verify.swap_answers=true: no question has another answer than {questions[index].id}; use more of them"
+        f"verify.swap_answers=true: no question has another answer than {questions[index].id}. Use more of them"
     )
 
 

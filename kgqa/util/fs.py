@@ -19,17 +19,17 @@ from kgqa.types import Json
 from kgqa.util.waiting import waiting
 
 BLOCK = 1 << 22  # bytes of a file read at a time
-POLL = 0.01  # seconds between two looks at a lock that another process holds
+POLL = 0.01  # seconds between two attempts to get a lock
 
 NETWORK_DISKS = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "lustre", "gpfs", "beegfs", "panfs", "glusterfs"}
     | {f"fuse.{name}" for name in ("glusterfs", "sshfs", "ceph", "s3fs", "davfs2", "rclone")}
 )
 
-# What to do where the disk refuses
-AGAIN = "free disk space, then run the same command again"
-OUT_ELSEWHERE = "free disk space or set output_dir=DIR, then run the same command again"
-HOME_ELSEWHERE = "free disk space, or set KGQA_HOME to a folder on another disk"
+# Remedies for errors of the disk
+AGAIN = "Free disk space, then run the same command again"
+OUT_ELSEWHERE = "Free disk space or set output_dir=DIR, then run the same command again"
+HOME_ELSEWHERE = "Free disk space, or set KGQA_HOME to a folder on another disk"
 
 
 def package_folder() -> Path:
@@ -60,11 +60,7 @@ def home() -> Path:
 
 
 def ensure_dir(folder: Path) -> Path:
-    """Create a folder if it is missing.
-
-    Only its owner can read it, as it can contain private data. Folders in kgqa's own ones follow the umask: a user
-    who opens `outputs/` to others shares all that it gets.
-    """
+    """Create a folder that only its owner can read. New folders in kgqa's own ones follow the umask."""
     if not folder.is_dir():
         parent = ensure_dir(folder.parent).resolve()
         own = any(parent.is_relative_to(root.resolve()) for root in (outputs(), call_cache(), home()))
@@ -112,11 +108,10 @@ def sha256(file: Path) -> str:
 def quick_sha256(file: Path) -> str:
     """Return the hash of a large file, computed once while its path, inode, size and times stay the same.
 
-    The time of the last change of the inode counts too: tools that copy a file can set its modification time.
-
     Hashing a gigabyte takes seconds, so the hash is saved below `home()` for other processes.
     """
     status = file.stat()
+    # with the time when the inode changed: tools that copy a file can set its modification time
     facts = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
     return _lookup_sha256(file, text_digest(f"{file.resolve()}\n{facts}", 24))
 
@@ -136,20 +131,20 @@ def _lookup_sha256(file: Path, key: str) -> str:
 
 @contextmanager
 def explain_storage_errors(path: Path, remedy: str = AGAIN) -> Iterator[None]:
-    """Turn the disk's refusals into one line that says which file and what to do."""
+    """Turn an OSError into a StorageError with the path and the remedy."""
     try:
         yield
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
-        raise StorageError(f"{path}: {reason}; {remedy}") from error
+        raise StorageError(f"{path}: {reason}. {remedy}") from error
 
 
 @contextmanager
 def replace_atomically(path: Path, remedy: str = AGAIN) -> Iterator[Path]:
-    """Yield a file next to `path` to write to; it replaces `path` on success and is removed on failure.
+    """Yield a file next to `path`. It replaces `path` on success and is removed on failure.
 
     Raises:
-        StorageError: the disk is full or refuses.
+        StorageError: the disk is full or not writable.
     """
     fresh = path.with_name(f"{path.name}.{socket.gethostname()}-{os.getpid()}.new")
     with explain_storage_errors(path, remedy):
@@ -174,12 +169,12 @@ def _to_disk(path: Path) -> None:
 
 
 def replace_file(path: Path, text: str, remedy: str = OUT_ELSEWHERE) -> Path:
-    """Write a file as a whole; returns its path."""
+    """Write a complete file and return its path."""
     return replace_file_parts(path, [text], remedy)
 
 
 def replace_file_parts(path: Path, parts: Iterable[str], remedy: str = OUT_ELSEWHERE) -> Path:
-    """Write a file from parts that are created meanwhile; see `replace_file`."""
+    """Write a complete file from parts and return its path."""
     # backslashreplace writes a lone surrogate as \udcXX, which is JSON's own escape for it
     with (
         replace_atomically(path, remedy) as fresh,
@@ -198,10 +193,12 @@ def has_content(file: Path) -> bool:
 
 @contextmanager
 def lock_file(file: Path, taken: Callable[[], None] = lambda: None, remedy: str = AGAIN) -> Iterator[None]:
-    """Hold the lock `file`, which is created with its folder; the system releases it if the process is killed.
+    """Hold a lock, and create its file and folder. The system releases it if the process is killed.
+
+    taken: called before waiting for another process.
 
     Raises:
-        StorageError: the disk is full or refuses, or has no locks.
+        StorageError: the disk is full, not writable or has no locks.
     """
     from filelock import FileLock, Timeout
 
@@ -221,10 +218,7 @@ def lock_file(file: Path, taken: Callable[[], None] = lambda: None, remedy: str 
 
 
 def _check_locks(folder: Path) -> None:
-    """Raise a StorageError if the disk has no file locks.
-
-    Without them the library would create marker files, which a killed process leaves behind.
-    """
+    """Raise a StorageError if the disk has no locks. filelock would create files, which killed processes leave."""
     try:
         import fcntl
     except ImportError:  # Windows has locks
@@ -235,7 +229,7 @@ def _check_locks(folder: Path) -> None:
         except OSError as error:
             raise StorageError(
                 f"{folder}: this disk ({network_disk(folder) or 'file system'}) has no file locks "
-                f"({os.strerror(error.errno or 0)}); choose a folder on another disk: output_dir=DIR for a run, "
+                f"({os.strerror(error.errno or 0)}). Choose a folder on another disk: output_dir=DIR for a run, "
                 "KGQA_CACHE for the call cache, KGQA_HOME for downloads, another working directory for outputs/"
             ) from error
 
@@ -269,12 +263,10 @@ def network_disk(folder: Path) -> str:
 
 
 def remove_folder(folder: Path, root: Path) -> None:
-    """Remove a folder, and those between it and `root` that are empty then. A disk that refuses is no error."""
+    """Remove a folder, and then empty folders between it and `root`. Ignore errors of the disk."""
     shutil.rmtree(folder, ignore_errors=True)
-    for parent in folder.absolute().parents:
-        if not parent.is_relative_to(root.absolute()) or parent == root.absolute():
-            return
-        try:
+    with suppress(OSError):
+        for parent in folder.absolute().parents:
+            if parent == root.absolute() or not parent.is_relative_to(root.absolute()):
+                return
             parent.rmdir()
-        except OSError:
-            return

@@ -14,11 +14,7 @@ CONNECT = 10.0  # seconds to reach a server that many calls wait for
 
 
 def trusted_certificates() -> str:
-    """Return the file or folder of trusted certificates: SSL_CERT_FILE, SSL_CERT_DIR, or those of requests.
-
-    Raises:
-        ConfigError: the variable names no file or folder.
-    """
+    """Return the file or folder of trusted certificates: SSL_CERT_FILE, SSL_CERT_DIR, or those of requests."""
     from requests.certs import where
 
     for variable in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
@@ -33,9 +29,8 @@ def ssl_context() -> ssl.SSLContext:
     """Return a context with the trusted certificates."""
     path = trusted_certificates()
     try:
-        if Path(path).is_dir():
-            return ssl.create_default_context(capath=path)
-        return ssl.create_default_context(cafile=path)
+        is_folder = Path(path).is_dir()
+        return ssl.create_default_context(cafile=None if is_folder else path, capath=path if is_folder else None)
     except OSError as error:  # ssl.SSLError is one
         raise ConfigError(f"{path}: no readable PEM certificates ({error}). Correct it") from None
 

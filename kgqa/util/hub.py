@@ -1,8 +1,4 @@
-"""Models by name: in a folder, in a package, or on Hugging Face's hub and in its copy on this machine.
-
-Models that answer (`engines.weights`) are identified by their files' hash. For encoders and rerankers, of which papers
-only give the names on the hub, `identify_weights` returns name and revision.
-"""
+"""Find models in folders, packages, the hub's cache on this machine, and on Hugging Face's hub."""
 
 from __future__ import annotations
 
@@ -38,9 +34,9 @@ def is_offline() -> bool:
 
 @cache
 def is_reachable() -> bool:
-    """Return whether something answers at the hub's address, or at the proxy before it, within `REACH` seconds.
+    """Return whether the hub, or the proxy, accepts a connection within `REACH` seconds.
 
-    The hub's library retries for a minute. A host name without a network can take as long, so a thread looks it up.
+    The hub's library retries for a minute. Without a network, resolving a host name can also take long, hence a thread.
     """
     address = os.environ.get("HF_ENDPOINT") or HUB
     parts = urlsplit(http.find_proxy(address) or address)
@@ -56,14 +52,14 @@ def is_reachable() -> bool:
 
 
 def describe_access() -> str:
-    """Return what a user has to do before the hub's library can download weights."""
+    """Return the step that enables downloads from the hub."""
     if find_spec("huggingface_hub") is None:
         return "pip install huggingface_hub"
     if is_offline():
         return "unset HF_HUB_OFFLINE"
     if not is_reachable():
         return "the hub cannot be reached from this machine, connect it"
-    return "the hub refuses it; check the name, accept the licence on the hub, and set HF_TOKEN"
+    return "the hub denies access, check the name, accept the licence on the hub, and set HF_TOKEN"
 
 
 def find_file(repository: str, name: str, *, local: bool) -> Path | None:
@@ -91,18 +87,14 @@ def _find(get: Callable[[Any], str], local: bool) -> Path | None:
 
 
 def fetch_encoder(model: str) -> Path:
-    """Return an encoder's folder; download one that is only on the hub.
-
-    Raises:
-        ConfigError: there is none, or the hub does not give it.
-    """
+    """Return an encoder's folder. Download it if it is only on the hub."""
     if folder := find_encoder(model):
         return folder
     return Path(_request(model, lambda hub: hub.snapshot_download(_name(model), ignore_patterns=OTHER_FORMATS)))
 
 
 def identify_weights(model: str) -> str:
-    """Return what identifies an encoder: name and revision on the hub, or the hash of a folder's files."""
+    """Return an encoder's name and revision on the hub, or the hash of the files in its folder."""
     folder = find_encoder(model)
     if folder is None:
         revision = _request(model, lambda hub: hub.HfApi().model_info(_name(model)).sha)
@@ -141,42 +133,36 @@ def find_encoder(model: str) -> Path | None:
 
 
 def _request(model: str, get: Callable[[Any], str]) -> str:
-    """Return what `get` gets from the hub for a model that is not on disk.
-
-    Raises:
-        ConfigError: the machine is offline, or the hub cannot be reached or does not give it to this user.
-    """
+    """Return the result of `get(huggingface_hub)`. Raise a ConfigError if the hub is not reachable or refuses."""
     import huggingface_hub
 
     if is_offline():
         raise ConfigError(
-            f"model={model}: not on this machine, and HF_HUB_OFFLINE forbids the download; unset it, or name a folder"
+            f"model={model}: not on this machine, and HF_HUB_OFFLINE forbids the download. Unset it, or name a folder"
         )
     if not is_reachable():
         raise ConfigError(
-            f"model={model}: not available from the hub (no connection within {REACH} s); connect "
-            "this machine, copy the "
-            "model into the hub's cache here, or name a folder"
+            f"model={model}: not available from the hub (no connection within {REACH} s). "
+            "Connect this machine, copy the model into the hub's cache here, or name a folder"
         )
     try:
         return str(get(huggingface_hub))
     except _hub_errors() as error:
         remedy = {
-            "GatedRepoError": "accept its terms on the hub and run hf auth login",
-            "RepositoryNotFoundError": "check its name, run hf auth login if it is private",
-            "RevisionNotFoundError": "check its name, run hf auth login if it is private",
-        }.get(type(error).__name__, "connect this machine, copy the model into its hub cache")
+            "GatedRepoError": "Accept its terms on the hub and run hf auth login",
+            "RepositoryNotFoundError": "Check its name, run hf auth login if it is private",
+        }.get(type(error).__name__, "Connect this machine, copy the model into its hub cache")
         cause: BaseException = error
         while inner := cause.__cause__ or cause.__context__:  # the library's own message is a page about the cache
             cause = inner
         reason = next(iter(str(cause).strip().splitlines()), type(cause).__name__)
         raise ConfigError(
-            f"model={model}: not available from the hub ({reason}); {remedy}, or name a folder"
+            f"model={model}: not available from the hub ({reason}). {remedy}, or name a folder"
         ) from error
 
 
 def _hub_errors() -> tuple[type[Exception], ...]:
-    """Return what the hub's library raises for a missing file, a refusal, an invalid name or a broken connection."""
+    """Return the errors of the hub's library for missing files, refusals, invalid names and broken connections."""
     from huggingface_hub import errors
 
     # the bases are OSError and the error of the HTTP client that the library uses

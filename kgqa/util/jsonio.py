@@ -51,19 +51,15 @@ def decode_first(text: str, start: int = 0) -> tuple[Json, int]:
 
 
 def parse_json(text: str | bytes, location: str, remedy: str = CORRECT_IT) -> Json:
-    """Return the value of a JSON text from a user's file; `place` is its position, such as FILE:LINE.
-
-    Raises:
-        DataError: the location, what is wrong, and the remedy.
-    """
+    """Return the value of a JSON text. Raise a DataError with the location, such as FILE:LINE, and the remedy."""
     try:
         return decode_json(text)
     except JsonError as error:
-        raise DataError(f"{location}: not JSON: {error}; {remedy}") from None
+        raise DataError(f"{location}: not JSON: {error}. {remedy}") from None
 
 
 def encode_json(value: Json) -> bytes:
-    """Return compact JSON in UTF-8. Values that UTF-8 or JSON cannot hold are written as Python's `json` does."""
+    """Return compact JSON in UTF-8. Half surrogates and infinite numbers are written as by Python's `json`."""
     try:
         return encode_request(value)
     except ValueError:
@@ -108,7 +104,7 @@ def stream_members(file: Path) -> Iterator[tuple[str, str, Json]]:
 
     with _open_stream(file) as (source, first):
         if first != b"{":
-            raise DataError(f"{file}: not a JSON object; {CORRECT_IT}")
+            raise DataError(f"{file}: not a JSON object. {CORRECT_IT}")
         for key, value in ijson.kvitems(source, "", use_float=True):
             yield f"{file} ({key})", key, value
 
@@ -132,19 +128,19 @@ def _open_stream(file: Path) -> Iterator[tuple[IO[bytes], bytes]]:
             source.seek(len(_BOM) if start.startswith(_BOM) else 0)
             first = start.removeprefix(_BOM).lstrip()[:1]
             if not first:
-                raise DataError(f"{file}: the file is empty; download it again")
+                raise DataError(f"{file}: the file is empty. Download it again")
             yield source, first  # type: ignore[misc]
     except ijson.JSONError as error:
         detail = error.args[0]  # bytes if the file is not UTF-8
         reason = (detail.decode(errors="replace") if isinstance(detail, bytes) else str(detail)).splitlines()[0]
-        raise DataError(f"{file}: not JSON: {reason}; {CORRECT_IT}") from None
+        raise DataError(f"{file}: not JSON: {reason}. {CORRECT_IT}") from None
     except UnicodeDecodeError as error:
         byte = error.object[error.start]
-        raise DataError(f"{file}: not UTF-8 (byte 0x{byte:02x}); convert the file to UTF-8") from None
+        raise DataError(f"{file}: not UTF-8 (byte 0x{byte:02x}). Convert the file to UTF-8") from None
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise DataError(f"{file}: broken gzip file ({error}); download it again") from None
+        raise DataError(f"{file}: broken gzip file ({error}). Download it again") from None
     except OSError as error:
-        raise DataError(f"{file}: cannot be read: {error.strerror}; name another file") from None
+        raise DataError(f"{file}: cannot be read: {error.strerror}. Name another file") from None
 
 
 @contextmanager
@@ -165,7 +161,7 @@ def _decode(text: str, **hooks: Any) -> Json:
 
 
 def _reject_constant(name: str) -> NoReturn:
-    raise JsonError(f"{name} is not a JSON value; write null for an unknown number")
+    raise JsonError(f"{name} is not a JSON value. Write null for an unknown number")
 
 
 def _show_id(record: Json) -> str:

@@ -1,4 +1,4 @@
-"""Packages that kgqa can do without: which are here, and which extra brings those that are not. Nothing is imported."""
+"""Optional packages: whether they are installed, and the commands that install them. Nothing is imported."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from urllib.request import url2pathname
 
 from kgqa.errors import ConfigError
 
-# What an engine imports; one that is not named needs nothing
+# The imports of engines with dependencies
 LIBRARIES = {
     "llamacpp": ("xllamacpp",),
     "transformers": ("torch", "transformers", "tokenizers", "accelerate", "gguf", "llguidance"),
@@ -40,19 +40,20 @@ def require_packages(extra: str, *packages: str) -> Mapping[str, str]:
     try:
         return {package: version(package) for package in packages}
     except PackageNotFoundError as error:
-        raise ConfigError(f"the package {error.name} is not installed; {install_command(extra)}") from None
+        raise ConfigError(f"the package {error.name} is not installed. Run: {install_command(extra)}") from None
 
 
 def install_command(extra: str) -> str:
-    """Return the command that adds an extra to this environment, from where kgqa itself was installed.
-
-    kgqa may come from a clone, a wheel or an index, and the environment may lack pip (uv) or not be activated.
-    """
+    """Return the command that adds an extra to this environment, from the clone, wheel or index of kgqa."""
     source, editable = _source()
     requirement = shlex.quote(f"{source}[{extra}]")
-    pip = "pip install" if _is_first_python() else f"{shlex.quote(_relative(sys.executable))} -m pip install"
+    python, first = shlex.quote(_relative(sys.executable)), shutil.which("pip")
     if find_spec("pip") is None:
-        pip = f"uv pip install --python {shlex.quote(_relative(sys.executable))}"
+        pip = f"uv pip install --python {python}"
+    elif first and Path(first).parent == Path(sys.executable).parent:  # the environment is active
+        pip = "pip install"
+    else:
+        pip = f"{python} -m pip install"
     return f"{pip} {'-e ' if editable else ''}{requirement}"
 
 
@@ -66,12 +67,6 @@ def _source() -> tuple[str, bool]:
     if not url.startswith("file://") or not os.path.exists(path := url2pathname(url.removeprefix("file://"))):
         return "kgqa", False
     return _relative(path), bool(origin.get("dir_info", {}).get("editable"))
-
-
-def _is_first_python() -> bool:
-    """Return whether `pip` on the search path is that of this interpreter."""
-    pip = shutil.which("pip")
-    return pip is not None and Path(pip).parent == Path(sys.executable).parent
 
 
 def _relative(path: str) -> str:
@@ -101,7 +96,7 @@ def find_version(package: str) -> str:
 
 
 def requirements(extra: str, lines: Sequence[str]) -> dict[str, str]:
-    """Name and wording of what an extra adds, by the lines of a package's metadata; one extra may name another."""
+    """Return the requirements of an extra by name, from the lines of the metadata. An extra can name another one."""
     wordings: dict[str, str] = {}
     for line in lines:
         wording, _, condition = line.partition(";")

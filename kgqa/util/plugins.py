@@ -1,8 +1,7 @@
-"""Find components: in the user's own folder, in installed packages, and in kgqa itself, in this order.
+"""Find components in the user's folder, in installed packages, and in kgqa itself, in this order.
 
-A place is a folder with `conf/` (a YAML for each choice), `prompts/` (templates) and Python modules beside them. The
-own one is the working directory, or the folder that holds `$KGQA_CONF`. A package is a place if it declares the entry
-point group `kgqa.components`: docs/OWN_CODE.md.
+The user's folder is the working directory, or the parent of `$KGQA_CONF`. Packages declare the entry point group
+`kgqa.components`, see docs/OWN_CODE.md.
 """
 
 from __future__ import annotations
@@ -49,11 +48,7 @@ def user_folder() -> Path:
 
 @cache
 def packages() -> dict[str, Path]:
-    """Return the folders of packages that declare components, by import name, without importing them.
-
-    Raises:
-        ConfigError: such a package is not there.
-    """
+    """Return the folders of packages that declare components, by import name. Raise a ConfigError if one is missing."""
     folders = {}
     for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name):
         try:
@@ -63,20 +58,16 @@ def packages() -> dict[str, Path]:
         if spec is None or not spec.submodule_search_locations:
             holder = point.dist.name if point.dist else "the package that declares it"
             raise ConfigError(
-                f"{ENTRY_POINTS}: {point.name} = {point.value}: no such package; reinstall {holder} or remove it"
+                f"{ENTRY_POINTS}: {point.name} = {point.value}: no such package. Reinstall {holder} or remove it"
             )
         folders[point.module] = Path(spec.submodule_search_locations[0])
     return folders
 
 
 def user_conf() -> Path:
-    """Return the user's conf/, relative by default, so that messages show it as users write it.
-
-    Raises:
-        ConfigError: `KGQA_CONF` names no folder.
-    """
+    """Return the user's conf/ as the user writes it. Raise a ConfigError if `KGQA_CONF` names no folder."""
     named = os.environ.get("KGQA_CONF")
     folder = Path(named or "conf").expanduser()
     if named and not folder.is_dir():
-        raise ConfigError(f"KGQA_CONF={named}: no such folder; name the folder with method/, dataset/, …")
+        raise ConfigError(f"KGQA_CONF={named}: no such folder. Name the folder with method/, dataset/, …")
     return folder

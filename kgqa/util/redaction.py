@@ -147,5 +147,5 @@ def write_crash_report(error: BaseException, arguments: Sequence[str]) -> str:
             file = folder / f"kgqa-{datetime.now():%Y%m%d-%H%M%S-%f}.txt"
             file.touch(0o600)
             file.write_text(report, encoding="utf-8", errors="backslashreplace")
-            return f"unexpected error ({message}); please report it with {file}"
-    return f"unexpected error ({message}); its traceback could not be written to a file"
+            return f"unexpected error ({message}). Please report it with {file}"
+    return f"unexpected error ({message}). Its traceback could not be written to a file"

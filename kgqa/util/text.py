@@ -47,10 +47,9 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def protect_streams() -> None:
-    """Drop what cannot be written to stdout and stderr: `kgqa run … | head` still finishes the run.
+    """Drop output that cannot be written, so that `kgqa run … | head` still finishes the run.
 
-    A full disk behind stdout raises a StorageError at the next write. Characters that the terminal's encoding does not
-    have are escaped. Replaced streams are left alone.
+    A full disk behind stdout raises a StorageError. Characters that the terminal's encoding lacks are escaped.
     """
     for number in (0, 1, 2):
         try:
@@ -92,6 +91,6 @@ class _Output(io.FileIO):
             if self.fileno() == 1 and not has_hung_up:
                 reason = os.strerror(error.errno or errno.EIO)
                 raise StorageError(
-                    f"standard output: {reason}; free disk space or redirect it, then run the same command again"
+                    f"standard output: {reason}. Free disk space or redirect it, then run the same command again"
                 ) from error
             return len(content)

@@ -50,12 +50,11 @@ def explain_problem(problem: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class NotIdentity:
-    """Marks a setting that cannot change an answer: `Annotated[int, NotIdentity("order of work only")]`.
+    """Mark a setting that cannot change an answer. All others are part of a run's identity, and so of its name.
 
-    All other settings are part of a run's identity, and so of its name.
-
-    reason: why it cannot. values: only these values cannot; empty: all. beside: only if this other setting is set.
-    reported: whether it changes the files of a run though, so that a finished run is written again.
+    values: the values that the mark is for. Empty: all.
+    beside: the mark holds only if this other setting is set.
+    reported: the setting changes the files of a run, so a finished run is written again.
     """
 
     reason: str
@@ -64,7 +63,7 @@ class NotIdentity:
     reported: bool = True
 
     def holds(self, value: Any, others: Mapping[str, Any], *, reported: bool) -> bool:
-        """Return whether this value cannot change an answer, or with `reported` not even a file of the run."""
+        """Return whether this value cannot change an answer, or with `reported` no file of the run."""
         applies = (not self.values or value in self.values) and (not self.beside or bool(others.get(self.beside)))
         return applies and not (reported and self.reported)
 

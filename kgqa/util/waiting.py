@@ -1,9 +1,10 @@
-"""What kgqa waits for, so that every progress line can show it: a server that fails, a lock of another process."""
+"""The causes for which kgqa waits, for progress lines: a failing server, a lock of another process."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 Describe = Callable[[], str]  # of one wait, in a few words; "" while it does not wait
 
@@ -16,7 +17,7 @@ def add_wait(describe: Describe) -> None:
 
 
 def remove_wait(describe: Describe) -> None:
-    """Show a wait no longer. Do nothing if it is not shown."""
+    """Stop showing a wait, if it is shown."""
     if describe in _waits:
         _waits.remove(describe)
 
@@ -25,14 +26,12 @@ def remove_wait(describe: Describe) -> None:
 def waiting(cause: str) -> Iterator[None]:
     """Show a cause while the block runs."""
 
-    def describe() -> str:
-        return cause
-
-    add_wait(describe)
+    wait = partial(str, cause)
+    add_wait(wait)
     try:
         yield
     finally:
-        remove_wait(describe)
+        remove_wait(wait)
 
 
 def describe_waits() -> str:

@@ -53,31 +53,24 @@ def _read(folder: Path, _: Sequence[int]) -> Answers:
     return Answers(folder)
 
 
-Side = list[QuestionRow | None]  # one per run; None: the run does not have the question
+Side = list[QuestionRow | None]  # one per run. None: the run does not have the question
 
 
-def _right(side: Side) -> list[bool]:
-    return [row is not None and row.is_right for row in side]
+def _is_flipped(side: Side) -> bool:
+    is_right = [row.is_right for row in side if row is not None]
+    return any(is_right) and not all(is_right)
 
 
-FILTERS: dict[str, Callable[[Side], bool]] = {
-    "all questions": lambda _: True,
-    "flipped": lambda side: any(_right(side)) and any(row is not None and not row.is_right for row in side),
-    "all right": lambda side: all(_right(side)),
-    "none right": lambda side: not any(_right(side)),
-}
+FILTERS: dict[str, Callable[[Side], bool]] = {"all questions": lambda _: True, "flipped": _is_flipped}
 
 
 def side_by_side(runs: Sequence[Row], which: str, text: str) -> list[Side]:
-    """Return the questions of the first run that pass a filter and contain all words, with the answer of each run.
-
-    Args:
-        which: a key of `FILTERS`, or "only A right" with the letter of a run.
-    """
+    """Return the questions of the first run that pass a filter and contain all words, with the answer of each run."""
     answers = [read_answers(run).rows for run in runs]
     words = text.lower().split()
     sides = [[rows.get(id_) for rows in answers] for id_ in answers[0]]
-    return [side for side in sides if _passes(side, which) and all(word in _text(side) for word in words)]
+    passes = FILTERS.get(which, FILTERS["all questions"])
+    return [side for side in sides if passes(side) and all(word in _text(side) for word in words)]
 
 
 def compare_scores(runs: Sequence[Row]) -> list[Difference]:
@@ -90,13 +83,6 @@ def compare_scores(runs: Sequence[Row]) -> list[Difference]:
             values = [rows[id_].scores[name.lower()] for id_ in ids]
             scores[name][letter] = [None if value is None else value / 100 for value in values]
     return compare(scores, seed=0)
-
-
-def _passes(side: Side, which: str) -> bool:
-    if which.startswith("only ") and which.endswith(" right"):
-        index = ord(which[5]) - ord("A")
-        return [number == index for number in range(len(side))] == _right(side)
-    return FILTERS.get(which, FILTERS["all questions"])(side)
 
 
 def _text(side: Side) -> str:

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlencode
 
 from kgqa.errors import ConfigError, DataError, UsageError
-from kgqa.report.columns import columns
 from kgqa.report.explorer import question_page
 from kgqa.runtime.monitor import read_heartbeats
 from kgqa.util.redaction import redact, write_crash_report
 from kgqa.util.text import escape_control, one_line
 from kgqa.viewer import ask_tab, table
 from kgqa.viewer.answers import FILTERS, compare_scores, read_answers, side_by_side
-from kgqa.viewer.folder import Folder, Row
+from kgqa.viewer.folder import FIELDS, Folder, Row
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -78,12 +77,10 @@ class Viewer:
             rows, count = every[first : first + PAGE], len(every)
         else:
             rows, count = self._folder.rows(self._folder.group_runs(listed)[first : first + PAGE]), len(listed)
-        chosen = query.getlist("column")
         return self._page(
             request, "runs.html.j2", rows=rows, titles=table.titles_of(rows), grouped=not (text or order),
-            first=first, count=count, of=len(listed), filter=text, sort=order,
-            columns=[*table.columns_of(rows), *chosen], chosen=chosen,
-            settings=sorted({*table.differing_settings(rows), *chosen}), beats=read_heartbeats(self._folder.root),
+            first=first, count=count, filter=text, sort=order, columns=table.columns_of(rows),
+            beats=read_heartbeats(self._folder.root),
         )  # fmt: skip
 
     def favicon(self, _: Request) -> Response:
@@ -103,7 +100,7 @@ class Viewer:
         """Show the report of a run, as the run wrote it."""
         file = self._folder.run(request.path_params["key"]).folder / "report.html"
         if not file.is_file():
-            raise DataError(f"{file}: no report; write it with kgqa report {file.parent}")
+            raise DataError(f"{file}: no report. Write it with kgqa report {file.parent}")
         return _html(file.read_text(encoding="utf-8", errors="replace"), headers=SANDBOX)
 
     def question(self, request: Request) -> Response:
@@ -120,35 +117,26 @@ class Viewer:
         which, text = query.get("which", ""), query.get("search", "")
         sides = side_by_side(runs, which, text)
         letters = [chr(ord("A") + index) for index in range(len(runs))]
-        filters = [*FILTERS, *(f"only {letter} right" for letter in letters)]
         return self._page(
-            request, "compare.html.j2", runs=runs, letters=letters, filters=filters, which=which, search=text,
+            request, "compare.html.j2", runs=runs, letters=letters, filters=FILTERS, which=which, search=text,
             sides=sides[first : first + PAGE], first=first, count=len(sides), columns=table.columns_of(runs),
             differences=compare_scores(runs), titles=table.titles_of(runs),
         )  # fmt: skip
 
     def plots(self, request: Request) -> Response:
+        """Plot the chosen runs, those of a chosen sweep, or all."""
         query = request.query_params
         listed = {row.key: row for row in self._folder.rows(self._folder.list_runs())}
         named = [listed[key] for key in query.getlist("run") if key in listed] or list(listed.values())
         keys = [key for row in named for key in (row.runs if row.kind == "sweep" else (row.key,))]
         rows = [listed[key] for key in dict.fromkeys(keys) if key in listed and listed[key].figures]
-        settings = [*(name for name in ("method", "model", "dataset")), *table.differing_settings(rows)]
-        figures = [name for name in table.columns_of(rows) if name not in table.FIELDS]
-        sweep = named[0] if len(named) == 1 and named[0].kind == "sweep" else None
-        varied = [key for key in settings if len({row.value(key) for row in rows}) > 1]
-        cost = next((name for name in table.COSTS if name in figures), settings[0])
-        tuned = next(
-            (key for key in varied if sweep and "method" not in varied and isinstance(rows[0].value(key), float)), cost
-        )
-        scores = [column.label for column in columns() if column.score and column.label in figures]
-        differing = (name for name in scores if len({row.value(name) for row in rows}) > 1)
-        x, y = query.get("x") or tuned, query.get("y") or next(differing, next(iter(figures), ""))
-        colour = query.get("colour") or ("dataset" if "dataset" in varied else "method")
+        figures = [name for name in table.columns_of(rows) if name not in FIELDS]
+        x = query.get("x") or next((name for name in table.COSTS if name in figures), "")
+        y = query.get("y") or next((name for name in figures if name not in table.COSTS), "")
         return self._page(
-            request, "plots.html.j2", keys=query.getlist("run"), count=len(rows), options=[*settings, *figures],
-            figures=figures, x=x, y=y, colour=colour, sweep=sweep,
-            bars=table.draw_bars(rows, y), plot=table.draw_plot(rows, x, y, colour) if rows else "",
+            request, "plots.html.j2", keys=query.getlist("run"), count=len(rows), figures=figures, x=x, y=y,
+            sweep=named[0] if len(named) == 1 and named[0].kind == "sweep" else None,
+            bars=table.draw_bars(rows, y), plot=table.draw_plot(rows, x, y) if rows else "",
         )  # fmt: skip
 
     def ask(self, request: Request) -> Response:
@@ -185,7 +173,7 @@ class Viewer:
     def _several(self, request: Request) -> list[Row]:
         keys = request.query_params.getlist("run")
         if not 2 <= len(keys) <= MAX_RUNS:
-            raise ConfigError(f"{len(keys)} runs chosen; choose 2 to {MAX_RUNS} runs in the table")
+            raise ConfigError(f"{len(keys)} runs chosen. Choose 2 to {MAX_RUNS} runs in the table")
         return [self._folder.run(key) for key in keys]
 
     def _page(self, request: Request, template: str, status: int = 200, **values: object) -> Response:

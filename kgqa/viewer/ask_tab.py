@@ -47,7 +47,7 @@ class Choices:
         """Check the folders. Raises DataError: one does not exist."""
         for folder in self.documents:
             if not folder.is_dir():
-                raise DataError(f"--documents {folder}: no such folder; name a folder with documents")
+                raise DataError(f"--documents {folder}: no such folder. Name a folder with documents")
 
     def folders(self) -> dict[str, Path]:
         """Return the folders of the command line, then those with documents in the folder of runs."""
@@ -77,7 +77,7 @@ class Choices:
         if not question or len(question) > MAX_LENGTH:
             raise ConfigError(f"question {question!r:.40}: must have 1 to {MAX_LENGTH:,} characters")
         if documents not in folders:
-            raise DataError(f"{documents!r:.80}: not one of the folders; start with kgqa view --documents FOLDER")
+            raise DataError(f"{documents!r:.80}: not one of the folders. Start with kgqa view --documents FOLDER")
         if method not in self.methods:
             raise ConfigError(f"method {method!r:.40}: not one of the choices")
         words = [*(word for word in self.overrides if override_key(word) != "method"), f"method={method}"]
@@ -104,7 +104,7 @@ class Question:
     async def start(self, text: str, command: list[str]) -> None:
         """Start the process. Raises ConfigError: another question is being answered."""
         if self.running:
-            raise ConfigError("another question is being answered; wait for its answer, or cancel it")
+            raise ConfigError("another question is being answered. Wait for its answer, or cancel it")
         self.text, self.answer, self.error = text, None, ""
         self.lines.clear()
         self._process = await asyncio.create_subprocess_exec(
@@ -113,7 +113,7 @@ class Question:
         self._task = asyncio.create_task(self._read(self._process))
 
     def stop(self, number: signal.Signals = signal.SIGINT) -> None:
-        """End the process as Ctrl-C does; replies and triples that it received are in the cache."""
+        """End the process as Ctrl-C does. Replies and triples that it received are in the cache."""
         if self.running and self._process:
             with suppress(ProcessLookupError):
                 self._process.send_signal(number)
@@ -143,7 +143,7 @@ def list_answers() -> list[tuple[str, SavedAnswer]]:
 
 
 def read_page(name: str) -> str:
-    """Return the page of a saved answer. Raises DataError: there is none of this name."""
+    """Return the page of a saved answer. Raises DataError: no answer has this name."""
     pages = {file.stem: file for file in answers_folder().glob("*.html")}
     if name not in pages:
         raise DataError(f"{name}: no such answer in {answers_folder()}")

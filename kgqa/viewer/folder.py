@@ -17,6 +17,8 @@ from kgqa.runtime.monitor import read_heartbeats
 from kgqa.util.fs import outputs
 from kgqa.util.text import escape_control
 
+FIELDS = ("name", "dataset", "method", "model", "status", "questions", "written")  # columns without figures
+
 
 @dataclass(frozen=True)
 class Row:
@@ -43,17 +45,11 @@ class Row:
     trouble: str = ""
 
     def value(self, column: str) -> float | str | None:
-        """Return the value of a column: a field, a figure or a setting; None if the row has none."""
+        """Return the value of a field or figure, or None."""
         if column in self.figures:
             return self.figures[column].value
-        if column in ("name", "dataset", "method", "model", "status", "kind", "written", "questions"):
-            value: float | str | None = getattr(self, column)
-            return value
-        text = self.settings.get(column)
-        try:
-            return None if text is None else float(text)
-        except ValueError:
-            return text
+        value: float | str | None = getattr(self, column) if column in FIELDS else None
+        return value
 
 
 class Folder:
@@ -62,14 +58,14 @@ class Folder:
     def __init__(self, root: Path) -> None:
         """Open a folder. Raises DataError: it does not exist."""
         if not root.is_dir():
-            raise DataError(f"{root}: no such folder; name an outputs/ folder, e.g. kgqa view outputs")
+            raise DataError(f"{root}: no such folder. Name an outputs/ folder, e.g. kgqa view outputs")
         self.root = root
         self._lock = threading.Lock()
         self._cache: dict[str, tuple[tuple[int, ...], Row]] = {}
 
     def list_runs(self) -> list[RunEntry]:
         """Return runs and sweeps, newest first."""
-        return sorted([*list_runs(self.root), *list_sweeps(self.root)], key=lambda kept: -kept.written)
+        return sorted([*list_runs(self.root), *list_sweeps(self.root)], key=lambda entry: -entry.written)
 
     def group_runs(self, listed: Sequence[RunEntry]) -> list[RunEntry]:
         """Return the same with the cells of each sweep below it. A cell of several sweeps is below the first."""
@@ -83,39 +79,39 @@ class Folder:
     def rows(self, listed: Sequence[RunEntry]) -> list[Row]:
         """Return one row per run or sweep. A damaged one has its error in `trouble`."""
         working = {self._path(beat.folder) for beat in read_heartbeats(self.root) if beat.is_running}
-        return [self._row(kept, bool(working) and kept.folder.resolve() in working) for kept in listed]
+        return [self._row(entry, bool(working) and entry.folder.resolve() in working) for entry in listed]
 
     def run(self, key: str) -> Row:
         """Return a finished run. Raises DataError: there is no such run, or it is a sweep or not finished."""
-        for kept in self.list_runs():
-            if self._key(kept.folder) == key:
-                (row,) = self.rows([kept])
-                if row.kind == "sweep" or not kept.ended:
-                    raise DataError(f"{key}: a sweep or a run that is not finished; choose a finished run")
+        for entry in self.list_runs():
+            if self._key(entry.folder) == key:
+                (row,) = self.rows([entry])
+                if row.kind == "sweep" or not entry.ended:
+                    raise DataError(f"{key}: a sweep or a run that is not finished. Choose a finished run")
                 return row
-        raise DataError(f"{key}: no run in {self.root}; it may have been removed, see kgqa runs")
+        raise DataError(f"{key}: no run in {self.root}. It may have been removed: see kgqa runs")
 
     def _key(self, folder: Path) -> str:
         """Return the name of a run in addresses, with escapes for bytes that are no text."""
         return escape_control(folder.relative_to(self.root).as_posix())
 
-    def _row(self, kept: RunEntry, working: bool) -> Row:
-        key, sweep = self._key(kept.folder), _is_sweep(kept)
-        status = "running" if working else "done" if kept.ended else "not finished"
+    def _row(self, entry: RunEntry, working: bool) -> Row:
+        key, sweep = self._key(entry.folder), _is_sweep(entry)
+        status = "running" if working else "done" if entry.ended else "not finished"
         names = (SWEEP, "cells", "report.html") if sweep else (METRICS, SETTINGS)
-        stamp = (working, kept.ended, *(modification_time(kept.folder / name) for name in names))
+        stamp = (working, entry.ended, *(modification_time(entry.folder / name) for name in names))
         with self._lock:
             known = self._cache.get(key)
         if known is None or known[0] != stamp:
-            known = (stamp, self._read_sweep(kept, key, status) if sweep else _read_run(kept, key, status))
+            known = (stamp, self._read_sweep(entry, key, status) if sweep else _read_run(entry, key, status))
             with self._lock:
                 self._cache[key] = known
         return known[1]
 
-    def _read_sweep(self, kept: RunEntry, key: str, status: str) -> Row:
-        row = Row(key, kept.folder, "sweep", escape_control(kept.parts[-1]), status, kept.written)
+    def _read_sweep(self, entry: RunEntry, key: str, status: str) -> Row:
+        row = Row(key, entry.folder, "sweep", escape_control(entry.parts[-1]), status, entry.written)
         try:
-            plan = SweepPlan.read(kept.folder)
+            plan = SweepPlan.read(entry.folder)
             states = [cell.state for cell in plan.cells]
         except DataError as error:
             return replace(row, trouble=str(error))
@@ -125,7 +121,7 @@ class Folder:
         return replace(row, cells=f"{len(done)} of {len(states)} cells", axes=tuple(plan.axes), runs=runs)
 
     def _path(self, saved: str) -> Path:
-        """Return the folder that a saved path names; paths below outputs/ are below this folder."""
+        """Return the folder that a saved path names. Paths below outputs/ are below this folder."""
         path = Path(saved)
         return (self.root.joinpath(*path.parts[1:]) if path.parts[:1] == (outputs().name,) else path).resolve()
 
@@ -134,13 +130,13 @@ def _is_sweep(entry: RunEntry) -> bool:
     return entry.parts[0] == "sweeps" and len(entry.parts) == 2
 
 
-def _read_run(kept: RunEntry, key: str, status: str) -> Row:
-    dataset, method, model, name = map(escape_control, kept.parts)
-    row = Row(key, kept.folder, "run", name, status, kept.written, dataset, method, model)
-    if not kept.ended:
+def _read_run(entry: RunEntry, key: str, status: str) -> Row:
+    dataset, method, model, name = map(escape_control, entry.parts)
+    row = Row(key, entry.folder, "run", name, status, entry.written, dataset, method, model)
+    if not entry.ended:
         return row
     try:
-        metrics, chosen = Metrics.read(kept.folder), read(Chosen, kept.folder / SETTINGS)
+        metrics, chosen = Metrics.read(entry.folder), read(Chosen, entry.folder / SETTINGS)
     except DataError as error:
         return replace(row, trouble=str(error))
     return replace(
@@ -152,7 +148,7 @@ def _read_run(kept: RunEntry, key: str, status: str) -> Row:
 
 
 def modification_time(file: Path) -> int:
-    """Return when a file was last written, in nanoseconds; 0 if it does not exist."""
+    """Return when a file was last written, in nanoseconds, or 0 if it does not exist."""
     try:
         return file.stat().st_mtime_ns
     except OSError:

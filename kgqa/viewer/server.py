@@ -40,7 +40,7 @@ HEADERS = (
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"cache-control", b"no-store"),
 )
-REFUSED = "kgqa view: open the address that the command printed; it contains the token for these pages\n"
+REFUSED = "kgqa view: open the address that the command printed. It contains the token for these pages\n"
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Guard:
         return f"kgqa_view_{self.port}"
 
     def _is_own_request(self, scope: Scope) -> bool:
-        """Return whether host and origin are this address; a request that changes something must have an origin."""
+        """Return whether host and origin are this address. A request that changes something must have an origin."""
         hosts = {f"127.0.0.1:{self.port}", f"localhost:{self.port}"}
         host, origin = _header(scope, b"host"), _header(scope, b"origin")
         if host not in hosts:
@@ -153,5 +153,5 @@ def _open_port(port: int) -> socket.socket:
         listening.listen(128)
     except OSError as error:
         listening.close()
-        raise ConfigError(f"--port {port}: {error.strerror}; use another one, or 0 for any free port") from None
+        raise ConfigError(f"--port {port}: {error.strerror}. Use another one, or 0 for any free port") from None
     return listening

@@ -1,19 +1,18 @@
-"""Columns, filter and order of the table of runs, and the plot of their figures."""
+"""Columns, filter and order of the table of runs, and the plots of their figures."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from typing import Any
 
 from kgqa.report.columns import columns, name_by_settings
 from kgqa.report.plots import Bar, BarPlot, Plot, Point, Series, bars_svg, svg
-from kgqa.viewer.folder import Row
+from kgqa.viewer.folder import FIELDS, Row
 
-FIELDS = ("dataset", "method", "model", "status", "questions", "written")
 _IN_COLUMNS = ("dataset", "model", "engine")  # settings that other columns show, or that change no answer
 _CHANGES = 3  # settings in a title
 COSTS = ("USD / question", "tokens / question")
-Value = float | str | None
 
 
 def columns_of(rows: Sequence[Row]) -> list[str]:
@@ -23,18 +22,16 @@ def columns_of(rows: Sequence[Row]) -> list[str]:
 
 
 def titles_of(rows: Sequence[Row]) -> dict[str, str]:
-    """Return a name by key that says what differs: the method and the settings that differ on this dataset."""
+    """Return a name by key that shows what differs: the method and the settings that differ on this dataset."""
     titles = {}
     for row in rows:
         alike = [each for each in rows if (each.method, each.dataset) == (row.method, row.dataset)]
-        keys = [key for key in differing_settings(alike) if not key.startswith(_IN_COLUMNS) and key in row.settings]
-        keys = [
-            key for key in keys if key.partition(".")[0] not in keys or "." not in key
-        ]  # of a component that differs
-        name = name_by_settings({"method": row.method} | {key: row.settings[key] for key in keys[:_CHANGES]})
-        titles[row.key] = (
-            f"sweep {row.name}" if row.kind == "sweep" else f"{name}{' · …' if len(keys) > _CHANGES else ''}"
-        )
+        differing = [key for key in differing_settings(alike) if not key.startswith(_IN_COLUMNS)]
+        # without the keys of a component that differs
+        keys = [key for key in differing if "." not in key or key.partition(".")[0] not in differing]
+        shown = {key: row.settings[key] for key in keys[:_CHANGES] if key in row.settings}
+        name = name_by_settings({"method": row.method} | shown) + " · …" * (len(keys) > _CHANGES)
+        titles[row.key] = f"sweep {row.name}" if row.kind == "sweep" else name
     return titles
 
 
@@ -63,20 +60,19 @@ def cell_text(row: Row, column: str) -> str:
     if column in row.figures:
         return str(row.figures[column])
     value = row.value(column)
-    text = "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
-    return text if column in FIELDS else row.settings.get(column) or text
+    return "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def sort_rows(rows: Iterable[Row], column: str) -> list[Row]:
-    """Sort by a column: numbers by size, texts by the alphabet, missing values last; `-column` sorts descending."""
+    """Sort by a column: numbers by size, texts by the alphabet, missing values last. `-column` sorts descending."""
     name = column.removeprefix("-")
     known = [row for row in rows if row.value(name) is not None]
     missing = [row for row in rows if row.value(name) is None]
-    return [*sorted(known, key=lambda row: sort_key(row.value(name)), reverse=column.startswith("-")), *missing]
+    return [*sorted(known, key=lambda row: _sort_key(row.value(name)), reverse=column.startswith("-")), *missing]
 
 
-def sort_key(value: Value) -> tuple[bool, float, str]:
-    return (True, 0, value.lower()) if isinstance(value, str) else (False, value or 0, "")
+def _sort_key(value: float | str | None) -> Any:
+    return value.lower() if isinstance(value, str) else value
 
 
 def has_words(row: Row, text: str) -> bool:
@@ -86,29 +82,20 @@ def has_words(row: Row, text: str) -> bool:
     return all(word in pairs or word in names for word in text.lower().split())
 
 
-def draw_plot(rows: Sequence[Row], x: str, y: str, colour: str) -> str:
-    """Return the plot as SVG: a point per run with the interval of `y`, a colour per value of `colour`.
-
-    Runs without a number for `y`, or without a value for `x`, are left out.
-    """
-    shown = [row for row in rows if isinstance(row.value(y), int | float) and row.value(x) is not None]
-    titles = titles_of(shown)
-    values = sorted({row.value(x) for row in shown}, key=sort_key)
-    names = [f"{value:g}" if isinstance(value, float) else str(value) for value in values]
-    named = any(isinstance(value, str) for value in values)
-    groups: dict[str, list[Point]] = {}
-    for row in sorted(shown, key=lambda row: sort_key(row.value(x))):
-        value, height, figure = row.value(x), row.value(y), row.figures.get(y)
-        at = float(values.index(value)) if named or not isinstance(value, int | float) else value
-        assert isinstance(height, int | float)
-        low, high = (figure.low, figure.high) if figure else (None, None)
-        groups.setdefault(str(row.value(colour)), []).append(Point(at, height, low, high, titles[row.key]))
-    series = [Series(name, points, number, line=False) for number, (name, points) in enumerate(sorted(groups.items()))]
-    return svg(Plot(f"{y} against {x}", x, y, series, names if named else (), x_is_cost=x in COSTS))
+def draw_plot(rows: Sequence[Row], x: str, y: str) -> str:
+    """Return a plot of two figures as SVG: a point per run with the interval of `y`, and a colour per method."""
+    titles, points = titles_of(rows), dict[str, list[Point]]()
+    for row in rows:
+        at, figure = row.figures.get(x), row.figures.get(y)
+        if at and figure:
+            point = Point(at.value, figure.value, figure.low, figure.high, titles[row.key])
+            points.setdefault(row.method, []).append(point)
+    series = [Series(method, each, colour, line=False) for colour, (method, each) in enumerate(points.items())]
+    return svg(Plot(f"{y} against {x}", x, y, series, x_is_cost=x in COSTS))
 
 
 def draw_bars(rows: Sequence[Row], y: str) -> str:
-    """Return a figure of all runs as bars with intervals, by dataset and named by what differs; "" without one."""
+    """Return a figure of all runs as bars with intervals, by dataset and named by what differs, or ""."""
     titles = titles_of(rows)
     bars = [
         Bar(titles[row.key], figure.value, figure.low, figure.high, row.dataset)

@@ -6,6 +6,7 @@ mkdocs calls the hooks `on_files` and `on_page_markdown`. All other functions tu
 from __future__ import annotations
 
 import inspect
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 OUTSIDE = re.compile(r"\[([^\]]*)\]\((?:\.\./)+([^)#]*)[^)]*\)")  # a link to what is no page of the site
+NOTEBOOK = "docs/kgqa.ipynb"
 # by group: heading, title of the last column, command
 ZOO = {
     "method": ("Methods", "needs", "method=NAME dataset=musique"),
@@ -56,7 +58,17 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     """Show links to files outside the site as plain text, and leave logs out of the search (a hook of mkdocs)."""
     if page.file.src_uri.startswith("dev/"):
         page.meta["search"] = {"exclude": True}
+    markdown = markdown.replace("[kgqa.ipynb](kgqa.ipynb)", f"`{NOTEBOOK}`{_colab_badge()}")
     return OUTSIDE.sub(lambda link: f"{link[1]} (`{link[2]}`)", markdown)
+
+
+def _colab_badge() -> str:
+    """Return a link that opens the notebook in Colab, or "" unless GitHub builds the site for a repository."""
+    repository = os.environ.get("GITHUB_REPOSITORY")
+    if not repository:
+        return ""
+    image = "https://colab.research.google.com/assets/colab-badge.svg"
+    return f", [![Open in Colab]({image})](https://colab.research.google.com/github/{repository}/blob/main/{NOTEBOOK})"
 
 
 def index() -> str:

@@ -86,15 +86,15 @@ def index() -> PoolIndex:
 EQUAL_TEXTS = {"2hop__689512_55369"}  # of passages with one text kgqa finds the best, and the authors all
 
 
-@pytest.mark.parametrize("row", of_kind("tfidf"), ids=lambda row: row["id"])
-def test_seeds_are_the_authors_seeds(row: Mapping[str, Any]) -> None:
+def test_seeds_are_the_authors_seeds() -> None:
     """Of scores that are equal in six digits, the authors' order depends on the last bits of floating point numbers."""
-    question, pool = split(row["dataset"], row["id"])
-    assert sha("\n".join(sha(passage.text, 12) for passage in pool), 12) == row["passages_sha256"]
-    found = [place_of(passage.id) for passage in index().search([Search(question, 10, pool=pool)])[0]]
-    theirs = dict(zip(row["top"], row["scores"], strict=True))
-    is_same = set(found) == set(row["top"][:10]) and [theirs[place] for place in found] == row["scores"][:10]
-    assert is_same == (row["id"] not in EQUAL_TEXTS)
+    for row in of_kind("tfidf"):
+        question, pool = split(row["dataset"], row["id"])
+        assert sha("\n".join(sha(passage.text, 12) for passage in pool), 12) == row["passages_sha256"]
+        found = [place_of(passage.id) for passage in index().search([Search(question, 10, pool=pool)])[0]]
+        theirs = dict(zip(row["top"], row["scores"], strict=True))
+        is_same = set(found) == set(row["top"][:10]) and [theirs[place] for place in found] == row["scores"][:10]
+        assert is_same == (row["id"] not in EQUAL_TEXTS)
 
 
 @pytest.mark.parametrize("row", of_kind("knn"), ids=lambda row: row["k"])

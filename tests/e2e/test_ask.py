@@ -85,8 +85,8 @@ def test_unreadable_files_are_reported(ask: Kgqa, tmp_path: Path) -> None:
     (tmp_path / "island" / "broken.docx").write_bytes(b"PK")
     ran = ask(BORN, "island")
     assert ran.code == 0
-    assert "left out: island/bad.txt:2: not UTF-8" in ran.out
-    assert "left out: island/broken.docx: not a readable DOCX" in ran.out
+    assert "skipped: island/bad.txt:2: not UTF-8" in ran.out
+    assert "skipped: island/broken.docx: not a readable DOCX" in ran.out
     (told,) = answers(ask(BORN, "island", "--json"))
     assert sorted(told["left_out"]) == ["island/bad.txt", "island/broken.docx"]
 
@@ -102,16 +102,16 @@ def test_every_method_with_a_model_answers(ask: Kgqa, kgqa: Kgqa, method: str) -
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "QUESTION is missing; e.g. kgqa ask"),
-        ((BORN,), "FILE is missing; e.g. kgqa ask"),
-        (("island",), "island: is a file or folder; put the question before your documents"),
-        ((BORN, "nowhere"), "nowhere: no such file or folder; name your documents"),
-        ((BORN, "rules.jsonl"), "rules.jsonl: file type not supported; name .txt,"),
+        ((), "QUESTION is missing. Example: kgqa ask"),
+        ((BORN,), "FILE is missing. Example: kgqa ask"),
+        (("island",), "island: is a file or folder. Put the question before your documents"),
+        ((BORN, "nowhere"), "nowhere: no such file or folder. Name your documents"),
+        ((BORN, "rules.jsonl"), "rules.jsonl: file type not supported. Name .txt,"),
         ((BORN, "island", "--passages", "0"), "--passages 0: must be at least 1"),
-        (("Xyzzy plugh", "island", "--passages", "2"), "'Xyzzy plugh': no word of it occurs in the documents"),
+        (("Xyzzy plugh", "island", "--passages", "2"), "'Xyzzy plugh': none of its words occurs in the documents"),
         ((BORN, "island", "limit=3"), "limit=3: limit is for runs over questions with gold answers"),
         ((BORN, "island", "dataset=demo"), "dataset=demo: dataset is for runs over questions"),
-        ((BORN, "island", "method=retrieve_only"), "method=retrieve_only does not answer questions; use another one"),
+        ((BORN, "island", "method=retrieve_only"), "method=retrieve_only does not answer questions. Use another one"),
         ((BORN, "island", "dataset.passage_size=0"), "dataset.passage_size=0"),
         ((BORN, "island", "dataset.kinds=[.odt]"), "dataset.kinds: .odt: file type not supported"),
     ],

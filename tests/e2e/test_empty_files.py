@@ -12,7 +12,7 @@ from tests.e2e.sweeping import TWO
 RUN = ("run", "method=trace", "limit=2", *QUICK)
 
 
-@pytest.mark.parametrize("name", ["identity.json", "config.yaml", "manifest.json", "metrics.json", "predictions.jsonl"])
+@pytest.mark.parametrize("name", ["identity.json", "metrics.json", "predictions.jsonl"])
 def test_a_run_whose_file_is_empty_is_mended_by_running_it_again(kgqa: Kgqa, name: str) -> None:
     folder = kgqa(*RUN).folder
     kept = {file: (folder / file).read_bytes() for file in (name, "predictions.jsonl")}
@@ -37,7 +37,7 @@ def test_empty_files_of_triples_and_of_an_index_count_as_absent(kgqa: Kgqa) -> N
     assert all(file.read_bytes() for file in files if "index" in file.parts)  # triples': when some are added
 
 
-@pytest.mark.parametrize("name", ["sweep.json", "cells/000.json", "cells/001.yaml"])
+@pytest.mark.parametrize("name", ["sweep.json", "cells/000.json"])
 def test_a_sweep_whose_file_is_empty_goes_on(kgqa: Kgqa, name: str) -> None:
     folder = kgqa(*TWO).folder
     kept = (folder / "cells/001.yaml").read_bytes()

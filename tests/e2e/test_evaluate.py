@@ -71,7 +71,7 @@ def test_runs_over_other_questions_say_which_differ(kgqa: Kgqa) -> None:
     second = kgqa("run", "method=no_context", "limit=5", "run_name=five", *QUICK).folder
     ran = kgqa("compare", str(first), str(second))
     refused(ran, f"2 only in {second}")
-    assert "use --common to compare the 3 they share" in ran.err
+    assert "Use --common to compare the 3 they share" in ran.err
     common = kgqa("compare", str(second), str(first), "--common")
     assert common.code == 0
     assert "3 questions" in common.out
@@ -119,7 +119,7 @@ def test_what_is_broken_in_a_folder_is_named_and_nothing_is_overwritten(kgqa: Kg
         refused(kgqa("evaluate", str(folder)), said)
         assert not (folder / "evaluation.json").exists()
     file.unlink()
-    refused(kgqa("evaluate", str(folder)), "the run is not finished (no predictions.jsonl); run its command again")
+    refused(kgqa("evaluate", str(folder)), "the run is not finished (no predictions.jsonl). Run its command again")
 
 
 def test_a_run_that_answers_nothing_is_neither_judged_nor_scored_again(kgqa: Kgqa) -> None:

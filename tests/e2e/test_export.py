@@ -175,7 +175,7 @@ def test_what_cannot_be_exported_is_refused_and_leaves_nothing(
     (tmp_path / "full/mine.txt").write_text("mine")
     refusals = {
         ("one", "--format", "jsonl"): "--out DIR is missing",
-        ("one", "--out", "out", "--format", "parquet"): "--format parquet: no such value; choose from",
+        ("one", "--out", "out", "--format", "parquet"): "--format parquet: no such value. Choose from",
         ("nowhere", "--format", "jsonl", "--out", "out"): "no finished run matches",
         ("one", "--format", "jsonl", "--out", "full"): "--out full: this folder is not empty",
         ("one", "--format", "eee", "--out", "out"): "--format eee: one has no answers of a model",

@@ -13,7 +13,6 @@ from kgqa.errors import EngineError
 from tests.e2e.conftest import QUICK, Kgqa
 
 RUN = ("run", "method=no_context", "limit=4", *QUICK)
-MAY_FAIL = ("max_failure_rate=1", *QUICK)
 Fail = Callable[[int], None]
 
 
@@ -41,7 +40,7 @@ def test_a_run_that_lost_every_question_has_no_score_and_fails(kgqa: Kgqa, fail:
     metrics = ran.json("metrics.json")
     assert (metrics["failed"], {score["mean"] for score in metrics["scores"].values()}) == (4, {None})
     assert "| EM |" not in (ran.folder / "report.md").read_text()
-    assert "every question of this run failed; run the run's command again" in kgqa("evaluate", str(ran.folder)).err
+    assert "every question of this run failed. Run its command again" in kgqa("evaluate", str(ran.folder)).err
     fail(0)
     again = kgqa(*RUN, "max_failure_rate=0.5")
     assert (again.code, again.folder, again.json("metrics.json")["failed"]) == (0, ran.folder, 0)
@@ -57,13 +56,6 @@ def test_max_failure_rate_is_the_share_that_may_fail(kgqa: Kgqa, fail: Fail, lim
         assert ("1 of 4 questions failed, above max_failure_rate" in each.out + each.err) == (code == 2)
     assert "answered 3 of 4: 4 (1 failed and count as wrong, 0 empty answers)" in ran.out + ran.err
     assert ran.json("metrics.json")["scores"]["em"]["n"] == 4
-
-
-@pytest.mark.parametrize("limit", ["-0.1", "1.5", "many"])
-def test_a_limit_that_is_no_share_is_refused(kgqa: Kgqa, limit: str) -> None:
-    ran = kgqa(*RUN, f"max_failure_rate={limit}")
-    assert ran.code == 2
-    assert f"max_failure_rate={limit}" in ran.err
 
 
 @pytest.mark.parametrize("failed", [3, 4])
@@ -94,25 +86,12 @@ def test_failed_questions_are_named_with_every_score(kgqa: Kgqa, fail: Fail) -> 
     sound = kgqa(*RUN, "run_name=b", "seed=3").folder
     compared = kgqa("compare", str(ran.folder), str(sound))
     assert (
-        "A answered 3 of 4, B answered 4 of 4; each pair is compared on the questions that both answered"
+        "A answered 3 of 4, B answered 4 of 4. Each pair is compared on the questions that both answered"
         in compared.out
     )
     again = kgqa("run", "-m", *RUN[1:], "seed=1,2", "max_failure_rate=1", "sweep.name=s")
     assert "2 done" in again.out
     assert "answered" not in kgqa("compare", str(sound), str(sound)).out
-
-
-def test_reproduced_values_say_what_they_answered(kgqa: Kgqa, fail: Fail) -> None:
-    fail(1)
-    ran = kgqa("reproduce", "trace/table1", "dataset=demo", "only=w/o documents,HotPotQA", "limit=4", *MAY_FAIL)
-    assert ran.code == 0
-    for text in (
-        ran.out,
-        (ran.folder / "report.md").read_text("utf-8"),
-        (ran.folder / "report.html").read_text("utf-8"),
-    ):
-        assert "(answered 3 of 4)" in text
-        assert "They count as wrong" in text
 
 
 def test_failed_extraction_is_named_and_tried_again(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,7 +55,7 @@ def test_other_weights_under_one_path_are_another_run(role: str) -> None:
     assert identity() != first
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.binary(min_size=4, max_size=4), min_size=2, max_size=4))
 def test_hash_is_never_that_of_an_earlier_file(folder: Path, contents: list[bytes]) -> None:
     """Replace a file, with and without its inode, and give it the times of the first."""
@@ -72,7 +72,7 @@ def test_hash_is_never_that_of_an_earlier_file(folder: Path, contents: list[byte
         assert quick_sha256(file) == sha256(file)
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(place=st.integers(0), byte=st.sampled_from(b"abcxyz 019"))
 def test_any_edit_of_a_question_file_is_another_run(folder: Path, place: int, byte: int) -> None:
     """Change one character of the texts, and give the file its old times."""

@@ -19,10 +19,10 @@ def test_an_index_is_built_once_and_checked(kgqa: Kgqa) -> None:
     assert built.code == 0
     assert "137 passages" in built.out
     assert built.folder.parts[:4] == ("outputs", "index", "demo", "bm25")
-    assert "was there already" in kgqa("data", "index", "dataset=demo").out
+    assert "already exists" in kgqa("data", "index", "dataset=demo").out
     checked = kgqa("data", "check-index", "dataset=demo")
     assert checked.code == 0
-    assert "no file has changed" in checked.out
+    assert "all files are unchanged" in checked.out
 
 
 def test_a_run_refuses_a_damaged_index_and_the_command_it_names_mends_it(kgqa: Kgqa) -> None:
@@ -39,7 +39,7 @@ def test_a_run_refuses_a_damaged_index_and_the_command_it_names_mends_it(kgqa: K
     assert f"damaged index: finder/{file.name} changed since it was written" in line
     command = line.rpartition("run: kgqa ")[2].split()
     assert "built in" in kgqa(*command).out
-    assert "was there already" in kgqa(*command).out
+    assert "already exists" in kgqa(*command).out
     assert (kgqa(*searching, "run_name=again").folder / "predictions.jsonl").read_bytes() == wanted
 
 
@@ -73,7 +73,7 @@ def test_a_large_corpus_is_refused_with_the_command_that_helps(kgqa: Kgqa, monke
     monkeypatch.setattr(indexes, "SMALL", 100)
     ran = kgqa(*SEARCHING, "retriever.fields.title=2")
     assert ran.code == 2
-    assert "index it first: kgqa data index dataset=demo retriever=bm25 retriever.fields.title=2" in ran.err
+    assert "Index it first: kgqa data index dataset=demo retriever=bm25 retriever.fields.title=2" in ran.err
     assert not Path("outputs/demo").exists()
     assert kgqa("data", "index", "dataset=demo", "retriever=bm25", "retriever.fields.title=2").code == 0
     assert kgqa(*SEARCHING, "retriever.fields.title=2").code == 0
@@ -90,7 +90,7 @@ def test_a_corpus_that_would_be_embedded_is_refused_sooner(
     ran = kgqa(*SEARCHING, f"retriever={retriever}")
     assert ran.code == 2
     assert "more than 100 passages, too many to embed inside a run" in ran.err
-    assert f"index it first: kgqa data index dataset=demo retriever={retriever}" in ran.err
+    assert f"Index it first: kgqa data index dataset=demo retriever={retriever}" in ran.err
     assert not manifests()
 
 

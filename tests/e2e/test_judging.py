@@ -115,42 +115,36 @@ def test_calibration_takes_a_second_judge_from_another_folder(kgqa: Kgqa) -> Non
     assert read(folder / "calibration.json")["second judge"]["n"] == 2
 
 
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        ("id,correct\na,1\n", ":1: the columns question_id and correct are wanted"),
+def test_a_wrong_human_file_is_named_with_its_line(kgqa: Kgqa) -> None:
+    folder = answered(kgqa, "c", "judge=three_way")
+    for content, said in [
+        ("id,correct\na,1\n", ":1: expected the columns question_id and correct"),
         ("question_id,correct\nnobody,1\n", ":2: question nobody: not a question of this run"),
         (f"question_id,correct\n{IDS[0]},maybe\n", ":2: correct=maybe"),
-        (f"question_id,correct\n{IDS[0]},1\n{IDS[0]},1\n", f":3: question {IDS[0]} is there twice"),
+        (f"question_id,correct\n{IDS[0]},1\n{IDS[0]},1\n", f":3: question {IDS[0]} occurs twice"),
         (f"question_id,correct\n{IDS[0]},\n", "no verdicts in this file"),
-    ],
-)
-def test_a_wrong_human_file_is_named_with_its_line(kgqa: Kgqa, content: str, said: str) -> None:
-    folder = answered(kgqa, "c", "judge=three_way")
-    Path("human.csv").write_text(content, encoding="utf-8")
-    refused(kgqa("evaluate", "--calibrate", str(folder), "human=human.csv"), said)
-    assert not (folder / "calibration.json").exists()
+    ]:
+        Path("human.csv").write_text(content, encoding="utf-8")
+        refused(kgqa("evaluate", "--calibrate", str(folder), "human=human.csv"), said)
+        assert not (folder / "calibration.json").exists()
 
 
-@pytest.mark.parametrize(
-    ("override", "said"),
-    [
-        ("judge=threeway", "did you mean three_way"),
+def test_a_wrong_judge_leaves_the_folder_as_it_was(kgqa: Kgqa) -> None:
+    folder = answered(kgqa)
+    before = {file.name: file.read_bytes() for file in folder.iterdir()}
+    for override, said in [
+        ("judge=threeway", "Did you mean three_way"),
         ("judge.model=gpt", "judge.model=gpt"),
         ("judge.max_tokens=0", "judge.max_tokens=0"),
         ("scoring=squad", "squad"),
         ("judge.bean=1", "judge.bean"),
-    ],
-)
-def test_a_wrong_judge_leaves_the_folder_as_it_was(kgqa: Kgqa, override: str, said: str) -> None:
-    folder = answered(kgqa)
-    before = {file.name: file.read_bytes() for file in folder.iterdir()}
-    refused(kgqa("evaluate", str(folder), "judge=three_way", *JUDGED_BY, override), said)
-    assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
+    ]:
+        refused(kgqa("evaluate", str(folder), "judge=three_way", *JUDGED_BY, override), said)
+        assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
 
 
 def test_verdicts_on_other_answers_are_refused(kgqa: Kgqa) -> None:
     folder = answered(kgqa, "a", "judge=three_way")
     file = folder / "verdicts.jsonl"
     file.write_text(file.read_text(encoding="utf-8").replace("Candle Bridge", "Lantern Bridge"), encoding="utf-8")
-    refused(kgqa("evaluate", "--calibrate", str(folder)), f"another answer was judged for question {IDS[1]}")
+    refused(kgqa("evaluate", "--calibrate", str(folder)), f"the verdict is on another answer to question {IDS[1]}")

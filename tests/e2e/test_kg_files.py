@@ -66,7 +66,7 @@ def test_require_existing_rejects_a_file_without_all_passages(kgqa: Kgqa) -> Non
 def test_file_of_another_dataset_is_rejected(kgqa: Kgqa) -> None:
     Path("mine.jsonl").write_text('{"title": "Elm", "text": "A tree.", "triples": [["Elm", "is", "tree"]]}\n')
     ran = kgqa("run", "method=trace", "limit=3", *DEMO, *MINE, "output_dir=one")
-    check_refused(ran, "is it of dataset=demo?")
+    check_refused(ran, "Was it made for dataset=demo?")
     assert not Path("one/metrics.json").exists()
 
 

@@ -39,7 +39,7 @@ def test_an_unforeseen_error_is_one_line_and_a_file(
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("KGQA_HOME", str(tmp_path / "file"))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "file"))
-    assert "its traceback could not be written" in kgqa("runs").err
+    assert "Its traceback could not be written" in kgqa("runs").err
 
 
 def test_questions_of_others_are_shown_without_orders(kgqa: Kgqa) -> None:

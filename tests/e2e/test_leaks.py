@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from kgqa.artifacts.examples import QuestionHashes, TrainedWith, id_hash, text_hash
+from kgqa.artifacts.examples import TrainedWith, hash_questions, id_hash, text_hash
 from kgqa.experiment.check import count_leaks
 from kgqa.prompting import template_hash
 from kgqa.types import Question
@@ -90,8 +90,8 @@ def test_a_template_that_has_changed_since_is_told(kgqa: Kgqa) -> None:
 
 
 def trained_on(*questions: tuple[str, str, str]) -> TrainedWith:
-    hashes = QuestionHashes.of(questions)
-    return TrainedWith(question_hashes=hashes.ids, text_hashes=hashes.texts)
+    hashes = hash_questions(questions)
+    return TrainedWith(question_hashes=tuple(hashes), text_hashes=tuple(hashes.values()))
 
 
 def test_questions_are_known_by_data_set_and_id_or_by_their_words() -> None:

@@ -21,6 +21,6 @@ def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
     shown = str([cell.get("outputs") for cell in notebook.cells])
-    assert "no such method; did you mean trace" in shown
-    assert "<table>" in shown
+    assert "no such method. Did you mean trace" in shown
+    assert "<table" in shown
     assert (tmp_path / "outputs" / "demo" / "trace").is_dir()

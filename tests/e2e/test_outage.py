@@ -67,7 +67,7 @@ def test_outage_that_ends_in_time_costs_no_question(kgqa: Kgqa) -> None:
 
 
 @pytest.mark.usefixtures("questions")
-@pytest.mark.parametrize("status", [401, 403, 429, 503])
+@pytest.mark.parametrize("status", [401, 503])
 def test_lasting_outage_stops_the_run(kgqa: Kgqa, tmp_path: Path, status: int) -> None:
     server = Omniscient([refuse(status)] * 1000)
     run = (*RUN, f"engine.base_url={server.url}", "engine.server_timeout=1")
@@ -78,7 +78,8 @@ def test_lasting_outage_stops_the_run(kgqa: Kgqa, tmp_path: Path, status: int) -
     kept = replies_kept(tmp_path)
     assert QUESTIONS // 3 <= kept < QUESTIONS
     server.outage.clear()
-    again = kgqa(*run)
+    # a busy machine can take longer than a second for a reply
+    again = kgqa(*run[:-1], "engine.server_timeout=60")
     server.stop()
     assert again.code == 0, again.err
     metrics = again.json("metrics.json")

@@ -126,7 +126,7 @@ def test_broken_files_are_rows_of_models_and_doctor(kgqa: Kgqa, tmp_path: Path) 
     assert {"cut", "odd", "sound", "smollm2_135m"} <= set(listed)
     found = " ".join(kgqa("doctor").split())
     assert "conf/model/cut.yaml:2: expected" in found
-    assert "conf/model/odd.yaml: model.contexts=7: unknown key; did you mean context?" in found
+    assert "conf/model/odd.yaml: model.contexts=7: unknown key. Did you mean context?" in found
     missing = "conf/method/mine.yaml:3: no value for 'more', a field of mine.Mine."
     assert missing in found
     assert f"kgqa: {missing} Add the line more: VALUE" in kgqa("run method=mine dataset=demo engine=scripted")

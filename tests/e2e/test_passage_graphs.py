@@ -29,7 +29,7 @@ def test_graphs_are_built_ahead_and_counted(kgqa: Kgqa) -> None:
     chosen = ("graph=entities", "dataset=demo", "limit=3")
     early = kgqa("kg", "link-stats", *chosen)
     assert early.code == 2
-    assert "3 collections are not linked yet; run: kgqa kg link graph=entities dataset=demo limit=3" in early.err
+    assert "3 collections are not linked yet. Run: kgqa kg link graph=entities dataset=demo limit=3" in early.err
     built = kgqa("kg", "link", *chosen)
     assert built.code == 0, built.err
     assert "density" in built.out

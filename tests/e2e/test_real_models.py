@@ -54,12 +54,13 @@ def test_the_demo_runs_on_llama_cpp_and_then_from_the_cache(tmp_path: Path) -> N
 
 @pytest.mark.skipif(find_spec("torch") is None, reason="needs kgqa[transformers]")
 def test_a_killed_run_on_transformers_in_fp32_resumes_to_the_same_bytes(tmp_path: Path) -> None:
-    arguments = (*TRACE, "limit=2", "engine=transformers", "engine.dtype=float32", "engine.batch_size=4")
+    small = ("limit=1", "method.max_length=2", "engine.batch_size=4")
+    arguments = (*TRACE, *small, "engine=transformers", "engine.dtype=float32")
     killed, whole = tmp_path / "killed", tmp_path / "whole"
     killed.mkdir()
     whole.mkdir()
     running = started(arguments, killed)
-    wait_for_replies(killed, 25)
+    wait_for_replies(killed, 12)
     running.send_signal(signal.SIGKILL)
     running.communicate()
     assert running.returncode == -signal.SIGKILL

@@ -44,7 +44,7 @@ def test_the_recorded_demo_needs_no_model_and_leaves_nothing(kgqa: Kgqa, tmp_pat
 @pytest.mark.usefixtures("without_models")
 def test_a_record_of_other_prompts_names_what_renews_it(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(showing, "demo_experiments", lambda: demo_experiments(["method.candidates=6"]))
-    with pytest.raises(DataError, match=r"calls of trace are missing\); .*python scripts/record_demo\.py"):
+    with pytest.raises(DataError, match=r"calls of trace are missing\)\. .*python scripts/record_demo\.py"):
         replay_demo()
 
 

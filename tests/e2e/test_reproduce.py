@@ -90,7 +90,7 @@ def test_its_report_is_not_overwritten_by_one_of_a_sweep(kgqa: Kgqa) -> None:
     before = (folder / "report.html").read_bytes()
     ran = kgqa("report", str(folder))
     assert ran.code == 2
-    assert "of kgqa reproduce; the same command writes its report.html again" in ran.err
+    assert "of kgqa reproduce. The same command writes its report.html again" in ran.err
     assert (folder / "report.html").read_bytes() == before
 
 
@@ -136,7 +136,7 @@ def test_the_list_says_what_runs_with_models_of_ones_choice(kgqa: Kgqa) -> None:
     assert "with models of your choice: kgqa reproduce --list model=" in bare
     here = ("model=smollm2_135m", "dataset=demo", *QUICK)
     assert re.search(r"trace/table9 +18 +18 ", kgqa("reproduce", "--list", "trace/table9", *here).out)
-    assert "did you mean smollm2_135m" in kgqa("reproduce", "--list", "trace", "model=smollm").err
+    assert "Did you mean smollm2_135m" in kgqa("reproduce", "--list", "trace", "model=smollm").err
 
 
 def test_missing_data_is_called_so_and_a_table_of_which_nothing_runs_fails(
@@ -149,6 +149,9 @@ def test_missing_data_is_called_so_and_a_table_of_which_nothing_runs_fails(
         assert ran.code == 2
         assert "6 cells: 6 need data" in ran.out
         assert "not run, needs data: dataset=musique: no data on this machine" in ran.out
-        assert "trace/table9: no cell can run on this machine; choose what is on this machine, e.g. model=" in ran.out
+        assert (
+            "trace/table9: no cell can run on this machine. Choose models that are on this machine, e.g. model="
+            in ran.out
+        )
     both = kgqa("reproduce", "trace/table9", "only=MuSiQue", "dry_run=true").out
     assert "6 cells: 6 need weights and data" in both

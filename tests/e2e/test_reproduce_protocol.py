@@ -27,9 +27,7 @@ def test_hyperparameters_are_chosen_on_dev_the_sets_averaged_on_test_and_the_sam
     assert line["ours"]["spread"] is not None
     assert cell["command"].startswith("kgqa tune ")
     told = {row[0]: row[1:] for row in table["differing"]}
-    assert told["protocol"][0].startswith(
-        "hyperparameters chosen on 100 questions, 500 questions asked, the mean over 3"
-    )
+    assert told["protocol"][0].startswith("hyperparameters chosen on 100 questions, 500 questions, the mean over 3")
     assert not {"passages", "distractors", "demonstration sets"} & set(told)
     report = (ran.folder / "report.md").read_text(encoding="utf-8")
     assert "Chosen on development questions" in report
@@ -66,4 +64,4 @@ def test_a_plan_of_either_protocol_counts_before_anything_is_asked(kgqa: Kgqa) -
 def test_the_short_protocol_says_what_it_leaves_out(kgqa: Kgqa) -> None:
     table = kgqa(*CELL, "model=smollm2_135m", "limit=2").json("table.json")
     (row,) = (row for row in table["differing"] if row[0] == "protocol")
-    assert row[2].startswith("short: nothing chosen on development questions, one set of demonstrations, all questions")
+    assert row[2].startswith("short: no tuning on development questions, one set of demonstrations, all questions")

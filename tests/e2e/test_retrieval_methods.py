@@ -145,4 +145,4 @@ def test_another_paragraph_of_the_gold_page_counts_for_the_page_alone(kgqa: Kgqa
 )
 def test_a_dry_run_counts_as_if_nothing_ended_a_method_early(kgqa: Kgqa, method: str, calls: int) -> None:
     planned = kgqa("run", f"method={method}", "limit=2", "dry_run=true", *QUICK).out
-    assert f"{2 * calls} model calls, {2 * calls} of them to be asked" in planned
+    assert f"{2 * calls} model calls, {2 * calls} of them new" in planned

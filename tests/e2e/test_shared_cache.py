@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sqlite3
 import subprocess
-from contextlib import closing
 from itertools import count
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.processes import replies_kept, started
+from tests.e2e.processes import started
 from tests.engines.misbehaving import Body, Conversation, Misbehaving, prompt, reply
 
 pytest.importorskip("aiohttp", reason="engine openai needs aiohttp")
@@ -38,9 +36,8 @@ def predictions(running: subprocess.Popen[str], folder: Path) -> bytes:
     return (folder / out.strip().splitlines()[-1] / "predictions.jsonl").read_bytes()
 
 
-@pytest.mark.parametrize("method", ["no_context", "trace"])
-def test_two_processes_pay_each_call_once(server: Misbehaving, tmp_path: Path, method: str) -> None:
-    commands = [[*RUN, f"method={method}", f"run_name={name}"] for name in ("one", "two")]
+def test_two_processes_pay_each_call_once(server: Misbehaving, tmp_path: Path) -> None:
+    commands = [[*RUN, "method=trace", f"run_name={name}"] for name in ("one", "two")]
     first = [predictions(running, tmp_path) for running in [started(command, tmp_path) for command in commands]]
     asked = sum(server.answered.values())
     assert asked >= 12
@@ -49,18 +46,3 @@ def test_two_processes_pay_each_call_once(server: Misbehaving, tmp_path: Path, m
     again = [predictions(started(command, tmp_path), tmp_path) for command in commands]
     assert again == first
     assert first[0] == first[1]
-
-
-def test_run_waits_for_a_locked_cache(server: Misbehaving, tmp_path: Path) -> None:
-    command = [*RUN, "method=no_context"]
-    predictions(started(command, tmp_path), tmp_path)
-    with closing(sqlite3.connect(tmp_path / "outputs/.cache/calls.sqlite", isolation_level=None)) as holder:
-        holder.execute("BEGIN IMMEDIATE")
-        running = started([*command, "limit=14"], tmp_path)
-        with pytest.raises(subprocess.TimeoutExpired):
-            running.communicate(timeout=4)
-        holder.execute("COMMIT")
-    out, err = running.communicate(timeout=60)
-    assert running.returncode == 0, err
-    assert "damaged" not in out + err
-    assert replies_kept(tmp_path) == 14

@@ -48,21 +48,21 @@ def test_questions_stand_in_the_files_order_with_right_and_wrong(kgqa: Kgqa, run
     assert shown[-1] == "3 questions: 1 right, 1 wrong, 1 failed (by exact match)"
 
 
-@pytest.mark.parametrize(
-    ("options", "ids"),
-    [
+def test_options_choose_among_the_questions(kgqa: Kgqa, run: str) -> None:
+    for options, ids in [
         ("--wrong", ["2hop__demo_02"]),
         ("--failed", ["3hop1__demo_03"]),
         ("--wrong --failed", ["2hop__demo_02", "3hop1__demo_03"]),
         ("--wrong --failed --limit 1", ["2hop__demo_02"]),
         ("--limit 2", ["2hop__demo_01", "2hop__demo_02"]),
-    ],
-)
-def test_options_choose_among_the_questions(kgqa: Kgqa, run: str, options: str, ids: list[str]) -> None:
-    shown = kgqa("show", run, *options.split()).out.splitlines()
-    assert [word for line in shown for word in line.split()[:1] if "hop" in word] == ids
-    told = [line for line in shown if "shown; all:" in line]
-    assert told == ({"--wrong --failed --limit 1": ["1 of 2 shown; all: --limit 2"]}.get(options, told))
+    ]:
+        shown = kgqa("show", run, *options.split()).out.splitlines()
+        assert [word for line in shown for word in line.split()[:1] if "hop" in word] == ids
+        limited = {
+            "--wrong --failed --limit 1": ["1 of 2 shown. All: --limit 2"],
+            "--limit 2": ["2 of 3 shown. All: --limit 3"],
+        }
+        assert [line for line in shown if " shown. All: " in line] == limited.get(options, [])
 
 
 def test_a_question_is_short_unless_more_is_asked_for(kgqa: Kgqa, run: str) -> None:
@@ -75,14 +75,11 @@ def test_a_question_is_short_unless_more_is_asked_for(kgqa: Kgqa, run: str) -> N
     assert hidden in brief
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ("--calls", "--calls: is about one question; name one: kgqa show RUN QUESTION --calls"),
-        ("2hop__demo_01 --wrong", "--wrong: is about a run; leave 2hop__demo_01 out"),
+def test_what_does_not_go_together_is_refused(kgqa: Kgqa, run: str) -> None:
+    for words, said in [
+        ("--calls", "--calls: applies to one question. Name one: kgqa show RUN QUESTION --calls"),
+        ("2hop__demo_01 --wrong", "--wrong: applies to a run. Leave 2hop__demo_01 out"),
         ("--limit 0", "--limit 0: must be at least 1"),
-    ],
-)
-def test_what_does_not_go_together_is_refused(kgqa: Kgqa, run: str, words: str, said: str) -> None:
-    refused = kgqa("show", run, *words.split())
-    assert (refused.code, refused.err.strip()) == (2, f"kgqa: {said}")
+    ]:
+        refused = kgqa("show", run, *words.split())
+        assert (refused.code, refused.err.strip()) == (2, f"kgqa: {said}")

@@ -86,7 +86,7 @@ def test_killed_run_is_stopped_until_its_command_continues(kgqa: Kgqa, server: M
     assert shown["state"] == "stopped"
     told = kgqa("runs", "--running").out
     assert "stopped: no heartbeat" in told
-    assert f"continue with: kgqa {' '.join([*RUN, *HASTY])}" in told
+    assert f"Continue with: kgqa {' '.join([*RUN, *HASTY])}" in told
     again = started([*RUN, *HASTY], tmp_path)
     again.communicate(timeout=60)
     server.stop()

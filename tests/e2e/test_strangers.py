@@ -29,26 +29,23 @@ def edit_config(folder: Path, **nodes: Any) -> None:
     file.write_text(yaml.safe_dump(config), encoding="utf-8")
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ("evaluate", "RUN"),
+def test_run_folder_cannot_call_a_function(kgqa: Kgqa) -> None:
+    folder = answered(kgqa, "a", "judge=three_way")
+    config = (folder / "config.yaml").read_text(encoding="utf-8")
+    for command in [
         ("evaluate", "RUN", "judge=kgp", *JUDGED_BY),
         ("compare", "RUN", "RUN"),
         ("evaluate", "--calibrate", "RUN", "other=kgp", *JUDGED_BY),
         ("cache", "export", "calls.jsonl.zst", "--run", "RUN"),
-    ],
-)
-def test_run_folder_cannot_call_a_function(command: tuple[str, ...], kgqa: Kgqa) -> None:
-    folder = answered(kgqa, "a", "judge=three_way")
-    (folder / "trace.jsonl.zst").unlink() if command == ("evaluate", "RUN") else None
-    config = (folder / "config.yaml").read_text(encoding="utf-8")
-    for group in ("dataset", "engine", "method", "model", "kg"):
-        (folder / "config.yaml").write_text(config, encoding="utf-8")
-        edit_config(folder, **{group: WRITES})
-        ran = kgqa(*(str(folder) if word == "RUN" else word for word in command))
-        refused(ran, f"{group}._target_={WRITES['_target_']}: not a class of a {group}")
-        assert not Path("written.txt").exists()
+        ("evaluate", "RUN"),
+    ]:
+        (folder / "trace.jsonl.zst").unlink() if command == ("evaluate", "RUN") else None
+        for group in ("dataset", "engine", "method", "model", "kg"):
+            (folder / "config.yaml").write_text(config, encoding="utf-8")
+            edit_config(folder, **{group: WRITES})
+            ran = kgqa(*(str(folder) if word == "RUN" else word for word in command))
+            refused(ran, f"{group}._target_={WRITES['_target_']}: not a class of a {group}")
+            assert not Path("written.txt").exists()
 
 
 def test_inner_target_of_run_folder_is_checked(kgqa: Kgqa) -> None:
@@ -99,7 +96,7 @@ def test_judge_takes_no_path_from_run_folder(kgqa: Kgqa) -> None:
     edit_config(folder, model={"path": "/etc/passwd"})
     refused(
         kgqa("evaluate", str(folder), "judge=kgp", *JUDGED_BY),
-        "the run's model is no preset of yours as it is; add model=NAME",
+        "the run's model is not one of your presets. Add model=NAME",
     )
 
 
@@ -114,7 +111,7 @@ def test_text_of_server_is_not_live_in_markdown() -> None:
     assert not [line for line in text.splitlines() if line.startswith(("[f]:", "# h"))]
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     place=st.sampled_from(["dataset", "engine", "method", "model", "kg", "model.prices", "method.few_shot"]),
     package=st.sampled_from(["kgqa", "os", "mine", "builtins"]),

@@ -32,11 +32,11 @@ def test_the_answer_is_scored_and_the_thought_kept_counted_and_shown(kgqa: Kgqa,
     cost = metrics["cost"]["method"]
     assert (cost["output_tokens"], cost["reasoning_tokens"]) == (125, 100)
     assert cost["usd"] == pytest.approx((10 * 0.15 + 125 * 0.6) / 1e6, abs=1e-6)  # a thought is paid as output
-    assert "125 generated, 100 of them in thought" in ran.out
+    assert "125 generated, 100 for reasoning" in ran.out
     assert "Output tokens for reasoning: reader 100." in (ran.folder / "report.md").read_text()
     shown = kgqa("show", str(ran.folder), "2hop__demo_01").out
-    assert "thought 'It lies in the north.', then 'Pellery'" in shown
-    assert "100 in thought" in shown
+    assert "reasoning 'It lies in the north.', then 'Pellery'" in shown
+    assert "100 of them reasoning" in shown
 
     again = kgqa(*RUN, "run_name=again").json("metrics.json")["cost"]  # from the cache, thought and all
     assert again["paid"]["calls"] == 0

@@ -80,7 +80,7 @@ def test_another_metric_has_its_own_record(kgqa: Kgqa) -> None:
 
 
 def test_nothing_to_choose_from(kgqa: Kgqa) -> None:
-    assert "nothing to choose from" in kgqa(*IRCOT[:3], "tune.metric=f1", "tune.dev=2", *QUICK).err
+    assert "no values to choose from" in kgqa(*IRCOT[:3], "tune.metric=f1", "tune.dev=2", *QUICK).err
 
 
 def test_failed_cell_on_dev_is_in_the_exit_code(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,7 +127,7 @@ def test_optuna_proposes_cells_and_the_same_command_resumes(kgqa: Kgqa) -> None:
     [
         (["seed=1,2", "sweep.metric=f1"], "hydra.sweeper.n_trials=20"),
         (["seed=1,2", "hydra.sweeper.n_trials=2"], "sweep.metric=: choose from"),
-        (["hydra.sweeper.n_trials=2", "sweep.metric=f1"], "nothing to search"),
+        (["hydra.sweeper.n_trials=2", "sweep.metric=f1"], "no values to search"),
         (["seed=1,2", "hydra.sweeper.n=3"], "not a key of hydra/sweeper=optuna"),
         (["seed=1,2", "hydra.sweeper.n_trials=2", "hydra.sweeper.seed=x"], "hydra.sweeper.seed=x: must be a number"),
     ],

@@ -44,7 +44,7 @@ def test_a_list_in_place_of_a_model_is_matched_and_compared(kgqa: Kgqa, tmp_path
     assert outcome(ours.folder)["unverified"] == 1
     chance = (1 * 34 + 34 * 1) / 35**2
     kappa = (2 / 35 - chance) / (1 - chance)
-    assert f"{100 * 2 / 35:.2f} % of 35 verdicts agree, Cohen's kappa {kappa:.3f}; 1 without" in ran.out
+    assert f"{100 * 2 / 35:.2f} % of 35 verdicts agree, Cohen's kappa {kappa:.3f}. 1 without" in ran.out
     assert "list wrong.txt" in verified(kgqa, tmp_path).out
 
 
@@ -57,9 +57,9 @@ def test_a_run_asks_only_verified_questions_and_samples_of_these(kgqa: Kgqa, tmp
     assert _answered(kgqa(*RUN, chosen, "limit=2")) == valid[:2]
     drawn = set(sorted(valid, key=lambda id_: (text_digest(f"0 {id_}"), id_))[:5])
     assert set(_answered(kgqa(*RUN, chosen, "sample=5"))) == drawn
-    assert "sample=34: only 33 questions; remove sample=" in kgqa(*RUN, chosen, "sample=34").err
+    assert "sample=34: only 33 questions. Remove sample=" in kgqa(*RUN, chosen, "sample=34").err
     refused = kgqa(*RUN, chosen, "ids=[2hop__demo_01]").err
-    assert "ids=2hop__demo_01: no such question among the verified ones of dataset=demo" in refused
+    assert "ids=2hop__demo_01: no such question among the verified questions of dataset=demo" in refused
 
 
 def test_what_is_verified_is_in_a_runs_identity_not_where_it_lies(kgqa: Kgqa, tmp_path: Path) -> None:
@@ -77,8 +77,11 @@ def test_what_is_verified_is_in_a_runs_identity_not_where_it_lies(kgqa: Kgqa, tm
     ("spoil", "said"),
     [
         (lambda folder: folder.joinpath("verdicts.jsonl").write_text("{}\n"), "verdicts.jsonl: changed since it was"),
-        (lambda folder: folder.joinpath("verdicts.jsonl").unlink(), "verdicts.jsonl: no such file; run the command"),
-        (lambda folder: folder.joinpath("manifest.json").unlink(), "so no kgqa data verify has finished here"),
+        (lambda folder: folder.joinpath("verdicts.jsonl").unlink(), "verdicts.jsonl: no such file. Run the command"),
+        (
+            lambda folder: folder.joinpath("manifest.json").unlink(),
+            "so this is not the folder of a finished kgqa data verify",
+        ),
         (lambda folder: folder.joinpath("manifest.json").write_text("{"), "manifest.json: not readable"),
     ],
 )
@@ -93,10 +96,10 @@ def test_a_folder_that_is_damaged_is_one_line(kgqa: Kgqa, tmp_path: Path, spoil,
 
 def test_a_folder_of_other_questions_or_none_that_is_valid_is_refused(kgqa: Kgqa, tmp_path: Path) -> None:
     folder = verified(kgqa, tmp_path, "ids=[2hop__demo_02]").folder
-    assert "no question in it is valid; choose another folder, or null" in kgqa(*RUN, f"dataset.verified={folder}").err
+    assert "no question in it is valid. Choose another folder, or null" in kgqa(*RUN, f"dataset.verified={folder}").err
     folder = verified(kgqa, tmp_path, "limit=1").folder
     other = kgqa("run", "method=no_context", "dataset=pdf", f"dataset.verified={folder}", *QUICK)
-    assert "it verified another file of dataset=demo; verify this one" in other.err
+    assert "it verified another file of dataset=demo. Verify this one" in other.err
     plain = kgqa(*RUN, "limit=1")
-    assert "no kgqa data verify has finished here" not in kgqa(*RUN, f"dataset.verified={plain.folder}").out
+    assert "not the folder of a finished kgqa data verify" not in kgqa(*RUN, f"dataset.verified={plain.folder}").out
     assert kgqa(*RUN, f"dataset.verified={plain.folder}").code == 2

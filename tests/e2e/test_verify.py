@@ -124,8 +124,8 @@ def test_output_dir_of_another_verification_is_refused(kgqa: Kgqa, tmp_path: Pat
         (("budget=some",), "budget=some: expected dollars or tokens"),
         (("ids=[2hop__demo_01]", "verify.swap_answers=true"), "no question has another answer"),
         (("verify.list=nowhere.txt", "verify.swap_answers=true"), "verify.list= uses no paths to answers"),
-        (("verify=null",), "verify=null: choose how to verify; choose from: safe"),
-        (("verify.list=nowhere.txt",), "verify.list=nowhere.txt: No such file or directory; name a UTF-8 file"),
+        (("verify=null",), "verify=null: choose how to verify. Choose from: safe"),
+        (("verify.list=nowhere.txt",), "verify.list=nowhere.txt: No such file or directory. Name a UTF-8 file"),
     ],
 )
 def test_what_is_wrong_is_one_line(kgqa: Kgqa, tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:

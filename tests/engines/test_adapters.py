@@ -95,5 +95,5 @@ def server_at(url: str, model: Model, server: str) -> Any:
 
 @pytest.mark.parametrize("server", ["hosted", "sglang", "llamacpp"])
 def test_a_server_without_adapters_is_refused(server: str, small: Small) -> None:
-    with pytest.raises(ConfigError, match=f"engine.server={server} takes no adapters; serve the model with vllm"):
+    with pytest.raises(ConfigError, match=f"engine.server={server} accepts no adapters. Serve the model with vLLM"):
         server_at("http://127.0.0.1:9/v1", small.folder, server).with_adapter(small.one)

@@ -45,5 +45,5 @@ def test_an_adapter_that_is_not_served_is_named_with_the_flag_that_serves_it(vll
     [same] = ask(client.with_adapter(small.two), CALLS[:1])
     client.close()
     assert isinstance(error, ConfigError)
-    assert "serves no adapter 'absent'; start it with --lora-modules absent=FOLDER" in str(error)
+    assert "serves no adapter 'absent'. Start it with --lora-modules absent=FOLDER" in str(error)
     assert largest_difference(reply, same) == 0

@@ -148,5 +148,5 @@ def test_a_model_with_absolute_positions_is_refused(tiny: Any, tmp_path: Path) -
         '{"is_encoder_decoder": true, "eos_token_id": 1, "decoder_start_token_id": 0}'
     )
     other = replace(tiny, model=replace(tiny.model, path=str(tmp_path)))
-    with pytest.raises(ConfigError, match="only T5 and its relatives"):
+    with pytest.raises(ConfigError, match="Only T5 and its relatives"):
         other.render(completion("Which?"))

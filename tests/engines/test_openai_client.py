@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import math
-import re
 import threading
 import time
 from dataclasses import replace
@@ -90,7 +89,7 @@ def test_retry_after_beyond_server_timeout_ends_the_run(serving: Serving) -> Non
     server = serving(refuse(503, retry_after="3600"))
     [reply] = asked(server, CALLS[:1], server_timeout=10.0)
     assert type(reply) is ServerLost
-    assert f"{server.url} asks to wait 3600 s, and engine.server_timeout=10" in str(reply)
+    assert f"{server.url} requires a wait of 3600 s, but engine.server_timeout=10" in str(reply)
 
 
 def test_server_that_comes_back_in_time_loses_nothing(serving: Serving) -> None:
@@ -110,7 +109,7 @@ def test_server_that_stays_away_is_dead(serving: Serving) -> None:
     errors = asked(server, CALLS[:3], server_timeout=0.3)
     assert [type(error) for error in errors] == [ServerLost] * 3
     assert f"{server.url} has not answered any call for 0.3 s: no connection (" in str(errors[0])
-    assert "start the server, or set engine.base_url" in str(errors[0])
+    assert "Start the server, or set engine.base_url" in str(errors[0])
     assert describe_waits() == ""
 
 
@@ -177,23 +176,10 @@ def test_last_call_that_fails_alone_is_an_error_of_its_own(serving: Serving, fau
     server = serving(always=poisoned(fault))
     [error] = asked(server, CALLS[:1], server_timeout=0.1)
     assert type(error) is EngineError
-    assert "the server answers a test, but not this call: " in str(error)
+    assert "the server answers a test call, but not this call: " in str(error)
     assert server.answered == {"Hello": 1}
     assert error.usage is not None
     assert error.usage.output_tokens == 4  # the test was charged
-
-
-def test_held_server_is_described(serving: Serving) -> None:
-    server = serving(always=refuse(503, "loading"))
-    opened = engine(server, server_timeout=60.0, backoff=5.0)
-    delivered: SimpleQueue[Any] = SimpleQueue()
-    opened.submit(CALLS[0], delivered.put)
-    while not describe_waits():
-        time.sleep(0.01)
-    text = describe_waits()
-    opened.close()
-    assert re.fullmatch(rf"503 from 127.0.0.1:{server.port}, next try in \d s, 1 calls? waits?", text), text
-    assert describe_waits() == ""
 
 
 def test_close_drops_running_calls(serving: Serving) -> None:
@@ -228,7 +214,7 @@ def test_rate_limit_lowers_concurrency(serving: Serving, concurrency: int | None
         (refuse(404, "The model does not exist"), ConfigError, "does not know the model"),
         (refuse(429, "quota", code="insufficient_quota"), UsageError, "the account is used up"),
         (refuse(402, "balance"), UsageError, "the account is used up"),
-        (refuse(400, "This is bad."), EngineError, "refused the call (400): This is bad."),
+        (refuse(400, "This is bad."), EngineError, "rejected the call (400): This is bad."),
     ],
 )
 def test_final_refusal(serving: Serving, fault: Fault, kind: type[Exception], message: str) -> None:
@@ -247,18 +233,11 @@ def test_missing_key(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
     assert server.keys == {None}
     [error] = asked(serving(always=refuse(401, "No key")), CALLS[:1])
     assert isinstance(error, ConfigError)
-    assert "engine.api_key_env names (OPENAI_API_KEY unless set otherwise) holds none: No key" in str(error)
+    assert "engine.api_key_env names (OPENAI_API_KEY unless set otherwise) is not set: No key" in str(error)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     [error] = asked(None, CALLS[:1], api_key_env="OTHER_KEY")
     assert isinstance(error, ConfigError)
     assert str(error).startswith("$OTHER_KEY is not set, and https://api.openai.com/v1 requires a key")
-
-
-def test_prompt_too_long(serving: Serving) -> None:
-    message = "This model's maximum context length is 4096 tokens. However, your messages resulted in 7575 tokens."
-    [error] = asked(serving(refuse(400, message, code="context_length_exceeded")), CALLS[:1])
-    assert isinstance(error, PromptTooLong)
-    assert (error.tokens, error.limit) == (7575, 4096)
 
 
 @pytest.mark.parametrize("status", [400, 413, 422, 429, 500, 503])
@@ -267,7 +246,7 @@ def test_prompt_too_long_without_numbers_is_shortened_by_a_step(serving: Serving
     [error] = asked(serving(always=refuse(status, message)), [write("word " * 400)])
     assert isinstance(error, PromptTooLong)
     assert (error.tokens, error.limit) == (500, 450)
-    assert str(error) == f"the server says that the prompt is too long: {message}"
+    assert str(error) == f"the server rejected the prompt as too long: {message}"
 
 
 @pytest.mark.parametrize("status", [403, 500, 503])
@@ -290,8 +269,8 @@ def test_server_that_loads_its_model_is_waited_for(serving: Serving) -> None:
 @pytest.mark.parametrize(
     ("models", "message"),
     [
-        ([{"id": MODEL.name, "owned_by": "vllm"}], "says it is vllm"),
-        ([{"id": "gemma"}], "serves 'gemma', not 'gpt-4o-mini-2024-07-18'; set engine.served_model"),
+        ([{"id": MODEL.name, "owned_by": "vllm"}], "/v1 is vllm. Set engine.server"),
+        ([{"id": "gemma"}], "serves 'gemma', not 'gpt-4o-mini-2024-07-18'. Set engine.served_model"),
     ],
 )
 def test_other_server_or_model(serving: Serving, models: list[Body], message: str) -> None:
@@ -308,17 +287,12 @@ def test_other_server_or_model(serving: Serving, models: list[Body], message: st
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"concurrency": 0}, "engine.concurrency=0"),
-        ({"retries": -1}, "engine.retries=-1"),
-        ({"timeout": 0.0}, "engine.timeout=0.0"),
         ({"server_timeout": math.inf}, "engine.server_timeout=inf"),
-        ({"budget_tokens": 0}, "engine.budget_tokens=0"),
-        ({"budget_usd": 0.0}, "engine.budget_usd=0.0"),
         ({"budget_usd": 1.0, "model": replace(MODEL, prices=None)}, "engine.budget_usd=1.0: the model has no prices"),
         ({"base_url": "localhost:8000"}, "engine.base_url=localhost:8000"),
         ({"base_url": "http://127.0.0.1:port/v1"}, "engine.base_url=http://127.0.0.1:port/v1"),
-        ({"base_url": f"http://me:{SECRET}@host/v1"}, "no name, password or query"),
-        ({"base_url": f"https://host/v1?key={SECRET}"}, "no name, password or query"),
+        ({"base_url": f"http://me:{SECRET}@host/v1"}, "must not contain a user name, password or query"),
+        ({"base_url": f"https://host/v1?key={SECRET}"}, "must not contain a user name, password or query"),
         ({"api_key_env": SECRET}, "NAME of an environment variable"),
         ({"server": "ours"}, "engine.server=ours"),
     ],

@@ -48,7 +48,9 @@ def test_fault_that_stays(serving: Serving, name: str, caplog: pytest.LogCapture
         assert "the server sent 2 replies that cannot be read: " in str(error)
         assert (len(server.asked), error.usage and error.usage.output_tokens) == (2, 8)  # both were charged
     else:
-        assert f"{server.url} asks to wait" in str(error) or f"{server.url} has not answered any call" in str(error)
+        assert f"{server.url} requires a wait of" in str(error) or f"{server.url} has not answered any call" in str(
+            error
+        )
     assert len(str(error)) < 600
     assert SECRET not in f"{error!r} {error.__cause__!r} {error.__context__!r} {caplog.text}"
 
@@ -84,4 +86,4 @@ def test_final_fault(
     assert SECRET not in f"{error!r} {error.__cause__!r} {error.__context__!r} {caplog.text}"
     if name == "redirect":
         place = "http://127.0.0.2:9/v1/chat/completions"
-        assert str(error) == f"the server sends on to {place}; set engine.base_url to that"
+        assert str(error) == f"the server redirects to {place}. Set engine.base_url to that."

@@ -49,8 +49,8 @@ def test_replies_are_those_of_the_embedded_engine(openai: Any, llamacpp: Any) ->
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
-        ({"server": "hosted"}, "says it is llamacpp; set engine.server to that"),
-        ({"served_model": "another"}, r"not 'another'; set engine.served_model"),
+        ({"server": "hosted"}, "is llamacpp. Set engine.server to that"),
+        ({"served_model": "another"}, r"not 'another'. Set engine.served_model"),
     ],
 )
 def test_a_server_that_is_not_what_the_configuration_says_is_refused(

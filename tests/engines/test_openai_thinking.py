@@ -175,7 +175,7 @@ def test_reserved_key(fields: dict[str, Any], extra: dict[str, Any]) -> None:
 
 
 def test_extra_body_that_is_not_json() -> None:
-    with pytest.raises(ConfigError, match=r"engine\.extra_body: holds nan or inf"):
+    with pytest.raises(ConfigError, match=r"engine\.extra_body: contains nan or inf"):
         engine(extra_body={"min_p": float("nan")})
 
 

@@ -41,5 +41,5 @@ def test_quantised_weights_are_smaller_and_answer_nearly_alike(
 def test_quantising_without_the_library_is_a_config_error(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch", reason="engine=transformers needs torch", exc_type=ImportError)
     monkeypatch.setattr(loading, "find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r"engine\.quantization=int4 needs bitsandbytes; .*pip install"):
+    with pytest.raises(ConfigError, match=r"engine\.quantization=int4 needs bitsandbytes. .*pip install"):
         quantised(model, "int4").answer([write("Hi")])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kgqa.kg.exchange import IMPORT_FORMATS, ImportedTriples, TripledPassage, join_passages
+from kgqa.kg.exchange import ImportedTriples, TripledPassage, read_passages
 from kgqa.types import Passage
 from kgqa.util.fs import jsonl_text
 from tests.golden.test_readers import DATA, questions
@@ -22,7 +22,7 @@ TRIPLES = "4ac62f438f7ec8d0"  # over all of them in their order
 def passages() -> list[TripledPassage]:
     if not FILE.is_file():
         pytest.skip(f"no {FILE}; KGQA_DATA names another folder")
-    return join_passages(IMPORT_FORMATS["hipporag"](FILE))
+    return read_passages(FILE, "hipporag")
 
 
 def test_every_document_and_triple_is_read(passages: list[TripledPassage]) -> None:

@@ -23,6 +23,7 @@ from kgqa.config import building as parts
 from kgqa.config.building import build
 from kgqa.config.composing import compose
 from kgqa.methods.safe import Safe
+from kgqa.methods.safe_teaching import Teacher
 from kgqa.methods.steps.safe_verdict import CORRECT
 from kgqa.testing import drive
 from kgqa.training.collect.safe import JudgedSteps
@@ -142,7 +143,7 @@ def taught() -> dict[str, Prompt]:
     recipe, method = parts.build_part(config["collect"], "collect", Recipe), parts.method(config["method"])
     assert isinstance(recipe, JudgedSteps)
     assert isinstance(method, Safe)
-    teacher = replace(recipe.teaches(replace(method, passages=2)), errors_each=1, correct_each=1)
+    teacher = Teacher(replace(method, passages=2), replace(recipe, errors_each=1, correct_each=1))
     asked: dict[str, Prompt] = {}
 
     def reply(call: Call[Any]) -> Any:

@@ -170,7 +170,7 @@ def test_a_passage_without_text_is_asked_with_its_title(tmp_path: Path) -> None:
 
 
 def test_mdr_needs_embeddings() -> None:
-    with pytest.raises(ConfigError, match=r"retriever\.dense: Tfidf has no embeddings; choose a dense one"):
+    with pytest.raises(ConfigError, match=r"retriever\.dense: Tfidf has no embeddings. Choose a dense one"):
         mdr(dense=Tfidf(("title", "text"), fill=False, ties="first"))
 
 

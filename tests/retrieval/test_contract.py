@@ -81,11 +81,9 @@ def test_a_build_that_was_killed_can_be_built_again(case: str, retriever: Retrie
     whole.close()
 
 
-@pytest.mark.parametrize(
-    "query", ["", " ", "?!… — ()", "\0", "\ud800", "🙂", "a \u202f b", 'AND OR NOT title:x*~2 "', "Ω" * 300]
-)
-def test_an_odd_query_is_answered(finder: Finder, query: str) -> None:
-    assert set(find(finder, query, 5)) <= set(range(len(PASSAGES)))
+def test_an_odd_query_is_answered(finder: Finder) -> None:
+    for query in ["", " ", "?!… — ()", "\0", "\ud800", "🙂", "a \u202f b", 'AND OR NOT title:x*~2 "', "Ω" * 300]:
+        assert set(find(finder, query, 5)) <= set(range(len(PASSAGES)))
 
 
 def test_odd_passages_do_not_stop_the_build(retriever: Retriever, tmp_path: Path) -> None:

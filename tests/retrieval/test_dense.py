@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from kgqa.config.composing import compose
 from kgqa.errors import ConfigError, DataError
 from kgqa.protocols import Query
 from kgqa.retrieval import dense as dense_module
-from kgqa.retrieval.dense import FAISS, VECTORS
+from kgqa.retrieval.dense import VECTORS
 from kgqa.retrieval.encoders import SentenceTransformer
 from kgqa.retrieval.lexical import Lexical
 from kgqa.types import Passage
@@ -129,28 +128,6 @@ def test_an_index_of_another_dimension_is_refused(tmp_path: Path) -> None:
     opened(dense(Words(dimension=8)), CORPUS, tmp_path)
     with pytest.raises(DataError, match="vectors of 8 numbers, but the encoder returns 12"):
         dense(Words()).open(CORPUS, tmp_path).find(QUERIES)
-
-
-def test_vectors_that_are_not_all_there_are_refused(tmp_path: Path) -> None:
-    opened(dense(Words()), CORPUS, tmp_path)
-    with pytest.raises(DataError, match="150 vectors for 149 passages; delete the index and build it"):
-        dense(Words()).open(CORPUS[1:], tmp_path)
-    os.truncate(tmp_path / VECTORS, 1_000)
-    with pytest.raises(DataError, match=r"cannot be read.*delete the index and build it"):
-        dense(Words()).open(CORPUS, tmp_path)
-
-
-def test_a_faiss_file_of_other_vectors_is_refused(tmp_path: Path) -> None:
-    skip_without("hnsw")
-    retriever = dense(Words(), backend="hnsw")
-    for count in (100, 150):
-        opened(retriever, CORPUS[:count], tmp_path / str(count))
-    (tmp_path / "100" / FAISS).replace(tmp_path / "150" / FAISS)
-    with pytest.raises(DataError, match="100 vectors of 12 numbers for 150 of 12"):
-        retriever.open(CORPUS, tmp_path / "150").find(QUERIES)
-    (tmp_path / "150" / FAISS).write_bytes(b"no index")
-    with pytest.raises(DataError, match=r"search\.faiss: .*delete the index and build it"):
-        retriever.open(CORPUS, tmp_path / "150").find(QUERIES)
 
 
 def test_vectors_that_are_not_finite_are_refused(tmp_path: Path) -> None:

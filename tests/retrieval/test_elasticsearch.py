@@ -147,12 +147,12 @@ def test_the_index_has_one_shard_no_replica_and_the_similarity(client: Any, tmp_
 def test_an_index_that_is_not_the_built_one_is_refused(client: Any, tmp_path: Path, damage: Any, message: str) -> None:
     finder = built(tmp_path)
     damage(client, index_name(tmp_path))
-    with pytest.raises(DataError, match=rf"index kgqa-\w+ {message}; delete .* and run kgqa data index again"):
+    with pytest.raises(DataError, match=rf"index kgqa-\w+ {message}. Delete .* and run kgqa data index again"):
         finder.find([Query("keeper", 1)])
 
 
 def test_an_unknown_analyzer_is_refused(client: Any, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"refuses these settings.*klingon"):
+    with pytest.raises(ConfigError, match=r"rejects these settings.*klingon"):
         built(tmp_path, analyzer="klingon")
 
 
@@ -210,14 +210,14 @@ COMPLETE = {
     ("product", "status", "body", "message"),
     [
         ("Elasticsearch", 401, refusal("security_exception", "missing"), "unauthorised. Check KGQA_"),
-        ("Elasticsearch", 403, refusal("security_exception", "action"), "forbidden; see docs/ELASTICSEARCH.md"),
+        ("Elasticsearch", 403, refusal("security_exception", "action"), "forbidden. See docs/ELASTICSEARCH.md"),
         (
             "Elasticsearch",
             400,
             refusal("media_type_header_exception", "Invalid media-type value on headers [Accept]"),
-            r"the server is older than the client library \d+.x; pip install 'elasticsearch<\d+'",
+            r"the server is older than the client library \d+.x\. Run: pip install 'elasticsearch<\d+'",
         ),
-        (None, 200, {}, "this server is not Elasticsearch; name an 8.x or 9.x server"),
+        (None, 200, {}, "this server is not Elasticsearch. Name an 8.x or 9.x server"),
     ],
 )
 def test_a_refusal_says_what_to_do(
@@ -236,7 +236,7 @@ def test_a_refusal_says_what_to_do(
         (
             {"type": "cluster_block_exception", "reason": "disk usage exceeded flood-stage watermark"},
             StorageError,
-            "exceeded flood-stage watermark; free disk space there",
+            "exceeded flood-stage watermark. Free disk space there",
         ),
         (
             {"type": "mapper_parsing_exception", "reason": "too deep"},
@@ -284,7 +284,7 @@ def test_a_search_is_repeated_while_the_server_is_busy(faulty: Faulty, tmp_path:
         (
             (200, {"responses": [{"status": 404, **refusal("index_not_found_exception", "no such index [kgqa-1]")}]}),
             DataError,
-            r"no such index \[kgqa-1\]; run kgqa data index again",
+            r"no such index \[kgqa-1\]. Run kgqa data index again",
         ),
     ],
 )
@@ -313,13 +313,13 @@ def test_unreachable_server_is_reported_when_searched(tmp_path: Path, monkeypatc
 @pytest.mark.parametrize(
     ("variables", "message"),
     [
-        ({"URL": "127.0.0.1:9200"}, "KGQA_ES_URL=127.0.0.1:9200: .*; set scheme, host and port"),
-        ({"URL": "http://127.0.0.1"}, "set scheme, host and port"),
-        ({"URL": "http://127.0.0.1:port"}, "set scheme, host and port"),
-        ({"URL": f"http://reader:{SECRET}@127.0.0.1:9200"}, "put them into KGQA_ES_USER and KGQA_ES_PASSWORD"),
+        ({"URL": "127.0.0.1:9200"}, "KGQA_ES_URL=127.0.0.1:9200: .*. Set scheme, host and port"),
+        ({"URL": "http://127.0.0.1"}, "Set scheme, host and port"),
+        ({"URL": "http://127.0.0.1:port"}, "Set scheme, host and port"),
+        ({"URL": f"http://reader:{SECRET}@127.0.0.1:9200"}, "Put them into KGQA_ES_USER and KGQA_ES_PASSWORD"),
         ({"USER": "reader"}, "only one of the two is set"),
         ({"PASSWORD": SECRET}, "only one of the two is set"),
-        ({"API_KEY": SECRET, "USER": "reader", "PASSWORD": SECRET}, "both are set; unset one"),
+        ({"API_KEY": SECRET, "USER": "reader", "PASSWORD": SECRET}, "both are set. Unset one"),
         ({"CA": certifi.where()}, "TLS options require scheme"),
         ({"CA": "/no/such/file.pem", "URL": "https://127.0.0.1:9200"}, "no readable PEM certificate"),
     ],

@@ -88,7 +88,7 @@ def test_a_dpr_pair_gives_its_own_vectors_of_questions_and_passages(dpr: tuple[P
 
 
 def test_a_dpr_model_is_not_pooled_otherwise(dpr: tuple[Path, Path]) -> None:
-    with pytest.raises(ConfigError, match="set pooling=cls"):
+    with pytest.raises(ConfigError, match="Set pooling=cls"):
         plain(dpr[1], pooling="mean").encode("passage", TEXTS)
 
 
@@ -153,7 +153,7 @@ def test_a_folder_brings_its_own_pooling_prompt_and_similarity(self_described: P
 
 
 def test_a_folder_that_does_not_say_how_it_pools_is_refused(bert: Path) -> None:
-    with pytest.raises(ConfigError, match=r"no modules\.json.*choose the preset of a plain encoder"):
+    with pytest.raises(ConfigError, match=r"no modules\.json.*Choose the preset of a plain encoder"):
         SentenceTransformer.of(str(bert)).encode("passage", TEXTS)
 
 

@@ -195,7 +195,7 @@ def test_a_damaged_file_is_named_with_its_remedy(tmp_path: Path, content: bytes 
     store(tmp_path).build(POOL)
     (file,) = tmp_path.rglob("*.npz")
     file.write_bytes(file.read_bytes()[:100] if content is None else content)
-    with pytest.raises(DataError, match=rf"{file.name}: damaged graph .* delete the file"):
+    with pytest.raises(DataError, match=rf"{file.name}: damaged graph .* Delete the file"):
         store(tmp_path).open(POOL)
 
 
@@ -264,8 +264,8 @@ def test_tagmes_confident_entities_link_passages(
 @pytest.mark.parametrize(
     ("token", "text", "message"),
     [
-        ("", "A", "no key in the environment variable TAGME_TOKEN; set it, or choose graph=e"),
-        ("wrong", "A", "HTTP 403; check TAGME_TOKEN"),
+        ("", "A", "no key in the environment variable TAGME_TOKEN. Set it, or choose graph=e"),
+        ("wrong", "A", "HTTP 403. Check TAGME_TOKEN"),
         ("key", "broken", "no annotations in its answer"),
         ("key", "moved", r"redirects to another address\. Fix graph\.url"),
     ],

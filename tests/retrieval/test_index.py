@@ -97,7 +97,7 @@ def test_a_corpus_that_contradicts_itself_or_is_empty_is_refused(folder: IndexFo
     with pytest.raises(DataError, match=r"no passages.*dataset\.corpus"):
         folder.build(iter([]), silent)
     assert not folder.finished()
-    with pytest.raises(DataError, match="no finished index; run: kgqa data index dataset=d"):
+    with pytest.raises(DataError, match=r"no finished index\. Run: kgqa data index dataset=d"):
         folder.open()
 
 
@@ -160,7 +160,7 @@ words = " ".join(f"word{{number}}" for number in range(20_000)) if {limit} > 10_
 try:
     folder.build((Passage.of(str(n), words[n::400]) for n in range(400)) , lambda *_: None)
 except StorageError as error:
-    print(str(error).count(chr(10)), "free disk space" in str(error), folder.finished())
+    print(str(error).count(chr(10)), "Free disk space" in str(error), folder.finished())
 """
     root = Path(__file__).parents[2]
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=root)
@@ -182,7 +182,7 @@ def test_an_index_of_something_else_is_refused(folder: IndexFolder, change: dict
     folder.build(iter(PASSAGES), silent)
     if "retriever" in change:
         change = {"retriever": retriever_of("retriever=bm25", change["retriever"])}
-    with pytest.raises(DataError, match=rf"{message}.*delete the folder and run: kgqa data index dataset=d"):
+    with pytest.raises(DataError, match=rf"{message}.*Delete the folder and run: kgqa data index dataset=d"):
         replace(folder, **change).open()
 
 
@@ -207,7 +207,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 def test_a_damaged_index_is_refused_and_built_again(folder: IndexFolder, damage: str) -> None:
     folder.build(iter(PASSAGES), silent)
     DAMAGES[damage](folder.path)
-    with pytest.raises(DataError, match="delete the folder and run: kgqa data index dataset=d"):
+    with pytest.raises(DataError, match="Delete the folder and run: kgqa data index dataset=d"):
         folder.open()
     with opened(folder) as index:
         assert titles(index, Search(QUERY, 1)) == [["Ostrand railway"]]

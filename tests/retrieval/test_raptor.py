@@ -116,7 +116,7 @@ def test_a_traversal_selects_children_of_the_best_nodes(raptor: Raptor, nodes: l
     places = find(finder, nodes[7].wording, 20)
     assert len(places) == 3  # of each layer the best node, and its best child
     top, middle, leaf = sorted(places, reverse=True)
-    children = finder.finders["tree"].children
+    children = finder.files.children
     assert top in (48, 49)
     assert middle in children[top]
     assert leaf in children[middle]
@@ -166,9 +166,10 @@ def test_texts_with_the_same_words_are_in_one_cluster(raptor: Raptor) -> None:
     assert clusters == Raptor.cluster(raptor, texts)
 
 
-def test_a_long_cluster_is_split(raptor: Raptor) -> None:
+@pytest.mark.parametrize("max_clusters", [1, 50])
+def test_a_long_cluster_is_split(raptor: Raptor, max_clusters: int) -> None:
     pytest.importorskip("sklearn", reason="RAPTOR's clusters need scikit-learn", exc_type=ImportError)
     texts = [Passage.of("slate", f"slate {number % 2} " * 20) for number in range(30)]
-    clusters = Raptor.cluster(replace(raptor, max_cluster_tokens=200), texts)
+    clusters = Raptor.cluster(replace(raptor, max_cluster_tokens=200, max_clusters=max_clusters), texts)
     assert max(map(len, clusters)) <= 5  # of 46 tokens
     assert {at for cluster in clusters for at in cluster} == set(range(30))

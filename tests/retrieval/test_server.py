@@ -181,7 +181,7 @@ def test_invalid_vectors_are_one_error(
     [
         (401, f"Incorrect API key {SECRET}", ConfigError, "does not accept the key of encoder.api_key_env"),
         (404, "no such model", ConfigError, "does not know the model or the path"),
-        (400, "unknown parameter", EngineError, "refused the call (400): unknown parameter"),
+        (400, "unknown parameter", EngineError, "rejected the call (400): unknown parameter"),
     ],
 )
 def test_refusals_are_explained_without_the_key(
@@ -230,7 +230,7 @@ def test_only_model_of_the_server_needs_no_name(endpoint: Endpoint) -> None:
 
 
 @pytest.mark.parametrize(
-    ("models", "message"), [(["a", "b"], "has the models a, b; name one"), ([], "does not list its models; name one")]
+    ("models", "message"), [(["a", "b"], "has the models a, b. Name one"), ([], "does not list its models. Name one")]
 )
 def test_choice_of_a_model_is_asked_for(endpoint: Endpoint, models: list[str], message: str) -> None:
     endpoint.models = models
@@ -239,7 +239,7 @@ def test_choice_of_a_model_is_asked_for(endpoint: Endpoint, models: list[str], m
 
 
 def test_absent_server_is_one_line(endpoint: Endpoint) -> None:
-    with pytest.raises(ServerLost, match=r"start the server, or set encoder\.base_url"):
+    with pytest.raises(ServerLost, match=r"Start the server, or set encoder\.base_url"):
         encoder(endpoint, base_url="http://127.0.0.1:9/v1").encode("query", ["a"])
 
 

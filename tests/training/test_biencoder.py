@@ -16,7 +16,7 @@ from kgqa.training.trainers.process import TrainResult
 from tests.training import tiny
 from tests.training.tiny import losses, run, task, train
 
-pytestmark = [pytest.mark.weights, pytest.mark.filterwarnings("ignore")]
+pytestmark = pytest.mark.filterwarnings("ignore")
 RECIPE = tiny.SCHEDULE | {
     "dimension": 16, "max_question": 32, "max_follow_up": 64, "max_passage": 64, "negatives": 1, "scale": None,
     "chunk_size": 3, "batch_size": 4, "batch_per_device": 4, "epochs": 6, "learning_rate": 2e-3,

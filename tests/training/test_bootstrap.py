@@ -17,7 +17,7 @@ from kgqa.artifacts.manifest import MANIFEST
 from kgqa.artifacts.schema import read
 from kgqa.artifacts.trained import Rounds
 
-pytestmark = [pytest.mark.weights, pytest.mark.filterwarnings("ignore")]
+pytestmark = pytest.mark.filterwarnings("ignore")
 ROOT = Path(__file__).parents[2]
 SLOW = 900  # seconds that a loaded machine may take
 BRIDGE = "Question: In which town was the architect of the Candle Bridge born\\?\nKnowledge:\n"

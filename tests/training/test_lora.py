@@ -16,7 +16,7 @@ from kgqa.util.fs import sha256
 from tests.training import tiny
 from tests.training.tiny import LORA, losses, run, task, train
 
-pytestmark = [pytest.mark.weights, pytest.mark.filterwarnings("ignore")]
+pytestmark = pytest.mark.filterwarnings("ignore")
 FILES = ("adapter_model.safetensors", "adapter_config.json")
 
 
@@ -86,9 +86,9 @@ def test_interrupted_training_resumes_to_equal_bytes(llama: Path, trained: Path,
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"target_modules": ["w_proj"]}, r"target_modules=w_proj: the base has no such layer; it has down_proj, gate"),
+        ({"target_modules": ["w_proj"]}, r"target_modules=w_proj: the base has no such layer. It has down_proj, gate"),
         ({"max_length": 3}, "all of its 10 examples are too long. Raise train.max_length"),
-        ({"learning_rate": 1e30}, "is not a number any more. Lower train.learning_rate"),
+        ({"learning_rate": 1e30}, "is no longer finite. Lower train.learning_rate"),
     ],
 )
 def test_impossible_training_is_one_line(llama: Path, tmp_path: Path, changed: dict[str, Any], message: str) -> None:

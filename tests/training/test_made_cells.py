@@ -17,7 +17,7 @@ from kgqa.artifacts.trained import Trained
 from kgqa.util.plugins import package_conf
 from tests.training import tiny
 
-pytestmark = [pytest.mark.weights, pytest.mark.filterwarnings("ignore")]
+pytestmark = pytest.mark.filterwarnings("ignore")
 ROOT = Path(__file__).parents[2]
 POSITIONS = 16384
 PAPERS = "default: llama2_7b (supplement 8.1: LLaMA-7B; the released script has Llama 2)"

@@ -16,7 +16,7 @@ from kgqa.types import Completion, Message, Prompt
 from tests.training import tiny
 from tests.training.tiny import jsonl, losses, task, train
 
-pytestmark = [pytest.mark.weights, pytest.mark.filterwarnings("ignore")]
+pytestmark = pytest.mark.filterwarnings("ignore")
 RECIPE = tiny.SCHEDULE | {
     "max_input": 64, "max_output": 64, "truncation": True, "activation_checkpointing": False, "group_by_length": True,
     "replies": 8, "reply_tokens": 24, "epochs": 60, "batch_size": 4, "batch_per_device": 4, "learning_rate": 5e-3,

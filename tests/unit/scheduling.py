@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from kgqa.cache.in_flight import Done
+from kgqa.cache.in_flight import Done, ServiceReply
 from kgqa.cache.store import CallCache
 from kgqa.calls import Program
 from kgqa.runtime.scheduler import Finished, Scheduler
@@ -33,3 +33,10 @@ def drive(
         return list(scheduler.run(programs))
     finally:
         scheduler.stop()
+
+
+def next_reply(done: Done) -> ServiceReply:
+    """Wait for the next reply and do the work that is queued before it."""
+    while not isinstance(item := done.get(), ServiceReply):
+        item()
+    return item

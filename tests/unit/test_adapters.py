@@ -83,10 +83,10 @@ def test_a_preset_names_its_folder_and_what_it_must_be() -> None:
 @pytest.mark.parametrize(
     ("choice", "said"),
     [
-        ("smollm2_135m+saef", r"^roles.reader=smollm2_135m\+saef: no adapter saef: .*did you mean safe\?$"),
-        ("smollm2_135m+", r"^roles.reader=smollm2_135m\+: no adapter after the \+; add its name or folder$"),
-        ("+unfinished", "its training is not finished; run its command again"),
-        ("+t5", "complete weights, not an adapter; use them as PRESET:.*t5/ab/model"),
+        ("smollm2_135m+saef", r"^roles.reader=smollm2_135m\+saef: no adapter saef: .*Did you mean safe\?$"),
+        ("smollm2_135m+", r"^roles.reader=smollm2_135m\+: no adapter after the \+. Add its name or folder$"),
+        ("+unfinished", "its training is not finished. Run its command again"),
+        ("+t5", "complete weights, not an adapter. Use them as PRESET:.*t5/ab/model"),
         ("+half", r"no adapter half: not in conf/adapter"),
     ],
 )

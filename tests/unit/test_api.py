@@ -13,7 +13,7 @@ import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 import kgqa
-from kgqa.config.overrides import Value, format_override
+from kgqa.config.overrides import format_override
 from kgqa.errors import ConfigError, DataError
 from kgqa.runtime.display import QUIET
 
@@ -47,7 +47,7 @@ def test_a_list_of_values_sweeps_and_its_runs_compare() -> None:
     assert [run.metrics.questions for run in runs] == [3, 3]
     comparison = kgqa.compare(*runs)
     assert "A: " in comparison.heading
-    assert "<table>" in comparison._repr_html_()
+    assert "<table" in comparison._repr_html_()
 
 
 def test_a_question_is_answered_over_ones_own_passages() -> None:
@@ -73,7 +73,7 @@ def test_it_works_where_an_event_loop_runs_and_in_a_thread() -> None:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        (lambda: kgqa.run(method="trase", **QUICK), "method=trase: no such method; did you mean trace"),
+        (lambda: kgqa.run(method="trase", **QUICK), "method=trase: no such method. Did you mean trace"),
         (lambda: kgqa.run("method.beems=3", method="trace", **QUICK), "unknown key"),
         (lambda: kgqa.run(method="golden", dry_run=True, **QUICK), "dry_run"),
         (lambda: kgqa.load("nowhere"), "nowhere"),
@@ -95,13 +95,36 @@ def test_importing_it_imports_nothing_else() -> None:
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
-@pytest.mark.parametrize(
-    "value",
-    ["trace", "a b", " lead", "it's", "C:\\x\\'y", "trailing\\", "12", "1e5", "true", "null", "", "nan", "a,b", "f#n",
-     "${x}", "é", "some folder/c.jsonl", "range(1)", "~x", "2wiki", None, True, 3, 2.5, ["a", "b,c"], {"a": 1}],
-)  # fmt: skip
-def test_every_value_means_itself_in_hydras_grammar(value: Value) -> None:
-    override = OverridesParser.create().parse_override(format_override("key", value))
-    assert not override.is_sweep_override()
-    read = override.value()
-    assert getattr(read, "text", read) == value or read in ([["a", "b,c"]], ["a", "b,c"], {"a": 1})
+def test_every_value_means_itself_in_hydras_grammar() -> None:
+    for value in [
+        "trace",
+        "a b",
+        " lead",
+        "it's",
+        "C:\\x\\'y",
+        "trailing\\",
+        "12",
+        "1e5",
+        "true",
+        "null",
+        "",
+        "nan",
+        "a,b",
+        "f#n",
+        "${x}",
+        "é",
+        "some folder/c.jsonl",
+        "range(1)",
+        "~x",
+        "2wiki",
+        None,
+        True,
+        3,
+        2.5,
+        ["a", "b,c"],
+        {"a": 1},
+    ]:
+        override = OverridesParser.create().parse_override(format_override("key", value))
+        assert not override.is_sweep_override()
+        read = override.value()
+        assert getattr(read, "text", read) == value or read in ([["a", "b,c"]], ["a", "b,c"], {"a": 1})

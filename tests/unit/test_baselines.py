@@ -51,7 +51,7 @@ def test_all_documents_are_shown_in_their_original_order() -> None:
 
 
 def test_golden_refuses_a_question_without_support() -> None:
-    with pytest.raises(DataError, match="question q1: no passage is marked as supporting; method=golden needs one"):
+    with pytest.raises(DataError, match="question q1: no passage is marked as supporting, but method=golden needs one"):
         answer(Golden("zero_shot", 25), Completion("T2"), replace(ASKED, support=frozenset({"elsewhere"})))
 
 

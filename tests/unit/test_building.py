@@ -96,12 +96,12 @@ COUNTS = {
 }
 
 
-@pytest.mark.parametrize("choice", COUNTS)
-def test_a_count_below_one_is_refused_by_its_key(choice: str) -> None:
-    group = choice.partition("=")[0]
-    node = {key: value for key, value in composed_node(*choice.split("=")).items() if key not in RUNS}
-    for key in COUNTS[choice].split():
-        assert refusal(changed(node, tuple(key.split(".")), 0), group) == f"{group}.{key}=0: must be at least 1"
+def test_a_count_below_one_is_refused_by_its_key() -> None:
+    for choice in COUNTS:
+        group = choice.partition("=")[0]
+        node = {key: value for key, value in composed_node(*choice.split("=")).items() if key not in RUNS}
+        for key in COUNTS[choice].split():
+            assert refusal(changed(node, tuple(key.split(".")), 0), group) == f"{group}.{key}=0: must be at least 1"
 
 
 @pytest.mark.parametrize(

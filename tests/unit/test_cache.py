@@ -36,22 +36,6 @@ def test_round_trip(cache: CallCache) -> None:
     assert len(cache) == 3
 
 
-def test_two_processes_share_a_cache(tmp_path: Path) -> None:
-    script = textwrap.dedent("""
-        import sys
-        from pathlib import Path
-        from kgqa.cache.store import CallCache
-        cache = CallCache(Path(sys.argv[1]))
-        for n in range(200):
-            cache.put([(f"{sys.argv[2]}-{n}", n)])
-    """)
-    writers = [subprocess.Popen([sys.executable, "-c", script, str(tmp_path), name]) for name in "ab"]
-    assert [writer.wait(60) for writer in writers] == [0, 0]
-    opened = CallCache(tmp_path)
-    assert len(opened) == 400
-    opened.close()
-
-
 def test_committed_replies_survive_a_kill(tmp_path: Path) -> None:
     script = textwrap.dedent("""
         import sys
@@ -76,13 +60,13 @@ def test_committed_replies_survive_a_kill(tmp_path: Path) -> None:
 
 def test_other_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "calls.sqlite").write_bytes(b"this is not a database at all" * 100)
-    with pytest.raises(DataError, match=r"calls\.sqlite: damaged call cache .*move it away"):
+    with pytest.raises(DataError, match=r"calls\.sqlite: damaged call cache .*Move it away"):
         CallCache(tmp_path)
 
 
 def test_full_disk(cache: CallCache) -> None:
     cache._database.connection.execute("PRAGMA max_page_count = 8")  # SQLite's own way to run full
-    with pytest.raises(StorageError, match=r"full; free disk space or set KGQA_CACHE"):
+    with pytest.raises(StorageError, match=r"full. Free disk space or set KGQA_CACHE"):
         cache.put((str(n), "x" * 1000) for n in range(1000))
     cache.put([("small", 1)])
     assert cache.get("small") == 1
@@ -120,7 +104,7 @@ def test_damaged_rows_are_dropped_and_counted(cache: CallCache, value: str, capl
 
 
 def test_flipped_bit_never_changes_a_reply(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """400 copies of a cache, each with one bit of the file turned over: a wrong reply is never handed out, and
+    """200 copies of a cache, each with one bit of the file turned over: a wrong reply is never handed out, and
     what is missing is told. `kgqa cache check` finds it, too."""
     written = {f"{number:064x}": {"text": f"reply {number} " * 5} for number in range(120)}
     opened = CallCache(tmp_path / "whole")
@@ -130,14 +114,14 @@ def test_flipped_bit_never_changes_a_reply(tmp_path: Path, caplog: pytest.LogCap
     caplog.set_level(logging.CRITICAL)
     chance, ends = random.Random(7), Counter[str]()
     (tmp_path / "flipped").mkdir()
-    for _ in range(400):
+    for _ in range(200):
         place, bit = chance.randrange(len(whole)), chance.randrange(8)
         flipped = bytearray(whole)
         flipped[place] ^= 1 << bit
         ends[_end(tmp_path / "flipped", bytes(flipped), written)] += 1
     assert set(ends) == {"unchanged", "damaged rows", "missing rows", "damaged file"}  # missing: under a damaged key
-    assert ends["damaged rows"] > 100
-    assert sum(ends.values()) == 400
+    assert ends["damaged rows"] > 50
+    assert sum(ends.values()) == 200
 
 
 def _end(folder: Path, content: bytes, written: dict[str, Json]) -> str:
@@ -173,7 +157,7 @@ import sqlite3, sys, time
 connection = sqlite3.connect(sys.argv[1], isolation_level=None)
 connection.execute("BEGIN IMMEDIATE")
 print("locked", flush=True)
-time.sleep(10)
+time.sleep(6)
 connection.execute("COMMIT")
 """
     command = [sys.executable, "-c", script, str(cache.path)]

@@ -154,5 +154,5 @@ def write_on_a_full_disk(cache: CallCache, key: str) -> None:
 
 TestSharedCache = SharedCache.TestCase
 TestSharedCache.settings = settings(
-    max_examples=25, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=25, stateful_step_count=25, suppress_health_check=[HealthCheck.too_slow]
 )

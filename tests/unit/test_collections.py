@@ -160,7 +160,7 @@ def test_questions_without_passages_need_articles(tmp_path: Path) -> None:
     file = tmp_path / "open.jsonl"
     file.write_text(json.dumps({"id": "a", "question": "?", "answer": "x", "type": "bridge"}), encoding="utf-8")
     dataset = read_hotpotqa(file)
-    with pytest.raises(DataError, match=r"question a came without passages; .*dataset\.corpus=FILE"):
+    with pytest.raises(DataError, match=r"question a came without passages. .*dataset\.corpus=FILE"):
         collected(dataset)
 
 

@@ -35,7 +35,7 @@ def test_help_of_every_command_ends_in_examples_that_parse(
     assert main([*command.name.split(), "--help"]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith(f"usage: {command.program} ")
-    examples = shown.partition("\nexample")[2].splitlines()[1:]
+    examples = re.split(r"^examples?:\n", shown, flags=re.MULTILINE)[-1].splitlines()
     assert examples
     for example in examples:
         assert f"{example} ".startswith(f"  {command.program} ")
@@ -73,21 +73,21 @@ def test_words_and_options_in_any_order(tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("ruN", "ruN: no such command; did you mean run or runs?"),
-        ("kg biuld", "kg biuld: no such command; did you mean build?"),
-        ("kg build --corpse", "--corpse: no such option of kgqa kg build; did you mean --corpus"),
+        ("ruN", "ruN: no such command. Did you mean run or runs?"),
+        ("kg biuld", "kg biuld: no such command. Did you mean build?"),
+        ("kg build --corpse", "--corpse: no such option of kgqa kg build. Did you mean --corpus"),
         ("kg build a=1 --workers 2", "--workers 2: only with --ray"),
-        ("run --multi", "--multi: no such option of kgqa run; did you mean --multirun"),
-        ("show", "RUN is missing; e.g. kgqa show last"),
-        ("show a b c", "c: unexpected argument of kgqa show; e.g. kgqa show last"),
+        ("run --multi", "--multi: no such option of kgqa run. Did you mean --multirun"),
+        ("show", "RUN is missing. Example: kgqa show last"),
+        ("show a b c", "c: unexpected argument of kgqa show. Example: kgqa show last"),
         ("show a --limit 0", "--limit 0: must be at least 1"),
-        ("show a --limit x", "argument --limit: invalid int value: 'x'; see kgqa show --help"),
-        ("compare a", "another RUN is missing; e.g. kgqa compare demo/trace"),
-        ("report a --format htm", "--format htm: no such value; did you mean html"),
-        ("run method=trac --help", "method=trac: no such method; did you mean trace"),
+        ("show a --limit x", "argument --limit: invalid int value: 'x'. See kgqa show --help"),
+        ("compare a", "another RUN is missing. Example: kgqa compare demo/trace"),
+        ("report a --format htm", "--format htm: no such value. Did you mean html"),
+        ("run method=trac --help", "method=trac: no such method. Did you mean trace"),
         ("run method=trace,ircot limit=3", "a list of values is a sweep: kgqa run -m method=trace,ircot"),
         ("run method=choice(trace,ircot)", "a list of values is a sweep: kgqa run -m method=choice(trace,ircot)"),
-        ("run method=trace,irctt", "method=irctt: no such method; did you mean ircot"),
+        ("run method=trace,irctt", "method=irctt: no such method. Did you mean ircot"),
         ("data prepare dataset=x", "kgqa data prepare is now kgqa data download"),
         ("status", "kgqa status is now kgqa runs --running"),
         ("run kg.offline=true", "kg.offline is now kg.require_existing"),
@@ -95,8 +95,8 @@ def test_words_and_options_in_any_order(tmp_path: Path, monkeypatch: pytest.Monk
         ("run name=x", "name is now run_name"),
         ("evaluate a profile=trace", "profile is now scoring"),
         ("models all", "kgqa models all: expected trained"),
-        ("--completion", "choose from: bash, fish, zsh"),
-        ("--completion fsih", "did you mean fish"),
+        ("--completion", "Choose from: bash, fish, zsh"),
+        ("--completion fsih", "Did you mean fish"),
     ],
 )
 def test_usage_error_is_one_line_with_a_fix(line: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from kgqa.artifacts.metrics import Flagged
 from kgqa.engines.weights import Prices
 from kgqa.errors import EngineError
-from kgqa.runtime.costs import Ledger
+from kgqa.runtime.costs import Ledger, PriceOf
 from kgqa.runtime.scheduler import CallRecord
 from kgqa.types import Completion, Usage
 from tests.engines_for_tests import ask
@@ -20,39 +20,39 @@ def record(reply: object = REPLY, *, role: str = "reader", cached: bool = False,
     return CallRecord((0,), ask("say", role), reply, cached, queued)
 
 
-def ledger(*records: CallRecord) -> Ledger:
-    ledger = Ledger()
+def ledger(*records: CallRecord, price: PriceOf = lambda role: PRICES) -> Ledger:
+    ledger = Ledger(price=price)
     for each in records:
         ledger.add(each)
     return ledger
 
 
 def test_dollars() -> None:
-    costs = ledger(record(), record(cached=True)).costs(2, lambda role: PRICES)
+    costs = ledger(record(), record(cached=True)).costs(2)
     assert costs.method.usd == 2 * (600 * 1.0 + 400 * 0.5 + 50 * 10.0) / 1e6
     assert costs.paid.usd == costs.method.usd / 2
     assert costs.method.by_role["reader"].usd == costs.method.usd
-    assert ledger(record(cached=True)).costs(1, lambda role: PRICES).paid.usd == 0
+    assert ledger(record(cached=True)).costs(1).paid.usd == 0
 
 
 def test_reasoning_is_paid_as_output() -> None:
     reply = replace(REPLY, usage=replace(REPLY.usage, reasoning_tokens=40))
-    costs = ledger(record(reply), record(role="judge")).costs(1, lambda role: PRICES)
+    costs = ledger(record(reply), record(role="judge")).costs(1)
     assert (costs.method.output_tokens, costs.method.reasoning_tokens) == (100, 40)
     assert costs.method.by_role["judge"].reasoning_tokens is None
     assert costs.method.by_role["reader"].usd == costs.method.by_role["judge"].usd
 
 
 def test_unknown_prices_give_no_dollars() -> None:
-    both = ledger(record(), record(role="selector"))
-    costs = both.costs(1, lambda role: PRICES if role == "reader" else None)
+    both = ledger(record(), record(role="selector"), price=lambda role: PRICES if role == "reader" else None)
+    costs = both.costs(1)
     assert costs.method.usd is costs.paid.usd is costs.method.by_role["selector"].usd is None
     assert costs.method.by_role["reader"].usd is not None
 
 
 def test_flags_are_counted_once_per_call() -> None:
     flagged = replace(REPLY, flags=("no_prefill", "no_prefill"))
-    costs = ledger(record(flagged, cached=True), record(), record(), record()).costs(1, lambda role: None)
+    costs = ledger(record(flagged, cached=True), record(), record(), record()).costs(1)
     assert costs.method.by_role["reader"].flags == {"no_prefill": Flagged(calls=1, share=0.25)}
     assert costs.paid.flags == {}
 
@@ -60,12 +60,12 @@ def test_flags_are_counted_once_per_call() -> None:
 def test_failed_calls_are_paid_if_they_were_charged() -> None:
     free, charged = EngineError("no"), EngineError("no")
     charged.charge(REPLY.usage)
-    costs = ledger(record(free), record(charged)).costs(1, lambda role: PRICES)
+    costs = ledger(record(free), record(charged)).costs(1)
     assert (costs.paid.calls, costs.paid.prompt_tokens) == (1, REPLY.usage.prompt_tokens)
     assert costs.method.calls == 2
 
 
 def test_only_paid_calls_wait() -> None:
-    costs = ledger(record(queued=1.5), record(queued=0.25), record(cached=True)).costs(1, lambda role: None)
+    costs = ledger(record(queued=1.5), record(queued=0.25), record(cached=True)).costs(1)
     assert costs.paid.queue_seconds == 1.75
     assert costs.method.queue_seconds is None

@@ -144,7 +144,7 @@ def test_answers_in_drops_form_are_read(tmp_path: Path, answers: list[Record], g
         (original(question(VALUE), text=None), "text=None"),
         (processed(answers_objects=[]), "the answer has no text"),
         (processed(question_text=7), "question_text=7"),
-        ({"_id": "a", "question": "Who?", "answer": "x", "context": []}, "this looks like hotpotqa"),
+        ({"_id": "a", "question": "Who?", "answer": "x", "context": []}, "This looks like hotpotqa"),
     ],
 )
 def test_a_broken_record_is_refused(tmp_path: Path, record: Record, said: str) -> None:

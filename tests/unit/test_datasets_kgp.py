@@ -56,7 +56,7 @@ def test_a_corpus_is_the_passages_of_all_questions(tmp_path: Path) -> None:
 
 
 def test_no_collection_is_made_of_a_collection(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="dataset=kgp has collections already; leave collection= out"):
+    with pytest.raises(ConfigError, match=r"dataset=kgp has collections already\. Leave collection= out"):
         questions(tmp_path, RECORD, more=("collection=kgp",))
     setting = ("experiment=kgp_setting", "collection=null")
     assert len(questions(tmp_path, RECORD, more=setting)) == 1
@@ -67,7 +67,7 @@ def test_a_file_is_named_by_the_person_and_another_datasets_is_refused(tmp_path:
         _ = Experiment.of(["engine=scripted", "dataset=kgp"]).questions
     with pytest.raises(DataError, match="no such file"):
         _ = Experiment.of(["engine=scripted", "dataset=kgp", f"dataset.path={tmp_path / 'nowhere.json'}"]).questions
-    with pytest.raises(DataError, match="this looks like musique: run with dataset=musique"):
+    with pytest.raises(DataError, match="This looks like musique: run with dataset=musique"):
         questions(tmp_path, {"id": "1", "question": "?", "answer": "a", "paragraphs": []})
     with pytest.raises(DataError, match="no key 'supports'"):
         questions(tmp_path, {key: value for key, value in RECORD.items() if key != "supports"})

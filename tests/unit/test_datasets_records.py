@@ -82,9 +82,9 @@ def test_frames_is_a_table(tmp_path: Path) -> None:
     ("preset", "content", "name", "message"),
     [
         ("hipporag_nq", [{**NQ, "reference": []}], "q.json", "record 1: no gold answer in reference"),
-        ("hipporag_nq", [{"reference": ["a"]}], "q.json", "no 'question'; correct the record, or name another key"),
+        ("hipporag_nq", [{"reference": ["a"]}], "q.json", "no 'question'. Correct the record, or name another key"),
         ("hipporag_nq", [{**NQ, "contexts": [{"title": "a"}]}], "q.json", "no key 'text'"),
-        ("hipporag_popqa", [{**POPQA, "id": None}], "q.json", "no 'id'; correct the record"),
+        ("hipporag_popqa", [{**POPQA, "id": None}], "q.json", "no 'id'. Correct the record"),
         ("hipporag_nq", ["text"], "q.json", "no gold answer"),
         ("frames", 'Prompt\tAnswer\n"Who', "t.tsv", "t.tsv:1: not a table of tab-separated values"),
         ("frames", "Question\tAnswer\nWho\tAnn\n", "t.tsv", "t.tsv:2: no 'Prompt'"),

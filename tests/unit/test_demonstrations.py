@@ -79,9 +79,9 @@ def test_the_authors_file_is_read_by_data_set(tmp_path: Path) -> None:
 
 
 def test_the_authors_file_needs_a_data_set(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"has several datasets; name one, e.g. .*#HOTPOTQA"):
+    with pytest.raises(DataError, match=r"has several datasets. Name one, e.g. .*#HOTPOTQA"):
         load_chains(released(tmp_path, RELEASED))
-    with pytest.raises(DataError, match=r"no list 'TRIPLE_EXAMPLARS_IIRC'; datasets in this file: HOTPOTQA"):
+    with pytest.raises(DataError, match=r"no list 'TRIPLE_EXAMPLARS_IIRC'. Datasets in this file: HOTPOTQA"):
         load_documents(released(tmp_path, RELEASED) + "#iirc")
 
 

@@ -94,15 +94,15 @@ def test_every_choice_that_a_cell_makes_cites_a_source_or_says_it_has_none() -> 
         )
 
 
-@pytest.mark.parametrize("id_", table_ids())
-def test_an_override_that_is_called_ours_is_a_setting_that_differs(id_: str) -> None:
-    table, file = load_table(id_), package_conf() / "reproduce" / f"{id_}.yaml"
-    ours = {setting.key for setting in table.settings if setting.ours}
-    for line in file.read_text(encoding="utf-8").splitlines():
-        overrides, _, comment = line.partition(" # ")
-        if re.match(r" *(given|overrides|.*): \[.*=.*\]", overrides) and re.search(r"\bours\b", comment):
-            keys = set(re.findall(r"[\w.@]+(?==)", overrides))
-            assert keys & ours, f"{line.strip()}: none of {keys} is a setting with a value of ours"
+def test_an_override_that_is_called_ours_is_a_setting_that_differs() -> None:
+    for id_ in table_ids():
+        table, file = load_table(id_), package_conf() / "reproduce" / f"{id_}.yaml"
+        ours = {setting.key for setting in table.settings if setting.ours}
+        for line in file.read_text(encoding="utf-8").splitlines():
+            overrides, _, comment = line.partition(" # ")
+            if re.match(r" *(given|overrides|.*): \[.*=.*\]", overrides) and re.search(r"\bours\b", comment):
+                keys = set(re.findall(r"[\w.@]+(?==)", overrides))
+                assert keys & ours, f"{line.strip()}: none of {keys} is a setting with a value of ours"
 
 
 def test_a_stand_in_is_told_with_what_it_stands_for() -> None:
@@ -173,15 +173,22 @@ VALUES = [(group, name) for group in ("method", "kg", "graph", "collection", "ve
 INNER = (".path", ".keys", ".needs", ".sample", ".sample_size", "few_shot_path", "list", "url", "token_env", "language")
 
 
-@pytest.mark.parametrize(("group", "name"), VALUES)
-def test_every_value_has_a_source(group: str, name: str) -> None:
+def test_every_value_has_a_source() -> None:
     """A mark such as [not in the paper] at the end of the comment, or a place in a paper."""
-    for key in list_keys(group, name):
-        if key.default and not key.name.endswith(INNER) and key.name != "path":
-            assert key.mark or SOURCE.search(key.comment), f"{group}={name}: {key.name}: {key.comment}"
+    for group, name in VALUES:
+        for key in list_keys(group, name):
+            if key.default and not key.name.endswith(INNER) and key.name != "path":
+                assert key.mark or SOURCE.search(key.comment), f"{group}={name}: {key.name}: {key.comment}"
 
 
 def test_what_a_row_says_of_itself_is_told() -> None:
     rows = {cell.row: told("kgp/table2", cell) for cell in load_table("kgp/table2").cells}
     assert "agent's prompt | the instruction it was tuned on" in rows["LLaMA"]
     assert "agent's prompt" not in rows["T5"]
+
+
+def test_comments_of_keys_are_read_to_their_end() -> None:
+    """A second line of a comment must be indented. Otherwise the help of the key ends within a sentence."""
+    cut = re.compile(r"^[^#\n]+ # [^\n]*[^.\])\n]\n# [a-z]", re.MULTILINE)
+    files = sorted(package_conf().rglob("*.yaml"))
+    assert [file.name for file in files if cut.search(file.read_text(encoding="utf-8"))] == []

@@ -18,6 +18,7 @@ from kgqa.runtime.costs import Ledger, Tally
 from kgqa.runtime.display import QUIET, PlainLines, Stage, log_lines
 from kgqa.runtime.monitor import monitor_work, read_heartbeats
 from kgqa.runtime.work_log import LOG, log_event
+from kgqa.types import Usage
 from kgqa.util.waiting import describe_waits, waiting
 
 
@@ -115,9 +116,7 @@ def test_a_stage_says_what_is_done_with_units(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("kgqa.runtime.display.time.monotonic", lambda: 1_030.0)
     stage = Stage("passages", 478, started=1_000, paying_since=1_000)
     assert stage.describe() == "passages 0/478 · started 30 s ago"
-    stage.ledger.method["extractor"] = stage.ledger.paid["extractor"] = Tally(
-        calls=1, prompt_tokens=90, output_tokens=9
-    )
+    stage.ledger.method["extractor"] = stage.ledger.paid["extractor"] = Tally(1, Usage(90, 0, 9))
     stage.finish(failed=False)
     assert stage.describe().startswith("passages 1/478 · 4.0 h left · 2.0 calls/min · 3.3 tokens/s · 1 call, 0 % from")
     stage.finish(failed=True)

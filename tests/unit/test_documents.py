@@ -57,15 +57,15 @@ def test_broken_word_file_is_one_line(tmp_path: Path, damage: bytes) -> None:
     write_docx(file, ["text"])
     broken_xml = damage.startswith(b"<")
     file.write_bytes(file.read_bytes().replace(b"</w:document>", damage) if broken_xml else damage)
-    with pytest.raises(DataError, match=r"a\.docx: not a readable DOCX \(.*\); save it again as \.docx$"):
+    with pytest.raises(DataError, match=r"a\.docx: not a readable DOCX \(.*\). Save it again as \.docx$"):
         read_document(file)
 
 
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"one\ntwo \xff", r"a\.txt:2: not UTF-8 \(byte 0xff\); convert the file to UTF-8"),
-        ("One.\nTwo.".encode("utf-16-le"), r"a\.txt:1: not text .*; convert the file to UTF-8"),
+        (b"one\ntwo \xff", r"a\.txt:2: not UTF-8 \(byte 0xff\). Convert the file to UTF-8"),
+        ("One.\nTwo.".encode("utf-16-le"), r"a\.txt:1: not text .*\. Convert the file to UTF-8"),
     ],
 )
 def test_text_in_another_encoding_is_refused(tmp_path: Path, content: bytes, said: str) -> None:
@@ -150,10 +150,10 @@ def test_shared_headings_are_followed_by_the_names(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("nowhere", r"nowhere: no such file or folder; name your documents"),
-        ("a.odt", r"a\.odt: file type not supported; name \.txt, .* files or a folder"),
-        ("hidden", r"hidden: no documents; name \.txt"),
-        ("odd", r"the file's name is not UTF-8; rename it"),
+        ("nowhere", r"nowhere: no such file or folder. Name your documents"),
+        ("a.odt", r"a\.odt: file type not supported. Name \.txt, .* files or a folder"),
+        ("hidden", r"hidden: no documents. Name \.txt"),
+        ("odd", r"the file's name is not UTF-8. Rename it"),
     ],
 )
 def test_place_without_documents_is_refused(tmp_path: Path, name: str, message: str) -> None:

@@ -167,7 +167,7 @@ def test_abstracts_become_the_same_corpus_each_time(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("files", "said"),
     [
-        ({"enwiki/readme.txt": b"text"}, "it is not HotpotQA's"),
+        ({"enwiki/readme.txt": b"text"}, "It is not HotpotQA's"),
         ({"AA/wiki_00.bz2": b"no bz2"}, "broken archive"),
         ({"AA/wiki_00.bz2": shard({"title": "Ann"})}, "broken archive .'text'"),
     ],
@@ -239,8 +239,8 @@ def test_musique_is_converted_to_lines(tmp_path: Path, nested: bool) -> None:
     ("write", "split", "said"),
     [
         (saved_splits, "test", "no split test, only validation, train"),
-        (repository, "test", "neither written by save_to_disk nor a folder with test"),
-        (Path.mkdir, "validation", "neither written by save_to_disk"),
+        (repository, "test", "not a folder of save_to_disk, and not a folder with test"),
+        (Path.mkdir, "validation", "not a folder of save_to_disk"),
     ],
 )
 def test_missing_split_is_named_and_leaves_no_file(tmp_path: Path, write: Any, split: str, said: str) -> None:
@@ -252,5 +252,5 @@ def test_missing_split_is_named_and_leaves_no_file(tmp_path: Path, write: Any, s
 
 
 def test_another_dataset_is_refused() -> None:
-    with pytest.raises(DataError, match="a row with text, label is of no known dataset"):
+    with pytest.raises(DataError, match="a row with text, label does not match any known dataset"):
         original({"text": "x", "label": 1})

@@ -35,8 +35,8 @@ def test_settings_say_who_gave_a_value_and_what_the_paper_has() -> None:
     said = find_sources(compose(["method=trace", *given]))
     assert said["method.beam"] == "experiment=quick; paper: 5 (§C.4)"
     assert said["kg.demonstrations"].startswith("experiment=quick (TRACE Table 9); paper: adaptive (§C.4")
-    assert said["method.chains"].startswith("given here; paper: 5 (§C.4")
-    assert said["method.max_answer_tokens"] == "given here; default: 25 (not in the paper; released code)"
+    assert said["method.chains"].startswith("set on the command line; paper: 5 (§C.4")
+    assert said["method.max_answer_tokens"] == "set on the command line; default: 25 (not in the paper; released code)"
     assert said["method.min_probability"].startswith("not in the paper")
 
 
@@ -51,7 +51,19 @@ def test_an_own_model_needs_no_optional_keys(tmp_path: Path, monkeypatch: pytest
         assert session.engines.prices("reader") is None
 
 
+def test_own_engine_file_can_set_the_address_of_its_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("conf/engine").mkdir(parents=True)
+    lines = "defaults: [openai]\nbase_url: http://127.0.0.1:9/v1\nserved_model: mine\n"
+    Path("conf/engine/mine.yaml").write_text(lines, encoding="utf-8")
+    experiment = Experiment.of(["engine=mine", "model=gpt_4o_mini", "method=no_context"])
+    assert experiment.config["engine"]["base_url"] == "http://127.0.0.1:9/v1"
+    assert experiment.config["engine"]["served_model"] == "mine"
+    with Session(experiment) as session:
+        assert session.engines.prices("reader") is not None
+
+
 def test_a_part_that_nothing_was_chosen_for_is_named() -> None:
     session = Session(Experiment.of(["method=no_context", "reranker=null"]))
-    with pytest.raises(ConfigError, match="reranker=null: method=no_context needs one; choose from"):
+    with pytest.raises(ConfigError, match=r"reranker=null: method=no_context needs one\. Choose from"):
         session.ranker("reranker")

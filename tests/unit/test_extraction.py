@@ -128,7 +128,7 @@ def test_the_least_similar_demonstrations_are_dropped_before_the_passage_is_cut(
 
 
 def test_an_instruction_that_leaves_no_room_is_a_config_error() -> None:
-    with pytest.raises(ConfigError, match=r"kg.max_prompt_tokens=20: the instruction .*; increase it"):
+    with pytest.raises(ConfigError, match=r"kg.max_prompt_tokens=20: the instruction .*\. Increase it"):
         drive(replace(EXTRACTOR, max_prompt_tokens=20).extract(PASSAGE), World())
 
 

@@ -64,7 +64,7 @@ def prompt(shown: tuple[Passage, ...]) -> Prompt:
 
 @pytest.mark.parametrize("kept", [50, 49, 13, 1, 0])
 def test_as_many_passages_are_shown_as_fit(kept: int) -> None:
-    world, reading = World(limit=103 * kept), ReadingLog()
+    world, reading = World(limit=103 * kept), ReadingLog(Question("q", "Who?", ()))
     drive(reading.generate(prompt, FIFTY, 10), world)
     assert [ranks[-1] + 1 for ranks in world.shown] == ([kept] if kept else [])
     assert reading.flags["passages_dropped"] == 50 - kept
@@ -73,4 +73,4 @@ def test_as_many_passages_are_shown_as_fit(kept: int) -> None:
 
 def test_a_prompt_that_does_not_fit_without_passages_is_an_error() -> None:
     with pytest.raises(PromptTooLong):
-        drive(ReadingLog().generate(prompt, FIFTY, 10), World(limit=-1))
+        drive(ReadingLog(Question("q", "Who?", ())).generate(prompt, FIFTY, 10), World(limit=-1))

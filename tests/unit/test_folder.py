@@ -142,7 +142,7 @@ def test_disk_limit_is_one_line(tmp_path: Path) -> None:
         check=True,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000)),
     )
-    assert "metrics.json: File too large; free disk space" in done.stdout
+    assert "metrics.json: File too large. Free disk space" in done.stdout
     assert not (tmp_path / "run" / "metrics.json").exists()
 
 
@@ -184,7 +184,7 @@ def test_missing_or_changed_file_makes_a_stage_unfinished(tmp_path: Path, damage
     damage(stage.path / "verdicts.jsonl")
     assert stage.outcome(Counted) is None
     manifest = StageManifest.read(stage.path, "verify")
-    with pytest.raises(DataError, match=r"verdicts\.jsonl: (no such file|changed .*); run the command .* kgqa verify"):
+    with pytest.raises(DataError, match=r"verdicts\.jsonl: (no such file|changed .*)\. Run the command .* kgqa verify"):
         manifest.file(stage.path, "verdicts.jsonl")
     with pytest.raises(DataError, match="made by kgqa data verify, not by kgqa collect safe"):
         StageManifest.read(stage.path, "collect safe")

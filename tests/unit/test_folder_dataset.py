@@ -67,7 +67,7 @@ def test_a_question_says_its_answers_type_and_support(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("support", "message"),
     [
-        ("Mil", r"questions\.jsonl:1: support: no document has the name 'Mil'; did you mean Mill"),
+        ("Mil", r"questions\.jsonl:1: support: no document has the name 'Mil'. Did you mean Mill"),
         ({"title": "Mill", "place": "page 9"}, r"questions\.jsonl:1: support: 'page 9' is not in 'Mill'"),
         ({"title": "Mill", "text": "nowhere"}, r"questions\.jsonl:1: support: 'nowhere' is not in 'Mill'"),
         (7, r"questions\.jsonl:1: .*support"),
@@ -91,20 +91,20 @@ def test_a_missing_folder_or_questions_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no such folder"):
         list(folder(tmp_path / "no").questions())
     (tmp_path / "a.txt").write_text("Words.", encoding="utf-8")
-    with pytest.raises(DataError, match=r"no questions\.jsonl in it: no such file; .*dataset\.questions_file=FILE"):
+    with pytest.raises(DataError, match=r"no questions\.jsonl in it: no such file. .*dataset\.questions_file=FILE"):
         list(folder(tmp_path).questions())
     with pytest.raises(DataError, match=r"dataset\.questions_file=nothing\.jsonl: no such file"):
         list(folder(tmp_path, questions_file="nothing.jsonl").questions())
 
 
 def test_documents_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"no documents; name \.txt, .*\.pdf files"):
+    with pytest.raises(DataError, match=r"no documents. Name \.txt, .*\.pdf files"):
         ask(tmp_path)
     make(tmp_path / "scan.pdf", [""])
-    with pytest.raises(DataError, match=r"scan.pdf: no text; scanned documents need text recognition"):
+    with pytest.raises(DataError, match=r"scan.pdf: no text. Scanned documents need text recognition"):
         ask(tmp_path)
     (tmp_path / "a.txt").write_bytes(b"one\ntwo \xff\xfe")
-    with pytest.raises(DataError, match=r"a\.txt:2: not UTF-8 \(byte 0xff\); convert the file to UTF-8"):
+    with pytest.raises(DataError, match=r"a\.txt:2: not UTF-8 \(byte 0xff\). Convert the file to UTF-8"):
         ask(tmp_path)
     with pytest.raises(ConfigError, match=r"dataset\.kinds: \.odt: file type not supported"):
         Folder("folder", None, (".odt",), None, 250, "hotpotqa", "hotpotqa")

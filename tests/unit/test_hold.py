@@ -25,16 +25,25 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
+async def enter(hold: Hold) -> bool:
+    """Start and end an attempt. Return whether it was a trial."""
+    async with hold.turn() as is_trial:
+        return is_trial
+
+
 class Calls:
     """Calls to one server that end when the test says so."""
 
     def __init__(self, hold: Hold, count: int) -> None:
         self.hold = hold
-        self.attempts: list[bool] = []  # that have started and not ended: whether each is a trial
-        self.tasks = [asyncio.create_task(self.enter()) for _ in range(count)]
+        self.attempts: list[bool] = []  # that have started: whether each is a trial
+        self.ends = asyncio.Semaphore(0)  # released once for each attempt that ends
+        self.tasks = [asyncio.create_task(self.attempt()) for _ in range(count)]
 
-    async def enter(self) -> None:
-        self.attempts.append(await self.hold.enter())
+    async def attempt(self) -> None:
+        async with self.hold.turn() as is_trial:
+            self.attempts.append(is_trial)
+            await self.ends.acquire()
 
 
 def test_one_call_tries_a_held_server() -> None:
@@ -46,13 +55,16 @@ def test_one_call_tries_a_held_server() -> None:
         assert calls.attempts == [True]
         assert "503 from 127.0.0.1:8000, next try in 0 s, 16 calls wait" in describe_waits()
         assert not hold.fail("503", 0.0, is_trial=False)  # an attempt from before shows nothing new
-        hold.fail("503", 0.0, is_trial=True)  # the next one tries it
+        hold.fail("503", 0.0, is_trial=True)
+        calls.ends.release()  # the next one tries it
         await settle()
         assert calls.attempts == [True, True]
         hold.succeed(is_trial=True)
+        for _ in calls.tasks:
+            calls.ends.release()
         await asyncio.gather(*calls.tasks)
         assert calls.attempts == [True, True, *[False] * 14]
-        assert not await hold.enter()
+        assert not await enter(hold)
 
     asyncio.run(run())
     assert describe_waits() == ""
@@ -62,7 +74,8 @@ def test_held_server_that_answers_can_fail_again() -> None:
     async def run() -> None:
         hold = Hold("http://127.0.0.1:8000/v1", AT_ONCE)
         hold.fail("503", 0.0, is_trial=False)
-        hold.succeed(is_trial=await hold.enter())
+        async with hold.turn() as is_trial:
+            hold.succeed(is_trial=is_trial)
         hold.fail("503", 0.0, is_trial=False)
         calls = Calls(hold, 2)
         await settle()
@@ -103,26 +116,29 @@ def test_failure_after_the_end_is_not_shown() -> None:
     hold = Hold("http://127.0.0.1:1/v1", AT_ONCE)
     hold.close()
     hold.fail("a broken connection", 0.0, is_trial=False)
-    assert asyncio.run(hold.enter())  # a call that waits
+    assert asyncio.run(enter(hold))  # a call that waits
     assert describe_waits() == ""
 
 
 @pytest.mark.parametrize("pause", [0.0, 60.0])
 def test_cancelled_trial_lets_the_next_call_try(pause: float) -> None:
+    async def succeed(hold: Hold) -> bool:
+        async with hold.turn() as is_trial:
+            assert hold.describe() == "503 from 127.0.0.1:1, next try in 0 s, 1 call waits"
+            hold.succeed(is_trial=is_trial)
+            return is_trial
+
     async def enter_twice() -> bool:
         hold = Hold("http://127.0.0.1:1/v1", RetryPolicy(1.0, 0, 0.0, 120.0))
         hold.fail("503", pause, is_trial=False)
-        first = asyncio.create_task(hold.enter())
-        await asyncio.sleep(0)
+        first = Calls(hold, 1).tasks[0]
+        await settle()
         first.cancel()
         with suppress(asyncio.CancelledError):
-            if await first:
-                hold.leave(is_trial=True)
+            await first
         hold._next = 0.0
-        entered = await asyncio.wait_for(hold.enter(), 5)
-        assert hold.describe() == "503 from 127.0.0.1:1, next try in 0 s, 1 call waits"
-        hold.succeed(is_trial=entered)
+        is_trial = await asyncio.wait_for(succeed(hold), 5)
         assert hold.describe() == ""
-        return entered
+        return is_trial
 
     assert asyncio.run(enter_twice())

@@ -61,10 +61,9 @@ def lines(endpoint: str, home: Path, *, offline: bool = False) -> list[str]:
 @pytest.mark.parametrize(
     ("status", "code", "remedy"),
     [
-        (403, "GatedRepo", "accept its terms on the hub and run hf auth login, or name a folder"),
-        (401, "RepoNotFound", "check its name, run hf auth login if it is private, or name a folder"),
-        (404, "RepoNotFound", "check its name"),
-        (400, "", "connect this machine, copy the model into its hub cache, or name a folder"),
+        (403, "GatedRepo", "Accept its terms on the hub and run hf auth login, or name a folder"),
+        (401, "RepoNotFound", "Check its name, run hf auth login if it is private, or name a folder"),
+        (400, "", "Connect this machine, copy the model into its hub cache, or name a folder"),
     ],
 )
 def test_a_refusal_of_the_hub_says_what_to_do(status: int, code: str, remedy: str, tmp_path: Path) -> None:
@@ -91,4 +90,4 @@ def test_offline_the_hub_is_not_asked(tmp_path: Path) -> None:
     with refusing(500, "") as endpoint:
         refused = lines(endpoint, tmp_path, offline=True)
     assert len(refused) == 2
-    assert all("HF_HUB_OFFLINE forbids the download; unset it, or name a folder" in line for line in refused)
+    assert all("HF_HUB_OFFLINE forbids the download. Unset it, or name a folder" in line for line in refused)

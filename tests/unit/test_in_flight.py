@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from kgqa.cache.in_flight import Done, InFlightCalls, Request, next_reply
+from kgqa.cache.in_flight import Done, InFlightCalls, Request
 from kgqa.cache.store import CallCache
 from kgqa.calls import ModelCall
 from kgqa.types import Completion
 from tests.engines_for_tests import Batches, ask
-from tests.unit.scheduling import drive, named, two_steps
+from tests.unit.scheduling import drive, named, next_reply, two_steps
 
 
 @pytest.fixture

@@ -43,23 +43,23 @@ READERS: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("reader", READERS)
-@pytest.mark.parametrize("hostile", HOSTILE)
-def test_hostile_json_names_the_file(reader: str, hostile: str, tmp_path: Path) -> None:
-    file = tmp_path / "given"
-    file.write_bytes(HOSTILE[hostile].encode("utf-8", "surrogateescape") + b"\n")
-    with pytest.raises(DataError) as refused:
-        READERS[reader](file)
-    assert str(file) in str(refused.value)
-    assert len(str(refused.value)) < 500
+def test_hostile_json_names_the_file(reader: str, tmp_path: Path) -> None:
+    for hostile in HOSTILE:
+        file = tmp_path / "given"
+        file.write_bytes(HOSTILE[hostile].encode("utf-8", "surrogateescape") + b"\n")
+        with pytest.raises(DataError) as refused:
+            READERS[reader](file)
+        assert str(file) in str(refused.value)
+        assert len(str(refused.value)) < 500
 
 
-@pytest.mark.parametrize("hostile", HOSTILE)
-def test_a_second_line_is_named_by_its_number(hostile: str, tmp_path: Path) -> None:
-    file = tmp_path / "given.jsonl"
-    file.write_bytes(b'{"id": 1}\n' + HOSTILE[hostile].encode("utf-8", "surrogateescape") + b"\n")
-    for read in (stream_records, read_lines):
-        with pytest.raises(DataError, match=r"given\.jsonl:2"):
-            list(read(file))
+def test_a_second_line_is_named_by_its_number(tmp_path: Path) -> None:
+    for hostile in HOSTILE:
+        file = tmp_path / "given.jsonl"
+        file.write_bytes(b'{"id": 1}\n' + HOSTILE[hostile].encode("utf-8", "surrogateescape") + b"\n")
+        for read in (stream_records, read_lines):
+            with pytest.raises(DataError, match=r"given\.jsonl:2"):
+                list(read(file))
 
 
 @pytest.mark.parametrize("text", ["[" * 3000 + "]" * 3000, '{"a":' * 3000 + "1" + "}" * 3000])

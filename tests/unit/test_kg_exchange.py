@@ -15,7 +15,7 @@ from kgqa.kg.exchange import (
     IMPORT_FORMATS,
     ImportedTriples,
     TripledPassage,
-    join_passages,
+    read_passages,
     text_key,
     write_triples,
 )
@@ -27,7 +27,7 @@ TRIPLES = (("Elm", "is", "town"), ("Elm", "has", "mill"))
 
 def read(form: str, text: str, tmp_path: Path, name: str = "theirs") -> list[TripledPassage]:
     (tmp_path / name).write_text(text, encoding="utf-8")
-    return join_passages(IMPORT_FORMATS[form](tmp_path / name))
+    return read_passages(tmp_path / name, form)
 
 
 def imported(passages: list[TripledPassage], tmp_path: Path) -> ImportedTriples:
@@ -121,12 +121,12 @@ REFUSED = {
     "no letters": (
         "jsonl",
         '{"title": "", "text": "!", "triples": []}',
-        "theirs:1: neither title nor text has a letter",
+        "theirs:1: title and text contain no letters",
     ),
     "number": ("jsonl", "1", "theirs:1: not in this format"),
     "no JSON": ("openie", "{", "not JSON"),
     "no sentences": ("openie", "{}", "theirs:1: no key 'sentences'"),
-    "no column": ("tsv", "head\ttail\n", "theirs:1: no column relation; name the columns"),
+    "no column": ("tsv", "head\ttail\n", "theirs:1: no column relation. Name the columns"),
     "short line": ("tsv", "head\trelation\ttail\ttext\na\tb\n", "theirs:2: 2 columns, the first line has 4"),
     "empty": ("jsonl", "", "the file is empty"),
 }
@@ -209,7 +209,7 @@ def test_jsonl_round_trip(tmp_path: Path) -> None:
     for passage in PASSAGES:
         assert ImportedTriples(str(file)).triples(passage) == triples(passage)
     assert ImportedTriples(str(file)).missing(PASSAGES) == []
-    assert [each.triples for each in join_passages(IMPORT_FORMATS["jsonl"](file))] == [
+    assert [each.triples for each in read_passages(file, "jsonl")] == [
         GRAPH.get(passage.id, ()) for passage in PASSAGES
     ]
 
@@ -228,7 +228,7 @@ def test_graphml_has_an_edge_per_triple(tmp_path: Path) -> None:
 
 def test_tsv_round_trip(tmp_path: Path) -> None:
     file = written("tsv", tmp_path)
-    read = join_passages(IMPORT_FORMATS["tsv"](file))
+    read = read_passages(file, "tsv")
     assert [len(each.triples) for each in read] == [3, 2]
     assert read[0].triples[0] == ('Elm, "the" town', "lies <in>", "Über & Co")
     assert read[0].text == "Elm is a town; it has a mill."

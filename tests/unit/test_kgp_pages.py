@@ -68,9 +68,8 @@ def test_nothing_is_classified_where_documents_have_no_pages_or_it_is_switched_o
     assert not world.asked("kgp/classify")
 
 
-@pytest.mark.parametrize(
-    ("reply", "places"),
-    [
+def test_a_classifying_reply_is_read_line_by_line() -> None:
+    for reply, places in [
         ("page 4\ntable 2", (PageOrTable(page=4), PageOrTable(table=2))),
         ("table 2 on page 3", (PageOrTable(page=3, table=2),)),
         ("- Table on page 3.", (PageOrTable(page=3, any_table=True),)),
@@ -87,10 +86,8 @@ def test_nothing_is_classified_where_documents_have_no_pages_or_it_is_switched_o
         ("", ()),
         ("page three", ()),
         ("Table 2\nTable 2", (PageOrTable(table=2),)),
-    ],
-)
-def test_a_classifying_reply_is_read_line_by_line(reply: str, places: tuple[PageOrTable, ...]) -> None:
-    assert parse_nodes(reply) == places
+    ]:
+        assert parse_nodes(reply) == places
 
 
 @pytest.mark.parametrize(

@@ -118,13 +118,6 @@ def test_react_does_not_finish_with_the_number_of_another_step() -> None:
     assert world.prompts[1].prompt.prefill == "Thought 1: I need the author.\nAction 1:"
 
 
-def test_react_searches_again_for_a_repeated_query() -> None:
-    world = World(" a\nAction 1: Search[Reed Lake]", " b\nAction 2: Search[Reed Lake]", " c\nAction 3: Finish[Gorm]")
-    answer = world.answer("react")
-    assert answer.flags == {"repeated_search": 1}
-    assert world.prompts[2].prompt.prefill.count("Reed Lake is a novel by Ada Holm.") == 2
-
-
 @pytest.mark.parametrize(
     "step",
     [

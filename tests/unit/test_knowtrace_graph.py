@@ -98,9 +98,8 @@ WATT = Pair("James Watt", "which school he attended")
 GLASGOW = Fact("James Watt", "was educated at", "University of Glasgow")
 
 
-@pytest.mark.parametrize(
-    "reply",
-    [
+def test_a_pair_is_read_as_models_write_it() -> None:
+    for reply in [
         " No\nExplore:\n- James Watt | which school he attended",
         " No\nExplore:\n- James Watt : which school he attended",  # as in the paper's Table 5
         "No\n- James Watt: which school he attended",
@@ -118,11 +117,9 @@ GLASGOW = Fact("James Watt", "was educated at", "University of Glasgow")
         "Not yet.\nExplore:\n- James Watt; which school he attended",
         "The knowledge is not enough.\nExplore:\n- James Watt | which school he attended",
         "The answer is not known yet.\nExplore:\n- James Watt; which school he attended",
-    ],
-)
-def test_a_pair_is_read_as_models_write_it(reply: str) -> None:
-    read = read_exploration(reply)
-    assert (read.sufficient, read.pairs, read.malformed) == (False, (WATT,), 0)
+    ]:
+        read = read_exploration(reply)
+        assert (read.sufficient, read.pairs, read.malformed) == (False, (WATT,), 0)
 
 
 def test_lines_that_are_no_pairs_are_counted() -> None:
@@ -144,9 +141,8 @@ def test_entities_keep_their_punctuation_and_numbers(line: str, pair: Pair) -> N
     assert read_exploration(f" No\n{line}").pairs == (pair,)
 
 
-@pytest.mark.parametrize(
-    "reply",
-    [
+def test_a_triplet_is_read_as_models_write_it() -> None:
+    for reply in [
         "<James Watt; was educated at; University of Glasgow>",
         "( James Watt , was educated at , University of Glasgow )",  # as in the paper's Table 5
         "(James Watt; was educated at; University of Glasgow);",
@@ -157,11 +153,9 @@ def test_entities_keep_their_punctuation_and_numbers(line: str, pair: Pair) -> N
         "- James Watt | was educated at | University of Glasgow",
         "2. James Watt; was educated at; University of Glasgow;",
         "Triples:\n<James Watt | was educated at | University of Glasgow>",
-    ],
-)
-def test_a_triplet_is_read_as_models_write_it(reply: str) -> None:
-    read = read_facts(reply)
-    assert (read.facts, read.malformed) == ((GLASGOW,), 0)
+    ]:
+        read = read_facts(reply)
+        assert (read.facts, read.malformed) == ((GLASGOW,), 0)
 
 
 @pytest.mark.parametrize(

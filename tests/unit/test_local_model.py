@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -54,6 +55,19 @@ def test_default_is_stored_by_name_and_reported(here: dict[str, int]) -> None:
     assert experiment.remarks[0].startswith("model: qwen2_5_coder_1_5b (1.1 GB), the best on this machine.")
     named = Experiment.of(["method=no_context", "model=qwen2_5_coder_1_5b", "engine=llamacpp"])
     assert (experiment.identity, named.remarks) == (named.identity, ())
+
+
+@pytest.mark.parametrize(("method", "names_model"), [("no_context", True), ("retrieve_only", False)])
+def test_model_is_named_if_the_run_calls_it(
+    method: str, names_model: bool, here: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here.update(qwen2_5_coder_1_5b=1_100_000_000)
+    lines: list[str] = []
+    monkeypatch.setattr(Session, "say_once", lambda _, line: lines.append(line))
+    monkeypatch.setattr(Session, "engines", SimpleNamespace(identities=dict))
+    with Session(Experiment.of([f"method={method}", "dataset=demo"])) as session:
+        check(session)
+    assert [line.startswith("model: qwen2_5_coder_1_5b") for line in lines] == [True] * names_model
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kgqa.errors import ConfigError
@@ -11,7 +11,6 @@ from kgqa.scoring.metrics import PROFILES, abstains, best_alignment, contains_go
 from kgqa.scoring.normalisation import normalise, normalise_for_drop
 
 ANSWERS = st.text() | st.sampled_from(["yes", "no", "the", "", "1,000", "nan", "-5", "Paris, France", "the Paris"])
-SYMMETRIC_PROFILES = sorted(set(PROFILES) - {"drop"})  # DROP asks for the gold side's numbers only
 
 
 def em_and_f1(prediction: str | None, golds: list[str], profile: str) -> tuple[float, float]:
@@ -151,28 +150,15 @@ def test_bad_input_is_refused() -> None:
             score(prediction, [], "musique")
     with pytest.raises(TypeError, match="list of gold answers"):
         score("Paris", "Paris", "musique")
-    with pytest.raises(ConfigError, match=r"'hotpot' is unknown: did you mean hotpotqa\?"):
+    with pytest.raises(ConfigError, match=r"'hotpot' is unknown. Did you mean hotpotqa\?"):
         score("Paris", ["Paris"], "hotpot")
 
 
-@settings(deadline=None)  # a busy machine is no failure
 @given(prediction=ANSWERS, golds=st.lists(ANSWERS, min_size=1, max_size=3), profile=st.sampled_from(sorted(PROFILES)))
 def test_any_text_scores_between_zero_and_one(prediction: str, golds: list[str], profile: str) -> None:
     scores = score(prediction, golds, profile)
     assert 0 <= scores["em"] <= 1
     assert 0 <= scores["f1"] <= 1
-
-
-@settings(deadline=None)
-@given(one=ANSWERS, other=ANSWERS, profile=st.sampled_from(SYMMETRIC_PROFILES))
-def test_answer_and_single_gold_can_change_places(one: str, other: str, profile: str) -> None:
-    assert score(one, [other], profile) == pytest.approx(score(other, [one], profile))
-
-
-@settings(deadline=None)
-@given(gold=ANSWERS.filter(normalise), profile=st.sampled_from(sorted(PROFILES)))
-def test_an_exact_match_of_something_has_full_f1(gold: str, profile: str) -> None:
-    assert score(f"The {gold.upper().lower()} ", [gold.upper().lower()], profile) == {"em": 1, "f1": 1}
 
 
 @pytest.mark.parametrize(
@@ -188,46 +174,89 @@ def test_drop_takes_brackets_inside_a_gold_for_text() -> None:
     assert em_and_f1("sic", ["[sic]"], "drop") == (1, 1)
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        "", " ", "The", "N/A", "Unknown", "unknown.", "I don't know.", "I do not know the answer to this question.",
-        "I cannot determine the answer from the given passages.", "Not mentioned", "not provided", "No information",
-        "No information available", "Cannot be determined", "It cannot be determined from the passages.",
-        "It is not mentioned in the passages who wrote it.", "It is not possible to say.",
-        "There is no information about his mother.", "There is not enough information to answer.",
-        "Insufficient information.", "The passages do not mention the founder.",
-        "The provided context does not specify the year.", "I'm not sure.", "Unable to determine",
-        "The answer is not provided", "Unanswerable", "Not found", "not found.", "Unclear", "It is unclear.",
-        "Impossible to answer", "It's impossible to answer this question.", "Impossible to determine the answer.",
-        "Cannot determine based on provided passages.", "Information not found in the passages",
-        "Not mentioned in the given passages.", "Not explicitly stated", "No answer found in the documents.",
-        "None of the retrieved documents relate to the question.", "None of the passages directly mention her.",
-        "The passage does not provide the name of the father.", "I'm sorry, but I cannot provide an answer.",
-        "I don't have any information about her.", "Based on the given passages, there is no information about it.",
-    ],
-)  # fmt: skip
-def test_saying_that_there_is_no_answer_is_abstaining(answer: str) -> None:
-    assert abstains(answer)
+def test_saying_that_there_is_no_answer_is_abstaining() -> None:
+    for answer in [
+        "",
+        " ",
+        "The",
+        "N/A",
+        "Unknown",
+        "unknown.",
+        "I don't know.",
+        "I do not know the answer to this question.",
+        "I cannot determine the answer from the given passages.",
+        "Not mentioned",
+        "not provided",
+        "No information",
+        "No information available",
+        "Cannot be determined",
+        "It cannot be determined from the passages.",
+        "It is not mentioned in the passages who wrote it.",
+        "It is not possible to say.",
+        "There is no information about his mother.",
+        "There is not enough information to answer.",
+        "Insufficient information.",
+        "The passages do not mention the founder.",
+        "The provided context does not specify the year.",
+        "I'm not sure.",
+        "Unable to determine",
+        "The answer is not provided",
+        "Unanswerable",
+        "Not found",
+        "not found.",
+        "Unclear",
+        "It is unclear.",
+        "Impossible to answer",
+        "It's impossible to answer this question.",
+        "Impossible to determine the answer.",
+        "Cannot determine based on provided passages.",
+        "Information not found in the passages",
+        "Not mentioned in the given passages.",
+        "Not explicitly stated",
+        "No answer found in the documents.",
+        "None of the retrieved documents relate to the question.",
+        "None of the passages directly mention her.",
+        "The passage does not provide the name of the father.",
+        "I'm sorry, but I cannot provide an answer.",
+        "I don't have any information about her.",
+        "Based on the given passages, there is no information about it.",
+    ]:
+        assert abstains(answer)
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        "no", "yes", "none", "None", "Nobody", "Nobody Knows", "I Don't Want to Know", "Unknown Pleasures",
-        "Not Without My Daughter", "No Country for Old Men", "The Unknown Soldier", "0", "NA-17",
-        "Paris, which the passages do not mention", "None of the Above", "None of My Business", "Not Fade Away",
-        "Mission: Impossible", "The Impossible", "Unclear Physics", "Lost and Found", "Not Found in Paris",
-        "Information Society", "The Given Day", "Cannot Buy My Love",
-    ],
-)  # fmt: skip
-def test_an_answer_with_such_words_in_it_is_an_answer(answer: str) -> None:
-    assert not abstains(answer)
+def test_an_answer_with_such_words_in_it_is_an_answer() -> None:
+    for answer in [
+        "no",
+        "yes",
+        "none",
+        "None",
+        "Nobody",
+        "Nobody Knows",
+        "I Don't Want to Know",
+        "Unknown Pleasures",
+        "Not Without My Daughter",
+        "No Country for Old Men",
+        "The Unknown Soldier",
+        "0",
+        "NA-17",
+        "Paris, which the passages do not mention",
+        "None of the Above",
+        "None of My Business",
+        "Not Fade Away",
+        "Mission: Impossible",
+        "The Impossible",
+        "Unclear Physics",
+        "Lost and Found",
+        "Not Found in Paris",
+        "Information Society",
+        "The Given Day",
+        "Cannot Buy My Love",
+    ]:
+        assert not abstains(answer)
 
 
-@pytest.mark.parametrize(
-    ("answer", "golds", "contained"),
-    [
+def test_the_words_of_a_gold_answer_are_in_the_answer() -> None:
+    for answer, golds, contained in [
         ("It was written in Paris, France.", ["Paris"], 1),
         ("The Paris.", ["paris"], 1),
         ("Parisian", ["Paris"], 0),
@@ -239,7 +268,5 @@ def test_an_answer_with_such_words_in_it_is_an_answer(answer: str) -> None:
         ("Paris", ["The"], 0),
         ("", ["the"], 1),
         ("", ["Paris"], 0),
-    ],
-)
-def test_the_words_of_a_gold_answer_are_in_the_answer(answer: str, golds: list[str], contained: int) -> None:
-    assert contains_gold(answer, golds) == contained
+    ]:
+        assert contains_gold(answer, golds) == contained

@@ -33,7 +33,7 @@ def test_the_released_code_counts_the_seeds_too() -> None:
 
 
 def test_a_question_whose_support_is_not_in_its_collection_is_an_error() -> None:
-    with pytest.raises(DataError, match="lacks supporting passages"):
+    with pytest.raises(DataError, match="must have all its supporting passages"):
         measured(question=replace(QUESTION, support=frozenset({"missing:Oslo"})))
-    with pytest.raises(DataError, match="lacks supporting passages"):
+    with pytest.raises(DataError, match="must have all its supporting passages"):
         measured(question=QUESTION)

@@ -81,9 +81,15 @@ def test_lines_and_errors_leave_without_the_environments_secrets(monkeypatch: py
         (f"engine.extra_body={{user: '{SECRET}'}}", "engine.extra_body.user holds the value of $OPENAI_API_KEY"),
         ("+anything=0wn-variable-of-a-server", "anything holds the value of $MY_SERVER"),
         (f"limit='{SECRET}'", "limit holds the value of $OPENAI_API_KEY"),
-        ("engine.base_url='http://me:hunter22@host/v1'", "engine.base_url: an address must hold no name, password"),
+        (
+            "engine.base_url='http://me:hunter22@host/v1'",
+            "engine.base_url: an address must not contain a user name",
+        ),
         ("engine.base_url='http://host/v1?api_key=hunter22'", "put the key into the variable that engine.api_key_env"),
-        ("+anything='see postgresql://me:hunter22@host/db'", "anything: an address must hold no name, password"),
+        (
+            "+anything='see postgresql://me:hunter22@host/db'",
+            "anything: an address must not contain a user name",
+        ),
     ],
 )
 def test_a_secret_as_a_value_is_refused_and_not_repeated(

@@ -116,7 +116,7 @@ def test_the_report_names_the_model_and_counts_orders(tmp_path: Path) -> None:
 
 def test_copied_values_are_marked(tmp_path: Path) -> None:
     write_reproduction(figure_of(second_hand="two notes"), tmp_path)
-    assert "second hand: from two notes." in (tmp_path / "report.md").read_text("utf-8")
+    assert "The published values are secondary, from two notes." in (tmp_path / "report.md").read_text("utf-8")
 
 
 def test_failed_questions_are_named_beside_the_value(tmp_path: Path) -> None:
@@ -125,5 +125,5 @@ def test_failed_questions_are_named_beside_the_value(tmp_path: Path) -> None:
     page = write_reproduction(figure_of(lines=[replace(figure.lines[0], ours=ours)]), tmp_path).read_text("utf-8")
     for text in (page, (tmp_path / "report.md").read_text("utf-8"), (tmp_path / "report.tex").read_text("utf-8")):
         assert "45.0 (answered 191 of 200)" in text
-    assert "They count as wrong" in page
+    assert "which count as wrong" in page
     assert "(answered" not in write_reproduction(figure, tmp_path).read_text("utf-8")

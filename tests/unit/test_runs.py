@@ -49,7 +49,7 @@ def test_what_stands_for_several_names_them() -> None:
         run(f"demo/trace/small/be00000{number}", number)
     said = "demo/trace/small/be000006, demo/trace/small/be000005"
     assert refusal("be").startswith(f"be: matches several runs: {said}")
-    assert refusal("be").endswith("and 2 more; add more of the name")
+    assert refusal("be").endswith("and 2 more. Add more of the name.")
     run("demo/trace/small/be", 9)  # by name=be
     assert find_run("be").name == "be"
 
@@ -97,7 +97,7 @@ def test_runs_lists_what_is_asked_for_the_last_one_first(capsys: pytest.CaptureF
     assert len(listed("method=trace", "dataset=demo")) == 2
     assert len(listed("since=1970-01-05")) == 3
     assert len(listed("tr")) == 3
-    assert listed("--limit", "1")[-1] == "1 of 3; all: --limit 3"
+    assert listed("--limit", "1")[-1] == "1 of 3. All: --limit 3"
     assert "no such runs" in listed("model=huge")[0]
     read = json.loads("".join(listed("--json", "model=small")))
     assert [each["folder"] for each in read] == ["outputs/demo/golden/small/b", "outputs/demo/trace/small/a"]
@@ -106,7 +106,7 @@ def test_runs_lists_what_is_asked_for_the_last_one_first(capsys: pytest.CaptureF
 
 
 @pytest.mark.parametrize(
-    ("words", "said"), [("since=soon", "no date"), ("--limit 0", "at least 1"), ("methods=x", "did you mean method")]
+    ("words", "said"), [("since=soon", "no date"), ("--limit 0", "at least 1"), ("methods=x", "Did you mean method")]
 )
 def test_a_filter_that_cannot_be_is_refused(words: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["runs", *words.split()]) == 2
@@ -118,5 +118,5 @@ def test_every_command_that_takes_a_run_finds_it(command: str, capsys: pytest.Ca
     run("demo/trace/small/ab", 1)
     run("demo/trace/small/ac", 2)
     assert main([*command.split(), "a"]) == 2
-    said = "kgqa: a: matches several runs: demo/trace/small/ac, demo/trace/small/ab; add more of the name\n"
+    said = "kgqa: a: matches several runs: demo/trace/small/ac, demo/trace/small/ab. Add more of the name.\n"
     assert capsys.readouterr().err == said

@@ -112,7 +112,7 @@ def configured(**changes: object) -> tuple[JudgedSteps, Safe]:
 
 def made(*questions: Question, **changes: object) -> list[Example]:
     recipe, method = configured(**changes)
-    collected = recipe.collect([Source("mine", questions, method)], lambda: None)
+    collected = recipe.collect([Source("mine", questions, method)])
     return [example for example in collected if isinstance(example, Example)]
 
 

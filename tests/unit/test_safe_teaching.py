@@ -13,7 +13,8 @@ import pytest
 
 from kgqa.artifacts.examples import NotTaught
 from kgqa.calls import Call, Generate
-from kgqa.methods.safe_teaching import Ideal, Labelled, Teacher
+from kgqa.methods.safe_teaching import Ideal, Teacher
+from kgqa.methods.steps.safe_rules import JudgedStep
 from kgqa.methods.steps.safe_verdict import CORRECT, errors
 from kgqa.testing import drive
 from kgqa.types import Completion, Json
@@ -26,11 +27,13 @@ VERDICT = {"error_type": CORRECT, "diagnosis": "Passage 1 says so.", "guidance":
 
 def teacher(**changes: Any) -> Teacher:
     recipe, method = configured()
-    taught = replace(recipe.teaches(method), errors_each=len(errors("paper")), correct_each=4)
-    return replace(taught, **changes)
+    settings = {"errors_each": len(errors("paper")), "correct_each": 4, **changes}
+    return Teacher(method, replace(recipe, **settings))
 
 
-def taught(replies: Mapping[str, str] = {}, **changes: Any) -> tuple[Labelled, list[Generate]]:
+def taught(
+    replies: Mapping[str, str] = {}, **changes: Any
+) -> tuple[list[tuple[str, JudgedStep | str]], list[Generate]]:
     calls: list[Generate] = []
 
     def reply(call: Call[Any]) -> Completion:
@@ -54,12 +57,12 @@ def finding(step: int, error: str) -> dict[str, Json]:
 
 def test_right_steps_and_one_step_of_each_error_are_labelled() -> None:
     made, _ = taught()
-    labels = Counter(label for label, _ in made.steps)
+    labels = Counter(label for label, _ in made)
     assert labels == {CORRECT: 4, **dict.fromkeys(errors("paper"), 1)}
-    for label, step in made.steps:
+    for label, step in made:
+        assert isinstance(step, JudgedStep)
         assert step.verdict.error_type == label
         assert len(step.accepted) == step.number - 1
-    assert not made.dropped
 
 
 def test_errors_stand_where_they_can_be() -> None:
@@ -83,9 +86,9 @@ def test_some_errors_are_sampled_and_all_replies_are_closed() -> None:
 
 def test_what_the_auditor_refuses_is_dropped() -> None:
     made, _ = taught({"teach/audit": AGREED.replace("true", "false")})
-    assert not made.steps
-    assert {why for _, why in made.dropped} == {"the auditor does not agree"}
-    assert len(taught({"teach/audit": AGREED.replace("true", "false")}, audit=False)[0].steps) == 14
+    assert {why for _, why in made} == {"the auditor does not agree"}
+    unaudited, _ = taught({"teach/audit": AGREED.replace("true", "false")}, audit=False)
+    assert [isinstance(step, JudgedStep) for _, step in unaudited] == [True] * 14
 
 
 @pytest.mark.parametrize(
@@ -112,7 +115,7 @@ def test_a_reply_that_cannot_be_read_is_asked_for_once_more() -> None:
         name = call.prompt.name
         return Completion(next(replies) if name == "teach/plan" else TEACHER[name])
 
-    assert drive(teacher().teach(ASKED, random.Random(1)), reply).steps
+    assert drive(teacher().teach(ASKED, random.Random(1)), reply)
     assert next(replies, None) is None
 
 

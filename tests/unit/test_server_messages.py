@@ -279,6 +279,6 @@ ANY = st.recursive(
 @given(ANY)
 def test_any_error_is_read(error: Any) -> None:
     assert find_meaning(400, {"message": error, "detail": error, "metadata": error}) in (
-        None, "too_long", "filtered", "limited", "used_up", "key",
+        None, "too_long", "filtered", "limited", "used_up", "key", "tools",
     )  # fmt: skip
     find_lengths({"message": error, "n_prompt_tokens": error, "n_ctx": error})

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from kgqa.cache.in_flight import Done, Request, next_reply
+from kgqa.cache.in_flight import Done, Request
 from kgqa.cache.store import CallCache
 from kgqa.calls import Search
 from kgqa.errors import EngineDied, EngineError
 from kgqa.runtime.scheduler import Scheduler
 from kgqa.runtime.services import BatchIsolator, Worker
 from kgqa.types import Passage
+from tests.unit.scheduling import next_reply
 
 
 class Panic(BaseException):

@@ -85,16 +85,16 @@ def test_the_disks_refusal_names_the_file_and_what_to_do(tmp_path: Path) -> None
             fresh.write_text("more than there is room for")
 
     with pytest.raises(
-        StorageError, match=r"file: No space left on device; free disk space, then run the same command"
+        StorageError, match=r"file: No space left on device\. Free disk space, then run the same command"
     ):
         fill()
     assert not os.listdir(tmp_path)
     with (
-        pytest.raises(StorageError, match=r"^F: it refused; elsewhere$"),
+        pytest.raises(StorageError, match=r"^F: it refused\. elsewhere$"),
         fs.explain_storage_errors(Path("F"), "elsewhere"),
     ):
         raise OSError("it refused")
-    with pytest.raises(StorageError, match=r"^F: Read-only file system; "), fs.explain_storage_errors(Path("F")):
+    with pytest.raises(StorageError, match=r"^F: Read-only file system\. "), fs.explain_storage_errors(Path("F")):
         raise OSError(errno.EROFS, "a long story")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kgqa.artifacts.metrics import UNDEFINED, EmF1, Estimate, FoundAndRight, Group, Wording
+from kgqa.artifacts.metrics import UNDEFINED, Estimate, FoundAndRight, Wording
 from kgqa.artifacts.predictions import Prediction
 from kgqa.artifacts.schema import as_json
 from kgqa.errors import ConfigError, DataError
@@ -82,9 +82,9 @@ def test_invalid_rows() -> None:
         summarise([])
     with pytest.raises(ValueError, match="2wiki, musique"):
         summarise([RIGHT, row("q2", "2wiki")])
-    with pytest.raises(ConfigError, match="did you mean musique"):
+    with pytest.raises(ConfigError, match="Did you mean musique"):
         row(profile="musiqe")
-    with pytest.raises(DataError, match="question q1 has no answers, so nothing can be scored against it"):
+    with pytest.raises(DataError, match="question q1 has no answers, so its answer cannot be scored"):
         row(answers=())
 
 
@@ -166,9 +166,9 @@ def test_figures_of_right_answers_are_means_over_those_answered_exactly() -> Non
 def test_scores_are_broken_down_by_hops_and_by_type() -> None:
     metrics = summarise([HALF, FAILED, RIGHT, row("q4", answer=" ", hops=None)])
     assert list(metrics.by_hops) == ["2", "3", "unknown"]
-    assert metrics.by_hops["2"] == Group(n=1, em=100, f1=100)
+    assert metrics.by_hops["2"] == {"n": 1, "em": 100, "f1": 100}
     assert as_json(metrics.by_hops["3"]) == {"n": 2, "em": 0, "f1": pytest.approx(100 / 3)}
-    assert metrics.by_type["bridge"].n == 3
+    assert metrics.by_type["bridge"]["n"] == 3
     assert as_json(metrics.by_type["comparison"]) == {"n": 1, "em": 0, "f1": pytest.approx(200 / 3)}
 
 
@@ -181,9 +181,9 @@ def test_a_dataset_without_hops_or_types_has_no_breakdown() -> None:
 def test_all_profiles_stand_side_by_side() -> None:
     profiles = summarise([row(answer="City of Light")]).profiles
     assert set(profiles) == set(PROFILES)
-    assert profiles["musique"] == EmF1(em=100, f1=100)
-    assert profiles["hotpotqa"] == EmF1(em=0, f1=0)
-    assert profiles["trace"] == EmF1(em=100, f1=0)
+    assert profiles["musique"] == {"em": 100, "f1": 100}
+    assert profiles["hotpotqa"] == {"em": 0, "f1": 0}
+    assert profiles["trace"] == {"em": 100, "f1": 0}
 
 
 def test_the_summary_is_json_without_nan_and_the_same_for_any_order() -> None:

@@ -17,12 +17,12 @@ from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.budget import Budget, limited
 from kgqa.experiment.experiment import Experiment
 from kgqa.report.columns import Measured, columns, name_by_settings
-from kgqa.report.plots import BarPlot, Plot, Point
+from kgqa.report.plots import BarPlot, Plot
 from kgqa.report.section import MarkedCell
-from kgqa.report.sweeps import SweepReport, frontier, mark_best
+from kgqa.report.sweeps import SweepReport, mark_best
 from kgqa.runtime.costs import Spent
 from kgqa.sweeps.cells import Cell, differing_settings, group_by_models
-from kgqa.sweeps.running import SweepFolder, lock_sweep
+from kgqa.sweeps.running import SweepFolder, open_sweep
 from tests.unit.killing import contents, killed_at
 
 RUN = Path(__file__).parents[1] / "golden/artefacts/trace"
@@ -98,6 +98,13 @@ def test_best_and_second_are_marked_and_only_a_significant_difference_is_starred
     assert [entry.worse for entry in judged] == [False, False]
 
 
+def test_lowest_value_is_best_if_lower_is_better() -> None:
+    figures = [Measured(each, 0.0, 100.0) for each in (75.0, 70.0, 25.0)]
+    entries = mark_best([*figures, None], [shares(30), shares(28), shares(10), None], lower_is_better=True)
+    assert [entry.mark for entry in entries] == ["", "second", "best", ""]
+    assert [entry.worse for entry in entries] == [True, True, False, False]
+
+
 def test_a_shared_second_is_not_marked() -> None:
     figures = [Measured(each, 0.0, 100.0) for each in (75.0, 0.0, 0.0)]
     assert [entry.mark for entry in mark_best(figures, [None] * 3)] == ["best", "", ""]
@@ -125,11 +132,6 @@ def test_missing_figure_is_a_dash_and_never_zero() -> None:
     assert column.measure(metrics.replace(failed=2)) == Measured(2, of=metrics.questions)
 
 
-def test_thefrontier_holds_what_nothing_cheaper_beats() -> None:
-    points = [Point(3, 10), Point(1, 5), Point(2, 4), Point(4, 10), Point(5, 20)]
-    assert [(point.x, point.y) for point in frontier(points)] == [(1, 5), (3, 10), (5, 20)]
-
-
 @pytest.mark.parametrize(
     ("values", "name"),
     [
@@ -152,7 +154,9 @@ def test_a_plot_is_of_the_first_score_that_tells_cells_apart_and_names_what_vari
         SweepCell(number=number, name="", overrides=("method=trace", f"method.beam={beam}"), run=None, finished=each)
         for number, (beam, each) in enumerate([(3, run), (5, better)])
     ]
-    (table,) = SweepReport(tmp_path, (), {"method": ("trace",), "method.beam": (3, 5)}, cells, {}, None).tables()
+    axes = {"method": ("trace",), "method.beam": (3, 5)}
+    plan = SweepPlan(command=(), axes=axes, cells=tuple(cells))
+    (table,) = SweepReport(tmp_path, plan, None).tables()
     bars, plot = table.plots
     assert isinstance(plot, Plot)
     assert isinstance(bars, BarPlot)
@@ -174,7 +178,7 @@ def frozen_cells(*seeds: int) -> list[Cell]:
 
 
 def open_folder(path: Path, *seeds: int, search: str | None = None) -> AbstractContextManager[SweepFolder]:
-    return lock_sweep(path, SweepPlan(search=search, command=(), axes={}, cells=()), frozen_cells(*seeds))
+    return open_sweep(path, SweepPlan(search=search, command=(), axes={}, cells=()), frozen_cells(*seeds))
 
 
 def close_folder(path: Path, *seeds: int, search: str | None = None) -> None:

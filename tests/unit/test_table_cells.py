@@ -24,7 +24,7 @@ def test_a_cell_whose_model_is_not_here_needs_weights_and_says_how_to_go_on(
     cell = cells_of(tmp_path, "engine=transformers")["Direct · Demo"]
     assert cell.state == "needs weights"
     assert "model=llama3_8b_instruct" in cell.why
-    assert "or set model=PRESET" in cell.why
+    assert "Or set model=PRESET" in cell.why
 
 
 def test_a_plan_needs_no_package_of_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,7 +68,7 @@ def test_only_takes_rows_and_columns_by_name_or_pattern(tmp_path: Path) -> None:
     assert set(cells_of(tmp_path, only="demo")) == {"Direct · Demo", "Trained · Demo", "Retired · Demo"}
     assert set(cells_of(tmp_path, only="Direct,musique")) == {"Direct · MuSiQue"}
     assert set(cells_of(tmp_path, only="tr*")) == {"Trained · Demo"}
-    with pytest.raises(ConfigError, match="only=Drect: no row and no column"):
+    with pytest.raises(ConfigError, match=r"only=Drect: .* has no such row or column"):
         cells_of(tmp_path, only="Drect")
 
 

@@ -79,9 +79,9 @@ def test_the_authors_prompts_keep_every_paragraph_in_its_place(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("content", "section", "message"),
     [
-        (released(), "musique", "no prompts of 'musique'; datasets in this file: hotpotqa"),
+        (released(), "musique", "no prompts of 'musique'. Datasets in this file: hotpotqa"),
         ([1], "hotpotqa", "not a file of IRCoT's prompts"),
-        (released(**{DIRECT: None}), "hotpotqa", "is missing; download"),
+        (released(**{DIRECT: None}), "hotpotqa", "is missing. Download"),
         (
             released(**{DIRECT: '# METADATA: {"qid": "q2"}\nQ: W\nA: E'}),
             "hotpotqa",

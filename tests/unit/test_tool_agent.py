@@ -104,6 +104,7 @@ def test_a_chunk_is_read_once() -> None:
         ('<tool_call>["a"]</tool_call>', [("", '["a"]')]),
         ('<tool_call>{"arguments": {}}</tool_call>', [("", '{"arguments": {}}')]),
         ("<tool_call>", [("", "")]),
+        ('<tools>\n{"type": "a", "arguments": {"x": 1}}\n</tools>', [("a", '{"x": 1}')]),
         ('{"name": "a", "arguments": {"name": "x"}}', [("a", '{"name": "x"}')]),
         ('I look.\n```json\n{\n "name": "a",\n "arguments": {}\n}\n```', [("a", "{}")]),
         ('{"name": "a", "arguments": 1}\n{"name": "b", "arguments": 2}', [("a", "1"), ("b", "2")]),

@@ -66,7 +66,15 @@ def test_the_card_is_made_of_the_manifest_alone(tmp_path: Path) -> None:
     read = Trained.read(tmp_path)
     assert read == made
     text = markdown(read.name, card_sections(read))
-    shown = ("# agent", "Llama 2 Community License", "2wiki: Apache-2.0", "2.5000", "1.4000", "2.0 GB", "kgp/evidence")
+    shown = (
+        "# agent",
+        "Llama 2 Community License",
+        "2wiki: Apache-2.0",
+        "2.5000",
+        "1.4000",
+        "2,000,000,000",
+        "kgp/evidence",
+    )
     for told in shown:
         assert told in text
     assert "| token F1 | 16.4 | 25.2 | +8.8 [+2.0, +15.0] | 32 |" in text
@@ -90,16 +98,16 @@ def test_what_was_changed_since_is_found(tmp_path: Path) -> None:
 
 def test_a_name_is_its_newest_finished_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KGQA_TRAINED", str(tmp_path))
-    with pytest.raises(ConfigError, match="nothing is trained in"):
+    with pytest.raises(ConfigError, match="No trained models in"):
         find_trained("agent")
     (tmp_path / "agent/begun").mkdir(parents=True)
     (tmp_path / "agent/begun/settings.json").write_text("{}")
-    with pytest.raises(ConfigError, match="its training is not finished; run its command again"):
+    with pytest.raises(ConfigError, match="its training is not finished"):
         find_trained("agent")
     trained(tmp_path / "agent/done")
     assert find_trained("agent") == find_trained("agent/done") == tmp_path / "agent/done"
     assert {(kept.name, kept.ended) for kept in list_trainings()} == {("agent/begun", False), ("agent/done", True)}
-    with pytest.raises(ConfigError, match="no trained model has this name; did you mean agent"):
+    with pytest.raises(ConfigError, match=r"no trained model has this name\. Did you mean agent"):
         find_trained("agend")
     assert remove_checkpoints() == "checkpoints of 1 training removed: 0.00 GB"
     assert not (tmp_path / "agent/done/checkpoints").exists()
@@ -110,8 +118,8 @@ def test_a_name_is_its_newest_finished_training(tmp_path: Path, monkeypatch: pyt
     ("code", "error", "log", "kind", "message"),
     [
         (2, "out of memory: lower it", "warning", UsageError, "^out of memory: lower it$"),
-        (-9, "", "", EngineDied, r"crashed \(signal 9; perhaps killed because memory was short\): no message"),
-        (1, "", "Traceback\nValueError: no\n", EngineDied, r"exit code 1\): ValueError: no; its output is in"),
+        (-9, "", "", EngineDied, r"crashed \(signal 9, perhaps killed because memory was short\): no message"),
+        (1, "", "Traceback\nValueError: no\n", EngineDied, r"exit code 1\): ValueError: no. Its output is in"),
         (130, "", "warning", KeyboardInterrupt, "^$"),
     ],
 )
@@ -140,13 +148,13 @@ def test_plan_counts_what_training_will_keep(tmp_path: Path) -> None:
     ]  # fmt: skip
     asked = TrainRequest.of("safe_evaluator", words)
     plan = plan_training(asked, prepare_examples(asked, QUIET))
-    assert (plan.cost.examples, plan.too_long, plan.cost.tokens) == (30, 10, 30 * 31)
-    assert asked.training.passes(plan.cost.examples) == 9 * 2 / 30
+    assert (plan.fitting, plan.tokens) == (30, 30 * 31)
+    assert asked.training.passes(plan.fitting) == 9 * 2 / 30
     rows = dict(plan.rows())
     assert rows["examples"].startswith("40 examples")
-    assert rows["left out"].startswith("10 of them, longer than 100 tokens")
+    assert rows["skipped"].startswith("10 of them, longer than 100 tokens")
     cut = TrainRequest.of("safe_evaluator", [*words, "train.truncation=true"])
-    assert plan_training(cut, prepare_examples(cut, QUIET)).cost.tokens == 30 * 31 + 10 * 100
+    assert plan_training(cut, prepare_examples(cut, QUIET)).tokens == 30 * 31 + 10 * 100
 
 
 def grid(folder: Path, *words: str) -> list[TrainCell]:
@@ -201,10 +209,10 @@ def test_failed_training_stops_no_other(tmp_path: Path, losses: dict[float, floa
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["train.lora_r=4"], r"nothing to choose from: set several values for a key, e\.g\. train\.learning_rate="),
-        (["train.seed=1,2"], r"train\.seed: held-out losses cannot be compared over it; train one value"),
+        (["train.lora_r=4"], r"no values to choose from: set several values for a key, e\.g\. train\.learning_rate="),
+        (["train.seed=1,2"], r"train\.seed: held-out losses cannot be compared over it\. Train one value"),
         (["train.max_length=256,512"], r"train\.max_length: held-out losses cannot be compared over it"),
-        (["train.learning_rate=interval(1,2)"], "has no list of values"),
+        (["train.learning_rate=interval(1,2)"], "an interval, not a list of values"),
         (["train.lora_r=4,0"], r"train\.lora_r=0: must be at least 1"),
         (["train.lora_r=4,8", "train.eval_fraction=0"], r"train\.eval_fraction=0: no held-out examples to choose by"),
     ],

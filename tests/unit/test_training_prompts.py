@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +14,7 @@ from kgqa.config import building as parts
 from kgqa.config.composing import compose
 from kgqa.engines.chat import ChatTemplate
 from kgqa.engines.thinking import Thinking
-from kgqa.methods.kgp import Kgp, WalkState
+from kgqa.methods.kgp import Kgp
 from kgqa.methods.safe import Safe
 from kgqa.methods.steps.safe_verdict import CORRECT
 from kgqa.testing import drive
@@ -38,7 +39,7 @@ def rendered(template: ChatTemplate, example: Example) -> str:
 @every_template
 def test_safes_evaluator_is_asked_what_it_was_trained_with(template: ChatTemplate) -> None:
     recipe, method = configured(balance="all")
-    made = recipe.collect([Source("mine", [BRIDGE], method)], lambda: None)
+    made = recipe.collect([Source("mine", [BRIDGE], method)])
     right = [example for example in made if isinstance(example, Example) and example.label == CORRECT]
     steps = [e.prompt.messages[0].content.rpartition("Step to judge: ")[2].partition(": ")[2] for e in right]
     asked: list[Generate] = []
@@ -67,7 +68,7 @@ def test_kgps_agent_is_asked_what_it_was_trained_with(template: ChatTemplate, ag
     method = parts.method(compose(["method=kgp"])["method"])
     assert isinstance(method, Kgp)
     recipe = NextFacts({}, 0.1, 0, agent)
-    (example,) = (made for made in recipe.collect([Source("mine", [question], method)], lambda: None))
+    (example,) = (made for made in recipe.collect([Source("mine", [question], method)]))
     assert isinstance(example, Example)
     asked: list[Generate] = []
 
@@ -76,6 +77,6 @@ def test_kgps_agent_is_asked_what_it_was_trained_with(template: ChatTemplate, ag
         asked.append(call)
         return Completion(example.target)
 
-    written = drive(replace(method, agent=agent).request_evidence(question, (first,), WalkState().flags), world)
+    written = drive(replace(method, agent=agent).request_evidence(question, (first,), Counter()), world)
     assert written == example.target == second.text
     assert template.render(asked[0]) == rendered(template, example)

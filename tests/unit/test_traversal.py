@@ -27,7 +27,7 @@ def test_a_traversal_is_told_seed_by_seed_with_gold_passages_marked() -> None:
         "  A: one",
         "    chooses among 1 neighbours",
         "    → * B: two",
-        "  C: three   (not walked on from: the budget was spent)",
+        "  C: three   (not expanded: the budget was spent)",
     ]
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -43,7 +41,7 @@ def test_what_was_added_is_read_by_the_next_process(folder: Path) -> None:
 
 def test_a_passage_never_extracted_names_the_command(folder: Path) -> None:
     with pytest.raises(
-        DataError, match=f"no triples for passage {PASSAGES[0].id} in .*; run: kgqa kg build dataset=demo"
+        DataError, match=rf"no triples for passage {PASSAGES[0].id} in .*\. Run: kgqa kg build dataset=demo"
     ):
         opened(folder).triples(PASSAGES[0])
 
@@ -91,27 +89,12 @@ def test_counts_are_sums_over_distinct_passages(folder: Path) -> None:
     }  # fmt: skip
 
 
-def add_many(folder: Path, writer: int) -> None:
-    store = opened(folder)
-    for number in range(100):
-        passage = Passage.of(f"{writer}-{number}", "text")
-        store.add([extraction(passage, "x" * 5000)])
-
-
-def test_two_processes_can_add_at_once(folder: Path) -> None:
-    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
-        list(pool.map(add_many, [folder, folder], [1, 2]))
-    passages = [Passage.of(f"{writer}-{number}", "text") for writer in (1, 2) for number in range(100)]
-    assert list(opened(folder).missing(passages)) == []
-    assert opened(folder).counts(passages)["triples"] == 200
-
-
 def test_damaged_file_and_row_are_errors(folder: Path) -> None:
     store = opened(folder)
     store.add([extraction(PASSAGES[0])])
     with sqlite3.connect(store.file) as connection:
         connection.execute("UPDATE extractions SET line = ?", (b'{"passage_id": "p"}',))
-    with pytest.raises(DataError, match=r"extractions.sqlite: .*: not an extraction.*delete .* and build it again"):
+    with pytest.raises(DataError, match=r"extractions.sqlite: .*: not an extraction.*Delete .* and build it again"):
         opened(folder).triples(PASSAGES[0])
     store.file.write_bytes(b"no database" * 100)
     with pytest.raises(DataError, match=r"extractions.sqlite: damaged"):
@@ -240,6 +223,6 @@ def test_chain_statistics_leave_out_empty_chains_and_questions_without_evidence(
         ReadChains(gold, (), (0,)),
     ]
     statistics = chain_statistics(answered)
-    assert statistics.length == pytest.approx(2.0)
-    assert statistics.documents_per_question == pytest.approx(1.0)
-    assert statistics.document_error_rate_percent == pytest.approx(25.0)
+    assert statistics["length"] == pytest.approx(2.0)
+    assert statistics["documents_per_question"] == pytest.approx(1.0)
+    assert statistics["document_error_rate_percent"] == pytest.approx(25.0)

@@ -24,7 +24,7 @@ def test_swapped_answer_is_next_different_one() -> None:
 
 
 def test_equal_answers_cannot_be_swapped() -> None:
-    with pytest.raises(ConfigError, match="no question has another answer than q1; use more"):
+    with pytest.raises(ConfigError, match=r"no question has another answer than q1\. Use more"):
         choose_answers([_question(1, "yes"), _question(2, "Yes")], swapped=True)
 
 
@@ -55,9 +55,9 @@ def test_list_has_a_question_per_line(tmp_path: Path) -> None:
 def test_empty_or_foreign_list_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"wrong\.txt: the file is empty"):
         read_list(write_list(tmp_path, b"\n \n"))
-    with pytest.raises(DataError, match=r"wrong\.txt: .*utf-8.*; name a UTF-8 file with one question per line"):
+    with pytest.raises(DataError, match=r"wrong\.txt: .*utf-8.*. Name a UTF-8 file with one question per line"):
         read_list(write_list(tmp_path, b"\xff\xfe"))
-    with pytest.raises(DataError, match="Is a directory; name a UTF-8 file with one question per line"):
+    with pytest.raises(DataError, match=r"Is a directory\. Name a UTF-8 file with one question per line"):
         read_list(tmp_path)
     file = write_list(tmp_path, b"Why?\n")
     with pytest.raises(DataError, match="none of its 1 questions is in the dataset, the first is 'Why\\?'"):

@@ -73,7 +73,7 @@ def test_one_question_at_a_time_and_cancel_ends_it(place: Path) -> None:
 @pytest.mark.parametrize(
     ("wish", "message"),
     [
-        ({"documents": "elsewhere"}, "start with kgqa view --documents FOLDER"),
+        ({"documents": "elsewhere"}, "Start with kgqa view --documents FOLDER"),
         ({"documents": "island/.."}, "not one of the folders"),
         ({"documents": "/etc"}, "not one of the folders"),
         ({"method": "golden"}, "method 'golden': not one of the choices"),

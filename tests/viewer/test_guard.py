@@ -83,7 +83,7 @@ def test_start_error_is_one_line(folder: Path, capsys: pytest.CaptureFixture[str
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert main(["view", str(folder / "outputs"), "--no-browser", "--port", str(port)]) == 2
-    assert f"kgqa: --port {port}: Address already in use; use another" in capsys.readouterr().err
+    assert f"kgqa: --port {port}: Address already in use. Use another" in capsys.readouterr().err
     assert main(["view", str(folder / "nowhere"), "--no-browser"]) == 2
     assert f"{folder / 'nowhere'}: no such folder" in capsys.readouterr().err
     assert main(["view", "--port", "70000"]) == 2

@@ -63,7 +63,6 @@ def test_order_is_numeric_and_missing_values_are_last() -> None:
     def order(column: str) -> list[str]:
         return [each.name for each in sort_rows(ROWS, column)]
 
-    assert order("beam") == ["one", "two", "lengths"]
     assert order("-EM") == ["two", "one", "lengths"]
     assert order("name") == ["lengths", "one", "two"]
 
@@ -72,18 +71,15 @@ def test_texts_of_cells() -> None:
     assert str(Measured(8.333, 1, 20)) == "8.3 [1.0, 20.0]"
     assert str(Measured(1234.5, None, None)) == "1,234"
     assert str(Measured(0.012345678, None, None)) == "0.0123"
-    assert (cell_text(ROWS[0], "beam"), cell_text(ROWS[2], "EM"), cell_text(ROWS[0], "questions")) == ("5", "", "12")
+    assert (cell_text(ROWS[2], "EM"), cell_text(ROWS[0], "questions")) == ("", "12")
     assert differing_settings(ROWS) == ["beam"]
 
 
 def test_plot_has_a_point_per_run_with_its_interval() -> None:
-    svg = draw_plot(ROWS, "beam", "EM", "method")
+    svg = draw_plot(ROWS, "tokens / question", "EM")
     assert len(re.findall(r"<circle", svg)) == 3  # two runs and the legend
-    assert "EM against beam" in svg
+    assert "EM against tokens / question" in svg
     assert [name for name in ("beam 5", "beam 10", "lengths") if f">trace · {name}<" in svg] == ["beam 5", "beam 10"]
-    named = draw_plot([row("a", 1.0, kind="x"), row("b", 2.0)], "kind", "EM", "name")
-    assert ">x</text>" in named
-    assert ">run</text>" in named
 
 
 def test_bars_name_each_run_and_show_its_interval() -> None:
@@ -102,7 +98,6 @@ def test_table_shows_figures_settings_and_the_sweep(viewing: Viewing, keys: dict
     assert keys_of(viewing.get("/?filter=dataset%3Dmusique+method%3Dno_context")) == [keys["no_context"]]
     assert keys_of(viewing.get("/?sort=-EM"))[0] == keys["no_context"]
     assert len(keys_of(viewing.get("/?filter=method.max_answer_tokens%3D2+dataset%3Ddemo"))) == 1
-    assert '<th scope="col"><a href="?column=method.beam' in viewing.get("/?column=method.beam")
     assert keys_of(viewing.get("/?from=5")) == keys_of(page)[5:]
     assert "from='x': must be a number" in viewing.error("/?from=x")
 
@@ -170,24 +165,23 @@ def test_answers_side_by_side(viewing: Viewing, keys: dict[str, str]) -> None:
     assert "Which bridge was opened first" in flipped
     assert "EM A − B = -8.3 (p = 1.000)" in flipped
     assert "✓ the Candle Bridge" in flipped
-    assert (count(which="flipped"), count(which="only A right"), count(which="only B right")) == (1, 0, 1)
-    assert (count(which="all right"), count(which="none right"), count(search="bridge OPENED first")) == (0, 11, 1)
+    assert (count(which="flipped"), count(search="bridge OPENED first")) == (1, 1)
 
 
 def test_question_of_another_run_is_marked(viewing: Viewing, keys: dict[str, str]) -> None:
     small = next(key for key in keys_of(viewing.get("/?filter=dataset%3Ddemo")) if key.startswith("demo/"))
     page = viewing.get(f"/compare?{urlencode([('run', keys['trace']), ('run', small)])}")
     assert page.count("not in this run") == 11
-    assert "choose 2 to 6 runs" in viewing.error(f"/compare?run={keys['trace']}")
-    assert "choose a finished run" in viewing.error(f"/compare?run={keys['trace']}&run=sweeps/lengths")
+    assert "Choose 2 to 6 runs" in viewing.error(f"/compare?run={keys['trace']}")
+    assert "Choose a finished run" in viewing.error(f"/compare?run={keys['trace']}&run=sweeps/lengths")
     assert "no run in" in viewing.error("/run/no/such/run/here")
 
 
 def test_plots_of_a_sweep_show_its_runs(viewing: Viewing) -> None:
     page = viewing.get("/plots?run=sweeps/lengths")
     assert "3 runs of sweep lengths" in page
-    assert "EM against method.max_answer_tokens" in page
-    assert "F1 against model" in viewing.get("/plots?y=F1&x=model")
+    assert "EM against tokens / question" in page
+    assert "F1 against calls / question" in viewing.get("/plots?y=F1&x=calls+%2F+question")
 
 
 def test_run_and_question_pages_are_complete_and_sandboxed(
@@ -226,18 +220,3 @@ def test_keys_and_token_in_a_browser(browser: Browser, viewing: Viewing) -> None
     for width in (1400, 390):
         browser.resize(width, 844)
         assert browser.value("document.documentElement.scrollWidth") <= width
-
-
-def test_a_sweep_folds_and_stays_folded(browser: Browser, viewing: Viewing) -> None:
-    shown = "[...document.querySelectorAll('.of-sweep')].filter((row) => !row.hidden).length"
-    assert browser.value(shown) == 3
-    assert "method.max_answer_tokens" in browser.value("document.querySelector('tr.sweep th').textContent")
-    for expected in (0, 3):
-        browser.value("document.querySelector('.fold').click()")
-        browser.visit(viewing.base)
-        assert browser.value(shown) == expected
-
-
-def test_link_opens_the_question_in_a_browser(browser: Browser, viewing: Viewing, keys: dict[str, str]) -> None:
-    browser.visit(f"{viewing.base}question/{keys['trace']}?id=2hop__demo_02#q=2hop__demo_02")
-    browser.wait("(document.querySelector('#question h2')?.textContent ?? '').includes('Which bridge was opened')")

@@ -1,7 +1,4 @@
-"""Servers that speak OpenAI's protocol: vLLM, llama-server, SGLang and hosted ones.
-
-This face hands on the name that configurations use; its parts never import from it.
-"""
+"""Servers that speak OpenAI's protocol: vLLM, llama-server, SGLang and hosted ones."""
 
 from kgqa.engines.openai.engine import OpenAI
 

@@ -24,7 +24,7 @@ from kgqa.engines.openai.payloads import (
     build_messages,
     check_envelope,
     cut_reply,
-    find_key,
+    find_rejected_key,
     generation_settings,
     join_text,
     measure_usage,
@@ -53,9 +53,9 @@ UNTEMPLATED = ChatTemplate(None, "", "", completion_bos=False)  # conversations 
 Endpoints = Literal["both", "chat", "completions"]  # what a server without tokens has for the model
 KINDS = {"vllm", "sglang", "llamacpp"}  # how servers call themselves in /models
 COMPLETIONS, CHAT = "/completions", "/chat/completions"
-MAX_CACHED = 64  # characters of a text that is tokenized once: labels and prefills
+MAX_CACHED = 64  # characters of a text that the server tokenizes once: labels and prefills
 SNAPSHOT = "snapshot:"  # a reply's flag: the dated version of the requested model that answered
-NAME_LENGTH, MAX_NAMES = 80, 20  # of models in flags: a server can write anything
+NAME_LENGTH = 80  # of a model in flags
 WITHOUT_TOOLS = "The server or its model has no function calls here. Set engine.tools=text."
 Flags = tuple[str, ...]
 
@@ -80,7 +80,6 @@ class Client:
     _stops: Mapping[str, Json] = field(default_factory=dict)  # end tokens that generation_config can lack
     _tokens: dict[tuple[str, bool], list[int]] = field(default_factory=dict)
     _openings: dict[bool, str] = field(default_factory=dict)  # text between vLLM's turns and a thought, or an answer
-    _spellings: dict[tuple[str, ...], Spelling] = field(default_factory=dict)
     _model_flags: set[str] = field(default_factory=set)  # of the other names under which the server has answered
 
     @property
@@ -101,7 +100,7 @@ class Client:
                 if isinstance(properties, dict):
                     self.limiter.set_slots(properties.get("total_slots"))
                     if await self.transport.get("../lora-adapters"):
-                        raise ConfigError(f"{self.transport.url} applies adapters; start it without --lora")
+                        raise ConfigError(f"{self.transport.url} applies adapters. Start it without --lora.")
             if self.server == "vllm":  # llama.cpp knows the usual ones
                 known = [await self.tokenize(token) for token in END_TOKENS]
                 self._stops = {"stop_token_ids": [tokens[0] for tokens in known if len(tokens) == 1]}
@@ -114,15 +113,17 @@ class Client:
         kinds = {str(model.get("owned_by")) for model in models} & KINDS
         url = self.transport.url
         if kinds and self.server not in kinds:
-            raise ConfigError(f"engine.server={self.server}: {url} says it is {kinds.pop()}; set engine.server to that")
+            raise ConfigError(
+                f"engine.server={self.server}: the server at {url} is {kinds.pop()}. Set engine.server to that."
+            )
         named = [model for model in models if self.model in (model.get("id"), *(model.get("aliases") or ()))]
         if models and not named and self.model != self.served:
             raise ConfigError(
-                f"{url} serves no adapter {self.model!r}; start it with --lora-modules "
-                f"{self.model}=FOLDER, or say what it is called there by served_name in conf/adapter"
+                f"{url} serves no adapter {self.model!r}. Start it with --lora-modules {self.model}=FOLDER, "
+                "or set its name there as served_name in conf/adapter."
             )
         if len(models) == 1 and not named:  # llama.cpp answers to any name
-            raise ConfigError(f"{url} serves {models[0].get('id')!r}, not {self.model!r}; set engine.served_model")
+            raise ConfigError(f"{url} serves {models[0].get('id')!r}, not {self.model!r}. Set engine.served_model.")
         for model in (*named, *(model for model in models if model.get("id") == self.served)):
             limits = (model.get("max_model_len"), (model.get("meta") or {}).get("n_ctx"))
             self.context = min([self.context, *(limit for limit in limits if isinstance(limit, int))])
@@ -153,10 +154,11 @@ class Client:
             return await self._generate_with_reasoning(call)
         settings = generation_settings(call, self.server, self.thinking if thinks else NO_THINKING)
         response, flags = await self.request(call, settings)
-        flags = (*flags, *_missing_schema(call, settings))
-        reply = (
-            join_text(response, flags) if call.thoughts == "keep" else read_completion(response, flags, thinks=thinks)
-        )
+        flags = (*flags, *_flag_schema(call, settings))
+        if call.thoughts == "keep":
+            reply = join_text(response, flags)
+        else:
+            reply = read_completion(response, flags, thinks=thinks)
         return cut_reply(reply, call.stop, self._find_omitted_prefill(call))
 
     async def request(self, call: ModelCall, settings: Mapping[str, Json]) -> tuple[Response, Flags]:
@@ -176,8 +178,8 @@ class Client:
     async def complete(self, path: str, body: Mapping[str, Json]) -> tuple[Response, Flags]:
         """Send a request in the form that the server accepts.
 
-        Everything that the server charges is counted before it is read. An answer that cannot be read is requested
-        again: once if the model would write the same again, otherwise `retries` times.
+        Count all that the server charges before reading it. If a reply cannot be read, repeat the request: once if the
+        model would write the same again, otherwise `retries` times.
         """
         request = {"model": self.model, **self.extra, **body}
         abilities, retries = self._abilities, self.transport.policy.retries if request.get("temperature") else 1
@@ -199,10 +201,10 @@ class Client:
                 response = read_response(answer, has_logprobs=bool(fitted.get("logprobs")))
                 self._abilities |= abilities
                 flags = (*flags, *self._flag_model(response.model))
-                response.charge(replace(charged, seconds=seconds))
+                response.charged = replace(charged, seconds=seconds)
                 return response, (*abilities.flags(request), *flags)
             except Refused as refused:
-                if "tools" in fitted and (refused.meaning == "tools" or find_key(refused, fitted) == "tools"):
+                if "tools" in fitted and (refused.meaning == "tools" or find_rejected_key(refused, fitted) == "tools"):
                     raise ConfigError(f"{self.transport.url}: {refused.message}. {WITHOUT_TOOLS}") from refused
                 more = None if refused.meaning else abilities.without(refused, fitted)
                 if more is None:
@@ -221,7 +223,7 @@ class Client:
                     raise unread from invalid
 
     def _test_request(self, request: Mapping[str, Json]) -> dict[str, Json]:
-        """Return a small request that a server which works answers."""
+        """Return a small request that every working server answers."""
         text = {"messages": [{"role": "user", "content": "Hello"}]} if "messages" in request else {"prompt": "Hello"}
         limit = "max_completion_tokens" if "max_completion_tokens" in request else "max_tokens"
         return {"model": self.model, **text, limit: 16}
@@ -248,7 +250,7 @@ class Client:
         shown = {"preserved_tokens": [marks(begin).end]}  # llama.cpp's way to show special tokens
         first |= {"skip_special_tokens": False} if self.server == "vllm" else shown
         response, _ = await self._continue(prompt, first)
-        choice, charged = response.choices[0], response.read_usage()
+        choice, charged = response.choices[0], response.charged
         finish: Literal["stop", "length"] = "length" if choice.finish_reason == "length" else "stop"
         thought = Completion(choice.text or "", finish, charged)
         tokens = [*prompt, *await close(thought.text)]
@@ -258,7 +260,7 @@ class Client:
         except EngineError as error:
             error.charge(charged)
             raise
-        flags = (*flags, *_missing_schema(call, settings))
+        flags = (*flags, *_flag_schema(call, settings))
         answer = cut_reply(read_completion(response, flags, thinks=False), call.stop, "")
         reply, usage = join_thought(thought, answer), answer.usage
         both = replace(
@@ -269,13 +271,11 @@ class Client:
         return replace(reply, usage=both)
 
     def _flag_model(self, name: Json) -> Flags:
-        """Return the flag for a reply of a model with another name than the requested one. Warn once of each."""
+        """Return the flag of a reply from a model with another name. Warn once per name."""
         if not isinstance(name, str) or is_same_model(name, self.model):
             return ()
         flag = f"{SNAPSHOT if is_snapshot(name, self.model) else ANSWERED_BY}{' '.join(name.split())[:NAME_LENGTH]}"
         if flag not in self._model_flags:
-            if len(self._model_flags) == MAX_NAMES:
-                return (f"{ANSWERED_BY}further models",)
             self._model_flags.add(flag)
             if flag.startswith(ANSWERED_BY):
                 message = "warning: %s answers as model %r, but model %r was requested"
@@ -285,9 +285,7 @@ class Client:
     # Prompts in the server's tokens
 
     async def prompt_tokens(self, call: ModelCall, reply: int) -> list[int]:
-        """Return the prompt under the server's chat template, with the prefill. Raise PromptTooLong if the reply of so
-        many tokens does not fit.
-        """
+        """Return the prompt with the prefill. Raise PromptTooLong if a reply of `reply` tokens does not fit."""
         tokens, _ = await self._turn(call, thinks=False)
         if not tokens:
             raise EngineError("the prompt is empty")
@@ -296,11 +294,9 @@ class Client:
 
     async def spelling(self, options: tuple[str, ...]) -> Spelling:
         """Return how the options are written in the server's tokens."""
-        if options not in self._spellings:
-            forms = [form for option in options for form in (option, f" {option}")]
-            tokens = {form: await self._continuation(form) for form in forms}
-            self._spellings[options] = spell(options, tokens.__getitem__)
-        return self._spellings[options]
+        forms = [form for option in options for form in (option, f" {option}")]
+        tokens = {form: await self._continuation(form) for form in forms}
+        return spell(options, tokens.__getitem__)
 
     async def tokenize(self, text: str, *, special: bool = False) -> list[int]:
         """Return the tokens of a text with its special tokens. `special`: with those that start every text."""
@@ -350,10 +346,10 @@ class Client:
         """Return a value of a response that is no reply of the model."""
         answer, _ = await self.transport.post(path, body, lambda answer: answer)
         if not isinstance(answer, dict) or key not in answer:
-            raise EngineError(f"{path[2:]} of engine.server={self.server} gave no {key}")
+            raise EngineError(f"{path[2:]} of engine.server={self.server} returned no {key}")
         return answer[key]
 
 
-def _missing_schema(call: Generate, settings: Mapping[str, Json]) -> Flags:
+def _flag_schema(call: Generate, settings: Mapping[str, Json]) -> Flags:
     """Return the flag for a schema that cannot be followed."""
     return ("unconstrained",) if call.schema is not None and not set(SCHEMAS) & set(settings) else ()

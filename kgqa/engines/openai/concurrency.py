@@ -1,4 +1,4 @@
-"""Limit the parallel calls to a server, and what one command can spend there."""
+"""Limit the parallel calls to a server, and the tokens and dollars that one command can spend there."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from kgqa.types import Usage
 INITIAL_LIMIT = 32
 MAX_LIMIT = 1024  # connections
 STEP = 3  # calls that a fast reply adds
-GROWTH = 1.5  # times the limit at which a call started: its reply shows nothing of higher ones
-QUEUED = 2  # times the least seconds per token: the call has waited at the server
-PROMPT_WORK = 8  # tokens of a reply that take a server as long as reading a prompt
-FULL = 0.9  # of the limit in use: fewer calls do not show whether more would help
-BACKOFF = 0.7  # of the limit is left after a refusal for too many requests
+GROWTH = 1.5  # times the limit when a call started: its reply says nothing about higher limits
+QUEUED = 2  # times the fastest seconds per token: the call has waited at the server
+PROMPT_WORK = 8  # output tokens that take as long as reading a prompt
+FULL = 0.9  # share of the limit in use that shows whether more calls would help
+BACKOFF = 0.7  # factor for the limit after an error for too many requests
 
 
 @dataclass
 class AdaptiveLimiter:
-    """The maximum number of parallel calls. It belongs to one event loop; `limit` can be read from any thread.
+    """The maximum number of parallel calls. It belongs to one event loop. `limit` can be read from any thread.
 
-    Unless the number is configured, or the server reports it, each reply that has not waited at the server raises it.
+    Each reply that has not waited at the server raises it, unless it is configured or reported by the server.
     """
 
     limit: int
@@ -47,7 +47,7 @@ class AdaptiveLimiter:
         return self.limit
 
     def release(self, limit: int, seconds: float | None, tokens: int = 0) -> None:
-        """Finish a call with a reply of so many tokens; seconds=None: without a reply."""
+        """Finish a call with a reply of `tokens` tokens. seconds=None: without a reply."""
         is_full = self._running >= FULL * self.limit
         self._running -= 1
         if seconds is None or not self.adapts:
@@ -58,17 +58,17 @@ class AdaptiveLimiter:
             self.limit = max(self.limit, min(self.limit + STEP, round(GROWTH * limit), MAX_LIMIT))
 
     def on_rate_limited(self) -> None:
-        """Lower the limit for good. Of many calls that the server refuses together, the first counts."""
+        """Lower the limit permanently, and only once: a server rejects many calls together."""
         if self.adapts:
             self.limit, self.adapts = max(1, round(BACKOFF * self.limit)), False
 
 
 @dataclass
 class Budget:
-    """The spending limit of one command at a server. Whatever the server charges counts. It belongs to one event loop.
+    """The spending limit of one command at a server. It belongs to one event loop.
 
-    Calls in progress when the budget is spent are finished and paid. The error that stops the run is raised after the
-    last of them, so that all paid replies are saved.
+    When the budget is spent, calls in progress are finished and paid. The error is raised after the last of them, so
+    that all paid replies are saved.
     """
 
     tokens: int | None  # of prompts and replies
@@ -87,12 +87,14 @@ class Budget:
 
     async def acquire(self) -> None:
         """Start a call. If the budget is spent, wait for the calls in progress and raise BudgetSpent."""
-        if spent := self._find_spent_key():
+        budgets = {"tokens": (self.tokens, self.spent_tokens), "usd": (self.dollars, self.spent_dollars)}
+        spent = [f"engine.budget_{unit}={most}" for unit, (most, used) in budgets.items() if most and used >= most]
+        if spent:
             while self._running:
                 self._idle.clear()
                 await self._idle.wait()
             raise BudgetSpent(
-                f"{spent} is spent ({self.spent_tokens:,} tokens, {self.spent_dollars:.4f} USD by this "
+                f"{spent[0]} is spent ({self.spent_tokens:,} tokens, {self.spent_dollars:.4f} USD by this "
                 "command). All replies are saved. Run the command again with a higher budget"
             )
         self._running += 1
@@ -105,14 +107,6 @@ class Budget:
 
     def spend(self, usage: Usage) -> None:
         """Count the usage of a reply."""
-        self.spent_tokens += usage.prompt_tokens + usage.output_tokens
+        self.spent_tokens += usage.tokens
         if self.prices is not None:
             self.spent_dollars += self.prices.dollars(usage.prompt_tokens, usage.cached_tokens, usage.output_tokens)
-
-    def _find_spent_key(self) -> str:
-        """Return the key of the spent budget with its value; "" while there is some left."""
-        if self.tokens is not None and self.spent_tokens >= self.tokens:
-            return f"engine.budget_tokens={self.tokens}"
-        if self.dollars is not None and self.spent_dollars >= self.dollars:
-            return f"engine.budget_usd={self.dollars}"
-        return ""

@@ -24,32 +24,32 @@ from kgqa.errors import KgqaError, StorageError
 from kgqa.types import Json
 from kgqa.util.fs import call_cache, replace_file, text_digest
 
-# Ollama truncates longer prompts without a word, and does not say where: its default, unless the model sets num_ctx
+# Ollama truncates longer prompts without an error. This is its default, unless the model sets num_ctx.
 OLLAMA_CONTEXT = 4096
 CONTEXT_KEYS = ("max_model_len", "context_length", "context_window", "max_context_length")  # of a listed model
-ENDPOINTS = ("/chat/completions", "/completions", "/models")  # that users copy with the address
+ENDPOINTS = ("/chat/completions", "/completions", "/models")  # users copy them with the address
 TIMEOUT, BACKOFF = 10.0, 0.5
-REMEMBERED = 60  # seconds: the cells of a sweep ask once, and a viewer sees a restarted server
+REMEMBERED = 60  # seconds: the cells of a sweep share one look, and a viewer sees a restarted server
 
 
 @dataclass(frozen=True)
 class ServedModels:
-    """A server, and its models with their context length in tokens. None: the server does not say."""
+    """A server and its models. contexts: length in tokens by name of the model, None if unknown."""
 
     url: str  # with /v1 if the API is there
     kind: Server
     software: str  # for users, e.g. "vLLM 0.32.0"; "" if unknown
-    contexts: Mapping[str, int | None]  # by the name of the model; without adapters
+    contexts: Mapping[str, int | None]  # without adapters
     names: Mapping[str, str] = field(default_factory=dict)  # other names and adapters, with the model's name
 
     @property
     def truncates(self) -> bool:
-        """Return whether the server truncates prompts that are too long, without an error."""
+        """Return whether the server truncates long prompts without an error."""
         return self.software.startswith("Ollama")
 
 
 def detect_server(url: str, key_variable: str, server_timeout: float) -> ServedModels:
-    """Return what is served at an address. Waits up to `server_timeout` seconds for a server that is starting.
+    """Return the server at an address. Wait up to `server_timeout` seconds for a server that is starting.
 
     Raises:
         ConfigError: the variable holds no valid key.
@@ -61,7 +61,7 @@ def detect_server(url: str, key_variable: str, server_timeout: float) -> ServedM
 
 
 def last_seen_server(url: str) -> ServedModels | None:
-    """Return what was served at an address when kgqa last saw it; None: there is no note of this address."""
+    """Return the server as kgqa last saw it at an address, or None."""
     with suppress(OSError, ValueError):
         seen = TypeAdapter(ServedModels).validate_json(_note(url).read_bytes())
         # a note of someone else's cache must not send the key elsewhere
@@ -75,8 +75,8 @@ def _detect(url: str, key: str | None, server_timeout: float, _: int) -> ServedM
     note, url = _note(url), _strip_endpoint(url)
     loop = EventLoopThread("detection")
     look = _Look(
-        Transport(url, key, RetryPolicy(TIMEOUT, 0, BACKOFF, server_timeout), lambda: None),
-        Transport(url, key, RetryPolicy(TIMEOUT, 0, BACKOFF, 0.0), lambda: None),
+        Transport(url, key, RetryPolicy(TIMEOUT, 0, BACKOFF, server_timeout)),
+        Transport(url, key, RetryPolicy(TIMEOUT, 0, BACKOFF, 0.0)),
     )
     try:
         found = loop.submit(look.run()).result()
@@ -99,7 +99,7 @@ def _note(url: str) -> Path:
 
 @dataclass
 class _Look:
-    """A look at one server. `patient` waits for it, `quick` tries endpoints that most servers do not have."""
+    """A look at one server. patient: waits for it. quick: tries endpoints that most servers lack."""
 
     patient: Transport
     quick: Transport
@@ -134,7 +134,7 @@ class _Look:
             await transport.close()
 
     async def list_models(self) -> list[dict[str, Json]]:
-        """Return the listed models, and add /v1 to the address if they are listed there only. Empty: no list."""
+        """Return the listed models, if any. Add /v1 to the address if they are listed only there."""
         path = urlsplit(self.quick.url).path
         # llama.cpp and LiteLLM answer with and without /v1: one server has one address
         prefixes = ("",) if path.endswith("/v1") else ("/v1", "") if not path else ("", "/v1")
@@ -147,7 +147,7 @@ class _Look:
         return []
 
     async def fetch(self, path: str, body: Mapping[str, Json] | None = None) -> Mapping[str, Json]:
-        """Return an object of the server, empty if there is none. A proxy often lets only /v1 through."""
+        """Return an object of the server, or {}. Many proxies pass only /v1."""
         try:
             if body is None:
                 answer = await self.quick.get(path)
@@ -158,7 +158,7 @@ class _Look:
         return answer if isinstance(answer, dict) else {}
 
     async def read_ollama_context(self, model: str) -> int:
-        """Return the context of a model at Ollama: `num_ctx` of its Modelfile, else Ollama's default."""
+        """Return the context of a model at Ollama: `num_ctx` of its Modelfile, or Ollama's default."""
         lines = str((await self.fetch("../api/show", {"model": model})).get("parameters") or "").splitlines()
         numbers = [line.split()[-1] for line in lines if line.split()[:1] == ["num_ctx"]]
         return int(numbers[0]) if numbers and numbers[0].isdecimal() else OLLAMA_CONTEXT

@@ -1,8 +1,8 @@
-"""Any server that speaks OpenAI's protocol: a hosted model, vLLM, SGLang, llama.cpp's own server.
+"""Any server with OpenAI's protocol: hosted models, vLLM, SGLang, llama.cpp's server.
 
-What a server cannot do is flagged on the reply and counted in the report. Two things no client can know: a hosted model
-can change behind its name, and another program can take over an address. If the server lists its models, that is
-compared once, before the first call. `engine.deployment` names what is served in your words.
+Missing features of a server are flagged on replies and counted in the report. If the server lists its models, they are
+checked once before the first call. A client cannot notice that a hosted model changes behind its name: set
+`engine.deployment` to a name for what is served.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from kgqa.protocols import Deliver
 from kgqa.types import Json
 from kgqa.util.validators import Count, Natural, NotIdentity, Seconds, Validator
 
-ADAPTER = 2  # raise it when equal calls get other replies than before
+PROTOCOL_VERSION = 2  # raise it when equal calls get other replies than before
 REACHING = NotIdentity("how the server is reached, not what it replies", reported=False)
-UNKNOWN_CONTEXT = 131_072  # of a model without a preset whose server does not say; longer prompts are rejected there
+UNKNOWN_CONTEXT = 131_072  # if neither preset nor server sets it; the server rejects longer prompts
 Dollars = Annotated[float, Validator("must be more than 0", lambda dollars: dollars > 0)]
 
 
@@ -42,15 +42,15 @@ def name_at_server(name: str, hub: str | None) -> str:
 
 @dataclass(frozen=True)
 class OpenAI(BaseEngine):
-    """A model by its name at a server; conf/engine/openai.yaml documents each field.
+    """A model by its name at a server. conf/engine/openai.yaml documents each field.
 
-    Service times include the server's own queue. Batch composition at a server moves log-probabilities, so equal calls
-    can get other replies on another day; the call cache keeps the first.
+    Service times include the server's queue. A server's batches change log-probabilities, so equal calls can get
+    different replies. The call cache stores the first one.
     """
 
     base_url: Annotated[str | None, NotIdentity("a named server may move", beside="deployment")]
     api_key_env: Annotated[str, REACHING]
-    server: Server | None  # None: kgqa detects it when it composes a run; a bare engine treats it as hosted
+    server: Server | None  # None: detected when a run is composed, otherwise hosted
     served_model: str | None
     deployment: str | None
     endpoints: Endpoints
@@ -76,7 +76,7 @@ class OpenAI(BaseEngine):
     def identity(self) -> Mapping[str, Json]:
         return {
             "engine": "openai",
-            "adapter": ADAPTER,
+            "adapter": PROTOCOL_VERSION,
             "model": self._model_name,
             "deployment": self.deployment or self._url,
             "server": self._kind,
@@ -84,13 +84,13 @@ class OpenAI(BaseEngine):
             "endpoints": self.endpoints,
             "options": ["auto", None],
             "context": self._context,
-            "tokens": f"estimated: bytes / {BYTES_PER_TOKEN}" if self.counts_freely else "counted",
+            "tokens": f"estimated: bytes / {BYTES_PER_TOKEN}" if self.estimates_tokens else "counted",
             **self._thinking.identity(),
             **({"extra": dict(self.extra_body)} if self.extra_body else {}),
         }
 
     @property
-    def counts_freely(self) -> bool:
+    def estimates_tokens(self) -> bool:
         """Return whether `count_tokens` is an estimate."""
         return self._kind not in TOKEN_SERVERS
 
@@ -99,7 +99,7 @@ class OpenAI(BaseEngine):
         return self._limiter.limit
 
     def render(self, call: ModelCall) -> str:
-        """Return the prompt for people. Only the server knows the text that its template makes of it."""
+        """Return the prompt for users. Only the server knows the rendered text."""
         prompt = call.prompt
         if prompt.form == "completion":
             return prompt.messages[0].content
@@ -107,12 +107,12 @@ class OpenAI(BaseEngine):
         return "\n\n".join([*parts, f"[assistant]\n{prompt.prefill}"])
 
     def count_tokens(self, text: str) -> int:
-        if self.counts_freely:
+        if self.estimates_tokens:
             return estimate_tokens(text)
         return self._loop.submit(self._count(text)).result()
 
     def submit(self, call: ModelCall, deliver: Deliver, adapter: Adapter | None = None) -> None:
-        """Generate through an adapter, if there is one."""
+        """Submit a call, with an adapter if there is one."""
         self._loop.submit(self._serve(call, adapter)).add_done_callback(lambda done: self._deliver(done, deliver))
 
     def close(self) -> None:
@@ -122,7 +122,7 @@ class OpenAI(BaseEngine):
 
     def _check_adapter(self, adapter: Adapter) -> bool:
         if self._kind != "vllm":
-            raise ConfigError(f"engine.server={self._kind} takes no adapters; serve the model with vllm")
+            raise ConfigError(f"engine.server={self._kind} accepts no adapters. Serve the model with vLLM.")
         return super()._check_adapter(adapter)
 
     async def _serve(self, call: ModelCall, adapter: Adapter | None) -> ModelReply:
@@ -156,7 +156,7 @@ class OpenAI(BaseEngine):
             await self._transport.close()
 
     def _client(self, adapter: Adapter | None) -> Client:
-        """Return the client of an adapter: each has its own model name. Use it only in the loop's thread."""
+        """Return the client of an adapter, which has its own model name. Use it in the loop's thread only."""
         if adapter not in self._clients:
             self._clients[adapter] = Client(
                 self._transport,
@@ -192,7 +192,7 @@ class OpenAI(BaseEngine):
     def _transport(self) -> Transport:
         policy = RetryPolicy(self.timeout, self.retries, self.backoff, self.server_timeout)
         key = find_key(self.api_key_env, self._url)
-        return Transport(self._url, key, policy, self._limiter.on_rate_limited)
+        return Transport(self._url, key, policy, on_rate_limited=self._limiter.on_rate_limited)
 
     @cached_property
     def _url(self) -> str:

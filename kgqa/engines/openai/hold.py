@@ -1,7 +1,7 @@
-"""Hold all calls to a server that fails until one succeeds. Then let them all go.
+"""Hold all calls to a server that fails until one succeeds, then release them all.
 
-One rule for everything that is the server's fault: a call never fails for it. If no call succeeds for
-`server_timeout` seconds, the run stops and can be resumed.
+A call never fails because of its server. If no call succeeds for `server_timeout` seconds, the run stops and can be
+resumed.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
@@ -28,90 +30,81 @@ class RetryPolicy:
     server_timeout: float
 
     def pause(self, failures: int) -> float:
-        """Return the seconds after so many failures. The factor keeps calls that failed together apart."""
+        """Return the seconds to wait. A random factor separates calls that failed together."""
         factor = random.uniform(1.0, 1.25)  # noqa: S311 - not for secrets
         return min(MAX_PAUSE, self.backoff * 2.0 ** min(failures - 1, 16)) * factor
 
 
 @dataclass
 class Hold:
-    """The state of one server. It belongs to one event loop; `describe` can be called from any thread."""
+    """The state of one server. It belongs to one event loop. `describe` can be called from any thread."""
 
     url: str
     policy: RetryPolicy
-    answers: int = 0  # that the server gave: a call that fails sees whether others were answered meanwhile
-    _is_held: bool = False
+    answers: int = 0  # of the server: a call that fails sees whether others were answered meanwhile
     _is_closed: bool = False
     _trial: asyncio.Lock = field(default_factory=asyncio.Lock)  # of the one call that tries a held server
     _waiting: int = 0
-    _since: float = 0.0  # the first failure after which no call has succeeded; 0: there is none
+    _since: float | None = None  # when the server was held; None: it is not
     _failures: int = 0  # since then
     _next: float = 0.0  # when the next attempt can start
     _cause: str = ""
 
-    async def enter(self) -> bool:
-        """Wait until an attempt can start. Return whether it is a trial, which one of the other methods ends."""
-        if not self._is_held:
-            return False
-        self._waiting += 1
-        try:
-            await self._trial.acquire()
-        finally:
-            self._waiting -= 1
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[bool]:
+        """Wait until an attempt can start. Yield whether it is a trial, the only attempt while the server is held."""
         is_trial = False
-        try:
-            if self._is_held:
-                await asyncio.sleep(self._next - time.monotonic())
-            is_trial = self._is_held
-        finally:
-            if not is_trial:  # also if the call is cancelled
+        if self._since is not None:
+            self._waiting += 1
+            try:
+                await self._trial.acquire()
+            finally:
+                self._waiting -= 1
+            try:
+                if is_trial := self._since is not None:
+                    await asyncio.sleep(self._next - time.monotonic())
+                    yield True
+            finally:
                 self._trial.release()
-        return is_trial
+        if not is_trial:
+            yield False
 
     def succeed(self, *, is_trial: bool) -> None:
-        """Count an answer. After a trial, let all calls go."""
+        """Count an answer. After a trial, release all calls."""
         self.answers += 1
         if is_trial:
-            self._is_held, self._since, self._failures = False, 0.0, 0
+            self._since = None
             remove_wait(self.describe)
-        self.leave(is_trial=is_trial)
-
-    def leave(self, *, is_trial: bool) -> None:
-        """End an attempt that shows nothing about the server."""
-        if is_trial:
-            self._trial.release()
 
     def fail(self, cause: str, after: float, *, is_trial: bool) -> bool:
-        """Hold the server after a failure of its own. Return whether it has failed for too long.
+        """Hold the server after a failure. Return whether it has failed for too long.
 
         Args:
             cause: as in "503 from HOST".
-            after: seconds that the server asks to wait; 0 if it does not.
+            after: seconds that the server asks to wait, or 0.
         """
-        if self._is_held and not is_trial:  # sent before the server was held
-            return False
-        if not self._is_held:
-            self._is_held = True
+        now = time.monotonic()
+        if self._since is None:
+            self._since, self._failures = now, 0
             if not self._is_closed:
                 add_wait(self.describe)
-        self.leave(is_trial=is_trial)
-        now, limit = time.monotonic(), self.policy.server_timeout
-        self._since = self._since or now
+        elif not is_trial:  # sent before the server was held
+            return False
         self._failures += 1
         self._cause = cause
-        left = self._since + limit - now
+        left = self._since + self.policy.server_timeout - now
         pause = after or self.policy.pause(self._failures)
         self._next = now + min(pause, max(left, 0.0))  # the last attempt is at the end of the time
         return left <= ALMOST or after > left
 
     def close(self) -> None:
-        """Stop showing the wait, also of attempts that fail later because the connection was closed."""
+        """Stop showing the wait, also for attempts that fail later because the connection was closed."""
         self._is_closed = True
         remove_wait(self.describe)
 
     def describe(self) -> str:
-        """Return why the calls wait, and for how long; "" while they do not."""
-        if not self._since:
+        """Return why the calls wait, and for how long, or "" while they do not."""
+        if self._since is None:
             return ""
         left = max(0.0, self._next - time.monotonic())
         calls = self._waiting + self._trial.locked()

@@ -1,6 +1,6 @@
-"""What the error messages of servers mean. The table holds one row per wording, with a place where it was seen.
+"""Interpret the error messages of servers. The table has one row per wording, with a place where it was seen.
 
-A row is added here and in tests/unit/test_server_messages.py, without other code. The first row that matches wins.
+To add a row, add it here and in tests/unit/test_server_messages.py. The first matching row wins.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Literal
 
 from kgqa.types import Json
 
-# too_long: the prompt. filtered: the prompt is refused for its content. limited: come back later. used_up: the account.
-# key: missing, wrong or without access. tools: no function calls.
+# too_long: the prompt. filtered: its content. limited: too many requests. used_up: the account. key: missing or wrong.
+# tools: no function calls.
 Meaning = Literal["too_long", "filtered", "limited", "used_up", "key", "tools"]
 
 MESSAGES: tuple[tuple[Meaning, str], ...] = (
@@ -103,7 +103,7 @@ _MOST = 10**8  # tokens of a prompt; a longer number is an id
 
 
 def find_meaning(status: int, error: Mapping[str, Json]) -> Meaning | None:
-    """Return what an error says, or None if no row of the table matches."""
+    """Return the meaning of an error, or None if no row of the table matches."""
     words = " ".join(_read_words(error))
     for meaning, row in _ROWS:
         if row.search(words):
@@ -112,9 +112,9 @@ def find_meaning(status: int, error: Mapping[str, Json]) -> Meaning | None:
 
 
 def find_lengths(error: Mapping[str, Json]) -> tuple[int, int] | None:
-    """Return the tokens of a prompt that is too long, and how many fit; None if the message does not say both.
+    """Return the tokens of a prompt and the limit, or None if the message does not contain both.
 
-    The numbers count only if "tokens" follows them. Ids and prices in the same message do not matter.
+    Only numbers before the word "tokens" count, not ids and prices.
     """
     if isinstance(error.get("n_prompt_tokens"), int) and isinstance(error.get("n_ctx"), int):  # llama.cpp
         return int(error["n_prompt_tokens"]), int(error["n_ctx"])
@@ -128,7 +128,7 @@ def find_lengths(error: Mapping[str, Json]) -> tuple[int, int] | None:
 
 
 def _read_words(error: Mapping[str, Json]) -> Iterator[str]:
-    """Yield the texts of an error that the server wrote, without the echo of a request."""
+    """Yield the texts of an error without an echo of the request."""
     for key in ("message", "code", "type", "status", "detail", "msg", "error"):
         value = error.get(key)
         if isinstance(value, str):

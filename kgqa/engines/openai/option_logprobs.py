@@ -1,13 +1,12 @@
 """Compute the model's distribution over labels, from servers that report probabilities in different ways.
 
-- vLLM lists the log-probabilities of any tokens that are named: exact.
-- llama.cpp lists the likeliest tokens after all tokens of the labels were raised by the same bias: exact.
-- Other servers list the likeliest next tokens, as many as they want. Labels that are not listed share the probability
-  that is left, at most the least listed: flag "bounded_choice". A label that is listed only with or only without a
-  blank before it can lack as much, which is not flagged.
-- Without log-probabilities, the label is read from the model's words, with all others nearly impossible: flag
-  "parsed_choice"; "no_choice" if it names none. So it is for models that reason first at servers that accept only
-  messages.
+- vLLM lists the log-probabilities of requested tokens: exact.
+- llama.cpp lists the likeliest tokens after the same bias was added to all tokens of the labels: exact.
+- Other servers list some of the likeliest next tokens. Labels that are not listed share the rest, each at most the
+  smallest listed probability: flag "bounded_choice". The same error is not flagged for a label that is listed only with
+  or only without a leading blank.
+- Without log-probabilities, or if the model reasons first, the label is read from the text, and all others get almost
+  0: flag "parsed_choice", and "no_choice" if the text names no label.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ from kgqa.engines.thinking import NO_THINKING
 from kgqa.errors import EngineError
 from kgqa.types import Choice, Json, Usage
 
-MAX_TOKEN_IDS = 128  # for which vLLM returns log-probabilities in one request
+MAX_TOKEN_IDS = 128  # in one request to vLLM
 MAX_LOGPROBS = 20  # of older vLLM servers
 PARSED_TOKENS = 8
 IMPOSSIBLE = 1e-40  # share of a label that a server lists with the lowest log-probability
-UNCHOSEN = 1e-6  # probability of all labels together that a parsed reply does not name
+UNCHOSEN = 1e-6  # probability of all labels that a parsed reply does not name
 GREEDY: Mapping[str, Json] = {"max_tokens": 1, "temperature": 0.0}
 
 
@@ -41,7 +40,7 @@ class OptionScorer:
         self._flags: tuple[str, ...] = ()
 
     async def choose(self) -> Choice:
-        """Return the distribution in the best way that this server has."""
+        """Return the distribution in the best way that this server supports."""
         if not self._call.options:
             raise EngineError("a choice without options")
         choice = None
@@ -78,7 +77,7 @@ class OptionScorer:
         return listed
 
     async def _list_llamacpp(self, prompt: list[int], tokens: list[int]) -> Mapping[int, float]:
-        """Return the ratios of the raised tokens, and the first token's own log-probability from a second request."""
+        """Return log-probabilities: ratios of the raised tokens, and the first token's value from a second request."""
         raised = {"prompt": prompt, "logit_bias": {str(token): BIAS for token in tokens}, "max_tokens": 1}
         drawn = {"temperature": 1.0, "samplers": ["temperature"], "post_sampling_probs": True, "seed": 0}
         first = await self._first_token({**raised, **drawn, "logprobs": len(tokens)})
@@ -114,12 +113,12 @@ class OptionScorer:
         return Choice(logprobs, None if missing else min(mass, 1.0), self._usage, flags)
 
     async def _list_likeliest(self) -> Mapping[str, float]:
-        """Return probabilities of the likeliest next tokens by their text; empty if the server lists none."""
+        """Return the probabilities of the likeliest next tokens by text, or {} if the server lists none."""
         most = 2 * len(self._call.options)
         is_plain = self._client.plain_text(self._call) is not None
         lists: dict[str, Json] = {"logprobs": most} if is_plain else {"logprobs": True, "top_logprobs": most}
         response, flags = await self._client.request(self._call, {**GREEDY, **lists})
-        self._count(response.read_usage(), flags)
+        self._count(response.charged, flags)
         choice = response.choices[0]
         if is_plain:
             return {token: math.exp(logprob) for token, logprob in choice.first_logprobs.items()}
@@ -127,7 +126,7 @@ class OptionScorer:
         return {entry.token: math.exp(entry.logprob) for entry in entries if entry.logprob is not None}
 
     async def _parse(self) -> Choice:
-        """Read the label from the model's words."""
+        """Read the label from the model's text."""
         client, options = self._client, self._call.options
         thinking = client.thinking if client.thinks(self._call) else NO_THINKING
         effort = {"reasoning_effort": thinking.effort} if thinking.effort else {}
@@ -147,7 +146,7 @@ class OptionScorer:
 
     async def _complete(self, body: Mapping[str, Json]) -> Response:
         response, flags = await self._client.complete(COMPLETIONS, body)
-        self._count(response.read_usage(), flags)
+        self._count(response.charged, flags)
         return response
 
     async def _first_token(self, body: Mapping[str, Json]) -> Token | None:

@@ -1,8 +1,8 @@
 """Build requests to an OpenAI-compatible server, and validate and read its responses. No I/O.
 
-An invalid response is never scored, whatever its status: servers and the proxies before them put errors into it, or
-omit the text. Without a reply in it (`check_envelope`), the server has failed. A reply that cannot be read
-(`read_response`) was charged, and is only this call's.
+An invalid response is never scored, even with status 200: servers and proxies put errors into it, or omit the text.
+`check_envelope` finds responses without a reply: the server has failed. `read_response` finds replies that cannot be
+read: they were charged, and only this call has failed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, Field, PrivateAttr, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError, model_validator
 
 from kgqa.calls import Generate
 from kgqa.engines.grammar import bound_schema
@@ -26,7 +26,7 @@ from kgqa.types import Message as PromptMessage
 
 Server = Literal["hosted", "vllm", "sglang", "llamacpp"]
 
-# vLLM and SGLang take missing settings from the model's generation_config.json, repetition penalties included
+# Otherwise vLLM and SGLang use the model's generation_config.json, with its repetition penalties
 NEUTRAL: Mapping[str, Json] = {
     "top_k": -1,
     "min_p": 0.0,
@@ -40,10 +40,10 @@ DEFAULTS: Mapping[Server, Mapping[str, Json]] = {
     "sglang": NEUTRAL,
     "llamacpp": {"samplers": ["temperature", "top_p"], "cache_prompt": True},  # transformers' order
 }
-MAX_STOPS = 4  # of a hosted server; the reply is cut at all of them in any case
+MAX_STOPS = 4  # of a hosted server; the reply is cut at all of them later
 LISTS = ("logprobs", "top_logprobs")  # the first is a length or, in chats, a bool
 SCHEMAS = ("response_format", "json_schema")
-# Keys that a call can omit when a server rejects them, and the flag for it; "" if kgqa makes up for it
+# Keys that a call can omit when a server rejects them, with the flag for it; "" if kgqa does it instead
 OPTIONAL = {
     **dict.fromkeys(SCHEMAS, "unconstrained"),
     "temperature": "fixed_temperature",
@@ -69,9 +69,9 @@ FAILED = frozenset({"error", "abort", "cancelled", "failed"})  # reasons to fini
 CUT_OFF = frozenset({"length", "content_filter"})  # reasons for which there can be no text at all
 MAX_TOKENS = 10**12  # of one response
 BYTES_PER_TOKEN = 4  # of English text, if the server does not count
-MOST_PER_TOKEN = 8  # characters of a prompt; more mean that the server has cut it
-LONG = 2_000  # characters of a prompt for which that is clear
-SHORTENED = 0.9  # of a prompt that is too long, if the server does not say by how much
+MOST_PER_TOKEN = 8  # characters of a prompt; with more the server has cut the prompt
+LONG = 2_000  # characters of a prompt that is long enough for this rule
+SHORTENED = 0.9  # of a prompt that is too long, if the server sends no numbers
 LOWEST = -100.0  # log-probability; servers write -9999, -inf or null for less
 
 
@@ -94,10 +94,10 @@ class Part(BaseModel):
     thinking: str | list[Part] = ""
 
     def read(self, kind: str) -> str:
-        """Return the text of this part if it is of that kind."""
-        content = self.text if kind == "text" else self.thinking
+        """Return the text of this part if it has this kind."""
         if self.type != kind:
             return ""
+        content = self.text if kind == "text" else self.thinking
         return content if isinstance(content, str) else "".join(part.read("text") for part in content)
 
 
@@ -113,9 +113,9 @@ class CalledTool(BaseModel):
     function: Function
 
     def read(self, number: int) -> ToolCall:
-        given = self.function.arguments
-        arguments = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
-        return ToolCall(self.id or f"call_{number}", self.function.name, arguments)
+        arguments = self.function.arguments
+        text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+        return ToolCall(self.id or f"call_{number}", self.function.name, text)
 
 
 class Message(BaseModel):
@@ -133,7 +133,7 @@ class Message(BaseModel):
 
 
 class Token(BaseModel):
-    """A listed token. llama.cpp has ids, and probabilities after sampling instead of log-probabilities."""
+    """A listed token. llama.cpp sends ids, and probabilities after sampling instead of log-probabilities."""
 
     id: int | None = None
     token: str = ""
@@ -193,7 +193,7 @@ class ServerUsage(BaseModel):
     completion_tokens_details: Any = None
 
     def read(self) -> Usage:
-        """Return the tokens as the server counts and charges them. xAI counts reasoning in addition to the answer."""
+        """Return the charged tokens. xAI does not include reasoning in the completion's tokens."""
         prompt, output = self.prompt_tokens, self.completion_tokens
         reasoning = _detail(self.completion_tokens_details, "reasoning_tokens")
         if reasoning and self.total_tokens == prompt + output + reasoning:
@@ -204,14 +204,7 @@ class ServerUsage(BaseModel):
 class Response(BaseModel):
     model: Any = None
     choices: list[ServerChoice] = Field(min_length=1)
-    _usage: Usage = PrivateAttr(default=Usage())
-
-    def charge(self, usage: Usage) -> None:
-        """Set what was charged for this response, with attempts before it that could not be read."""
-        self._usage = usage
-
-    def read_usage(self) -> Usage:
-        return self._usage
+    charged: Usage = Usage()  # for this response and earlier ones that could not be read; the client sets it
 
 
 def check_envelope(answer: Json) -> dict[str, Json]:
@@ -220,7 +213,7 @@ def check_envelope(answer: Json) -> dict[str, Json]:
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict) or not choices[0]:
         raise ValueError("an answer without choices")
     if choices[0].get("error"):
-        raise ValueError("an error in the place of a reply")
+        raise ValueError("an error instead of a reply")
     if choices[0].get("finish_reason") in FAILED:
         raise ValueError(f"a reply that ended with {choices[0]['finish_reason']!r}")
     return dict(answer)
@@ -229,8 +222,8 @@ def check_envelope(answer: Json) -> dict[str, Json]:
 def measure_usage(answer: Mapping[str, Json], request: Mapping[str, Json]) -> tuple[Usage, tuple[str, ...]]:
     """Return the tokens of a request and its answer, and flags.
 
-    estimated_usage: the server does not count them, so they are estimated from the texts. cut_prompt: it has read far
-    fewer tokens than the prompt has.
+    estimated_usage: the server does not count tokens, so they are estimated. cut_prompt: it has read far fewer tokens
+    than the prompt has.
     """
     prompt = request.get("prompt")
     texts = [str(message["content"] or "") for message in request.get("messages", ())] if prompt is None else [prompt]
@@ -254,7 +247,7 @@ def estimate_tokens(text: str) -> int:
 
 
 def read_response(answer: Json, *, has_logprobs: bool) -> Response:
-    """Return the response. Raise ValueError with the reason if it is no reply of a model."""
+    """Return the response. Raise ValueError with the reason if it is not a model's reply."""
     try:
         response = Response.model_validate(answer)
         choice = response.choices[0]
@@ -285,11 +278,11 @@ def _detail(details: Json, key: str) -> int:
 
 @dataclass(frozen=True)
 class Abilities:
-    """The features of a server, as learned from requests that succeeded without a rejected key."""
+    """The features of a server, learned from requests that succeeded without a rejected key."""
 
-    rejected: frozenset[str] = frozenset()  # keys of requests; of schemas each one, as not all are rejected
+    rejected: frozenset[str] = frozenset()  # keys of requests, and single schemas
     max_logprobs: int | None = None  # for one token
-    renamed: bool = False  # it wants max_completion_tokens instead of max_tokens
+    renamed: bool = False  # max_completion_tokens instead of max_tokens
 
     def fit(self, body: Mapping[str, Json]) -> dict[str, Json]:
         """Return the request in the form that this server accepts."""
@@ -307,19 +300,19 @@ class Abilities:
         return Abilities(self.rejected | other.rejected, min(limits, default=None), self.renamed or other.renamed)
 
     def without(self, refused: Refused, body: Mapping[str, Json]) -> Abilities | None:
-        """Return abilities for which the request lacks the key that the server rejects; None if there is none.
+        """Return abilities without the key that the server rejects, or None if there is no such key.
 
-        They hold for later requests only if the request succeeds in this form.
+        Use them for later requests only if this request succeeds.
         """
         if "max_tokens" in body and "max_completion_tokens" in refused.message:
             return replace(self, renamed=True)
-        key = find_key(refused, body)
+        key = find_rejected_key(refused, body)
         if key in LISTS:
             return self._limit_logprobs(refused.message, body)
         return replace(self, rejected=self.rejected | {_feature(key, body[key])}) if key in OPTIONAL else None
 
     def _limit_logprobs(self, message: str, body: Mapping[str, Json]) -> Abilities:
-        """Return how long a list can be, if the server says so; otherwise that there is none."""
+        """Limit the list to the number in the message. Without a number, reject lists."""
         longest = max((value for key in LISTS if type(value := body.get(key)) is int), default=1)
         numbers = [number for number in map(int, re.findall(r"\b\d{1,6}\b", message)) if 0 < number < longest]
         if numbers and MAXIMUM.search(message):
@@ -336,8 +329,8 @@ def _feature(key: str, value: Json) -> str:
     return f"{key}={json.dumps(value, sort_keys=True)}" if key in SCHEMAS else key
 
 
-def find_key(refused: Refused, body: Mapping[str, Json]) -> str:
-    """Return the key of the request that the server rejects; "" if it does not say."""
+def find_rejected_key(refused: Refused, body: Mapping[str, Json]) -> str:
+    """Return the key of the request that the server rejects, or "" if the error does not name it."""
     path = re.split(r"[.\[]", str(refused.error.get("param") or ""))[0]
     if path in body:
         return path
@@ -353,12 +346,12 @@ def find_key(refused: Refused, body: Mapping[str, Json]) -> str:
 
 
 def too_long(refused: Refused, request: Mapping[str, Json]) -> PromptTooLong:
-    """Return the error for a prompt that is too long. Without numbers in the message, it is shortened by a step."""
+    """Return the error for a prompt that is too long. Without numbers, its limit is a bit less than the prompt."""
     tokens, limit = find_lengths(refused.error) or (0, 0)
     if not tokens:
         tokens = max(1, measure_usage({"choices": []}, request)[0].prompt_tokens)
         limit = int(SHORTENED * tokens)
-    return PromptTooLong(tokens, limit, f"the server says that the prompt is too long: {refused.message}")
+    return PromptTooLong(tokens, limit, f"the server rejected the prompt as too long: {refused.message}")
 
 
 def check_extra(extra: Mapping[str, Json], server: Server, thinking: Thinking) -> None:
@@ -366,23 +359,23 @@ def check_extra(extra: Mapping[str, Json], server: Server, thinking: Thinking) -
     try:
         json.dumps(dict(extra), allow_nan=False)
     except ValueError:
-        raise ConfigError("engine.extra_body: holds nan or inf, which JSON cannot say; give a number") from None
+        raise ConfigError("engine.extra_body: contains nan or inf, which JSON cannot express. Set a number.") from None
     effort = {"reasoning_effort"} if thinking.effort else set()
     template = set() if server == "hosted" else {"chat_template_kwargs"}
     for key in extra:
         if SECRET.search(key):
             raise ConfigError(
-                f"engine.extra_body.{key}: would stand in the run's files; engine.api_key_env names a key"
+                f"engine.extra_body.{key}: would be saved with the run. Name the key's variable in engine.api_key_env."
             )
         if key in RESERVED | DEFAULTS[server].keys() | effort | template:
-            raise ConfigError(f"engine.extra_body.{key}: kgqa sets {key} itself. Leave it out")
+            raise ConfigError(f"engine.extra_body.{key}: kgqa sets {key} itself. Remove it.")
 
 
 def generation_settings(call: Generate, server: Server, thinking: Thinking = NO_THINKING) -> dict[str, Json]:
-    """Return the call's settings, so that none of the server's defaults apply.
+    """Return the call's settings, so that no defaults of the server apply.
 
-    `thinking`: the reasoning before the answer. The server then gets no stop strings, as it would find them
-    in the reasoning (vLLM does, issue 52393). The answer is cut at them here.
+    With reasoning the server gets no stop strings, because vLLM also finds them in the reasoning (its issue 52393).
+    `cut_reply` cuts the answer.
     """
     limit = call.max_tokens + thinking.budget
     body = {"max_tokens": limit, "temperature": call.temperature, "top_p": call.top_p, **DEFAULTS[server]}
@@ -400,7 +393,7 @@ def generation_settings(call: Generate, server: Server, thinking: Thinking = NO_
 
 
 def _schema_settings(schema: str, server: Server) -> dict[str, Json]:
-    """Return the schema's settings, or nothing if it cannot be followed: servers drop those without a word."""
+    """Return the schema's settings, or {} if it cannot be followed: servers would drop it without an error."""
     grammar = bound_schema(schema)
     if grammar is None:
         return {}
@@ -416,16 +409,17 @@ def build_messages(prompt: Prompt) -> list[Json]:
 
 def _build_message(message: PromptMessage) -> Json:
     built: dict[str, Json] = {"role": message.role, "content": message.content}
-    if message.tool_calls:  # a message that only calls tools has no content
-        functions = [{"name": call.name, "arguments": call.arguments} for call in message.tool_calls]
-        calls = zip(message.tool_calls, functions, strict=True)
+    if message.tool_calls:
         built["content"] = message.content or None
-        built["tool_calls"] = [{"id": call.id, "type": "function", "function": function} for call, function in calls]
+        built["tool_calls"] = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in message.tool_calls
+        ]
     return {**built, "tool_call_id": message.answers} if message.role == "tool" else built
 
 
 def build_chat(prompt: Prompt, server: Server, thinking: Thinking = NO_THINKING) -> dict[str, Json]:
-    """Return the messages. If the server can continue one and does not reason first, the last one is the prefill."""
+    """Return the messages. If the server can continue a message and does not reason, the last one is the prefill."""
     body: dict[str, Json] = {"messages": build_messages(prompt)}
     if server == "hosted":
         return body
@@ -439,20 +433,18 @@ def build_chat(prompt: Prompt, server: Server, thinking: Thinking = NO_THINKING)
 def read_completion(response: Response, flags: Iterable[str], *, thinks: bool) -> Completion:
     """Return the reply with its reasoning separated.
 
-    `thinks`: the model reasons first, so that a reply which was cut off before any answer is all reasoning.
+    thinks: the model reasons first, so a reply that was truncated before an answer is reasoning.
     """
     whole = _read_text(response, flags)
     reply = split_thought(whole, response.choices[0].reasoning)
     cut_off = whole.finish == "length" and whole.text and not (reply.thought or reply.usage.reasoning_tokens)
     if thinks and cut_off:
-        return split_thought(
-            replace(whole, text=TAGS.begin + whole.text)
-        )  # the prompt opened the tag, nothing closed it
+        return split_thought(replace(whole, text=TAGS.begin + whole.text))  # only the prompt has the opening tag
     return reply
 
 
 def join_text(response: Response, flags: Iterable[str]) -> Completion:
-    """Return the reply as the model wrote it, with the reasoning that the server separated back in its tags."""
+    """Return the reply as the model wrote it, with its reasoning in tags."""
     reply, reasoning = _read_text(response, flags), response.choices[0].reasoning
     return replace(reply, text=f"{TAGS.begin}{reasoning}{TAGS.answer}{reply.text}") if reasoning else reply
 
@@ -465,11 +457,11 @@ def _read_text(response: Response, flags: Iterable[str]) -> Completion:
     calls = tuple(tool.read(number) for number, tool in enumerate(called, start=1))
     finish: Literal["stop", "length"] = "length" if choice.finish_reason == "length" else "stop"
     filtered = ("filtered",) if refusal or choice.finish_reason == "content_filter" else ()
-    return Completion(text, finish, response.read_usage(), (*flags, *filtered), tool_calls=calls)
+    return Completion(text, finish, response.charged, (*flags, *filtered), tool_calls=calls)
 
 
 def cut_reply(reply: Completion, stops: Sequence[str], omitted_prefill: str) -> Completion:
-    """Return the reply up to the first stop string, without a prefill that the model had to write itself."""
+    """Return the reply up to the first stop string, without a prefill that the model has repeated."""
     text = reply.text
     if omitted_prefill and text.lstrip().startswith(omitted_prefill):
         text = text.lstrip()[len(omitted_prefill) :]

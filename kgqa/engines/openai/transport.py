@@ -1,7 +1,7 @@
-"""HTTP to an OpenAI-compatible server: retry failed attempts, and turn the final failure into one clear error.
+"""Send HTTP requests to an OpenAI-compatible server, retry failed attempts, and raise one clear error at the end.
 
-aiohttp costs a sixth of httpx2's CPU per call (docs/PERFORMANCE.md). OpenAI's own client is not used: it does not wait
-for a server that is down for a while, ignores Retry-After beyond a minute, and hides how long the last attempt took.
+aiohttp needs a sixth of httpx2's CPU time per call (docs/PERFORMANCE.md). OpenAI's client does not wait for a server
+that is down, ignores Retry-After of more than a minute, and does not report the time of the last attempt.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
 from kgqa.engines.openai.hold import Hold, RetryPolicy
@@ -37,27 +37,27 @@ KEEPALIVE = 4.0  # seconds of an idle connection: most servers close theirs afte
 MAX_BYTES = 32 << 20  # of a response
 SHOWN = 120  # characters of an invalid response
 RATE_LIMITED = 429
-LOOPBACK = ("127.0.0.1", "localhost", "::1")  # no proxy is used for them
-BUSY = frozenset({RATE_LIMITED, 503, 529})  # the server has no time, whatever the request is
-RETRIED = frozenset({408, 409, 425, RATE_LIMITED})  # and all of 500 to 599
+LOOPBACK = ("127.0.0.1", "localhost", "::1")  # without a proxy
+BUSY = frozenset({RATE_LIMITED, 503, 529})  # statuses of an overloaded server
+RETRIED = frozenset({408, 409, 425, RATE_LIMITED})  # and 500 to 599
 
 
 class Refused(EngineError):
-    """The server understood the request and rejects it. `error`: its error object. `meaning`: of its message."""
+    """The server rejects the request. error: its error object. meaning: the meaning of its message."""
 
     def __init__(self, status: int, error: Mapping[str, Json], meaning: Meaning | None = None) -> None:
         self.message = " ".join(str(error.get("message") or error).split())[:300]
         self.error, self.meaning = error, meaning
-        super().__init__(f"the server refused the call ({status}): {self.message}")
+        super().__init__(f"the server rejected the call ({status}): {self.message}")
 
 
 @dataclass
 class _Failure(Exception):
     """An attempt failed, but another can succeed.
 
-    reason: why, for the error at the end. cause: in a word, for progress lines. after: seconds that the server asks to
-    wait. is_own: the request can be the reason, if the server answers others. denied: the error of a server that has
-    not answered anything yet. outcome: the request failed; the server is held; it has failed for too long.
+    reason: for the final error. cause: a few words for progress lines. after: seconds that the server asks to wait.
+    is_own: the request can be the reason, if the server answers others. denied: the error if the server has not
+    answered any call yet.
     """
 
     reason: str
@@ -65,21 +65,26 @@ class _Failure(Exception):
     after: float = 0.0
     is_own: bool = True
     denied: KgqaError | None = None
-    outcome: Literal["own", "held", "over"] = "held"
 
     def __str__(self) -> str:
         return self.reason
 
 
 class Transport:
-    """A server's address and key. It belongs to one event loop and sends any number of parallel requests.
+    """A connection to one server. It belongs to one event loop and sends any number of parallel requests.
 
-    The key is sent in the request's header only. If a server repeats it, error messages do not.
-    group: of the keys that messages name, as in engine.base_url.
+    The API key is in the header of requests only. If a server repeats it, error messages do not.
+    group: the group of keys in messages, such as "engine" for engine.base_url.
     """
 
     def __init__(
-        self, url: str, key: str | None, policy: RetryPolicy, on_rate_limited: Callable[[], None], group: str = "engine"
+        self,
+        url: str,
+        key: str | None,
+        policy: RetryPolicy,
+        *,
+        on_rate_limited: Callable[[], None] = lambda: None,
+        group: str = "engine",
     ) -> None:
         self.url, self.policy, self._group = url, policy, group
         self._key = Key(key) if key else None
@@ -91,21 +96,19 @@ class Transport:
     async def get(self, path: str) -> Json | None:
         """Return the JSON of a path below the address, or None if the server does not answer with status 200.
 
-        A path that starts with ".." is relative to /v1. Wait for a server that is gone.
+        A path that starts with ".." is relative to /v1. Wait for a server that does not answer.
         """
         while True:
-            is_trial = await self._hold.enter()
-            try:
-                status, _, content = await self._send("GET", self._locate(path), None)
-                if status == 503 and b"oading" in content:  # llama.cpp while it loads the model
-                    raise _Failure("503 the model is loading", "503 (the model is loading)", is_own=False)  # noqa: TRY301
-            except _Failure as failure:
-                self._hold_server(failure, is_trial=is_trial)
-                if failure.outcome == "over":
+            async with self._hold.turn() as is_trial:
+                try:
+                    status, _, content = await self._send("GET", self._locate(path), None)
+                    if status != 503 or b"oading" not in content:
+                        return _decode(content) if status == 200 else None
+                    failure = _Failure("503 the model is loading", "503 (the model is loading)")  # llama.cpp
+                except _Failure as error:
+                    failure = error
+                if self._is_over(failure, is_trial=is_trial):
                     raise self._explain(failure) from failure
-            else:
-                self._hold.leave(is_trial=is_trial)
-                return _decode(content) if status == 200 else None
 
     async def post(
         self,
@@ -114,41 +117,51 @@ class Transport:
         validate: Callable[[Json], T],
         test: Mapping[str, Json] | None = None,
     ) -> tuple[T, float]:
-        """Return the validated JSON, and the seconds of the attempt that succeeded, with the server's queue.
+        """Return the validated JSON, and the seconds of the successful attempt, with the server's queue.
 
         A failure of the server holds all calls, see `Hold`. A call fails only if the server answers others meanwhile,
-        and then after `retries` more attempts.
+        after `retries` more attempts.
 
         Args:
-            validate: raises ValueError for a response that no server which works would send.
-            test: a small request. If the server has failed for `server_timeout` seconds, it shows whether the server
-                or this request is the reason.
+            validate: raises ValueError for a response that a working server never sends.
+            test: a small request. After `server_timeout` seconds it shows whether the server or this request is the
+                reason.
 
         Raises:
             Refused: the server rejects the request. A retry would not help.
-            ConfigError: it does not accept the key, redirects, or does not know the model or the path.
+            ConfigError: the server does not accept the key, redirects, or does not know the model or the path.
             UsageError: the account is used up.
-            EngineError: every attempt failed, and the server answered others.
+            EngineError: all attempts failed while the server answered others.
             ServerLost: the server has failed for `server_timeout` seconds.
         """
         url, content = self._locate(path), encode_request(dict(body))
         own, is_tested = 0, False
         while True:
-            try:
-                return await self._take_turn(url, content, validate)
-            except _Failure as failure:  # noqa: PERF203 - each attempt can fail
-                if failure.outcome == "own":
-                    own += 1
-                    if own > self.policy.retries:
-                        raise EngineError(f"the call failed {own} times while others did not: {failure}") from failure
-                    _log("retry", failure)
-                    await asyncio.sleep(self.policy.pause(own))
-                elif failure.outcome == "over":
-                    if is_tested:
-                        raise EngineError(f"the server answers a test, but not this call: {failure}") from failure
-                    if not (failure.is_own and test and await self._works(url, test, validate)):
-                        raise self._explain(failure) from failure
-                    is_tested = True
+            async with self._hold.turn() as is_trial:
+                started, answers = time.perf_counter(), self._hold.answers
+                try:
+                    answer = await self._attempt(url, content, validate)
+                    self._hold.succeed(is_trial=is_trial)
+                    return answer, time.perf_counter() - started
+                except Refused:
+                    self._hold.succeed(is_trial=is_trial)
+                    raise
+                except _Failure as error:
+                    failure = error
+                    is_own = error.is_own and self._hold.answers > answers
+                    is_over = not is_own and self._is_over(error, is_trial=is_trial)
+            if is_own:
+                own += 1
+                if own > self.policy.retries:
+                    raise EngineError(f"the call failed {own} times while others succeeded: {failure}") from failure
+                _log("retry", failure)
+                await asyncio.sleep(self.policy.pause(own))
+            elif is_over:
+                if is_tested:
+                    raise EngineError(f"the server answers a test call, but not this call: {failure}") from failure
+                if not (failure.is_own and test and await self._works(url, test, validate)):
+                    raise self._explain(failure) from failure
+                is_tested = True
 
     async def close(self) -> None:
         self._hold.close()
@@ -159,33 +172,11 @@ class Transport:
     def _locate(self, path: str) -> str:
         return self.url.removesuffix("/v1") + path[2:] if path.startswith("..") else self.url + path
 
-    async def _take_turn(self, url: str, content: bytes, validate: Callable[[Json], T]) -> tuple[T, float]:
-        """Make one attempt when the server is not held, or to try whether it answers again."""
-        is_trial = await self._hold.enter()
-        started, answers = time.perf_counter(), self._hold.answers
-        try:
-            answer = await self._attempt(url, content, validate)
-        except _Failure as failure:
-            if failure.is_own and self._hold.answers > answers:
-                self._hold.leave(is_trial=is_trial)
-                failure.outcome = "own"
-            else:
-                self._hold_server(failure, is_trial=is_trial)
-            raise
-        except Refused:
-            self._hold.succeed(is_trial=is_trial)
-            raise
-        except BaseException:  # also a cancelled call
-            self._hold.leave(is_trial=is_trial)
-            raise
-        self._hold.succeed(is_trial=is_trial)
-        return answer, time.perf_counter() - started
-
-    def _hold_server(self, failure: _Failure, *, is_trial: bool) -> None:
-        is_over = self._hold.fail(failure.cause, failure.after, is_trial=is_trial)
-        if is_over or (failure.denied is not None and not self._hold.answers):
-            failure.outcome = "over"
+    def _is_over(self, failure: _Failure, *, is_trial: bool) -> bool:
+        """Hold the server. Return whether the run must stop."""
         _log("wait", failure)
+        is_over = self._hold.fail(failure.cause, failure.after, is_trial=is_trial)
+        return is_over or (failure.denied is not None and not self._hold.answers)
 
     async def _works(self, url: str, test: Mapping[str, Json], validate: Callable[[Json], object]) -> bool:
         """Return whether the server answers a small request."""
@@ -201,7 +192,7 @@ class Transport:
             return failure.denied
         limit = f"{self._group}.server_timeout={self.policy.server_timeout:g}"
         if failure.after > self.policy.server_timeout:
-            return ServerLost(f"{self.url} asks to wait {failure.after:g} s, and {limit}: {failure}")
+            return ServerLost(f"{self.url} requires a wait of {failure.after:g} s, but {limit}: {failure}")
         return ServerLost(f"{self.url} has not answered any call for {self.policy.server_timeout:g} s: {failure}")
 
     async def _attempt(self, url: str, content: bytes, validate: Callable[[Json], T]) -> T:
@@ -227,8 +218,8 @@ class Transport:
                 return response.status, response.headers, bytes(body)
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             reason = f"no connection ({str(error) or type(error).__name__})"
-            remedy = f"start the server, or set {self._group}.base_url"
-            raise _Failure(f"{reason}; {remedy}", "no connection", is_own=False) from error
+            remedy = f"Start the server, or set {self._group}.base_url."
+            raise _Failure(f"{reason}. {remedy}", "no connection", is_own=False) from error
         except asyncio.TimeoutError as error:
             raise _Failure(f"no answer within {self.policy.timeout:g} s", "no answer in time") from error
         except (aiohttp.ClientError, OSError) as error:
@@ -244,17 +235,17 @@ class Transport:
                 headers={"User-Agent": "kgqa", "Content-Type": "application/json", **self._headers},
                 timeout=aiohttp.ClientTimeout(total=self.policy.timeout, sock_connect=http.CONNECT),
                 cookie_jar=aiohttp.DummyCookieJar(),
-                # trust_env would look for it, and into ~/.netrc, with every request
+                # trust_env would read it and ~/.netrc for every request
                 proxy=None if urlsplit(self.url).hostname in LOOPBACK else http.find_proxy(self.url),
             )
         return self._session
 
     def _read(self, status: int, headers: Mapping[str, str], content: bytes) -> Json:
-        """Return the JSON of a successful response. Raise what another one means."""
+        """Return the JSON of a successful response. Raise the exception for any other."""
         answer = _decode(content)
         text = content.decode(errors="replace")
         if self._key and self._key.is_in(text) and status < 300:
-            raise _Failure("an answer that repeats the key it was sent", "an invalid answer")
+            raise _Failure("an answer that repeats the API key", "an invalid answer")
         if 200 <= status < 300:
             if answer is None:
                 kind = "a web page" if content.lstrip()[:1] == b"<" else "an answer that is not JSON"
@@ -263,9 +254,9 @@ class Transport:
                 return answer
             status = 502  # some proxies put errors into a successful response
         if 300 <= status < 400:
-            place = urlsplit(headers.get("location", ""))
-            where = self._show(f"{place.scheme}://{place.netloc.rpartition('@')[2]}{place.path}")
-            raise ConfigError(f"the server sends on to {where}; set {self._group}.base_url to that")
+            target = urlsplit(headers.get("location", ""))
+            where = self._show(f"{target.scheme}://{target.netloc.rpartition('@')[2]}{target.path}")
+            raise ConfigError(f"the server redirects to {where}. Set {self._group}.base_url to that.")
         error = answer.get("error") or answer if isinstance(answer, dict) else text
         if not isinstance(error, dict):
             error = {"message": error}
@@ -281,7 +272,7 @@ class Transport:
         if meaning in ("too_long", "filtered", "tools"):
             return refused
         if status == 402 or meaning == "used_up":
-            return UsageError(f"the account is used up: {refused.message}; all replies so far are saved")
+            return UsageError(f"the account is used up: {refused.message}. All replies so far are saved.")
         if status == RATE_LIMITED or meaning == "limited":
             self._on_rate_limited()
         reason, cause, after = f"{status} {refused.message}", str(status), _retry_after(headers)
@@ -301,7 +292,7 @@ class Transport:
         if self._key:
             return f"the server does not accept the key of {self._group}.api_key_env: {refused.message}"
         names = f"the variable that {self._group}.api_key_env names (OPENAI_API_KEY unless set otherwise)"
-        return f"the server wants a key, and {names} holds none: {refused.message}"
+        return f"the server requires a key, and {names} is not set: {refused.message}"
 
     def _show(self, text: str) -> str:
         """Return the start of a server's text without the key."""
@@ -312,8 +303,7 @@ class Transport:
 def find_address(base_url: str | None, key_variable: str, group: str = "engine") -> str:
     """Return the server's address from the configuration or the environment. Raise ConfigError if it is invalid.
 
-    A name, password or query in it could be a secret, so the message does not repeat it. Nor does it repeat a key that
-    is in the place of the variable's name.
+    Messages do not repeat a name, password or query of the address, nor a wrong variable: they can be secrets.
     """
     if not re.fullmatch(r"[A-Z][A-Z0-9_]*", key_variable):
         raise ConfigError(f"{group}.api_key_env: must be the NAME of an environment variable, in capitals")
@@ -321,8 +311,8 @@ def find_address(base_url: str | None, key_variable: str, group: str = "engine")
     parts = urlsplit(url)
     if "@" in parts.netloc or parts.query or parts.fragment:
         raise ConfigError(
-            f"{group}.base_url (or ${URL_VARIABLE}) must hold no name, password or query: "
-            f"put the key into ${key_variable}"
+            f"{group}.base_url (or ${URL_VARIABLE}) must not contain a user name, password or query. "
+            f"Put the key into ${key_variable}"
         )
     port = parts.netloc.rpartition("]")[2].partition(":")[2] or "0"
     if parts.scheme not in ("http", "https") or not parts.hostname or not port.isdecimal():
@@ -334,7 +324,7 @@ def find_key(variable: str, url: str, group: str = "engine") -> str | None:
     """Return the API key from the environment. Raise ConfigError if it is invalid, or OpenAI's server needs one."""
     value = os.environ.get(variable, "").strip()
     if not value.isascii() or not value.isprintable():
-        raise ConfigError(f"${variable} holds characters that no key has; set it again")
+        raise ConfigError(f"${variable} contains characters that no key has. Set it again.")
     if not value and url == DEFAULT_URL:
         raise ConfigError(
             f"${variable} is not set, and {DEFAULT_URL} requires a key: "
@@ -344,7 +334,7 @@ def find_key(variable: str, url: str, group: str = "engine") -> str | None:
 
 
 def _retry_after(headers: Mapping[str, str]) -> float:
-    """Return the seconds of Retry-After; 0 without it, or if it is a date."""
+    """Return the seconds of Retry-After, or 0 if it is missing or a date."""
     try:
         return max(0.0, float(headers.get("retry-after", "")))
     except ValueError:
@@ -356,7 +346,7 @@ def _log(event: str, failure: _Failure) -> None:
 
 
 def _decode(content: bytes) -> Json | None:
-    """Return the object or list of a response; None if it is not JSON, invalid UTF-8 and extreme nesting included."""
+    """Return the object or list of a response, or None if it is not JSON, not UTF-8 or nested too deeply."""
     try:
         answer = json.loads(content)
     except (ValueError, RecursionError):

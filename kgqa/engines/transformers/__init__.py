@@ -1,7 +1,4 @@
-"""transformers inside the process, in batches.
-
-This face hands on the name that configurations use; its parts never import from it.
-"""
+"""The engine of Hugging Face Transformers. It loads a model inside the process and answers calls in batches."""
 
 from kgqa.engines.transformers.engine import Transformers
 

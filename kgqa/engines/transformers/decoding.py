@@ -16,7 +16,7 @@ from kgqa.engines.labels import Conditional, Path, Spelling
 from kgqa.engines.transformers.loading import AdapterSwitch
 from kgqa.errors import EngineDied
 
-CHUNK = 256  # tokens; smaller chunks share more but use the matrix units less
+CHUNK = 256  # tokens; smaller chunks share more prefixes but compute less efficiently
 MAX_CHUNKS = 96  # in the cache: 24,576 tokens, 0.7 GB for a 1.5B model, 3 GB for an 8B one
 MAX_ROWS = 32  # paths through the options that are scored together
 
@@ -26,7 +26,7 @@ Chunk = list[tuple[Tensor, Tensor]]  # per layer: keys and values, (1, heads, CH
 
 
 class DecodedReply:
-    """The reply of one row while it is generated. It depends on its own call only."""
+    """The reply of one row while it is generated. It depends on its call only."""
 
     def __init__(
         self, call: Generate, decode: Callable[[list[int]], str], ends: Collection[int], constraint: Constraint | None
@@ -45,7 +45,7 @@ class DecodedReply:
         return text[: min(cuts, default=None)]
 
     def pick(self, logits: Tensor) -> int | None:
-        """Return a sampled token; None for the likeliest of all. A missing seed counts as 0."""
+        """Return a sampled token, or None for the likeliest one. A missing seed counts as 0."""
         import torch
 
         if self._constraint:
@@ -54,7 +54,7 @@ class DecodedReply:
             return int(logits.argmax()) if self._constraint else None
         if self._generator is None:
             self._generator = torch.Generator().manual_seed(self._call.seed or 0)
-        # On the CPU and in double precision: the same seed draws the same token on every device
+        # On the CPU and in double precision a seed gives the same token for every device
         chances = torch.softmax(logits.double().cpu() / self._call.temperature, -1)
         if self._call.top_p < 1:
             ordered, order = chances.sort(descending=True, stable=True)
@@ -63,9 +63,7 @@ class DecodedReply:
         return int(torch.multinomial(chances, 1, generator=self._generator))
 
     def push(self, token: int) -> bool:
-        """Add the next token. Return True if the reply is complete: by an end token, a stop string, the end of its
-        schema, or `max_tokens`.
-        """
+        """Add the next token. Return whether the reply is complete (end token, stop string, schema, `max_tokens`)."""
         self.generated += 1
         if token in self._ends:
             self.finish = "stop"
@@ -82,8 +80,8 @@ class DecodedReply:
 class Batch:
     """Rows that are generated together.
 
-    mask: (rows, tokens), 1 for real ones; logits: (rows, vocabulary) of each row's next token; encoded: the prompts
-    and their mask as an encoder-decoder model reads them, by row.
+    mask: (rows, tokens), 0 for padding. logits: (rows, vocabulary), of the next token. encoded: the output of an
+    encoder and its mask, by row.
     """
 
     cache: Any
@@ -99,9 +97,9 @@ class Decoder(ABC):
         self.network, self.device, self.adapters, self.stop = network, network.device, adapters, stop
 
     def generate(self, prompts: Prompts, replies: Sequence[DecodedReply]) -> list[int]:
-        """Generate a reply for each prompt. Return the number of each prompt's tokens that were cached.
+        """Generate a reply for each prompt. Return the number of cached tokens of each prompt.
 
-        A row leaves the batch as soon as its reply is complete.
+        A row leaves the batch when its reply is complete.
         """
         import torch
 
@@ -125,9 +123,9 @@ class Decoder(ABC):
                 batch.logits = self._continue(self._ids([[tokens[row]] for row in rows]), batch)
 
     def choose(self, prompts: Prompts, spellings: Sequence[Spelling]) -> tuple[list[Conditional], list[int]]:
-        """Return the log-probabilities that each spelling needs, and each prompt's number of cached tokens.
+        """Return the log-probabilities that each spelling needs, and the number of cached tokens of each prompt.
 
-        Each path of the options' tree is a row of its own. Most labels are one token, so most prompts are one row.
+        Each path of the options' tree is a row. Most labels are one token, so most prompts are one row.
         """
         import torch
 
@@ -148,7 +146,7 @@ class Decoder(ABC):
 
     @abstractmethod
     def _start(self, prompts: Prompts) -> tuple[Batch, list[int]]:
-        """Read the prompts. Return the number of each prompt's tokens that were cached, too."""
+        """Read the prompts. Return the batch, and the number of cached tokens of each prompt."""
 
     @abstractmethod
     def _continue(self, ids: Tensor, batch: Batch) -> Tensor:
@@ -172,8 +170,8 @@ class Decoder(ABC):
 class CausalDecoder(Decoder):
     """A model that reads and writes one text.
 
-    The first tokens of every prompt are computed in chunks of `CHUNK` tokens, one prompt at a time, and cached. A
-    cached chunk has the very bits that computing it again would give, so a reply never depends on earlier calls.
+    The start of every prompt is computed in chunks of `CHUNK` tokens, one prompt at a time, and cached. Computing a
+    chunk again gives the same bits, so a reply never depends on earlier calls.
     """
 
     def __init__(self, network: Any, adapters: AdapterSwitch, stop: threading.Event) -> None:
@@ -219,7 +217,7 @@ class CausalDecoder(Decoder):
         return Batch(cache, mask, logits), cached
 
     def _read_head(self, prompt: Sequence[int]) -> tuple[list[Chunk], int]:
-        """Return the prompt's complete chunks, with at least one token left over, and how many were cached."""
+        """Return the prompt's complete chunks, which leave at least one token, and how many were cached."""
         import torch
 
         chunks: list[Chunk] = []
@@ -246,10 +244,7 @@ class CausalDecoder(Decoder):
         return chunks, reused
 
     def _join(self, heads: Sequence[list[Chunk]]) -> Any:
-        """Return a cache with one row per head, padded on the left to the longest.
-
-        Each layer keeps all tokens. A sliding window is the business of the attention mask.
-        """
+        """Return a cache with one row per head, padded on the left. Each layer has all tokens."""
         import torch
         from transformers.cache_utils import DynamicCache
 
@@ -271,10 +266,9 @@ class CausalDecoder(Decoder):
 
 
 class EncoderDecoder(Decoder):
-    """A model that reads with one half and writes with the other.
+    """A model with an encoder and a decoder.
 
-    Its prompt is one token sequence here too: the encoder's text, its end token, the token that a decoder starts with,
-    and then the prefill of the reply.
+    Its prompt is one token sequence: the encoder's text, its end token, the decoder's start token, and the prefill.
     """
 
     def _continue(self, ids: Tensor, batch: Batch) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,8 +15,8 @@ from kgqa.engines.base import LocalEngine
 from kgqa.engines.grammar import Grammars
 from kgqa.engines.thinking import join_thought, leading, read_reply, thinking_call
 from kgqa.engines.transformers.decoding import CausalDecoder, DecodedReply, Decoder, EncoderDecoder
-from kgqa.engines.transformers.loading import AdapterSwitch, load, read_config
-from kgqa.engines.weights import is_gguf
+from kgqa.engines.transformers.loading import AdapterSwitch, load
+from kgqa.engines.weights import is_gguf, read_settings
 from kgqa.errors import ConfigError, DataError, EngineError
 from kgqa.types import Choice, Completion, Json, Usage
 from kgqa.util.optional_deps import install_command, missing_libraries
@@ -29,8 +29,8 @@ ADAPTER = 1  # raise it when equal calls get other replies than before
 class Transformers(LocalEngine):
     """A causal or encoder-decoder language model under transformers. A .gguf file is converted once.
 
-    Replies of one call do not depend on the calls in the same batch, except for rounding: in bfloat16 near-ties can
-    flip with the batch's shape, in float32 they do not in practice.
+    Replies do not depend on the other calls of a batch, except for rounding: in bfloat16 near-ties can change with the
+    shape of the batch, in float32 they do not in practice.
     """
 
     dtype: Literal["bfloat16", "float32"]
@@ -52,10 +52,10 @@ class Transformers(LocalEngine):
         return f"{super().render(bare)}{self._seam}{call.prompt.prefill}"
 
     def answer(self, calls: Sequence[ModelCall], adapter: Adapter | None = None) -> Sequence[ModelReply | Exception]:
-        """Answer calls, through an adapter if there is one. It is loaded for its first batch."""
+        """Answer calls, with an adapter if there is one. It is loaded for its first batch."""
         with self._lock:
             self._check_open()
-            _ = self._end_tokens  # loading is no call's service time
+            _ = self._end_tokens  # load the model before time is measured
             self._decoder.adapters.activate(adapter)
             replies: dict[int, ModelReply | Exception] = {}
             prompts: dict[int, list[int]] = {}
@@ -65,7 +65,9 @@ class Transformers(LocalEngine):
                 except EngineError as error:  # noqa: PERF203 - each call has its own error
                     replies[index] = error
             for kind, run in ((Generate, self._generate), (Choose, self._choose)):
-                for batch in _batches([index for index in prompts if isinstance(calls[index], kind)], self.batch_size):
+                indexes = [index for index in prompts if isinstance(calls[index], kind)]
+                for start in range(0, len(indexes), self.batch_size):
+                    batch = indexes[start : start + self.batch_size]
                     done = run([prompts[index] for index in batch], [calls[index] for index in batch])
                     replies.update(zip(batch, done, strict=True))
             return [replies[index] for index in range(len(calls))]
@@ -129,28 +131,28 @@ class Transformers(LocalEngine):
     @cached_property
     def _weights(self) -> Path:
         if missing := missing_libraries("transformers"):
-            raise ConfigError(f"engine=transformers needs {', '.join(missing)}; {install_command('transformers')}")
+            raise ConfigError(f"engine=transformers needs {', '.join(missing)}. Run: {install_command('transformers')}")
         return super()._weights
 
     @cached_property
     def _seam(self) -> str | None:
-        """Return the special tokens between the encoder's text and the decoder's; None for a causal model.
+        """Return the special tokens between the texts of encoder and decoder, or None for a causal model.
 
         Raises:
-            ConfigError: a model with absolute positions, which rows that are padded on the left would shift.
+            ConfigError: the model has absolute positions, which padding on the left would shift.
         """
         folder = self._weights
-        config = {} if is_gguf(folder) else read_config(folder)
+        config = {} if is_gguf(folder) else read_settings(folder / "config.json")
         if not config.get("is_encoder_decoder"):
             return None
         if "relative_attention_num_buckets" not in config:
-            raise ConfigError(f"{folder}: unknown encoder-decoder model; only T5 and its relatives are supported")
+            raise ConfigError(f"{folder}: unknown encoder-decoder model. Only T5 and its relatives are supported.")
         seam = ""
         for key in ("eos_token_id", "decoder_start_token_id"):
             number = config.get(key)
             token = self._tokens.tokenizer.id_to_token(number) if isinstance(number, int) else None
             if token is None:
-                raise DataError(f"{folder / 'config.json'}: {key} names no token of tokenizer.json; get it again")
+                raise DataError(f"{folder / 'config.json'}: {key} is not a token of tokenizer.json. Get it again.")
             seam += token
         return seam
 
@@ -167,12 +169,7 @@ class Transformers(LocalEngine):
 
     @cached_property
     def _end_tokens(self) -> frozenset[int]:
-        """Return the tokens that end a reply: those of the model's configuration and the usual ones."""
+        """Return the end tokens of the model's configuration, and the usual ones."""
         configured = self._decoder.network.generation_config.eos_token_id
         named = configured if isinstance(configured, list) else [] if configured is None else [configured]
         return frozenset({*named, *self._tokens.end_tokens})
-
-
-def _batches(indexes: Sequence[int], size: int) -> Iterator[Sequence[int]]:
-    for start in range(0, len(indexes), size):
-        yield indexes[start : start + size]

@@ -1,4 +1,4 @@
-"""Load a transformers folder as a network on its device, or spread over several, and the adapters on it."""
+"""Load a transformers folder as a network on one or several devices, and adapters for it."""
 
 from __future__ import annotations
 
@@ -10,24 +10,15 @@ from typing import Any
 
 from kgqa.artifacts.adapter import Adapter
 from kgqa.engines.base import check_layers
-from kgqa.engines.weights import let_waiting_threads_sleep
+from kgqa.engines.weights import let_waiting_threads_sleep, read_settings
 from kgqa.errors import ConfigError, DataError
-from kgqa.util.jsonio import decode_json
 from kgqa.util.optional_deps import install_command, keep_four_bits
 
 Network = Any  # torch is imported late and not checked
 
 
-def read_config(folder: Path) -> dict[str, Any]:
-    """Return the folder's config.json."""
-    try:
-        return dict(decode_json((folder / "config.json").read_bytes()))
-    except (ValueError, TypeError) as error:
-        raise DataError(f"{folder / 'config.json'}: not JSON ({error}); get the model's folder again") from error
-
-
 def load(folder: Path, dtype: str, device: str, quantization: str | None) -> Network:
-    """Return the network, ready to answer. Its `device` is where its input goes.
+    """Return the loaded network. Its `device` is the one for inputs.
 
     device: "auto" uses the available GPUs, with the layers spread over several, otherwise the CPU.
 
@@ -48,7 +39,7 @@ def load(folder: Path, dtype: str, device: str, quantization: str | None) -> Net
         settings["device_map"] = "auto" if spread else {"": chosen}
     if quantization is not None:
         settings["quantization_config"] = _quantization_config(quantization, dtype)
-    if read_config(folder).get("is_encoder_decoder"):
+    if read_settings(folder / "config.json").get("is_encoder_decoder"):
         family: Any = AutoModelForSeq2SeqLM
     else:
         family = AutoModelForCausalLM
@@ -62,10 +53,7 @@ def load(folder: Path, dtype: str, device: str, quantization: str | None) -> Net
 
 
 class AdapterSwitch:
-    """The adapters on a network: any number of them loaded through PEFT, at most one of them active.
-
-    Not thread-safe. `active`: the active adapter, None for the network only.
-    """
+    """The adapters of a network, loaded through PEFT. At most one of them is active. Not thread-safe."""
 
     def __init__(self, network: Network, folder: Path) -> None:
         self.active: Adapter | None = None
@@ -93,10 +81,10 @@ class AdapterSwitch:
 
     def _load(self, adapter: Adapter) -> None:
         if find_spec("peft") is None:
-            raise ConfigError(f"engine=transformers needs peft for an adapter; {install_command('train')}")
+            raise ConfigError(f"engine=transformers needs peft for an adapter. Run: {install_command('train')}")
         from peft import PeftModel
 
-        # PEFT uses a name that transformers 5 deprecates; for good: another thread's filters cannot be restored
+        # PEFT uses a name that transformers 5 deprecates. Filters are global, so they are not restored.
         warnings.filterwarnings("ignore", message="`is_gradient_checkpointing`", category=FutureWarning)
         check_layers(adapter, self._folder)
         name = str(len(self._names))
@@ -122,7 +110,7 @@ def _device(name: str) -> Any:
     try:
         return torch.empty(0, device=name).device
     except (RuntimeError, AssertionError) as error:
-        raise ConfigError(f"engine.device={name}: torch cannot use it ({error}). Use auto or cpu") from error
+        raise ConfigError(f"engine.device={name}: torch cannot use it ({error}). Use auto or cpu.") from error
 
 
 def _quantization_config(quantization: str, dtype: str) -> Any:
@@ -131,10 +119,10 @@ def _quantization_config(quantization: str, dtype: str) -> Any:
 
     if find_spec("bitsandbytes") is None:
         raise ConfigError(
-            f"engine.quantization={quantization} needs bitsandbytes; {install_command('quantization')}, "
-            "or leave it null"
+            f"engine.quantization={quantization} needs bitsandbytes. Set it to null, or run: "
+            f"{install_command('quantization')}"
         )
-    logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # it reports every cast between two number formats
+    logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # it logs every cast
     if quantization == "int8":
         return BitsAndBytesConfig(load_in_8bit=True)
     # QLoRA (Dettmers et al., 2023), section 3: 4-bit NormalFloat with double quantization

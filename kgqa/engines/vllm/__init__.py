@@ -1,7 +1,4 @@
-"""vLLM inside the process, streaming.
-
-This face hands on the name that configurations use; its parts never import from it.
-"""
+"""The engine of vLLM. It loads a model inside the process and delivers each reply when it is ready."""
 
 from kgqa.engines.vllm.engine import Vllm
 

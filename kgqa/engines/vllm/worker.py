@@ -1,6 +1,6 @@
-"""Run code in vLLM's own processes, as a plugin of vLLM (see pyproject.toml).
+"""End vLLM's processes with the run that started them. This is a plugin of vLLM (see pyproject.toml).
 
-vLLM ends its processes when it is closed. A run that is killed closes nothing, and they would keep their memory.
+vLLM ends its processes when it is closed. Without this plugin, they would survive a killed run and keep their memory.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import time
 from contextlib import suppress
 
 RUN = "KGQA_VLLM_RUN"  # environment variable: process id of the run that started vLLM
-LOG = "KGQA_VLLM_LOG"  # environment variable: the file for whatever vLLM's processes say
-POLL = 1.0  # seconds between two checks
+LOG = "KGQA_VLLM_LOG"  # environment variable: the file for the output of vLLM's processes
+POLL = 1.0  # seconds
 
 
 def enter() -> None:
-    """Prepare one of vLLM's processes. vLLM calls this in each of them; other programs' processes are left alone."""
+    """Prepare one of vLLM's processes. vLLM calls this in each of them, also for other programs."""
     run = os.environ.get(RUN)
     if run is None or int(run) == os.getpid():
         return
@@ -26,18 +26,18 @@ def enter() -> None:
     for stream in (1, 2):  # the terminal belongs to the command line
         os.dup2(log, stream)
     parent = multiprocessing.parent_process()
-    if parent is not None and parent.pid is not None:  # as it was when it started us: it may be gone already
+    if parent is not None and parent.pid is not None:  # os.getppid() differs if the parent has ended already
         threading.Thread(target=_end_with, args=(parent.pid,), name="kgqa", daemon=True).start()
 
 
 def _end_with(parent: int) -> None:
-    """End this process once its parent has, and with it what vLLM keeps beside it and does not let us enter."""
+    """End this process after its parent, and also vLLM's data-parallel processes, which load no plugin."""
     import psutil
 
-    beside = [process for process in psutil.Process(parent).children() if process.name().startswith("VLLM::DP")]
+    others = [process for process in psutil.Process(parent).children() if process.name().startswith("VLLM::DP")]
     while os.getppid() == parent:
         time.sleep(POLL)
-    for process in beside:
+    for process in others:
         with suppress(psutil.NoSuchProcess):
             process.kill()
     os.kill(os.getpid(), signal.SIGKILL)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kgqa.experiment.session import Inputs, Session
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from kgqa.experiment.prepare.triples import ImportedSource, TripleBuilder
 
 
-@dataclass
+@dataclass(frozen=True)
 class Prepared:
     """The inputs of a method, where they come from, and the cost of the extraction."""
 
     inputs: Inputs
-    triples: TripleBuilder | ImportedSource | None = None
-    graphs: PassageGraphs | None = None
-    extraction: Ledger = field(default_factory=Ledger)
+    triples: TripleBuilder | ImportedSource | None
+    graphs: PassageGraphs | None
+    extraction: Ledger
 
 
 def prepare(session: Session, index: Index | None, display: Display) -> Prepared:
@@ -33,19 +33,17 @@ def prepare(session: Session, index: Index | None, display: Display) -> Prepared
         EngineError: more than 5 % of the passages failed.
     """
     uses, questions = session.experiment.method.uses, session.experiment.questions
-    prepared = Prepared(Inputs(index, searches=session.search_program))
+    triples, graphs, extraction = None, None, Ledger()
     if "triples" in uses:
         from kgqa.experiment.prepare.triples import distinct_passages, triples_of
 
-        prepared.triples = triples_of(session)
-        prepared.extraction = prepared.triples.extract(lambda: distinct_passages(questions), display)
+        triples = triples_of(session)
+        extraction = triples.extract(lambda: distinct_passages(questions), display)
     if "graph" in uses:
         from kgqa.experiment.prepare.passage_graphs import PassageGraphs
 
-        prepared.graphs = PassageGraphs(session)
-        prepared.graphs.build(questions, display)
-    triples, graphs = prepared.triples, prepared.graphs
-    prepared.inputs = replace(
-        prepared.inputs, triples=triples.store if triples else None, graphs=graphs.store if graphs else None
-    )
-    return prepared
+        graphs = PassageGraphs(session)
+        graphs.build(questions, display)
+    stores = triples.store if triples else None, graphs.store if graphs else None
+    inputs = Inputs(index, *stores, session.search_program)
+    return Prepared(inputs, triples, graphs, extraction)

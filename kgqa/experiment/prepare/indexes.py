@@ -106,9 +106,10 @@ def corpus_index(session: Session, display: Display) -> Iterator[PassageIndex]:
 
 def _describe_cost(ledger: Ledger) -> str:
     made, paid = total(ledger.method.values()), total(ledger.paid.values())
+    usage = made.usage
     return (
-        f"model calls of the index: {made.calls:,} calls, {made.prompt_tokens:,} + {made.output_tokens:,} tokens, "
-        f"{paid.calls:,} calls and {paid.prompt_tokens + paid.output_tokens:,} tokens of them new"
+        f"model calls of the index: {made.calls:,} calls, {usage.prompt_tokens:,} + {usage.output_tokens:,} tokens, "
+        f"{paid.calls:,} calls and {paid.usage.tokens:,} tokens of them new"
     )
 
 
@@ -121,7 +122,7 @@ def _refuse_large(session: Session, command: str) -> None:
         what, limit = "index with model calls", WRITTEN
     if count > limit:
         raise ConfigError(
-            f"the corpus has more than {limit:,} passages, too many to {what} inside a run; index it first: {command}"
+            f"the corpus has more than {limit:,} passages, too many to {what} inside a run. Index it first: {command}"
         )
 
 

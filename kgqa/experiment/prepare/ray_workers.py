@@ -42,7 +42,7 @@ def extract_with_ray(workers: int, gpus: int) -> Extract:
 
     @contextmanager
     def extract(builder: TripleBuilder, count: int) -> Iterator[tuple[Ledger, Extractions]]:
-        experiment, ledger = builder.session.experiment, Ledger()
+        experiment, ledger = builder.session.experiment, Ledger(price=builder.session.engines.prices)
         size = min(LARGEST, max(SMALLEST, count // (workers * BATCHES)))
         order = Order(experiment.overrides, experiment.config, builder.store.folder, Path.cwd(), call_cache().resolve())
 
@@ -86,7 +86,7 @@ class Extractor:
         builder = TripleBuilder(self._session)
         if builder.store.folder != self._order.store:
             raise ConfigError(
-                f"a worker would build {builder.store.folder}, not {self._order.store}: its model is another one"
+                f"a worker would build {builder.store.folder}, not {self._order.store} because its model differs"
             )
         with self._session.runner() as runner:
             extractions = list(builder.extractions(runner, passages))

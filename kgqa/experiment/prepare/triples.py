@@ -36,18 +36,32 @@ def extract_here(builder: TripleBuilder, count: int) -> Iterator[tuple[Ledger, E
         yield runner.ledger, lambda passages, recorded: builder.extractions(runner, passages, recorded)
 
 
-class TripleBuilder:
+class _Source:
+    """The triples of a session's passages. `place`: their folder or file."""
+
+    session: Session
+    store: TripleStore | ImportedTriples
+    place: str
+
+    def statistics(self, questions: Sequence[Question]) -> dict[str, Json]:
+        """Return the figures of TRACE's Table 5, and what the parser skipped."""
+        find = self.store.triples
+        graphs = ([triple for passage in question.passages for triple in find(passage)] for question in questions)
+        counts = self.store.counts(distinct_passages(questions))
+        return {"folder": self.place, **graph_statistics(graphs), **counts}
+
+
+class TripleBuilder(_Source):
     """The extracted triples of a dataset. Their folder depends on template, few-shot examples, model and decoding."""
+
+    store: TripleStore
 
     def __init__(self, session: Session) -> None:
         experiment = session.experiment
         self.session, self.extractor = session, experiment.extractor
         built_with = self._build_settings()
         self.store = TripleStore(store_folder(outputs() / "kg", experiment.name("dataset"), built_with), built_with)
-
-    @property
-    def place(self) -> str:
-        return str(self.store.folder)
+        self.place = str(self.store.folder)
 
     def _build_settings(self) -> dict[str, Json]:
         node, elsewhere = self.session.experiment.config["kg"], ("_target_", "few_shot", "require_existing")
@@ -76,7 +90,7 @@ class TripleBuilder:
             command = f"kgqa kg build dataset={experiment.name('dataset')} model={experiment.name('model')}"
             raise DataError(
                 f"kg.require_existing=true: no triples for {count} of {sum(1 for _ in passages())} passages in "
-                f"{self.store.folder}; run: {command}"
+                f"{self.store.folder}. Run: {command}"
             )
         failed, pending = list[Extraction](), list[Extraction]()
         with ExitStack() as opened:
@@ -112,20 +126,14 @@ class TripleBuilder:
             else:
                 yield ended.result
 
-    def statistics(self, questions: Sequence[Question]) -> dict[str, Json]:
-        """Return the figures of TRACE's Table 5 over these questions, and what the parser had to skip."""
-        return _statistics(self, questions)
 
-
-class ImportedSource:
+class ImportedSource(_Source):
     """The triples of a file, with the interface of `TripleBuilder`."""
 
-    def __init__(self, session: Session, chosen: ImportedTriples) -> None:
-        self.session, self.store = session, chosen
+    store: ImportedTriples
 
-    @property
-    def place(self) -> str:
-        return str(self.store.file)
+    def __init__(self, session: Session, chosen: ImportedTriples) -> None:
+        self.session, self.store, self.place = session, chosen, str(chosen.file)
 
     def extract(self, passages: Passages, display: Display) -> Ledger:
         """Report how many passages are not in the file. They have no triples.
@@ -140,32 +148,17 @@ class ImportedSource:
         first = f"the first {missing[0].title or missing[0].text[:40]!r}"
         line = f"{len(missing):,} of {count:,} passages are not in {self.store.file}, {first}"
         if len(missing) == count:
-            raise DataError(f"kg=imported: {line}; is it of dataset={experiment.name('dataset')}?")
+            raise DataError(f"kg=imported: {line}. Was it made for dataset={experiment.name('dataset')}?")
         if experiment.settings.require_existing:
-            raise DataError(f"kg.require_existing=true: {line}; import the triples of all passages, or set it to false")
+            raise DataError(f"kg.require_existing=true: {line}. Import the triples of all passages, or set it to false")
         display.line(f"{line}: they have no triples", alarm=True)
         return Ledger()
-
-    def statistics(self, questions: Sequence[Question]) -> dict[str, Json]:
-        """Return the figures of `TripleBuilder.statistics`, with missing passages instead of skipped lines."""
-        return _statistics(self, questions)
 
 
 def triples_of(session: Session) -> TripleBuilder | ImportedSource:
     """Return the source of a run's triples, as `kg=` says."""
     chosen = session.experiment.triples
     return ImportedSource(session, chosen) if isinstance(chosen, ImportedTriples) else TripleBuilder(session)
-
-
-def _statistics(source: TripleBuilder | ImportedSource, questions: Sequence[Question]) -> dict[str, Json]:
-    graphs = (
-        [triple for passage in question.passages for triple in source.store.triples(passage)] for question in questions
-    )
-    return {
-        "folder": source.place,
-        **graph_statistics(graphs),
-        **source.store.counts(distinct_passages(questions)),
-    }
 
 
 def distinct_passages(questions: Iterable[Question]) -> Iterator[Passage]:
@@ -182,7 +175,7 @@ def corpus_passages(session: Session) -> Iterator[Passage]:
     """Return the passages of the corpus, `limit` of them."""
     settings = session.experiment.settings
     if settings.ids is not None or settings.sample is not None:
-        raise ConfigError("ids, sample: these are of questions, and --corpus asks for none; limit=N takes N passages")
+        raise ConfigError("ids, sample: these select questions, not passages of --corpus. Set limit=N for N passages")
     return islice(session.experiment.dataset.passages(), settings.limit)
 
 

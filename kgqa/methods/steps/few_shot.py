@@ -16,7 +16,8 @@ from typing import Annotated, Literal
 
 from kgqa.calls import CountTokens, Generate, Search, gather
 from kgqa.errors import PromptTooLong
-from kgqa.methods.steps.replies import extract_answer
+from kgqa.methods.steps.replies import extract_answer, nonzero_flags
+from kgqa.methods.steps.scope import Scope
 from kgqa.prompting import render
 from kgqa.prompting.demonstrations import ThoughtDemonstration, demonstration_set, describe_set
 from kgqa.types import Passage, Prompt, Question
@@ -115,8 +116,8 @@ class FewShot:
         written = await self.generate(shot, max_tokens, "reader")
         stated = extract_answer(written.text) if shot.style == "cot" else written.text
         text = written.text if stated is None else stated
-        flags = {"no_answer_marker": stated is None, "truncated_answer": written.cut, "empty_answer": not text}
-        return replace(written, text=text, flags=written.flags + Counter(flag for flag in flags if flags[flag]))
+        flags = nonzero_flags(no_answer_marker=stated is None, truncated_answer=written.cut, empty_answer=not text)
+        return replace(written, text=text, flags=written.flags + Counter(flags))
 
     async def titles(self, question: str, pinned: tuple[Passage, ...], count: int, max_tokens: int) -> FewShotReply:
         """Generate titles of pages that help to answer a question about the pinned passages (appendix B)."""
@@ -219,22 +220,19 @@ async def largest_fitting(
     return sizes[low], counted.get(low, 0)
 
 
-async def predict_pages(
-    question: Question, few_shot: FewShot, count: int
-) -> tuple[tuple[str, ...] | None, Counter[str]]:
-    """Return titles of pages of the corpus that the model names for a question with a pinned passage, and flags.
+async def choose_pages(scope: Scope, question: Question, few_shot: FewShot, count: int) -> tuple[Scope, Counter[str]]:
+    """Return the pages of the corpus that the model names for a question with a pinned passage, and flags.
 
-    The titles are None, so that the complete corpus is searched, if the question has no pinned passage, or if no page
-    is found (flag `no_titles`).
+    Other scopes do not change. The complete corpus is searched if no page is found: flag `no_titles`.
     """
-    if not question.pinned or not count:
-        return None, Counter()
+    if scope.pool is not None or not question.pinned or not count:
+        return scope, Counter()
     written = await few_shot.titles(question.text, question.pinned, count, MAX_TITLE_TOKENS)
     named = parse_titles(written.text)[:count]
     results = await gather(*(Search(title, NEAREST_OF) for title in named))
     nearest = (nearest_title(title, passages) for title, passages in zip(named, results, strict=True))
     titles = tuple(dict.fromkeys(title for title in nearest if title))
-    return titles or None, written.flags + Counter({"no_titles": int(not titles)})
+    return Scope(titles=titles or None), written.flags + Counter({"no_titles": int(not titles)})
 
 
 def parse_titles(reply: str) -> list[str]:

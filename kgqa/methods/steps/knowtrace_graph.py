@@ -132,18 +132,12 @@ def support(
     """
     edges = [(name(fact.subject), name(fact.object), fact) for fact in graph]
     edges += [(end, start, fact) for start, end, fact in edges]
-    distance = _distances(edges, initial)
-    supporting: set[Fact] = set()
-    waiting = deque(target for target in targets if target in distance)
-    seen = set(waiting)
-    while waiting:
-        here = waiting.popleft()
-        for start, end, fact in edges:
-            if start == here and distance[end] == distance[here] - 1:
-                supporting.add(fact)
-                if end not in seen:
-                    seen.add(end)
-                    waiting.append(end)
+    distance, supporting, on_path = _distances(edges, initial), set[Fact](), {*targets}
+    for here in sorted(distance, key=lambda entity: -distance[entity]):
+        if here in on_path:
+            nearer = {fact: end for start, end, fact in edges if start == here and distance[end] < distance[here]}
+            supporting.update(nearer)
+            on_path.update(nearer.values())
     return [fact for fact in graph if fact in supporting]
 
 

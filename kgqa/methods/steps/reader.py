@@ -11,10 +11,11 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Literal
 
-from kgqa.calls import CountTokens, Generate, Search
+from kgqa.calls import CountTokens, Generate
 from kgqa.errors import PromptTooLong
 from kgqa.methods.steps.few_shot import FewShot, Shot
 from kgqa.methods.steps.replies import first_line, nonzero_flags, read_conclusion, strip_answer_label
+from kgqa.methods.steps.scope import Scope
 from kgqa.prompting import render
 from kgqa.types import Answer, Completion, Json, Passage, Prompt, Question
 
@@ -55,23 +56,21 @@ async def read(
     reply = await Generate(render(template, question=question.text, context=context), max_tokens)
     line, cut = first_line(reply)
     text = strip_answer_label(line)
-    flags = {"empty_answer": not text, "truncated_answer": cut}
-    return Answer(
-        text,
-        evidence,
-        context_tokens=await CountTokens(context) if context else 0,
-        flags={flag: 1 for flag, is_set in flags.items() if is_set},
-    )
+    tokens = await CountTokens(context) if context else 0
+    flags = nonzero_flags(empty_answer=not text, truncated_answer=cut)
+    return Answer(text, evidence, context_tokens=tokens, flags=flags)
 
 
 @dataclass(slots=True)
 class ReadingLog:
-    """Counts of the calls that show passages on the way to one answer.
+    """The searches and readings on the way to the answer of a question, with their counts.
 
     Flags: `passages_dropped` (passages that did not fit into prompts) and `cut_reply` (replies that reached their token
     limit). tokens: those of the shown passages, counted again in each call (KnowTrace, Table 2).
     """
 
+    question: Question
+    scope: Scope = field(default_factory=Scope)
     flags: Counter[str] = field(default_factory=Counter)
     tokens: int = 0
     last: int = 0  # those of the last call
@@ -84,7 +83,7 @@ class ReadingLog:
         stop: tuple[str, ...] = (),
         role: str = "reader",
     ) -> Completion:
-        """Generate with `prompt(passages)`, best passage first, without the last ones that do not fit.
+        """Generate with `prompt(passages)`: pinned passages, then the best first, without the last that do not fit.
 
         Raises:
             PromptTooLong: the prompt does not fit without passages.
@@ -93,7 +92,7 @@ class ReadingLog:
 
     async def send(self, call: Callable[[tuple[Passage, ...]], Generate], passages: Sequence[Passage]) -> Completion:
         """Send `call(passages)` as `generate` does."""
-        shown = tuple(passages)
+        passages = shown = add_pinned(self.question, passages)
         while True:
             try:
                 reply = await call(shown)
@@ -109,7 +108,7 @@ class ReadingLog:
 
     async def search(self, query: str, count: int) -> tuple[Passage, ...]:
         """Return the best passages. Flag `empty_retrieval`."""
-        passages = await Search(query, count)
+        passages = await self.scope.search(query, count)
         self.flags["empty_retrieval"] += not passages
         return passages
 
@@ -168,6 +167,20 @@ def merge_rankings(searches: Iterable[Sequence[Passage]]) -> tuple[Passage, ...]
     return tuple({passage.id: passage for _, passage in sorted(ranked, key=lambda pair: pair[0])}.values())
 
 
+async def read_zero_shot(
+    question: Question,
+    retrieved: Iterable[Passage],
+    evidence: tuple[str, ...],
+    max_tokens: int,
+    reader: ZeroShot = "zero_shot",
+) -> Answer:
+    """Answer from the pinned and the retrieved passages with TRACE's reader or KGP's (`short`)."""
+    passages = add_pinned(question, retrieved)
+    short = reader == "short"
+    context = number_contexts(passage.text for passage in passages) if short else passages_text(passages)
+    return await read(question, context, evidence, max_tokens, TEMPLATES[reader])
+
+
 Reader = Literal["direct", "cot", "zero_shot", "short"]
 
 
@@ -180,13 +193,10 @@ async def read_passages(
     `empty_retrieval`.
     """
     evidence = tuple(passage.id for passage in retrieved)
-    passages = add_pinned(question, retrieved)
-    if reader == "zero_shot":
-        answer = await read(question, passages_text(passages), evidence, max_tokens)
-    elif reader == "short":
-        context = number_contexts(passage.text for passage in passages)
-        answer = await read(question, context, evidence, max_tokens, "kgp/answer")
+    if reader == "zero_shot" or reader == "short":
+        answer = await read_zero_shot(question, retrieved, evidence, max_tokens, reader)
     else:
+        passages = add_pinned(question, retrieved)
         written = await few_shot.answer(Shot(question.text, passages, reader), max_tokens)
         shown = few_shot.shorten(passages[: len(passages) - written.flags["passages_dropped"]])
         tokens = await CountTokens(passages_text(shown)) if shown else 0

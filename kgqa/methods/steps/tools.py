@@ -1,8 +1,8 @@
 """Tools that a model calls: schemas, the check of arguments, and calls as text for engines without function calls.
 
 The text form is the one of Hermes and Qwen models: a call is {"name": …, "arguments": {…}} in <tool_call> tags, and its
-result is a message of the user in <tool_response> tags. Several calls in one reply are parallel calls. Some models omit
-the tags (Qwen2.5-Coder): an object that starts with "name" and has "arguments" is a call, too.
+result is a message of the user in <tool_response> tags. Several calls in one reply are parallel calls. Qwen2.5-Coder
+writes <tools> tags and "type" for "name", or no tags: an object that starts with "name" and has "arguments" is a call.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kgqa.types import Json, Message, ToolCall
 from kgqa.util.jsonio import JsonError, decode_first
 
 RESPONSE = "<tool_response>"
-WRITTEN_CALL = re.compile(r"<tool_call>\s*(.*?)\s*(?:</tool_call>|(?=<tool_call>)|\Z)", re.DOTALL)
+WRITTEN_CALL = re.compile(r"<tool(?:s|_call)>\s*(.*?)\s*(?:</tool(?:s|_call)>|(?=<tool(?:s|_call)>)|\Z)", re.DOTALL)
 BARE_CALL = re.compile(r"""\{\s*"name"\s*:""")
 FENCE = re.compile(r"```(?:json)?\s*(.*?)\s*```", re.DOTALL)
 FORM = 'write {"name": TOOL, "arguments": {…}} as JSON between <tool_call> and </tool_call>'
@@ -97,7 +97,7 @@ def _read_call(written: str, number: str) -> ToolCall:
     fenced = FENCE.fullmatch(written)
     try:
         given = from_json(fenced[1] if fenced else written)
-        name, arguments = str(given["name"]), given.get("arguments", {})
+        name, arguments = str(given.get("name") or given["type"]), given.get("arguments", {})
     except (ValueError, KeyError, TypeError, AttributeError):
         return ToolCall(number, "", written)
     return ToolCall(

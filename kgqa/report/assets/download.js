@@ -1,6 +1,6 @@
 // Copy settings and the command to the clipboard, and download the questions of a page as files.
 
-/** A text as one word of a POSIX shell. */
+/** Returns a text as one word of a POSIX shell. */
 const shellWord = (text) => (/^[\w@%+=:,./#-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
 
 function downloaded(name, type, text) {
@@ -9,7 +9,7 @@ function downloaded(name, type, text) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10000);
 }
 
-/** As section.py: a text that a spreadsheet would take for a formula is marked as text. */
+/** Returns a cell of a CSV file. As in section.py, formulas are marked as text. */
 function csvCell(value) {
   if (value === null || value === undefined) return "";
   if (typeof value !== "string") return typeof value === "object" ? csvCell(JSON.stringify(value)) : String(value);
@@ -21,7 +21,7 @@ function csvCell(value) {
 const csvOf = (lines, names) => [names, ...lines.map((line) => names.map((name) => line[name]))].map((cells) => `${cells.map(csvCell).join(",")}\n`).join("");
 const jsonlOf = (lines, names) => lines.map((line) => `${JSON.stringify(Object.fromEntries(names.map((name) => [name, line[name]])))}\n`).join("");
 
-/** Settings give themselves as a command line takes them. */
+/** Adds buttons that copy a setting for the command line. */
 function copyableTables() {
   for (const row of document.querySelectorAll(".settings tbody tr")) {
     const [key, value] = [...row.cells].map((cell) => cell.textContent);

@@ -1,7 +1,7 @@
-// A picture of triples. Texts of passages and models enter the page as text nodes only.
+// Pictures of triples and walks. Passages and replies enter the page as text nodes only.
 
 const SVG = "http://www.w3.org/2000/svg";
-let graphs = 0; // drawn so far: each has an arrow head of its own
+let graphs = 0; // number of pictures: each has its own arrow head
 
 function drawing(name, attributes, ...children) {
   return filled(document.createElementNS(SVG, name), attributes, children);
@@ -11,7 +11,7 @@ const shortened = (text, length) => (text.length > length ? `${text.slice(0, len
 
 const wordsOf = (text) => text.toLowerCase().match(/[\p{L}\p{N}_]+/gu) ?? [];
 
-/** Whether a text has all words of the answer in a row, as steps.py decides. */
+/** Returns whether a text contains the words of the answer in sequence, as in steps.py. */
 const holds = (text, answer) => wordsOf(answer ?? "").length > 0 && ` ${wordsOf(text).join(" ")} `.includes(` ${wordsOf(answer).join(" ")} `);
 
 /** "the architect Ilse Ravenholt" is Ilse Ravenholt; "the university of Paris" and "New York" are neither Paris nor York. */
@@ -21,7 +21,7 @@ function isDescriptionOf(longer, shorter) {
   return /^[\p{Ll} ]+$/u.test(before) && !/\b(of|in|at|on|from|near|by|for|to|and|or|with|than|not)\b/.test(before) && /^\p{Lu}/u.test(shorter);
 }
 
-/** Each entity with the first one of the triples that means the same. */
+/** Maps each entity to the first entity of the triples with the same meaning. */
 function sameEntities(triples) {
   const first = new Map();
   for (const entity of triples.flatMap(([head, , tail]) => [head, tail])) {
@@ -31,8 +31,8 @@ function sameEntities(triples) {
 }
 
 /**
- * Entities in columns by their distance from the first head; relations as labelled arrows; the answer marked. Where a
- * step of a chain shares no entity with those before, a dashed line leads to it.
+ * Draws entities in columns by their distance from the first head, relations as arrows, and marks the answer. A dashed
+ * line leads to a step of a chain that shares no entity with earlier steps.
  */
 function graphView(triples, answer, isChain) {
   const first = sameEntities(triples);
@@ -61,7 +61,7 @@ function graphView(triples, answer, isChain) {
 }
 
 /**
- * Boxes in columns, and arrows between them. boxes: id -> {column, lines, title, kind}, of each column from above;
+ * Draws boxes in columns, and arrows. boxes: id -> {column, lines, title, kind}, from top to bottom.
  * arrows: [from, to, label, kind].
  */
 function picture(boxes, arrows, { wide, high, boxWide, boxHigh, said }) {
@@ -92,7 +92,7 @@ function picture(boxes, arrows, { wide, high, boxWide, boxHigh, said }) {
     const forward = toX > fromX;
     const start = [fromX + boxWide, fromY + middle];
     const end = forward ? [toX - 2, toY + middle] : [toX + boxWide + 2, toY + middle];
-    // backwards or within a column: a bow beside the boxes, the wider the farther it goes
+    // backwards or within a column: a curve next to the boxes, wider for longer distances
     const bow = 25 + Math.min(60, Math.abs(toY - fromY) / 4);
     const bend = forward ? [start[0] + 50, start[1], end[0] - 50, end[1]] : [start[0] + bow, start[1], end[0] + bow, end[1]];
     const label = { x: (start[0] + end[0]) / 2 + (forward ? 0 : 30), y: (start[1] + end[1]) / 2 - 5 - (forward ? 0 : 6 + (index % 3) * 10) };
@@ -105,10 +105,10 @@ function picture(boxes, arrows, { wide, high, boxWide, boxHigh, said }) {
 
 // ---- a walk over passages (KGP)
 
-const ASIDE = 20; // neighbours drawn that were passed over
+const ASIDE = 20; // maximum number of neighbors that the walk did not choose
 
 /**
- * The passages that a walk saw: seeds, then what each hop visited, then neighbours that were passed over, each once.
+ * Draws the passages of a walk: seeds, visited passages by hop, then neighbors that were not chosen.
  * walk: {seeds: [id], steps: [{start, chosen: [id], aside: [id]}]}; shown: id -> {where, text}; kindOf: id -> more classes.
  */
 function walkPicture({ seeds, steps }, shown, kindOf = () => "") {
@@ -132,19 +132,19 @@ function walkPicture({ seeds, steps }, shown, kindOf = () => "") {
   for (const { start, aside: passed } of steps) for (const id of passed) if (aside.includes(id)) arrows.unshift([start, id, "", "passed"]);
   const distinct = new Map(arrows.map((arrow) => [JSON.stringify(arrow), arrow]));
   const visited = [...boxes.values()].filter(({ kind }) => kind.startsWith("visited")).length;
-  const said = `walk from ${seeds.length} passages to ${visited} more, told step by step beside it`;
+  const said = `walk from ${seeds.length} passages to ${visited} more, listed in the text`;
   return picture(boxes, [...distinct.values()], { wide: 300, high: 50, boxWide: 200, boxHigh: 38, said });
 }
 
-/** What the colours of a walk mean. */
+/** The meaning of the colors. */
 function walkLegend() {
   const sample = (kind, text) => element("span", { class: "mark" }, element("span", { class: `sample ${kind}` }), ` ${text}`);
   return element("p", { class: "legend" }, sample("seed", "found first"), sample("visited", "visited"), sample("aside", "passed over"));
 }
 
 /**
- * A picture in a frame that scrolls, with buttons and the keys + - 0 for its size; it is dragged with the mouse.
- * `show` of what is given puts another picture into the frame, which stays where it is and as large.
+ * A picture in a frame. Buttons and the keys + - 0 change its size, and the mouse drags it.
+ * `show` of the returned element replaces the picture.
  */
 function zoomable(first) {
   let [shown, scale] = [first, 1];

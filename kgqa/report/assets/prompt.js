@@ -1,8 +1,8 @@
-// A prompt in parts that fold: instruction, demonstrations, what this question brings, its options; after question.js.
-// The parts are told by the prompt's own lines, so that a passage may at worst put a fold elsewhere: no text is left out.
+// A prompt in parts that fold: instruction, few-shot examples, the question's own part, its options.
+// The lines of the prompt decide where a part starts. A strange passage can move a fold, but no text is lost.
 
-const LONG = 800; // characters: a context beyond is folded
-const LABEL = /^([A-Z][A-Za-z -]{0,24}):(\s|$)/; // how a part of a demonstration or a case begins
+const LONG = 800; // characters: a longer context is folded
+const LABEL = /^([A-Z][A-Za-z -]{0,24}):(\s|$)/; // the start of a part
 
 function promptView(call, traced) {
   if (!call.prompt) return null;
@@ -13,7 +13,7 @@ function promptView(call, traced) {
   return element("div", { class: "prompt" }, element("p", { class: "role" }, "prompt"), parts);
 }
 
-/** {name, text, open} in the prompt's order. */
+/** Returns {name, text, open} in the order of the prompt. */
 function promptParts(call, traced) {
   const { messages, prefill } = call.prompt;
   const last = messages.length - 1;
@@ -30,7 +30,7 @@ function promptParts(call, traced) {
   return parts.filter(({ text }) => text.trim());
 }
 
-/** Each call of a tool as a line: of an assistant's message, or of a reply. */
+/** Returns a line per tool call of a message or reply. */
 const toolCalls = (calls) => (Array.isArray(calls) ? calls.map(([, name, given]) => `calls ${name} ${given}`) : []);
 
 function shownParts(paragraphs, examples, end) {
@@ -41,7 +41,7 @@ function shownParts(paragraphs, examples, end) {
   ];
 }
 
-/** The paragraph with which this question's own part begins: its text, its passages, or the last label of its kind. */
+/** Returns the paragraph where the question's own part starts: its text, its passages, or the last label of its kind. */
 function caseStart(paragraphs, traced) {
   const texts = passagesOf(traced).map((passage) => passage.text.slice(0, 40)).filter((text) => text.length > 20);
   const own = [traced.question.text, ...texts];
@@ -51,7 +51,7 @@ function caseStart(paragraphs, traced) {
   const asks = paragraphs.findIndex((paragraph) => paragraph.includes(traced.question.text));
   const kind = LABEL.exec(paragraphs[asks] ?? "")?.[1];
   const others = paragraphs.slice(Math.max(labelled, 0), Math.max(asks, 0)).some((paragraph) => kind && paragraph.startsWith(`${kind}:`));
-  const starts = [mine, others && mine >= 0 ? -1 : labelled].filter((place) => place >= 0); // other questions between are examples
+  const starts = [mine, others && mine >= 0 ? -1 : labelled].filter((place) => place >= 0); // other questions between are few-shot examples
   return starts.length ? Math.min(...starts) : paragraphs.length - 1;
 }
 
@@ -72,12 +72,12 @@ function caseParts(paragraphs, call, traced) {
   return [
     before,
     { name: "question", text: text(0, first), open: true },
-    { name: "options", text: text(first, end), open: false }, // they stand below, with their probabilities
+    { name: "options", text: text(first, end), open: false }, // shown below with their probabilities
     { name: "after the options", text: text(end), open: true },
   ];
 }
 
-/** An option's label to its text and line: the last lines "B. text" of the prompt. */
+/** Maps an option's label to its text and line: the last lines "B. text" of the prompt. */
 function optionLines(call, lines) {
   const found = new Map();
   for (const label of call.options ?? []) {
@@ -87,7 +87,7 @@ function optionLines(call, lines) {
   return found;
 }
 
-/** An option's label to its text; the label itself where the prompt has none. */
+/** Maps an option's label to its text. */
 function optionTexts(call) {
   const lines = (call.prompt?.messages.at(-1)?.[1] ?? "").split("\n");
   return new Map([...optionLines(call, lines)].map(([label, [text]]) => [label, text]));
@@ -99,10 +99,10 @@ function optionRows(call) {
   return ranked(call.reply.logprobs, call.options).map(([label, logprob]) => [label, texts.get(label) ?? "", logprob, Math.exp(Number(logprob))]);
 }
 
-/** Each option's text beside its probability; those that the prompt does not spell out by their label alone. */
+/** Shows the options with their texts, if the prompt has them, and probabilities. */
 function optionsView(call) {
   const shown = optionRows(call);
-  const told = shown.some(([, text]) => text);
-  const header = ["option", ...(told ? ["text"] : []), "log-probability", "probability"];
-  return [element("p", { class: "role" }, "reply"), grid(header, shown.map(([label, text, logprob, share]) => [label, ...(told ? [text] : []), logprob, bar(share)]))];
+  const hasTexts = shown.some(([, text]) => text);
+  const header = ["option", ...(hasTexts ? ["text"] : []), "log-probability", "probability"];
+  return [element("p", { class: "role" }, "reply"), grid(header, shown.map(([label, text, logprob, share]) => [label, ...(hasTexts ? [text] : []), logprob, bar(share)]))];
 }

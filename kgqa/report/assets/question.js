@@ -1,4 +1,4 @@
-// One question: its answer, and what led there. Texts of passages and models enter the page as text nodes only.
+// One question with its answer and calls. Passages and replies enter the page as text nodes only.
 
 // ---- building elements
 
@@ -9,7 +9,7 @@ function facts(pairs) {
   return element("dl", { class: "facts" }, shown.map(([name, value]) => [element("dt", null, name), element("dd", null, value)]));
 }
 
-/** Folded; the inside is built when it is first opened. */
+/** A folded part. Its content is built when it is opened for the first time. */
 function folded(head, inside, open = false) {
   const node = element("details", null, element("summary", null, head));
   const build = () => node.childElementCount === 1 && node.append(element("div", null, inside()));
@@ -47,11 +47,11 @@ function verdict(row) {
   return row.em === 100 ? STEPS.right : STEPS.wrong;
 }
 
-/** Half a character, which an id may hold, has no place in an address. */
+/** Addresses cannot contain half a surrogate pair, ids can. */
 const wellFormed = (id) => id.replace(/[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g, "\ufffd");
 const linkTo = (id) => `#q=${encodeURIComponent(wellFormed(id))}`;
 
-// ---- taking along
+// ---- downloads
 
 function saving(name, file, value) {
   const button = element("button", { type: "button", class: "small" }, name);
@@ -72,7 +72,7 @@ function questionView(row, traced) {
   const figures = Object.entries(traced?.figures || {}).map(([name, value]) => mark(`${spaced(name)} ${number(value)}`));
   const summary = facts([
     ["answer", row.error === null ? row.answer || element("i", null, "empty") : element("span", { class: "wrong" }, row.error)],
-    ["gold", row.gold.length ? row.gold.join(" | ") : null], // a question that somebody put has none, and no scores
+    ["gold", row.gold.length ? row.gold.join(" | ") : null], // questions of `kgqa ask` have no gold answer and no scores
     ["scores", row.gold.length === 0 ? null : [`EM ${points(row.em)} · F1 ${points(row.f1)} · support recall ${points(row.support_recall)}`]],
     ["judge", traced ? traced.judgement && judgementView(traced.judgement) : row.verdict && spaced(row.verdict)],
     ["cost", row.calls !== null && `${modelCalls(row, traced)} · ${row.prompt_tokens} + ${row.output_tokens} tokens` + (row.context_tokens === null ? "" : ` · context ${row.context_tokens} tokens`)],
@@ -86,13 +86,13 @@ function questionView(row, traced) {
   return traced ? [...head, ...ledView(row, traced)] : [...head, elsewhereView(row)];
 }
 
-/** Where the calls are that this page had no room for. */
+/** The command for calls that this page has no room for. */
 function elsewhereView(row) {
   const command = `kgqa show ${byId("selection").dataset.run} ${row.question_id}`;
   return element("p", { class: "hint" }, "This page had no room for this question's passages and calls; they are in the run's trace: ", element("code", null, command));
 }
 
-/** As the run's cost counts them: the calls that a model answered for this question, by role. */
+/** The number of model calls by role, as the run's cost counts them. */
 function modelCalls(row, traced) {
   if (!traced) return row.model_calls === null ? `${row.calls} calls` : `${row.model_calls} model calls`;
   const asked = traced.calls.filter((call) => call.reply?.usage);
@@ -100,7 +100,7 @@ function modelCalls(row, traced) {
   return `${asked.length} model call${asked.length === 1 ? "" : "s"}${roles && ` (${roles})`}`;
 }
 
-/** What a trace holds beside them, none of which asks a model for this question; null: nothing. */
+/** The number of other calls by kind, or null. */
 function otherCalls(traced) {
   const names = { triples: ["passage with triples", "passages with triples"], count_tokens: ["token count", "token counts"], rank: ["ranking", "rankings"], search: ["search", "searches"], neighbours: ["neighbour look-up", "neighbour look-ups"] };
   const others = traced.calls.filter((call) => !call.reply?.usage).map((call) => call.call);
@@ -116,7 +116,7 @@ function counted(names, written = (name) => name) {
 
 const methodNote = (name, value, traced, titles) => (name === "traversal" && value ? traversalView(value, traced) : noteView(value, titles, traced.answer));
 
-/** What led to the answer: the method's notes, the passages, the calls. */
+/** The method's notes, the passages and the calls. */
 function ledView(row, traced) {
   const passages = passagesOf(traced);
   const titles = new Map(passages.map((passage) => [passage.id, passage.title]));
@@ -134,7 +134,7 @@ function ledView(row, traced) {
   ];
 }
 
-/** Opens the call that the address names, and goes there; null: none. */
+/** Opens the call with this path and scrolls to it. */
 function showCall(path) {
   const node = path && [...document.querySelectorAll("details[data-call]")].find((each) => each.dataset.call === path);
   if (!node) return;
@@ -151,7 +151,7 @@ function takeView(call, id) {
     prompt, copying("copy reply", () => replyText(call)), saving("save as JSON", `${id}-${path}.json`, () => call));
 }
 
-/** The verdict, who gave it, and what each judge wrote. */
+/** The verdict, the judge and the replies. */
 function judgementView({ verdict, fate, judge, votes }) {
   const kinds = { correct: "right", incorrect: "wrong" };
   const written = votes.map((vote) => element("p", null, mark(spaced(vote.verdict ?? "unscored"), kinds[vote.verdict]), ` ${vote.error ?? vote.replies.join(" | ")}`));
@@ -159,7 +159,7 @@ function judgementView({ verdict, fate, judge, votes }) {
   return [element("p", null, mark(spaced(verdict), kinds[verdict]), " ", element("span", { class: "hint" }, said)), ...written];
 }
 
-/** Those the question came with, then those its searches found. */
+/** The question's own passages, then those of its searches. */
 function passagesOf(traced) {
   const found = traced.calls.filter((call) => call.call === "search" && Array.isArray(call.reply)).flatMap((call) => call.reply);
   return [...new Map([...traced.question.passages, ...found].map((passage) => [passage.id, passage])).values()];
@@ -201,14 +201,14 @@ function noteView(value, titles, answer = null, isSteps = false) {
   if (triples) return element("div", null, graphView(triples, answer, isSteps), triplesView(triples, titles, answer));
   if (!Array.isArray(value)) return facts(Object.entries(value).map(([name, inner]) => [spaced(name), noteView(inner, titles, answer)]));
   if (value.every(isChain)) {
-    const long = value.filter((chain) => chain.triples.length); // the first may have ended at once
+    const long = value.filter((chain) => chain.triples.length); // the first can be empty
     const best = long.find((chain) => hasAnswer(chain, answer)) ?? long[0];
     return element("div", null, value.map((chain, index) => chainView(chain, index, titles, chain === best, answer)));
   }
   return element("ol", { class: "plain" }, value.map((each) => element("li", null, noteView(each, titles, answer))));
 }
 
-/** KGP's walk: seeds in their order; below each step what was looked for and what was chosen, deeper with each hop. */
+/** KGP's walk: the seeds in order, below each of them its steps, indented by hop. */
 function traversalView({ agent, seeds, steps, paths }, traced) {
   const gold = new Set(traced.question.support);
   const texts = new Map(traced.evidence.map((id, index) => [id, (traced.evidence_titles ?? [])[index] || id]));
@@ -225,7 +225,7 @@ function traversalView({ agent, seeds, steps, paths }, traced) {
   return element("div", { class: "traversal" }, element("p", null, `agent ${agent} · ${seeds.length} seeds · ${paths.length} paths`), walkLegend(), ...walkedPictures(seeds, steps, traced), element("ol", { class: "plain" }, steps.map(stepView), unwalked));
 }
 
-/** The same as a picture: the walks to gold passages, and on demand all passages and the neighbours passed over. */
+/** A picture of the walks to gold passages, with a button that shows all passages and neighbors. */
 function walkedPictures(seeds, steps, traced) {
   const around = new Map(traced.calls.filter((call) => call.call === "neighbours" && Array.isArray(call.reply)).map((call) => [call.passage_id, call.reply]));
   const shown = new Map(traced.evidence.map((id, index) => [id, { where: (traced.evidence_titles ?? [])[index] || id, text: "" }]));

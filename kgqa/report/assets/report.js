@@ -1,5 +1,4 @@
-// A run's trace explorer, after what shows a question (page.py). Texts of passages and models enter the page as text
-// nodes only.
+// The trace explorer of a run. It uses the other scripts (page.py). Passages and replies enter the page as text nodes only.
 
 const byId = (id) => document.getElementById(id);
 const ROW = 54; // height of a list row in pixels, as in the style sheet
@@ -15,7 +14,7 @@ const OUTCOMES = {
 };
 
 const used = (row) => row.prompt_tokens + row.output_tokens;
-const ORDERS = { // of the list; equal ones, and all without a choice, in the data file's order
+const ORDERS = { // of the list. Equal rows keep the order of the data file.
   f1: (a, b) => (a.f1 ?? 2) - (b.f1 ?? 2),
   calls: (a, b) => b.model_calls - a.model_calls,
   tokens: (a, b) => used(b) - used(a),
@@ -24,10 +23,8 @@ const ORDERS = { // of the list; equal ones, and all without a choice, in the da
 };
 
 const loaded = new Promise((resolve) => addEventListener("DOMContentLoaded", resolve));
-let complete = false; // whether all rows are here
-let packed = null; // base64 lines: the shared paragraphs, then a trace for each row
+let packed = null; // a base64 line for each row
 let rows = [];
-let shared = null;
 let visible = []; // numbers of the rows that pass the filters
 let current = -1; // number of the opened row
 let openedCall = null; // the path of the call that the address names
@@ -38,41 +35,30 @@ async function allTraces() {
   packed ??= byId("traces").textContent.split("\n");
 }
 
-/** Which rows have their calls in this page is known once all of it is read. */
+/** Marks the rows with calls in this page after the browser has read it completely. */
 async function noteTraced() {
   await allTraces();
-  for (const [place, row] of rows.entries()) row.traced = packed[place + 1] !== "";
+  for (const [place, row] of rows.entries()) row.traced = packed[place] !== "";
   if (byId("outcome").value === "traced") filter();
 }
 
-/** null: the page had no room for it. */
+/** Returns null if the page had no room for the calls. */
 async function traceOf(place) {
   await allTraces();
-  if (packed[place + 1] === "") return null;
-  shared ??= await unpacked(packed[0]);
-  return tracedIn(packed[place + 1]);
-}
-
-async function tracedIn(line) {
-  const { value, paragraphs } = await unpacked(line);
-  const texts = paragraphs.map((each) => (typeof each === "number" ? shared[each] : each));
-  return whole(value, texts);
+  if (packed[place] === "") return null;
+  const { value, paragraphs } = await unpacked(packed[place]);
+  return whole(value, paragraphs);
 }
 
 // ---- the list of questions
 
-async function* pagesOfRows() {
-  yield await unpacked(byId("index").textContent);
-}
-
-function take(page) {
-  for (const row of page) row.searched = [row.question_id, row.question, row.answer ?? "", row.error ?? "", ...row.gold].join("\n").toLowerCase();
-  rows.push(...page);
+async function readRows() {
+  rows = await unpacked(byId("index").textContent);
+  for (const row of rows) row.searched = [row.question_id, row.question, row.answer ?? "", row.error ?? "", ...row.gold].join("\n").toLowerCase();
   byId("count").textContent = rows.length;
 }
 
-/** keep: stay where the list is, as rows came to its end. */
-function filter(keep = false) {
+function filter() {
   const [wanted, hops, type] = ["outcome", "hops", "type"].map((id) => byId(id).value);
   const words = byId("search").value.toLowerCase().split(/\s+/).filter(Boolean);
   visible = [];
@@ -86,11 +72,11 @@ function filter(keep = false) {
   byId("rows").style.height = `${visible.length * ROW}px`;
   for (const item of drawn.values()) item.remove();
   drawn.clear();
-  if (keep !== true) byId("list").scrollTop = 0;
+  byId("list").scrollTop = 0;
   draw();
 }
 
-/** Only the rows in sight are in the page, so the list is as quick with five thousand questions as with five. */
+/** Adds only the visible rows to the page, so that long lists stay fast. */
 function draw() {
   const list = byId("list");
   const first = Math.max(0, Math.floor(list.scrollTop / ROW) - 5);
@@ -143,7 +129,7 @@ function intoSight(place) {
   if (top < list.scrollTop || top + ROW > list.scrollTop + list.clientHeight) list.scrollTop = top - list.clientHeight / 2;
 }
 
-/** The questions as they are listed, in a file. */
+/** Downloads the listed questions. */
 function downloadShown(form) {
   const lines = visible.map((place) => rows[place]);
   const names = Object.keys(lines[0] ?? {}).filter((name) => !["searched", "traced"].includes(name));
@@ -162,7 +148,7 @@ async function open(place, call) {
   intoSight(place);
   draw();
   const traced = await traceOf(place);
-  if (current !== place) return; // another was opened meanwhile
+  if (current !== place) return; // another question was opened
   const page = byId("question");
   page.replaceChildren(...questionView(rows[place], traced));
   page.scrollTop = 0;
@@ -170,7 +156,7 @@ async function open(place, call) {
   document.title = `${rows[place].question_id}: ${rows[place].question}`;
 }
 
-/** Where list and question stand side by side, one is open from the beginning: the first wrong one, else the first. */
+/** Opens the first wrong question, or the first one, if list and question are side by side. */
 function preview() {
   if (current >= 0 || !visible.length || byId("question").offsetHeight === 0) return;
   const wrong = visible.find((place) => OUTCOMES.wrong(rows[place]) || OUTCOMES.failed(rows[place]));
@@ -179,13 +165,13 @@ function preview() {
 
 // ---- views, keys, theme
 
-/** The question and the call that the address names: #q=ID&call=PATH, each null where it names none. */
+/** Returns question and call of the address #q=ID&call=PATH, or null for each that is missing. */
 function addressed() {
   const [, id, call] = /^#q=([^&]*)(?:&call=([\d.]+))?/.exec(location.hash) ?? [];
   try {
     return [id === undefined ? null : decodeURIComponent(id), call ?? null];
   } catch {
-    return [id, null]; // half an escape: no id that is here
+    return [id, null]; // an incomplete escape matches no id
   }
 }
 
@@ -202,7 +188,7 @@ async function navigate() {
   draw();
   const place = rows.findIndex((row) => wellFormed(row.question_id) === wanted);
   if (place >= 0) await open(place, call);
-  else if (wanted !== null) byId("question").replaceChildren(element("p", { class: "hint" }, complete ? `No question ${wanted} in this run.` : "Reading the questions …"));
+  else if (wanted !== null) byId("question").replaceChildren(element("p", { class: "hint" }, `No question ${wanted} in this run.`));
   else preview();
 }
 
@@ -229,7 +215,7 @@ function pressed(event) {
 function focusOn(id) {
   if (byId("browse").offsetHeight === 0) {
     location.hash = "#questions";
-    void navigate(); // at once: what is hidden takes no focus
+    void navigate(); // now, because hidden elements get no focus
   }
   byId(id).focus();
 }
@@ -248,8 +234,7 @@ function offer(id, values) {
 
 async function start() {
   byId("theme").addEventListener("click", switchTheme);
-  const pages = pagesOfRows();
-  take((await pages.next()).value ?? []);
+  await readRows();
   filter();
   for (const id of ["outcome", "hops", "type", "order", "search"]) byId(id).addEventListener("input", filter);
   byId("filters").addEventListener("submit", (event) => event.preventDefault());
@@ -259,18 +244,11 @@ async function start() {
   addEventListener("resize", draw);
   addEventListener("hashchange", () => void navigate());
   addEventListener("keydown", pressed);
-  await navigate();
-  for await (const page of pages) {
-    take(page);
-    filter(true);
-  }
-  complete = true;
   offer("hops", rows.map((row) => row.hops));
   offer("type", rows.map((row) => row.type));
   for (const id of ["disputed", "unscored"]) byId("outcome").querySelector(`[value=${id}]`).hidden = rows.every((row) => row.verdict === null);
-  for (const id of ["calls", "tokens"]) byId("order").querySelector(`[value=${id}]`).hidden = rows.every((row) => row.calls === null); // a server reads calls with their question
   if (byId("selection")) void noteTraced();
-  if (current < 0) await navigate();
+  await navigate();
   document.documentElement.dataset.ready = "yes";
 }
 

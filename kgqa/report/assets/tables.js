@@ -1,7 +1,7 @@
-// Every table of a page is sorted by a press on the head of a column. Commands have a button that copies them.
+// Tables are sorted by a click on the head of a column. Commands have a button that copies them.
 "use strict";
 
-/** An element with attributes and children; strings become text nodes, null and false nothing. */
+/** Returns an element with attributes and children. Strings become text nodes. Null and false are skipped. */
 function element(name, attributes, ...children) {
   return filled(document.createElement(name), attributes, children);
 }
@@ -33,7 +33,7 @@ function compared(left, right) {
   return a - b;
 }
 
-/** A button that copies what `text` gives when it is pressed, and says so. */
+/** Returns a button that copies the result of `text()`. */
 function copying(name, text, title = name) {
   const button = element("button", { type: "button", class: "small", title, "aria-label": title }, name);
   button.addEventListener("click", async () => {

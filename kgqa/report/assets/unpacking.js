@@ -1,4 +1,4 @@
-// What a page holds deflated and in base64, unpacked where it is opened; see packing.py.
+// Unpacks the questions of a page, see explorer.py.
 
 async function unpacked(line) {
   const bytes = Uint8Array.from(atob(line), (character) => character.charCodeAt(0));
@@ -6,7 +6,7 @@ async function unpacked(line) {
   return JSON.parse(await new Response(stream).text());
 }
 
-/** Puts the paragraphs back where only their numbers stand. */
+/** Replaces numbers of paragraphs by their texts. */
 function whole(value, texts) {
   if (Array.isArray(value)) return value.map((each) => whole(each, texts));
   if (value === null || typeof value !== "object") return value;

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +19,7 @@ from typing import Annotated, Literal
 from kgqa.errors import ConfigError, DataError
 from kgqa.retrieval.graphs.keywords import STOP_WORDS, Phrase, bare_title, find_phrases, words_of
 from kgqa.retrieval.graphs.links import Links, link_passages
-from kgqa.types import Json, Passage
+from kgqa.types import JsonObject, Passage
 from kgqa.util.http import trusted_certificates
 from kgqa.util.validators import Share, Url, Validator
 
@@ -51,7 +51,7 @@ class Entities:
     most_common: CommonShare
     titles: bool
 
-    def identity(self) -> Mapping[str, Json]:
+    def identity(self) -> JsonObject:
         return {"graph": "entities", "version": 2, "most_common": self.most_common, "titles": self.titles}
 
     def links(self, passages: Sequence[Passage]) -> Links:
@@ -122,7 +122,7 @@ class Tagme:
     confidence: which of TAGME's is compared with the threshold: rho, of a mention's page in its context, or
     link_probability, of the mention being a link at all. A page counts with `threshold` or more.
     titles: whether a passage also mentions its document, so that all passages of a document are linked.
-    token_env: the environment variable with the service's key. Each passage is a request of its own.
+    token_env: the environment variable with the service's key. Each passage is one request.
     """
 
     url: Url
@@ -133,14 +133,14 @@ class Tagme:
     language: str
     timeout: float
 
-    def identity(self) -> Mapping[str, Json]:
+    def identity(self) -> JsonObject:
         settings = {name: getattr(self, name) for name in ("url", "confidence", "threshold", "titles", "language")}
         return {"graph": "tagme", "version": 2, **settings}
 
     def links(self, passages: Sequence[Passage]) -> Links:
         """Raise ConfigError without a key, DataError if the service does not answer."""
         if not os.environ.get(self.token_env):
-            raise ConfigError(f"graph=tagme: no key in the environment variable {self.token_env}; set it, {OFFLINE}")
+            raise ConfigError(f"graph=tagme: no key in the environment variable {self.token_env}. Set it, {OFFLINE}")
         certificates = trusted_certificates()
         with ThreadPoolExecutor(REQUESTS) as workers:
             found = list(workers.map(partial(self._find_pages, certificates), passages))
@@ -162,9 +162,9 @@ class Tagme:
         if answer.is_redirect:  # the key is for this address
             raise DataError(f"TAGME at {self.url}: redirects to another address. Fix graph.url, {OFFLINE}")
         if not answer.ok:
-            raise DataError(f"TAGME at {self.url}: HTTP {answer.status_code}; check {self.token_env}, {OFFLINE}")
+            raise DataError(f"TAGME at {self.url}: HTTP {answer.status_code}. Check {self.token_env}, {OFFLINE}")
         try:
             notes = answer.json()["annotations"]
             return {int(note["id"]) for note in notes if note[self.confidence] >= self.threshold}
         except (ValueError, KeyError, TypeError) as error:
-            raise DataError(f"TAGME at {self.url}: no annotations in its answer ({error!r}); {OFFLINE}") from None
+            raise DataError(f"TAGME at {self.url}: no annotations in its answer ({error!r}). Check graph.url") from None

@@ -6,7 +6,7 @@ import re
 import sys
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from kgqa.retrieval.graphs.links import Links, link_passages
 from kgqa.retrieval.lexical import words
-from kgqa.types import Json, Passage
+from kgqa.types import JsonObject, Passage
 from kgqa.util.validators import Natural, Validator
 
 Phrase = tuple[str, ...]
@@ -49,7 +49,7 @@ class Keywords:
     keywords: Natural
     longest: Longest
 
-    def identity(self) -> Mapping[str, Json]:
+    def identity(self) -> JsonObject:
         return {"graph": "keywords", "version": 1, "keywords": self.keywords, "longest": self.longest}
 
     def links(self, passages: Sequence[Passage]) -> Links:

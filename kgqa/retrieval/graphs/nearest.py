@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from kgqa.errors import ConfigError
 from kgqa.protocols import Ranker
-from kgqa.retrieval.biencoder import Encoder, get_biencoder, relevance
+from kgqa.retrieval.biencoder import Encoder, Vectors, get_biencoder, relevance
 from kgqa.retrieval.graphs.links import Links, link_passages
-from kgqa.types import Json, Passage
+from kgqa.types import JsonObject, Passage
 from kgqa.util.validators import Count
 
 ROWS = 256  # compared with all others at once: bounds memory, 50 MB at 50,000 passages
@@ -33,10 +33,10 @@ class Nearest:
     def __post_init__(self) -> None:
         if not isinstance(self.encoder, Encoder):
             raise ConfigError(
-                f"graph.encoder: {type(self.encoder).__name__} returns scores, not vectors; choose another preset"
+                f"graph.encoder: {type(self.encoder).__name__} returns scores, not vectors. Choose another preset"
             )
 
-    def identity(self) -> Mapping[str, Json]:
+    def identity(self) -> JsonObject:
         return {"graph": "nearest", "version": 1, "k": self.k, "encoder": dict(self.encoder.identity())}
 
     def links(self, passages: Sequence[Passage]) -> Links:
@@ -54,7 +54,7 @@ class Nearest:
         return link_passages(edges)
 
 
-def find_nearest(vectors: NDArray[np.float32], k: int) -> list[NDArray[np.int64]]:
+def find_nearest(vectors: Vectors, k: int) -> list[NDArray[np.int64]]:
     """Return for each row, (n, d), the positions of its `k` nearest others, best first; all others if there are fewer.
 
     Single precision proposes k + 16, which are then scored as rankers do: exact unless more than 16 are equal.

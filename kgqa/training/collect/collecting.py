@@ -13,15 +13,16 @@ from kgqa.artifacts.examples import (
     DROPPED,
     EXAMPLES,
     STAGE,
+    CallTeacher,
     Collected,
     Dropped,
     Example,
     Instances,
     Made,
     Positive,
-    QuestionHashes,
     Recipe,
     Source,
+    hash_questions,
     text_hash,
 )
 from kgqa.artifacts.manifest import StageManifest
@@ -69,6 +70,7 @@ class Tally:
     templates: set[str] = field(default_factory=set)
     dropped: list[Dropped] = field(default_factory=list)
     first: Example | Positive | None = None
+    cost: Costs | None = None  # of a teacher
 
     def count(self, made: Iterable[Made]) -> Iterator[Example | Positive]:
         """Yield the examples, and count them."""
@@ -87,9 +89,8 @@ class Tally:
         """Return the figures of the folder. Raises DataError: there is not one example."""
         if self.first is None:
             why = "; ".join(dict.fromkeys(one.why for one in self.dropped)) or "there are no questions"
-            raise DataError(f"collect {name}: not one example: {why}")
-        asked = ((source.dataset, each) for source in sources for each in (*source.questions, *source.noise))
-        texts = {(dataset, question.id): question.text for dataset, question in asked}
+            raise DataError(f"collect {name}: no examples: {why}")
+        texts = {(each.dataset, one.id): one.text for each in sources for one in (*each.questions, *each.noise)}
         questions = list(dict.fromkeys(key[:2] for key in self.labels))
         out = sample_held_out({key: texts[key] for key in questions}, recipe.held_out, recipe.seed)
         labels: dict[str, Counter[int]] = defaultdict(Counter)
@@ -108,9 +109,10 @@ class Tally:
             held_out=tuple(sorted("/".join(key) for key in out)),
             dropped=Counter(one.why for one in self.dropped),
             templates={template: template_hash(template) for template in sorted(self.templates)},
-            question_hashes=QuestionHashes.of((*key, texts[key]) for key in questions if key not in out),
+            question_hashes=hash_questions((*key, texts[key]) for key in questions if key not in out),
             figures=recipe.figures(sources),
             made_by=self.made_by,
+            cost=self.cost,
         )
 
 
@@ -157,7 +159,7 @@ class Collecting:
             noise = noise_questions(each) if recipe.uses_noise else ()
             sources.append(Source(each.name("dataset"), each.questions, each.method, noise=noise))
             if recipe.method and not isinstance(each.method, recipe.method):
-                raise ConfigError(f"method: collect={name} always uses the same method; remove method=")
+                raise ConfigError(f"method: collect={name} always uses the same method. Remove method=")
             flagged = {"noise": digest([question.id for question in noise])} if noise else {}
             ids = digest([question.id for question in each.questions])
             identities.append(
@@ -183,17 +185,16 @@ class Collecting:
         if collected := self.finished:
             display.line(f"{self.stage.path}: already complete")
             return collected
-        tally, costs = Tally(), list[Costs]()
+        tally = Tally()
 
         def call_teacher(programs: Sequence[tuple[str, Program[Any]]]) -> Mapping[str, object]:
             with Session(self.experiment) as session:
-                results, cost = run_programs(session, ROLE, programs, len(programs), shown)
-            costs.append(cost)
+                results, tally.cost = run_programs(session, ROLE, programs, len(programs), shown)
             if failed := {key: result for key, result in results.items() if is_failure(result)}:
                 key, first = next(iter(failed.items()))
                 raise UsageError(
                     f"{len(failed):,} of {len(programs):,} questions failed, the first: {describe_error(first)} "  # type: ignore[arg-type]
-                    f"({key}); all replies are saved, and the same command repeats what failed"
+                    f"({key}). All replies are saved, and the same command repeats what failed"
                 )
             return results
 
@@ -202,9 +203,7 @@ class Collecting:
                 self.stage.write(EXAMPLES, map(_line, tally.count(self._make(shown, call_teacher))))
                 self.stage.write(DROPPED, map(_line, tally.dropped))
             collected = tally.summarize(self.name, self.recipe, self.sources)
-            collected = collected.replace(cost=costs[0] if costs else None)
-            report = markdown(f"Examples: {self.name}", example_sections(collected))
-            self.stage.write(REPORT, [report])
+            self.stage.write(REPORT, [markdown(f"Examples: {self.name}", example_sections(collected))])
             self.stage.finish(collected, origin(command))
         return collected
 
@@ -225,13 +224,14 @@ class Collecting:
         assert tally.first is not None
         return collected, tally.first, plan
 
-    def _make(self, display: Display, call_teacher: Any) -> Iterator[Made]:
-        if self.recipe.uses_teacher:
-            yield from self.recipe.collect(self.sources, lambda: None, call_teacher)
+    def _make(self, display: Display, call_teacher: CallTeacher) -> Iterator[Made]:
+        if self.recipe.uses_teacher:  # its calls are shown
+            yield from self.recipe.collect(self.sources, call_teacher)
             return
-        total = sum(len(source.questions) for source in self.sources)
-        with display.counting("questions") as advance:
-            yield from self.recipe.collect(self.sources, lambda: advance(self.name, 1, total))
+        with display.counting("examples") as advance:
+            for made in self.recipe.collect(self.sources):
+                advance("", 1, None)
+                yield made
 
 
 def _line(made: Made) -> str:
@@ -259,15 +259,15 @@ def _check(name: str, recipe: Recipe, overrides: Sequence[str], runs: Sequence[P
     """Raise ConfigError: the recipe cannot use these overrides and runs."""
     teacher = override_values(overrides).get(f"roles.{ROLE}", "null")
     if teacher != "null" and not recipe.uses_teacher:
-        raise ConfigError(f"collect {name}: roles.{ROLE}={teacher}: rules use no teacher; set collect.teacher=model")
+        raise ConfigError(f"collect {name}: roles.{ROLE}={teacher}: rules use no teacher. Set collect.teacher=model")
     if runs and recipe.no_runs:
         raise ConfigError(f"--from {runs[0]}: collect {name} {recipe.no_runs}")
     if not recipe.sources and not runs:
         raise ConfigError(
-            f"collect {name}: needs finished runs; name them: --from RUN (kgqa train: train.examples=FOLDER)"
+            f"collect {name}: needs finished runs. Name them: --from RUN (kgqa train: train.examples=FOLDER)"
         )
     if "collection" in map(override_group, overrides):
-        raise ConfigError("collection: its passages are not the question's own; remove collection=")
+        raise ConfigError("collection: its passages are not the question's own. Remove collection=")
 
 
 def noise_questions(experiment: Experiment) -> tuple[Question, ...]:

@@ -9,9 +9,9 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from kgqa.artifacts.examples import Dropped, Example, Made, Origin, Positive, Recipe, Source
+from kgqa.artifacts.examples import CallTeacher, Dropped, Example, Made, Origin, Positive, Recipe, Source
 from kgqa.methods.kgp import Kgp
 from kgqa.methods.kgp_baselines import Mdr
 from kgqa.protocols import Query, Retriever
@@ -26,7 +26,7 @@ class FactRecipe(Recipe):
 
     no_example: ClassVar[str] = "fewer than two passages in an order"  # why a question has none
 
-    def collect(self, sources: Sequence[Source], advance: Any, call_teacher: Any = None) -> Iterator[Made]:
+    def collect(self, sources: Sequence[Source], call_teacher: CallTeacher | None = None) -> Iterator[Made]:
         """Yield the examples of each question, or why it has none."""
         del call_teacher
         for source in sources:
@@ -35,7 +35,6 @@ class FactRecipe(Recipe):
                 if not examples:
                     yield Dropped(question.id, "question", self.no_example, Origin(source.dataset, 0, "gold"))
                 yield from examples
-                advance()
 
     @abstractmethod
     def examples(self, question: Question, source: Source) -> Iterator[Example | Positive]:

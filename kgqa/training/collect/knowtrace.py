@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-from kgqa.artifacts.examples import Dropped, Example, Made, Origin, Recipe, Source
+from kgqa.artifacts.examples import CallTeacher, Dropped, Example, Made, Origin, Recipe, Source
 from kgqa.artifacts.metrics import Metrics
 from kgqa.artifacts.predictions import Prediction, run_predictions
 from kgqa.artifacts.trace import TracedQuestion, read_trace
@@ -21,7 +21,7 @@ from kgqa.util.validators import Share
 
 RIGHT, FA = "right answers", "FA, percent of tokens filtered"  # figures
 LOW, HIGH = ", low end of its interval", ", high end"
-NO_LESSONS = "no reply is a lesson: forced, not readable, or of a method that has none"
+NO_LESSONS = "no reply is suitable: forced, not readable, or of another method"
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class RunLessons(Recipe):
     right: Literal["em", "f1"]
     least: Share
 
-    def collect(self, sources: Sequence[Source], advance: Any, call_teacher: Any = None) -> Iterator[Made]:
+    def collect(self, sources: Sequence[Source], call_teacher: CallTeacher | None = None) -> Iterator[Made]:
         """Yield examples by run, with its questions in the order of the data file.
 
         Raises:
@@ -43,10 +43,9 @@ class RunLessons(Recipe):
         for source in sources:
             assert source.run is not None
             profile = Metrics.read(source.run).profile
-            by_question: dict[str, list[Made]] = {}
-            for traced in read_trace(source.run):
-                by_question[traced.question.id] = list(self.examples(traced, source, profile))
-                advance()
+            by_question = {
+                traced.question.id: list(self.examples(traced, source, profile)) for traced in read_trace(source.run)
+            }
             for question in source.questions:
                 yield from by_question[question.id]
 
@@ -75,7 +74,7 @@ class RunLessons(Recipe):
         return reached["em"] == 1 if self.right == "em" else reached["f1"] >= self.least
 
     def examples(self, traced: TracedQuestion, source: Source, profile: str) -> Iterator[Made]:
-        """Yield what is learnt from one question, or why nothing is."""
+        """Yield the examples of one question, or why there are none."""
         prediction, question = traced.prediction, traced.question
         assert source.run is not None
         why = ""
@@ -93,7 +92,7 @@ class RunLessons(Recipe):
         for lesson in prediction.lessons:
             if lesson.call >= len(replies):
                 raise DataError(
-                    f"{source.run}: question {question.id} has no reply {lesson.call}; run its command again"
+                    f"{source.run}: question {question.id} has no reply {lesson.call}. Run its command again"
                 )
             iteration += lesson.role == prediction.lessons[0].role
             if self.role not in (None, lesson.role):
@@ -102,7 +101,7 @@ class RunLessons(Recipe):
             reply = (replies[lesson.call].text or "").strip()
             target = reply if self.filter == "none" else lesson.kept
             if not target:
-                why = "backtracing keeps nothing of it" if reply else "nothing was written"
+                why = "backtracing removes all of it" if reply else "the reply is empty"
                 yield Dropped(question.id, f"{lesson.role}, reply {lesson.call}", why, origin)
                 continue
             prompt = replies[lesson.call].request["prompt"]

@@ -16,7 +16,7 @@ from kgqa.artifacts.examples import CallTeacher, Dropped, Example, Made, NotTaug
 from kgqa.artifacts.metrics import Metrics
 from kgqa.artifacts.trace import read_trace
 from kgqa.methods.safe import Safe, read_step, step_line
-from kgqa.methods.safe_teaching import Teacher
+from kgqa.methods.safe_teaching import Teacher, TeacherSettings
 from kgqa.methods.steps.safe_plan import NoPlan, Plan, plan
 from kgqa.methods.steps.safe_rules import JudgedStep, Solution, correct_steps, corrupt_step
 from kgqa.methods.steps.safe_verdict import CORRECT, Labels, errors
@@ -24,7 +24,7 @@ from kgqa.prompting import to_json
 from kgqa.scoring.metrics import score
 from kgqa.types import Json, Question
 from kgqa.util.fs import text_digest
-from kgqa.util.validators import Count, Natural, Share
+from kgqa.util.validators import Natural, Share
 
 HARD = "hard case"
 FLAGGED = ", of a flagged question"
@@ -32,7 +32,7 @@ FLAGGED = ", of a flagged question"
 
 @dataclass(frozen=True)
 class Case:
-    """A step to judge, before it is decided whether it is kept. `made_by`: who labels it."""
+    """A step to judge that can become an example. `made_by`: who labels it."""
 
     dataset: str
     method: Safe
@@ -68,7 +68,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class JudgedSteps(Recipe):
+class JudgedSteps(Recipe, TeacherSettings):
     """Fields as in conf/collect/safe.yaml, which cites the source of each value."""
 
     method: ClassVar[type] = Safe
@@ -80,12 +80,6 @@ class JudgedSteps(Recipe):
     correct: Share
     hard_cases: Natural
     noise: Natural
-    errors_each: Natural
-    correct_each: Natural
-    audit: bool
-    temperature: float
-    max_tokens: Count
-    max_step_tokens: Count
 
     @property
     def uses_teacher(self) -> bool:
@@ -98,26 +92,23 @@ class JudgedSteps(Recipe):
     @property
     def no_runs(self) -> str:
         if not self.uses_teacher:
-            return "uses no runs: only a teacher finds hard cases; set collect.teacher=model"
-        return "" if self.hard_cases else "with collect.hard_cases=0 uses no runs; remove --from"
+            return "uses no runs: only a teacher finds hard cases. Set collect.teacher=model"
+        return "" if self.hard_cases else "with collect.hard_cases=0 uses no runs. Remove --from"
 
-    def collect(
-        self, sources: Sequence[Source], advance: Any, call_teacher: CallTeacher | None = None
-    ) -> Iterator[Made]:
+    def collect(self, sources: Sequence[Source], call_teacher: CallTeacher | None = None) -> Iterator[Made]:
         """Yield examples by question in the order of the sources, then hard cases."""
         questions = list(self._questions([source for source in sources if source.run is None]))
         if call_teacher is None:
-            yield from self._balance(self._by_rules(questions, advance))
+            yield from self._balance(self._by_rules(questions))
             return
         wrong = [each for source in sources if source.run is not None for each in self._wrong(source)]
-        programs: list[tuple[str, Any]] = [
-            (f"question {number}", self.teaches(each.method).teach(each.question, self._chance(each.question, "teach")))
-            for number, each in enumerate(questions)
-        ]
-        programs += [
-            (f"hard case {number}", self.teaches(each.method).hard_case(each.question, answer, attempts))
-            for number, (each, answer, attempts) in enumerate(wrong)
-        ]
+        programs = list[tuple[str, Any]]()
+        for number, each in enumerate(questions):
+            program = Teacher(each.method, self).teach(each.question, self._chance(each.question, "teach"))
+            programs.append((f"question {number}", program))
+        for number, (each, answer, attempts) in enumerate(wrong):
+            found = Teacher(each.method, self).hard_case(each.question, answer, attempts)
+            programs.append((f"hard case {number}", found))
         results = call_teacher(programs)
         yield from self._balance(self._by_teacher(questions, results))
         yield from self._hard([each for each, _, _ in wrong], results)
@@ -133,21 +124,14 @@ class JudgedSteps(Recipe):
         assert isinstance(source.method, Safe)
         return replace(source.method, labels=self.labels)
 
-    def teaches(self, method: Safe) -> Teacher:
-        return Teacher(
-            method, self.errors_each, self.correct_each, self.audit, self.temperature, self.max_tokens,
-            self.max_step_tokens,
-        )  # fmt: skip
-
-    def _by_rules(self, questions: Sequence[Case], advance: Any) -> Iterator[Case | Dropped]:
+    def _by_rules(self, questions: Sequence[Case]) -> Iterator[Case | Dropped]:
         planned: list[tuple[Case, Plan]] = []
         for each in questions:
             try:
                 shown = each.method.sample_passages(each.question)
                 planned.append((each, plan(each.question, shown, self._chance(each.question, "plan"))))
-            except NoPlan as why:
+            except NoPlan as why:  # noqa: PERF203
                 yield each.drop(str(why), "question")
-            advance()
         others = _others(made for _, made in planned)
         for each, made in planned:
             question, shown = each.question, each.method.sample_passages(each.question)
@@ -158,7 +142,7 @@ class JudgedSteps(Recipe):
                 if wrong := corrupt_step(error, solution, self._chance(question, error)):
                     yield replace(each, label=error, step=wrong)
                 else:
-                    yield each.drop(f"no place for {error}", error)
+                    yield each.drop(f"the solution has no step for {error}", error)
 
     def _by_teacher(self, questions: Sequence[Case], results: Mapping[str, Any]) -> Iterator[Case | Dropped]:
         for number, each in enumerate(questions):
@@ -166,8 +150,11 @@ class JudgedSteps(Recipe):
             if isinstance(result, NotTaught):
                 yield each.drop(str(result), "question")
                 continue
-            yield from (replace(each, label=label, step=step) for label, step in result.steps)
-            yield from (each.drop(why, what) for what, why in result.dropped)
+            for label, step in result:
+                if isinstance(step, str):
+                    yield each.drop(step, label)
+                else:
+                    yield replace(each, label=label, step=step)
 
     def _balance(self, made: Iterable[Case | Dropped]) -> Iterator[Made]:
         """Yield examples of a balanced sample; of flagged questions `noise` of them."""
@@ -183,7 +170,7 @@ class JudgedSteps(Recipe):
         flagged = self._sample([case for case in cases if case.made_by.endswith(FLAGGED)])
         sample |= set(sorted(flagged, key=self._order)[: self.noise])
         for case in cases:
-            yield case.example() if case.id in sample else case.drop("more than its share of the labels")
+            yield case.example() if case.id in sample else case.drop("dropped to balance the labels")
 
     def _wrong(self, source: Source) -> Iterator[tuple[Case, str, Sequence[Json]]]:
         """Yield the run's wrong answers, with the attempts in their notes."""

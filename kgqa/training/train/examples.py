@@ -52,16 +52,16 @@ def read_example_file(file: Path, *, pairs: bool) -> Iterator[AnyExample]:
     ids: set[str] = set()
     for location, line in stream_records(file):
         kind: type[AnyExample] = PairExample if pairs else TextExample
-        example = check_json(kind, line, location, "correct the line")
+        example = check_json(kind, line, location, "Correct the line.")
         if isinstance(example, PairExample):
             first, second = example.anchor, example.positive
         else:
             first, second = example.prompt, example.completion
         if not pairs and not second.strip():
-            raise DataError(f"{location}: completion is empty; remove the line")
+            raise DataError(f"{location}: completion is empty. Remove the line")
         name = example.id or text_digest(f"{first}\n{second}", 16)
         if name in ids:
-            raise DataError(f"{location}: id={name!r:.60} occurs twice; use a different id for each line")
+            raise DataError(f"{location}: id={name!r:.60} occurs twice. Use a different id for each line")
         ids.add(name)
         yield replace(example, id=name, question=example.question or text_digest(first, 16))
 
@@ -76,11 +76,11 @@ def split_examples(examples: Iterable[AnyExample], eval_fraction: float, count: 
     ordered = shuffle(examples, seed)
     questions = sorted({example.question for example in ordered})
     if len(questions) < FEWEST:
-        raise DataError(f"the examples come from {len(questions)} question; training needs at least {FEWEST}")
+        raise DataError(f"the examples come from {len(questions)} question. Training needs at least {FEWEST}")
     out = frozenset(sample_questions(questions, eval_fraction, len(questions), seed))
     if len(out) == len(questions):
         raise ConfigError(
-            f"train.eval_fraction={eval_fraction:g}: there are only {len(questions):,} questions; set a fraction"
+            f"train.eval_fraction={eval_fraction:g}: there are only {len(questions):,} questions. Set a fraction"
         )
     return divide(ordered, out, out, count)
 
@@ -102,9 +102,9 @@ def divide(
     """Split by question. `evaluated`: the held-out questions with examples that are evaluated."""
     train = [example for example in examples if example.question not in held_out]
     if count is not None and count > len(train):
-        raise ConfigError(f"train.examples={count}: there are only {len(train):,} that are not held out")
+        raise ConfigError(f"train.examples={count}: only {len(train):,} examples are not held out")
     if not train:
-        raise DataError("all examples are held out, so there is nothing to train on")
+        raise DataError("all examples are held out, so none is left for training")
     return ExampleSplit(tuple(train[:count]), tuple(example for example in examples if example.question in evaluated))
 
 
@@ -125,7 +125,9 @@ def _collect(request: TrainRequest, display: Display) -> Path:
 
 def _load_folder(request: TrainRequest, folder: Path) -> ExampleSplit:
     """Load a folder of `kgqa collect`. What it holds out stays held out."""
-    manifest = read(StageManifest, folder / MANIFEST, missing=f"no such file, so no kgqa {STAGE} has finished here")
+    manifest = read(
+        StageManifest, folder / MANIFEST, missing=f"no such file, so this is not the folder of a finished kgqa {STAGE}"
+    )
     if not manifest.stage.startswith(f"{STAGE} "):
         raise DataError(f"{folder}: made by kgqa {manifest.stage}, not by kgqa {STAGE}")
     collected, training = manifest.read_outcome(Collected, folder), request.training
@@ -133,17 +135,18 @@ def _load_folder(request: TrainRequest, folder: Path) -> ExampleSplit:
     pairs = any(isinstance(example, Positive) for example in examples)
     if pairs != training.learns_pairs:
         kind = "pairs of texts, for an encoder" if pairs else "prompts with their targets"
-        raise ConfigError(f"train={request.recipe}: {folder} has {kind}; choose another recipe or other examples")
+        raise ConfigError(f"train={request.recipe}: {folder} has {kind}. Choose another recipe or other examples")
     render = renderer(request)
     texts = shuffle((render_example(example, render) for example in examples), training.seed)
     evaluated = sample_questions(collected.held_out, training.eval_fraction, collected.questions, training.seed)
     split = divide(texts, frozenset(collected.held_out), frozenset(evaluated), request.count)
+    ids = {id_hash(*name.split("/", 1)) for name in split.questions}
     return replace(
         split,
         collected=folder,
         made_of=tuple(collected.datasets),
         templates=collected.templates,
-        text_hashes=collected.question_hashes.texts_of(id_hash(*name.split("/", 1)) for name in split.questions),
+        text_hashes=tuple(sorted({text for id_, text in collected.question_hashes.items() if id_ in ids})),
     )
 
 

@@ -42,8 +42,11 @@ LAYERS = {
     "mlp.up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down",
 }
-ROTATED = {"attn_q": "heads", "attn_k": "kv_heads"}  # of LLaMA: whose rows stand in another order, and how many heads
-MERGE_HINT = "merge it into its base instead"
+ROTATED = {
+    "attn_q": "heads",
+    "attn_k": "kv_heads",
+}  # layers of LLaMA with another order of rows, and the number of heads
+MERGE_HINT = "Merge it into its base instead"
 
 
 def export_merged(folder: Path, out: Path | None, display: Display) -> Path:
@@ -56,9 +59,9 @@ def export_merged(folder: Path, out: Path | None, display: Display) -> Path:
     """
     trained, target = Trained.read(folder), out or folder / MERGED
     if not (folder / ADAPTER).is_dir():
-        raise ConfigError(f"{folder}: these are complete weights, not an adapter; use them as they are")
+        raise ConfigError(f"{folder}: these are complete weights, not an adapter. Use them as they are")
     if target.exists():
-        raise ConfigError(f"{target}: already exists; remove it or set --out")
+        raise ConfigError(f"{target}: already exists. Remove it or set --out")
     source = _base(trained).folder(display.line)
     display.line(f"merging {trained.name} into {trained.base}")
     try:
@@ -78,7 +81,7 @@ def export_gguf(name: str, out: Path | None) -> Path:
     found = find_adapter(name)
     preset, _ = found.trained_on()
     if preset is None:
-        raise ConfigError(f"adapter {name}: its base is unknown; name it in conf/adapter")
+        raise ConfigError(f"adapter {name}: its base is unknown. Name it in conf/adapter")
     own = (found.folder.parent / MANIFEST).is_file()
     base = _base(Trained.read(found.folder.parent)) if own else Base.of(preset, is_encoder=False)
     assert base.model is not None
@@ -144,15 +147,15 @@ class Attention:
             kind = found.get("general.architecture")
             keys = (f"{kind}.attention.head_count", f"{kind}.attention.head_count_kv")
         else:
-            found = read(dict[str, Json], weights / "config.json", remedy="get the model's folder again")
+            found = read(dict[str, Json], weights / "config.json", remedy="Get the model's folder again.")
             kind, keys = found.get("model_type"), ("num_attention_heads", "num_key_value_heads")
         if kind not in ARCHITECTURES:
             offered = ", ".join(ARCHITECTURES)
-            raise ConfigError(f"no GGUF adapters on a base of architecture {kind}, only on {offered}; {MERGE_HINT}")
+            raise ConfigError(f"no GGUF adapters on a base of architecture {kind}, only on {offered}. {MERGE_HINT}")
         heads = found.get(keys[0])
         kv_heads = found.get(keys[1]) or heads
         if not isinstance(heads, int) or not isinstance(kv_heads, int):
-            raise DataError(f"{weights}: no number of attention heads ({heads}, {kv_heads}); get it again")
+            raise DataError(f"{weights}: no number of attention heads ({heads}, {kv_heads}). Get it again")
         return cls(str(kind), heads, kv_heads)
 
 
@@ -167,7 +170,7 @@ def write_gguf(adapter: Adapter, base: Attention, target: Path) -> None:
     try:
         import gguf
     except ImportError as error:
-        raise ConfigError(f"writing GGUF needs the package gguf ({error}); {install_command('train')}") from error
+        raise ConfigError(f"writing GGUF needs gguf ({error}). Install it: {install_command('train')}") from error
 
     adapter.check_plain()
     matrices = {_gguf_name(name, adapter): tensor for name, tensor in adapter.matrices().items()}
@@ -190,7 +193,7 @@ def _gguf_name(name: str, adapter: Adapter) -> str:
     module, _, matrix = name.rpartition(".")
     number, _, layer = module.removeprefix("model.layers.").partition(".")
     if not number.isdigit() or layer not in LAYERS or matrix not in ("lora_A", "lora_B"):
-        raise ConfigError(f"adapter {adapter.name}: llama.cpp does not support matrices for {module}; {MERGE_HINT}")
+        raise ConfigError(f"adapter {adapter.name}: llama.cpp does not support matrices for {module}. {MERGE_HINT}")
     return f"blk.{number}.{LAYERS[layer]}.weight.{matrix.lower()}"
 
 

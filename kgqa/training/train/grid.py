@@ -16,7 +16,7 @@ from kgqa.training.train.request import ExampleSplit, TrainRequest
 from kgqa.training.train.run import train
 from kgqa.util.redaction import redact
 
-# keys that change what the held-out loss measures, so that its lowest value would choose nothing
+# keys that change the held-out loss itself, so that losses cannot be compared
 COMPARABLE_ONLY = (
     "base", "collect", "eval_fraction", "seed", "max_length", "truncation", "loss_on", "max_input", "max_output",
     "max_question", "max_follow_up", "max_passage",
@@ -51,10 +51,10 @@ def training_grid(recipe: str, overrides: Sequence[str], display: Display) -> li
     axes = parse_axes([word for word in overrides if override_group(word) == "train"])
     swept = [axis.key for axis in axes if axis.swept]
     if not swept:
-        raise ConfigError("nothing to choose from: set several values for a key, e.g. train.learning_rate=1e-5,5e-5")
+        raise ConfigError("no values to choose from: set several values for a key, e.g. train.learning_rate=1e-5,5e-5")
     for key in swept:
         if key.removeprefix("train.") in COMPARABLE_ONLY:
-            raise ConfigError(f"{key}: held-out losses cannot be compared over it; train one value at a time")
+            raise ConfigError(f"{key}: held-out losses cannot be compared over it. Train one value at a time")
     splits: dict[object, ExampleSplit] = {}
     cells = []
     for values, words in expand_grid(axes):
@@ -63,7 +63,7 @@ def training_grid(recipe: str, overrides: Sequence[str], display: Display) -> li
             splits[request.training.examples] = prepare_examples(request, display)
         cells.append(TrainCell(values, request, splits[request.training.examples]))
         if not cells[-1].examples.held_out:
-            raise ConfigError("train.eval_fraction=0: no held-out examples to choose by; set a fraction")
+            raise ConfigError("train.eval_fraction=0: no held-out examples to choose by. Set a fraction")
     return cells
 
 

@@ -8,9 +8,8 @@ from pathlib import Path
 
 from kgqa.training.train.request import ExampleSplit, TrainRequest
 from kgqa.training.train.run import is_finished
-from kgqa.training.trainers.base import Trainer
-from kgqa.training.trainers.process import PairExample, TextExample
-from kgqa.util.text import pluralize
+from kgqa.training.trainers.process import TextExample
+from kgqa.util.text import duration, pluralize
 
 CHARACTERS = 4  # per token
 FLOPS = 6  # per parameter and token: forward, backward and, instead of the base's gradients, activations again
@@ -19,33 +18,22 @@ FLOPS = 6  # per parameter and token: forward, backward and, instead of the base
 H100_SPEED = 0.24 * 989e12
 
 
-@dataclass(frozen=True)
-class TrainCost:
-    """The cost of a number of examples. `tokens`: of all together. parameters: of the base; None: unknown."""
-
-    training: Trainer
-    parameters: float | None
-    examples: int
-    tokens: int
-
-    @property
-    def seconds(self) -> float | None:
-        """Return the time on one H100. float32 runs at half the speed, as TF32."""
-        if not self.parameters:
-            return None
-        work = self.tokens * self.training.passes(self.examples) * FLOPS * self.parameters
-        return work / H100_SPEED * (2 if self.training.precision == "float32" else 1)
+def estimate_seconds(request: TrainRequest, tokens: float) -> float | None:
+    """Return the time on one H100 for the tokens of all epochs. float32 runs at half the speed, as TF32."""
+    if not (parameters := request.base.parameters):
+        return None
+    return tokens * FLOPS * parameters / H100_SPEED * (2 if request.training.precision == "float32" else 1)
 
 
 @dataclass(frozen=True)
 class TrainPlan:
-    """The plan that `dry_run=true` shows. `too_long`: examples that are left out."""
+    """The plan that `dry_run=true` shows."""
 
     request: TrainRequest
     examples: ExampleSplit
-    cost: TrainCost
-    too_long: int = 0
-    finished: Path | None = None  # the folder, if it is trained already
+    fitting: int  # examples that are not left out
+    tokens: int  # of these, per epoch
+    finished: Path | None  # the folder, if it is trained already
 
     @property
     def first_example(self) -> tuple[tuple[str, str], ...]:
@@ -55,46 +43,38 @@ class TrainPlan:
         return (f"anchor of {first.id}", first.anchor), ("positive", first.positive)
 
     def rows(self) -> Iterator[tuple[str, str]]:
-        training, cost, split = self.request.training, self.cost, self.examples
+        training, split = self.request.training, self.examples
         yield "examples", f"{pluralize(len(split.train), 'example')} of {pluralize(len(split.questions), 'question')}"
-        if self.too_long:
-            yield "left out", f"{self.too_long:,} of them, longer than {training.longest:,} tokens (estimated)"
+        if left_out := len(split.train) - self.fitting:
+            yield "skipped", f"{left_out:,} of them, longer than {training.longest:,} tokens (estimated)"
         yield "held out", f"{pluralize(len(split.held_out), 'example')} of {len(split.held_out_questions):,} questions"
-        steps, passes = training.steps(cost.examples), training.passes(cost.examples)
-        yield "steps", f"{steps:,} of {training.batch_size} ({passes:g} epochs)"
-        yield "tokens", f"{cost.tokens:,} per epoch (estimated)"
-        if cost.seconds is not None:
-            yield "time", f"about {hours_text(cost.seconds)} on one H100 (estimated)"
-        yield "weights", "available" if self.request.base.is_here else "missing: kgqa models says how to get them"
+        passes = training.passes(self.fitting)
+        yield "steps", f"{training.steps(self.fitting):,} of {training.batch_size} ({passes:g} epochs)"
+        yield "tokens", f"{self.tokens:,} per epoch (estimated)"
+        if seconds := estimate_seconds(self.request, self.tokens * passes):
+            yield "time", f"about {duration(seconds)} on one H100 (estimated)"
+        yield "weights", "available" if self.request.base.is_here else "missing. See kgqa models"
         yield "folder", str(self.finished or self.request.name)
 
     @property
     def warnings(self) -> list[str]:
         """Return what will not work."""
-        lines = []
-        if self.examples.train and not self.cost.examples:
-            lines.append("all examples are too long; raise train.max_length, or set train.truncation=true")
-        if self.finished:
-            lines.append(f"trained already: {self.finished}")
-        return lines
+        lines = (
+            [] if self.fitting else ["all examples are too long. Raise train.max_length, or set train.truncation=true"]
+        )
+        return [*lines, *([f"trained already: {self.finished}"] if self.finished else [])]
 
 
 def plan_training(request: TrainRequest, examples: ExampleSplit) -> TrainPlan:
     """Plan a training without loading a model. The weights can be missing."""
     training = request.training
-    lengths = [1 + _characters(example) // CHARACTERS for example in examples.train]
+    texts = [
+        (each.prompt, each.completion)
+        if isinstance(each, TextExample)
+        else (each.anchor, each.positive, *each.negatives)
+        for each in examples.train
+    ]
+    lengths = [1 + sum(map(len, each)) // CHARACTERS for each in texts]
     fitting = [min(n, training.longest) for n in lengths if n <= training.longest or not training.skips_long]
-    cost = TrainCost(training, request.base.parameters, len(fitting), sum(fitting))
     folder = request.folder(examples) if request.base.is_here else None
-    done = folder if folder and is_finished(folder) else None
-    return TrainPlan(request, examples, cost, len(lengths) - len(fitting), done)
-
-
-def _characters(example: TextExample | PairExample) -> int:
-    if isinstance(example, TextExample):
-        return len(example.prompt) + len(example.completion)
-    return sum(map(len, (example.anchor, example.positive, *example.negatives)))
-
-
-def hours_text(seconds: float) -> str:
-    return f"{seconds / 3600:.1f} hours" if seconds >= 3600 else f"{max(1, round(seconds / 60))} minutes"
+    return TrainPlan(request, examples, len(fitting), sum(fitting), folder if folder and is_finished(folder) else None)

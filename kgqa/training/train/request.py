@@ -48,7 +48,7 @@ class Base:
         if is_encoder:
             encoder = load_node("ranker", choice).get("model") if choice in groups()["ranker"] else choice
             if not isinstance(encoder, str):
-                raise ConfigError(f"train.base={choice}: its file in conf/ranker names no model; name a folder")
+                raise ConfigError(f"train.base={choice}: its file in conf/ranker names no model. Name a folder")
             return cls(choice, None, encoder)
         preset, path, adapter, engine = parse_role(choice)
         if engine:
@@ -57,7 +57,7 @@ class Base:
             command = f"kgqa models trained {adapter} --merged"
             raise ConfigError(f"train.base={choice}: merge the adapter first: {command}")
         if preset not in groups()["model"]:
-            raise ConfigError(f"train.base={choice}: no such model; {nearest(preset, groups()['model'])}")
+            raise ConfigError(f"train.base={choice}: no such model. {nearest(preset, groups()['model'])}")
         settings = {**load_node("model", preset), **({"path": path, "sha256": None} if path else {})}
         return cls(choice, building.model(settings), "", settings)
 
@@ -209,11 +209,11 @@ class TrainRequest:
             return
         if not self.path.exists():
             raise ConfigError(
-                f"{named}: no such file or folder; set a number, a folder of kgqa collect, or a file of rendered texts"
+                f"{named}: no such file or folder. Set a number, a folder of kgqa collect, or a file of rendered texts"
             )
         if unused := [word for word in self.overrides if override_group(word) in COLLECT_GROUPS]:
             raise ConfigError(
-                f"{unused[0]}: chooses what is collected, but {named} is collected already; remove one of them"
+                f"{unused[0]}: chooses what is collected, but {named} is collected already. Remove one of them"
             )
 
     def folder(self, examples: ExampleSplit) -> Path:

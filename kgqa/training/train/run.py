@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -45,7 +46,7 @@ def check_packages(request: TrainRequest) -> None:
     """Raise ConfigError if a library that the training needs is not installed."""
     extra, modules = request.training.packages
     if missing := missing_imports(list(modules)):
-        raise ConfigError(f"kgqa train {request.recipe} needs {', '.join(missing)}; {install_command(extra)}")
+        raise ConfigError(f"train={request.recipe} needs {', '.join(missing)}. Install it: {install_command(extra)}")
 
 
 def is_finished(folder: Path) -> bool:
@@ -72,7 +73,7 @@ def train(request: TrainRequest, examples: ExampleSplit, display: Display, comma
     check_packages(request)
 
     def refuse() -> None:
-        raise ConfigError(f"{folder}: another kgqa process is training this; wait for it, or set another train.name=")
+        raise ConfigError(f"{folder}: another kgqa process is training this. Wait for it, or set another train.name=")
 
     with lock_file(folder / LOCK, refuse, OUT_ELSEWHERE), monitor_work(display, "train", folder) as shown:
         base = request.base.folder(shown.line)
@@ -96,8 +97,7 @@ def train(request: TrainRequest, examples: ExampleSplit, display: Display, comma
         replace_file(folder / REPORT, sections_page(title, " ".join(trained.command), sections))
         replace_file(folder / CARD, markdown(trained.name, card_sections(trained)))
         replace_file(folder / MANIFEST, json_text(trained.json()))
-        if line := log_run(request.config, lambda: _tracked_run(trained, folder, result)):
-            shown.line(line)
+        log_run(request.config, lambda: _tracked_run(trained, folder, result), shown)
     return folder
 
 
@@ -197,6 +197,6 @@ def list_tracked_figures(trained: Trained) -> dict[str, float]:
     figures = {name: getattr(trained, name) for name in ("steps", "tokens", "seconds", "peak_memory", "trainable")}
     figures |= {f"loss_{name}": value for name, value in trained.losses}
     for row in trained.measured:
-        name = "".join(letter if letter.isalnum() else "_" for letter in row.name)
+        name = re.sub(r"\W", "_", row.name)
         figures |= {f"{name}_{part}": getattr(row, part) for part in ("before", "after", "low", "high")}
     return {name: float(value) for name, value in figures.items() if value is not None}

@@ -9,9 +9,11 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from pathlib import Path
+from typing import Any, ClassVar, Literal
 
 from kgqa.errors import ConfigError
+from kgqa.training.trainers.process import TrainTask
 from kgqa.util.validators import Count, NotNegative, Positive
 
 Precision = Literal["bfloat16", "float32"]
@@ -71,6 +73,22 @@ class Trainer(ABC):
         """Return whether examples above `longest` are left out instead of truncated."""
         return False
 
+    @abstractmethod
+    def load(self, file: Path, base: Path) -> Any:
+        """Read the examples as `library.Rows`. Raises DataError naming the line."""
+
+    @abstractmethod
+    def build(self, task: TrainTask, rows: Any, held_out: Any) -> Any:
+        """Return the library's trainer for these rows. Raises ConfigError: the base does not fit."""
+
+    @abstractmethod
+    def evaluate(self, trainer: Any, held_out: Any) -> tuple[dict[str, list[float]], list[str]]:
+        """Return figures by name, with a value for each held-out example, and the replies to the first of them."""
+
+    @abstractmethod
+    def save(self, trainer: Any, task: TrainTask, folder: Path) -> None:
+        """Save the weights."""
+
     def accumulation(self, processes: int) -> int:
         """Return how many passes make one step.
 
@@ -81,7 +99,7 @@ class Trainer(ABC):
         if self.batch_size % at_once:
             raise ConfigError(
                 f"train.batch_size={self.batch_size}: must be a multiple of {at_once}, which is "
-                f"train.batch_per_device={self.batch_per_device} times {processes} processes; change one of them"
+                f"train.batch_per_device={self.batch_per_device} times {processes} processes. Change one of them"
             )
         return self.batch_size // at_once
 

@@ -126,7 +126,7 @@ class Progress(TrainerCallback):  # type: ignore[misc]
         loss = float(logs["loss"])
         if not math.isfinite(loss):
             raise DataError(
-                f"the loss at step {state.global_step:,} is not a number any more. Lower train.learning_rate, or set "
+                f"the loss at step {state.global_step:,} is no longer finite. Lower train.learning_rate, or set "
                 "train.precision=float32"
             )
         state.log_history[-1]["seconds"] = round(time.monotonic() - self._started, 2)

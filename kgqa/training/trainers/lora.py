@@ -12,22 +12,20 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from kgqa.artifacts.schema import check_json, read_lines
 from kgqa.errors import ConfigError
-from kgqa.training.trainers.base import Trainer
 from kgqa.training.trainers.process import TextExample, TrainTask
+from kgqa.training.trainers.text import TextTrainer
 from kgqa.util.optional_deps import keep_four_bits
-from kgqa.util.validators import Count, Natural, Validator
+from kgqa.util.validators import Count, Validator
 
 Share = Annotated[float, Validator("must be at least 0 and below 1", lambda share: 0 <= share < 1)]
 
 
 @dataclass(frozen=True)
-class LoraTraining(Trainer):
+class LoraTraining(TextTrainer):
     """An adapter on a causal model. `target_modules`: names of layers, or ["all-linear"]: all but the last.
 
     quantization: nf4 stores the base in 4 bits (QLoRA, Dettmers et al. 2023).
-    truncation: truncate examples above `max_length` tokens. false: leave them out.
     loss_on: the target, or the prompt as well.
-    replies: number of held-out prompts that are answered before and after training, in up to `reply_tokens` tokens.
     """
 
     lora_r: Count
@@ -37,12 +35,7 @@ class LoraTraining(Trainer):
     quantization: Literal["none", "nf4"]
     double_quantization: bool
     max_length: Count
-    truncation: bool
     loss_on: Literal["target", "all"]
-    activation_checkpointing: bool  # compute activations twice instead of storing them
-    group_by_length: bool
-    replies: Natural
-    reply_tokens: Count
 
     title: ClassVar[str] = "LoRA adapter"
     output: ClassVar[str] = "adapter"
@@ -56,12 +49,7 @@ class LoraTraining(Trainer):
     def longest(self) -> int:
         return self.max_length
 
-    @property
-    def skips_long(self) -> bool:
-        return not self.truncation
-
     def load(self, file: Path, base: Path) -> Any:
-        """Read the examples as tokens. Raises DataError naming the line."""
         from kgqa.training.trainers.library import Rows, encode, load_tokenizer
 
         tokenizer = load_tokenizer(base)
@@ -81,23 +69,14 @@ class LoraTraining(Trainer):
         return Rows(rows, sum(len(row["input_ids"]) for row in rows), left_out, cut)
 
     def build(self, task: TrainTask, rows: Any, held_out: Any) -> Any:
-        """Return trl's trainer for these rows.
-
-        Raises:
-            ConfigError: the base is not a causal model, has no such layer, or bitsandbytes is missing.
-        """
-        from datasets import Dataset
+        """Return trl's trainer. Raises ConfigError: the base is not a causal model, or has no such layer."""
         from peft import LoraConfig
         from trl import SFTConfig, SFTTrainer
 
-        from kgqa.training.trainers.library import arguments, load_tokenizer
-
         args = SFTConfig(
-            **arguments(self, task, rows, held_out),
+            **self.arguments(task, rows, held_out),
             max_length=self.max_length,
             completion_only_loss=self.loss_on == "target",
-            gradient_checkpointing=self.activation_checkpointing,
-            train_sampling_strategy="group_by_length" if self.group_by_length else "random",
         )
         adapter = LoraConfig(
             r=self.lora_r, lora_alpha=self.lora_alpha, lora_dropout=self.dropout, bias="none", task_type="CAUSAL_LM",
@@ -105,14 +84,7 @@ class LoraTraining(Trainer):
         )  # fmt: skip
         network = self._load_base(Path(task.base), args.device)
         try:
-            return SFTTrainer(
-                model=network,
-                args=args,
-                train_dataset=Dataset.from_list(rows.rows),
-                eval_dataset=Dataset.from_list(held_out.rows) if held_out.rows else None,
-                processing_class=load_tokenizer(Path(task.base)),
-                peft_config=adapter,
-            )
+            return SFTTrainer(model=network, args=args, peft_config=adapter, **self.datasets(task, rows, held_out))
         except ValueError as error:
             if "Target modules" not in str(error):
                 raise
@@ -122,7 +94,7 @@ class LoraTraining(Trainer):
             ]
             known = ", ".join(sorted({name.rpartition(".")[2] for name in modules}))
             names = ",".join(self.target_modules)
-            raise ConfigError(f"train.target_modules={names}: the base has no such layer; it has {known}") from error
+            raise ConfigError(f"train.target_modules={names}: the base has no such layer. It has {known}") from error
 
     def _load_base(self, folder: Path, device: Any) -> Any:
         import torch
@@ -149,12 +121,8 @@ class LoraTraining(Trainer):
         network.config.use_cache = False
         return network
 
-    def evaluate(self, trainer: Any, held_out: Any) -> tuple[dict[str, list[float]], list[str]]:
-        """Return no figures, and the replies to the first held-out prompts."""
-        from kgqa.training.trainers.library import generate_replies
-
-        prompts = [row["input_ids"][: row["completion_mask"].index(1)] for row in held_out.rows[: self.replies]]
-        return {}, generate_replies(trainer.model, trainer.processing_class, prompts, self.reply_tokens)
+    def prompt_of(self, row: Any) -> list[int]:
+        return list(row["input_ids"][: row["completion_mask"].index(1)])
 
     def save(self, trainer: Any, task: TrainTask, folder: Path) -> None:
         """Save the adapter, with equal bytes for equal trainings."""

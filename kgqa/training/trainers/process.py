@@ -196,6 +196,6 @@ def check_exit(code: int, error: str, log: Path) -> None:
         raise KeyboardInterrupt
     if code:
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
-        killed = "; perhaps killed because memory was short" if code == -signal.SIGKILL else ""
+        killed = ", perhaps killed because memory was short" if code == -signal.SIGKILL else ""
         lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines() or ["no message"]
-        raise EngineDied(f"the trainer crashed ({how}{killed}): {one_line(lines[-1])[:160]}; its output is in {log}")
+        raise EngineDied(f"the trainer crashed ({how}{killed}): {one_line(lines[-1])[:160]}. Its output is in {log}")

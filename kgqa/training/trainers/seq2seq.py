@@ -13,9 +13,9 @@ from typing import Any, ClassVar
 
 from kgqa.artifacts.schema import check_json, read_lines
 from kgqa.errors import ConfigError
-from kgqa.training.trainers.base import Trainer
 from kgqa.training.trainers.process import TextExample, TrainTask
-from kgqa.util.validators import Count, Natural
+from kgqa.training.trainers.text import TextTrainer
+from kgqa.util.validators import Count
 
 TOKENIZER_FILES = (
     "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja", "spiece.model",
@@ -23,20 +23,11 @@ TOKENIZER_FILES = (
 
 
 @dataclass(frozen=True)
-class Seq2SeqTraining(Trainer):
-    """All weights of an encoder-decoder model. `max_input`, `max_output`: tokens read and written.
-
-    truncation: truncate longer examples. false: leave them out.
-    replies: number of held-out prompts that are answered before and after training, in up to `reply_tokens` tokens.
-    """
+class Seq2SeqTraining(TextTrainer):
+    """All weights of an encoder-decoder model. `max_input`, `max_output`: tokens read and written."""
 
     max_input: Count
     max_output: Count
-    truncation: bool
-    activation_checkpointing: bool  # compute activations twice instead of storing them
-    group_by_length: bool
-    replies: Natural
-    reply_tokens: Count
 
     title: ClassVar[str] = "full fine-tuning"
     output: ClassVar[str] = "model"
@@ -50,7 +41,6 @@ class Seq2SeqTraining(Trainer):
         return self.max_input + self.max_output
 
     def load(self, file: Path, base: Path) -> Any:
-        """Read the examples as tokens. Raises DataError naming the line."""
         from transformers import AutoConfig
 
         from kgqa.training.trainers.library import Rows, encode, load_tokenizer
@@ -74,9 +64,7 @@ class Seq2SeqTraining(Trainer):
         return Rows(rows, sum(len(row["input_ids"]) + len(row["labels"]) for row in rows), left_out, cut)
 
     def build(self, task: TrainTask, rows: Any, held_out: Any) -> Any:
-        """Return transformers' trainer for these rows. Raises ConfigError: the base is not an encoder-decoder model."""
         import torch
-        from datasets import Dataset
         from transformers import (
             AutoModelForSeq2SeqLM,
             DataCollatorForSeq2Seq,
@@ -84,34 +72,15 @@ class Seq2SeqTraining(Trainer):
             Seq2SeqTrainingArguments,
         )
 
-        from kgqa.training.trainers.library import arguments, load_tokenizer
-
-        args = Seq2SeqTrainingArguments(
-            **arguments(self, task, rows, held_out),
-            gradient_checkpointing=self.activation_checkpointing,
-            train_sampling_strategy="group_by_length" if self.group_by_length else "random",
-        )
+        args = Seq2SeqTrainingArguments(**self.arguments(task, rows, held_out))
         try:
             # weights are float32 whatever the precision of the passes: bfloat16 would lose small steps
             network = AutoModelForSeq2SeqLM.from_pretrained(task.base, dtype=torch.float32, local_files_only=True)
         except (OSError, ValueError, KeyError) as error:
             raise ConfigError(f"train.base={self.base}: {task.base}: not an encoder-decoder model: {error}") from error
-        tokenizer = load_tokenizer(Path(task.base))
-        return Seq2SeqTrainer(
-            model=network,
-            args=args,
-            train_dataset=Dataset.from_list(rows.rows),
-            eval_dataset=Dataset.from_list(held_out.rows) if held_out.rows else None,
-            data_collator=DataCollatorForSeq2Seq(tokenizer, network),
-            processing_class=tokenizer,
-        )
-
-    def evaluate(self, trainer: Any, held_out: Any) -> tuple[dict[str, list[float]], list[str]]:
-        """Return no figures, and the replies to the first held-out prompts."""
-        from kgqa.training.trainers.library import generate_replies
-
-        prompts = [row["input_ids"] for row in held_out.rows[: self.replies]]
-        return {}, generate_replies(trainer.model, trainer.processing_class, prompts, self.reply_tokens)
+        data = self.datasets(task, rows, held_out)
+        collator = DataCollatorForSeq2Seq(data["processing_class"], network)
+        return Seq2SeqTrainer(model=network, args=args, data_collator=collator, **data)
 
     def save(self, trainer: Any, task: TrainTask, folder: Path) -> None:
         """Save the model with the tokenizer of its base."""

@@ -41,7 +41,7 @@ PACKAGES = (
 FULL_DISK = "PytorchStreamWriter|inline_container|file write failed|No space left|File too large|os error"
 OUT_OF_MEMORY = (
     "out of memory: lower train.batch_per_device or train.max_length, or set train.activation_checkpointing=true or "
-    "train.quantization=nf4; the same command continues"
+    "train.quantization=nf4. The same command continues"
 )
 
 
@@ -66,12 +66,12 @@ def main(words: list[str], out: TextIO) -> int:
     except KgqaError as error:
         message = str(error)
     except OSError as error:
-        message = f"{error.filename or 'the disk'}: {error.strerror or error}; free some space, then run it again"
+        message = f"{error.filename or 'the disk'}: {error.strerror or error}. Free some space, then run it again"
     except Exception as error:
         if re.search("out of memory|can't allocate memory", str(error)):
             message = OUT_OF_MEMORY
         elif re.search(FULL_DISK, str(error)):
-            message = f"{str(error).splitlines()[0]:.160}; free some space, then run it again"
+            message = f"{str(error).splitlines()[0]:.160}. Free some space, then run it again"
         else:
             raise
     emit(TrainEvent(event="error", text=message))
