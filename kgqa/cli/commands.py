@@ -75,8 +75,8 @@ reuses all replies.
 Exit codes: 0 done, 2 invalid input, the budget is spent or more failed questions than max_failure_rate allows,
 3 the engine crashed, 130 interrupted."""
 TRAIN = """train.examples= is a number, a folder of kgqa collect, or a file with one example per line: {"prompt",
-"completion"} as the model sees them, or {"anchor", "positive", "negatives"}. dry_run=true shows the first example, the
-number of steps and the hours. Run the same command again to continue an interrupted training. See docs/TRAINING.md.
+"completion"} as the model sees them, or {"anchor", "positive", "negatives"}. dry_run=true shows the number of steps and
+the hours on one H100. Run the same command again to continue an interrupted training. See docs/TRAINING.md.
 
 With -m, train.KEY=A,B runs one training per value (or per combination of the values of several keys). The training with
 the lowest held-out loss is chosen and gets the name. You can also set the recipe as train=RECIPE."""
@@ -464,7 +464,6 @@ TRAIN_COMMANDS = (
         """
         [trained]   list trained models (default: presets)
         [NAME]      show a trained model
-        --prune     remove the checkpoints of finished trainings
         --gguf      export the adapter NAME in the format of llama.cpp
         --merged    export base and adapter as one transformers folder
         --out PATH  output path of the export (default: next to the weights)""",

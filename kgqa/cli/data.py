@@ -18,7 +18,8 @@ from kgqa.experiment.dry_run import plan_index
 from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.prepare import indexes
 from kgqa.experiment.session import Session
-from kgqa.reproduce.tables import read_published_counts
+from kgqa.report.training import Published
+from kgqa.reproduce.tables import find_published
 from kgqa.training.verify import plan_verification, verification_folder, verify
 from kgqa.types import Json
 
@@ -68,7 +69,8 @@ def verify_questions(args: Namespace, terminal: Terminal) -> int:
             plan = plan_verification(session, set())
             show_plan(plan, len(experiment.questions), terminal, with_prompts=args.prompts)
             return 0
-        verified = verify(session, terminal, budget, read_published_counts(experiment))
+        counts = find_published("safe/table2", experiment)
+        verified = verify(session, terminal, budget, Published(*counts.values()) if counts else None)
     terminal.sections(verified.title, verified.sections())
     terminal.lines((f"failed: {error}" for error in verified.errors), alarm=True)
     if verified.failure is not None:
@@ -81,7 +83,7 @@ def build_index(args: Namespace, terminal: Terminal) -> int:
     """Build the index of a run and print its folder last."""
     with Session(Experiment.of(args.overrides)) as session:
         if session.experiment.settings.dry_run:
-            passages = sum(1 for _ in session.experiment.dataset.passages())
+            passages = sum(1 for _ in session.experiment.corpus.passages())
             show_plan(plan_index(session), passages, terminal, unit="passage")
             return 0
         folder, started = indexes.index_folder(session), time.monotonic()

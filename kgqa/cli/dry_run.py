@@ -8,8 +8,7 @@ from dataclasses import replace
 from kgqa.cli.terminal import Terminal
 from kgqa.experiment.dry_run import Plan
 from kgqa.experiment.estimates import Estimated, estimate_plan, format_range, format_time
-from kgqa.sweeps.cells import Cell
-from kgqa.sweeps.estimates import FINISHED, estimate_cells
+from kgqa.sweeps.cells import FINISHED, Cell, estimate_cells
 from kgqa.util.text import pluralize
 
 FIRST_LINES, LAST_LINES = 6, 12  # shown lines of a prompt. Few-shot examples are between them

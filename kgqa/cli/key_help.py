@@ -9,7 +9,6 @@ from kgqa.cli.parsing import rows
 from kgqa.config.files import (
     OPTIONAL,
     SECOND,
-    check_choice,
     default_choices,
     describe_choice,
     groups,
@@ -81,7 +80,6 @@ def _summarize(opening: str) -> str:
 def _explain_choices(words: Iterable[str]) -> str:
     parts = []
     for group, name in _list_chosen(words):
-        check_choice(f"{group}={name}")
         keys = rows((f"{group}.{key.name}", key.describe()) for key in list_keys(group, name))
         others = ", ".join(f"{choice.group}={choice.name}" for choice in list_choices(group, name) if not choice.part)
         opening = [

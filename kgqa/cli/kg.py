@@ -25,19 +25,11 @@ from kgqa.experiment.prepare.triples import (
 )
 from kgqa.experiment.session import Session
 from kgqa.kg.exchange import ImportedTriples, read_passages, write_triples
+from kgqa.reproduce.tables import find_published
 from kgqa.runtime.monitor import monitor_work
 from kgqa.types import Json
 from kgqa.util.fs import OUT_ELSEWHERE, jsonl_text, outputs, replace_file_parts
 from kgqa.util.text import pluralize
-
-# KGP's Table 3, by dataset
-PUBLISHED_COLUMNS = ("documents", "passages", "edges", "passage_words", "density")
-PUBLISHED: Mapping[str, tuple[float, ...]] = {
-    "hotpotqa": (12, 715.22, 70420.68, 37.55, 0.23),
-    "iirc": (12, 1120.55, 143136.17, 37.24, 0.20),
-    "2wiki": (12, 294.19, 19235.15, 37.24, 0.27),
-    "musique": (12, 748.04, 97931.28, 38.56, 0.29),
-}
 
 
 def build(args: Namespace, terminal: Terminal) -> int:
@@ -98,9 +90,9 @@ def link(args: Namespace, terminal: Terminal) -> int:
             command = " ".join(["kgqa kg link", *args.overrides])
             raise ConfigError(f"{len(missing)} collections are not linked yet. Run: {command}")
         figures = collections.statistics(questions)
-    published = dict(zip(PUBLISHED_COLUMNS, PUBLISHED.get(dataset, ()), strict=False))
+    published = find_published("kgp/table3", experiment)
     rows = [
-        (key.replace("_", " "), _format(value, ",.4g"), f"{published[key]:,}" if key in published else "")
+        (key.replace("_", " "), _format(value, ",.4g"), f"{published[key]:,.7g}" if key in published else "")
         for key, value in figures.items()
         if key != "folder"
     ]
@@ -145,7 +137,7 @@ def export_triples(args: Namespace, terminal: Terminal) -> int:
         raise args.command.missing("--out FILE")
     with Session(Experiment.of([*args.overrides, "kg.require_existing=true"])) as session:
         experiment = session.experiment
-        passages = experiment.dataset.passages() if args.corpus else distinct_passages(experiment.questions)
+        passages = experiment.corpus.passages() if args.corpus else distinct_passages(experiment.questions)
         file = write_triples(passages, triples_of(session).store.triples, args.out, args.format or "jsonl")
     terminal.result(file)
     return 0

@@ -29,15 +29,16 @@ def reproduce(args: Namespace, terminal: Terminal) -> int:
     request = _with_trained(ReproduceRequest.of(args.positionals[0], args.overrides), args, terminal)
     cells = request.cells
     terminal.lines(request.lines())
-    if request.dry_run and not args.plan:
+    if request.keys.dry_run and not args.plan:
         if request.protocol:
             raise ConfigError("dry_run=true does not work with protocol=paper. Use --plan")
         _show_differences(request.differences(), terminal)
     if not cells:
-        terminal.line(f"kgqa: {request.nothing_runs()}", alarm=True)
+        hint = f"no cell can run here (reasons above). With models of this machine: {example_choices()}"
+        terminal.line(f"kgqa: {request.table.id}: {hint}", alarm=True)
     if args.plan:
         return show_stages(request.stages(), terminal) if cells else 2
-    if request.dry_run:
+    if request.keys.dry_run:
         return show_estimates(cells, terminal) if cells else 2
     return _show(run_table(request, terminal), terminal) or (0 if cells else 2)
 
@@ -49,11 +50,11 @@ def _with_trained(request: ReproduceRequest, args: Namespace, terminal: Terminal
         terminal.line(f"→ {shlex.join(('kgqa', *words))}")
         return run_command(words, terminal)
 
-    names = list_missing(choose_cells(request.table, request.only), request.overrides)
+    names = list_missing(choose_cells(request.table, request.keys.only), request.overrides)
     here = {} if request.make else find_local(names)  # other keys make another model
     training = TrainingPlan.of([name for name in names if name not in here], request.make)
     terminal.lines(training.lines())
-    if args.make and not (args.plan or request.dry_run):
+    if args.make and not (args.plan or request.keys.dry_run):
         trained = training.run(run)
         here |= {name: trained[name] for name in names if name in trained}
     terminal.lines(f"trained here: {word}" for word in format_trained(here))

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from argparse import Namespace
 from pathlib import Path
+from typing import Annotated
 
 from kgqa.artifacts.run import find_run
 from kgqa.cli.commands import CALIBRATION_KEYS, QUESTION_KEYS
 from kgqa.cli.terminal import Terminal
+from kgqa.config.building import check_value
 from kgqa.config.overrides import override_values, parse_override
 from kgqa.errors import ConfigError
-from kgqa.experiment.compare import compare_answers
+from kgqa.experiment.compare import DIFFERENCE, compare_answers
 from kgqa.experiment.evaluate import calibrate_judge, evaluate_predictions, evaluate_run
 from kgqa.report.evaluation import evaluation_sections
+from kgqa.util.validators import Natural, Validator
 
 MAX_RUNS = 26  # named A to Z
+Points = Annotated[float, Validator("must be above 0 and up to 100 points", lambda points: 0 < points <= 100)]
 FLIPS = 10  # flipped questions per pair, without --all
 
 
@@ -56,12 +60,8 @@ def _calibrate(args: Namespace, terminal: Terminal) -> int:
 def compare(args: Namespace, terminal: Terminal) -> int:
     """Compare runs on the same questions."""
     values = override_values(args.overrides)
-    try:
-        seed, difference = int(values.get("seed", "0")), float(values.get("difference", "2"))
-    except ValueError as error:
-        raise ConfigError(f"{' '.join(args.overrides)}: seed and difference must be numbers ({error})") from error
-    if seed < 0 or not 0 < difference <= 100:
-        raise ConfigError(f"seed={seed} difference={difference}: seed from 0, difference above 0 and up to 100 points")
+    seed = check_value("seed", values.get("seed", "0"), Natural)
+    difference = check_value("difference", values.get("difference", f"{DIFFERENCE:g}"), Points)
     if len(args.positionals) > MAX_RUNS:
         raise ConfigError(f"{len(args.positionals)} runs: compare at most {MAX_RUNS} at once")
     runs, flips = tuple(map(find_run, args.positionals)), None if args.all else FLIPS

@@ -37,7 +37,7 @@ def _show_sweep(swept: SweepFolder, terminal: Terminal) -> int:
         for row in table.rows:
             cells = (cell if isinstance(cell, MarkedCell) else MarkedCell(cell) for cell in row)
             rows.append([styled(cell + "*" * cell.worse, MARKS.get(cell.mark, "")) for cell in cells])
-        terminal.table(table.header, rows, title=table.title)
+        terminal.table(table.header, rows, title=table.title, fixed=2)
         terminal.line(LEGEND, style="dim")
     for number, name, status, why in report.failures():
         terminal.line(f"cell {number} {status}: {name}: {why}", alarm=True)
@@ -56,6 +56,6 @@ def tune(args: Namespace, terminal: Terminal) -> int:
     if tuning.dry_run:
         return show_estimates(tuning.on_dev, terminal)
     tuned = run_tuning(tuning, terminal)
-    terminal.sections(f"{tuning.metric} chosen on dev, measured on test", tuning_sections(tuned.record))
+    terminal.sections(f"{tuning.keys.metric} chosen on dev, measured on test", tuning_sections(tuned.record))
     terminal.result(tuned.file)
     return 0 if tuned.is_complete else 2

@@ -11,10 +11,12 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from rich.console import Console
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import (
     BarColumn,
     DownloadColumn,
@@ -24,7 +26,6 @@ from rich.progress import (
     Task,
     TaskID,
     TextColumn,
-    TimeRemainingColumn,
     TransferSpeedColumn,
 )
 from rich.table import Column, Table
@@ -33,7 +34,7 @@ from rich.text import Text
 from kgqa.runtime.costs import Ledger
 from kgqa.runtime.display import BYTES, Advance, PlainLines, Stage
 from kgqa.types import Json
-from kgqa.util.text import escape_control, escape_json
+from kgqa.util.text import duration, escape_control, escape_json
 from kgqa.util.waiting import describe_waits
 
 if TYPE_CHECKING:
@@ -72,7 +73,14 @@ class Terminal:
 
     def table(self, header: Sequence[str], rows: Iterable[Cells], *, title: str = "", fixed: int = 0) -> None:
         """Print a table. Columns of figures are aligned to the right. The first `fixed` columns are never folded."""
-        self.console.print(_table(header, list(rows), title, fixed), highlight=False)
+        table = _table(header, list(rows), title, fixed)
+        if self.console.is_terminal:
+            self.console.print(table, highlight=False)
+            return
+        with self.console.capture() as captured:
+            self.console.print(table, highlight=False)
+        for text in captured.get().splitlines():  # rich pads every line to the width of the table
+            self.line(text.rstrip())
 
     def sections(self, title: str, sections: Sequence[Section]) -> None:
         """Print the sections of a report."""
@@ -139,17 +147,37 @@ def _table(header: Sequence[str], rows: Sequence[Cells], title: str = "", fixed:
 class _PartsColumn(ProgressColumn):
     """The end of a bar's line. `parts` of a task returns its parts when they are drawn, the most important first.
 
-    Parts that do not fit are cut. What kgqa waits for replaces them, and is folded.
+    What kgqa waits for replaces them, and is folded.
     """
 
     def __init__(self) -> None:
         super().__init__(Column(ratio=1))
 
-    def render(self, task: Task) -> Text:
+    def render(self, task: Task) -> RenderableType:
         parts: list[str] = task.fields["parts"](task)
         if waits := describe_waits():
             return Text(escape_control(f"{parts[0]} · waiting: {waits}"), style="yellow", overflow="fold")
-        return Text(escape_control(" · ".join(parts)), no_wrap=True, overflow="ellipsis")
+        return _FittingParts([escape_control(part) for part in parts])
+
+
+class _TimeLeftColumn(ProgressColumn):
+    max_refresh = 0.5  # seconds, so that it is readable
+
+    def render(self, task: Task) -> Text:
+        left = None if task.finished else task.time_remaining
+        return Text("" if left is None else f"{duration(left)} left")
+
+
+@dataclass
+class _FittingParts:
+    """A line with as many parts as fit, and at least the first."""
+
+    parts: Sequence[str]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        fitting = [" · ".join(self.parts[:count]) for count in range(len(self.parts), 0, -1)]
+        text = next((each for each in fitting if cell_len(each) <= options.max_width), self.parts[0])
+        yield Text(text, no_wrap=True, overflow="ellipsis")
 
 
 def _bars(console: Console) -> Progress:
@@ -183,7 +211,6 @@ def _counting_bars(console: Console, unit: str) -> Iterator[Advance]:
         if total is not None or pending[step] >= COUNTS_PER_UPDATE:
             progress.update(tasks[step], advance=pending.pop(step), total=total)
 
-    left = TimeRemainingColumn(compact=True)
     title = TextColumn("{task.description}", markup=False)
-    with Progress(title, BarColumn(20), *amounts, left, console=console, transient=True) as progress:
+    with Progress(title, BarColumn(20), *amounts, _TimeLeftColumn(), console=console, transient=True) as progress:
         yield advance

@@ -21,9 +21,8 @@ from kgqa.system.models import Preset, describe_fitness, list_adapters, load_pre
 from kgqa.training.bootstrap import Bootstrap
 from kgqa.training.collect.collecting import Collecting
 from kgqa.training.train.examples import prepare_examples
-from kgqa.training.train.export import export_gguf, export_merged, find_damage, remove_checkpoints
-from kgqa.training.train.grid import train_grid, training_grid
-from kgqa.training.train.planning import TrainPlan, plan_training
+from kgqa.training.train.export import export_gguf, export_merged, find_damage
+from kgqa.training.train.grid import PLANNED, TrainCell, plan_training, train_grid, training_grid
 from kgqa.training.train.request import TrainRequest
 from kgqa.training.train.run import train as run_training
 from kgqa.util.hub import is_offline
@@ -67,56 +66,31 @@ def _show_example(example: Example | Positive, terminal: Terminal) -> None:
 
 
 def train(args: Namespace, terminal: Terminal) -> int:
-    """Train a recipe once, or with -m several times. The folder is the last line."""
+    """Train a recipe once, or with -m several times and choose the best. The folder is the last line."""
     named = [parse_override(word).value for word in args.overrides if word.startswith("train=")]
     overrides = [word for word in args.overrides if not word.startswith("train=")]
     recipes = list(dict.fromkeys([*args.positionals, *named]))
-    if not recipes:
-        raise args.command.missing("RECIPE")
-    if len(recipes) > 1:
-        raise ConfigError(f"{', '.join(recipes)}: only one recipe at a time")
+    if len(recipes) != 1:
+        raise args.command.missing("one RECIPE")
     if args.multirun:
-        return _train_grid(recipes[0], overrides, terminal)
-    request = TrainRequest.of(recipes[0], overrides)
-    examples = prepare_examples(request, terminal)
-    if request.config["dry_run"]:
-        _show_training_plan(plan_training(request, examples), terminal)
-        return 0
-    folder = run_training(request, examples, terminal)
-    _show_trained(folder, terminal)
-    terminal.result(folder)
-    return 0
-
-
-def _show_training_plan(plan: TrainPlan, terminal: Terminal) -> None:
-    for title, text in plan.first_example:
-        terminal.heading(title)
-        terminal.line(text)
-    terminal.line("")
-    terminal.table((), list(plan.rows()))
-    terminal.lines(plan.warnings, alarm=True)
-    terminal.line("dry_run=true: no model was trained")
-
-
-def _train_grid(recipe: str, words: Sequence[str], terminal: Terminal) -> int:
-    """Train several, show the chosen one completely, and return 2 if one of them failed."""
-    cells = training_grid(recipe, words, terminal)
+        cells = training_grid(recipes[0], overrides, terminal)
+    else:
+        request = TrainRequest.of(recipes[0], overrides)
+        cells = [TrainCell(recipes[0], request, prepare_examples(request, terminal))]
     if cells[0].request.config["dry_run"]:
-        rows = []
-        for cell in cells:
-            plan = plan_training(cell.request, cell.examples)
-            values = dict(plan.rows())
-            figures = (values.get(key, "") for key in ("steps", "tokens", "time"))
-            rows.append((cell.values, *figures, "; ".join(plan.warnings)))
-        terminal.table(("values", "steps", "tokens", "time", ""), rows)
+        terminal.table(("training", *PLANNED), [(cell.values, *plan_training(cell)) for cell in cells])
         terminal.line("dry_run=true: no model was trained")
         return 0
-    trained = train_grid(cells, terminal)
-    losses = [(cell.values, cell.loss, cell.error, str(cell.folder)) for cell in trained]
-    terminal.sections("Chosen by held-out loss", [grid_section(losses)])
-    _show_trained(trained[0].folder, terminal)
-    terminal.result(trained[0].folder)
-    return 2 if any(cell.error for cell in trained) else 0
+    if not args.multirun:
+        folder = run_training(cells[0].request, cells[0].examples, terminal)
+    else:
+        cells = train_grid(cells, terminal)
+        losses = [(cell.values, cell.loss, cell.error, str(cell.folder)) for cell in cells]
+        terminal.sections("Chosen by held-out loss", [grid_section(losses)])
+        folder = cells[0].folder
+    _show_trained(folder, terminal)
+    terminal.result(folder)
+    return 2 if any(cell.error for cell in cells) else 0
 
 
 def _show_trained(folder: Path, terminal: Terminal) -> None:
@@ -160,8 +134,6 @@ def models(args: Namespace, terminal: Terminal) -> int:
         return 0
     if name:
         return _check_trained(find_trained(name[0]), terminal)
-    if args.prune:
-        terminal.line(remove_checkpoints())
     _show_trainings(list_trainings(), terminal)
     return 0
 

@@ -162,6 +162,20 @@ def _parameters(target: Callable[..., Json], location: str) -> dict[str, Any]:
         raise ConfigError(f"{location}: cannot be built: {error}") from error
 
 
+def read_keys(kind: type[T], values: Mapping[str, str], prefix: str = "") -> T:
+    """Build a dataclass from keys of the command line, and convert each value to the type of its field.
+
+    prefix: of the keys in messages, such as "tune.".
+
+    Raises:
+        ConfigError: a key is no field, or a value does not fit.
+    """
+    types = get_type_hints(kind, include_extras=True)
+    if unknown := next((key for key in values if key not in types), None):
+        raise ConfigError(f"{prefix}{unknown}={values[unknown]}: unknown key. {nearest(unknown, types)}")
+    return kind(**{key: check_value(f"{prefix}{key}", value, types[key]) for key, value in values.items()})
+
+
 def check_value(key: str, value: Any, expected: Any) -> Any:
     """Return the value of a key, converted to its type. Raise a ConfigError if it does not fit."""
     from pydantic import ConfigDict, TypeAdapter, ValidationError

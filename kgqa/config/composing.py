@@ -152,6 +152,13 @@ def _compose(overrides: tuple[str, ...], _: object) -> tuple[DictConfig, Mapping
     return composed, choices
 
 
+def resolve_node(group: str, name: str) -> Json:
+    """Return the node of a choice among the defaults of all other groups. Faster than `compose` for many choices."""
+    whole = _compose((), own_files())[0].copy()
+    whole[group] = load_node(group, name)
+    return OmegaConf.to_container(whole[group], resolve=True)
+
+
 def check_known_keys(config: Mapping[str, Json], choices: Mapping[str, Json]) -> None:
     """Raise a ConfigError for a key that no run reads. The message names its preset, if a preset sets it."""
     run_keys = [key.name for key in list_run_keys()]

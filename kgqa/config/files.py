@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kgqa.config.overrides import parse_override
 from kgqa.errors import ConfigError, DataError, nearest
@@ -123,8 +124,6 @@ def own_files() -> tuple[tuple[str, int, int], ...]:
 
 @lru_cache(maxsize=512)
 def _load_node(group: str, name: str, _: object) -> dict[str, Json]:
-    from omegaconf import OmegaConf
-
     file = config_file(group, name)
     parents = [choice.name for choice in _list_defaults(group, name) if choice.group == group and not choice.part]
     if name in parents:
@@ -132,14 +131,27 @@ def _load_node(group: str, name: str, _: object) -> dict[str, Json]:
     node = load_yaml(file, "Fix this file")
     if not isinstance(node, Mapping | None):
         raise DataError(f"{file}: not a mapping of keys to values")
-    inherited = [dict(load_node(group, parent)) for parent in parents] or [_group_defaults(group)]
-    merged = OmegaConf.merge(*inherited)
+    whole: dict[str, Json] = {}
+    for base in [load_node(group, parent) for parent in parents] or [_group_defaults(group)]:
+        whole = _merge(whole, base)
     for part in _list_defaults(group, name):
         if part.part:
-            OmegaConf.update(merged, part.part, load_node(part.group, part.name), merge=False)
-    own = {key: value for key, value in (node or {}).items() if key != "defaults"}
-    whole: Json = OmegaConf.to_container(OmegaConf.merge(merged, own))
+            outer, _, key = part.part.rpartition(".")
+            inner = whole
+            for each in filter(None, outer.split(".")):
+                inner = inner.setdefault(each, {})
+            inner[key] = load_node(part.group, part.name)
+    whole = _merge(whole, {key: value for key, value in (node or {}).items() if key != "defaults"})
     return {**whole, **({"name": name} if is_unnamed(group, name) else {})}
+
+
+def _merge(base: Mapping[str, Json], own: Mapping[str, Json]) -> dict[str, Json]:
+    """Return both mappings as one. Inner mappings are merged, other values are replaced."""
+    merged = {**base, **own}
+    for key in base.keys() & own.keys():
+        if isinstance(base[key], Mapping) and isinstance(own[key], Mapping):
+            merged[key] = _merge(base[key], own[key])
+    return merged
 
 
 def is_unnamed(group: str, name: str) -> bool:
@@ -160,18 +172,42 @@ def load_yaml(file: Path, remedy: str = "Run the same command again") -> Json:
 
 @cache
 def _parse_shipped(file: Path) -> Json:
-    """Parse each of kgqa's own files once: hundreds of cells of a table read the same ones."""
-    return _parse(file, "Reinstall kgqa")
+    """Parse each of kgqa's own files once, in C: a list of models or a table reads many of them."""
+    import yaml
+
+    with _errors_explained(file, "Reinstall kgqa"):
+        text = file.read_text(encoding="utf-8")
+        return yaml.load(text, Loader=_shipped_loader()) or {}  # noqa: S506 - a safe loader
+
+
+@cache
+def _shipped_loader() -> type[Any]:
+    import yaml
+
+    class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+        """Read 1e-4 as a number, as OmegaConf does."""
+
+    Loader.add_implicit_resolver(
+        "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9][0-9.]*[eE][-+]?[0-9]+$"), list("-+0123456789")
+    )
+    return Loader
 
 
 def _parse(file: Path, remedy: str) -> Json:
     from omegaconf import OmegaConf
+
+    with _errors_explained(file, remedy):
+        check_yaml(file)
+        return OmegaConf.to_container(OmegaConf.load(file))
+
+
+@contextmanager
+def _errors_explained(file: Path, remedy: str) -> Iterator[None]:
     from omegaconf.errors import OmegaConfBaseException
     from yaml import YAMLError
 
     try:
-        check_yaml(file)
-        return OmegaConf.to_container(OmegaConf.load(file))
+        yield
     except YAMLError as error:
         raise DataError(f"{explain_yaml(error)}. {remedy}") from error
     except (OSError, ValueError, RecursionError, OmegaConfBaseException) as error:

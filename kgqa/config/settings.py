@@ -18,7 +18,7 @@ FolderName = Annotated[
     str,
     Validator(
         "must be a plain folder name, without slashes or a leading dot",
-        lambda name: name == Path(name).name and not name.startswith("."),
+        lambda name: name != "" and name == Path(name).name and not name.startswith("."),
     ),
 ]
 Folder = Annotated[
@@ -75,4 +75,5 @@ def reported_settings(config: Config) -> dict[str, Json]:
         for key, value in config.items()
         if key not in UNREPORTED and is_identity(types.get(key), value, config, reported=True)
     }
-    return {**settings, "engine": identity_of(config["engine"], "engine", reported=True)}
+    nodes = {key: identity_of(config[key], key, reported=True) for key in ("engine", "retriever") if config.get(key)}
+    return {**settings, **nodes}

@@ -74,21 +74,6 @@ def _passage(title: str, text: str) -> Passage:
 
 
 @dataclass(frozen=True)
-class Collections:
-    documents: Count
-    passage_size: Count
-    seed: int
-
-    def over(self, dataset: object) -> Collected:
-        if not isinstance(dataset, FileDataset) or isinstance(dataset, KgpCollections):
-            name = getattr(dataset, "name", dataset)
-            raise ConfigError(
-                f"collection: dataset={name} has collections already. Leave collection= out, or set it to null"
-            )
-        return Collected(self, dataset)
-
-
-@dataclass(frozen=True)
 class Document:
     """Passages of one title, and the shorter passages into which they are split."""
 
@@ -121,8 +106,8 @@ class Document:
 
 
 @dataclass(frozen=True)
-class Collected:
-    """A dataset with the split collections as `passages`, documents in a seeded random order.
+class Collections:
+    """The questions of a dataset with the split collections as `passages`, documents in a seeded random order.
 
     `support`: the passages with supporting sentences, or all passages of the gold paragraphs if the dataset names no
     sentences. If the article does not contain the sentence or paragraph, it is the passage that shares most words with
@@ -130,29 +115,30 @@ class Collected:
     as "missing:<title>".
     """
 
-    collections: Collections
+    documents: Count
+    passage_size: Count
+    seed: int
     dataset: FileDataset
 
+    def __post_init__(self) -> None:
+        dataset: object = self.dataset
+        if not isinstance(dataset, FileDataset) or isinstance(dataset, KgpCollections):
+            name = getattr(dataset, "name", dataset)
+            raise ConfigError(
+                f"collection: dataset={name} has collections already. Leave collection= out, or set it to null"
+            )
+
     @property
-    def documents(self) -> str:
+    def source(self) -> str:
         """Return the source of the documents, for the report."""
         return "the questions' own paragraphs" if self.dataset.corpus is None else "whole articles of dataset.corpus"
 
-    @property
-    def file(self) -> Path:
-        return self.dataset.file
-
-    @property
-    def sha256(self) -> str:
-        return self.dataset.sha256
-
     def identity(self) -> JsonObject:
         """Return all settings and hashes that can change a collection, except the questions."""
-        settings = self.collections
         return {
-            "documents": settings.documents,
-            "passage_size": settings.passage_size,
-            "seed": settings.seed,
+            "documents": self.documents,
+            "passage_size": self.passage_size,
+            "seed": self.seed,
             "splitter": splitter_identity(),
             "corpus": dict(self.dataset.corpus_identity()),
         }
@@ -160,12 +146,10 @@ class Collected:
     def corpus_identity(self) -> JsonObject:
         return {**self.identity(), "questions": self.dataset.sha256}
 
-    def questions(self) -> Iterator[Question]:
-        return self.collect(list(self.dataset.questions()))
-
     def passages(self) -> Iterator[Passage]:
         """Yield the passages of all collections, each once."""
-        return corpus.distinct(passage for question in self.questions() for passage in question.passages)
+        questions = self.collect(list(self.dataset.questions()))
+        return corpus.distinct(passage for question in questions for passage in question.passages)
 
     def collect(self, questions: Sequence[Question]) -> Iterator[Question]:
         """Yield these questions with their collections, one after the other.
@@ -174,11 +158,11 @@ class Collected:
             DataError: a question has neither passages nor gold pages in `dataset.corpus`.
         """
         source = _Articles.of(self, questions) if self.dataset.corpus is not None else _Paragraphs(self)
-        wanted = self.collections.documents
+        wanted = self.documents
         missing = few = 0
         for question in questions:
             gold, support = source.gold(question)
-            draw = random.Random(f"{self.collections.seed} {question.id}")  # noqa: S311 - a sample, no secret
+            draw = random.Random(f"{self.seed} {question.id}")  # noqa: S311 - a sample, no secret
             documents = [*gold, *islice(source.negatives(question, draw), max(wanted - len(gold), 0))]
             draw.shuffle(documents)
             missing += any(id_.startswith(MISSING) for id_ in support)
@@ -200,7 +184,7 @@ class Collected:
 class _Paragraphs:
     """Every paragraph is a document."""
 
-    collected: Collected
+    collections: Collections
 
     def gold(self, question: Question) -> tuple[list[Document], frozenset[str]]:
         """Return the gold documents and the support of the question."""
@@ -225,11 +209,11 @@ class _Paragraphs:
 
     @cached_property
     def _reservoir(self) -> list[Document]:
-        sampled = _sample(self.collected.dataset.passages(), self.collected.collections.seed)
+        sampled = _sample(self.collections.dataset.passages(), self.collections.seed)
         return [self._document(paragraph) for paragraph in sampled]
 
     def _document(self, paragraph: Passage) -> Document:
-        return Document((paragraph,), self.collected.collections.passage_size)
+        return Document((paragraph,), self.collections.passage_size)
 
 
 @dataclass(frozen=True)
@@ -241,19 +225,19 @@ class _Articles:
     passage_size: int
 
     @classmethod
-    def of(cls, collected: Collected, questions: Iterable[Question]) -> _Articles:
+    def of(cls, collections: Collections, questions: Iterable[Question]) -> _Articles:
         """Read the corpus twice: for the titles to sample from, then for the articles that are needed."""
         titles = (
-            title for title, _ in groupby(normalise_title(passage.title) for passage in collected.dataset.passages())
+            title for title, _ in groupby(normalise_title(passage.title) for passage in collections.dataset.passages())
         )
-        reservoir = list(dict.fromkeys(_sample(titles, collected.collections.seed)))
+        reservoir = list(dict.fromkeys(_sample(titles, collections.seed)))
         needed: dict[str, list[Passage]] = {title: [] for title in reservoir}
         for question in questions:
             needed |= {title: [] for title in _gold_titles(question)}
-        for passage in collected.dataset.passages():
+        for passage in collections.dataset.passages():
             if (title := normalise_title(passage.title)) in needed:
                 needed[title].append(passage)
-        size = collected.collections.passage_size
+        size = collections.passage_size
         return cls({t: Document(tuple(articles), size) for t, articles in needed.items() if articles}, reservoir, size)
 
     def gold(self, question: Question) -> tuple[list[Document], frozenset[str]]:

@@ -1,4 +1,4 @@
-"""Datasets that are no file: questions in memory, for `kgqa.ask` and `kgqa ask`, and the verified part of a dataset."""
+"""Questions in memory, for `kgqa.ask` and `kgqa ask`, and the ids of verified questions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from kgqa.artifacts.manifest import StageManifest
 from kgqa.artifacts.verdicts import STAGE, VERDICTS, read_verified
 from kgqa.datasets.documents import Documents
 from kgqa.errors import ConfigError, DataError
-from kgqa.protocols import Dataset
 from kgqa.types import JsonObject, Passage, Question
 from kgqa.util.fs import digest, text_digest
 
@@ -53,31 +52,6 @@ class InMemoryDataset:
 
     def corpus_identity(self) -> JsonObject:
         return {"files": [self.sha256]} if self.documents is None else self.documents.identity()
-
-
-@dataclass(frozen=True)
-class VerifiedDataset:
-    """A dataset with only the questions of these ids, in file order."""
-
-    dataset: Dataset
-    ids: frozenset[str]
-
-    @property
-    def file(self) -> Path:
-        return self.dataset.file
-
-    @property
-    def sha256(self) -> str:
-        return self.dataset.sha256
-
-    def questions(self) -> Iterator[Question]:
-        return (question for question in self.dataset.questions() if question.id in self.ids)
-
-    def passages(self) -> Iterator[Passage]:
-        return self.dataset.passages()
-
-    def corpus_identity(self) -> JsonObject:
-        return self.dataset.corpus_identity()
 
 
 def valid_ids(folder: Path, sha256: str) -> frozenset[str]:

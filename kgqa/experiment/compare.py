@@ -91,6 +91,8 @@ def share_questions(runs: list[AnsweredQuestions], *, common: bool) -> list[Answ
     first, *others = runs
     by_run = [{question.id: question for question in run.questions} for run in runs]
     shared = set(by_run[0]).intersection(*by_run[1:])
+    if not shared:
+        raise ConfigError("these runs have no question in common. Compare runs over the same dataset")
     for run, own in zip(others, by_run[1:], strict=True):
         if not common and own.keys() != by_run[0].keys():
             differences = [*_list_only(first.name, by_run[0], own), *_list_only(run.name, own, by_run[0])]
@@ -99,8 +101,6 @@ def share_questions(runs: list[AnsweredQuestions], *, common: bool) -> list[Answ
         for key in sorted(shared):
             if (own[key].text, own[key].answers) != (by_run[0][key].text, by_run[0][key].answers):
                 raise DataError(f"question {key}: its text or gold answers differ between {run.name} and {first.name}")
-    if not shared:
-        raise ConfigError("these runs have no question in common. Compare runs over the same dataset")
     order = [question.id for question in first.questions if question.id in shared]
     return [replace(run, questions=tuple(own[key] for key in order)) for run, own in zip(runs, by_run, strict=True)]
 

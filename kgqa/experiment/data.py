@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from kgqa.config import building as parts
-from kgqa.config.composing import compose
-from kgqa.config.files import Config, groups, load_yaml
-from kgqa.datasets.base import data_folders
+from kgqa.config.files import Config, groups, load_node, load_yaml
+from kgqa.datasets.base import PACKAGED, data_folders
 from kgqa.datasets.download import Source, convert, download, is_intact, parse_sources, unpack, unpack_abstracts
 from kgqa.datasets.inventory import count_passages, count_questions
 from kgqa.errors import ConfigError, DataError, nearest
@@ -33,7 +32,7 @@ def place_of(name: str, source: Source) -> str:
     shown = [str(file) for file in files if file.is_file()]
     if not shown and name in groups()["dataset"]:
         try:
-            shown = [str(parts.dataset(compose([f"dataset={name}"])["dataset"]).file)]
+            shown = [str(parts.dataset(load_node("dataset", name)).file)]
         except DataError:
             return "no"
     return "\n".join(shown) or "no"
@@ -57,7 +56,8 @@ def fetch_dataset(name: str, display: Display, *, source_folder: str | None = No
     folder = to or data_folders(source.folder)[0]
     display.line(f"{name}: {source.content}; licence {source.licence}; {source.page}")
     files = [folder / file for file in source.makes]
-    if not source.urls:
+    in_package = name in groups()["dataset"] and str(load_node("dataset", name).get("path")).startswith(PACKAGED)
+    if in_package and not source.urls:
         display.line("it is part of kgqa, no download is needed")
         return
     if source_folder is not None:
@@ -77,6 +77,11 @@ def _download(name: str, source: Source, folder: Path, display: Display) -> None
     by_hand = archive.is_file()
     if by_hand and not is_intact(archive, source):
         raise DataError(f"{archive}: sha256 is not {source.sha256}. Delete the file and run the same command again")
+    if not by_hand and not source.urls:
+        raise DataError(
+            f"dataset={name}: kgqa knows no address to download it from. Get {source.file} from {source.page}, "
+            f"put it at {archive} and run the same command again"
+        )
     if not by_hand:
         try:
             with display.counting(BYTES) as advance:

@@ -58,27 +58,29 @@ Plan = dict[str, Planned]  # by role
 Shared = set[str]
 
 
-def plan_calls(session: Session, shared: Shared) -> Plan:
+def plan_calls(session: Session, shared: Shared, first: int | None = None) -> Plan:
     """Count the calls of a run by role: triples first, then questions, then the judge.
+
+    first: plan only the first N questions.
 
     The counts are maxima, except where a text can lead to ever more calls (KnowTrace, GE-Reasoning, ERA-CoT). There
     the block `imagined` of the template decides.
     """
     experiment = session.experiment
+    questions = experiment.questions[:first]
     with _existing_index(session) as index:
         triples = triples_of(session) if "triples" in experiment.method.uses else None
         planner = Planner(session, shared, index, triples)
         if isinstance(triples, TripleBuilder):
-            passages = distinct_passages(experiment.questions)
-            planner.imagine(_extractions(triples, passages, shared), session.engines)
+            planner.imagine(_extractions(triples, distinct_passages(questions), shared), session.engines)
         if "search" in experiment.method.uses and index is None:
             planner.imagine(_index_programs(session, shared), session.engines, all_calls=True)
-        programs = ((question.id, experiment.method.answer(question)) for question in experiment.questions)
+        programs = ((question.id, experiment.method.answer(question)) for question in questions)
         answers = planner.imagine(programs, session.engines)
     if judge := experiment.judge:
         judged = (
             (question.id, judge.judge(JudgedAnswer(question.text, question.answers, answer.text)))
-            for question in experiment.questions
+            for question in questions
             if isinstance(answer := answers[question.id], Answer)
         )
         planner.imagine(judged, session.judge_engines(judge), certain=False)
@@ -116,7 +118,7 @@ def _index_programs(session: Session, shared: Shared) -> Iterator[tuple[str, Pro
         place = str(index_folder(session).path)
         if place not in shared:
             shared.add(place)
-            yield "index", session.retriever.expand(list(session.experiment.dataset.passages()), None, lambda _: None)
+            yield "index", session.retriever.expand(list(session.experiment.corpus.passages()), None, lambda _: None)
 
 
 def _extractions(

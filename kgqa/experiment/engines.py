@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
 from kgqa.artifacts.adapter import Adapter
 from kgqa.artifacts.run import AS_READER
+from kgqa.cache.store import CallCache, Origin
 from kgqa.config import building as parts
 from kgqa.config.composing import compose
 from kgqa.config.files import Config, Node
 from kgqa.config.overrides import format_override, parse_role
+from kgqa.engines.openai import OpenAI
 from kgqa.engines.weights import Model, Prices
 from kgqa.errors import ConfigError, MissingWeights
 from kgqa.judge import ROLE as JUDGE
@@ -117,6 +119,16 @@ class Engines:
         binding = self._binding(role)
         adapter = f"+{binding.adapter.name}" if binding.adapter else ""
         return f"{binding.model['name']}{adapter}@{self(role).identity()['engine']}"
+
+    def check_keys(self, cache: CallCache) -> None:
+        """Raise ConfigError if a server's key is missing, unless the replies that are stored may be enough."""
+        for engine in map(self, self._nodes):
+            try:
+                if isinstance(engine, OpenAI):
+                    engine.find_key()
+            except ConfigError:  # noqa: PERF203 - a handful of engines
+                if not cache.usages(Origin.of(engine.identity()), 1):
+                    raise
 
     def discard(self, engines: Iterable[Engine]) -> None:
         """Close these engines. The next user gets fresh ones."""

@@ -129,7 +129,7 @@ def open_predictions(file: Path, experiment: Experiment, *, subset: bool) -> Ans
     questions = tuple(question for question in experiment.questions if question.id in answered or not subset)
     if not questions:
         raise DataError(f"{file}: none of its predictions is for a question of dataset={experiment.name('dataset')}")
-    known = {question.id for question in experiment.source.questions()}
+    known = {question.id for question in experiment.all_questions()}
     by_id = match_predictions(predictions, questions, file, known=known)
     return AnsweredQuestions(str(file), questions, by_id, experiment.profile, None)
 

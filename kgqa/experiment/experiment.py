@@ -6,7 +6,7 @@ Nothing is opened or printed here.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
@@ -33,7 +33,7 @@ from kgqa.types import Json, Question
 from kgqa.util.fs import ids_digest, outputs, text_digest
 
 if TYPE_CHECKING:
-    from kgqa.datasets.collections import Collected
+    from kgqa.datasets.collections import Collections
     from kgqa.datasets.in_memory import InMemoryDataset
     from kgqa.judge.judges import AnyJudge
     from kgqa.kg.exchange import ImportedTriples
@@ -186,25 +186,25 @@ class Experiment:
         """Return the dataset as its files give it."""
         return parts.dataset(self.config["dataset"]) if self.given is None else self.given
 
-    @cached_property
-    def source(self) -> Dataset:
-        """Return the dataset, with only its verified questions if these were chosen."""
-        return self._verified_only(self.whole)
-
     @property
-    def dataset(self) -> Dataset:
-        """Return what is searched and answered: the dataset, or its questions with their collections."""
-        return self.source if self.collection is None else self._verified_only(self.collection)
+    def corpus(self) -> Dataset | Collections:
+        """Return what is searched: the dataset, or the collections of its questions."""
+        return self.collection or self.whole
+
+    def all_questions(self) -> Iterator[Question]:
+        """Yield the questions of the file without collections, only its verified ones if these were chosen."""
+        questions = self.whole.questions()
+        return (each for each in questions if self.verified is None or each.id in self.verified)
 
     @cached_property
-    def collection(self) -> Collected | None:
+    def collection(self) -> Collections | None:
         """Return the questions with their collections, if such were chosen."""
         node = self.config.get("collection")
         if node is None:
             return None
         from kgqa.datasets.collections import Collections
 
-        return parts.build_part(node, "collection", Collections).over(self.whole)
+        return parts.build_part(node, "collection", Collections, dataset=self.whole)
 
     @cached_property
     def verified(self) -> frozenset[str] | None:
@@ -223,13 +223,6 @@ class Experiment:
 
         return valid_ids(Path(folder), self.data_sha256)
 
-    def _verified_only(self, questions: Dataset) -> Dataset:
-        if self.verified is None:
-            return questions
-        from kgqa.datasets.in_memory import VerifiedDataset
-
-        return VerifiedDataset(questions, self.verified)
-
     @cached_property
     def data_sha256(self) -> str:
         """Return the sha256 of the files that shape the questions, as they were at the first use."""
@@ -238,7 +231,7 @@ class Experiment:
     @cached_property
     def questions(self) -> Sequence[Question]:
         """Return the questions of `ids`, `sample` and `limit`, in file order. The complete file is read and checked."""
-        questions = list(self.source.questions())
+        questions = list(self.all_questions())
         if self.settings.ids is not None:
             known = {question.id for question in questions}
             for wanted in self.settings.ids:
@@ -291,6 +284,7 @@ class Experiment:
         A setting that cannot is declared so in its field, see `NotIdentity`.
         """
         config, uses, choices = self.config, self.method.uses, self.choices
+        answering = self.answering  # first: it reports missing weights, and the rest takes longer
         dataset = identity_of(config["dataset"], "dataset")
         dataset.pop("verified", None)
         if self.verified is not None:
@@ -310,11 +304,11 @@ class Experiment:
             "method": identity_of(config["method"], "method"),
             "code": self.code,
             "dataset": {**dataset, "sha256": self.data_sha256},
-            "corpus": dict(self.dataset.corpus_identity()) if "search" in uses else None,
+            "corpus": dict(self.corpus.corpus_identity()) if "search" in uses else None,
             "model": identity_of(config["model"], "model") if self.asks_models else None,
             "engine": engine if self.asks_models else None,
             "roles": self._role_identity() if self.asks_models else {},
-            "answering": self.answering,
+            "answering": answering,
             "kg": self._triples_identity() if "triples" in uses else None,
             "ranker": self._ranker_identity("ranker") if "ranker" in choices else None,
             "reranker": self._ranker_identity("reranker") if "reranker" in uses else None,
@@ -390,4 +384,12 @@ class Experiment:
         names = [self.name(group) for group in ("dataset", "method", "model" if self.asks_models else "retriever")]
         if self.asks_models and self.config["engine"]["_target_"] == SCRIPTED_TARGET:
             names[-1] = SCRIPTED  # no model answers, so none is credited
-        return outputs().joinpath(*names, self.settings.run_name or run_name(self.identity))
+        return outputs().joinpath(*names, self.settings.run_name or self._default_name())
+
+    def _default_name(self) -> str:
+        """Return the hash of the identity. Other scoring than the dataset's is part of the name.
+
+        So a run's scores stay as earlier reports have them. The answers come from the call cache.
+        """
+        is_own = self.profile == self.config["dataset"]["profile"]
+        return run_name(self.identity) + ("" if is_own else f"-{self.profile}")

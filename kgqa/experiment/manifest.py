@@ -52,10 +52,10 @@ def manifest(session: Session, index: Index | None) -> Manifest:
         cores=len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count(),
         dataset=AskedDataset(
             name=experiment.name("dataset"),
-            file=experiment.source.file.name,
+            file=experiment.whole.file.name,
             sha256=experiment.data_sha256,
             questions=len(experiment.questions),
-            documents=experiment.collection.documents if experiment.collection else None,
+            documents=experiment.collection.source if experiment.collection else None,
             sampled=tuple(experiment.question_ids) if experiment.settings.sample is not None else None,
         ),
         demonstrations=method.shows or None if isinstance(method, Demonstrating) else None,

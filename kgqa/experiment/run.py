@@ -77,6 +77,9 @@ def execute(session: Session, display: Display) -> Executed:
         EngineDied: all replies so far are in the call cache.
     """
     started, experiment = time.monotonic(), session.experiment
+    session.engines.check_keys(session.cache)
+    if experiment.judge:
+        session.judge_engines(experiment.judge).check_keys(session.cache)
     with ExitStack() as searching:
         index = searching.enter_context(open_index(session, display))
         with (
@@ -154,11 +157,14 @@ def find_finished_run(session: Session) -> Metrics | None:
         times = [[(folder / name).stat().st_mtime_ns for name in names] for names in written]
     except (KeyError, UsageError, OSError):
         return None  # not started, killed before its end, or damaged
-    metrics = run.metrics
+    metrics, wanted = run.metrics, reported_settings(experiment.config)
+    if experiment.judge is None:  # an earlier judge's verdicts stay
+        settings.pop("judge", None)
+        wanted.pop("judge", None)
     finished = (
         identity == json.loads(json.dumps(experiment.identity))
         and run.manifest.code == code_hash(experiment.config)
-        and settings == reported_settings(experiment.config)
+        and settings == wanted
         and metrics.questions == answered == run.manifest.dataset.questions
         and not metrics.failed
         and not (metrics.graph or {}).get("failed")  # passages without triples are tried again

@@ -20,13 +20,16 @@ class Measured:
     low: float | None = None
     high: float | None = None
     of: int | None = None  # the total of a count
+    digits: int | None = None  # after the point. None: three significant digits
 
     def __str__(self) -> str:
         if self.low is not None:
             return f"{self.value:.1f} [{self.low:.1f}, {self.high:.1f}]"
         if self.of is not None:
             return f"{self.value:,.0f} of {self.of:,}"
-        return f"{self.value:,.0f}" if self.value >= 100 else f"{self.value:.3g}"
+        if self.digits is None:
+            return f"{self.value:,.0f}" if self.value >= 100 else f"{self.value:.3g}"
+        return f"{self.value:,.{self.digits}f}"
 
 
 @dataclass(frozen=True)
@@ -46,16 +49,18 @@ def columns() -> list[Column]:
 
 
 def name_by_settings(values: Mapping[str, str]) -> str:
-    """Return a short name such as "trace · minilm · beam 5"."""
-    parts = (
-        value if key in _SELF_EXPLANATORY else f"{key.rpartition('.')[2].replace('_', ' ')} {value}"
-        for key, value in values.items()
-    )
+    """Return a short name such as "trace · minilm · beam 5 · no selector". Settings without a value are omitted."""
+    parts = []
+    for key, value in values.items():
+        name = key.rpartition(".")[2].replace("_", " ")
+        switches = {"true": name, "false": f"no {name}"}
+        if value != "null":
+            parts.append(value if key in _SELF_EXPLANATORY else switches.get(value, f"{name} {value}"))
     return " · ".join(parts)
 
 
 def tokens(metrics: Metrics) -> Measured | None:
-    return _per_question(metrics, metrics.cost.method.prompt_tokens + metrics.cost.method.output_tokens)
+    return _per_question(metrics, metrics.cost.method.prompt_tokens + metrics.cost.method.output_tokens, 0)
 
 
 def dollars(metrics: Metrics) -> Measured | None:
@@ -70,8 +75,8 @@ def _measured(score: Estimate) -> Measured | None:
     return None if score.mean is None else Measured(score.mean, score.low, score.high)
 
 
-def _per_question(metrics: Metrics, total: float | None) -> Measured | None:
-    return None if total is None else Measured(total / metrics.questions)
+def _per_question(metrics: Metrics, total: float | None, digits: int | None = None) -> Measured | None:
+    return None if total is None else Measured(total / metrics.questions, digits=digits)
 
 
 # costs are as if nothing had been cached, so that they do not depend on the order of the cells
@@ -80,8 +85,8 @@ _OTHERS = (
     Column(
         "failed questions", lambda metrics: Measured(metrics.failed, of=metrics.questions) if metrics.failed else None
     ),
-    Column("calls / question", lambda metrics: _per_question(metrics, metrics.cost.method.calls)),
+    Column("calls / question", lambda metrics: _per_question(metrics, metrics.cost.method.calls, 1)),
     Column("tokens / question", tokens),
-    Column("model s / question", lambda metrics: _per_question(metrics, metrics.cost.method.seconds)),
+    Column("model s / question", lambda metrics: _per_question(metrics, metrics.cost.method.seconds, 2)),
     Column("USD / question", dollars),
 )

@@ -9,9 +9,11 @@ from html import escape
 
 WIDTH, HEIGHT = 640, 300
 LEFT, RIGHT, TOP, BOTTOM = 56, 24, 14, 44
-BAR = 20  # pixels from a bar to the next
-_NAME = 34  # characters of a bar's name
-LEGEND_ROW, LEGEND_COLUMN = 18, 300  # pixels of an entry
+BAR, BAR_LENGTH = 20, 220  # pixels from a bar to the next, and for the bars: names are readable on a phone
+_NAME = 44  # characters of a bar's name
+LEGEND_ROW = 18  # pixels of an entry
+_CHARACTER = 6.8  # pixels
+_MANY = 40  # points of a line from which on they are not marked
 COLOURS = ("#2f7fb5", "#c4622d", "#3f9461", "#9a5fb0", "#b58a1a", "#c0467c", "#5a7d8c", "#7f8b2f")
 
 _Box = tuple[float, float, float, float]  # left, top, right, bottom
@@ -71,7 +73,7 @@ class _Scale:
 
 
 def svg(plot: Plot) -> str:
-    """Return an <svg> element. Series without points are only in the legend."""
+    """Return an <svg> element. Series without points are only in the legend, which a single series lacks."""
     points = [point for series in plot.series for point in series.points]
     ends = [end for p in points for end in (p.y, p.low, p.high) if end is not None]
     if plot.places:
@@ -81,16 +83,19 @@ def svg(plot: Plot) -> str:
         is_log = plot.x_is_cost and bool(values) and 0 < 10 * min(values) < max(values)
         x = _log_scale(values, LEFT, WIDTH - RIGHT) if is_log else _scale(values, LEFT, WIDTH - RIGHT)
     y = _scale(ends, HEIGHT - BOTTOM, TOP)
-    per_row = (WIDTH - LEFT) // LEGEND_COLUMN
-    height = HEIGHT + LEGEND_ROW * math.ceil(len(plot.series) / per_row) + 6
+    legend = plot.series if len(plot.series) > 1 else ()
+    per_row = max(1, int((WIDTH - LEFT) / (30 + _CHARACTER * max((len(curve.name) for curve in legend), default=0))))
+    height = HEIGHT + (6 + LEGEND_ROW * math.ceil(len(legend) / per_row) if legend else 0)
     drawn = (part for series in plot.series for part in _draw(series, x, y))
-    parts = [*_axes(plot, x, y), *drawn, *_labels(plot.series, x, y), *_legend(plot.series, per_row)]
-    return _svg(plot.title, height, parts)
+    parts = [*_axes(plot, x, y), *drawn, *_labels(plot.series, x, y), *_legend(legend, per_row)]
+    return _svg(plot.title, WIDTH, height, parts, " broad")
 
 
-def _svg(title: str, height: float, parts: Sequence[str]) -> str:
-    frame = f'viewBox="0 0 {WIDTH} {height}" font-family="system-ui, sans-serif" font-size="12" fill="currentColor"'
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" class="plot" role="img" aria-label="{escape(title)}" {frame}>'
+def _svg(title: str, width: float, height: float, parts: Sequence[str], kind: str = "") -> str:
+    size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
+    frame = f'{size} font-family="system-ui, sans-serif" font-size="12" fill="currentColor"'
+    name = f'class="plot{kind}" role="img" aria-label="{escape(title)}"'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" {name} {frame}>'
     return "\n".join([head, *parts, "</svg>"])
 
 
@@ -116,8 +121,9 @@ def bars_svg(plot: BarPlot) -> str:
     groups: dict[str, list[Bar]] = {}
     for bar in sorted(plot.bars, key=lambda bar: -bar.value):
         groups.setdefault(bar.group, []).append(bar)
-    left = 16 + 7 * min(_NAME, max(len(bar.name) for bar in plot.bars))
-    x = _scale([0.0, *(end for b in plot.bars for end in (b.value, b.high) if end is not None)], left, WIDTH - 46)
+    left = 16 + round(_CHARACTER) * min(_NAME, max(len(bar.name) for bar in plot.bars))
+    ends = [0.0, *(end for bar in plot.bars for end in (bar.value, bar.low, bar.high) if end is not None)]
+    x = _Scale(min(ends), max(ends) or 1.0, left, left + BAR_LENGTH)
     parts, y = list[str](), TOP
     for number, (group, members) in enumerate(sorted(groups.items())):
         if len(groups) > 1:
@@ -127,7 +133,7 @@ def bars_svg(plot: BarPlot) -> str:
             parts += _bar(bar, left, y, x, COLOURS[number % len(COLOURS)])
             y += BAR
         y += 8
-    return _svg(plot.title, y, parts)
+    return _svg(plot.title, left + BAR_LENGTH + 44, y, parts)
 
 
 def _bar(bar: Bar, left: float, y: float, x: _Scale, colour: str) -> Iterator[str]:
@@ -207,26 +213,31 @@ def _draw(series: Series, x: _Scale, y: _Scale) -> Iterator[str]:
                 f'<line x1="{at}" x2="{at}" y1="{y(point.low)}" y2="{y(point.high)}" stroke="{colour}" '
                 'stroke-width="5" stroke-opacity=".35" stroke-linecap="round"/>'
             )
-        yield _dot(at, y(point.y), colour, series.hollow, f"{point.label or series.name}: {point.y:.2f}")
+        if not series.line or len(series.points) < _MANY:
+            yield _dot(at, y(point.y), colour, series.hollow, f"{point.label or series.name}: {point.y:.2f}")
 
 
 def _labels(all_series: Iterable[Series], x: _Scale, y: _Scale) -> Iterator[str]:
-    """Yield the label of each point next to it, unless it covers points and labels. Tooltips have all labels."""
+    """Yield the label of each point next to it, or at the end of a line. Tooltips have those without free room."""
     points = [(x(point.x), y(point.y), point.label) for series in all_series for point in series.points]
     taken = [(left - 4, top - 4, left + 4, top + 4) for left, top, _ in points]  # left, top, right, bottom
     for across, down, label in points:
-        wide = 6.8 * len(label)
+        wide = _CHARACTER * len(label)
         right, left, centre = across + 7, across - 7 - wide, across - wide / 2
         places = [(start, down + shift) for shift in (4, -6, 16) for start in (right, left)]
         places += [(centre, down - 9), (centre, down + 19)]
-        places += [(start, down + shift) for shift in (-19, 29) for start in (right, left)]
-        for start, base in places if label else ():
+        near = len(places)
+        places += [(start, down + shift) for shift in (-22, 32, -40, 50) for start in (right, left)]
+        for number, (start, base) in enumerate(places if label else ()):
             box = (start, base - 10, start + wide, base + 2)
             is_inside = start > LEFT and box[2] < WIDTH and box[1] > 0 and box[3] < HEIGHT - BOTTOM + 2
             if is_inside and not any(_overlap(box, other) for other in taken):
                 taken.append(box)
                 anchor, at = ("end", across - 7) if start == left else ("start", start)
                 yield f'<text x="{at:.1f}" y="{base:.1f}" text-anchor="{anchor}">{escape(label)}</text>'
+                if number >= near:
+                    end = base - 10 if base > down else base + 3
+                    yield f'<path d="M{across},{down}L{at:.1f},{end:.1f}" stroke="currentColor" stroke-opacity=".5"/>'
                 break
 
 
@@ -246,7 +257,7 @@ def _dot(x: float, y: float, colour: str, hollow: bool, title: str) -> str:
 
 def _legend(series: Iterable[Series], per_row: int) -> Iterator[str]:
     for number, curve in enumerate(series):
-        left = LEFT + LEGEND_COLUMN * (number % per_row)
+        left = round(LEFT + (WIDTH - LEFT) / per_row * (number % per_row), 1)
         top = HEIGHT + LEGEND_ROW * (number // per_row) + 6
         colour = COLOURS[curve.colour % len(COLOURS)]
         yield _dot(left + 4, top - 4, colour, curve.hollow, curve.name)

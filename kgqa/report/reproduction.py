@@ -10,11 +10,11 @@ from pathlib import Path
 from kgqa.report.page import sections_page
 from kgqa.report.plots import Plot, Point, Series, svg
 from kgqa.report.section import FILES, MarkedCell, Section, latex, markdown
-from kgqa.scoring.published_delta import FEW, MARGIN_SHARE, Delta, Metric, Ours, Value, Verdict
+from kgqa.scoring.published_delta import FEW, MARGIN_SHARE, Delta, Metric, Ours, Value, Verdict, wilson_interval
 from kgqa.util.fs import json_text, replace_file
 
 POINTS = "Plots: points of the paper's text are hollow. Ours are filled, with 95 % intervals."
-VERDICTS: tuple[Verdict, ...] = ("agrees", "differs", "cannot tell")
+VERDICTS: tuple[Verdict, ...] = ("agrees", "differs", "cannot tell", "not compared")
 ORDER = (
     "Two rows differ here if the 95 % interval of their paired difference excludes 0. One in 20 such intervals "
     "misleads. Rows are not compared if the paper uses different models and we use one."
@@ -153,18 +153,31 @@ class Reproduction:
         place = f"{self.place}. {len(self.cells):,} cells: {cells}."
         failed = [FAILED] if any(line.ours and line.ours.failed for line in self.lines) else []
         copied = [f"The published values are secondary, from {self.second_hand}."] if self.second_hand else []
-        text = (place, self.command, *copied, *failed, self._rule(), *([POINTS] if plots else []))
+        text = (place, *copied, *failed, *self._rules(), *([POINTS] if plots else []))
         rows = rows or [("no value in the text", "0")]
         return Section("Verdicts", ("published values", "number"), rows, text, plots=plots)
 
-    def _rule(self) -> str:
-        return (
+    def _rules(self) -> Iterator[str]:
+        yield (
             f"agrees: the 95 % interval of the difference is within {self.margin:g} points of 0 "
             f"({100 * MARGIN_SHARE:g} % of the published value if the unit is not percent). "
-            "differs: the interval excludes 0 and is not within the margin. "
-            "cannot tell: the interval includes 0 and is wider than the margin, there is no interval, there are fewer "
-            f"than {FEW} questions, or the unit is seconds. The interval includes the sampling errors of both values."
+            "It includes the sampling errors of both values."
         )
+        yield "differs: the interval excludes 0 and is not within the margin."
+        yield (
+            "cannot tell: the interval includes 0 and is wider than the margin, there is no interval, or there are "
+            f"fewer than {FEW} questions."
+        )
+        yield "not compared: seconds. They depend on the hardware and on how many questions run at once."
+        values = [line.published for line in self.lines if line.delta and line.metric.unit == "%"]
+        intervals = [wilson_interval(value.number, value.questions) for value in values if value and value.questions]
+        wide = [error for low, high in intervals if (error := (high - low) / 2) >= self.margin]
+        if wide:
+            yield (
+                f"{len(wide):,} of {len(values):,} published percentages cannot agree within {self.margin:g} points. "
+                "The paper has so few questions that their own sampling error is up to "
+                f"{max(wide):.1f} points. Set a larger margin= to test them."
+            )
 
     def _ours(self) -> str:
         """Return the heading of our values, with the models that answered."""
@@ -210,11 +223,12 @@ def write_reproduction(table: Reproduction, folder: Path) -> Path:
     for number, plot in enumerate(table.plots(), 1):
         replace_file(folder / f"plot{number}.svg", f"{svg(plot)}\n")
         pictures.append(f"![{plot.title}](plot{number}.svg)\n")
-    text = "\n".join([markdown(table.heading, table.sections()), *pictures])
+    opening = Section("", (), (), (f"`{table.command}`",))
+    text = "\n".join([markdown(table.heading, [opening, *table.sections()]), *pictures])
     replace_file(folder / FILES["md"], text)
     replace_file(folder / FILES["latex"], latex(table.heading, table.comparison()))
     replace_file(folder / "table.json", json_text(asdict(table)))
-    return replace_file(folder / FILES["html"], sections_page(table.heading, table.place, table.sections()))
+    return replace_file(folder / FILES["html"], sections_page(table.heading, table.command, table.sections()))
 
 
 def only_ours(table: Reproduction) -> Reproduction:
@@ -233,15 +247,16 @@ def _line_cells(line: Line) -> tuple[str, str, str, str, str]:
     unit, ours, published = line.metric.unit, line.ours, value_text(line.published, line.metric.unit)
     if ours is None:
         return published, "–", "", "", line.note
-    interval = "" if ours.low is None or ours.high is None else f"{ours.low:.1f} to {ours.high:.1f}"
-    mean = f"{_number(ours.mean, unit)}{'' if ours.spread is None else f' ± {ours.spread:.1f}'}"
+    ends = () if ours.low is None or ours.high is None else (ours.low, ours.high)
+    interval = " to ".join(_rounded(end, unit) for end in ends)
+    mean = f"{_rounded(ours.mean, unit)}{'' if ours.spread is None else f' ± {ours.spread:.1f}'}"
     mean += f" ({ours.answered_text})" if ours.failed else ""
     if line.published is None:
         return published, mean, interval, "", ""
     assert line.delta
     difference = _format_signed(line.delta.difference, unit)
     if line.delta.low is not None and line.delta.high is not None:
-        low, high = (_format_signed(round(end, 1), unit) for end in (line.delta.low, line.delta.high))
+        low, high = (_format_signed(end, unit) for end in (line.delta.low, line.delta.high))
         difference += f" [{low}, {high}]"
     return published, mean, interval, difference, MarkedCell(line.delta.verdict, line.delta.verdict.replace(" ", "-"))
 
@@ -253,11 +268,16 @@ def _metric_text(metric: Metric) -> str:
 def _number(number: float, unit: str) -> str:
     if unit == "%":
         return f"{number:.1f}" if round(10 * number, 6) % 1 == 0 else f"{number:.2f}"
-    return f"{number:,.0f}" if float(number).is_integer() or abs(number) >= 1000 else f"{number:,.2f}"
+    return f"{number:,.0f}" if float(number).is_integer() or abs(number) >= 100 else f"{number:,.2f}"
 
 
 def _format_signed(number: float, unit: str) -> str:
-    return f"{'+' if number >= 0 else '−'}{_number(abs(number), unit)}"
+    return f"{'+' if number >= 0 else '−'}{_rounded(abs(number), unit)}"
+
+
+def _rounded(number: float, unit: str) -> str:
+    """Return a value of ours with the digits that its interval leaves."""
+    return f"{number:.1f}" if unit == "%" else _number(number, unit)
 
 
 def _published_point(x: float, line: Line, label: str = "") -> list[Point]:

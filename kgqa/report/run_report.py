@@ -137,6 +137,10 @@ def figure(value: str | Number | None) -> str:
     return str(value)
 
 
+def _count_or_score(value: Number | None) -> str:
+    return f"{value:.1f}" if isinstance(value, float) else figure(value)
+
+
 def figures_section(title: str, figures: Figures) -> Section:
     return Section(title, (), [(name.replace("_", " "), figure(value)) for name, value in figures.items()])
 
@@ -220,7 +224,7 @@ def _count_retrieval_errors(counts: FoundAndRight | None) -> Section:
 
 
 def _scores_by(title: str, name: str, groups: Mapping[str, Means]) -> Section:
-    rows = [(key, *map(figure, group.values())) for key, group in groups.items()]
+    rows = [(key, *map(_count_or_score, group.values())) for key, group in groups.items()]
     return Section(title, (name, *(["questions"] if name != "profile" else []), "EM", "F1"), rows)
 
 
@@ -231,14 +235,14 @@ def _retrieval(retrieval: Retrieval | None) -> Section:
         return Section(title, (), ())
     measured = {"all": retrieval.recall, "all, by page": retrieval.page_recall or {}}
     rows = [
-        (name, figure(retrieval.n), *(figure(score.mean) for score in recalls.values()))
+        (name, figure(retrieval.n), *(_count_or_score(score.mean) for score in recalls.values()))
         for name, recalls in measured.items()
         if recalls
     ]
     for groups in (retrieval.by_hops, retrieval.by_type):
         if len(groups) > 1:
             rows += [
-                (group, *(figure(recalls[key]) for key in ("n", *retrieval.recall)))
+                (group, *(_count_or_score(recalls[key]) for key in ("n", *retrieval.recall)))
                 for group, recalls in groups.items()
             ]
     header = ("group", "questions", *(f"@{budget}" for budget in retrieval.recall))
@@ -278,4 +282,4 @@ def _what_was_run(manifest: Manifest) -> Section:
     del values["packages"], values["prompts"]
     values["dataset"].pop("sampled", None)
     rows = [(key.replace("_", " "), str(value)) for key, value in flatten(values).items() if value is not None]
-    return Section("Settings of the run", (), rows)
+    return Section("Command, versions and data", (), rows)

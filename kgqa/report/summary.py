@@ -56,7 +56,8 @@ def headlines(metrics: Metrics) -> list[Headline]:
     elif cost.calls:
         shown.append(Headline("tokens", f"{cost.prompt_tokens + cost.output_tokens:,}", f"{cost.calls:,} calls"))
     if metrics.seconds is not None:
-        shown.append(Headline("time", duration(metrics.seconds)))
+        new = metrics.cost.paid.calls
+        shown.append(Headline("time", duration(metrics.seconds), "" if new == cost.calls else f"{new:,} new calls"))
     return shown
 
 

@@ -123,7 +123,7 @@ class SweepReport:
         differing = [(key, _by_value(each)) for key, each in values if key not in self.plan.axes]
         listed = [
             Section("Cells without results", ("cell", "settings", "status", "why"), self.failures()),
-            Section("Settings that differ", ("key", "values"), differing),
+            Section("Settings that differ", ("key", "values"), differing, is_folded=True),
         ]
         return [*self.tables(out, with_questions=with_questions), *(section for section in listed if section.rows)]
 
@@ -232,7 +232,7 @@ def _plots(cells: Sequence[SweepCell], names: Sequence[str], plotted: str | None
         if reached is not None:
             bars.append(Bar(name, reached.value, reached.low, reached.high))
             points += [Point(spent.value, reached.value, reached.low, reached.high, name)] if spent else []
-    series = [Series("cells", points, 0, line=False)]
+    series = [Series("", points, 0, line=False)]
     against = Plot(f"{score.label} against cost", label, score.label, series, x_is_cost=True)
     return [BarPlot(f"{score.label} with 95 % intervals", bars), against]
 

@@ -15,7 +15,7 @@ from kgqa.report.plots import Plot, Point, Series
 from kgqa.report.run_report import agreement_section, figure, figures_section
 from kgqa.report.section import Section
 from kgqa.report.summary import cost_rows, interval_text
-from kgqa.util.text import pluralize
+from kgqa.util.text import duration, pluralize
 
 USE = {
     "LoraTraining": "roles.ROLE=+{name}",
@@ -27,8 +27,8 @@ EXAMPLES = {  # fields by name
     "skipped: too long": "left_out", "truncated": "cut", "sha256 of the texts": "sha256",
 }  # fmt: skip
 TRAINING = {
-    "steps": "steps", "epochs": "epochs", "tokens": "tokens", "seconds": "seconds", "device": "device",
-    "processes": "processes", "peak memory in bytes": "peak_memory", "trainable parameters": "trainable",
+    "steps": "steps", "epochs": "epochs", "tokens": "tokens", "device": "device", "processes": "processes",
+    "trainable parameters": "trainable",
     "parameters": "parameters", "precision": "precision", "seed": "seed", "rank": "rank",
 }  # fmt: skip
 FILTERS = {"backtracing": "KnowTrace*", "none": "Non-Backtracing"}  # names in KnowTrace's Figure 4
@@ -71,6 +71,7 @@ def training_sections(trained: Trained) -> list[Section]:
         "held out, before": trained.losses.held_out_before,
         "held out, after": trained.losses.held_out_after,
     }
+    used = {"time": duration(trained.seconds), "peak memory": f"{trained.peak_memory / 10**9:.1f} GB"}
     text = (
         "On questions that were not used for training, with the 95 % paired bootstrap interval of the difference.",
         "Shares in percent, losses in nats.",
@@ -81,7 +82,7 @@ def training_sections(trained: Trained) -> list[Section]:
         Section("Held-out examples", header, [_measured_row(row) for row in trained.measured], text),
         Section("Losses", (), [(name, loss_text(value)) for name, value in losses.items()]),
         figures_section("Examples", {name: getattr(trained.examples, key) for name, key in EXAMPLES.items()}),
-        figures_section("Training", {name: getattr(trained, key) for name, key in TRAINING.items()}),
+        figures_section("Training", {**used, **{name: getattr(trained, key) for name, key in TRAINING.items()}}),
         Section("Prompt templates", ("template", "hash"), list(trained.examples.templates.items())),
         Section(
             "Versions", (), [("kgqa", f"{trained.kgqa.version} {trained.kgqa.commit or ''}"), *trained.versions.items()]

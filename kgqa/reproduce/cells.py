@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from kgqa.config.files import groups
+from kgqa.config.files import group_names
 from kgqa.config.overrides import merge_overrides, override_group, override_key, override_values
 from kgqa.config.short_forms import SERVER
 from kgqa.errors import ConfigError, nearest
+from kgqa.experiment.experiment import Experiment
+from kgqa.reproduce.protocol import NOT_RUN, CellRuns
 from kgqa.reproduce.tables import PublishedCell, PublishedTable
 from kgqa.reproduce.trained_models import TRAINED, split_trained, use_trained
-from kgqa.system.availability import add_engines, find_missing
+from kgqa.system.availability import ENCODERS, add_engines, find_missing
 
+FILE_GROUPS = (("method", "verify", "model", "engine", SERVER, "roles", "judge"), (*ENCODERS, "graph"), ("dataset",))
+Find = Callable[[tuple[str, ...]], list[str]]  # `find_missing`, by FILE_GROUPS: many cells share a model or a dataset
 NEEDING = ("needs weights", "needs data", "needs weights and data")  # states of cells that run once these are here
 
 
@@ -26,6 +30,8 @@ class PlannedCell:
     overrides: tuple[str, ...]
     state: str
     reasons: tuple[str, ...] = ()
+    experiment: Experiment | None = None  # if it can run
+    runs: CellRuns = NOT_RUN
 
     @property
     def why(self) -> str:
@@ -40,9 +46,11 @@ class PlannedCell:
         return f"{self.published.row} · {self.published.column}"
 
 
-def plan_cells(table: PublishedTable, overrides: Sequence[str], only: str | None) -> list[PlannedCell]:
+def plan_cells(
+    table: PublishedTable, overrides: Sequence[str], only: str | None, find: Find = find_missing
+) -> list[PlannedCell]:
     """Raise ConfigError: `only` is no row and no column, or a trained model cannot be used."""
-    return [_plan_cell(table, cell, overrides) for cell in choose_cells(table, only)]
+    return [_plan_cell(table, cell, overrides, find) for cell in choose_cells(table, only)]
 
 
 def choose_cells(table: PublishedTable, only: str | None) -> list[PublishedCell]:
@@ -67,7 +75,7 @@ def choose_cells(table: PublishedTable, only: str | None) -> list[PublishedCell]
 
 def replace_override(own: Sequence[str], more: Sequence[str]) -> tuple[str, ...]:
     """Return the paper's overrides with more. Another choice in a group removes the keys of the former one."""
-    chosen = {override_key(override) for override in more} & set(groups())
+    chosen = {override_key(override) for override in more} & set(group_names())
     replaced = {*chosen, "sample"} if "dataset" in chosen else chosen  # the size of a sample belongs to a dataset
     left = [o for o in own if override_group(o) not in replaced or override_key(o) in chosen]
     return merge_overrides(left, more)
@@ -86,7 +94,7 @@ def count_states(cells: Iterable[PlannedCell]) -> tuple[int, str]:
     return states.total(), ", ".join(shown)
 
 
-def _plan_cell(table: PublishedTable, cell: PublishedCell, overrides: Sequence[str]) -> PlannedCell:
+def _plan_cell(table: PublishedTable, cell: PublishedCell, overrides: Sequence[str], find: Find) -> PlannedCell:
     if cell.column == table.average or cell.mean_of:
         return PlannedCell(cell, (), "mean")
     others, paths = split_trained(overrides)
@@ -101,7 +109,9 @@ def _plan_cell(table: PublishedTable, cell: PublishedCell, overrides: Sequence[s
         hints = "".join(f" {TRAINED}{name}=PATH runs it with yours." for name in untrained)
         made = f" Made by: kgqa reproduce {table.id} --make." if untrained else ""
         return PlannedCell(cell, used, cell.availability, (f"{cell.why}{hints}{made}",))
-    if missing := find_missing(used):
+    wanted = [(override_group(each), each) for each in used if not each.startswith("method.")]
+    parts = (tuple(each for group, each in wanted if group in groups) for groups in FILE_GROUPS)
+    if missing := [reason for part in parts for reason in find(part)]:
         kinds = {"data" if is_data(reason) else "weights" for reason in missing}
         return PlannedCell(cell, used, f"needs {' and '.join(sorted(kinds, reverse=True))}", (*dict.fromkeys(missing),))
     return PlannedCell(cell, used, "run")

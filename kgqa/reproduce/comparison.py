@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations
 from math import fsum
@@ -13,7 +13,6 @@ from statistics import fmean, stdev
 
 from kgqa.artifacts.metrics import Cost
 from kgqa.config.overrides import override_values
-from kgqa.experiment.experiment import Experiment
 from kgqa.report.reproduction import CellLine, Line, Order, Reproduction
 from kgqa.reproduce.cells import NEEDING, PlannedCell
 from kgqa.reproduce.differences import Row, list_setting_differences
@@ -30,24 +29,21 @@ from kgqa.scoring.published_delta import (
 )
 from kgqa.sweeps.cells import Cell
 
-Results = Mapping[tuple[str, ...], CellRuns]  # by the overrides of a cell
-
 
 def compare_cells(
     table: PublishedTable,
     command: Sequence[str],
     planned: Sequence[PlannedCell],
-    results: Results,
     differing: Sequence[Row],
     margin: float,
 ) -> Reproduction:
     """Put each published value next to ours. `margin`: the points within which two values agree."""
     own = [cell for cell in planned if cell.state != "mean"]
-    lines = [line for cell in own for line in _lines(table, cell, results, margin)]
-    runs = [(cell, results[cell.overrides]) for cell in own if cell.overrides in results]
+    lines = [line for cell in own for line in _lines(table, cell, margin)]
+    run = [cell for cell in own if cell.runs.tests]
     means = sorted((cell.published for cell in planned if cell.state == "mean"), key=lambda cell: len(cell.mean_of))
     for cell in means:  # of columns first: a mean of rows can need their means
-        lines += _means(table, cell, lines, runs, margin)
+        lines += _means(table, cell, lines, run, margin)
     columns = {cell.published.column for cell in planned}
     return Reproduction(
         id=table.id,
@@ -58,39 +54,34 @@ def compare_cells(
         against=table.against,
         columns=tuple(name for name in table.columns if name in columns),
         rows=tuple(dict.fromkeys(cell.published.row for cell in planned)),
-        answered_by=tuple(dict.fromkeys(name for _, each in runs for name in _models(each))),
+        answered_by=tuple(dict.fromkeys(name for cell in run for name in _models(cell.runs))),
         margin=margin,
         lines=lines,
-        orders=_orders(table, runs),
-        cells=[_cell_line(cell, results.get(cell.overrides)) for cell in own],
+        orders=_orders(table, run),
+        cells=[_cell_line(cell) for cell in own],
         differing=differing,
-        cost=_cost(planned, results),
-        chosen=[(cell.name, each.chosen, f"{len(each.tried)}") for cell, each in runs if each.chosen],
+        cost=_cost(planned),
+        chosen=[(cell.name, cell.runs.chosen, f"{len(cell.runs.tried)}") for cell in run if cell.runs.chosen],
         second_hand=table.second_hand,
     )
 
 
 def list_differences(
-    table: PublishedTable,
-    protocol: Protocol | None,
-    overrides: Sequence[str],
-    planned: Sequence[PlannedCell],
-    results: Results,
-    experiments: Mapping[tuple[str, ...], Experiment],
+    table: PublishedTable, protocol: Protocol | None, overrides: Sequence[str], planned: Sequence[PlannedCell]
 ) -> list[Row]:
     """Return the settings that differ from the paper's, and the number of questions that were asked."""
-    rows = list_setting_differences(table, planned, overrides, experiments)
+    rows = list_setting_differences(table, planned, overrides)
     if protocol:
         decided = {setting.name for setting in table.settings if setting.key in protocol.decides()}
         rows = [row for row in rows if row[0] not in decided]
     if theirs := protocol_of(table.id):
-        short = f"short: {theirs.short()} (protocol=paper does as the paper)"
+        short = f"short: {theirs.short()} (protocol=paper follows the paper)"
         here = f"{protocol.describe()}, and we sampled the questions" if protocol else short
         rows.insert(0, ("protocol", theirs.describe(), here))
     running = [cell.overrides for cell in planned if cell.state == "run"]
     if len(distinct := set(running)) < len(running):
         rows.append(("experiments", f"{len(running)} cells", f"{len(distinct)}: cells with equal settings share a run"))
-    counts = sorted({run.figures["questions"] for runs in results.values() for run in runs.tests if run.figures})
+    counts = sorted({run.figures["questions"] for cell in planned for run in cell.runs.tests if run.figures})
     if counts:
         span = " to ".join(dict.fromkeys(f"{count:,}" for count in (counts[0], counts[-1])))
         limit = next((setting.theirs for setting in table.settings if setting.key == "limit"), "not reported")
@@ -99,11 +90,10 @@ def list_differences(
     return rows
 
 
-def _lines(table: PublishedTable, cell: PlannedCell, results: Results, margin: float) -> Iterator[Line]:
-    runs = results.get(cell.overrides) if cell.state == "run" else None
+def _lines(table: PublishedTable, cell: PlannedCell, margin: float) -> Iterator[Line]:
     for metric, published in zip(table.metrics, cell.published.values, strict=True):
-        ours = _measure(runs, metric) if runs else None
-        yield _line(cell.published, metric, published, ours, metric.why or _explain(cell, runs), margin)
+        ours = _measure(cell.runs, metric)
+        yield _line(cell.published, metric, published, ours, metric.why or _explain(cell), margin)
 
 
 def _line(
@@ -150,18 +140,18 @@ def _means(
     table: PublishedTable,
     cell: PublishedCell,
     lines: Sequence[Line],
-    runs: Sequence[tuple[PlannedCell, CellRuns]],
+    run: Sequence[PlannedCell],
     margin: float,
 ) -> Iterator[Line]:
     """Yield the means of a row's other columns, or of the same column in other rows, if all of them are known."""
     cells = {(row, cell.column) for row in cell.mean_of}
     cells = cells or {(cell.row, name) for name in table.columns if name != table.average}
-    at_places = [run for each, run in runs if (each.published.row, each.published.column) in cells]
+    at_places = [each.runs for each in run if (each.published.row, each.published.column) in cells]
     for metric, published in zip(table.metrics, cell.values, strict=True):
         values = [line.ours for line in lines if (line.row, line.column) in cells and line.metric == metric]
         known, ours = [value for value in values if value is not None], None
         if len(known) == len(cells) and table.pool:
-            ours = pool_values(known, [folder for run in at_places for folder in _folders(run)], metric)
+            ours = pool_values(known, [folder for runs in at_places for folder in _folders(runs)], metric)
         elif len(known) == len(cells):
             mean, low, high = weight_values(known, [1] * len(known))
             if cell.mean_of:  # rows answer the same questions, columns are other datasets
@@ -181,18 +171,18 @@ def _models(runs: CellRuns) -> Iterator[str]:
         yield from (use.engine for use in engines if "reader" in use.roles)
 
 
-def _orders(table: PublishedTable, runs: Sequence[tuple[PlannedCell, CellRuns]]) -> list[Order]:
+def _orders(table: PublishedTable, run: Sequence[PlannedCell]) -> list[Order]:
     """Return, for each column and score, how many of the paper's pairwise orders of rows are found here."""
     orders = []
     for column in table.columns:
-        here = [(cell, each) for cell, each in runs if cell.published.column == column]
+        here = [cell for cell in run if cell.published.column == column]
         for place, metric in enumerate(table.metrics):
             if not (metric.path or "").startswith("scores."):
                 continue
             signs = Counter[int]()
-            for (first, mine), (second, theirs) in combinations(here, 2):
+            for first, second in combinations(here, 2):
                 if published := _subtract_published(first, second, place):
-                    own, others = _folders(mine), _folders(theirs)
+                    own, others = _folders(first.runs), _folders(second.runs)
                     if own and others and own != others and _is_comparable(first, second):
                         sign = compare_rows(own, others, metric)
                         signs[sign if published > 0 else -sign] += 1
@@ -227,13 +217,13 @@ def _folders(runs: CellRuns) -> list[Path]:
     return folders if len(folders) == len(runs.tests) else []
 
 
-def _explain(cell: PlannedCell, runs: CellRuns | None) -> str:
+def _explain(cell: PlannedCell) -> str:
     """Return why there is no value."""
     if cell.state != "run":
         return cell.state
-    if runs is None:
+    if not cell.runs.tests:
         return "not run yet"
-    run = _first_failed(runs)
+    run = _first_failed(cell.runs)
     return f"{run.status}: {run.error}" if run.error else "not measured by this run"
 
 
@@ -241,25 +231,25 @@ def _first_failed(runs: CellRuns) -> Cell:
     return next((run for run in runs.tests if run.error), runs.tests[0])
 
 
-def _cell_line(cell: PlannedCell, runs: CellRuns | None) -> CellLine:
-    run = _first_failed(runs) if runs else None
-    words = runs.command if runs and runs.command else (*cell.command, *cell.overrides) if cell.overrides else ()
+def _cell_line(cell: PlannedCell) -> CellLine:
+    runs = cell.runs
+    run = _first_failed(runs) if runs.tests else None
+    words = runs.command or ((*cell.command, *cell.overrides) if cell.overrides else ())
     status = "not run yet" if run is None else "done" if run.status == "skipped" else run.status
-    folders = " ".join(str(test.run) for test in runs.tests if test.run) if runs else ""
     return CellLine(
         row=cell.published.row,
         column=cell.published.column,
         state=status if cell.state == "run" else cell.state,
         why=cell.why or (run.error if run and run.error else ""),
         command=shlex.join(words),
-        run=folders,
+        run=" ".join(str(test.run) for test in runs.tests if test.run),
     )
 
 
-def _cost(planned: Sequence[PlannedCell], results: Results) -> list[tuple[str, str]]:
+def _cost(planned: Sequence[PlannedCell]) -> list[tuple[str, str]]:
     """Return the cost so far, and for the cells that could still run at the mean of those that did."""
-    by_cell = {key: [run for run in (*runs.tried, *runs.tests) if run.costs] for key, runs in results.items()}
-    finished = {key: runs for key, runs in by_cell.items() if runs}
+    by_cell = {cell.overrides: [*cell.runs.tried, *cell.runs.tests] for cell in planned}
+    finished = {key: own for key, runs in by_cell.items() if (own := [run for run in runs if run.costs])}
     if not finished:
         return []
     measured = [run for runs in finished.values() for run in runs]

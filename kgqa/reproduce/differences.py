@@ -26,27 +26,27 @@ from kgqa.reproduce.trained_models import TRAINED, find_model
 from kgqa.util.text import pluralize
 
 Row = tuple[str, str, str]  # setting, the paper's value, ours
-Experiments = Mapping[tuple[str, ...], Experiment]  # by the overrides of a cell
 CHOSEN = ("model", "kg", "retriever", "graph", "ranker", "reranker")  # groups that decide answers
-VALUED = ("method", "kg", "graph", "collection", "verify", "experiment")  # groups with comments on their values
+# groups with comments on their values
+VALUED = ("method", "kg", "retriever", "graph", "collection", "verify", "experiment")
 NOT_IN_PAPER = re.compile(r"\bnot in\b|\bours\b", re.IGNORECASE)
 STANDS_IN = re.compile(r"Stands in for ([^.;:]+)")
 
 
 def list_setting_differences(
-    table: PublishedTable, cells: Sequence[PlannedCell], overrides: Sequence[str], experiments: Experiments
+    table: PublishedTable, cells: Sequence[PlannedCell], overrides: Sequence[str]
 ) -> list[Row]:
     """Return the differences of the cells that can run, each once."""
     running = [cell for cell in cells if cell.state == "run"]
-    known = [(cell, experiments[cell.overrides]) for cell in running if cell.overrides in experiments]
+    known = [(cell, cell.experiment) for cell in running if cell.experiment]
     # which questions are answered is a setting of its own
     listed = {"limit", "sample", "ids", *(setting.key for setting in table.settings)}
     rows = []
     for setting in table.settings:
-        here = dict.fromkeys(_here(cell, setting, experiments.get(cell.overrides)) for cell in running)
+        here = dict.fromkeys(_here(cell, setting) for cell in running)
         if shown := [text for text in here if text]:
             rows.append((setting.name, setting.theirs, "; ".join(shown)))
-    rows += _list_overrides(running or cells, overrides, listed, experiments)
+    rows += _list_overrides(running or cells, overrides, listed)
     rows += dict.fromkeys(row for cell in running for row in cell.published.differs)
     listed |= {override_key(override) for override in overrides}
     return [*rows, *_list_choices(known, listed), *_list_values(known, listed)]
@@ -97,8 +97,9 @@ def _list_brought(group: str, name: str) -> tuple[Choice, ...]:
     return tuple(list_choices(group, name)) if name in groups()[group] else ()
 
 
-def _here(cell: PlannedCell, setting: Setting, experiment: Experiment | None) -> str:
+def _here(cell: PlannedCell, setting: Setting) -> str:
     """Return our value if the cell uses the setting and it is not the paper's, else ""."""
+    experiment = cell.experiment
     if experiment is not None and not _uses(experiment, setting.key):
         return ""
     if setting.key == "limit":
@@ -136,10 +137,8 @@ def _describe_questions(experiment: Experiment) -> str:
     return f"{limit}all questions of the {split} split"
 
 
-def _list_overrides(
-    cells: Sequence[PlannedCell], overrides: Sequence[str], listed: set[str], experiments: Experiments
-) -> Iterator[Row]:
-    known = [experiments[cell.overrides] for cell in cells if cell.overrides in experiments]
+def _list_overrides(cells: Sequence[PlannedCell], overrides: Sequence[str], listed: set[str]) -> Iterator[Row]:
+    known = [cell.experiment for cell in cells if cell.experiment]
     for override in overrides:
         key = override_key(override)
         if known and not any(_uses(experiment, key) for experiment in known):

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 
-from kgqa.artifacts.metrics import Metrics
-from kgqa.artifacts.sweep import SweepPlan, TunedCell
+from kgqa.artifacts.sweep import SweepPlan
+from kgqa.config.building import read_keys
 from kgqa.config.files import flatten
 from kgqa.config.overrides import override_key
 from kgqa.errors import ConfigError, KgqaError
@@ -16,11 +15,12 @@ from kgqa.experiment.budget import Budget
 from kgqa.experiment.experiment import Experiment
 from kgqa.reproduce.tables import Strict, read_conf
 from kgqa.runtime.display import Display
-from kgqa.sweeps.cells import Cell, Status, place_cells
+from kgqa.sweeps.cells import Cell, place_cells
 from kgqa.sweeps.running import open_sweep, run_cells, sweep_path
 from kgqa.sweeps.tuning import Tuning, on_part, run_tuning, split_questions
 from kgqa.util.fs import text_digest
 from kgqa.util.redaction import redact
+from kgqa.util.validators import Count
 
 SETS = "method.demonstration_set"
 
@@ -52,7 +52,7 @@ class Protocol(Strict):
         """Return what a run without the protocol omits."""
         tuned = "no tuning on development questions" if self.tune and self.dev else ""
         sets = "one set of demonstrations" if self.sets else ""
-        return ", ".join(filter(None, [tuned, sets, "all questions, or the first limit= of them"]))
+        return ", ".join(filter(None, [tuned, sets, "the questions listed below"]))
 
     def describe(self) -> str:
         split = f" of the {self.dev_split} split" if self.dev_split else ""
@@ -69,37 +69,38 @@ def protocol_of(table_id: str) -> Protocol | None:
     return found if found and (not found.tables or table_id in found.tables) else None
 
 
-def find_protocol(table_id: str, keys: Mapping[str, str]) -> Protocol | None:
-    """Return the protocol of `protocol=paper`, with the numbers of `protocol.dev=` and `protocol.test=`; None: short.
+@dataclass(frozen=True)
+class ProtocolNumbers:
+    """The keys under `protocol.`: numbers of questions, if fewer than in the paper."""
+
+    dev: Count | None = None
+    test: Count | None = None
+
+
+def find_protocol(table_id: str, numbers: Mapping[str, str]) -> Protocol:
+    """Return the protocol of `protocol=paper` with these numbers.
 
     Raises:
-        ConfigError: a value is invalid, or the paper has no protocol for this table.
+        ConfigError: a number is invalid, or the paper has no protocol for this table.
     """
-    wanted = keys.get("protocol", "short")
-    numbers = {key.removeprefix("protocol."): value for key, value in keys.items() if key.startswith("protocol.")}
-    for key, value in numbers.items():
-        if not value.isdecimal() or int(value) < 1:
-            raise ConfigError(f"protocol.{key}={value}: must be a number from 1")
-        if wanted == "short":
-            raise ConfigError(f"protocol.{key}: works only with protocol=paper")
-    if wanted not in ("short", "paper"):
-        raise ConfigError(f"protocol={wanted}: choose from: short (no tuning, limit= applies), paper")
-    if wanted == "short":
-        return None
+    changed = vars(read_keys(ProtocolNumbers, numbers, "protocol."))
     protocol = protocol_of(table_id)
     if protocol is None:
         raise ConfigError(f"protocol=paper: {table_id} has no other protocol. Remove protocol=")
-    return protocol.model_copy(update={key: int(value) for key, value in numbers.items()})
+    return protocol.model_copy(update={key: value for key, value in changed.items() if value is not None})
 
 
 @dataclass(frozen=True)
 class CellRuns:
-    """The runs that a published cell's value comes from. `tried`: on dev, to choose one of them."""
+    """The runs that a published cell's value comes from, () before. `tried`: on dev, to choose one of them."""
 
     tests: Sequence[Cell]
     tried: Sequence[Cell] = ()
     chosen: str = ""
     command: tuple[str, ...] = ()
+
+
+NOT_RUN = CellRuns(())
 
 
 @dataclass(frozen=True)
@@ -156,7 +157,7 @@ class ProtocolRuns:
             )
             keys = [[f"{SETS}={name}"] for name in self.sets] or [[]]
             return [on_part(self._with(number, key), test, "test") for number, key in enumerate(keys)]
-        is_whole = protocol.test is None or protocol.test >= sum(1 for _ in experiment.dataset.questions())
+        is_whole = protocol.test is None or protocol.test >= sum(1 for _ in experiment.all_questions())
         return [self._with(0, [] if is_whole else [f"sample={protocol.test}", f"seed={protocol.seed}"])]
 
     def run(self, display: Display, budget: Budget | None) -> CellRuns:
@@ -168,10 +169,10 @@ class ProtocolRuns:
 
     def _tune(self, display: Display, budget: Budget | None) -> CellRuns:
         self.tuning.budget = budget
-        record = run_tuning(self.tuning, display).record
-        tests, tried = map(self._read, record.tested), map(self._read, record.tried)
-        chosen = next((tuned.settings for tuned in record.tried if tuned.cell == record.chosen), "")
-        return CellRuns(list(tests), list(tried), chosen, self.tuning.command)
+        tuned = run_tuning(self.tuning, display)
+        tests, tried = ([replace(cell, name=self.cell.name) for cell in cells] for cells in (tuned.tests, tuned.tried))
+        chosen = next((each.settings for each in tuned.record.tried if each.cell == tuned.record.chosen), "")
+        return CellRuns(tests, tried, chosen, self.tuning.command)
 
     def _test(self, display: Display, budget: Budget | None) -> CellRuns:
         cells = self.tests()
@@ -181,12 +182,6 @@ class ProtocolRuns:
         with open_sweep(sweep_path(self._name, cells), plan, cells) as folder:
             run_cells(cells, folder.path, display, budget=budget)
         return CellRuns(cells, command=command)
-
-    def _read(self, tuned: TunedCell) -> Cell:
-        run = Path(tuned.run) if tuned.run else None
-        metrics = Metrics.read(run) if run and tuned.status == "done" else None
-        status: Status = "done" if tuned.status == "done" else "not run" if tuned.status == "not run" else "failed"
-        return replace(self.cell, status=status, run=run, metrics=metrics, error=tuned.error)
 
     def _with(self, number: int, overrides: Sequence[str]) -> Cell:
         name = " ".join(overrides) or self.cell.name

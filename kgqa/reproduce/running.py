@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
+from typing import Literal
 
 from kgqa.artifacts.sweep import SweepPlan, sweep_name
+from kgqa.config.building import read_keys
 from kgqa.config.composing import compose
 from kgqa.config.overrides import override_key, override_values
+from kgqa.config.settings import FolderName
 from kgqa.errors import ConfigError, nearest
 from kgqa.experiment.budget import Budget
 from kgqa.report.reproduction import Reproduction, write_reproduction
 from kgqa.reproduce.cells import NEEDING, PlannedCell, count_states, is_data, plan_cells
-from kgqa.reproduce.comparison import Results, compare_cells, list_differences
-from kgqa.reproduce.protocol import CellRuns, Protocol, ProtocolRuns, find_protocol
+from kgqa.reproduce.comparison import compare_cells, list_differences
+from kgqa.reproduce.protocol import NOT_RUN, CellRuns, Protocol, ProtocolRuns, find_protocol
 from kgqa.reproduce.tables import PublishedTable, choose_footing, load_table, table_ids
 from kgqa.reproduce.trained_models import TRAINED, find_local, format_trained, list_missing, split_trained
 from kgqa.runtime.display import Display
@@ -24,13 +26,32 @@ from kgqa.scoring.published_delta import MARGIN
 from kgqa.sweeps.cells import Cell, freeze_cells
 from kgqa.sweeps.launching import check_launcher, run_all
 from kgqa.sweeps.running import open_sweep
+from kgqa.system.availability import find_missing
 from kgqa.system.models import SMALL_MODEL, list_local_models
 from kgqa.util.fs import outputs
 from kgqa.util.text import pluralize
+from kgqa.util.validators import Positive
 
-OWN = ("only", "budget", "run_name", "dry_run", "margin", "footing", "protocol", "protocol.dev", "protocol.test")
 MAKE = "make."  # make.KEY=: a key for the commands that train missing models
 HYDRA = ("hydra/", "hydra.")
+PROTOCOL = "protocol."
+Results = Mapping[tuple[str, ...], CellRuns]  # by the overrides of a cell
+
+
+@dataclass(frozen=True)
+class ReproduceKeys:
+    """The keys of `kgqa reproduce` that a run does not have."""
+
+    only: str | None = None  # rows and columns
+    budget: str | None = None
+    run_name: FolderName | None = None  # of the report
+    dry_run: bool = False
+    margin: Positive = MARGIN  # points within which two values agree
+    footing: Literal["own", "shared"] = "own"
+    protocol: Literal["short", "paper"] = "short"
+
+
+OWN = tuple(ReproduceKeys.__dataclass_fields__)
 
 
 @dataclass(frozen=True)
@@ -38,13 +59,10 @@ class ReproduceRequest:
     """The parsed command line of `kgqa reproduce`, with its cells."""
 
     table: PublishedTable
+    keys: ReproduceKeys
     overrides: tuple[str, ...]  # of every cell
     hydra: tuple[str, ...]  # of a launcher
-    only: str | None
-    name: str | None
     budget: Budget | None
-    dry_run: bool
-    margin: float  # points within which two values agree
     protocol: Protocol | None  # None: short
     make: tuple[str, ...]  # keys for the commands that train missing models
     command: tuple[str, ...]
@@ -52,44 +70,28 @@ class ReproduceRequest:
     @classmethod
     def of(cls, table_id: str, given: Sequence[str]) -> ReproduceRequest:
         """Raise ConfigError: an unknown table, key or value."""
-        own = {key: value for key, value in override_values(given).items() if key in OWN}
-        table = choose_footing(load_table(table_id), own.get("footing", "own"))
+        values = override_values(given)
+        keys = read_keys(ReproduceKeys, {key: value for key, value in values.items() if key in OWN})
+        numbers = {key.removeprefix(PROTOCOL): value for key, value in values.items() if key.startswith(PROTOCOL)}
+        table = choose_footing(load_table(table_id), keys.footing)
         hydra = tuple(override for override in given if override.startswith(HYDRA))
-        others = [override for override in given if not override.startswith((*HYDRA, MAKE))]
+        others = [override for override in given if not override.startswith((*HYDRA, MAKE, PROTOCOL))]
         overrides = tuple(override for override in others if override_key(override) not in OWN)
         _check_overrides(table, overrides)
-        dry_run = own.get("dry_run", "false").lower()
-        if dry_run not in ("true", "false"):
-            raise ConfigError(f"dry_run={own['dry_run']}: true or false")
-        name = own.get("run_name")
-        if name is not None and (not name or Path(name).name != name or name.startswith(".")):
-            raise ConfigError(f"run_name={name}: must be a plain folder name, without slashes or a leading dot")
-        budget = Budget.of(own["budget"]) if "budget" in own else None
+        budget = Budget.of(keys.budget) if keys.budget is not None else None
         for override in hydra:
             if not override.startswith(("hydra/launcher=", "hydra.launcher.")):
                 raise ConfigError(f"{override}: not used. A table names its cells, and hydra/launcher= runs them")
         check_launcher(hydra, budget)
-        protocol = find_protocol(table_id, own)
+        if numbers and keys.protocol == "short":
+            raise ConfigError(f"{PROTOCOL}{next(iter(numbers))}: works only with protocol=paper")
+        protocol = find_protocol(table_id, numbers) if keys.protocol == "paper" else None
         for override in (*overrides, *hydra) if protocol else ():
             if override in hydra or override_key(override) in ("limit", "sample", "ids"):
                 remedy = "Remove it" if override in hydra else "Set protocol.dev= and protocol.test="
                 raise ConfigError(f"{override}: protocol=paper sets the questions. {remedy}")
-        margin = own.get("margin", f"{MARGIN:g}")
-        if not re.fullmatch(r"\d+(\.\d+)?", margin) or not float(margin):
-            raise ConfigError(f"margin={margin}: must be a number of points above 0, e.g. margin={MARGIN:g}")
-        return cls(
-            table=table,
-            overrides=overrides,
-            hydra=hydra,
-            only=own.get("only"),
-            name=name,
-            budget=budget,
-            dry_run=dry_run == "true",
-            margin=float(margin),
-            protocol=protocol,
-            make=tuple(override.removeprefix(MAKE) for override in given if override.startswith(MAKE)),
-            command=("kgqa", "reproduce", table_id, *given),
-        )
+        make = tuple(override.removeprefix(MAKE) for override in given if override.startswith(MAKE))
+        return cls(table, keys, overrides, hydra, budget, protocol, make, ("kgqa", "reproduce", table_id, *given))
 
     def with_trained(self, overrides: Sequence[str]) -> ReproduceRequest:
         """Return the request with trained.NAME=FOLDER for models that cells need."""
@@ -98,7 +100,7 @@ class ReproduceRequest:
     @cached_property
     def published(self) -> list[PlannedCell]:
         """Plan the cells. Raises ConfigError: `only=` names no row and no column."""
-        return plan_cells(self.table, self.overrides, self.only)
+        return plan_cells(self.table, self.overrides, self.keys.only)
 
     @cached_property
     def cells(self) -> list[Cell]:
@@ -116,14 +118,24 @@ class ReproduceRequest:
             compose(next(others, split_trained(self.overrides)[0]))
         return freeze_cells([(name, overrides) for overrides, name in names.items()])
 
-    def differences(self, results: Results | None = None) -> list[tuple[str, str, str]]:
+    def differences(self) -> list[tuple[str, str, str]]:
         """Return the settings that differ from the paper's."""
-        experiments = {cell.experiment.overrides: cell.experiment for cell in self.cells}
-        return list_differences(self.table, self.protocol, self.overrides, self.published, results or {}, experiments)
+        return list_differences(self.table, self.protocol, self.overrides, self._with_runs({}))
 
     def compare(self, results: Results) -> Reproduction:
         """Put the published values next to those of the results."""
-        return compare_cells(self.table, self.command, self.published, results, self.differences(results), self.margin)
+        cells = self._with_runs(results)
+        differing = list_differences(self.table, self.protocol, self.overrides, cells)
+        return compare_cells(self.table, self.command, cells, differing, self.keys.margin)
+
+    def _with_runs(self, results: Results) -> list[PlannedCell]:
+        experiments = {cell.experiment.overrides: cell.experiment for cell in self.cells}
+        return [
+            replace(cell, experiment=experiments[cell.overrides], runs=results.get(cell.overrides, NOT_RUN))
+            if cell.state == "run"
+            else cell
+            for cell in self.published
+        ]
 
     def stages(self) -> dict[str, list[Cell]]:
         """Return the runs of each stage."""
@@ -148,27 +160,7 @@ class ReproduceRequest:
         for reason, names in reasons.items():
             which = ", ".join(names) if len(names) <= 2 else f"{len(names)} cells, {names[0]} the first"
             lines.append(f"not run, {reason} ({which})")
-        return lines + self._count_questions()
-
-    def _count_questions(self) -> list[str]:
-        """Return a line for each dataset with the questions that the paper's protocol finds here."""
-        if not self.protocol or not self.protocol.test:
-            return []
-        datasets = {cell.experiment.name("dataset"): cell.experiment.dataset for cell in self.cells}
-        wanted = f"{self.protocol.test:,} test questions"
-        return [
-            f"protocol=paper: {wanted} wanted of {sum(1 for _ in dataset.questions()):,} in dataset={name}"
-            for name, dataset in datasets.items()
-        ]
-
-    def nothing_runs(self) -> str:
-        """Return a hint if no cell can run here, else ""."""
-        if self.cells:
-            return ""
-        if not any(cell.state in NEEDING for cell in self.published):
-            return f"{self.table.id}: no cell can run (reasons above)"
-        hint = f"Choose models that are on this machine, e.g. {example_choices()}"
-        return f"{self.table.id}: no cell can run on this machine. {hint}"
+        return lines
 
 
 def _check_overrides(table: PublishedTable, overrides: Sequence[str]) -> None:
@@ -177,12 +169,9 @@ def _check_overrides(table: PublishedTable, overrides: Sequence[str]) -> None:
         key = override_key(override)
         if key == "output_dir":
             raise ConfigError(f"{override}: every cell has its own run folder. Set run_name= for the report's folder")
-        if key.startswith(TRAINED) and key.removeprefix(TRAINED) not in needed:
-            if not needed:
-                raise ConfigError(f"{override}: no cell of {table.id} needs a trained model. Remove it")
-            raise ConfigError(
-                f"{override}: no cell of {table.id} needs it. {nearest(key.removeprefix(TRAINED), needed)}"
-            )
+        if key.startswith(TRAINED) and (name := key.removeprefix(TRAINED)) not in needed:
+            remedy = nearest(name, needed) if needed else "Remove it"
+            raise ConfigError(f"{override}: no cell of {table.id} needs it. {remedy}")
 
 
 def example_choices() -> str:
@@ -212,7 +201,7 @@ def run_table(request: ReproduceRequest, display: Display) -> Reproduced:
     """
     cells = request.cells
     protocol = [request.protocol.model_dump_json()] if request.protocol else []
-    name = request.name or sweep_name([*(cell.frozen for cell in cells), request.only or "", *protocol])
+    name = request.keys.run_name or sweep_name([*(cell.frozen for cell in cells), request.keys.only or "", *protocol])
     path = outputs() / "reproduce" / request.table.id / name
     results: dict[tuple[str, ...], CellRuns] = {}
 
@@ -225,15 +214,8 @@ def run_table(request: ReproduceRequest, display: Display) -> Reproduced:
             for runs in request.protocol_runs():
                 write(runs.cell.experiment.overrides, runs.run(display, request.budget))
         else:
-            run_all(
-                cells,
-                path,
-                request.hydra,
-                display,
-                budget=request.budget,
-                on_end=lambda cell: write(cell.experiment.overrides, CellRuns([cell])),
-            )
-            results |= {cell.experiment.overrides: CellRuns([cell]) for cell in cells}
+            finish = lambda cell: write(cell.experiment.overrides, CellRuns([cell]))  # noqa: E731
+            run_all(cells, path, request.hydra, display, budget=request.budget, on_end=finish)
         reproduction = request.compare(results)
         report = write_reproduction(reproduction, path)
     runs_of_cells = [run for runs in results.values() for run in (*runs.tried, *runs.tests)]
@@ -251,11 +233,11 @@ def list_tables(start: str, overrides: Sequence[str] = ()) -> list[tuple[str, st
     chosen = [table_id for table_id in known if table_id.startswith(start)]
     if not chosen:
         raise ConfigError(f"kgqa reproduce --list {start}: no id starts with this. {nearest(start, known)}")
-    rows = []
+    rows, find = [], cache(find_missing)
     for table_id in chosen:
         table = load_table(table_id)
         trained = format_trained(find_local(list_missing(table.cells, overrides)))
-        cells = plan_cells(table, (*overrides, *trained), None)
+        cells = plan_cells(table, (*overrides, *trained), None, find)
         count, others = count_states(cell for cell in cells if cell.state not in ("run", "mean"))
         runnable = sum(cell.state == "run" for cell in cells)
         title = f"{table.title}{' (second hand)' if table.second_hand else ''}"

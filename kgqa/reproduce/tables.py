@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import repeat
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
+from kgqa.artifacts.schema import check_json
 from kgqa.config.files import load_yaml
 from kgqa.config.overrides import merge_overrides, override_values
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.experiment.experiment import Experiment
-from kgqa.report.training import Published
 from kgqa.scoring.published_delta import Metric, Value
 from kgqa.types import Json
 from kgqa.util.plugins import package_conf
 
 T = TypeVar("T")
 Availability = Literal["run", "needs training", "model retired", "human", "quoted", "not built"]
-SAFE_COUNTS = "safe/table2"
+FORM = "See docs/dev/TABLE_FILES.md"
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,57 +172,47 @@ def choose_footing(table: PublishedTable, footing: str) -> PublishedTable:
     """Return the table with the overrides of footing=shared, which gives all rows the same examples.
 
     Raises:
-        ConfigError: another value, or the table has no such overrides.
+        ConfigError: the table has no such overrides.
     """
     if footing == "own":
         return table
-    if footing != "shared" or not any(cell.shared for cell in table.cells):
-        known = [each for each in table_ids() if any(cell.shared for cell in load_table(each).cells)]
-        raise ConfigError(f"footing={footing}: must be own or, for {', '.join(known)}, shared")
+    if not any(cell.shared for cell in table.cells):
+        raise ConfigError(f"footing={footing}: {table.id} has no examples for all rows. Remove footing=")
     cells = [replace(cell, overrides=merge_overrides(cell.overrides, cell.shared)) for cell in table.cells]
     return table.model_copy(update={"cells": tuple(cells)})
 
 
 def read_table(file: Path, table_id: str) -> PublishedTable:
     """Read a table. Raises DataError as `load_table`."""
-    content = _with_base(_yaml(file), file)
-    return _check(PublishedTable, {**content, "id": table_id} if isinstance(content, dict) else content, file)
+    table = {**_with_base(_yaml(file), file), "id": table_id}
+    return check_json(PublishedTable, table, str(file), FORM)
 
 
 @cache
 def read_conf(name: str, kind: Any) -> Any:
     """Read a file of conf/reproduce that has no table. Raises DataError: it does not have the form of `kind`."""
     file = package_conf() / "reproduce" / name
-    return _check(kind, load_yaml(file), file)
+    return check_json(kind, load_yaml(file), str(file), FORM)
 
 
-def read_published_counts(experiment: Experiment) -> Published | None:
-    """Return the counts of SAFE's Table 2 for a dataset and split, if it has them."""
-    wanted = (experiment.name("dataset"), experiment.config["dataset"].get("split"))
-    for cell in load_table(SAFE_COUNTS).cells:
+def find_published(table_id: str, experiment: Experiment) -> dict[str, float]:
+    """Return the published values for a dataset and split by the last part of their path, {} if there are none."""
+    wanted, table = (experiment.name("dataset"), experiment.config["dataset"].get("split", "dev")), load_table(table_id)
+    for cell in table.cells:
         named = override_values(cell.overrides)
         if (named.get("dataset"), named.get("dataset.split", "dev")) == wanted:
-            return Published(*(value.number if value else 0.0 for value in cell.values))
-    return None
+            pairs = zip(table.metrics, cell.values, strict=True)
+            return {(metric.path or "").rpartition(".")[2]: value.number for metric, value in pairs if value}
+    return {}
 
 
-def _check(kind: type[T], content: Json, file: Path) -> T:
-    try:
-        return TypeAdapter(kind).validate_python(content)
-    except ValidationError as error:
-        # an unknown key first: it is probably the missing one, misspelled
-        first = min(error.errors(), key=lambda wrong: wrong["type"] != "extra_forbidden")
-        key = ".".join(str(part) for part in first["loc"] if not str(part).startswith(("tuple[", "function-", "_")))
-        raise DataError(f"{file}: {key}: {first['msg'].lower()}, not {first.get('input')!r:.80}") from error
-
-
-def _with_base(table: Json, file: Path) -> Json:
+def _with_base(table: Json, file: Path) -> Mapping[str, Json]:
     """Return the table merged with the file that its key `base` names. Its own keys win, settings are merged."""
-    if not isinstance(table, dict) or "base" not in table:
+    if not isinstance(table, dict):
+        raise DataError(f"{file}: not a mapping of keys to values. {FORM}")
+    if "base" not in table:
         return table
-    name = table.pop("base")
-    if not isinstance(name, str) or not isinstance(base := _yaml(file.with_name(name)), dict):
-        raise DataError(f"{file}: base: {name!r}: must name a file in the same folder with keys of a table")
+    base = _with_base(_yaml(file.with_name(str(table.pop("base")))), file)
     return {**base, **table, "settings": {**base.get("settings", {}), **table.get("settings", {})}}
 
 

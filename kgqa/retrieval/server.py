@@ -40,7 +40,7 @@ class ServerEncoder(Encoder):
     cut it.
     """
 
-    base_url: Annotated[str | None, NotIdentity("a named server may move", beside="deployment")]
+    base_url: Annotated[str | None, NotIdentity("a named server may move", beside="deployment", reported=False)]
     model: str | None
     deployment: str | None
     dimensions: Count | None

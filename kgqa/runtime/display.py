@@ -92,7 +92,7 @@ class Stage:
         method, paid = (total(list(tallies.values())) for tallies in (self.ledger.method, self.ledger.paid))
         if not method.calls:
             return []
-        hits = f"{pluralize(method.calls, 'call')}, {100 * (1 - paid.calls / method.calls):.0f} % from the cache"
+        hits = f"{pluralize(method.calls, 'call')}, {100 * (1 - paid.calls / method.calls):.0f} % cached"
         if not paid.calls:
             return [hits]
         return [_rate(paid.calls / seconds, "calls"), _rate(paid.usage.tokens / seconds, "tokens"), hits]

@@ -24,6 +24,7 @@ from kgqa.runtime.display import Advance, Display, Stage
 from kgqa.runtime.work_log import log_event, work_log
 from kgqa.types import Json
 from kgqa.util.fs import ensure_dir, json_text, outputs, text_digest
+from kgqa.util.text import duration
 
 BEAT = 2.0  # seconds between two heartbeats
 LOGGED_EVERY = 60.0  # seconds between two lines of progress in the log
@@ -66,7 +67,7 @@ class Heartbeat(Artifact):
         """Return the state in words."""
         if self.is_running:
             return "running"
-        return f"stopped: no heartbeat from {self.host} for {time.time() - self.updated:,.0f} s"
+        return f"stopped: no heartbeat from {self.host} for {duration(time.time() - self.updated)}"
 
     def json(self) -> dict[str, Json]:  # type: ignore[override]
         """Return the fields and the state."""

@@ -16,7 +16,7 @@ MARGIN_SHARE = 0.10  # of the published value, for values in another unit
 SECONDS = "s"
 _Z = 1.96  # of a 95 % interval
 
-Verdict = Literal["agrees", "differs", "cannot tell"]
+Verdict = Literal["agrees", "differs", "cannot tell", "not compared"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +106,13 @@ def compare_with_published(published: Value, ours: Ours, unit: str, margin: floa
     """Compare our value with a published one, with the sampling errors of both (Newcombe, 1998, method 10).
 
     agrees: the 95 % interval of the difference is within the margin (an equivalence test). differs: it is not, and it
-    excludes 0. cannot tell: otherwise, and always below 30 questions, without our interval, and for seconds.
+    excludes 0. cannot tell: otherwise, and always below 30 questions or without our interval. not compared: seconds.
     """
     difference = ours.mean - published.number
+    if unit == SECONDS:
+        return Delta(difference, None, None, "not compared")
     if ours.low is None or ours.high is None:
-        return Delta(difference, None, None, "cannot tell" if difference or unit == SECONDS else "agrees")
+        return Delta(difference, None, None, "cannot tell" if difference else "agrees")
     if unit == "%" and ours.low == ours.high:  # a bootstrap of equal values knows no spread
         low, high = wilson_interval(ours.mean, ours.questions)
         ours = replace(ours, low=low, high=high)
@@ -121,7 +123,7 @@ def compare_with_published(published: Value, ours: Ours, unit: str, margin: floa
     high = difference + hypot(ours.high - ours.mean, below)
     allowed = margin if unit == "%" else MARGIN_SHARE * abs(published.number)
     verdict: Verdict = "cannot tell"
-    if ours.questions >= FEW and unit != SECONDS:
+    if ours.questions >= FEW:
         verdict = "agrees" if -allowed < low and high < allowed else "differs" if low > 0 or high < 0 else verdict
     return Delta(difference, low, high, verdict)
 

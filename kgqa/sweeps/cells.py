@@ -1,12 +1,12 @@
-"""A cell of a sweep or of a paper's table: a frozen experiment and its result."""
+"""A cell of a sweep or of a paper's table: a frozen experiment with its result, or with the estimate of its calls."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from contextlib import closing, suppress
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
@@ -16,18 +16,24 @@ from kgqa.artifacts.metrics import Cost, Estimate, Metrics
 from kgqa.artifacts.schema import as_json
 from kgqa.artifacts.sweep import CellState, SweepCell, cell_file, questions_asked
 from kgqa.artifacts.verdicts import STAGE, VerificationOutcome
+from kgqa.cache.store import CallCache
 from kgqa.config.files import flatten, format_yaml, load_yaml
 from kgqa.errors import ConfigError, KgqaError
+from kgqa.experiment.check import check
+from kgqa.experiment.dry_run import Shared, plan_calls
+from kgqa.experiment.engines import Pool
+from kgqa.experiment.estimates import Estimated, Estimator, Range
 from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.run import find_finished_run
 from kgqa.experiment.session import Session
 from kgqa.runtime.costs import Spent
 from kgqa.scoring.questions import METRICS
-from kgqa.training.verify import load_verification, verification_folder
+from kgqa.training.verify import load_verification, plan_verification, verification_folder
 from kgqa.types import Json
-from kgqa.util.fs import text_digest
+from kgqa.util.fs import call_cache, text_digest
 
 Status = Literal["waiting", "running", "done", "skipped", "failed", "not run", "interrupted", "changed"]
+FINISHED = Estimated(0, 0, Range(), Range(), None)  # of a cell that needs no calls
 MODELS = ("model", "engine", "roles", "judge")  # the groups that decide which engines a cell needs
 
 
@@ -208,3 +214,35 @@ def differing_settings(cells: Sequence[Cell]) -> dict[str, tuple[Json, ...]]:
     columns = {group: tuple(chosen.get(group) for chosen in choices) for group in choices[0]}
     columns |= {key: tuple(row[key] for row in rows) for key in keys}
     return {key: values for key, values in columns.items() if any(value != values[0] for value in values)}
+
+
+def estimate_cells(cells: Sequence[Cell], first: int | None = None) -> list[Estimated | str]:
+    """Return the estimate of each cell, or the reason why it cannot run. Makes no model calls and writes no files.
+
+    first: estimate from the first N questions of each cell only, which takes seconds where all questions take hours.
+    """
+    shared, estimates = Shared(), dict[int, Estimated | str]()
+    with closing(CallCache(call_cache())) as cache:
+        estimator = Estimator(cache)
+        for group in group_by_models(cells):
+            with closing(Pool()) as pool:
+                for cell in group:
+                    estimates[id(cell)] = _estimate(replace(cell), pool, shared, estimator, first)
+    return [estimates[id(cell)] for cell in cells]
+
+
+def _estimate(cell: Cell, pool: Pool, shared: Shared, estimator: Estimator, first: int | None) -> Estimated | str:
+    experiment = replace(cell.experiment)  # a copy, as in `run_cell`
+    try:
+        with Session(experiment, pool) as session:
+            if cell.skip_if_finished(session):
+                return FINISHED
+            if experiment.verifies:
+                method, plan = "", plan_verification(session, shared, first)
+            else:
+                check(session)
+                method, plan = experiment.choices["method"], plan_calls(session, shared, first)
+            share = max(1.0, len(experiment.questions) / first) if first else 1.0
+            return estimator.estimate(plan, method).scaled(share)
+    except KgqaError as error:
+        return " ".join(str(error).split())

@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from kgqa.artifacts.sweep import SweepPlan, sweep_name
+from kgqa.config.building import check_value
 from kgqa.config.composing import Axis, Span, expand_grid, parse_axes, search_space
 from kgqa.config.files import format_yaml
 from kgqa.config.overrides import override_group, override_key, override_values, parse_override
@@ -28,6 +29,7 @@ from kgqa.sweeps.launching import check_launcher, run_all
 from kgqa.sweeps.running import SweepFolder, count_cost, open_sweep, run_cell, show_end, sweep_path, write_reports
 from kgqa.util.optional_deps import install_command
 from kgqa.util.text import pluralize
+from kgqa.util.validators import Count, Natural
 
 Optuna = Any  # an object of optuna, which is optional
 OWN = ("sweep.name", "sweep.metric", "budget")
@@ -191,12 +193,8 @@ def _trials_and_seed(hydra: Sequence[str]) -> tuple[int, int]:
     for key, value in values.items():
         if key not in SEARCH_KEYS:
             raise ConfigError(f"{key}={value}: not a key of hydra/sweeper=optuna. {nearest(key, SEARCH_KEYS)}")
-    trials, seed = values.get("hydra.sweeper.n_trials", ""), values.get("hydra.sweeper.seed", "0")
-    if not trials.isdecimal() or int(trials) < 1:
-        raise ConfigError(f"hydra.sweeper.n_trials={trials}: must be a number of cells, e.g. hydra.sweeper.n_trials=20")
-    if not seed.isdecimal():
-        raise ConfigError(f"hydra.sweeper.seed={seed}: must be a number from 0")
-    return int(trials), int(seed)
+    trials = check_value("hydra.sweeper.n_trials", values.get("hydra.sweeper.n_trials", ""), Count)
+    return trials, check_value("hydra.sweeper.seed", values.get("hydra.sweeper.seed", "0"), Natural)
 
 
 def _create_study(seed: int) -> Optuna:

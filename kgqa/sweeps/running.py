@@ -11,6 +11,8 @@ from pathlib import Path
 
 from kgqa.artifacts.run import SWEEP
 from kgqa.artifacts.sweep import CellState, SweepPlan, cell_file, sweep_name
+from kgqa.config.building import check_value
+from kgqa.config.settings import FolderName, reported_settings
 from kgqa.errors import BudgetSpent, ConfigError, KgqaError, ServerLost, StorageError
 from kgqa.experiment.budget import Budget, limited
 from kgqa.experiment.check import check
@@ -67,9 +69,8 @@ def sweep_path(name: str | None, cells: Sequence[Cell], key: str = "sweep.name")
     Raises:
         ConfigError: `key`, which sets the name, has another value than a folder's name.
     """
-    if name is not None and (not name or Path(name).name != name or name.startswith(".")):
-        raise ConfigError(f"{key}={name}: must be a plain folder name, without slashes or a leading dot")
-    return outputs() / "sweeps" / (name or sweep_name([cell.frozen for cell in cells]))
+    name = sweep_name([cell.frozen for cell in cells]) if name is None else check_value(key, name, FolderName)
+    return outputs() / "sweeps" / str(name)
 
 
 @contextmanager
@@ -87,20 +88,22 @@ def open_sweep(path: Path, plan: SweepPlan, cells: Sequence[Cell], key: str = "s
 
     with lock_file(path / ".lock", refuse_second_process, OUT_ELSEWHERE):
         before = SweepPlan.read(path) if has_content(path / SWEEP) else None
-        if before and (differs := _difference(before, plan, cells)):
+        if before and (differs := _difference(path, before, plan, cells)):
             raise ConfigError(f"{path} contains another sweep: {differs}. Set another {key}=, or remove the folder.")
         folder = SweepFolder(path, plan)
         folder.add(cells)
         yield folder
 
 
-def _difference(before: SweepPlan, plan: SweepPlan, cells: Sequence[Cell]) -> str:
+def _difference(path: Path, before: SweepPlan, plan: SweepPlan, cells: Sequence[Cell]) -> str:
     if plan.search or before.search:  # a search starts without cells
         return "" if before.search == plan.search else "another search"
     if len(before.cells) != len(cells):
         return f"{len(before.cells)} cells, not {len(cells)}"
-    pairs = zip(before.cells, cells, strict=True)
-    others = [str(cell.number) for old, cell in pairs if old.frozen != cell.listed.frozen]
+    listed = zip(before.cells, cells, strict=True)
+    pairs = [(Cell.read(path, old), new) for old, new in listed if old.frozen != new.listed.frozen]
+    settings = [[reported_settings(cell.experiment.config) for cell in pair] for pair in pairs]
+    others = [str(new.number) for (_, new), (was, now) in zip(pairs, settings, strict=True) if was != now]
     more = " …" if len(others) > 5 else ""
     return f"another configuration in cell {', '.join(others[:5])}{more}" if others else ""
 

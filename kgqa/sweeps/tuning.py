@@ -10,9 +10,10 @@ from pathlib import Path
 from statistics import fmean, stdev
 
 from kgqa.artifacts.sweep import TUNE, SweepPlan, TunedCell, TunedPart, TuneRecord, sweep_name
+from kgqa.config.building import read_keys
 from kgqa.config.composing import Axis, expand_grid, parse_axes
 from kgqa.config.overrides import override_values, parse_override
-from kgqa.errors import ConfigError, DataError, nearest
+from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.budget import Budget
 from kgqa.experiment.experiment import Experiment
 from kgqa.report.evaluation import tuning_sections
@@ -24,23 +25,33 @@ from kgqa.sweeps.running import open_sweep, run_cells, sweep_path, write_reports
 from kgqa.types import Json, Question
 from kgqa.util.fs import json_text, outputs, replace_file, text_digest
 from kgqa.util.text import pluralize
+from kgqa.util.validators import Count, Natural
 
-KEYS = ("metric", "dev", "test", "dev_path", "dev_split", "seed", "sets", "name")
 NOT_TUNED = ("dataset", "collection", "judge", "limit", "sample", "ids", "seed", "scoring")  # keys or groups
+
+
+@dataclass(frozen=True)
+class TuneKeys:
+    """The keys under `tune.`. `dev`, `test`: numbers of questions; None: all. `dev_path`, `dev_split`: dev's own file.
+
+    metric: see `check_metric`. sets: of few-shot examples, with commas; each has a test run.
+    """
+
+    metric: str = ""
+    dev: Count | None = None
+    test: Count | None = None
+    dev_path: Path | None = None
+    dev_split: str | None = None
+    seed: Natural = 0  # of the random choice of questions
+    sets: str = ""
+    name: str | None = None
 
 
 @dataclass
 class Tuning:
-    """A request of `kgqa tune`: the keys under `tune.`, and the values to choose from."""
+    """A request of `kgqa tune`."""
 
-    metric: str  # see `check_metric`
-    dev_count: int | None  # None: all questions
-    test_count: int | None
-    dev_path: Path | None  # the data file of dev, if it has its own
-    dev_split: str | None  # the split of dev, if it has its own
-    seed: int  # of the random choice of questions
-    sets: tuple[str, ...]  # of few-shot examples, one test run each
-    name: str | None
+    keys: TuneKeys
     axes: list[Axis]
     budget: Budget | None
     command: tuple[str, ...]
@@ -48,13 +59,10 @@ class Tuning:
     @classmethod
     def of(cls, arguments: Sequence[str]) -> Tuning:
         """Parse arguments. Raises ConfigError for an invalid key under `tune.`, and if there is nothing to choose."""
-        own = [argument for argument in arguments if argument.startswith("tune.")]
-        values = override_values([argument.removeprefix("tune.") for argument in own])
-        for key, value in values.items():
-            if key not in KEYS:
-                raise ConfigError(f"tune.{key}={value}: unknown key. {nearest(key, KEYS)}")
-        check_metric("tune.metric", values.get("metric", ""))
-        if "dev_path" in values and "dev_split" in values:
+        own = [argument.removeprefix("tune.") for argument in arguments if argument.startswith("tune.")]
+        keys = read_keys(TuneKeys, override_values(own), "tune.")
+        check_metric("tune.metric", keys.metric)
+        if keys.dev_path and keys.dev_split:
             raise ConfigError("tune.dev_path and tune.dev_split: set only one of them. Each selects the dev questions")
         budget = next((Budget.of(parse_override(a).value) for a in arguments if a.startswith("budget=")), None)
         axes = parse_axes([a for a in arguments if not a.startswith(("tune.", "budget="))])
@@ -64,19 +72,11 @@ class Tuning:
         for key in swept:
             if key.partition(".")[0] in NOT_TUNED or key == "roles.judge":
                 raise ConfigError(f"{key}: not a hyperparameter. Tune with one value at a time")
-        return cls(
-            metric=values.get("metric", ""),
-            dev_count=_parse_count(values, "dev"),
-            test_count=_parse_count(values, "test"),
-            dev_path=Path(values["dev_path"]) if "dev_path" in values else None,
-            dev_split=values.get("dev_split"),
-            seed=_parse_count(values, "seed", least=0) or 0,
-            sets=tuple(name for name in values.get("sets", "").split(",") if name),
-            name=values.get("name"),
-            axes=axes,
-            budget=budget,
-            command=("kgqa", "tune", *arguments),
-        )
+        return cls(keys, axes, budget, ("kgqa", "tune", *arguments))
+
+    @property
+    def sets(self) -> tuple[str, ...]:
+        return tuple(filter(None, self.keys.sets.split(",")))
 
     @cached_property
     def cells(self) -> list[Cell]:
@@ -88,16 +88,15 @@ class Tuning:
             raise ConfigError("output_dir= and run_name=: dev and test runs have their own folders. Set tune.name=")
         if any(value is not None for value in (settings.limit, settings.sample, settings.ids)):
             raise ConfigError("limit=, sample=, ids=: tune.dev= and tune.test= select the questions")
-        if self.metric == "judge" and experiment.judge is None:
+        if self.keys.metric == "judge" and experiment.judge is None:
             raise ConfigError("tune.metric=judge: the runs have no such score. Set judge=NAME")
         return cells
 
     @cached_property
     def parts(self) -> tuple[TunedPart, TunedPart]:
         """Return the questions of dev and test. Raises as `split_questions`."""
-        return split_questions(
-            self.cells[0].experiment, self.dev_count, self.test_count, self.seed, self.dev_path, self.dev_split
-        )
+        keys = self.keys
+        return split_questions(self.cells[0].experiment, keys.dev, keys.test, keys.seed, keys.dev_path, keys.dev_split)
 
     @property
     def dry_run(self) -> bool:
@@ -114,13 +113,6 @@ class Tuning:
         keys = [f"method.demonstration_set={name}" for name in self.sets]
         cells = freeze_cells([(key, [*overrides, key]) for key in keys] or [(chosen.name, overrides)])
         return [on_part(cell, self.parts[1], "test") for cell in cells]
-
-
-def _parse_count(values: Mapping[str, str], key: str, least: int = 1) -> int | None:
-    value = values.get(key)
-    if value is not None and (not value.isdecimal() or int(value) < least):
-        raise ConfigError(f"tune.{key}={value}: must be a number from {least}")
-    return None if value is None else int(value)
 
 
 def split_questions(
@@ -140,12 +132,12 @@ def split_questions(
         ConfigError: too few questions, or the size of dev is missing.
         DataError: dev and test overlap.
     """
-    own = list(experiment.dataset.questions())
+    own = list(experiment.all_questions())
     if dev_split is not None:
-        dev_path = Experiment.of([*experiment.overrides, f"dataset.split={dev_split}"]).source.file
+        dev_path = Experiment.of([*experiment.overrides, f"dataset.split={dev_split}"]).whole.file
     if dev_path is not None:
-        dataset = Experiment.of([*experiment.overrides, f"dataset.path='{dev_path}'"]).dataset
-        questions, sha256 = list(dataset.questions()), dataset.sha256
+        other = Experiment.of([*experiment.overrides, f"dataset.path='{dev_path}'"])
+        questions, sha256 = list(other.all_questions()), other.data_sha256
     elif dev_count is None:
         raise ConfigError("tune.dev: set the number of dev questions, or their file: tune.dev_path=FILE")
     else:
@@ -192,7 +184,13 @@ def on_part(cell: Cell, part: TunedPart, name: str) -> Cell:
 class TuneResult:
     file: Path  # tune.json
     record: TuneRecord
-    is_complete: bool  # every cell of dev and of test finished
+    tried: Sequence[Cell]  # on dev
+    tests: Sequence[Cell]
+
+    @property
+    def is_complete(self) -> bool:
+        """Return whether every cell finished."""
+        return all(cell.is_finished for cell in (*self.tried, *self.tests))
 
 
 def run_tuning(tuning: Tuning, display: Display) -> TuneResult:
@@ -203,31 +201,31 @@ def run_tuning(tuning: Tuning, display: Display) -> TuneResult:
         DataError: no cell on dev has a score.
     """
     dev_cells, (dev, test) = tuning.on_dev, tuning.parts
-    texts = [*(cell.frozen for cell in dev_cells), tuning.metric, *test.ids, *tuning.sets]
-    name = tuning.name or f"tune-{sweep_name(texts)}"
+    texts = [*(cell.frozen for cell in dev_cells), tuning.keys.metric, *test.ids, *tuning.sets]
+    name = tuning.keys.name or f"tune-{sweep_name(texts)}"
     folder = outputs() / "sweeps" / name
     _run_sweep(dev_cells, name, {axis.key: list(axis.values) for axis in tuning.axes if axis.swept}, tuning, display)
     record = TuneRecord(
         command=tuning.command,
-        metric=tuning.metric,
+        metric=tuning.keys.metric,
         sets=tuning.sets,
         dev=dev,
         test=test,
-        tried=tuple(_record(cell, tuning.metric) for cell in dev_cells),
+        tried=tuple(_record(cell, tuning.keys.metric) for cell in dev_cells),
     )
     replace_file(folder / TUNE, json_text(record.json()))  # before the test, which can fail
     best = _best(dev_cells, record)
     test_cells = tuning.on_test(tuning.cells[best.number])
     axes = {"method.demonstration_set": list(tuning.sets)} if tuning.sets else {}
     _run_sweep(test_cells, f"{name}-test", axes, tuning, display)
-    tested = tuple(_record(cell, tuning.metric) for cell in test_cells)
+    tested = tuple(_record(cell, tuning.keys.metric) for cell in test_cells)
     means = [float(run.score.mean) for run in tested if run.score and run.score.mean is not None]
     record = record.replace(chosen=best.number, tested=tested)
     if len(means) == len(tested):
         record = record.replace(mean=fmean(means), std=stdev(means) if len(means) > 1 else None)
     replace_file(folder / "tune.md", markdown("Tuning", tuning_sections(record)))
     file = replace_file(folder / TUNE, json_text(record.json()))
-    return TuneResult(file, record, all(cell.is_finished for cell in [*dev_cells, *test_cells]))
+    return TuneResult(file, record, dev_cells, test_cells)
 
 
 def _run_sweep(

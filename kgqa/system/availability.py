@@ -9,14 +9,14 @@ from os import environ
 from pathlib import Path
 
 from kgqa.config import building as parts
-from kgqa.config.composing import compose
+from kgqa.config.composing import resolve_node
 from kgqa.config.files import config_files, list_choices, load_node
 from kgqa.config.overrides import override_values, parse_override, parse_role
 from kgqa.config.short_forms import SERVER
 from kgqa.datasets.base import FileDataset
-from kgqa.errors import ConfigError, DataError
+from kgqa.errors import ConfigError, DataError, UsageError
 from kgqa.system.defaults import choose_engine
-from kgqa.system.models import Preset, describe_fitness, find_adapter, load_preset
+from kgqa.system.models import Preset, describe_fitness, find_adapter, load_presets
 from kgqa.util import hub
 
 ENCODERS = ("ranker", "demonstrations_ranker", "retriever", "reranker")
@@ -30,9 +30,9 @@ def add_engines(overrides: Sequence[str]) -> tuple[str, ...]:
     completed = []
     for override in overrides:
         parsed, choice = parse_override(override), parse_role(parse_override(override).value)
-        preset = None if choice.engine else _preset(choice.preset, choice.path)
         is_role = parsed.key.startswith("roles.") or parsed.key == "judge.model"
-        completed.append(f"{override}@{engine or choose_engine(preset)}" if preset and is_role else override)
+        preset = _preset(choice.preset, choice.path) if is_role and not choice.engine else None
+        completed.append(f"{override}@{engine or choose_engine(preset)}" if preset else override)
     has_engine = engine is not None or SERVER in values
     if not has_engine and (preset := _preset(values.get("model", ""), values.get("model.path", ""))):
         completed.append(f"engine={choose_engine(preset)}")
@@ -47,10 +47,10 @@ def find_missing(overrides: Sequence[str]) -> list[str]:
 
 def _preset(name: str, path: str) -> Preset | None:
     """Return a preset, with other weights if a path is set."""
-    if name not in config_files("model"):
-        return None
-    preset = load_preset(name)
-    return replace(preset, model=replace(preset.model, path=path)) if path else preset
+    preset = load_presets().get(name)
+    if isinstance(preset, UsageError):
+        raise preset
+    return replace(preset, model=replace(preset.model, path=path)) if preset and path else preset
 
 
 def _missing_models(values: Mapping[str, str]) -> Iterator[str]:
@@ -93,7 +93,7 @@ def _calls_models(method: str) -> bool:
 @cache
 def _uses_models(method: str, _version: tuple[Path, int]) -> bool:
     """Remember the answer until the method's file changes: a table has hundreds of cells."""
-    return bool(parts.method(compose([f"method={method}"])["method"]).uses & {"model", "triples"})
+    return bool(parts.method(resolve_node("method", method)).uses & {"model", "triples"})
 
 
 def _missing_encoders(values: Mapping[str, str]) -> Iterator[str]:

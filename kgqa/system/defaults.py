@@ -105,7 +105,8 @@ def _complete_server(config: Config, overrides: Sequence[str], named: Collection
         "model": {**config["model"], "context": context},
     }
     tokens = min(context, limit or context)
-    remarks = [f"server: {found.software or 'OpenAI-compatible'} at {found.url}, model {served}, {tokens:,} tokens"]
+    software = found.software or "OpenAI-compatible"
+    remarks = [f"server: {software} at {found.url}, model {served}, context {tokens:,} tokens"]
     if not is_seen_now:
         remarks.append(f"warning: {found.url} does not respond. kgqa uses the models that it listed last time.")
     if found.truncates and not is_set:

@@ -153,7 +153,7 @@ def _own_file(group: str, name: str) -> Finding:
     file = config_file(group, name)
     try:
         with errors_name(file):
-            check_node(load_node(group, name), group, {"model"} if group == "engine" else ())
+            check_node(load_node(group, name), group, {"engine": {"model"}, "collection": {"dataset"}}.get(group, ()))
     except UsageError as error:
         return Finding("own files", name, "gap", str(error))
     return Finding("own files", name, "ok", str(file))

@@ -94,15 +94,10 @@ def _load_presets(_: object) -> dict[str, Preset | UsageError]:
 
 def _try_preset(name: str) -> Preset | UsageError:
     try:
-        return load_preset(name)
+        with parts.errors_name(config_file("model", name)):
+            return Preset(name, parts.model(load_node("model", name)))
     except UsageError as error:
         return error
-
-
-def load_preset(name: str) -> Preset:
-    """Return a preset. An error in its file names the file."""
-    with parts.errors_name(config_file("model", name)):
-        return Preset(name, parts.model(load_node("model", name)))
 
 
 def describe_fitness(preset: Preset) -> str:

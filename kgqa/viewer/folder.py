@@ -118,6 +118,8 @@ class Folder:
         done = [self._path(state.run) for state in states if state and state.status == "done" and state.run]
         root = self.root.resolve()
         runs = tuple(escape_control(run.relative_to(root).as_posix()) for run in done if run.is_relative_to(root))
+        if status == "done" and len(done) < len(states):  # it has a report, though not of all cells
+            row = replace(row, status="not finished")
         return replace(row, cells=f"{len(done)} of {len(states)} cells", axes=tuple(plan.axes), runs=runs)
 
     def _path(self, saved: str) -> Path:

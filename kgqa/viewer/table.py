@@ -54,6 +54,11 @@ def differing_settings(rows: Iterable[Row]) -> list[str]:
     return [key for key, seen in values.items() if len(seen) > 1 and key not in FIELDS]
 
 
+def column_kind(rows: Iterable[Row], column: str) -> str:
+    """Return the class of a column: "figure" is aligned to the right."""
+    return "figure" if column == "questions" or any(column in row.figures for row in rows) else ""
+
+
 def cell_text(row: Row, column: str) -> str:
     if column == "written":
         return f"{datetime.fromtimestamp(row.written):%Y-%m-%d %H:%M}"
@@ -82,16 +87,18 @@ def has_words(row: Row, text: str) -> bool:
     return all(word in pairs or word in names for word in text.lower().split())
 
 
-def draw_plot(rows: Sequence[Row], x: str, y: str) -> str:
-    """Return a plot of two figures as SVG: a point per run with the interval of `y`, and a colour per method."""
+def draw_plots(rows: Sequence[Row], x: str, y: str) -> dict[str, str]:
+    """Return a plot of two figures as SVG by dataset: a point per run, named by what differs, with `y`'s interval."""
     titles, points = titles_of(rows), dict[str, list[Point]]()
     for row in rows:
         at, figure = row.figures.get(x), row.figures.get(y)
         if at and figure:
             point = Point(at.value, figure.value, figure.low, figure.high, titles[row.key])
-            points.setdefault(row.method, []).append(point)
-    series = [Series(method, each, colour, line=False) for colour, (method, each) in enumerate(points.items())]
-    return svg(Plot(f"{y} against {x}", x, y, series, x_is_cost=x in COSTS))
+            points.setdefault(row.dataset, []).append(point)
+    return {
+        dataset: svg(Plot(f"{y} against {x}", x, y, [Series(dataset, each, colour, line=False)], x_is_cost=x in COSTS))
+        for colour, (dataset, each) in enumerate(sorted(points.items()))
+    }
 
 
 def draw_bars(rows: Sequence[Row], y: str) -> str:

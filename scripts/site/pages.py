@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 OUTSIDE = re.compile(r"\[([^\]]*)\]\((?:\.\./)+([^)#]*)[^)]*\)")  # a link to what is no page of the site
 NOTEBOOK = "docs/kgqa.ipynb"
+WORKER = Path(__file__).with_name("iframe-worker.js")
 # by group: heading, title of the last column, command
 ZOO = {
     "method": ("Methods", "needs", "method=NAME dataset=musique"),
@@ -49,6 +50,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     from mkdocs.structure.files import File
 
     files.append(File.generated(config, "wide.css", content=".md-grid { max-width: 84rem; }\n"))
+    files.append(File.generated(config, WORKER.name, content=WORKER.read_text(encoding="utf-8")))
     for name, page in PAGES.items():
         files.append(File.generated(config, name, content=page()))
     return files

@@ -14,7 +14,6 @@ import pytest
 
 from kgqa.calls import Call, CountTokens, Generate, Neighbours, Rank, Search
 from kgqa.config.building import build
-from kgqa.config.composing import compose
 from kgqa.methods.kgp import Kgp
 from kgqa.retrieval.graphs.links import link_passages
 from kgqa.retrieval.graphs.nearest import find_nearest
@@ -23,6 +22,7 @@ from kgqa.retrieval.search import PoolIndex
 from kgqa.scoring.metrics import score
 from kgqa.testing import drive
 from kgqa.types import Completion, Passage, Question
+from tests.composed import built_method, composed_node
 from tests.conformance.support import load, load_shared, needs_data, sha, u
 
 pytestmark = needs_data
@@ -73,14 +73,8 @@ def join(sentences: list[str]) -> Iterator[str]:
 
 
 @cache
-def method() -> Kgp:
-    built: Kgp = build(compose(["method=kgp"])["method"], "method")
-    return built
-
-
-@cache
 def index() -> PoolIndex:
-    return PoolIndex(build(compose(["retriever=tfidf_text"])["retriever"], "retriever"))
+    return PoolIndex(build(composed_node("retriever", "tfidf_text"), "retriever"))
 
 
 EQUAL_TEXTS = {"2hop__689512_55369"}  # of passages with one text kgqa finds the best, and the authors all
@@ -131,7 +125,7 @@ def walk(row: Mapping[str, Any], agent: str) -> list[tuple[int, ...]]:
                 return Completion(" ".join(re.findall(r"[A-Z]\w+", text)[-6:]) or "nothing")
         raise AssertionError(call)
 
-    kgp = replace(method(), agent=agent, scope="own", structure=False, instruction=INSTRUCTION)  # type: ignore[arg-type]
+    kgp: Kgp = replace(built_method("kgp"), agent=agent, scope="own", structure=False, instruction=INSTRUCTION)
     answer = drive(kgp.answer(Question("q", question, ("x",), pool)), reply)
     return [tuple(map(place_of, path)) for path in answer.notes["traversal"]["paths"]]
 

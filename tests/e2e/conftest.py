@@ -12,6 +12,7 @@ import pytest
 
 from kgqa.cli.main import main
 
+DEMO = Path(__file__).parents[2] / "kgqa/datasets/demo.jsonl"
 QUICK = ("engine=scripted", "ranker=lexical", "demonstrations_ranker=lexical")  # no weights
 
 
@@ -44,3 +45,14 @@ def kgqa(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
         return Ran(code, captured.out, captured.err)
 
     return run
+
+
+TWO = ["run", "-m", "method=golden,no_context", "limit=2", *QUICK]
+
+
+def result(folder: Path, number: int) -> Any:
+    return json.loads((folder / f"cells/{number:03}.json").read_text())
+
+
+def statuses(folder: Path) -> list[str]:
+    return [json.loads(file.read_text())["status"] for file in sorted((folder / "cells").glob("*.json"))]

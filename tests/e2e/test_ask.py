@@ -32,52 +32,36 @@ def ask(kgqa: Kgqa, tmp_path: Path) -> Kgqa:
     return run
 
 
-def answers(ran: Ran) -> list[dict[str, Any]]:
-    return [json.loads(ran.out)]
+def answer(ran: Ran) -> dict[str, Any]:
+    saved: dict[str, Any] = json.loads(ran.out)
+    return saved
 
 
 def test_answer_has_sentence_and_place_of_each_step(ask: Kgqa) -> None:
     ran = ask(BORN, "island")
     assert ran.code == 0, ran.err
     assert "documents: 5 files, 6 passages to search\npassages: 6 of 6\n" in ran.out
-    assert "\npassages: 6 in " in ran.out
     assert "answer: Oustry  (" in ran.out
     assert "<Hesper Vall; born in; Oustry>\n     “She was born in Oustry in 1849 as a daughter" in ran.out
     assert "Jonas Vall.” island/vall.txt:1\n" in ran.out
     assert "check it" not in ran.out
-    page = Path(ran.out.splitlines()[-1])
-    assert page.name.startswith("where-was-the-builder-of-the-lighthouse-")
-    text = page.read_text(encoding="utf-8")
-    assert "<h3>Oustry</h3>" in text
-    assert "island/survey.pdf, page 1" in text
+    text = Path(ran.out.splitlines()[-1]).read_text(encoding="utf-8")
+    assert '<p class="answer">Oustry</p>' in text
     shown = text.partition('<main id="tables">')[2].partition("</main>")[0]
     assert not any(score in shown for score in ("gold", "EM", "F1"))
-
-
-def test_every_file_kind_is_quoted_with_its_place(ask: Kgqa) -> None:
-    (told,) = answers(ask(BORN, "island", "--json"))
-    assert (told["answer"], told["error"], told["supported"]) == ("Oustry", None, True)
+    told = answer(ask(BORN, "island", "--json"))
+    assert (told["answer"], told["error"], told["supported"], told["method"]) == ("Oustry", None, True, "trace")
     places = {(step["title"], step["page"], step["line"]) for step in told["steps"]}
     assert places == {
         ("The lighthouse of Korrin Head", None, 3), ("vall", None, 1), ("Oustry", None, None),
-        ("minutes", None, None),
-        ("survey", "page 1", None), ("survey", "page 2", None),
+        ("minutes", None, None), ("survey", "page 1", None), ("survey", "page 2", None),
     }  # fmt: skip
     (ferry,) = [step for step in told["steps"] if step["title"] == "minutes"]
     assert ferry["triple"] == ["Northern Star", "replaced", "Grey Heron"]
     assert ferry["sentence"] == "The ferry Grey Heron is replaced by the ferry Northern Star."
     assert ferry["file"] == "island/minutes.docx"
-    assert told["method"] == "trace"
-    assert Path(told["page"]).is_file()
-
-
-def test_only_best_passages_are_read_and_index_is_reused(ask: Kgqa) -> None:
-    first = ask("Where does the Ambel rise?", "island", "--passages", "2")
-    assert "indexing 6 passages\npassages: 2 of 6\n  island/survey.pdf, page 1" in first.out
-    assert "\npassages: 2 in " in first.out
-    second = ask("Who founded the Academy of Merrin?", "island", "--passages", "2")
-    assert "indexing" not in second.out
-    assert "answer: Orsola Finch" in second.out
+    assert SavedAnswer.read(Path(told["page"]).with_suffix(".json")).json() == told
+    assert api.ask_documents(BORN, ["island"], *RULED, *CHAINS).json() | {"seconds": 0} == told | {"seconds": 0}
 
 
 def test_unreadable_files_are_reported(ask: Kgqa, tmp_path: Path) -> None:
@@ -87,15 +71,12 @@ def test_unreadable_files_are_reported(ask: Kgqa, tmp_path: Path) -> None:
     assert ran.code == 0
     assert "skipped: island/bad.txt:2: not UTF-8" in ran.out
     assert "skipped: island/broken.docx: not a readable DOCX" in ran.out
-    (told,) = answers(ask(BORN, "island", "--json"))
-    assert sorted(told["left_out"]) == ["island/bad.txt", "island/broken.docx"]
+    assert sorted(answer(ask(BORN, "island", "--json"))["left_out"]) == ["island/bad.txt", "island/broken.docx"]
 
 
-@pytest.mark.parametrize(
-    "method", ["retrieve_read", "kgp", "ircot", "react", "self_ask", "iter_retgen", "knowtrace", "all_documents"]
-)
+@pytest.mark.parametrize("method", ["retrieve_read", "kgp", "react", "knowtrace", "all_documents"])
 def test_every_method_with_a_model_answers(ask: Kgqa, kgqa: Kgqa, method: str) -> None:
-    (told,) = answers(kgqa("ask", BORN, "island", f"method={method}", *QUICK, "engine.rules=rules.jsonl", "--json"))
+    told = answer(kgqa("ask", BORN, "island", f"method={method}", *RULED, "--json"))
     assert (told["method"], told["error"]) == (method, None)
 
 
@@ -110,7 +91,6 @@ def test_every_method_with_a_model_answers(ask: Kgqa, kgqa: Kgqa, method: str) -
         ((BORN, "island", "--passages", "0"), "--passages 0: must be at least 1"),
         (("Xyzzy plugh", "island", "--passages", "2"), "'Xyzzy plugh': none of its words occurs in the documents"),
         ((BORN, "island", "limit=3"), "limit=3: limit is for runs over questions with gold answers"),
-        ((BORN, "island", "dataset=demo"), "dataset=demo: dataset is for runs over questions"),
         ((BORN, "island", "method=retrieve_only"), "method=retrieve_only does not answer questions. Use another one"),
         ((BORN, "island", "dataset.passage_size=0"), "dataset.passage_size=0"),
         ((BORN, "island", "dataset.kinds=[.odt]"), "dataset.kinds: .odt: file type not supported"),
@@ -121,10 +101,3 @@ def test_usage_error_is_one_line(ask: Kgqa, kgqa: Kgqa, arguments: tuple[str, ..
     assert ran.code == 2
     assert len(ran.err.splitlines()) == 1
     assert ran.err.startswith(f"kgqa: {message}")
-
-
-def test_saved_answer_is_what_json_prints(ask: Kgqa) -> None:
-    (printed,) = answers(ask(BORN, "island", "--json"))
-    saved = SavedAnswer.read(Path(printed["page"]).with_suffix(".json"))
-    assert saved.json() == printed
-    assert api.ask_documents(BORN, ["island"], *RULED, *CHAINS).json() | {"seconds": 0} == printed | {"seconds": 0}

@@ -1,4 +1,4 @@
-"""`kgqa collect`: folders of examples, made once, whole or not there."""
+"""`kgqa collect`: folders of examples, from data, from finished runs and from a scripted teacher."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-from kgqa.artifacts.examples import Collected, Positive, id_hash, read_examples
+import pytest
+
+from kgqa.artifacts.examples import Collected, Example, Positive, id_hash, read_examples
 from kgqa.artifacts.manifest import StageManifest
-from tests.e2e.conftest import Kgqa
+from tests.e2e.conftest import QUICK, Kgqa, Ran
+from tests.e2e.test_verify import verified
+from tests.golden.test_program_prompts import AGREED, TEACHER
 
 KGP = ("collect", "kgp", "dataset=demo", "limit=8")
 
@@ -21,20 +25,16 @@ def outcome(folder: Path, recipe: str) -> Collected:
     return StageManifest.read(folder, f"collect {recipe}").read_outcome(Collected, folder)
 
 
-def test_examples_are_made_once(kgqa: Kgqa) -> None:
-    first = kgqa(*KGP)
+def test_examples_are_made_once_and_held_out_by_question(kgqa: Kgqa) -> None:
+    first = kgqa(*KGP, "collect.held_out=0.5")
     written = (first.folder / "examples.jsonl").stat().st_mtime_ns
-    again = kgqa(*KGP)
+    again = kgqa(*KGP, "collect.held_out=0.5")
     assert again.folder == first.folder
     assert f"{first.folder}: already complete" in again.out
     assert (again.folder / "examples.jsonl").stat().st_mtime_ns == written
     assert kgqa(*KGP, "collect.agent=llama").folder != first.folder
-
-
-def test_held_out_are_questions_with_all_their_examples(kgqa: Kgqa) -> None:
-    folder = kgqa(*KGP, "collect.held_out=0.5").folder
-    collected = outcome(folder, "kgp")
-    asked = {f"demo/{line['question']}" for line in lines(folder / "examples.jsonl")}
+    collected = outcome(first.folder, "kgp")
+    asked = {f"demo/{line['question']}" for line in lines(first.folder / "examples.jsonl")}
     out = set(collected.held_out)
     assert out < asked
     assert len(out) == round(0.5 * len(asked))
@@ -50,3 +50,149 @@ def test_an_encoder_learns_both_hops_against_the_questions_other_passages(kgqa: 
         assert second.anchor == f"{first.anchor} {first.positive}"
         assert not {first.positive, second.positive} & {*first.negatives, *second.negatives}
         assert len(first.negatives) == 2
+
+
+BRIDGE = "Question: In which town was the architect of the Candle Bridge born\\?\nKnowledge:\n"
+RULES = [
+    (f"{BRIDGE}none\nSufficient:$", " No\nExplore:\n- Candle Bridge | architect\n- Candle Bridge | colour"),
+    (f"{BRIDGE}<[^\n]*Ilse Ravenholt>\n<[^\n]*>\nSufficient:$", " No\n- Ilse Ravenholt | birthplace"),
+    (f"{BRIDGE}.*Pellery>.*\nSufficient:$", " Yes\nThought: Ilse Ravenholt was born in Pellery.\nAnswer: Pellery"),
+    ("Relation: architect\nTriples:$", " <Candle Bridge; designed by; Ilse Ravenholt>"),
+    ("Relation: colour\nTriples:$", " <Lantern Bridge; colour; red>"),
+    ("Relation: birthplace\nTriples:$", " <Ilse Ravenholt; born in; Pellery>\n<Ilse Ravenholt; was; tall>"),
+    ("Sufficient:$", " Yes\nThought: I guess.\nAnswer: nowhere"),
+]  # fmt: skip
+
+
+@pytest.fixture
+def ran(kgqa: Kgqa) -> Ran:
+    """Of three questions the first is answered right."""
+    rules = [json.dumps({"match": match, "reply": reply}) for match, reply in RULES]
+    Path("rules.jsonl").write_text("\n".join(rules), encoding="utf-8")
+    ran = kgqa("run", "method=knowtrace", "dataset=demo", "limit=3", "engine.rules=rules.jsonl", *QUICK)
+    assert ran.code == 0, ran.err
+    assert ran.json("metrics.json")["scores"]["em"]["mean"] == pytest.approx(33.33, abs=0.01)
+    return ran
+
+
+def collected(kgqa: Kgqa, *given: str) -> tuple[list[Example], Path]:
+    made = kgqa("collect", "knowtrace", *given)
+    assert made.code == 0, made.err
+    examples = [each for each in read_examples(made.folder / "examples.jsonl") if isinstance(each, Example)]
+    return examples, made.folder
+
+
+def test_what_backtracing_keeps_of_right_answers_is_learnt(kgqa: Kgqa, ran: Ran) -> None:
+    examples, folder = collected(kgqa, "--from", str(ran.folder))
+    assert [(example.role, example.target) for example in examples] == [
+        ("explorer", "No\nExplore:\n- Candle Bridge; architect"),
+        ("completer", "<Candle Bridge; designed by; Ilse Ravenholt>"),
+        ("explorer", "No\n- Ilse Ravenholt | birthplace"),
+        ("completer", "<Ilse Ravenholt; born in; Pellery>"),
+        ("explorer", "Yes\nThought: Ilse Ravenholt was born in Pellery.\nAnswer: Pellery"),
+    ]
+    assert [example.origin.place for example in examples] == [1, 1, 2, 2, 3]
+    lines = map(json.loads, (folder / "dropped.jsonl").read_text(encoding="utf-8").splitlines())
+    dropped = [(one["what"], one["why"]) for one in lines]
+    assert dropped == [
+        ("completer, reply 2", "backtracing removes all of it"),
+        ("question", "the answer is wrong"),
+        ("question", "the answer is wrong"),
+    ]
+
+
+def test_a_run_of_another_method_has_no_lessons(kgqa: Kgqa) -> None:
+    answers = Path("rules.jsonl")
+    answers.write_text(json.dumps({"match": "", "reply": "Pellery"}), encoding="utf-8")
+    kgqa("run", "method=no_context", "dataset=demo", "limit=1", f"engine.rules={answers}", *QUICK)
+    refused = kgqa("collect", "knowtrace", "--from", "last")
+    assert refused.code == 2
+    assert "no examples: no reply is suitable: forced, not readable, or of another method" in refused.err
+    assert len(refused.err.splitlines()) == 1
+
+
+RIGHT = '{"error_type": "Correct (No Error)", "diagnosis": "Fine.", "guidance": "Answer."}'
+TAUGHT = [
+    ("Question: Which bridge was opened first.*Plan:$", "no plan"),  # of 2hop__demo_02
+    ("Plan:$", TEACHER["teach/plan"]),
+    ("Steps:$", TEACHER["teach/solve"]),
+    ("Check:$", AGREED),
+    ("In its place:$", TEACHER["teach/corrupt"]),
+    ("Feedback:$", TEACHER["teach/feedback"]),
+    ("Audit:$", AGREED),
+    ("First error:$", TEACHER["teach/first_error"]),
+    ("Verdict:$", RIGHT),
+    ("Step 1:$", " The town is unknown. (Logical)"),
+    ("Step 2:$", " ####ANSWER: nowhere (Final Answer)"),
+]
+BY_MODEL = ("collect", "safe", "dataset=demo", "limit=3", "collect.teacher=model", "collect.balance=all", *QUICK)
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> str:
+    """The override that has the scripted engine teach."""
+    rules = [json.dumps({"match": match, "reply": reply}) for match, reply in TAUGHT]
+    (tmp_path / "teacher.jsonl").write_text("\n".join(rules), encoding="utf-8")
+    return "engine.rules=teacher.jsonl"
+
+
+def examples(ran: Ran) -> list[Example]:
+    assert ran.code == 0, ran.err
+    return [each for each in read_examples(ran.folder / "examples.jsonl") if isinstance(each, Example)]
+
+
+def test_a_teachers_labels_are_examples_and_what_it_cannot_say_is_none(kgqa: Kgqa, words: str) -> None:
+    ran = kgqa(*BY_MODEL, words)
+    made = examples(ran)
+    assert {each.question for each in made} == {"2hop__demo_01", "3hop1__demo_03"}
+    assert len(made) == 6  # a right step and two wrong ones each
+    assert {each.origin.made_by for each in made} == {"teacher"}
+    lines = map(json.loads, (ran.folder / "dropped.jsonl").read_text(encoding="utf-8").splitlines())
+    dropped = [(one["question"], one["why"]) for one in lines]
+    assert dropped == [("2hop__demo_02", "a reply to teach/plan cannot be read")]
+    came = outcome(ran.folder, "safe")
+    assert came.cost is not None
+    assert came.cost.paid.calls == 2 + 2 * (3 + 2 + 2 * 3)  # two tries; plan, steps, check, and those of each step
+    assert "| teacher | 6 |" in (ran.folder / "report.md").read_text(encoding="utf-8")
+
+
+def test_a_dry_run_counts_the_teachers_calls(kgqa: Kgqa, words: str) -> None:
+    planned = kgqa(*BY_MODEL, words, "dry_run=true", "engine.rules=null")
+    assert planned.code == 0, planned.err
+    assert "33 model calls, 33 of them new" in planned.out
+    assert not Path("outputs/examples").exists()
+
+
+def test_hard_cases_are_the_first_errors_of_a_runs_wrong_answers(kgqa: Kgqa, words: str) -> None:
+    ran = kgqa("run", "method=safe", "dataset=demo", "limit=2", words, *QUICK)
+    assert ran.code == 0, ran.err
+    made = examples(kgqa(*BY_MODEL, words, "--from", str(ran.folder), "collect.hard_cases=1"))
+    hard = [each for each in made if each.origin.made_by.startswith("hard case")]
+    assert [(each.label, each.origin.place, each.role) for each in hard] == [("Off-topic", 1, "feedback")]
+    assert json.loads(hard[0].target)["guidance"] == "Ask for the town."
+    assert "Step to judge: Step 1: The town is unknown. (Logical)" in hard[0].prompt.messages[0].content
+    assert len(made) == 7
+
+
+def test_noise_is_of_questions_that_verification_flagged(kgqa: Kgqa, tmp_path: Path) -> None:
+    folder = verified(kgqa, tmp_path, "limit=9").folder
+    ran = kgqa("collect", "safe", "dataset=demo", f"dataset.verified={folder}", "collect.noise=5", *QUICK)
+    made = examples(ran)
+    assert outcome(ran.folder, "safe").made_by["rules, of a flagged question"] == 5
+    assert {each.question for each in made if each.origin.made_by == "rules"} == {"2hop__demo_01"}
+    without = examples(kgqa("collect", "safe", "dataset=demo", f"dataset.verified={folder}", *QUICK))
+    assert without == [each for each in made if each.origin.made_by == "rules"]
+
+
+def test_what_does_not_fit_is_one_line(kgqa: Kgqa) -> None:
+    assert kgqa("run", "method=no_context", "dataset=demo", "limit=1", *QUICK).code == 0
+    for words, why in [
+        ("dataset=demo --from last", "only a teacher finds hard cases. Set collect.teacher=model"),
+        ("dataset=demo collect.teacher=model collect.hard_cases=0 --from last", "collect.hard_cases=0 uses no runs"),
+        ("dataset=demo roles.teacher=gpt_oss_120b", "rules use no teacher. Set collect.teacher=model"),
+        ("dataset=demo collect.noise=5", "collect.noise: which questions of demo are noise? Set dataset.verified="),
+    ]:
+        refused = kgqa("collect", "safe", *words.split(), *QUICK)
+        assert refused.code == 2
+        assert why in refused.err
+        assert len(refused.err.strip().splitlines()) == 1

@@ -1,14 +1,19 @@
-"""The triples of a whole corpus: the same bytes in whatever order, however often interrupted."""
+"""The triples of a whole corpus: the same bytes in whatever order, however often interrupted, also by Ray."""
 
 from __future__ import annotations
 
-import json
+import os
 import shutil
 import signal
 import sqlite3
+import subprocess
+import time
 from contextlib import closing
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tests.e2e.conftest import QUICK, Kgqa
 from tests.e2e.processes import replies_kept, started, wait_for_replies
@@ -43,7 +48,6 @@ def built(kgqa: Kgqa, *arguments: str) -> dict[str, Any]:
 def test_a_corpus_is_built_to_the_bytes_of_a_build_for_its_questions(kgqa: Kgqa) -> None:
     reference = built(kgqa)
     assert len(reference["extractions.sqlite"]) == PASSAGES
-    assert built(kgqa, "max_parallel_questions=1") == reference
     assert built(kgqa, "--corpus", "max_parallel_questions=3") == reference
 
 
@@ -61,15 +65,6 @@ def test_a_killed_build_goes_on_and_asks_nothing_again(kgqa: Kgqa, tmp_path: Pat
     assert artefact(ran.folder) == reference
 
 
-def test_passages_beside_the_questions_are_extracted(kgqa: Kgqa, tmp_path: Path) -> None:
-    corpus = tmp_path / "corpus.jsonl"
-    corpus.write_text("".join(json.dumps({"title": f"T{n}", "text": f"Text number {n}."}) + "\n" for n in range(40)))
-    ran = kgqa("kg", "build", "--corpus", f"dataset.corpus={corpus}", *QUICK)
-    assert len(stored(ran.folder / "extractions.sqlite")) == 40
-    titles = {json.loads(line)["title"] for line in stored(ran.folder / "extractions.sqlite")}
-    assert titles == {f"T{n}" for n in range(40)}
-
-
 def test_more_than_five_percent_failed_stops_and_keeps_the_others(kgqa: Kgqa) -> None:
     short = "kg.max_prompt_tokens=66"  # words: those of the instruction and a title of two
     refused = kgqa("kg", "build", "--corpus", short, *QUICK)
@@ -80,3 +75,60 @@ def test_more_than_five_percent_failed_stops_and_keeps_the_others(kgqa: Kgqa) ->
     kept = len(stored(file))
     assert 0 < kept < 131
     assert f"of {PASSAGES - kept} passages" in kgqa("kg", "build", "--corpus", short, *QUICK).err
+
+
+NEEDS_RAY = pytest.mark.skipif(find_spec("ray") is None, reason="needs kgqa[ray], 70 MB to download")
+
+BUILD = ("kg", "build", "--ray", "--workers", "2", *QUICK)
+SLOW = ("engine.delay=2", "engine.batch_size=8")  # seconds for a batch; not part of the artifact's address
+
+
+def workers(folder: Path) -> list[int]:
+    """Return the process ids of Ray's workers that work in this folder."""
+    return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if works_in(folder, Path(f"/proc/{pid}"))]
+
+
+def works_in(folder: Path, process: Path) -> bool:
+    try:
+        return b"Extractor" in (process / "cmdline").read_bytes() and (process / "cwd").resolve() == folder.resolve()
+    except OSError:  # it has ended
+        return False
+
+
+def finished(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    out, err = process.communicate(timeout=300)
+    return process.returncode, out, err
+
+
+def gone(pids: list[int]) -> bool:
+    deadline = time.monotonic() + 60
+    while any(Path(f"/proc/{pid}").exists() for pid in pids) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    return not any(Path(f"/proc/{pid}").exists() for pid in pids)
+
+
+@NEEDS_RAY
+def test_workers_build_what_one_process_builds_though_one_is_killed(kgqa: Kgqa, tmp_path: Path) -> None:
+    reference = built(kgqa, "--corpus")
+    process = started((*BUILD, *SLOW), tmp_path)
+    wait_for_replies(tmp_path, PASSAGES)
+    pids = workers(tmp_path)
+    assert len(pids) == 2
+    os.kill(pids[0], signal.SIGKILL)
+    code, out, err = finished(process)
+    assert code == 0, err
+    assert f"triples: {PASSAGES} done" in out
+    assert artefact(tmp_path / out.strip().splitlines()[-1]) == reference
+    assert gone(pids)
+
+
+@NEEDS_RAY
+@pytest.mark.skipif(find_spec("httpx2") is None, reason="needs kgqa[openai]")
+def test_an_engine_that_is_gone_and_missing_gpus_end_the_build(tmp_path: Path) -> None:
+    nobody = ("engine=openai", "engine.base_url=http://127.0.0.1:9/v1", "engine.server_timeout=0.1", *QUICK[1:])
+    code, _, err = finished(started(("kg", "build", "--ray", "limit=16", *nobody), tmp_path))
+    assert code == 3
+    assert "127.0.0.1:9" in err
+    code, _, err = finished(started((*BUILD, "--gpus", "99"), tmp_path))
+    assert code == 2
+    assert "--gpus: 198 GPUs are needed, and Ray has" in err.splitlines()[-1]

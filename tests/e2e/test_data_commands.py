@@ -67,39 +67,30 @@ def figures(out: str) -> dict[str, int]:
     return {what: int(count.replace(",", "")) for count, _, what in rows}
 
 
-# list
-
-
 def test_every_dataset_has_a_source() -> None:
     given = {"folder", "kgp", "flashrag"}  # a user's own files, and what no program can fetch
-    assert set(groups()["dataset"]) - given <= set(data.sources())
-
-
-def test_list_shows_what_is_known_and_what_is_here(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("KGQA_DATA", raising=False)
-    Path("data/musique").mkdir(parents=True)
-    Path("data/musique/musique_ans_v1.0_dev.jsonl").write_text(LINE)
-    ran = kgqa("data", "list")
-    assert ran.code == 0
-    shown = "".join(ran.out.split()).replace("│", "")
-    for name, source in data.sources().items():
-        assert name in shown
-        assert source.sha256 is None or source.sha256[:8] in shown
-    assert "data/musique/musique_ans" in shown
-    assert "checksumunknown" in shown  # of the demo, which is not fetched
+    known = data.sources()
+    assert set(groups()["dataset"]) - given <= set(known)
+    assert {source.corpus for source in known.values()} - {None} <= known.keys()
 
 
 # prepare
 
 
-def test_download_fetches_unpacks_and_makes_a_runnable_dataset(kgqa: Kgqa, offer: Offer) -> None:
+def test_download_fetches_unpacks_and_makes_a_runnable_dataset(
+    kgqa: Kgqa, offer: Offer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     offer("musique", zipped(musique_ans_v1__0_dev__jsonl=LINE, readme="x"), members=["musique_ans_v1.0_dev.jsonl"])
     ran = kgqa("data", "download", "dataset=musique")
     assert (ran.code, ran.err) == (0, "")
     assert "licence CC BY 4.0" in ran.out
     assert hashlib.sha256(LINE.encode()).hexdigest() in ran.out
     assert os.listdir("data/musique") == ["musique_ans_v1.0_dev.jsonl"]  # the archive is gone
+    assert "data/musique/musique_ans" in "".join(kgqa("data", "list").out.split()).replace("│", "")
     assert kgqa("run", "dataset=musique", "method=no_context", *QUICK).code == 0
+    monkeypatch.setenv("KGQA_DATA", "collection")
+    assert kgqa("data", "download", "dataset=musique").code == 0
+    assert os.listdir("collection/musique") == ["musique_ans_v1.0_dev.jsonl"]
 
 
 def test_download_fetches_the_corpus_too(kgqa: Kgqa, offer: Offer) -> None:
@@ -112,11 +103,6 @@ def test_download_fetches_the_corpus_too(kgqa: Kgqa, offer: Offer) -> None:
     assert (ran.code, ran.err) == (0, "")
     assert sorted(os.listdir("data/multihop_rag")) == ["MultiHopRAG.json", "corpus.json"]
     assert figures(kgqa("data", "check", "dataset=multihop_rag").out)["questions"] == 1
-
-
-def test_every_corpus_of_a_source_is_a_source() -> None:
-    known = data.sources()
-    assert {source.corpus for source in known.values()} - {None} <= known.keys()
 
 
 def test_download_offline_says_what_to_fetch_and_where_to_put_it(kgqa: Kgqa, offer: Offer) -> None:

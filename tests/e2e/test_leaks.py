@@ -14,7 +14,7 @@ from tests.adapters_for_tests import write_lora
 from tests.e2e.conftest import QUICK, Kgqa
 
 FIRST, SECOND = "2hop__demo_01", "2hop__demo_02"
-BUT_FIRST = f"ids=[{SECOND},3hop1__demo_03]"
+ASKED = ("run", "method=no_context", "dataset=demo", "roles.reader=+evaluator", *QUICK)
 
 
 def artefact(ids: Sequence[str] = (), texts: Sequence[str] = (), name: str = "outputs/trained/evaluator/abc") -> Path:
@@ -26,55 +26,34 @@ def artefact(ids: Sequence[str] = (), texts: Sequence[str] = (), name: str = "ou
     return folder
 
 
-def test_a_run_over_a_trained_question_stops_with_count_and_key(kgqa: Kgqa) -> None:
-    artefact([FIRST])
-    asked = ("run", "method=no_context", "dataset=demo", "limit=3", "roles.reader=+evaluator", *QUICK)
-    refused = kgqa(*asked)
+def test_a_run_over_a_trained_question_stops_unless_allowed_and_is_flagged(kgqa: Kgqa) -> None:
+    folder = artefact([FIRST])
+    refused = kgqa(*ASKED, "limit=3")
     assert refused.code == 2
-    assert (
-        "of 3 questions roles.reader=+evaluator was trained on 1. Scores on training questions are meaningless"
-        in refused.err
-    )
+    trained = "roles.reader=+evaluator was trained on 1. Scores on training questions are meaningless"
+    assert f"of 3 questions {trained}" in refused.err
     assert len(refused.err.strip().splitlines()) == 1
-    assert kgqa(*asked, "dry_run=true").code == 2
-    assert kgqa(*asked[:3], BUT_FIRST, *asked[4:]).code == 0
-
-
-def test_what_is_allowed_is_flagged_in_the_headline_and_asked_about_again(kgqa: Kgqa) -> None:
-    artefact([FIRST, SECOND])
-    asked = ("run", "method=no_context", "dataset=demo", "limit=3", "roles.reader=+evaluator", *QUICK)
-    ran = kgqa(*asked, "allow_trained_questions=true")
+    assert kgqa(*ASKED, "limit=3", "dry_run=true").code == 2
+    assert kgqa(*ASKED, f"ids=[{SECOND},3hop1__demo_03]").code == 0
+    ran = kgqa(*ASKED, "limit=3", "allow_trained_questions=true")
     assert ran.code == 0, ran.err
-    assert ran.json("metrics.json")["trained_questions"] == {"roles.reader=+evaluator": 2}
+    assert ran.json("metrics.json")["trained_questions"] == {"roles.reader=+evaluator": 1}
     assert "TRAINED ON" in ran.out
     report = (ran.folder / "report.md").read_text(encoding="utf-8")
-    assert "**roles.reader=+evaluator was trained on 2 of 3 questions.**" in report
-    assert kgqa(*asked).code == 2
+    assert "**roles.reader=+evaluator was trained on 1 of 3 questions.**" in report
+    assert kgqa(*ASKED, "limit=3").code == 2
     assert kgqa("evaluate", str(ran.folder)).code == 2
     assert kgqa("evaluate", str(ran.folder), "allow_trained_questions=true").code == 0
-
-
-def test_the_same_words_under_another_id_are_the_same_question(kgqa: Kgqa) -> None:
-    artefact(texts=["In  which town was the architect of the candle bridge BORN?"])
-    refused = kgqa("run", "method=no_context", "dataset=demo", "limit=1", "roles.reader=+evaluator", *QUICK)
-    assert "was trained on 1" in refused.err
-
-
-def test_an_encoder_and_a_judge_are_looked_at_too(kgqa: Kgqa) -> None:
-    folder = artefact([FIRST])
     (folder / "encoder").mkdir()
     searching = ("run", "method=retrieve_only", "dataset=demo", "limit=2", "retriever=minilm")
     refused = kgqa(*searching, f"retriever.encoder.model={folder}/encoder")
     assert "retriever.encoder.model was trained on 1" in refused.err
-    judged = kgqa(
-        "run", "method=no_context", "dataset=demo", "limit=2", "judge=three_way", "roles.judge=+evaluator", *QUICK
-    )
+    judged = kgqa(*ASKED[:3], "limit=2", "judge=three_way", "roles.judge=+evaluator", *QUICK)
     assert "roles.judge=+evaluator was trained on 1" in judged.err
 
 
 def test_a_template_that_has_changed_since_is_told(kgqa: Kgqa) -> None:
     folder = artefact()
-    asked = ("run", "method=no_context", "dataset=demo", "limit=1", "roles.reader=+evaluator", *QUICK)
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     for templates, told in (
         ({"safe/judge": template_hash("safe/judge")}, []),
@@ -83,7 +62,7 @@ def test_a_template_that_has_changed_since_is_told(kgqa: Kgqa) -> None:
     ):
         manifest["examples"]["templates"] = templates
         (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
-        ran = kgqa(*asked)
+        ran = kgqa(*ASKED, "limit=1")
         assert ran.code == 0, ran.err
         said = [line for line in ran.out.splitlines() if "was trained with another template" in line]
         assert [line.split("template ")[1].partition(". ")[0] for line in said] == told

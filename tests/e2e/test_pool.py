@@ -61,37 +61,24 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
     assert not left
 
 
-def answering(monkeypatch: pytest.MonkeyPatch, answer: Any) -> None:
-    monkeypatch.setattr(Scripted, "answer", answer)
-
-
 def run(overrides: Sequence[str], pool: Pool | None = None) -> Executed:
     with Session(Experiment.of(overrides), pool) as session:
         return execute(session, QUIET)
 
 
-def test_two_runs_with_one_pool_share_one_engine(kgqa: Kgqa, seen: Counter[str]) -> None:
+def test_runs_and_stages_with_one_pool_share_one_engine(kgqa: Kgqa, seen: Counter[str]) -> None:
     with closing(Pool()) as pool:
-        for seed in (1, 2):
-            assert run([*CELL, f"seed={seed}"], pool).metrics.failed == 0
+        for words in (["seed=1"], ["seed=2"], ["judge=kgp"]):
+            assert run([*CELL, *words], pool).metrics.failed == 0
         assert seen == {"loaded": 1}
     assert seen == {"loaded": 1, "closed": 1}
-
-
-def test_extracting_and_answering_are_two_stages_of_one_engine(kgqa: Kgqa, seen: Counter[str]) -> None:
     cost = run(EXTRACTING).metrics.cost
     assert cost.extraction_paid is not None
     assert cost.extraction_paid.calls > 0
     assert cost.paid.calls > 0
-    assert seen == {"loaded": 1, "closed": 1}
-
-
-def test_a_judge_that_is_the_reader_is_the_engine_of_the_pool(kgqa: Kgqa, seen: Counter[str]) -> None:
-    with closing(Pool()) as pool:
-        run([*CELL, "judge=kgp"], pool)
-        assert seen == {"loaded": 1}
-    run([*CELL, "seed=1", "judge=kgp"])  # without a pool the reader's engine makes room for the judge's
-    assert seen == {"loaded": 3, "closed": 3}
+    assert seen == {"loaded": 2, "closed": 2}
+    run([*CELL, "seed=3", "judge=kgp"])  # without a pool the reader's engine makes room for the judge's
+    assert seen == {"loaded": 4, "closed": 4}
 
 
 @pytest.mark.parametrize("cell", [CELL, EXTRACTING], ids=["answering", "extracting"])
@@ -103,7 +90,7 @@ def test_an_engine_that_died_is_not_given_to_the_next_run(
 
     with closing(Pool()) as pool:
         with monkeypatch.context() as patch:
-            answering(patch, dies)
+            patch.setattr(Scripted, "answer", dies)
             with pytest.raises(EngineDied, match="no memory left"):
                 run(cell, pool)
         assert seen == {"loaded": 1, "closed": 1}
@@ -120,7 +107,7 @@ def test_ctrl_c_closes_the_engines_of_the_pool(kgqa: Kgqa, seen: Counter[str], m
         signal.pthread_kill(main, signal.SIGINT)
         return answer(self, calls)
 
-    answering(monkeypatch, interrupts)
+    monkeypatch.setattr(Scripted, "answer", interrupts)
     with pytest.raises(KeyboardInterrupt), closing(Pool()) as pool:
         run(CELL, pool)
     assert seen["closed"] >= seen["loaded"] == 1

@@ -39,7 +39,14 @@ def finish(arguments: tuple[str, ...], folder: Path) -> tuple[Path, Any]:
 
 @pytest.mark.skipif(find_spec("xllamacpp") is None, reason="needs kgqa[llamacpp]")
 def test_the_demo_runs_on_llama_cpp_and_then_from_the_cache(tmp_path: Path) -> None:
-    arguments = (*TRACE, "limit=1", "method.max_length=2")
+    arguments = (
+        *TRACE,
+        "limit=1",
+        "method.max_length=1",
+        "method.demonstration_count=1",
+        "kg.demonstration_count=1",
+        "kg.max_tokens=20",
+    )
     run, metrics = finish(arguments, tmp_path)
     before = (run / "predictions.jsonl").read_bytes()
     assert metrics["failed"] == 0

@@ -1,20 +1,26 @@
-"""`kgqa reproduce` as a person runs it, without weights."""
+"""`kgqa reproduce`: tables beside ours, both protocols, and intervals of values over questions."""
 
 from __future__ import annotations
 
 import json
 import re
-import shutil
 from pathlib import Path
+from statistics import fmean
+from typing import Any
 
 import pytest
 
+from kgqa.artifacts.metrics import Metrics
+from kgqa.reproduce.protocol import ProtocolRuns
+from kgqa.reproduce.question_values import add_interval, compare_rows, pool_values
+from kgqa.scoring.published_delta import Metric, Ours, read_measured_value
 from tests.e2e.conftest import QUICK, Kgqa
 
 SOME = ("reproduce", "trace/table1", "dataset=demo", "only=w/o documents,TRACE-Triple,HotPotQA", *QUICK)
 
 
 def test_published_values_stand_beside_ours_with_what_differs(kgqa: Kgqa) -> None:
+    """A second command makes no calls and writes the same table."""
     ran = kgqa(*SOME, "limit=2")
     assert ran.code == 0
     table = ran.json("table.json")
@@ -30,35 +36,28 @@ def test_published_values_stand_beside_ours_with_what_differs(kgqa: Kgqa) -> Non
     markdown = (ran.folder / "report.md").read_text(encoding="utf-8")
     assert "| dataset | hotpotqa | dataset=demo |" in markdown
     assert "| ranker | E5-Mistral (§4.1) | ranker=lexical |" in markdown
-    assert "2 per cell" in markdown
     assert "kgqa run model=llama3_8b_instruct scoring=trace method=no_context" in markdown
-    assert (ran.folder / "report.html").is_file()
     assert (ran.folder / "report.tex").is_file()
-
-
-def test_a_second_time_asks_nothing_and_says_the_same(kgqa: Kgqa) -> None:
-    first = kgqa(*SOME, "limit=2")
-    table = first.json("table.json")
+    before = (ran.folder / "report.html").read_bytes()
+    refused = kgqa("report", str(ran.folder))
+    assert refused.code == 2
+    assert "of kgqa reproduce. The same command writes its report.html again" in refused.err
+    assert (ran.folder / "report.html").read_bytes() == before
     written = [(Path(cell["run"]) / "metrics.json").stat().st_mtime_ns for cell in table["cells"]]
     again = kgqa(*SOME, "limit=2")
-    assert again.folder == first.folder
-    assert {key: again.json("table.json")[key] for key in ("lines", "cells")} == {
-        key: table[key] for key in ("lines", "cells")
-    }
+    assert again.folder == ran.folder
+    assert [again.json("table.json")[key] for key in ("lines", "cells")] == [table[key] for key in ("lines", "cells")]
     assert [(Path(cell["run"]) / "metrics.json").stat().st_mtime_ns for cell in table["cells"]] == written
 
 
-def test_several_cells_at_once_give_the_same_table(kgqa: Kgqa) -> None:
-    pytest.importorskip("hydra_plugins.hydra_joblib_launcher", reason="needs kgqa[joblib]")
-    ran = kgqa(*SOME, "limit=2", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
-    assert ran.code == 0
-    at_once = ran.json("table.json")
-    shutil.rmtree("outputs")
-    alone = kgqa(*SOME, "limit=2").json("table.json")
-    for table in (at_once, alone):
-        assert {cell["state"] for cell in table["cells"]} == {"done"}
-    assert at_once["lines"] == alone["lines"]
-    assert at_once["cells"] == alone["cells"]
+def test_another_scoring_leaves_the_runs_of_earlier_reports(kgqa: Kgqa) -> None:
+    first = kgqa(*SOME, "limit=2").json("table.json")
+    runs = [Path(cell["run"]) for cell in first["cells"]]
+    before = [{file.name: file.read_bytes() for file in run.iterdir()} for run in runs]
+    second = kgqa(*SOME, "limit=2", "scoring=drop").json("table.json")
+    assert [f"{run.name}" for run in runs] == [f"{Path(cell['run']).name[:-5]}-trace" for cell in second["cells"]]
+    assert [{file.name: file.read_bytes() for file in run.iterdir()} for run in runs] == before
+    assert ["scoring", "trace", "scoring=drop"] in second["differing"]
 
 
 def test_the_cost_counts_the_judge(kgqa: Kgqa) -> None:
@@ -71,36 +70,14 @@ def test_the_cost_counts_the_judge(kgqa: Kgqa) -> None:
 
 
 def test_a_failed_cell_stops_no_other_and_is_told(kgqa: Kgqa) -> None:
-    ran = kgqa(*SOME, "limit=1", "engine.rules=nowhere.jsonl")
+    ran = kgqa(*SOME, "limit=1", "engine.rules=nowhere.jsonl", "run_name=mine")
     assert ran.code == 2
     assert ran.out.count("failed: ") >= 2
     assert "nowhere.jsonl" in ran.out
     assert {cell["state"] for cell in ran.json("table.json")["cells"]} == {"failed"}
-
-
-def test_a_report_of_other_cells_is_not_overwritten(kgqa: Kgqa) -> None:
-    assert kgqa(*SOME, "limit=1", "run_name=mine").code == 0
-    ran = kgqa(*SOME, "limit=2", "run_name=mine")
-    assert ran.code == 2
-    assert "Set another run_name=" in ran.err
-
-
-def test_its_report_is_not_overwritten_by_one_of_a_sweep(kgqa: Kgqa) -> None:
-    folder = kgqa(*SOME, "limit=1").folder
-    before = (folder / "report.html").read_bytes()
-    ran = kgqa("report", str(folder))
-    assert ran.code == 2
-    assert "of kgqa reproduce. The same command writes its report.html again" in ran.err
-    assert (folder / "report.html").read_bytes() == before
-
-
-def test_cells_that_cannot_run_here_are_skipped_and_said(kgqa: Kgqa) -> None:
-    ran = kgqa("reproduce", "safe/table12", "only=*Qwen 3 4B,2Wiki")
-    assert ran.code == 2
-    assert "safe/table12: no cell can run (reasons above)" in ran.out
-    assert "needs training: A feedback model trained on injected errors alone" in ran.out
-    (first, *_) = ran.json("table.json")["lines"]
-    assert (first["published"]["number"], first["ours"], first["note"]) == (87.3, None, "needs training")
+    other = kgqa(*SOME, "limit=2", "run_name=mine")  # a report of other cells is not overwritten
+    assert other.code == 2
+    assert "Set another run_name=" in other.err
 
 
 def test_a_mean_row_is_ours_where_all_its_rows_are(kgqa: Kgqa) -> None:
@@ -131,9 +108,7 @@ def test_a_cell_runs_with_what_a_person_has_trained(kgqa: Kgqa, tmp_path: Path) 
 
 
 def test_the_list_says_what_runs_with_models_of_ones_choice(kgqa: Kgqa) -> None:
-    bare = kgqa("reproduce", "--list", "trace/table9").out
-    assert re.search(r"trace/table9 +18 +0 +18 need weights", bare)
-    assert "with models of your choice: kgqa reproduce --list model=" in bare
+    assert re.search(r"trace/table9 +18 +0 +18 need weights", kgqa("reproduce", "--list", "trace/table9").out)
     here = ("model=smollm2_135m", "dataset=demo", *QUICK)
     assert re.search(r"trace/table9 +18 +18 ", kgqa("reproduce", "--list", "trace/table9", *here).out)
     assert "Did you mean smollm2_135m" in kgqa("reproduce", "--list", "trace", "model=smollm").err
@@ -144,14 +119,113 @@ def test_missing_data_is_called_so_and_a_table_of_which_nothing_runs_fails(
 ) -> None:
     monkeypatch.delenv("KGQA_DATA", raising=False)
     given = ("reproduce", "trace/table9", "only=MuSiQue", "model=smollm2_135m", *QUICK)
-    for more in ((), ("dry_run=true",), ("--plan",)):
+    for more in ((), ("--plan",)):
         ran = kgqa(*given, *more)
         assert ran.code == 2
         assert "6 cells: 6 need data" in ran.out
         assert "not run, needs data: dataset=musique: no data on this machine" in ran.out
-        assert (
-            "trace/table9: no cell can run on this machine. Choose models that are on this machine, e.g. model="
-            in ran.out
-        )
+        assert "trace/table9: no cell can run here (reasons above). With models of this machine: model=" in ran.out
     both = kgqa("reproduce", "trace/table9", "only=MuSiQue", "dry_run=true").out
     assert "6 cells: 6 need weights and data" in both
+
+
+CELL = ("reproduce", "ircot/table4", "only=Flan-T5-XXL? OneR QA? Direct,HotpotQA", "dataset=demo", *QUICK)
+PAPER = (*CELL, "model=smollm2_135m", "protocol=paper", "protocol.dev=3", "protocol.test=4")
+
+
+def test_hyperparameters_are_chosen_on_dev_the_sets_averaged_on_test_and_the_same_command_resumes(
+    kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With 4 of the 18 settings."""
+    few = {"method.passages": (5, 9), "method.few_shot.distractors": (1, 2)}
+    monkeypatch.setattr(ProtocolRuns, "among", few)
+    ran = kgqa(*PAPER)
+    assert ran.code == 0, ran.err
+    table = ran.json("table.json")
+    (cell,) = table["cells"]
+    (name, values, among) = table["chosen"][0]
+    assert (name, among) == ("Flan-T5-XXL, OneR QA, Direct · HotpotQA", "4")
+    assert values.startswith("method.passages=")
+    runs = [json.loads((Path(run) / "metrics.json").read_text(encoding="utf-8")) for run in cell["run"].split()]
+    assert [run["questions"] for run in runs] == [4, 4, 4]
+    (line,) = table["lines"]
+    assert line["ours"]["mean"] == fmean(run["scores"]["f1"]["mean"] for run in runs)
+    assert line["ours"]["spread"] is not None
+    assert cell["command"].startswith("kgqa tune ")
+    told = {row[0]: row[1:] for row in table["differing"]}
+    assert told["protocol"][0].startswith("hyperparameters chosen on 100 questions, 500 questions, the mean over 3")
+    assert not {"passages", "distractors", "demonstration sets"} & set(told)
+    report = (ran.folder / "report.md").read_text(encoding="utf-8")
+    assert "Chosen on development questions" in report
+    assert "7 runs: " in dict(table["cost"])["so far"]
+    finished = sorted(Path("outputs").glob("demo/*/*/*/metrics.json"))
+    written = [file.stat().st_mtime_ns for file in finished]
+    finished[0].unlink()
+    again = kgqa(*PAPER)
+    assert again.folder == ran.folder
+    assert again.json("table.json")["lines"] == table["lines"]
+    assert [file.stat().st_mtime_ns for file in finished[1:]] == written[1:]
+
+
+def test_a_plan_of_either_protocol_counts_before_anything_is_asked(kgqa: Kgqa) -> None:
+    paper = kgqa(*PAPER, "--plan")
+    assert paper.code == 0
+    rows = {line.split()[0]: line.split("  ", 1)[1].split() for line in paper.out.splitlines() if "  " in line.strip()}
+    assert [rows[name][:2] for name in ("dev", "test", "all")] == [["18", "54"], ["3", "12"], ["21", "66"]]
+    assert not list(Path("outputs").glob("*/*/*/*/metrics.json"))
+    short = (*CELL, "model=smollm2_135m", "limit=4")
+    (row,) = [line.split() for line in kgqa(*short, "--plan").out.splitlines() if line.startswith("runs")]
+    assert row[:3] == ["runs", "1", "4"]
+    table = kgqa(*short).json("table.json")
+    assert f"1 run: {row[3]} model calls" in dict(table["cost"])["so far"]
+    (row,) = (row for row in table["differing"] if row[0] == "protocol")
+    assert row[2].startswith("short: no tuning on development questions, one set of demonstrations, ")
+
+
+PATHS = {
+    "context_tokens": "tokens",
+    "cost.method.prompt_tokens / questions": "tokens",
+    "cost.method.by_role.reader.prompt_tokens - cost.method.by_role.reader.cached_tokens / questions": "tokens",
+    "cost.method.calls_per_question": "calls",
+    "chains.length": "triples",
+    "chains.documents_per_question": "documents",
+}
+
+
+GIVEN = ("run", "dataset=demo", "model=smollm2_135m", *QUICK)
+TOKENS = Metric("", "context_tokens", "tokens", "")
+
+
+def test_means_have_bootstrap_intervals_and_rows_are_ordered_by_paired_differences(kgqa: Kgqa) -> None:
+    trace, bare = (kgqa(*GIVEN, f"method={method}").folder for method in ("trace", "no_context"))
+    metrics = Metrics.read(trace).json()
+    for path, unit in PATHS.items():
+        metric = Metric("", path, unit, "")
+        ours = read_measured_value(metrics, metric)
+        assert ours, path
+        ours = add_interval(ours, trace, metric)
+        assert ours.low is not None, path
+        assert ours.high is not None, path
+        assert ours.low <= ours.mean <= ours.high, path
+    unknown = Ours(1e6, None, None, 36)  # a value that the questions do not give
+    assert add_interval(unknown, trace, TOKENS) == add_interval(unknown, trace.parent, TOKENS) == unknown
+    assert compare_rows([trace], [bare], TOKENS) == 1
+    assert compare_rows([bare], [trace], TOKENS) == -1
+    assert compare_rows([trace], [trace], TOKENS) == 0
+    few = kgqa("run", "method=trace", "limit=5", *QUICK).folder
+    metric = Metric("", "cost.method.prompt_tokens / questions", "tokens", "")
+    both = [metrics, Metrics.read(few).json()]
+    values = [read_measured_value(each, metric) for each in both]
+    pooled = pool_values([value for value in values if value], [trace, few], metric)
+    tokens: Any = sum(each["cost"]["method"]["prompt_tokens"] for each in both)
+    assert pooled.questions == 36 + 5
+    assert pooled.mean == pytest.approx(tokens / 41)
+    assert pooled.low is not None
+    assert pooled.low < pooled.mean
+
+
+def test_values_that_questions_do_not_show_are_weighted(tmp_path: Path) -> None:
+    judged = Metric("", "judge.accuracy", "%", "")
+    pooled = pool_values([Ours(80.0, 70.0, 90.0, 10), Ours(50.0, 45.0, 55.0, 30)], [tmp_path, tmp_path], judged)
+    assert (pooled.mean, pooled.questions) == (57.5, 40)
+    assert (pooled.low, pooled.high) == pytest.approx((57.5 - 4.507, 57.5 + 4.507), abs=0.01)

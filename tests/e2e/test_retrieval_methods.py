@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from kgqa.artifacts.trace import read_trace
 from tests.e2e.conftest import QUICK, Kgqa
+from tests.retrieval.tiny_models import BERT, saved, seeded
 
 pytest.importorskip("tantivy")
 
@@ -84,51 +86,20 @@ def test_ircot_reasons_and_retrieves_in_turn(kgqa: Kgqa, tmp_path: Path) -> None
         assert part in shown
 
 
-@pytest.mark.parametrize("reader", ["direct", "cot", "none", "zero_shot"])
-@pytest.mark.parametrize("scope", ["corpus", "own"])
-def test_every_reader_and_scope_of_ircot_runs(kgqa: Kgqa, tmp_path: Path, reader: str, scope: str) -> None:
-    changes = (f"method.reader={reader}", f"method.scope={scope}", "method.few_shot.sample_size=2")
-    ran = kgqa("run", "method=ircot", "limit=2", rules(tmp_path), *changes, *QUICK)
-    assert ran.code == 0
-    assert ran.json("metrics.json")["failed"] == 0
-    assert (tmp_path / "outputs/index").exists() == (scope == "corpus")
-
-
 def test_the_same_passages_for_many_questions_raise_an_alarm(kgqa: Kgqa, tmp_path: Path) -> None:
-    ran = kgqa("run", "method=retrieve_only", "dataset=musique", f"dataset.path={musique(tmp_path, count=6)}")
-    alarm = "6 of 6 questions got the same passages in the same order"
-    assert alarm in ran.json("metrics.json")["retrieval"]["alarm"]
-    assert f"alarm: {alarm}" in ran.out
-    assert f"**Alarm**: {alarm}" in (ran.folder / "report.md").read_text(encoding="utf-8")
-
-
-def test_gold_passages_are_found_by_title_in_a_corpus_with_other_texts(kgqa: Kgqa, tmp_path: Path) -> None:
+    """And gold passages are found by title in a corpus with other texts."""
     corpus = tmp_path / "corpus.jsonl"
     texts = {"birch ": "Birch: a book which Alder wrote.", "Alder": "Alder lived in Cedar.", "Fir": "Fir is a tree."}
     corpus.write_text("".join(f"{json.dumps({'title': t, 'text': x})}\n" for t, x in texts.items()), encoding="utf-8")
-    chosen = ("dataset=musique", f"dataset.path={musique(tmp_path)}", f"dataset.corpus={corpus}")
-    metrics = kgqa("run", "method=retrieve_only", *chosen).json("metrics.json")
+    chosen = ("dataset=musique", f"dataset.path={musique(tmp_path, count=6)}", f"dataset.corpus={corpus}")
+    ran = kgqa("run", "method=retrieve_only", *chosen)
+    metrics = ran.json("metrics.json")
+    alarm = "6 of 6 questions got the same passages in the same order"
+    assert alarm in metrics["retrieval"]["alarm"]
+    assert f"alarm: {alarm}" in ran.out
+    assert f"**Alarm**: {alarm}" in (ran.folder / "report.md").read_text(encoding="utf-8")
     assert metrics["retrieval"]["recall"]["5"]["mean"] == 100
     assert metrics["scores"]["support_recall"]["mean"] == 50  # by id only
-
-
-def test_another_paragraph_of_the_gold_page_counts_for_the_page_alone(kgqa: Kgqa, tmp_path: Path) -> None:
-    """IIRC in its official form with the articles as corpus: pages have many paragraphs."""
-    lived = "Alder lived in the town of Cedar for all of his long life and wrote many books."
-    other = "The author of the book Birch was also a keen gardener, a rower, and where possible a swimmer in the sea."
-    (tmp_path / "context_articles.json").write_text(json.dumps({"alder": f"{other}\n{lived}"}), encoding="utf-8")
-    context = [{"passage": "Alder", "text": "lived in the town of Cedar"}, {"passage": "main", "text": "by Alder"}]
-    asked = "Where did the author of the book Birch live?"
-    answer = {"type": "binary", "answer_value": "Cedar"}
-    question = {"qid": "q1", "question": asked, "context": context, "answer": answer}
-    record = {"title": "Birch", "text": "Birch is a book by Alder.", "questions": [question]}
-    path = tmp_path / "dev.json"
-    path.write_text(json.dumps([record]), encoding="utf-8")
-    chosen = (f"dataset.path={path}", f"dataset.corpus={tmp_path / 'context_articles.json'}", "method.passages=1")
-    ran = kgqa("run", "method=retrieve_only", "dataset=iirc", *chosen)
-    retrieval = ran.json("metrics.json")["retrieval"]
-    assert (retrieval["recall"]["15"]["mean"], retrieval["page_recall"]["15"]["mean"]) == (0, 100)
-    assert "recall of pages" in ran.out
 
 
 @pytest.mark.parametrize(
@@ -146,3 +117,27 @@ def test_another_paragraph_of_the_gold_page_counts_for_the_page_alone(kgqa: Kgqa
 def test_a_dry_run_counts_as_if_nothing_ended_a_method_early(kgqa: Kgqa, method: str, calls: int) -> None:
     planned = kgqa("run", f"method={method}", "limit=2", "dry_run=true", *QUICK).out
     assert f"{2 * calls} model calls, {2 * calls} of them new" in planned
+
+
+def test_what_a_reranker_puts_first_is_read_and_reported(kgqa: Kgqa, tmp_path: Path) -> None:
+    """With a cross-encoder of random weights."""
+    for name in ("transformers", "sentence_transformers"):
+        pytest.importorskip(name, reason=f"{name} is not installed", exc_type=ImportError)
+    from transformers import BertConfig, BertForSequenceClassification
+
+    config = BertConfig(vocab_size=seeded(), num_labels=1, **BERT)
+    folder = saved(BertForSequenceClassification(config), tmp_path / "cross", "bert")
+    reranking = ("method.reranker=true", "reranker=minilm_cross", f"reranker.model={folder}")
+    fitting = ("reranker.max_length=32", "reranker.device=cpu")
+    ran = kgqa("run", "method=retrieve_read", "limit=3", "retriever=bm25", *QUICK, *reranking, *fitting)
+    assert ran.code == 0, ran.err
+    for traced in read_trace(ran.folder):
+        [found] = [call.reply for call in traced.calls if call.kind == "search"]
+        [scores] = [call.reply for call in traced.calls if call.kind == "rank"]
+        evidence = traced.prediction.evidence or ()
+        best = sorted(range(len(found)), key=lambda place: (-scores[place], place))
+        assert len(set(scores)) > 1
+        assert [found[place]["id"] for place in best][: len(evidence)] == list(evidence)
+    assert str(folder) in json.dumps(ran.json("settings.json"))
+    assert ran.json("manifest.json")["reranker"]
+    assert "minilm_cross" in (ran.folder / "report.md").read_text(encoding="utf-8")

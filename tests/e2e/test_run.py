@@ -13,10 +13,8 @@ from kgqa.config.files import load_yaml
 from tests.e2e.conftest import QUICK, Kgqa
 from tests.e2e.processes import killed_at_file, lasting, replies_kept, started, wait_for_replies
 
-METHODS = ["trace", "no_context", "all_documents", "golden"]
 
-
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ["trace", "golden"])
 def test_a_run_leaves_everything_that_explains_it(kgqa: Kgqa, method: str) -> None:
     ran = kgqa("run", f"method={method}", "limit=3", *QUICK)
     assert ran.code == 0
@@ -24,25 +22,20 @@ def test_a_run_leaves_everything_that_explains_it(kgqa: Kgqa, method: str) -> No
     files = {"config.yaml", "manifest.json", "predictions.jsonl", "trace.jsonl.zst", "metrics.json", "report.md"}
     assert files <= {file.name for file in ran.folder.iterdir()}
     metrics = ran.json("metrics.json")
-    assert metrics["questions"] == 3
-    assert metrics["failed"] == 0
+    assert (metrics["questions"], metrics["failed"]) == (3, 0)
     assert method != "golden" or metrics["scores"]["support_recall"]["mean"] == 100
     for score in ("em", "f1", "support_recall"):
         assert 0 <= metrics["scores"][score]["low"] <= metrics["scores"][score]["mean"] <= 100
-    lines = [json.loads(line) for line in (ran.folder / "predictions.jsonl").read_text().splitlines()]
+    predictions = (ran.folder / "predictions.jsonl").read_bytes()
+    lines = [json.loads(line) for line in predictions.splitlines()]
     assert [line["question_id"] for line in lines] == ["2hop__demo_01", "2hop__demo_02", "3hop1__demo_03"]
     assert list(lines[0])[:8] == ["question_id", "question", "gold", "answer", "error", "em", "f1", "evidence"]
     assert sum(line["f1"] for line in lines) / 3 == pytest.approx(metrics["scores"]["f1"]["mean"], abs=1e-3)
-
-
-def test_the_same_run_elsewhere_asks_no_model(kgqa: Kgqa) -> None:
-    first = kgqa("run", "method=trace", "limit=4", *QUICK)
-    before = (first.folder / "predictions.jsonl").read_bytes()
-    second = kgqa("run", "method=trace", "limit=4", "run_name=second", "max_parallel_questions=1", *QUICK)
-    assert second.folder != first.folder
+    second = kgqa("run", f"method={method}", "limit=3", "run_name=second", "max_parallel_questions=1", *QUICK)
+    assert second.folder != ran.folder
     assert second.json("metrics.json")["cost"]["paid"]["calls"] == 0
-    assert second.json("metrics.json")["cost"]["method"] == first.json("metrics.json")["cost"]["method"]
-    assert (second.folder / "predictions.jsonl").read_bytes() == before
+    assert second.json("metrics.json")["cost"]["method"] == metrics["cost"]["method"]
+    assert (second.folder / "predictions.jsonl").read_bytes() == predictions
 
 
 def test_a_dry_run_never_estimates_less_than_the_run_asks(kgqa: Kgqa) -> None:
@@ -72,7 +65,7 @@ def test_triples_are_built_ahead_and_read_offline(kgqa: Kgqa) -> None:
     assert "kgqa kg build dataset=demo" in refused.err
 
 
-SLOW = ["run", "method=trace", "limit=12", "engine.batch_size=4", "engine.delay=0.05", *QUICK]
+SLOW = ["run", "method=trace", "limit=3", "engine.batch_size=4", "engine.delay=0.05", *QUICK]
 
 
 def test_a_run_killed_at_random_moments_resumes_to_the_same_bytes(kgqa: Kgqa, tmp_path: Path) -> None:
@@ -81,7 +74,7 @@ def test_a_run_killed_at_random_moments_resumes_to_the_same_bytes(kgqa: Kgqa, tm
     for _ in range(2):
         kept = replies_kept(tmp_path)
         running = started([*SLOW, "run_name=killed"], tmp_path)
-        wait_for_replies(tmp_path, kept + generator.randint(1, 150))
+        wait_for_replies(tmp_path, kept + generator.randint(1, 25))
         running.send_signal(signal.SIGKILL)
         running.communicate()
         assert running.returncode == -signal.SIGKILL
@@ -98,24 +91,24 @@ def test_a_run_killed_at_random_moments_resumes_to_the_same_bytes(kgqa: Kgqa, tm
     assert lasting(elsewhere / resumed.folder) == lasting(resumed.folder)
 
 
-def test_a_run_killed_before_every_third_file_resumes_to_the_same_bytes(
+def test_a_run_killed_before_every_sixth_file_resumes_to_the_same_bytes(
     kgqa: Kgqa, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What stands in its folder meanwhile is one run's: no scores of the earlier one under this one's settings.
 
     tests/unit/test_folder.py kills within a process, at every write.
     """
-    command = ["run", "method=golden", "limit=2", "scoring=drop", *QUICK]
+    command = ["run", "method=golden", "limit=2", "scoring=drop", "run_name=a", *QUICK]
     assert kgqa(*command, "scoring=hotpotqa").code == 0
     codes, out = [-signal.SIGKILL.value], ""
     while codes[-1] == -signal.SIGKILL:
-        code, out = killed_at_file(2 + 3 * (len(codes) - 1), command, tmp_path)
+        code, out = killed_at_file(2 + 6 * (len(codes) - 1), command, tmp_path)
         codes.append(code)
         for metrics in tmp_path.glob("outputs/demo/*/*/*/metrics.json"):
             profile = load_yaml(metrics.parent / "config.yaml")["scoring"]
             assert json.loads(metrics.read_text())["profile"] == profile
     assert codes[-1] == 0
-    assert len(codes) > 3  # of config, manifest, predictions, trace, metrics, settings, report
+    assert len(codes) > 2  # of config, manifest, predictions, trace, metrics, settings, report
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
@@ -135,3 +128,35 @@ def test_ctrl_c_saves_and_says_how_to_go_on(kgqa: Kgqa, tmp_path: Path) -> None:
     kept = replies_kept(tmp_path)
     assert kgqa(*SLOW).code == 0
     assert replies_kept(tmp_path) > kept
+
+
+def test_a_full_disk_stops_the_run_and_the_same_command_goes_on(kgqa: Kgqa, tmp_path: Path) -> None:
+    """A limit on file size is refused by the kernel like a full disk, and needs no privileges."""
+    arguments = ["run", "method=trace", "limit=6", *QUICK]
+    running = started(arguments, tmp_path, file_limit=60_000)
+    _, err = running.communicate(timeout=60)
+    assert running.returncode == 2
+    assert "Free disk space or set KGQA_CACHE" in err
+    assert all(line.startswith("kgqa: ") for line in err.splitlines())  # what is wrong, what is kept, how to go on
+    kept = replies_kept(tmp_path)
+    assert kept > 0
+    ran = kgqa(*arguments)
+    assert ran.code == 0
+    cost = ran.json("metrics.json")["cost"]
+    assert cost["paid"]["calls"] + cost["extraction_paid"]["calls"] <= replies_kept(tmp_path) - kept
+
+
+def test_a_model_that_writes_garbage_or_nothing_is_counted_and_not_lost(kgqa: Kgqa, tmp_path: Path) -> None:
+    rules = tmp_path / "rules.jsonl"
+    rules.write_text(
+        json.dumps({"match": "Title:", "reply": "<<;;>\x00 ; <a;b>"}) + "\n" + json.dumps({"match": ".", "reply": ""})
+    )
+    ran = kgqa("run", "method=trace", "limit=2", f"engine.rules={rules}", *QUICK)
+    assert ran.code == 0
+    metrics = ran.json("metrics.json")
+    assert metrics["failed"] == 0
+    assert metrics["answerless"] == 2
+    assert metrics["flags"]["empty_answer"] == 2
+    assert metrics["flags"]["no_chain"] == 2
+    assert metrics["graph"]["malformed"] > 0
+    assert metrics["scores"]["em"]["mean"] == 0

@@ -1,11 +1,15 @@
-"""Whole runs against a server that fails them: what was answered is kept, and nothing secret is written anywhere."""
+"""Runs against a server: one that fails keeps what was answered, one that reasons is counted, no key is written."""
 
 from __future__ import annotations
 
 import json
 import sqlite3
+import subprocess
+import time
 from contextlib import closing
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 import zstandard
@@ -14,9 +18,11 @@ from kgqa.artifacts.metrics import Metrics
 from kgqa.artifacts.run import FinishedRun
 from kgqa.engines.openai.detection import _detect
 from kgqa.report.run_report import notices
+from kgqa.runtime.monitor import Heartbeat, read_heartbeats
+from tests.e2e.conftest import QUICK as SCRIPTED
 from tests.e2e.conftest import Kgqa
 from tests.e2e.processes import replies_kept, started, wait_for_replies
-from tests.engines.misbehaving import Body, Conversation, Misbehaving, late, refuse, reset
+from tests.engines.misbehaving import Body, Conversation, Misbehaving, answer, late, prompt, refuse, reply, reset
 
 pytest.importorskip("aiohttp", reason="engine openai needs aiohttp")
 SECRET = "sk-Tr0ub4dor-and-three"
@@ -44,20 +50,37 @@ def everything_written(folder: Path) -> bytes:
     return written
 
 
-def test_a_server_that_dies_stops_the_run_and_the_same_command_goes_on(server: Misbehaving, tmp_path: Path) -> None:
-    running = started([*RUN, *QUICK], tmp_path)
+def test_a_server_that_dies_stops_the_run_and_the_same_command_goes_on(
+    server: Misbehaving, kgqa: Kgqa, tmp_path: Path
+) -> None:
+    command = [*RUN, *QUICK, "engine.server_timeout=8.0"]
+    running = started(command, tmp_path)
     wait_for_replies(tmp_path, 3)
     server.stop()
+    until = time.monotonic() + 60
+    beat: dict[str, Any] = {"ended": 0}
+    while time.monotonic() < until and not 3 <= beat["ended"] < 10:
+        (beat,) = json.loads(kgqa("runs", "--running", "--json").out)
+    assert beat | {"what": "run", "stage": "questions", "count": 10, "state": "running", "pid": running.pid} == beat
+    assert beat["tokens"] > 0
+    assert beat["usd"] > 0
     out, err = running.communicate(timeout=60)
     assert running.returncode == 3
-    assert f"kgqa: {server.url} has not answered any call for 1 s: no connection" in err
-    assert "all replies in the call cache" in err
+    assert f"kgqa: {server.url} has not answered any call for 8 s: no connection" in err
+    assert "of 10 questions, and all replies in the call cache" in err
+    assert f"kgqa: continue with: kgqa {' '.join(command)}\n" in err
     assert "Traceback" not in err
+    log = log_of(tmp_path)
+    assert log[0]["command"] == f"kgqa {' '.join(command)}"
+    assert (log[-1]["event"], log[-1]["outcome"], log[-1]["level"]) == ("end", "failed", "error")
+    assert log[-1]["message"].startswith(f"ServerLost: {server.url} has not answered any call")
+    assert any(line["event"] == "wait" for line in log)
+    assert json.loads(kgqa("runs", "--running", "--json").out) == []
     kept = replies_kept(tmp_path)
     assert 3 <= kept < 10
 
     server.start()
-    again = started([*RUN, *QUICK], tmp_path)
+    again = started(command, tmp_path)
     more, further = again.communicate(timeout=60)
     server.stop()
     assert again.returncode == 0, further
@@ -72,6 +95,21 @@ def test_a_server_that_dies_stops_the_run_and_the_same_command_goes_on(server: M
     assert sum(server.answered.values()) <= 12
     assert SECRET.encode() not in everything_written(tmp_path)
     assert SECRET not in out + err + more + further
+
+
+def test_a_server_that_dies_stops_a_sweep_at_its_first_cell(server: Misbehaving, kgqa: Kgqa, tmp_path: Path) -> None:
+    patient = (*QUICK, "engine.server_timeout=3")
+    sweep = ("run", "-m", "method=no_context,all_documents", *RUN[2:], *patient, "sweep.name=lost")
+    server.faults.extend([refuse(503)] * 1000)
+    ran = kgqa(*sweep)
+    assert ran.code == 3
+    assert f"kgqa: {server.url} has not answered any call for 3 s" in ran.err
+    assert [file.name for file in (tmp_path / "outputs/sweeps/lost/cells").glob("*.json")] == ["000.json"]
+    server.faults.clear()
+    again = kgqa(*sweep)
+    server.stop()
+    assert again.code == 0, again.err
+    assert "cells: 2 done" in again.out
 
 
 def test_a_spent_budget_stops_the_run_and_a_raised_one_goes_on(server: Misbehaving, kgqa: Kgqa, tmp_path: Path) -> None:
@@ -118,6 +156,8 @@ def test_faults_are_errors_and_never_answers(server: Misbehaving, kgqa: Kgqa, tm
     assert SECRET.encode() not in everything_written(tmp_path)
     assert SECRET not in ran.out + ran.err
     assert b"[key]" in everything_written(tmp_path)  # there was something to leave out
+    log = [json.loads(line) for line in (ran.folder / "log.jsonl").read_text(encoding="ascii").splitlines()]
+    assert any("[key]" in line["cause"] for line in log if line["event"] in ("wait", "retry"))
 
 
 def test_replies_of_another_model_are_counted_and_reported(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,3 +199,104 @@ def test_finished_run_needs_no_server_if_its_model_is_named(server: Misbehaving,
     _detect.cache_clear()
     assert "does not serve it" in kgqa(*named).err
     server.stop()
+
+
+def log_of(folder: Path) -> list[dict[str, Any]]:
+    (file,) = folder.rglob("log.jsonl")
+    return [json.loads(line) for line in file.read_text(encoding="ascii").splitlines()]
+
+
+def test_logs_of_runs_sweeps_and_builds(kgqa: Kgqa) -> None:
+    first = kgqa("run", "method=golden", "limit=3", "dataset=demo", *SCRIPTED)
+    lines = log_of(first.folder)
+    assert [line["event"] for line in lines] == ["start", "stage", "end"]
+    assert lines[0]["identity"] == first.folder.name
+    assert lines[-1] | {"outcome": "done", "ended": 3, "failed": 0, "calls": 3} == lines[-1]
+    (first.folder / "metrics.json").unlink()  # a finished run is left as it is
+    kgqa("run", "method=golden", "limit=3", "dataset=demo", *SCRIPTED)
+    again = log_of(first.folder)
+    assert again[: len(lines)] == lines
+    assert again[-1] | {"outcome": "done", "ended": 3, "calls": 0} == again[-1]  # all from the cache
+    sweep = log_of(kgqa("run", "-m", "method=golden,no_context", "dataset=demo", "limit=2", *SCRIPTED).folder)
+    assert sweep[-1] | {"outcome": "done", "stage": "cells", "ended": 2, "count": 2} == sweep[-1]
+    assert log_of(kgqa("data", "index", "dataset=demo", "retriever=bm25").folder)[-1]["event"] == "end"
+    assert not list(Path("outputs/.running").iterdir())
+
+
+def test_killed_run_is_stopped_until_its_command_continues(kgqa: Kgqa, server: Misbehaving, tmp_path: Path) -> None:
+    running = started([*RUN, *QUICK], tmp_path)
+    wait_for_replies(tmp_path, 3)
+    running.kill()
+    running.communicate(timeout=60)
+    (beat,) = read_heartbeats()
+    beat.replace(updated=beat.updated - 600).write()
+    (shown,) = json.loads(kgqa("runs", "--running", "--json").out)
+    assert shown["state"] == "stopped"
+    told = kgqa("runs", "--running").out
+    assert "stopped: no heartbeat" in told
+    assert f"Continue with: kgqa {' '.join([*RUN, *QUICK])}" in told
+    again = started([*RUN, *QUICK], tmp_path)
+    again.communicate(timeout=60)
+    server.stop()
+    assert again.returncode == 0
+    Heartbeat(what="run", folder="a", command="", host="here", pid=1, started=1, updated=1).write()  # an old one
+    Path("outputs/.running/damaged.json").write_text("{", encoding="utf-8")
+    assert json.loads(kgqa("runs", "--running", "--json").out) == []
+    assert "no running work in outputs/" in kgqa("runs", "--running").out
+
+
+THINKING = (*RUN[:2], "limit=1", *RUN[3:], "model.thinking=low")
+COUNTED: dict[str, Any] = {"completion_tokens": 125, "completion_tokens_details": {"reasoning_tokens": 100}}
+
+
+def test_the_answer_is_scored_and_the_thought_kept_counted_and_shown(kgqa: Kgqa, server: Misbehaving) -> None:
+    server.always = answer({"content": "Pellery", "reasoning": "It lies in the north."}, **COUNTED)
+    planned = [kgqa(*THINKING, f"model.thinking={word}", "dry_run=true").out for word in ("off", "low")]
+    rows = [next(line for line in out.splitlines() if line.startswith("reader ")).split() for out in planned]
+    generated = [int(row[-1].replace(",", "")) for row in rows]
+    assert generated[1] == generated[0] + 1024
+    assert not server.asked
+    ran = kgqa(*THINKING)
+    assert ran.code == 0, ran.err
+    metrics = ran.json("metrics.json")
+    assert metrics["scores"]["em"]["mean"] == 100
+    cost = metrics["cost"]["method"]
+    assert (cost["output_tokens"], cost["reasoning_tokens"]) == (125, 100)
+    assert cost["usd"] == pytest.approx((10 * 0.15 + 125 * 0.6) / 1e6, abs=1e-6)  # a thought is paid as output
+    assert "125 generated, 100 for reasoning" in ran.out
+    assert "Output tokens for reasoning: reader 100." in (ran.folder / "report.md").read_text()
+    shown = kgqa("show", str(ran.folder), "2hop__demo_01").out
+    assert "reasoning 'It lies in the north.', then 'Pellery'" in shown
+    assert "100 of them reasoning" in shown
+
+    again = kgqa(*THINKING, "run_name=again").json("metrics.json")["cost"]  # from the cache, thought and all
+    assert again["paid"]["calls"] == 0
+    assert again["method"] == cost
+    server.stop()
+
+
+def predictions(running: subprocess.Popen[str], folder: Path) -> bytes:
+    out, err = running.communicate(timeout=120)
+    assert running.returncode == 0, err
+    return (folder / out.strip().splitlines()[-1] / "predictions.jsonl").read_bytes()
+
+
+def test_two_processes_pay_each_call_once(server: Misbehaving, tmp_path: Path) -> None:
+    """With a server that says another thing each time it is called."""
+    numbers = count(1)
+
+    def answer_anew(conversation: Conversation, body: Body) -> None:
+        server.answered[prompt(body)] += 1
+        conversation.answer(200, reply(body, f"number {next(numbers)}"))
+
+    server.always = answer_anew
+    tracing = ("run", "method=trace", "limit=4", *RUN[3:], "demonstrations_ranker=lexical")
+    commands = [[*tracing, f"run_name={name}"] for name in ("one", "two")]
+    first = [predictions(running, tmp_path) for running in [started(command, tmp_path) for command in commands]]
+    asked = sum(server.answered.values())
+    assert asked >= 4
+    assert set(server.answered.values()) == {1}
+    server.stop()
+    again = [predictions(started(command, tmp_path), tmp_path) for command in commands]
+    assert again == first
+    assert first[0] == first[1]

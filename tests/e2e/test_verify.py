@@ -1,7 +1,8 @@
-"""`kgqa data verify`: verdicts in a folder, nothing asked twice, and what is wrong said in one line."""
+"""`kgqa data verify`: verdicts in a folder, and runs over the questions that were verified."""
 
 from __future__ import annotations
 
+import json
 import signal
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,15 +12,20 @@ import pytest
 
 from kgqa.engines.scripted import Scripted
 from kgqa.errors import EngineError
-from tests.e2e.conftest import Kgqa
+from kgqa.types import Json
+from kgqa.util.fs import text_digest
+from tests.e2e.conftest import QUICK, Kgqa, Ran
 from tests.e2e.processes import replies_kept, started, wait_for_replies
-from tests.e2e.verifying import TRIPLES, lines, of_questions, outcome, rules, verified
 
 
 def test_each_question_gets_a_verdict_and_the_report_has_table_2s_columns(kgqa: Kgqa, tmp_path: Path) -> None:
-    ran = verified(kgqa, tmp_path, "limit=9")
-    assert (ran.code, ran.err) == (0, "")
-    assert ran.folder.parent == Path("outputs/verified/demo")
+    dry = verified(kgqa, tmp_path, "limit=3", "dry_run=true", "--prompts")
+    # seven gold passages, each extracted and gleaned twice; names and path of each question
+    assert (dry.code, "27 model calls" in dry.out) == (0, True)
+    assert all(f"verify/{name} (verifier)" in dry.out for name in ("triples", "glean", "resolve", "path"))
+    assert not (tmp_path / "outputs/verified").exists()
+    ran = verified(kgqa, tmp_path, "limit=9", "output_dir=out")
+    assert (ran.code, ran.err, ran.folder) == (0, "", Path("out"))
     verdicts = of_questions(ran.folder)
     assert verdicts["2hop__demo_01"] == "valid"
     assert verdicts["2hop__demo_09"] == "unverified"
@@ -29,15 +35,20 @@ def test_each_question_gets_a_verdict_and_the_report_has_table_2s_columns(kgqa: 
     assert counts["flags"]["unparsable_path"] == 2
     report = (ran.folder / "report.md").read_text()
     assert "|  | Total | Noise | Valid | Unverified | Ratio |" in report
-    assert "| triples gleaned in round 1 |" in report
-    assert "engine=scripted calls no model" in report
     first, second = lines(ran.folder)[:2]
     assert first["path"] == TRIPLES["triples"]
     assert (first["graph"], len(second["graph"])) == ([], 2)
+    written = (ran.folder / "verdicts.jsonl").read_bytes()
+    other = verified(kgqa, tmp_path, "limit=9", "verify.gleaning_rounds=0", "output_dir=out")
+    assert (other.code, other.err.count("\n")) == (2, 1)
+    assert "out belongs to another configuration. It differs in " in other.err
+    assert "verify.gleaning_rounds (2 → 0)" in other.err
+    assert (ran.folder / "verdicts.jsonl").read_bytes() == written
+    assert "no model calls" in verified(kgqa, tmp_path, "limit=9", "output_dir=out").out
 
 
 def test_a_verification_killed_on_the_way_asks_no_reply_again(kgqa: Kgqa, tmp_path: Path) -> None:
-    command = ("limit=6", "engine.delay=0.3", "engine.batch_size=2")
+    command = ("limit=4", "engine.delay=0.1", "engine.batch_size=2")
     process = started(("data", "verify", "engine=scripted", rules(tmp_path), *command), tmp_path)
     wait_for_replies(tmp_path, 8)
     process.send_signal(signal.SIGKILL)
@@ -54,14 +65,6 @@ def test_a_verification_killed_on_the_way_asks_no_reply_again(kgqa: Kgqa, tmp_pa
     assert asked < replies_kept(whole)
     written = [folder / resumed.folder / "verdicts.jsonl" for folder in (tmp_path, whole)]
     assert written[0].read_bytes() == written[1].read_bytes()
-
-
-def test_a_dry_run_counts_every_call_and_asks_none(kgqa: Kgqa, tmp_path: Path) -> None:
-    dry = verified(kgqa, tmp_path, "limit=3", "dry_run=true", "--prompts")
-    # seven gold passages, each extracted and gleaned twice; names and path of each question
-    assert (dry.code, "27 model calls" in dry.out) == (0, True)
-    assert all(f"verify/{name} (verifier)" in dry.out for name in ("triples", "glean", "resolve", "path"))
-    assert not (tmp_path / "outputs/verified").exists()
 
 
 def test_what_failed_is_asked_again_and_is_no_noise(
@@ -102,37 +105,19 @@ def test_swapped_answers_are_noise_and_agreement_is_told(kgqa: Kgqa, tmp_path: P
     ).out  # fmt: skip
 
 
-def test_output_dir_of_another_verification_is_refused(kgqa: Kgqa, tmp_path: Path) -> None:
-    first = verified(kgqa, tmp_path, "limit=2", "output_dir=out")
-    assert (first.code, first.folder) == (0, Path("out"))
-    written = (first.folder / "verdicts.jsonl").read_bytes()
-    other = verified(kgqa, tmp_path, "limit=2", "verify.gleaning_rounds=0", "output_dir=out")
-    assert (other.code, other.err.count("\n")) == (2, 1)
-    assert "out belongs to another configuration. It differs in " in other.err
-    assert "verify.gleaning_rounds (2 → 0)" in other.err
-    assert (first.folder / "verdicts.jsonl").read_bytes() == written
-    assert "no model calls" in verified(kgqa, tmp_path, "limit=2", "output_dir=out").out
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
+def test_what_is_wrong_is_one_line(kgqa: Kgqa, tmp_path: Path) -> None:
+    for arguments, said in [
         (("method=trace",), "method=trace: not a key of kgqa data verify"),
-        (("verify.rounds=3",), "verify.rounds=3: unknown key"),
         (("verify.gleaning_rounds=-1",), "verify.gleaning_rounds=-1: must be at least 0"),
-        (("verify.unparsable=valid",), "verify.unparsable=valid: must be 'unverified' or 'noise'"),
-        (("budget=some",), "budget=some: expected dollars or tokens"),
         (("ids=[2hop__demo_01]", "verify.swap_answers=true"), "no question has another answer"),
         (("verify.list=nowhere.txt", "verify.swap_answers=true"), "verify.list= uses no paths to answers"),
         (("verify=null",), "verify=null: choose how to verify. Choose from: safe"),
         (("verify.list=nowhere.txt",), "verify.list=nowhere.txt: No such file or directory. Name a UTF-8 file"),
-    ],
-)
-def test_what_is_wrong_is_one_line(kgqa: Kgqa, tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
-    ran = verified(kgqa, tmp_path, *arguments)
-    assert ran.code == 2
-    assert said in ran.err
-    assert len(ran.err.splitlines()) == 1
+    ]:
+        ran = verified(kgqa, tmp_path, *arguments)
+        assert ran.code == 2
+        assert said in ran.err
+        assert len(ran.err.splitlines()) == 1
 
 
 def test_table_2_is_verified_and_what_is_verified_is_left_alone(kgqa: Kgqa, tmp_path: Path) -> None:
@@ -153,3 +138,115 @@ def test_table_2_is_verified_and_what_is_verified_is_left_alone(kgqa: Kgqa, tmp_
     assert kgqa(*command).code == 0
     assert manifest.stat().st_mtime_ns == written
     assert kgqa(*cell["command"].split()[1:]).folder == Path(cell["run"])
+
+
+TRIPLES = {"triples": [["Candle Bridge", "designed_by", "Ilse Ravenholt"], ["Ilse Ravenholt", "born_in", "Pellery"]]}
+RULES = [
+    ("Missing:$", {"triples": []}),
+    ("Groups:$", {"groups": [["Ilse Ravenholt", "Candle Bridge"]]}),
+    ("Answer: Pellery\n.*Path:$", {"is_valid": True, "reasoning_path": TRIPLES["triples"], "explanation": "by birth"}),
+    ("Answer: 1846\n.*Path:$", "I cannot say."),  # of 2hop__demo_09
+    ("Path:$", {"is_valid": False, "reasoning_path": [], "explanation": "nothing says so"}),
+    ("Triples:$", TRIPLES),
+]
+
+
+def rules(folder: Path) -> str:
+    """The override that has the scripted engine verify."""
+    file = folder / "rules.jsonl"
+    texts = ((match, reply if isinstance(reply, str) else json.dumps(reply)) for match, reply in RULES)
+    file.write_text("".join(json.dumps({"match": match, "reply": reply}) + "\n" for match, reply in texts))
+    return f"engine.rules={file}"
+
+
+def verified(kgqa: Kgqa, folder: Path, *more: str) -> Ran:
+    return kgqa("data", "verify", "engine=scripted", rules(folder), *more)
+
+
+def outcome(folder: Path) -> Json:
+    return json.loads((folder / "manifest.json").read_text())["outcome"]
+
+
+def lines(folder: Path) -> list[Json]:
+    return [json.loads(line) for line in (folder / "verdicts.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def of_questions(folder: Path) -> dict[str, str]:
+    return {line["id"]: line["verdict"] for line in lines(folder)}
+
+
+RUN = ("run", "method=no_context", *QUICK)
+
+
+def _texts(kgqa: Kgqa, tmp_path: Path, ids: list[str]) -> list[str]:
+    whole = lines(verified(kgqa, tmp_path).folder)
+    return [line["question"] for line in whole if line["id"] in ids]
+
+
+def _listed(kgqa: Kgqa, tmp_path: Path, texts: list[str]) -> Ran:
+    file = tmp_path / "wrong.txt"
+    file.write_text("\n".join([*texts, ""]), encoding="utf-8")
+    return kgqa("data", "verify", f"verify.list={file}")
+
+
+def _answered(ran: Ran) -> list[str]:
+    assert ran.code == 0, ran.err
+    return [json.loads(line)["question_id"] for line in (ran.folder / "predictions.jsonl").read_text().splitlines()]
+
+
+def test_a_list_in_place_of_a_model_is_matched_and_compared(kgqa: Kgqa, tmp_path: Path) -> None:
+    ours = verified(kgqa, tmp_path)
+    texts = _texts(kgqa, tmp_path, ["2hop__demo_02", "2hop__demo_09"])
+    ran = _listed(kgqa, tmp_path, [*texts, "Who is nobody?"])
+    assert ran.code == 0, ran.err
+    counts = outcome(ran.folder)
+    assert counts["listed"] == {
+        "lines": 3, "distinct": 3, "matched": 2, "unmatched": 1, "examples": ["Who is nobody?"]
+    }  # fmt: skip
+    assert [counts[name] for name in ("questions", "valid", "noise", "unverified")] == [36, 34, 2, 0]
+    # 35 were decided by both: one valid and valid, one noise and noise, 33 noise here and valid there
+    assert outcome(ours.folder)["unverified"] == 1
+    chance = (1 * 34 + 34 * 1) / 35**2
+    kappa = (2 / 35 - chance) / (1 - chance)
+    assert f"{100 * 2 / 35:.2f} % of 35 verdicts agree, Cohen's kappa {kappa:.3f}. 1 without" in ran.out
+    assert "list wrong.txt" in verified(kgqa, tmp_path).out
+
+
+def test_a_run_asks_only_verified_questions_and_samples_of_these(kgqa: Kgqa, tmp_path: Path) -> None:
+    flagged = ["2hop__demo_01", "2hop__demo_02", "3hop1__demo_03"]
+    folder = _listed(kgqa, tmp_path, _texts(kgqa, tmp_path, flagged)).folder
+    valid = [id_ for id_, verdict in of_questions(folder).items() if verdict == "valid"]
+    chosen = f"dataset.verified={folder}"
+    assert _answered(kgqa(*RUN, chosen)) == valid
+    assert _answered(kgqa(*RUN, chosen, "limit=2")) == valid[:2]
+    drawn = set(sorted(valid, key=lambda id_: (text_digest(f"0 {id_}"), id_))[:5])
+    assert set(_answered(kgqa(*RUN, chosen, "sample=5"))) == drawn
+    assert "sample=34: only 33 questions. Remove sample=" in kgqa(*RUN, chosen, "sample=34").err
+    refused = kgqa(*RUN, chosen, "ids=[2hop__demo_01]").err
+    assert "ids=2hop__demo_01: no such question among the verified questions of dataset=demo" in refused
+    plain, restricted = kgqa(*RUN), kgqa(*RUN, chosen)
+    folder.rename(tmp_path / "elsewhere")  # a run's identity has what is verified, not where it is
+    moved = kgqa(*RUN, f"dataset.verified={tmp_path / 'elsewhere'}")
+    assert plain.folder != restricted.folder == moved.folder
+    assert len(restricted.json("identity.json")["dataset"]["verified"]) == 16
+    assert "verified" not in plain.json("identity.json")["dataset"]
+
+
+def test_a_folder_that_is_damaged_or_of_other_questions_is_one_line(kgqa: Kgqa, tmp_path: Path) -> None:
+    folder = verified(kgqa, tmp_path, "ids=[2hop__demo_02]").folder
+    assert "no question in it is valid. Choose another folder, or null" in kgqa(*RUN, f"dataset.verified={folder}").err
+    folder = verified(kgqa, tmp_path, "limit=1").folder
+    other = kgqa("run", "method=no_context", "dataset=pdf", f"dataset.verified={folder}", *QUICK)
+    assert "it verified another file of dataset=demo. Verify this one" in other.err
+    assert kgqa(*RUN, f"dataset.verified={kgqa(*RUN, 'limit=1').folder}").code == 2
+    for name, content, said in [
+        ("verdicts.jsonl", "{}\n", "verdicts.jsonl: changed since it was"),
+        ("verdicts.jsonl", None, "verdicts.jsonl: no such file. Run the command"),
+        ("manifest.json", "{", "manifest.json: not readable"),
+        ("manifest.json", None, "so this is not the folder of a finished kgqa data verify"),
+    ]:
+        (folder / name).unlink() if content is None else (folder / name).write_text(content)
+        ran = kgqa(*RUN, f"dataset.verified={folder}")
+        assert (ran.code, len(ran.err.splitlines())) == (2, 1)
+        assert f"dataset.verified={folder}: " in ran.err
+        assert said in ran.err

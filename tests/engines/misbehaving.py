@@ -12,8 +12,6 @@ from collections import Counter, deque
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.error import HTTPError
-from urllib.request import Request, urlopen
 
 Body = dict[str, Any]
 LISTED = 20  # log-probabilities of one token, at most
@@ -141,21 +139,6 @@ def refuse(status: int, message: str = "no", retry_after: str | None = None, **e
     headers = {} if retry_after is None else {"Retry_After": retry_after}
     value = {"error": {"message": message, **error}}
     return lambda conversation, body: conversation.answer(status, value, **headers)
-
-
-def forward(url: str) -> Fault:
-    """Hand everything on to a real server, as a proxy does that hides which one it is."""
-
-    def fault(conversation: Conversation, body: Body) -> None:
-        place = url.removesuffix("/v1") + conversation.path
-        request = Request(place, json.dumps(body).encode(), {"Content-Type": "application/json"})
-        try:
-            with urlopen(request) as answered:
-                conversation.write(answered.status, answered.read())
-        except HTTPError as refused:
-            conversation.write(refused.code, refused.read())
-
-    return fault
 
 
 def answer(message: Body, finish: str = "stop", **usage: Any) -> Fault:

@@ -38,8 +38,10 @@ def test_an_adapter_of_another_base_is_refused_with_both_named(name: str, small:
     model = small.of(name)
     trained = Adapter("safe", str(write_artefact(tmp_path / "ab", "qwen3_8b", "c" * 64)))
     engine: Any = build(name, model)
-    said = f"trained on qwen3_8b with sha256 {'c' * 64}, and tiny here has {model.digest()}; choose model=qwen3_8b"
-    with pytest.raises(ConfigError, match=said):
+    expected = (
+        f"trained on qwen3_8b with sha256 {'c' * 64}, but tiny has {model.digest()}. Choose the same model=qwen3_8b"
+    )
+    with pytest.raises(ConfigError, match=expected):
         engine.with_adapter(trained)
     engine.close()
 

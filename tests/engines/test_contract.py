@@ -21,17 +21,10 @@ from tests.engines.asking import CONTEXT, COUNTS, FACTS, ask, choose, texts, wri
 from tests.engines.conftest import REAL, build
 
 pytestmark = pytest.mark.weights
-SCHEMA = json.dumps(
-    {
-        "type": "object",
-        "properties": {
-            "town": {"type": "string", "maxLength": 12},
-            "inhabitants": {"type": "integer", "minimum": 0, "maximum": 999},
-        },
-        "required": ["town", "inhabitants"],
-        "additionalProperties": False,
-    }
-)
+TOWN, INHABITANTS = {"type": "string", "maxLength": 12}, {"type": "integer", "minimum": 0, "maximum": 999}
+PROPERTIES = {"town": TOWN, "inhabitants": INHABITANTS}
+CLOSED = {"type": "object", "required": [*PROPERTIES], "additionalProperties": False}
+SCHEMA = json.dumps({**CLOSED, "properties": PROPERTIES})
 
 
 # Every engine
@@ -40,7 +33,7 @@ SCHEMA = json.dumps(
 def test_equal_calls_get_equal_replies_beside_whatever_else_is_asked(engine: Any) -> None:
     call = write("Name three colours.")
     [alone] = texts(ask(engine, [call]))
-    crowd = texts(ask(engine, [write(FACTS, 2), call, write("Say one.", temperature=1.0, seed=5)]))
+    crowd = texts(ask(engine, [write(FACTS[:800], 2), call, write("Say one.", temperature=1.0, seed=5)]))
     assert crowd[1] == alone
 
 
@@ -119,19 +112,13 @@ def test_impossible_prompts_are_their_calls_errors(real: Any) -> None:
 
 
 def test_prompts_are_rendered_by_the_models_own_template(local: Any, reference: Any) -> None:
+    """A completion is the text as the tokenizer would start it."""
     tokenizer, _ = reference
     messages = (Message("system", "Be brief."), Message("user", "Hi <b>&amp;</b>\n"), Message("assistant", "Yes?"))
     for part in (messages[:2], messages[1:2], (*messages, Message("user", "Bye"))):
-        expected = tokenizer.apply_chat_template(
-            [{"role": message.role, "content": message.content} for message in part],
-            add_generation_prompt=True,
-            tokenize=False,
-        )
+        history = [{"role": message.role, "content": message.content} for message in part]
+        expected = tokenizer.apply_chat_template(history, add_generation_prompt=True, tokenize=False)
         assert local.render(Generate(Prompt("test/chat", part, "Answer:"), 1)) == expected + "Answer:"
-
-
-def test_a_completion_is_the_text_as_the_tokenizer_would_start_it(local: Any, reference: Any) -> None:
-    tokenizer, _ = reference
     call = Generate(Prompt("test/completion", (Message("user", "Q: why?\nA:"),), form="completion"), 1)
     rendered = tokenizer(local.render(call), add_special_tokens=False).input_ids
     assert rendered == tokenizer("Q: why?\nA:").input_ids

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from kgqa.engines.openai.detection import detect_server, last_seen_server
+from kgqa.engines.openai.names import is_same_model, is_snapshot
 from kgqa.errors import ConfigError, EngineDied
 from kgqa.experiment.experiment import Experiment
 from kgqa.util.fs import outputs
@@ -100,30 +101,21 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Answers], str]]
         (LLAMACPP, "llamacpp", "llama.cpp", {"/models/tiny.gguf": 4096}),
         (OLLAMA, "hosted", "Ollama 0.13.0", {"qwen3:8b": 16384, "llama3.2:latest": 16384}),
         (LITELLM, "hosted", "LiteLLM 1.80.0", {"my-gpt": None}),
+        (HOSTED, "hosted", "", {"qwen/qwen3-8b": 40960, "other/model": None}),
         (SILENT, "hosted", "", {}),
     ],
-    ids=["vllm", "adapter", "proxied", "sglang", "llamacpp", "ollama", "litellm", "silent"],
+    ids=["vllm", "adapter", "proxied", "sglang", "llamacpp", "ollama", "litellm", "hosted", "silent"],
 )
-@pytest.mark.parametrize("path", ["", "/", "/v1", "/v1/chat/completions"])
 def test_kind_and_models_are_detected(
-    serve: Callable[[Answers], str], answers: Answers, kind: str, software: str, contexts: Answers, path: str
+    serve: Callable[[Answers], str], answers: Answers, kind: str, software: str, contexts: Answers
 ) -> None:
-    address = serve(answers)
-    found = detect_server(address + path.rstrip("/"), "OPENAI_API_KEY", 1.0)
-    assert (found.kind, found.software, found.contexts) == (kind, software, contexts)
-    if contexts:
-        assert found.url == f"{address}/v1"
-
-
-def test_path_of_hosted_api_stays(serve: Callable[[Answers], str]) -> None:
-    address = f"{serve(HOSTED)}/api/v1"
-    found = detect_server(address, "OPENAI_API_KEY", 1.0)
-    assert (found.url, found.contexts) == (address, {"qwen/qwen3-8b": 40960, "other/model": None})
-
-
-def test_missing_server_stops_the_command(serve: Callable[[Answers], str]) -> None:
-    with pytest.raises(EngineDied, match=r"http://127\.0\.0\.1:9 has not answered any call.*no connection"):
-        detect_server("http://127.0.0.1:9", "OPENAI_API_KEY", 0.0)
+    """At any of the addresses that users copy. A path that only a hosted API has stays."""
+    address, own = serve(answers), "/api/v1" if answers is HOSTED else "/v1"
+    for path in ("/api/v1",) if answers is HOSTED else ("", "/v1", "/v1/chat/completions"):
+        found = detect_server(address + path, "OPENAI_API_KEY", 1.0)
+        assert (found.kind, found.software, found.contexts) == (kind, software, contexts)
+        if contexts:
+            assert found.url == f"{address}{own}"
 
 
 @pytest.mark.parametrize(
@@ -131,15 +123,11 @@ def test_missing_server_stops_the_command(serve: Callable[[Answers], str]) -> No
     [
         (VLLM, "", "qwen3_8b", {"server": "vllm", "served_model": None, "context": 32768}),
         (VLLM, "model=Qwen/Qwen3-8B", "qwen3_8b", {"server": "vllm", "served_model": None}),
-        (VLLM, "model=qwen3_8b", "qwen3_8b", {"server": "vllm", "served_model": None}),
-        (ADAPTED, "", "sim", {"name": "sim", "context": 2048}),
         (ADAPTED, "model.context=1024", "sim", {"name": "sim", "context": 1024}),
         (ADAPTED, "model=qwen3_8b engine.served_model=sim", "sim", {"name": "qwen3_8b", "served_model": "sim"}),
         (LLAMACPP, "", "tiny", {"server": "llamacpp", "name": "/models/tiny.gguf", "context": 4096}),
         (OLLAMA, "model=qwen3_8b", "qwen3_8b", {"served_model": "qwen3:8b", "server": "hosted", "context": 16384}),
-        (OLLAMA, "model=llama3.2:latest", "llama3.2-latest", {"name": "llama3.2:latest", "context": 16384}),
         (OLLAMA, "model=llama3.2", "llama3.2", {"served_model": "llama3.2:latest"}),
-        (LITELLM, "", "my-gpt", {"server": "hosted", "name": "my-gpt"}),
         (SILENT, "model=any/name", "name", {"server": "hosted", "name": "any/name"}),
     ],
 )
@@ -177,17 +165,6 @@ def test_open_choice_is_one_message(
         Experiment.of(["method=no_context", f"server={serve(answers)}", *words.split()])
 
 
-def test_server_in_an_experiment_file(
-    serve: Callable[[Answers], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    file = tmp_path / "conf" / "experiment" / "ours.yaml"
-    file.parent.mkdir(parents=True)
-    file.write_text(f"# @package _global_\nserver: {serve(ADAPTED)}\nlimit: 3\n")
-    experiment = Experiment.of(["method=no_context", "experiment=ours", "engine.concurrency=4"])
-    assert (experiment.name("model"), experiment.config["engine"]["concurrency"]) == ("sim", 4)
-
-
 def test_note_of_a_server_cannot_name_another_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     address = "http://127.0.0.1:9/v1"
@@ -203,9 +180,41 @@ def test_note_of_a_server_cannot_name_another_address(tmp_path: Path, monkeypatc
     assert last_seen_server(address) is None
 
 
-def test_finished_configuration_is_not_detected_again(serve: Callable[[Answers], str]) -> None:
-    """A stored configuration is complete, so that a run can be read without its server."""
-    words = ["method=no_context", f"server={serve(ADAPTED)}"]
-    stored = Experiment.of(words).config
-    with serving(SILENT):
-        assert Experiment.of(words, stored).config == stored
+def test_finished_configuration_is_not_detected_again(
+    serve: Callable[[Answers], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stored configuration is complete, so that a run can be read without its server. It can be in a file."""
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "conf" / "experiment" / "ours.yaml"
+    file.parent.mkdir(parents=True)
+    file.write_text(f"# @package _global_\nserver: {serve(ADAPTED)}\nlimit: 3\n")
+    words = ["method=no_context", "experiment=ours", "engine.concurrency=4"]
+    experiment = Experiment.of(words)
+    assert (experiment.name("model"), experiment.config["engine"]["concurrency"]) == ("sim", 4)
+    file.unlink()
+    assert Experiment.of(words, experiment.config).config == experiment.config
+    with pytest.raises(EngineDied, match=r"http://127\.0\.0\.1:9 has not answered any call.*no connection"):
+        detect_server("http://127.0.0.1:9", "OPENAI_API_KEY", 0.0)
+
+
+def test_names_of_one_model() -> None:
+    for requested, answered, expected in [
+        ("gpt-4o", "gpt-4o", "same"),
+        ("Qwen/Qwen3-8B", "qwen3-8b", "same"),
+        ("qwen3:8b", "qwen3:8b:latest", "same"),
+        ("/models/tiny.gguf", "tiny.gguf", "same"),
+        ("openai/gpt-4o-mini", "gpt-4o-mini-2024-07-18", "snapshot"),
+        ("claude-3-5-sonnet-latest", "claude-3-5-sonnet-20241022", "snapshot"),
+        ("gpt-3.5-turbo", "gpt-3.5-turbo-0125", "snapshot"),
+        ("gpt-4", "gpt-4-1106-preview", "snapshot"),
+        ("gpt-4o", "gpt-4o-mini", "other"),
+        ("gpt-4o-mini", "gpt-4o", "other"),
+        ("gpt-4o", "gpt-4o-mini-2024-07-18", "other"),
+        ("gpt-4o-2024-05-13", "gpt-4o-2024-08-06", "other"),
+        ("llama-3.1-70b", "llama-3.1-8b", "other"),
+        ("gpt-4", "gpt-4.1", "other"),
+        ("my-alias", "azure/gpt-4o", "other"),
+    ]:
+        is_same = is_same_model(requested, answered)
+        found = "same" if is_same else "snapshot" if is_snapshot(answered, requested) else "other"
+        assert found == expected

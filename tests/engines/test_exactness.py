@@ -115,7 +115,7 @@ def test_a_shared_beginning_is_computed_once_and_changes_nothing(transformers: A
 # llama.cpp: quantised kernels, compared with its own full listing and loosely with transformers
 
 
-@pytest.mark.parametrize("call", [*(choose("Which letter?", count, "Answer:") for count in COUNTS), TEXT])
+@pytest.mark.parametrize("call", [*(choose("Which letter?", count, "Answer:") for count in (5, 80)), TEXT])
 def test_option_probabilities_equal_llamacpps_full_listing(llamacpp: Any, call: Choose) -> None:
     [reply] = ask(llamacpp, [call])
 
@@ -123,6 +123,7 @@ def test_option_probabilities_equal_llamacpps_full_listing(llamacpp: Any, call: 
         return list(post(llamacpp, "/tokenize", content=text, add_special=False, parse_special=True)["tokens"])
 
     spelling = spell(call.options, continuation(tokenize))
+    assert len(call.options) < 80 or spelling.longest == 2  # AQ
     prompt = tokenize(llamacpp.render(call))
     conditional: dict[Path, float] = {}
     for path, tokens in spelling.following.items():

@@ -9,9 +9,8 @@ import pytest
 
 from kgqa.calls import ModelCall
 from kgqa.engines.weights import Model
-from kgqa.errors import ConfigError
 from tests.engines.asking import COUNTS, ask, choose, largest_difference, texts, write
-from tests.engines.conftest import build, server_engine
+from tests.engines.conftest import build
 
 pytestmark = pytest.mark.weights
 
@@ -44,20 +43,3 @@ def test_options_are_exact(openai: Any, llamacpp: Any, count: int) -> None:
 def test_replies_are_those_of_the_embedded_engine(openai: Any, llamacpp: Any) -> None:
     calls = [write("Tell me a story about a sailor.", 12), write("Name a colour.", 6, temperature=0.7, seed=3)]
     assert texts(ask(openai, list(calls))) == texts(ask(llamacpp, list(calls)))
-
-
-@pytest.mark.parametrize(
-    ("wrong", "told"),
-    [
-        ({"server": "hosted"}, "is llamacpp. Set engine.server to that"),
-        ({"served_model": "another"}, r"not 'another'. Set engine.served_model"),
-    ],
-)
-def test_a_server_that_is_not_what_the_configuration_says_is_refused(
-    model: Model, wrong: dict[str, Any], told: str
-) -> None:
-    engine = server_engine(model, **wrong)
-    [error] = ask(engine, [write("Hi")])
-    engine.close()
-    assert isinstance(error, ConfigError)
-    assert told in str(error)

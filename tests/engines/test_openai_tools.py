@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from kgqa.calls import Call, CountTokens, Generate, Rank, Search
-from kgqa.config.building import build
-from kgqa.config.composing import compose
 from kgqa.errors import ConfigError
 from kgqa.methods.tool_agent import NO_ROOM, REPEATED, ToolAgent
 from kgqa.testing import drive
 from kgqa.types import Answer, Completion, Message, Passage, Prompt, Question, ToolCall
-from tests.engines.asking import ask, write
+from tests.composed import built_method
+from tests.engines.asking import ask
 from tests.engines.misbehaving import Body, Fault, Serving, answer, raw, refuse
 from tests.engines.openai_calls import asked, engine
 
@@ -84,12 +82,9 @@ def test_tool_calls_are_read(serving: Serving, written: Any, expected: list[Tool
     message = {"content": None if written else "No.", "tool_calls": written}
     [reply] = asked(serving(answer(message, "tool_calls")), [CALL])
     assert (list(reply.tool_calls), reply.finish, reply.flags) == (expected, "stop", ())
-
-
-def test_reasoning_before_a_tool_call_is_not_out(serving: Serving) -> None:
-    message = {"content": None, "reasoning": "I look.", "tool_calls": [{"id": "x", "function": {"name": "look"}}]}
-    [reply] = asked(serving(answer(message)), [CALL])
-    assert (reply.thought, "thought_out" in reply.flags) == ("I look.", False)
+    if written:  # reasoning before a call is not out
+        [reply] = asked(serving(answer({**message, "reasoning": "I look."})), [CALL])
+        assert (reply.thought, "thought_out" in reply.flags) == ("I look.", False)
 
 
 @pytest.mark.parametrize("written", ["look", [None], [{"id": "x"}], {"name": "look"}])
@@ -99,42 +94,27 @@ def test_unreadable_tool_calls_are_requested_once_more(serving: Serving, written
     assert (reply.text, len(server.asked)) == ("Lyngholt was born there.\nAnswer: Fauskenes", 2)
 
 
-REJECTIONS = {
-    "llama.cpp": refuse(500, "tools param requires --jinja flag"),
-    "llama.cpp, older": refuse(500, "Unsupported param: tools"),
-    "vLLM": refuse(400, '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'),
-    "Ollama": refuse(400, "registry.ollama.ai/library/gemma:2b does not support tools"),
-    "OpenRouter": refuse(404, "No endpoints found that support tool use."),
-    "OpenAI": refuse(400, "Unsupported parameter: 'tools' is not supported with this model.", param="tools"),
-}
-
-
-@pytest.mark.parametrize("server", REJECTIONS)
-def test_server_without_tools_names_the_key(serving: Serving, server: str) -> None:
-    at = serving(always=REJECTIONS[server])
-    [error] = asked(at, [CALL])
-    assert isinstance(error, ConfigError), error
-    assert str(error).endswith("has no function calls here. Set engine.tools=text.")
-    assert len(at.asked) == 1
-
-
-def test_completions_have_no_tools(serving: Serving) -> None:
+def test_server_without_tools_names_the_key(serving: Serving) -> None:
+    """All wordings are in tests/unit/test_server_messages.py."""
+    for rejection in (
+        refuse(404, "No endpoints found that support tool use."),
+        refuse(400, "Unsupported parameter: 'tools' is not supported with this model.", param="tools"),
+    ):
+        at = serving(always=rejection)
+        [error] = asked(at, [CALL])
+        assert isinstance(error, ConfigError), error
+        assert str(error).endswith("has no function calls here. Set engine.tools=text.")
+        assert len(at.asked) == 1
     [error] = asked(serving(), [CALL], endpoints="completions")
     assert str(error) == "Function calls need engine=openai and its chat endpoint. Set method.protocol=text."
-
-
-def test_no_tools_are_sent_without_them(serving: Serving) -> None:
-    server = serving()
-    asked(server, [write("one two")])
-    assert not {"tools", "tool_choice"} & set(server.asked[0][1])
 
 
 # method=tool_agent
 
 
 def agent(**changes: Any) -> ToolAgent:
-    built: ToolAgent = build(compose(["method=tool_agent", "engine=openai"])["method"], "method")
-    return replace(built, **changes)
+    built: ToolAgent = replace(built_method("tool_agent"), protocol="functions", **changes)
+    return built
 
 
 def run(serving: Serving, *replies: Fault, **changes: Any) -> tuple[Answer, list[Body]]:
@@ -179,11 +159,8 @@ def test_parallel_calls_are_all_answered(serving: Serving) -> None:
         "[1] The Herring Queen: It is an opera.\n[2] Asbjarne Lyngholt: He was born in Fauskenes.",
         "[2] Asbjarne Lyngholt: He was a composer. He was born in Fauskenes.",
     ]
-    assert {tool["function"]["name"] for tool in bodies[0]["tools"]} == {
-        "keyword_search",
-        "semantic_search",
-        "read_chunk",
-    }
+    names = {tool["function"]["name"] for tool in bodies[0]["tools"]}
+    assert names == {"keyword_search", "semantic_search", "read_chunk"}
     assert (found.text, found.flags) == ("Fauskenes", {})
     assert found.evidence == (COMPOSER.id, OPERA.id)
     assert (found.figures["tool_calls"], found.figures["chunks_read"]) == (3, 1)
@@ -197,11 +174,7 @@ BAD_CALLS = {
     "empty": ("keyword_search", '{"keywords": []}', '"keywords" of keyword_search is empty'),
     "null": ("semantic_search", '{"query": null}', '"query" of semantic_search must be a text'),
     "wrong type": ("keyword_search", '{"keywords": "born"}', '"keywords" of keyword_search must be a list of texts'),
-    "wrong items": (
-        "read_chunk",
-        '{"chunk_ids": ["one"]}',
-        '"chunk_ids" of read_chunk must be a list of whole numbers',
-    ),
+    "wrong items": ("read_chunk", '{"chunk_ids": ["one"]}', '"chunk_ids" of read_chunk must be a list of whole'),
     "deep": ("semantic_search", "[" * 20_000, "the arguments of semantic_search are not valid JSON"),
     "half a letter": ("semantic_search", '{"query": "\\ud800"}', "the arguments of semantic_search are not valid JSON"),
     "unknown chunk": ("read_chunk", '{"chunk_ids": [7]}', "there is no chunk 7"),
@@ -222,17 +195,13 @@ def test_invalid_call_is_answered_with_its_error(serving: Serving, fault: str) -
     assert sent["name"]
 
 
-def test_repeated_call_is_not_made_again(serving: Serving) -> None:
-    search = ("semantic_search", {"query": "born"})
-    found, bodies = run(serving, calling(search), calling(("semantic_search", '{ "query":"born" }')), ANSWER)
-    assert results(bodies[2])[1] == REPEATED
-    assert (found.text, found.flags) == ("Fauskenes", {"repeated_call": 1})
-
-
 def test_endless_calls_end_in_a_forced_answer(serving: Serving) -> None:
-    turns = [calling(("semantic_search", {"query": f"born {number}"})) for number in range(3)]
+    """A repeated call is not made again, however its arguments are written."""
+    queries = ({"query": "born"}, '{ "query":"born" }', {"query": "town"})
+    turns = [calling(("semantic_search", query)) for query in queries]
     found, bodies = run(serving, *turns, ANSWER, max_turns=3)
-    assert (found.text, found.flags) == ("Fauskenes", {"forced_answer": 1})
+    assert results(bodies[2])[1] == REPEATED
+    assert (found.text, found.flags) == ("Fauskenes", {"forced_answer": 1, "repeated_call": 1})
     assert "tools" not in bodies[3]
     assert bodies[3]["messages"][-1]["role"] == "user"
 
@@ -265,9 +234,9 @@ def test_chunks_that_do_not_fit_are_dropped(serving: Serving) -> None:
     assert (found.text, found.flags) == ("Fauskenes", {"passages_dropped": 1})
 
 
-@pytest.mark.parametrize("tools", [("semantic_search",)])
-def test_without_read_chunk_searches_show_whole_chunks(serving: Serving, tools: Sequence[str]) -> None:
-    found, bodies = run(serving, calling(("semantic_search", {"query": "born"})), ANSWER, tools=tools)
+def test_without_read_chunk_searches_show_whole_chunks(serving: Serving) -> None:
+    search = calling(("semantic_search", {"query": "born"}))
+    found, bodies = run(serving, search, ANSWER, tools=("semantic_search",))
     assert COMPOSER.text in results(bodies[1])[0]
-    assert [tool["function"]["name"] for tool in bodies[0]["tools"]] == list(tools)
+    assert [tool["function"]["name"] for tool in bodies[0]["tools"]] == ["semantic_search"]
     assert found.figures["chunks_read"] == 2

@@ -1,16 +1,72 @@
-"""Fuzz files: question files, own YAML, run folders and the call cache with damaged bytes."""
+"""Generated input: whatever comes in, kgqa succeeds, or prints one clear message and exits with code 2."""
 
 from __future__ import annotations
 
+import contextlib
+import io
+import os
 import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from kgqa.cli.main import main
 from kgqa.util.fs import package_folder
-from tests.fuzz.conftest import FAST, FUZZ, check_message, run_kgqa, temporary_folder
+
+# derandomized: the same examples in every run; KGQA_FUZZ=1000 tries more of them, other ones each time
+EXAMPLES = int(os.environ.get("KGQA_FUZZ", "0"))
+FUZZ = settings(
+    derandomize=not EXAMPLES,
+    max_examples=EXAMPLES or 12,
+    deadline=None,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
+FAST = ("engine=scripted", "ranker=lexical", "demonstrations_ranker=lexical")
+
+
+@dataclass
+class Result:
+    """The exit code and the printed text of one command."""
+
+    code: int
+    out: str
+    err: str
+
+
+def run_kgqa(folder: Path, *arguments: str) -> Result:
+    """Run one command in `folder`, within this process."""
+    out, err = io.StringIO(), io.StringIO()
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = main(arguments)
+    finally:
+        os.chdir(before)
+    return Result(code, out.getvalue(), err.getvalue())
+
+
+def check_message(result: Result) -> None:
+    """Check that a command succeeded, or failed with code 2 and a message instead of a traceback."""
+    assert result.code in (0, 2), result
+    text = result.out + result.err
+    assert "Traceback" not in text, text
+    if result.code == 2:
+        assert result.err.strip(), "an error without a message"
+
+
+@contextlib.contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """Yield an empty folder for one example: hypothesis repeats the test within one `tmp_path`."""
+    with tempfile.TemporaryDirectory() as name:
+        yield Path(name)
+
 
 DEMO = package_folder() / "datasets/demo.jsonl"
 # where to change a file (as a share of its length), what to write there, and how many bytes to remove
@@ -79,3 +135,39 @@ def test_damaged_cache_never_changes_predictions(finished: Path, change: tuple[f
         check_message(result)
         if result.code == 0:
             assert (folder / "run/predictions.jsonl").read_bytes() == expected
+
+
+NAMES = """limit seed sample ids budget method.max_answer_tokens method.k dataset.split dataset.path retriever model
+engine roles.reader judge kg graph no_such_key method.no_such_key"""
+KEY = st.sampled_from(NAMES.split())
+VALUES = st.one_of(
+    st.text(max_size=12).filter(lambda text: "\0" not in text and not text.startswith("$")),
+    st.integers().map(str),
+    st.floats().map(str),
+    st.sampled_from(
+        ("null", "true", "[]", "{}", "[1,", "{a:", "'", '"', "a,b", "1..2", "-0", "1e400", "=", "@", "x@y@z")
+    ),
+)
+
+
+@FUZZ
+@given(key=KEY, value=VALUES)
+@example(key="limit", value="9" * 5000)
+@example(key="method", value="trace=x")
+@example(key="+method.k", value="5")
+@example(key="~method", value="")
+def test_any_override_succeeds_or_gets_a_message(key: str, value: str) -> None:
+    with temporary_folder() as folder:
+        keys = ("method=no_context", "dataset=demo", "limit=1", *FAST, f"{key}={value}", "dry_run=true")
+        check_message(run_kgqa(folder, "run", *keys))
+
+
+@FUZZ
+@given(words=st.lists(st.text(alphabet="abkmrun-=. é\n", max_size=8), max_size=4))
+@example(words=["run", "--help", "x"])
+@example(words=["--version", "run"])
+@example(words=["show", ""])
+def test_any_command_line_succeeds_or_gets_a_message(words: list[str]) -> None:
+    if words[:1] not in (["view"], ["demo"], ["doctor"]):  # these start servers and load weights
+        with temporary_folder() as folder:
+            check_message(run_kgqa(folder, *words))

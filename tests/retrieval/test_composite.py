@@ -16,9 +16,9 @@ from kgqa.errors import ConfigError
 from kgqa.protocols import Finder, Query
 from kgqa.retrieval.biencoder import Kind
 from kgqa.retrieval.composite import Hybrid, Knn, Mdr, fuse_ranks
-from kgqa.retrieval.dense import Dense
 from kgqa.retrieval.lexical import Tfidf
 from kgqa.types import Json, Passage
+from tests.retrieval.word_vectors import dense
 
 PASSAGES = tuple(Passage(f"p{place}", "", letters) for place, letters in enumerate(["a", "ab", "b", "bc", "c", "d"]))
 
@@ -46,14 +46,13 @@ class Ranked:
 @dataclass
 class RankedFinder:
     places: tuple[int, ...]
-    closed: bool = False
 
     def find(self, queries: Sequence[Query]) -> Sequence[Sequence[int]]:
         allowed = [set(range(100)) if query.among is None else set(query.among) for query in queries]
         return [[p for p in self.places if p in ok][: query.k] for query, ok in zip(queries, allowed, strict=True)]
 
     def close(self) -> None:
-        self.closed = True
+        """Nothing is open."""
 
 
 @dataclass(frozen=True)
@@ -65,30 +64,21 @@ class NoPools(Ranked):
 class Letters:
     """An encoder whose vectors count the letters a to d: scores of short words can be worked out by hand."""
 
-    sign: float = 1.0
-
     def identity(self) -> Mapping[str, Json]:
-        return {"ranker": "letters", "sign": self.sign}
+        return {"ranker": "letters"}
 
     def fingerprint(self, kind: Kind) -> Mapping[str, Json]:
         return {**self.identity(), "kind": kind}
 
     def encode(self, kind: Kind, texts: Sequence[str]) -> Any:
-        sign = self.sign if kind == "query" else 1.0
-        return np.array([[sign * text.count(letter) for letter in "abcd"] for text in texts], dtype=np.float32)
+        return np.array([[text.count(letter) for letter in "abcd"] for text in texts], dtype=np.float32)
 
     def score(self, calls: Sequence[Rank]) -> Sequence[tuple[float, ...]]:
         raise NotImplementedError
 
 
-def letters(**changes: Any) -> Dense:
-    given: dict[str, Any] = {"encoder": Letters(), "separator": " ", "backend": "numpy", "device": "cpu"}
-    given |= {"storage": "float32", "lists": 1, "probes": 1, "links": 2, "build_breadth": 2, "breadth": 2}
-    return Dense(**{**given, **changes})
-
-
 def mdr(**changes: Any) -> Mdr:
-    given = {"dense": letters(), "first_hop": 2, "second_hop": 1, "score": "sum", "separator": " "}
+    given = {"dense": dense(Letters()), "first_hop": 2, "second_hop": 1, "score": "sum", "separator": " "}
     return Mdr(**{**given, **changes})
 
 
@@ -161,6 +151,8 @@ def test_a_pair_scores_the_product_or_the_sum() -> None:
     assert mdr(score="product")._pair_score(0.5, 0.4) == pytest.approx(0.2)
     assert mdr(score="sum")._pair_score(0.5, 0.4) == pytest.approx(0.9)
     assert mdr(score="product")._pair_score(-0.9, -0.9) == 0
+    with pytest.raises(ConfigError, match=r"retriever\.dense: Tfidf has no embeddings. Choose a dense one"):
+        mdr(dense=Tfidf(("title", "text"), fill=False, ties="first"))
 
 
 def test_a_passage_without_text_is_asked_with_its_title(tmp_path: Path) -> None:
@@ -169,28 +161,20 @@ def test_a_passage_without_text_is_asked_with_its_title(tmp_path: Path) -> None:
     assert built(mdr(first_hop=1), tmp_path, passages).find([Query("d", 3)]) == [[0, 1]]
 
 
-def test_mdr_needs_embeddings() -> None:
-    with pytest.raises(ConfigError, match=r"retriever\.dense: Tfidf has no embeddings. Choose a dense one"):
-        mdr(dense=Tfidf(("title", "text"), fill=False, ties="first"))
-
-
 # All of them
 
 
-COMBINED: dict[str, Callable[[Any, Any], Any]] = {
-    "hybrid": lambda left, right: Hybrid(left, right, 60, 10),
-    "knn": lambda left, right: Knn(left, right),
-}
-
-
-@pytest.mark.parametrize("name", COMBINED)
-def test_parts_have_folders_and_decide_identity_and_pools(name: str, tmp_path: Path) -> None:
-    combine = COMBINED[name]
-    built(combine(Ranked((0, 1)), Ranked((1, 0))), tmp_path).close()
-    assert len(list(tmp_path.glob("*/built"))) == 2
-    identity = combine(Ranked((0, 1)), Ranked((1, 0))).identity()
-    assert json.loads(json.dumps(identity)) == identity
-    assert identity != combine(Ranked((0, 2)), Ranked((1, 0))).identity()
-    assert identity != combine(Ranked((0, 1)), Ranked((2, 0))).identity()
-    assert combine(Ranked(()), Ranked(())).pools
-    assert not combine(Ranked(()), NoPools(())).pools
+def test_parts_have_folders_and_decide_identity_and_pools(tmp_path: Path) -> None:
+    """Of Hybrid and of Knn."""
+    kinds: list[Callable[[Any, Any], Any]] = [lambda left, right: Hybrid(left, right, 60, 10), Knn]
+    for number, combine in enumerate(kinds):
+        folder = tmp_path / str(number)
+        left, right = Ranked((0, 1)), Ranked((1, 0))
+        built(combine(left, right), folder).close()
+        assert len(list(folder.glob("*/built"))) == 2
+        identity = combine(left, right).identity()
+        assert json.loads(json.dumps(identity)) == identity
+        others = combine(Ranked((0, 2)), right), combine(left, Ranked((2, 0)))
+        assert all(other.identity() != identity for other in others)
+        assert combine(left, right).pools
+        assert not combine(left, NoPools((1, 0))).pools

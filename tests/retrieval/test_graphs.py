@@ -15,13 +15,12 @@ import numpy as np
 import pytest
 
 from kgqa.calls import Neighbours, Rank
-from kgqa.config.building import build
-from kgqa.config.composing import compose
 from kgqa.errors import ConfigError, DataError
 from kgqa.retrieval.graphs.entities import Entities, Tagme
 from kgqa.retrieval.graphs.keywords import Keywords
 from kgqa.retrieval.graphs.links import GraphStore, Links, NoGraph, average_figures
 from kgqa.retrieval.graphs.nearest import Nearest
+from kgqa.retrieval.lexical import Lexical
 from kgqa.types import Json, Passage
 
 WORDS = ("harbour", "lantern", "orchard", "viaduct", "Quillmere", "Ostervik", "Wexcombe", "the", "of", "1902")
@@ -56,6 +55,7 @@ def passages(*texts: str, title: str = "T") -> list[Passage]:
 
 
 SALT = [Passage.of("A", "salt road salt road"), Passage.of("B", "the salt road"), Passage.of("C", "salt")]
+TWICE = [Passage.of("A", "harbour harbour lantern"), Passage.of("A", "lantern lantern harbour")]
 CARROW = "The Bridge of the Seven Winds of Carrow"
 
 
@@ -124,22 +124,22 @@ CARROW = "The Bridge of the Seven Winds of Carrow"
         ),
         (Nearest(Hashed(), 5), [Passage.of("", " "), *passages("harbour", "lantern")], [[], [2], [1]]),
         (Nearest(Hashed(), 50), passages("harbour", "lantern", "orchard"), [[1, 2], [0, 2], [0, 1]]),
+        (  # inner products: the nearest of 0 is 1, of 1 is 0, of 2 is 1, of 3 is 2, and links have no direction
+            Nearest(Hashed(), 1),
+            passages("harbour harbour", "harbour harbour lantern", "orchard orchard orchard orchard", "viaduct"),
+            [[1], [0, 2], [1, 3], [2]],
+        ),
+        (Keywords(1, 1), [*TWICE, Passage.of("B", "lantern harbour")], [[1, 2], [0, 2], [0, 1]]),
+        (  # two documents of one title count as one
+            Keywords(1, 1),
+            [Passage.of("A", " ".join(each.text for each in TWICE)), Passage.of("B", "lantern harbour")],
+            [[1], [0]],
+        ),
         (NoGraph(), passages("a", "b", "c"), [[1, 2], [0, 2], [0, 1]]),
     ],
 )
 def test_a_graph_links_passages(graph: Any, pool: list[Passage], linked: list[list[int]]) -> None:
     assert neighbours(graph.links(pool)) == linked
-
-
-def test_nearest_passages_are_linked_in_both_directions() -> None:
-    pool = passages("harbour harbour", "harbour harbour lantern", "orchard orchard orchard orchard", "viaduct")
-    vectors = Hashed().encode("passage", [passage.text for passage in pool])
-    wanted: list[set[int]] = [set(), set(), set(), set()]
-    for place, row in enumerate((vectors @ vectors.T).tolist()):
-        best = max((other for other in range(4) if other != place), key=lambda other: (row[other], -other))
-        wanted[place].add(best)
-        wanted[best].add(place)
-    assert neighbours(Nearest(Hashed(), 1).links(pool)) == [sorted(others) for others in wanted]
 
 
 @pytest.mark.parametrize("graph", GRAPHS, ids=lambda graph: type(graph).__name__)
@@ -152,19 +152,6 @@ def test_edges_have_no_direction_and_are_counted_once(graph: Any) -> None:
         assert all(place in around[other] for place, others in enumerate(around) for other in others)
         assert all(place not in others for place, others in enumerate(around))
         assert links.edges() == sum(map(len, around)) // 2
-
-
-def test_two_documents_of_one_title_count_as_one() -> None:
-    pool = [Passage.of("A", "harbour harbour lantern"), Passage.of("A", "lantern lantern harbour"),
-            Passage.of("B", "lantern harbour")]  # fmt: skip
-    together = [Passage.of("A", "harbour harbour lantern lantern lantern harbour"), pool[2]]
-    assert Keywords(1, 1).links(pool).edges() == 3
-    assert Keywords(1, 1).links(together).edges() == 1
-
-
-def test_a_ranker_without_vectors_makes_no_graph() -> None:
-    with pytest.raises(ConfigError, match=r"graph\.encoder: Lexical returns scores, not vectors"):
-        build(compose(["graph=knn", "ranker@graph.encoder=lexical"])["graph"], "graph")
 
 
 # Files
@@ -188,24 +175,18 @@ def test_neighbours_come_in_the_pools_order_and_from_the_disk_the_second_time(tm
     assert not store(tmp_path).has(POOL[:2])
     with pytest.raises(DataError, match="is not in the collection"):
         saved.neighbours(Neighbours(Passage.of("elsewhere", "x"), POOL))
-
-
-@pytest.mark.parametrize("content", [b"", b"no archive", None])
-def test_a_damaged_file_is_named_with_its_remedy(tmp_path: Path, content: bytes | None) -> None:
-    store(tmp_path).build(POOL)
-    (file,) = tmp_path.rglob("*.npz")
-    file.write_bytes(file.read_bytes()[:100] if content is None else content)
-    with pytest.raises(DataError, match=rf"{file.name}: damaged graph .* Delete the file"):
-        store(tmp_path).open(POOL)
-
-
-def test_statistics_are_means_of_the_collections(tmp_path: Path) -> None:
-    saved = store(tmp_path)
     figures = average_figures([saved.open(POOL), saved.open(POOL[1:])])
     assert (figures["collections"], figures["passages"], figures["edges"], figures["without_edges"]) == (2, 2.5, 0.5, 1)
     assert figures["density"] == pytest.approx((1 / 3) / 2)
     assert figures["passage_words"] == pytest.approx((4 + 1 + 1 + 1 + 1) / 5)
     assert average_figures([])["density"] is None
+    file = max(tmp_path.rglob("*.npz"), key=lambda file: file.stat().st_mtime)
+    for content in (b"", b"no archive", file.read_bytes()[:100]):
+        file.write_bytes(content)
+        with pytest.raises(DataError, match=rf"{file.name}: damaged graph .* Delete the file"):
+            store(tmp_path).open(POOL[1:])
+    with pytest.raises(ConfigError, match=r"graph\.encoder: Lexical returns scores, not vectors"):
+        Nearest(Lexical(), 2)
 
 
 # TAGME, against a fake service

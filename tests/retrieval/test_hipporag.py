@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from kgqa.calls import Call, Facts, Generate, Search
@@ -16,6 +17,7 @@ from kgqa.kg.exchange import read_passages
 from kgqa.protocols import Query
 from kgqa.retrieval.composite import Hybrid
 from kgqa.retrieval.hipporag import FactGraph, HippoRag, OpenedFacts, find_synonyms
+from kgqa.retrieval.pagerank import compute_pagerank, transition_matrix
 from kgqa.testing import drive
 from kgqa.types import Completion, Passage
 from tests.retrieval.conftest import built, find, retriever_of
@@ -136,27 +138,21 @@ def test_a_search_without_facts_calls_no_model(hipporag: HippoRag) -> None:
     assert calls == [Facts("Who?", hipporag.fact_count), Search("Who?", 4, facts=())]
 
 
-def test_the_filter_is_not_part_of_the_index(hipporag: HippoRag) -> None:
+def test_identity_and_what_hipporag_cannot_be(hipporag: HippoRag, tmp_path: Path) -> None:
     assert hipporag.identity() == replace(hipporag, filter=False, max_filter_tokens=9).identity()
     assert "model" in hipporag.uses
     assert not replace(hipporag, filter=False).uses
-
-
-def test_a_retriever_that_calls_a_model_is_no_part_of_another(hipporag: HippoRag) -> None:
+    (tmp_path / "other.jsonl").write_text('{"title": "a", "text": "b", "triples": [["a", "b", "c"]]}\n', "utf-8")
+    assert hipporag.identity() != with_path(hipporag, tmp_path / "other.jsonl").identity()
+    json.dumps(hipporag.identity())
     bm25 = retriever_of("retriever=bm25")
     with pytest.raises(ConfigError, match=r"retriever\.lexical: HippoRag calls a model"):
         Hybrid(hipporag, bm25, constant=60, depth=10)
     Hybrid(replace(hipporag, filter=False), bm25, constant=60, depth=10)
-
-
-def test_a_corpus_without_triples_is_rejected(hipporag: HippoRag, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"retriever\.triples: no passage of the corpus has a triple"):
         built(hipporag, [Passage.of("Other", "Another text.")], tmp_path / "index")
-
-
-def test_a_missing_file_of_triples_names_the_key() -> None:
     with pytest.raises(ConfigError, match=r"retriever\.triples\.path=no\.jsonl: no such file"):
-        retriever_of("retriever=hipporag", "retriever.triples.path=no.jsonl").identity()
+        with_path(hipporag, Path("no.jsonl")).identity()
 
 
 def test_triples_are_extracted_without_a_file(hipporag: HippoRag, tmp_path: Path) -> None:
@@ -181,13 +177,6 @@ def test_triples_are_extracted_without_a_file(hipporag: HippoRag, tmp_path: Path
     json.dumps(extracting.identity())
 
 
-def test_other_triples_are_another_index(hipporag: HippoRag, tmp_path: Path) -> None:
-    other = tmp_path / "other.jsonl"
-    other.write_text('{"title": "a", "text": "b", "triples": [["a", "b", "c"]]}\n', encoding="utf-8")
-    assert hipporag.identity() != with_path(hipporag, other).identity()
-    json.dumps(hipporag.identity())
-
-
 def test_recall_on_musique_with_triples_of_gpt_3_5(hipporag: HippoRag, tmp_path: Path) -> None:
     passages, questions, gold = read_musique()
     packed = DATA / "triples" / "musique_train_openie_gpt-3.5-turbo-1106_1890.json.gz"
@@ -197,3 +186,29 @@ def test_recall_on_musique_with_triples_of_gpt_3_5(hipporag: HippoRag, tmp_path:
     file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     retriever = with_path(hipporag, file)
     assert measure_recall(built(retriever, passages, tmp_path / "index"), questions, gold) >= 0.568
+
+
+# Personalized PageRank
+
+
+@pytest.mark.parametrize("damping", [0.5, 0.85])
+@pytest.mark.parametrize("seed", range(3))
+def test_scores_equal_a_dense_solution(seed: int, damping: float) -> None:
+    random = np.random.default_rng(seed)
+    nodes, edges = 60, 90  # some nodes stay without edges
+    ends = random.integers(0, nodes - 5, (2, edges))
+    transitions = transition_matrix(nodes, ends[0], ends[1], random.random(edges))
+    reset = np.where(random.random(nodes) < 0.3, random.random(nodes), 0)
+    reset[-1] = 1  # a node without edges
+
+    start = reset / reset.sum()
+    dense = transitions.toarray()
+    dense[:, dense.sum(axis=0) == 0] = start[:, None]  # the walk restarts
+    exact = np.linalg.solve(np.eye(nodes) - damping * dense, (1 - damping) * start)
+
+    assert np.abs(compute_pagerank(transitions, reset, damping, 1e-9) - exact).sum() < 1e-8
+
+
+def test_weights_of_repeated_edges_are_added() -> None:
+    transitions = transition_matrix(3, [0, 0, 0], [1, 1, 2], [1.0, 2.0, 1.0])
+    assert transitions.toarray()[:, 0].tolist() == [0, 0.75, 0.25]

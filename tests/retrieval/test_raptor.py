@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kgqa.calls import Call, Generate, Program, Search
+from kgqa.calls import Call, Generate, Search
 from kgqa.errors import ConfigError, DataError, EngineError
 from kgqa.retrieval.composite import Hybrid
 from kgqa.retrieval.index import IndexFolder
@@ -48,13 +48,9 @@ def summarize(call: Call[Any]) -> Completion:
     return Completion(" and ".join(text.splitlines()[0] for text in texts) if len(texts) < SIZE else texts[0])
 
 
-def run(program: Program[Any], reply: Callable[[Call[Any]], Any] = summarize) -> Any:
-    return drive(program, reply)
-
-
 def expand(raptor: Raptor, folder: Path, reply: Callable[[Call[Any]], Any] = summarize) -> list[Passage]:
     folder.mkdir(exist_ok=True)
-    return list(run(raptor.expand(PASSAGES, folder, lambda _: None), reply))
+    return list(drive(raptor.expand(PASSAGES, folder, lambda _: None), reply))
 
 
 def test_each_layer_has_a_summary_per_cluster(raptor: Raptor, tmp_path: Path) -> None:
@@ -65,10 +61,7 @@ def test_each_layer_has_a_summary_per_cluster(raptor: Raptor, tmp_path: Path) ->
     assert tree["top"] == [48, 49]
     assert dict(map(tuple, tree["children"]))[48] == [40, 41, 42, 43, 44]
     assert dict(map(tuple, tree["children"]))[41] == [5, 6, 7, 8, 9]
-
-
-def test_equal_summaries_are_one_node(raptor: Raptor, tmp_path: Path) -> None:
-    (summary,) = expand(raptor, tmp_path, lambda _: Completion("They are places."))
+    (summary,) = expand(raptor, tmp_path, lambda _: Completion("They are places."))  # equal ones are one node
     assert summary.text == "They are places."
     tree = json.loads((tmp_path / TREE).read_bytes())
     assert (tree["top"], tree["children"]) == ([40], [[40, list(range(40))]])
@@ -81,7 +74,7 @@ def test_a_plan_embeds_no_text(raptor: Raptor) -> None:
         calls.append(call)
         return Completion(f"summary {len(calls)}")
 
-    run(raptor.expand(PASSAGES, None, lambda _: None), reply)
+    drive(raptor.expand(PASSAGES, None, lambda _: None), reply)
     first = -(-len(PASSAGES) // PLANNED_SIZE)
     assert len(calls) == first + -(-first // PLANNED_SIZE)
     assert not raptor.nodes.encoder.encoded  # type: ignore[union-attr]
@@ -130,10 +123,12 @@ def test_the_index_has_the_summaries_after_the_passages(raptor: Raptor, tmp_path
         return EngineError("lost")
 
     with pytest.raises(EngineError, match="lost"):
-        folder.build(PASSAGES, lambda *_: None, lambda program: run(program, fail))
+        folder.build(PASSAGES, lambda *_: None, lambda program: drive(program, fail))
     with pytest.raises(DataError, match="no finished index"):
         folder.open()
-    manifest = folder.build((*PASSAGES, PASSAGES[0]), lambda stage, *_: stages.append(stage), run)
+    manifest = folder.build(
+        (*PASSAGES, PASSAGES[0]), lambda stage, *_: stages.append(stage), lambda program: drive(program, summarize)
+    )
     assert (manifest["corpus"]["count"], manifest["corpus"]["added"], manifest["corpus"]["duplicates"]) == (50, 10, 1)
     assert "writing" in stages
     with closing(folder.open()) as index:
@@ -142,7 +137,9 @@ def test_the_index_has_the_summaries_after_the_passages(raptor: Raptor, tmp_path
         assert len(index.find_titled("Halverby choir")) == 1
 
 
-def test_what_raptor_cannot_be(raptor: Raptor) -> None:
+def test_identity_and_what_raptor_cannot_be(raptor: Raptor) -> None:
+    assert raptor.identity() == json.loads(json.dumps(raptor.identity()))
+    assert raptor.identity() != replace(raptor, summary_tokens=50).identity()
     bm25 = retriever_of("retriever=bm25")
     with pytest.raises(ConfigError, match=r"retriever\.dense: Clustered calls a model"):
         Hybrid(bm25, raptor, constant=60, depth=10)
@@ -152,23 +149,16 @@ def test_what_raptor_cannot_be(raptor: Raptor) -> None:
         PoolIndex(raptor).search([Search("choir", 2, pool=PASSAGES)])
 
 
-def test_the_model_is_not_part_of_the_retriever(raptor: Raptor) -> None:
-    assert raptor.identity() != replace(raptor, summary_tokens=50).identity()
-    json.dumps(raptor.identity())
-
-
-def test_texts_with_the_same_words_are_in_one_cluster(raptor: Raptor) -> None:
+@pytest.mark.parametrize("max_clusters", [1, 50])
+def test_texts_with_the_same_words_are_in_one_cluster_and_a_long_one_is_split(
+    raptor: Raptor, max_clusters: int
+) -> None:
     pytest.importorskip("sklearn", reason="RAPTOR's clusters need scikit-learn", exc_type=ImportError)
     texts = [Passage.of(f"{number} {kind}", f"{kind} " * 20) for kind in ("slate", "choir") for number in range(20)]
     clusters = Raptor.cluster(raptor, texts)
     assert {at for cluster in clusters for at in cluster} == set(range(40))
     assert all(len({at // 20 for at in cluster}) == 1 for cluster in clusters)
     assert clusters == Raptor.cluster(raptor, texts)
-
-
-@pytest.mark.parametrize("max_clusters", [1, 50])
-def test_a_long_cluster_is_split(raptor: Raptor, max_clusters: int) -> None:
-    pytest.importorskip("sklearn", reason="RAPTOR's clusters need scikit-learn", exc_type=ImportError)
     texts = [Passage.of("slate", f"slate {number % 2} " * 20) for number in range(30)]
     clusters = Raptor.cluster(replace(raptor, max_cluster_tokens=200, max_clusters=max_clusters), texts)
     assert max(map(len, clusters)) <= 5  # of 46 tokens

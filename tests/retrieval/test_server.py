@@ -16,15 +16,14 @@ import numpy as np
 import pytest
 
 from kgqa.calls import Rank
-from kgqa.config.building import build
-from kgqa.config.composing import compose
 from kgqa.errors import ConfigError, DataError, EngineError, KgqaError, ServerLost
 from kgqa.experiment.experiment import Experiment
 from kgqa.retrieval.biencoder import get_biencoder
 from kgqa.retrieval.server import ServerEncoder
 from kgqa.types import Passage
+from tests.composed import composed_node
 from tests.http_server import serve
-from tests.retrieval.conftest import built, find
+from tests.retrieval.conftest import built, find, retriever_of
 
 Body = dict[str, Any]
 Vectors = list[list[float | None]]
@@ -109,29 +108,26 @@ def test_vectors_come_in_the_order_of_the_texts(endpoint: Endpoint, change: Any)
     assert sorted(len(body["input"]) for body in endpoint.requests) == [1, 3, 3]
 
 
-def test_prefixes_and_dimensions_are_sent(endpoint: Endpoint) -> None:
-    chosen = encoder(endpoint, query_prefix="query: ", passage_prefix="passage: ", dimensions=8)
-    chosen.encode("query", ["who?"])
-    chosen.encode("passage", ["me"])
-    assert [body["input"] for body in endpoint.requests] == [["query: who?"], ["passage: me"]]
+def test_settings_are_sent(endpoint: Endpoint) -> None:
+    chosen = encoder(endpoint, query_prefix="query: ", passage_prefix="passage: ", dimensions=8, normalise=True)
+    rows = [*chosen.encode("query", ["who? I"]), *chosen.encode("passage", ["me"])]
+    assert [body["input"] for body in endpoint.requests] == [["query: who? I"], ["passage: me"]]
     assert {body["dimensions"] for body in endpoint.requests} == {8}
+    assert np.linalg.norm(rows, axis=1).tolist() == pytest.approx([1.0, 1.0])
+    assert encoder(endpoint, normalise=True).encode("passage", [""]).tolist() == [[0.0] * 8]
 
 
-def test_unit_vectors_if_set(endpoint: Endpoint) -> None:
-    rows = encoder(endpoint, normalise=True).encode("passage", ["a b c", ""])
-    assert np.linalg.norm(rows, axis=1).tolist() == pytest.approx([1.0, 0.0])
+@pytest.mark.parametrize("status", [500, 503, 429, 422])
+def test_passing_failures_and_large_batches_lose_nothing(endpoint: Endpoint, status: int) -> None:
+    """A batch that is rejected for its size is sent in halves. An event loop may run, as in notebooks."""
+    endpoint.failures = [status] * 3 if status != 422 else []
+    too_large = status == 422
+    endpoint.refuse = lambda texts: (422, "maximum allowed batch size 1") if too_large and len(texts) > 1 else None
 
+    async def cell() -> Any:
+        return encoder(endpoint, server_timeout=30.0).encode("passage", TEXTS)
 
-@pytest.mark.parametrize("status", [500, 503, 429])
-def test_passing_failures_lose_nothing(endpoint: Endpoint, status: int) -> None:
-    endpoint.failures = [status] * 3
-    rows = encoder(endpoint, server_timeout=30.0).encode("passage", TEXTS)
-    assert rows.tolist() == [words(text) for text in TEXTS]
-
-
-def test_rejected_batches_are_sent_in_halves(endpoint: Endpoint) -> None:
-    endpoint.refuse = lambda texts: (422, "batch size 3 > maximum allowed batch size 1") if len(texts) > 1 else None
-    assert encoder(endpoint).encode("passage", TEXTS).tolist() == [words(text) for text in TEXTS]
+    assert asyncio.run(cell()).tolist() == [words(text) for text in TEXTS]
 
 
 @pytest.mark.parametrize(
@@ -196,16 +192,24 @@ def test_refusals_are_explained_without_the_key(
     assert endpoint.keys == {f"Bearer {SECRET}"}
 
 
-def test_server_of_another_model_is_refused(endpoint: Endpoint) -> None:
+def test_model_of_the_server(endpoint: Endpoint, caplog: pytest.LogCaptureFixture) -> None:
+    """The only model needs no name. Another one than the named is refused, and reported if only a reply shows it."""
     endpoint.models = ["other/model"]
     with pytest.raises(ConfigError, match=r"serves 'other/model', not 'words'. Set encoder\.model to that"):
         encoder(endpoint).encode("passage", TEXTS)
-
-
-def test_answer_of_another_model_is_a_warning(endpoint: Endpoint, caplog: pytest.LogCaptureFixture) -> None:
-    endpoint.name, endpoint.models = "other", []
+    for endpoint.models, message in ((["a", "b"], "has the models a, b. Name one"), ([], "does not list its models")):
+        with pytest.raises(ConfigError, match=message):
+            encoder(endpoint, model=None).identity()
+    endpoint.models = ["words"]
+    chosen = encoder(endpoint, model=None)
+    assert chosen.fingerprint("query") == encoder(endpoint).fingerprint("query")
+    assert chosen.encode("query", ["a b"]).tolist() == [words("a b")]
+    assert endpoint.requests[0]["model"] == "words"
+    endpoint.name = "other"
     encoder(endpoint).encode("passage", TEXTS)
     assert caplog.messages == [f"warning: {endpoint.url} answers as model 'other', but model 'words' was requested"]
+    with pytest.raises(ServerLost, match=r"Start the server, or set encoder\.base_url"):
+        encoder(endpoint, base_url="http://127.0.0.1:9/v1").encode("query", ["a"])
 
 
 @pytest.mark.parametrize(
@@ -222,34 +226,6 @@ def test_incomplete_settings_are_one_line(endpoint: Endpoint, changes: Body, mes
     assert SECRET not in str(caught.value)
 
 
-def test_only_model_of_the_server_needs_no_name(endpoint: Endpoint) -> None:
-    chosen = encoder(endpoint, model=None)
-    assert chosen.fingerprint("query") == encoder(endpoint).fingerprint("query")
-    assert chosen.encode("query", ["a b"]).tolist() == [words("a b")]
-    assert endpoint.requests[0]["model"] == "words"
-
-
-@pytest.mark.parametrize(
-    ("models", "message"), [(["a", "b"], "has the models a, b. Name one"), ([], "does not list its models. Name one")]
-)
-def test_choice_of_a_model_is_asked_for(endpoint: Endpoint, models: list[str], message: str) -> None:
-    endpoint.models = models
-    with pytest.raises(ConfigError, match=message):
-        encoder(endpoint, model=None).identity()
-
-
-def test_absent_server_is_one_line(endpoint: Endpoint) -> None:
-    with pytest.raises(ServerLost, match=r"Start the server, or set encoder\.base_url"):
-        encoder(endpoint, base_url="http://127.0.0.1:9/v1").encode("query", ["a"])
-
-
-def test_notebooks_can_encode(endpoint: Endpoint) -> None:
-    async def cell() -> Any:
-        return encoder(endpoint).encode("query", TEXTS)
-
-    assert asyncio.run(cell()).shape == (7, 8)
-
-
 def test_ranker_and_memory(endpoint: Endpoint) -> None:
     ranker = encoder(endpoint, query_prefix="query: ")
     call = Rank("slate harbour", ("slate", "the harbour of slate", "carrots"))
@@ -261,45 +237,40 @@ def test_ranker_and_memory(endpoint: Endpoint) -> None:
 
 
 def test_index_is_searched(endpoint: Endpoint, tmp_path: Path) -> None:
-    overrides = ["retriever=server", f"retriever.encoder.base_url={endpoint.url}", "retriever.encoder.model=words"]
-    retriever = build(compose(overrides)["retriever"], "retriever")
+    changes = [f"retriever.encoder.base_url={endpoint.url}", "retriever.encoder.model=words"]
     passages = [Passage.of("", text) for text in ("carrots and ginger soup", "slate harbour", "river")]
-    finder = built(retriever, passages, tmp_path)
+    finder = built(retriever_of("retriever=server", *changes), passages, tmp_path)
     assert find(finder, "slate harbour", 1) == [1]
     finder.close()
 
 
-@pytest.mark.parametrize(
-    ("override", "same"),
-    [
-        ("concurrency=3", True),
-        ("batch_size=7", True),
-        ("server_timeout=9.0", True),
-        ("model=other", False),
-        ("dimensions=4", False),
-        ("query_prefix=q", False),
-        ("normalise=false", False),
-        ("base_url=http://127.0.0.1:8/v1", False),
-        ("deployment=mine", False),
-    ],
-)
-@pytest.mark.parametrize("key", ["ranker", "retriever.encoder"])
-def test_identity_of_a_run(key: str, override: str, same: bool) -> None:
-    method, choice = ("trace", "ranker=server") if key == "ranker" else ("retrieve_read", "retriever=server")
-    words = [f"method={method}", "engine=scripted", choice, f"{key}.base_url=http://127.0.0.1:9/v1", f"{key}.model=m"]
-    changed = [word for word in words if not word.startswith(f"{key}.{override.partition('=')[0]}=")]
-    identities = [Experiment.of(each).identity for each in (words, [*changed, f"{key}.{override}"])]
-    assert (identities[0] == identities[1]) is same
+def test_identity_has_what_decides_a_vector() -> None:
+    """The key of the vectors of a run, also where the encoder is a part of the retriever."""
+
+    def identity(*changes: str) -> Any:
+        fixed = ["retriever.encoder.base_url=http://127.0.0.1:9/v1", "retriever.encoder.model=m"]
+        changed = (f"retriever.encoder.{change}" for change in changes)
+        return retriever_of("retriever=server", *fixed, *changed).identity()
+
+    for same in ("concurrency=3", "batch_size=7", "server_timeout=9.0"):
+        assert identity(same) == identity()
+    address = "base_url=http://127.0.0.1:8/v1"
+    for other in ("model=other", "dimensions=4", "query_prefix=q", "normalise=false", address, "deployment=mine"):
+        assert identity(other) != identity()
+    assert identity("deployment=mine", address) == identity("deployment=mine")
 
 
-def test_named_deployment_may_move() -> None:
-    fixed = ["method=trace", "engine=scripted", "ranker=server", "ranker.model=m", "ranker.deployment=mine"]
-    first, second = (Experiment.of([*fixed, f"ranker.base_url=http://127.0.0.1:{port}/v1"]).identity for port in (8, 9))
-    assert first == second
+def test_ranker_is_in_the_identity_of_a_run() -> None:
+    words = ["method=trace", "engine=scripted", "ranker=server", "ranker.base_url=http://127.0.0.1:9/v1"]
+    one, same, other = (
+        Experiment.of([*words, *changes]).identity
+        for changes in (["ranker.model=m"], ["ranker.model=m", "ranker.batch_size=7"], ["ranker.model=n"])
+    )
+    assert one == same != other
 
 
 @pytest.mark.parametrize("name", ["text_embedding_3_small", "nv_embed_v2", "qwen3_embedding_8b"])
 def test_presets_name_their_model(name: str) -> None:
-    preset = compose([f"retriever={name}"])["retriever"]["encoder"]
+    preset = composed_node("retriever", name)["encoder"]
     assert preset["model"]
-    assert preset == {**compose([f"ranker={name}"])["ranker"]}
+    assert preset == composed_node("ranker", name)

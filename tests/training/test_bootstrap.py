@@ -115,16 +115,15 @@ def test_killed_bootstrapping_resumes_to_equal_bytes(
     assert made(tmp_path) == made(undisturbed[0])
 
 
-def test_few_right_answers_end_the_round_with_what_there_is(undisturbed: tuple[Path, Path], llama: Path) -> None:
+def test_few_right_answers_and_questions_that_are_learnt_from_end_it(
+    undisturbed: tuple[Path, Path], llama: Path
+) -> None:
     place, _ = undisturbed
-    process = started(place, llama, "bootstrap.fewest=3", "bootstrap.filter=none")
-    said, _ = process.communicate(timeout=SLOW)
-    assert process.returncode == 2
-    assert "round 1: 2 of 2 answers are right, fewer than bootstrap.fewest=3" in said
-
-
-def test_questions_that_are_learnt_from_are_not_evaluated_on(llama: Path, tmp_path: Path) -> None:
-    process = started(tmp_path, llama, "bootstrap.ids=[2hop__demo_02,2hop__demo_01]")
-    said, _ = process.communicate(timeout=SLOW)
-    assert process.returncode == 2
-    assert "1 of 2 questions are used for training and evaluation" in said
+    for words, message in [
+        (("bootstrap.fewest=3", "bootstrap.filter=none"), "round 1: 2 of 2 answers are right, fewer than"),
+        (("bootstrap.ids=[2hop__demo_02,2hop__demo_01]",), "1 of 2 questions are used for training and evaluation"),
+    ]:
+        process = started(place, llama, *words)
+        said, _ = process.communicate(timeout=SLOW)
+        assert process.returncode == 2
+        assert message in said

@@ -105,26 +105,3 @@ def test_a_cell_of_kgps_agent_is_made_and_goes_on_from_each_death(tmp_path: Path
     assert differing["trained.kgp_llama: train.base"] == (PAPERS, "tiny")
     examples = json.loads((folder / "manifest.json").read_text())["examples"]
     assert differing["trained.kgp_llama: examples"][1].startswith(f"{examples['count']} from ")
-
-
-def test_a_cell_of_mdr_is_made_and_goes_on_from_each_death(tmp_path: Path) -> None:
-    pytest.importorskip("sentence_transformers", reason="bi-encoders need sentence-transformers", exc_type=ImportError)
-    (tmp_path / "weights").mkdir()
-    tiny.bert(tmp_path / "weights")
-    table, said = make_through_deaths(
-        tmp_path, ("train", "run"), "reproduce", "kgp/table1", "only=MDR,MuSiQue", "--make", *MAKE,
-        f"make.train.base={tmp_path / 'weights'}", "make.train.dimension=16", "make.train.max_question=16",
-        "make.train.max_follow_up=40", "make.train.max_passage=40", "make.train.chunk_size=4",
-        "make.train.batch_per_device=2", "make.train.warmup=0", "ranker.max_length=128", "model=smollm2_135m",
-        "engine=scripted", *CELLS,
-    )  # fmt: skip
-    assert "trained with these examples and settings" in said
-    [folder] = (tmp_path / "outputs/trained/mdr").iterdir()
-    assert Trained.read(folder).kind == "BiEncoderTraining"
-    [cell] = table["cells"]
-    assert cell["state"] == "done"
-    assert f"ranker.model={folder}/encoder" in cell["command"]
-    assert {line["metric"]["name"]: line["published"]["number"] for line in table["lines"] if line["published"]} == {
-        "Acc": 48.39, "EM": 23.49, "F1": 37.03,
-    }  # fmt: skip
-    assert next(line for line in table["lines"] if line["metric"]["name"] == "F1")["ours"]["questions"] == 2

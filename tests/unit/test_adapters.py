@@ -1,4 +1,4 @@
-"""Adapters by name and by role: what a role's choice finds, what tells it apart, and what is refused."""
+"""Engines by role, with and without adapters: what a choice finds, what tells it apart, and what is refused."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kgqa.artifacts.run import AS_READER
 from kgqa.calls import Generate
 from kgqa.config.composing import compose
 from kgqa.errors import ConfigError, DataError
@@ -29,12 +30,7 @@ def engines(*overrides: str) -> Engines:
     return Engines(role_nodes(compose(["engine=scripted", *overrides])), Pool())
 
 
-def answer(engine: Any) -> str:
-    [reply] = engine.answer([CALL])
-    return str(reply.text)
-
-
-def test_the_newest_finished_training_of_a_name_is_taken() -> None:
+def test_an_adapter_is_the_newest_training_of_a_name_or_a_folder_of_peft() -> None:
     older, newer = (
         write_artefact(Path(f"outputs/trained/safe/{name}"), "x", "0", seed=n) for n, name in enumerate("ba")
     )
@@ -44,18 +40,11 @@ def test_the_newest_finished_training_of_a_name_is_taken() -> None:
     assert find_adapter("safe/b").folder == older.absolute() / "adapter"
     assert find_adapter("safe").trained_on() == ("x", ("0",))
     assert find_adapter("safe").gguf == newer.absolute() / "adapter.gguf"
-
-
-def test_a_folder_of_peft_is_an_adapter_and_nothing_is_known_of_its_base() -> None:
     folder = write_lora(Path("mine"), rank=2, lora_alpha=6)
-    assert find_adapter("mine") == find_adapter("mine")
     assert find_adapter(str(folder.absolute())).digest() == find_adapter("mine").digest()
     assert find_adapter("mine").trained_on() == (None, ())
-    assert (find_adapter("mine").rank, find_adapter("mine").alpha, find_adapter("mine").gguf.name) == (
-        2,
-        6.0,
-        "adapter.gguf",
-    )
+    found = find_adapter("mine")
+    assert (found.rank, found.alpha, found.gguf.name) == (2, 6.0, "adapter.gguf")
     assert find_adapter("mine").matrices()["model.layers.1.self_attn.q_proj.lora_A"].shape == (2, 64)
 
 
@@ -65,11 +54,8 @@ def test_a_preset_names_its_folder_and_what_it_must_be() -> None:
     preset = Path("conf/adapter/ours.yaml")
     preset.write_text("path: mine\nbase: qwen3_8b\nserved_name: lora-1\n")
     ours = find_adapter("ours")
-    assert (ours.digest(), ours.trained_on(), ours.served_name) == (
-        find_adapter("mine").digest(),
-        ("qwen3_8b", ()),
-        "lora-1",
-    )
+    assert ours.digest() == find_adapter("mine").digest()
+    assert (ours.trained_on(), ours.served_name) == (("qwen3_8b", ()), "lora-1")
     preset.write_text(f"path: mine\nsha256: {'b' * 64}\n")
     with pytest.raises(DataError, match=r"adapter ours: sha256 of .* is"):
         find_adapter("ours").digest()
@@ -80,28 +66,21 @@ def test_a_preset_names_its_folder_and_what_it_must_be() -> None:
     assert find_adapter("ours").digest() == "a" * 64
 
 
-@pytest.mark.parametrize(
-    ("choice", "said"),
-    [
+def test_what_is_no_adapter_is_refused_naming_the_key() -> None:
+    write_artefact(Path("outputs/trained/safe/ab"), "x", "0")
+    for folder in ("outputs/trained/unfinished/ab", "outputs/trained/t5/ab/model", "half"):
+        Path(folder).mkdir(parents=True)
+    Path("outputs/trained/unfinished/ab/settings.json").write_text("{}")
+    Path("outputs/trained/t5/ab/manifest.json").write_text("{}")
+    for choice, said in [
         ("smollm2_135m+saef", r"^roles.reader=smollm2_135m\+saef: no adapter saef: .*Did you mean safe\?$"),
         ("smollm2_135m+", r"^roles.reader=smollm2_135m\+: no adapter after the \+. Add its name or folder$"),
         ("+unfinished", "its training is not finished. Run its command again"),
         ("+t5", "complete weights, not an adapter. Use them as PRESET:.*t5/ab/model"),
         ("+half", r"no adapter half: not in conf/adapter"),
-    ],
-)
-def test_what_is_no_adapter_is_refused_naming_the_key(choice: str, said: str) -> None:
-    write_artefact(Path("outputs/trained/safe/ab"), "x", "0")
-    Path("outputs/trained/unfinished/ab").mkdir(parents=True)
-    Path("outputs/trained/unfinished/ab/settings.json").write_text("{}")
-    Path("outputs/trained/t5/ab/model").mkdir(parents=True)
-    Path("outputs/trained/t5/ab/manifest.json").write_text("{}")
-    Path("half").mkdir()
-    with pytest.raises(ConfigError, match=said):
-        engines(f"roles.reader={choice}")
-
-
-def test_an_adapter_that_is_more_than_lora_is_refused() -> None:
+    ]:
+        with pytest.raises(ConfigError, match=said):
+            engines(f"roles.reader={choice}")
     write_lora(Path("dora"), use_dora=True)
     write_lora(Path("ia3"), peft_type="IA3")
     for name, said in (("dora", "use_dora"), ("ia3", "peft_type IA3")):
@@ -116,15 +95,27 @@ def test_roles_on_one_model_share_its_weights_and_are_told_apart() -> None:
     reader, one, two, again = (asked(role) for role in ("reader", "selector", "feedback", "agent"))
     assert one.base is two.base is reader  # type: ignore[attr-defined]
     assert again is one
-    assert [
-        one.identity() == {**reader.identity(), "lora": find_adapter(n).digest()}
-        for n, one in (("one", one), ("two", two))
-    ]
+    for name, engine in (("one", one), ("two", two)):
+        assert engine.identity() == {**reader.identity(), "lora": find_adapter(name).digest()}
     assert [asked.label(role) for role in ("reader", "selector", "agent")] == [
         "smollm2_135m@scripted", "smollm2_135m+one@scripted", "smollm2_135m+one@scripted"
     ]  # fmt: skip
-    assert len({answer(engine) for engine in (reader, one, two)}) == 3
-    assert answer(one) == answer(engines("roles.reader=+one")("reader"))
+    alone = engines("roles.reader=+one")("reader")
+    told_apart: list[Any] = [reader, one, two, alone]
+    replies = [engine.answer([CALL])[0].text for engine in told_apart]
+    assert len(set(replies[:3])) == 3
+    assert replies[1] == replies[3]
     asked.discard([one])
     assert asked("reader") is not reader
     assert asked("feedback") is not two
+
+
+def test_a_role_of_training_falls_back_to_the_readers_model_and_pools_share_engines() -> None:
+    given = ["engine=scripted", "roles.reader=gpt_4o_mini@scripted"]
+    pool = Pool()
+    with_reader = Engines(role_nodes(compose(given)), pool)
+    own = Engines(role_nodes(compose([*given, *(f"roles.{role}=qwen3_4b@scripted" for role in AS_READER)])), pool)
+    for role in AS_READER:
+        assert with_reader(role) is with_reader("reader") is not with_reader("selector")
+        assert own.label(role) == "qwen3_4b@scripted"
+    assert own("reader") is with_reader("reader")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,51 +10,48 @@ import pytest
 from kgqa.artifacts.predictions import Prediction
 from kgqa.artifacts.schema import validate
 from kgqa.artifacts.trace import TracedQuestion
-from kgqa.experiment.experiment import Experiment
+from kgqa.config.building import build
 from kgqa.scoring.questions import score_questions
 from kgqa.scoring.summary import summarise
 from kgqa.types import Passage, Question
-from tests.unit.question_files import musique_record
+from tests.composed import composed_node
+from tests.unit.question_files import lines, musique_record
 
 UNANSWERABLE = musique_record(
-    answerable=False,
-    paragraphs=[{"idx": 0, "title": "T", "paragraph_text": "Three.", "is_supporting": True}],
+    answerable=False, paragraphs=[{"idx": 0, "title": "T", "paragraph_text": "Three.", "is_supporting": True}]
 )
 ABSTAINED = "The passages do not mention it."
-GIVEN = (Passage("a", "A", ""), Passage("b", "B", ""))
 
 
-def read(folder: Path, *words: str) -> list[Question]:
-    file = folder / "full.jsonl"
-    file.write_text("".join(json.dumps(record) + "\n" for record in (musique_record(), UNANSWERABLE)))
-    return list(Experiment.of([*words, f"dataset.path={file}"]).source.questions())
+def read(folder: Path, **changes: object) -> list[Question]:
+    file = lines(folder, musique_record(), UNANSWERABLE)
+    return list(
+        build({**composed_node("dataset", "musique_full"), "path": str(file), **changes}, "dataset").questions()
+    )
 
 
 def test_pairs_are_read_with_one_id_each(tmp_path: Path) -> None:
-    answerable, unanswerable = read(tmp_path, "dataset=musique_full")
+    answerable, unanswerable = read(tmp_path)
     assert (answerable.id, answerable.twin) == ("2hop__1_2", unanswerable.id)
     assert (answerable.answerable, unanswerable.answerable) == (True, False)
     assert (unanswerable.answers, unanswerable.type) == (("unanswerable",), "unanswerable")
     assert not unanswerable.support
     assert [passage.text for passage in unanswerable.passages] == ["Three."]
-
-
-@pytest.mark.parametrize("words", [["dataset=musique"], ["dataset=musique_full", "dataset.unanswerable=false"]])
-def test_unanswerable_questions_are_skipped_by_default(tmp_path: Path, words: list[str]) -> None:
-    (question,) = read(tmp_path, *words)
+    (question,) = read(tmp_path, unanswerable=False)
     assert (question.answerable, question.twin) == (None, "")
+    line = TracedQuestion(answerable, Prediction(answerable.id, "a"), ()).json()["question"]
+    assert validate(Question, line).twin == unanswerable.id  # scores are computed anew from the trace
 
 
 def pairs(count: int) -> list[Question]:
-    questions = []
-    for number in range(count):
-        words: dict[str, Any] = {"text": "Who?", "passages": GIVEN}
-        support = frozenset({"a"})
-        questions.append(
-            Question(f"q{number}", answers=("Ann Lund",), support=support, answerable=True, twin=f"u{number}", **words)
-        )
-        questions.append(Question(f"u{number}", answers=("unanswerable",), answerable=False, **words))
-    return questions
+    words: dict[str, Any] = {"text": "Who?", "passages": (Passage("a", "A", ""), Passage("b", "B", ""))}
+    good: dict[str, Any] = {"answers": ("Ann Lund",), "support": frozenset({"a"}), "answerable": True}
+    bad: dict[str, Any] = {"answers": ("unanswerable",), "answerable": False}
+    both = [
+        (Question(f"q{number}", twin=f"u{number}", **good, **words), Question(f"u{number}", **bad, **words))
+        for number in range(count)
+    ]
+    return [question for pair in both for question in pair]
 
 
 # answer to the answerable question, to its twin → F1 and support F1 of the pair
@@ -94,19 +90,9 @@ def test_scores_of_pairs() -> None:
     assert (scores["pair_f1"].n, scores["em"].n, scores["answerability"].n) == (7, 7, 14)
 
 
-def test_pair_without_its_twin_has_no_score() -> None:
+def test_a_pair_without_its_twin_and_ordinary_datasets_have_no_such_scores() -> None:
     (question, _) = pairs(1)
     (row,) = score_questions([question], {"q0": Prediction("q0", "Ann Lund")}, "musique")
     assert "pair_f1" not in summarise([row]).scores
-
-
-def test_ordinary_datasets_have_no_such_scores() -> None:
     (row,) = score_questions([Question("q", "Who?", ("Ann",))], {"q": Prediction("q", ABSTAINED)}, "musique")
     assert not {"pair_f1", "answerability", "correct_abstention", "false_abstention"} & summarise([row]).scores.keys()
-
-
-def test_trace_has_what_scoring_needs() -> None:
-    for question in pairs(1):
-        line = TracedQuestion(question, Prediction(question.id, "a"), ()).json()["question"]
-        again = validate(Question, line)
-        assert (again.answerable, again.twin) == (question.answerable, question.twin)

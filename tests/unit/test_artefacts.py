@@ -27,11 +27,6 @@ def run(tmp_path: Path) -> Path:
     return Path(shutil.copytree(KEPT / "trace", tmp_path / "run"))
 
 
-@pytest.fixture
-def sweep(tmp_path: Path) -> Path:
-    return Path(shutil.copytree(KEPT / "sweep", tmp_path / "sweep"))
-
-
 def changed(text: str, path: str, value: object) -> str:
     """One line of JSON, or a whole file of it, with another value at a path."""
     whole: Json = json.loads(text)
@@ -58,7 +53,7 @@ def damage(file: Path, path: str, value: object) -> None:
     file.write_text(changed(first, path, value) + newline + others, encoding="utf-8")
 
 
-def told(read: Callable[[], object]) -> str:
+def read_error(read: Callable[[], object]) -> str:
     with pytest.raises(DataError) as told:
         read()
     assert "\n" not in str(told.value)
@@ -70,35 +65,24 @@ def told(read: Callable[[], object]) -> str:
     [
         ("metrics.json", "scores.em.n", REMOVED, "metrics.json: scores.em.n is missing: damaged, or written by"),
         ("metrics.json", "questions", "many", "metrics.json: questions='many' is not a valid integer: damaged"),
-        ("metrics.json", "judge.accuracy", 3, "metrics.json: judge.accuracy=3 is not a valid object"),
         ("manifest.json", "dataset.sha256", REMOVED, "manifest.json: dataset.sha256 is missing"),
-        ("settings.json", "choices", REMOVED, "settings.json: choices is missing"),
         ("settings.json", "settings", [["a", "b"]], "settings.json: settings.0.2 is missing"),
     ],
 )
-def test_damaged_file_of_a_run(run: Path, name: str, path: str, value: object, said: str) -> None:
-    damage(run / name, path, value)
-    line = told(lambda: FinishedRun.read(run))
+def test_damaged_truncated_or_missing_file_of_a_run(run: Path, name: str, path: str, value: object, said: str) -> None:
+    file, text = run / name, (run / name).read_text("utf-8")
+    damage(file, path, value)
+    line = read_error(lambda: FinishedRun.read(run))
     assert said in line
-    assert str(run / name) in line
+    assert str(file) in line
     assert line.endswith(". Run the same command again to rewrite it.")
-
-
-@pytest.mark.parametrize("name", ["metrics.json", "manifest.json", "settings.json"])
-def test_truncated_or_missing_file(run: Path, name: str) -> None:
-    text = (run / name).read_text("utf-8")
     for cut in (text[:-20], "", "[1", "7"):
-        (run / name).write_text(cut, encoding="utf-8")
-        assert f"{run / name}: " in told(lambda: FinishedRun.read(run))
-    (run / name).unlink()
-    assert f"{name}: no such file, so this is not the folder of a finished run" in told(lambda: FinishedRun.read(run))
-
-
-READERS: dict[str, Callable[[Path], object]] = {
-    "predictions.jsonl": run_predictions,
-    "trace.jsonl.zst": lambda run: list(read_trace(run)),
-    "verdicts.jsonl": read_verdicts,
-}
+        file.write_text(cut, encoding="utf-8")
+        assert f"{file}: " in read_error(lambda: FinishedRun.read(run))
+    file.unlink()
+    assert f"{name}: no such file, so this is not the folder of a finished run" in read_error(
+        lambda: FinishedRun.read(run)
+    )
 
 
 @pytest.mark.parametrize(
@@ -106,49 +90,43 @@ READERS: dict[str, Callable[[Path], object]] = {
     [
         ("predictions.jsonl", "question_id", REMOVED, "question_id is missing"),
         ("predictions.jsonl", "answer", 7, "answer=7 is not a valid string"),
-        ("predictions.jsonl", "evidence", "p1", "evidence='p1' is not a valid list"),
         ("trace.jsonl.zst", "question.answers", 3, "question.answers=3 is not a valid list"),
-        ("trace.jsonl.zst", "question.passages.0.title", REMOVED, "question.passages.0.title is missing"),
         ("trace.jsonl.zst", "calls.0.reply", REMOVED, "calls.0.reply is missing"),
-        ("verdicts.jsonl", "fate", REMOVED, "not a verdict: fate is missing"),
         ("verdicts.jsonl", "fate", "forgotten", "not a verdict: fate='forgotten' is not 'judged'"),
     ],
 )
 def test_damaged_line(run: Path, name: str, path: str, value: object, said: str) -> None:
+    readers: dict[str, Callable[[Path], object]] = {
+        "predictions.jsonl": run_predictions,
+        "trace.jsonl.zst": lambda run: list(read_trace(run)),
+        "verdicts.jsonl": read_verdicts,
+    }
     damage(run / name, path, value)
-    line = told(lambda: READERS[name](run))
+    line = read_error(lambda: readers[name](run))
     assert f"{name}:1: {said}" in line
     if path.startswith("question."):
-        assert said in told(lambda: list(read_questions(run)))
+        assert said in read_error(lambda: list(read_questions(run)))
     if name == "verdicts.jsonl":
         assert f"Judge the run again: kgqa evaluate {run} judge=" in line
 
 
-@pytest.mark.parametrize(
-    ("name", "path", "value", "said"),
-    [
+def test_damaged_sweep(tmp_path: Path) -> None:
+    for name, path, value, said in [
         ("sweep.json", "cells.1.overrides", REMOVED, "sweep.json: cells.1.overrides is missing"),
-        ("sweep.json", "axes", [], "sweep.json: axes=[] is not a valid object"),
         ("cells/000.json", "status", "lost", "cells/000.json: status='lost' is not 'running'"),
         ("cells/000.json", "run", REMOVED, "cells/000.json: run is missing"),
-    ],
-)
-def test_damaged_sweep(sweep: Path, name: str, path: str, value: object, said: str) -> None:
-    damage(sweep / name, path, value)
-    assert said in told(lambda: (SweepPlan.read(sweep), CellState.read(sweep, 0)))
-    (sweep / name).write_text("[]", encoding="utf-8")
-    assert str(sweep / name) in told(lambda: (SweepPlan.read(sweep), CellState.read(sweep, 0)))
+    ]:
+        sweep = Path(shutil.copytree(KEPT / "sweep", tmp_path / path))
+        damage(sweep / name, path, value)
+        assert said in read_error(lambda: (SweepPlan.read(sweep), CellState.read(sweep, 0)))  # noqa: B023 - called at once
 
 
-def test_verdict_on_another_answer(run: Path) -> None:
+def test_verdict_on_another_answer_and_line_separators_in_an_answer(run: Path) -> None:
     first, second = run_predictions(run)
     verdicts = Judgements(run)
     assert verdicts.of(first) is not None
     assert verdicts.of(Prediction(second.question_id, "another")) is None
-
-
-def test_line_separators_in_an_answer(run: Path) -> None:
-    damage(run / "predictions.jsonl", "answer", "one\u2028two\x85three")
     file = run / "predictions.jsonl"
+    damage(file, "answer", "one\u2028two\x85three")
     file.write_text(file.read_text("utf-8").replace("\\u2028", "\u2028").replace("\\u0085", "\x85"), encoding="utf-8")
     assert run_predictions(run)[0].answer == "one\u2028two\x85three"

@@ -34,15 +34,11 @@ def answer(method: Method, completion: Completion | Exception, question: Questio
     return result, generated[0]
 
 
-def test_no_context_shows_the_question_alone() -> None:
+def test_no_context_shows_the_question_alone_and_all_documents_their_original_order() -> None:
     result, call = answer(NoContext("zero_shot", 25), Completion(" T2"))
     assert result == Answer("T2", context_tokens=0)
     assert "ontext" not in call.prompt.messages[0].content
-    assert call.max_tokens == 25
-    assert call.role == "reader"
-
-
-def test_all_documents_are_shown_in_their_original_order() -> None:
+    assert (call.max_tokens, call.role) == (25, "reader")
     result, call = answer(AllDocuments(25), Completion("T2"))
     context = "Title: T0\ntext 0\n\nTitle: T1\ntext 1\n\nTitle: T2\ntext 2"
     assert context in call.prompt.messages[0].content
@@ -50,24 +46,16 @@ def test_all_documents_are_shown_in_their_original_order() -> None:
     assert result.context_tokens == len(context.split())
 
 
-def test_golden_refuses_a_question_without_support() -> None:
-    with pytest.raises(DataError, match="question q1: no passage is marked as supporting, but method=golden needs one"):
-        answer(Golden("zero_shot", 25), Completion("T2"), replace(ASKED, support=frozenset({"elsewhere"})))
-
-
-@pytest.mark.parametrize(
-    ("completion", "text", "flags"),
-    [
+def test_the_answer_is_the_first_line_of_the_reply() -> None:
+    for completion, text, flags in [
         (Completion(" Paris.\nBecause it is."), "Paris.", {}),
         (Completion('"Paris"'), '"Paris"', {}),
         (Completion("\n\n"), "", {"empty_answer": 1}),
         (Completion("It is the town of", "length"), "It is the town of", {"truncated_answer": 1}),
         (Completion("Paris\nIt is the", "length"), "Paris", {}),
-    ],
-)
-def test_the_answer_is_the_first_line_of_the_reply(completion: Completion, text: str, flags: dict[str, int]) -> None:
-    result, _ = answer(NoContext("zero_shot", 25), completion)
-    assert (result.text, result.flags) == (text, flags)
+    ]:
+        result, _ = answer(NoContext("zero_shot", 25), completion)
+        assert (result.text, result.flags) == (text, flags)
 
 
 def test_retrieve_only_searches_once_and_asks_no_model() -> None:
@@ -76,34 +64,21 @@ def test_retrieve_only_searches_once_and_asks_no_model() -> None:
     assert world.calls == [Search("did the book by Alder appear?", 2)]
     assert answer == Answer("", (ALDER.id, CEDAR.id))
     assert ONLY.uses == {"search"}
-
-
-def test_passages_of_too_many_words_are_left_out() -> None:
-    found = {"": (BIRCH, CEDAR)}
-    assert World([], found).answer(replace(ONLY, max_passage_words=5)).evidence == (CEDAR.id,)
-    assert World(["1901"], found).answer(replace(READ, max_passage_words=5)).evidence == (CEDAR.id,)
-    reranked = replace(ONLY, max_passage_words=5, reranker=True)
-    assert World([], found).answer(reranked).evidence == (CEDAR.id,)
-
-
-def test_an_empty_retrieval_is_flagged() -> None:
     assert World([], {}).answer(ONLY) == Answer("", flags={"empty_retrieval": 1})
+    found = {"": (BIRCH, CEDAR)}  # Birch has too many words
+    for method in (ONLY, READ, replace(ONLY, reranker=True)):
+        assert World(["1901"], found).answer(replace(method, max_passage_words=5)).evidence == (CEDAR.id,)
 
 
 def test_a_reranker_orders_the_candidates_and_the_best_are_kept() -> None:
     world = World([], {"": (ALDER, CEDAR, BIRCH, DOGWOOD)})
     answer = world.answer(replace(ONLY, reranker=True))
     assert world.sequence() == ["search did the book by Alder appear?", "rank reranker"]
-    search, rank = world.calls
-    assert isinstance(search, Search)
-    assert search.k == 3
-    assert isinstance(rank, Rank)
+    [rank] = (call for call in world.calls if isinstance(call, Rank))
+    assert [call.k for call in world.calls if isinstance(call, Search)] == [3]
     assert rank.query == QUESTION.text
     assert rank.texts == ("Alder: Alder wrote Birch.", "Cedar: Cedar is a town.", "Birch: Birch is a book of 1901.")
     assert answer.evidence == (BIRCH.id, ALDER.id)  # the world prefers long texts
-
-
-def test_reranking_the_own_passages_needs_no_search() -> None:
     world, method = World([]), replace(ONLY, scope="own", reranker=True)
     answer = world.answer(method, replace(QUESTION, passages=(*QUESTION.passages, BIRCH)))
     assert world.sequence() == ["rank reranker"]
@@ -121,9 +96,6 @@ def test_retrieve_read_shows_the_reader_what_was_found() -> None:
     assert answer.context_tokens == 11  # words of "Title: Alder Alder wrote Birch. Title: Cedar Cedar is a town."
     assert answer.flags == {}
     assert READ.uses == {"model", "search"}
-
-
-def test_without_retrieval_the_question_stands_alone() -> None:
     world, method = World(["1901"]), replace(READ, scope="none")
     answer = world.answer(method)
     assert world.sequence() == ["reader few_shot/answer"]
@@ -132,29 +104,21 @@ def test_without_retrieval_the_question_stands_alone() -> None:
     assert method.uses == {"model"}
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"reranker": True, "candidates": 1}, "method.candidates=1: fewer than method.passages=2"),
-        ({"scope": "none", "reader": "zero_shot"}, "then is method=no_context"),
-    ],
-)
-def test_settings_that_make_no_sense_are_refused(changes: dict[str, object], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        replace(READ, **changes)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("question", "query"),
-    [
+def test_question_words_leave_the_query() -> None:
+    for question, query in [
         ("Where is the mother of Alder buried?", "the mother of Alder buried?"),
         ("In which town, how and why?", "In town, and"),
         ("Which came first, How To Avoid It or What Is Elm?", "came first, How To Avoid It or What Is Elm?"),
         ("Who?", "Who?"),
-        ("", ""),
-        ("谁写了这本书", "谁写了这本书"),
         ("The Whoniverse whose author", "The Whoniverse whose author"),
-    ],
-)
-def test_question_words_leave_the_query(question: str, query: str) -> None:
-    assert remove_question_words(question) == query
+    ]:
+        assert remove_question_words(question) == query
+
+
+def test_settings_and_questions_that_make_no_sense_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"method\.candidates=1: fewer than method\.passages=2"):
+        replace(READ, reranker=True, candidates=1)
+    with pytest.raises(ConfigError, match="then is method=no_context"):
+        replace(READ, scope="none", reader="zero_shot")
+    with pytest.raises(DataError, match="question q1: no passage is marked as supporting, but method=golden needs one"):
+        answer(Golden("zero_shot", 25), Completion("T2"), replace(ASKED, support=frozenset({"elsewhere"})))

@@ -7,15 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from kgqa.artifacts.call_schema import reply_from_json, reply_json
 from kgqa.calls import Choose, Generate
+from kgqa.config.building import build
 from kgqa.engines.chat import ChatTemplate
 from kgqa.engines.thinking import Thinking, join_thought, split_thought
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.experiment import Experiment
-from kgqa.experiment.session import Session
 from kgqa.types import Completion, Message, Prompt, Usage
+from tests.composed import composed_node
 
 TURNS = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
 CHATML = TURNS + "{% if add_generation_prompt %}<assistant>{% endif %}"
@@ -65,32 +67,26 @@ def gguf(file: Path, *, adds_bos: bool | None = True) -> Path:
     return file
 
 
-@pytest.mark.parametrize(("adds_bos", "plain"), [(True, "<s>Q:"), (False, "Q:"), (None, "<s>Q:")])
-def test_gguf_file(tmp_path: Path, adds_bos: bool | None, plain: str) -> None:
-    found = ChatTemplate.of(gguf(tmp_path / "tiny.gguf", adds_bos=adds_bos))
-    assert found.render(CALL) == "<s><user>Where?<assistant>Answer:"
-    assert (found.eos, found.render(PLAIN)) == ("</s>", plain)
-
-
-@pytest.mark.parametrize(
-    ("content", "message"), [(b"<html>" + b" " * 50, r"page\.gguf: not a GGUF file"), (None, "header is broken")]
-)
-def test_damaged_gguf_file(tmp_path: Path, content: bytes | None, message: str) -> None:
+def test_gguf_file_and_a_damaged_one(tmp_path: Path) -> None:
+    for adds_bos, plain in [(True, "<s>Q:"), (False, "Q:"), (None, "<s>Q:")]:
+        found = ChatTemplate.of(gguf(tmp_path / f"{adds_bos}.gguf", adds_bos=adds_bos))
+        assert found.render(CALL) == "<s><user>Where?<assistant>Answer:"
+        assert (found.eos, found.render(PLAIN)) == ("</s>", plain)
     file = gguf(tmp_path / "page.gguf")
-    file.write_bytes(file.read_bytes()[:100] if content is None else content)
-    with pytest.raises(DataError, match=message):
+    file.write_bytes(file.read_bytes()[:100])
+    with pytest.raises(DataError, match="header is broken"):
+        ChatTemplate.of(file)
+    file.write_bytes(b"<html>" + b" " * 50)
+    with pytest.raises(DataError, match=r"page\.gguf: not a GGUF file"):
         ChatTemplate.of(file)
 
 
-@pytest.mark.parametrize("source", [REFUSING, ALTERNATING, OMITTING])
-def test_template_without_system_role(source: str) -> None:
-    assert template(source).render(CONVERSATION) == "<user>Be brief.\n\nWhy?<assistant>So.<assistant>Answer:"
-    assert template(source).flags(CONVERSATION) == ("no_system",)
-    assert template(source).flags(CALL) == template(CHATML).flags(CONVERSATION) == ()
+def test_template_without_system_role_or_weights_without_template() -> None:
+    for source in (REFUSING, ALTERNATING, OMITTING):
+        assert template(source).render(CONVERSATION) == "<user>Be brief.\n\nWhy?<assistant>So.<assistant>Answer:"
+        assert template(source).flags(CONVERSATION) == ("no_system",)
+        assert template(source).flags(CALL) == template(CHATML).flags(CONVERSATION) == ()
     assert template(CHATML).render(CONVERSATION) == "<system>Be brief.<user>Why?<assistant>So.<assistant>Answer:"
-
-
-def test_weights_without_template() -> None:
     bare = ChatTemplate(None, "<s>", "</s>", completion_bos=True)
     assert bare.render(CONVERSATION) == "<s>Be brief.\n\nWhy?\n\nSo.\nAnswer:"
     assert bare.flags(CONVERSATION) == ("no_template",)
@@ -98,46 +94,32 @@ def test_weights_without_template() -> None:
     assert template(None, 100).flags(CALL) == ("no_template", "no_thinking")
 
 
-# Reasoning in prompts
-
-
-@pytest.mark.parametrize(
-    ("source", "setting", "call", "text"),
-    [
+def test_end_of_prompt() -> None:
+    closed = "<user>Where?<assistant><think>\n\n</think>\n\nAnswer:"
+    cases: list[tuple[str, int | str, Any, str]] = [
         *((source, 100, CALL, "<user>Where?<assistant><think>\n") for source in (HYBRID, ALWAYS, CHATML)),
-        (HYBRID, "off", CALL, "<user>Where?<assistant><think>\n\n</think>\n\nAnswer:"),
-        (ALWAYS, "off", CALL, "<user>Where?<assistant><think>\n\n</think>\n\nAnswer:"),
-        (HYBRID, "high", PICK, "<user>Where?<assistant><think>\n\n</think>\n\nAnswer:"),
-        (ALWAYS, "high", PICK, "<user>Where?<assistant><think>\n\n</think>\n\nAnswer:"),
+        *((source, "off", CALL, closed) for source in (HYBRID, ALWAYS)),
+        *((source, "high", PICK, closed) for source in (HYBRID, ALWAYS)),
         (HARMONY, "low", CALL, "Reasoning: low<|start|>assistant<|channel|>analysis<|message|>"),
         (HARMONY, "off", CALL, "<|start|>assistant<|channel|>final<|message|>Answer:"),
         (HYBRID, 100, PLAIN, "Q:"),
-    ],
-)
-def test_end_of_prompt(source: str, setting: int | str, call: Any, text: str) -> None:
-    assert template(source, setting).render(call) == text
-    assert template(source, setting).flags(call) == (("no_thinking",) if call == PLAIN else ())
+    ]
+    for source, setting, call, text in cases:
+        assert template(source, setting).render(call) == text
+        assert template(source, setting).flags(call) == (("no_thinking",) if call == PLAIN else ())
 
 
-@pytest.mark.parametrize("value", ["max", "-1", "true", "1.5", "null"])
-def test_invalid_setting(value: str) -> None:
-    with pytest.raises(ConfigError, match=r"^model\.thinking=[^\n]+$"):
-        Session(Experiment.of(["method=no_context", "engine=scripted", f"model.thinking={value}"])).engines("reader")
-
-
-def test_run_identity_has_thinking_only_if_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
+def test_setting_is_checked_and_in_a_runs_identity_only_if_on() -> None:
     def identity(*words: str) -> Any:
         return Experiment.of(["method=no_context", "dataset=demo", "engine=scripted", *words]).identity
 
+    for value in ("max", "-1", "true", "1.5"):
+        with pytest.raises(ConfigError, match=r"^model\.thinking=[^\n]+$"):
+            build({**composed_node("model", "smollm2_135m"), "thinking": yaml.safe_load(value)}, "model")
     plain = identity()
     assert "thinking" not in plain["model"]
-    assert identity("model.thinking=off") == identity("model.thinking=false") == identity("model.thinking=0") == plain
+    assert identity("model.thinking=false") == identity("model.thinking=0") == plain
     assert identity("model.thinking=low")["model"]["thinking"] == "low"
-
-
-# Reasoning in replies
 
 
 def reply(text: str, output: int = 10, reasoning: int = 0, finish: Any = "stop") -> Completion:
@@ -147,9 +129,8 @@ def reply(text: str, output: int = 10, reasoning: int = 0, finish: Any = "stop")
 CHANNELS = "<|channel|>analysis<|message|>It is in France.<|end|><|start|>assistant<|channel|>final<|message|>Lyon"
 
 
-@pytest.mark.parametrize(
-    ("text", "answer", "thought"),
-    [
+def test_split_and_join_thought() -> None:
+    for text, answer, thought in [
         ("<think>\nIt is in France.\n</think>\n\nLyon", "Lyon", "It is in France."),
         ("It is in France.\n</think>\n\nLyon", "Lyon", "It is in France."),  # the prompt opened it
         ("\n<think>A</think><think>B</think>Lyon", "Lyon", "A\nB"),
@@ -161,21 +142,13 @@ CHANNELS = "<|channel|>analysis<|message|>It is in France.<|end|><|start|>assist
         ("<think>It is in", "", "It is in"),
         ("<think>It is in France.</think>\n", "", "It is in France."),
         ("<|channel|>analysis<|message|>It is in", "", "It is in"),
-    ],
-)
-def test_split_thought(text: str, answer: str, thought: str) -> None:
-    split = split_thought(reply(text))
-    assert (split.text, split.thought, "thought_out" in split.flags) == (answer, thought, not answer)
-
-
-def test_reasoning_in_the_cache() -> None:
+    ]:
+        split = split_thought(reply(text))
+        assert (split.text, split.thought, "thought_out" in split.flags) == (answer, thought, not answer)
     split = split_thought(reply("Lyon", output=30, reasoning=7), "It is in France.")
     assert reply_from_json(CALL, reply_json(split)) == split
     assert "thought" not in reply_json(reply("Lyon"))
     assert len(reply_json(reply("Lyon"))["usage"]) == 4  # as in traces and caches from the start
-
-
-def test_join_thought() -> None:
     joined = join_thought(reply("It is in", output=8, finish="length"), reply("Lyon", output=2))
     assert (joined.text, joined.thought, joined.finish, joined.flags) == ("Lyon", "It is in", "stop", ("thought_out",))
     usage = joined.usage

@@ -34,12 +34,8 @@ def test_values_are_read_with_their_intervals_or_computed_of_several() -> None:
     assert share.mean == pytest.approx(100 / 3)
     assert ours_of("cost.seconds / questions", "s") == Ours(2.0, None, None, 40)
     assert ours_of("figures.errors, redundancy - figures.errors, off-topic", "errors") == Ours(1.0, None, None, 40)
-
-
-def test_what_a_run_does_not_define_is_no_value() -> None:
-    assert ours_of("scores.f1") is None
-    assert ours_of("judge.accuracy") is None
-    assert ours_of("figures.retries / figures.steps") is None
+    for undefined in ("scores.f1", "judge.accuracy", "figures.retries / figures.steps"):
+        assert ours_of(undefined) is None
     assert read_measured_value(METRICS, Metric("metric", None, "%", "nothing corresponds to it")) is None
 
 
@@ -47,9 +43,8 @@ def of(number: float, questions: int | None = 7405, spread: float | None = None)
     return Value(number, approximate=False, spread=spread, questions=questions)
 
 
-@pytest.mark.parametrize(
-    ("published", "ours", "expected"),
-    [
+def test_values_agree_only_if_the_whole_interval_is_within_the_margin() -> None:
+    for published, ours, expected in [
         (of(50.5), Ours(50, 49, 51, 7405), "agrees"),
         (of(52.5), Ours(50, 49, 51, 7405), "differs"),  # the interval excludes 0 and reaches beyond 3 points
         (of(60.0), Ours(50, 49, 51, 7405), "differs"),
@@ -62,47 +57,25 @@ def of(number: float, questions: int | None = 7405, spread: float | None = None)
         (of(10.0), Ours(0, 0, 0, 40), "differs"),  # no answer of 40 is right: below 9 %
         (of(5.0), Ours(0, 0, 0, 40), "cannot tell"),
         (of(52.0), Ours(50, None, None, 7405), "cannot tell"),
-    ],
-)
-def test_values_agree_only_if_the_whole_interval_is_within_the_margin(
-    published: Value, ours: Ours, expected: str
-) -> None:
-    assert compare_with_published(published, ours, "%").verdict == expected
-
-
-@pytest.mark.parametrize(
-    ("ours", "margin", "expected"),
-    [(Ours(53, 52, 54, 7405), 3, "differs"), (Ours(53, 52, 54, 7405), 6, "agrees")],
-)
-def test_the_margin_is_in_points(ours: Ours, margin: float, expected: str) -> None:
-    assert compare_with_published(of(50.0), ours, "%", margin).verdict == expected
-
-
-@pytest.mark.parametrize(
-    ("ours", "expected"),
-    [
+    ]:
+        assert compare_with_published(published, ours, "%").verdict == expected, (published, ours)
+    assert compare_with_published(of(50.0), Ours(53, 52, 54, 7405), "%", 3).verdict == "differs"
+    assert compare_with_published(of(50.0), Ours(53, 52, 54, 7405), "%", 6).verdict == "agrees"
+    for ours, expected in [
         (Ours(103, 101, 105, 500), "agrees"),
         (Ours(120, 118, 122, 500), "differs"),
         (Ours(103, 60, 140, 500), "cannot tell"),
         (Ours(103, None, None, 500), "cannot tell"),
         (Ours(100, None, None, 500), "agrees"),  # a count that is equal
-    ],
-)
-def test_other_units_agree_within_a_tenth_of_the_published_value(ours: Ours, expected: str) -> None:
-    assert compare_with_published(of(100.0, 500), ours, "tokens").verdict == expected
+    ]:
+        assert compare_with_published(of(100.0, 500), ours, "tokens").verdict == expected
+    for mean in (6.0, 380.0):  # they depend on the hardware
+        assert compare_with_published(of(6.0, 500), Ours(mean, mean - 1, mean + 1, 500), "s").verdict == "not compared"
 
 
-def test_seconds_are_never_compared_because_they_depend_on_the_hardware() -> None:
-    assert compare_with_published(of(6.0, 500), Ours(6.0, 5.9, 6.1, 500), "s").verdict == "cannot tell"
-    assert compare_with_published(of(6.0, 500), Ours(380.0, 370.0, 390.0, 500), "s").verdict == "cannot tell"
-
-
-@pytest.mark.parametrize(("percent", "questions", "low", "high"), [(0, 40, 0.0, 8.76), (50, 100, 40.38, 59.62)])
-def test_the_interval_of_a_share_is_wilsons(percent: float, questions: int, low: float, high: float) -> None:
-    assert wilson_interval(percent, questions) == pytest.approx((low, high), abs=0.01)
-
-
-def test_values_read_from_plots_are_marked() -> None:
+def test_the_interval_of_a_share_is_wilsons_and_values_read_from_plots_are_marked() -> None:
+    assert wilson_interval(0, 40) == pytest.approx((0.0, 8.76), abs=0.01)
+    assert wilson_interval(50, 100) == pytest.approx((40.38, 59.62), abs=0.01)
     assert Value.of("~41.5") == Value(41.5, approximate=True, spread=None)
     assert Value.of(41.5, 0.3) == Value(41.5, approximate=False, spread=0.3)
     assert Value.of(None) is None
@@ -113,19 +86,9 @@ def test_totals_of_safe_table_8_are_compared_per_question() -> None:
     (cell,) = (cell for cell in table.cells if cell.column == table.average)
     published = {m.name: value.number for m, value in zip(table.metrics, cell.values, strict=True) if value}
     assert published["Overall, computed"] * 3000 == pytest.approx(15_900_000)
-    assert published["Generator, cached"] * 3000 == pytest.approx(32_900_000, abs=20)
     metrics = {"questions": 2, "cost": {"method": {"prompt_tokens": 100, "cached_tokens": 40}}}
     ours = {metric.name: read_measured_value(metrics, metric) for metric in table.metrics}
     assert ours["Overall, computed"] == Ours(30.0, None, None, 2)
     assert ours["Overall, savings"] == Ours(40.0, None, None, 2)
-
-
-def test_the_number_of_questions_of_a_published_value_is_known() -> None:
-    counts = {
-        (cell.column, value.questions) for cell in load_table("trace/table5").cells for value in cell.values if value
-    }
+    counts = {(c.column, value.questions) for c in load_table("trace/table5").cells for value in c.values if value}
     assert {("HotPotQA Dev.", 500), ("HotPotQA Test", 7405), ("MuSiQue Test", 2417)} <= counts
-    averages = {
-        v.questions for cell in load_table("safe/table3").cells if cell.column == "Average" for v in cell.values if v
-    }
-    assert averages == {3000}

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kgqa.config.building import build
 from kgqa.datasets import collections
 from kgqa.datasets.collections import Collections
 from kgqa.datasets.hotpotqa import HotpotQA
@@ -21,11 +22,11 @@ from kgqa.datasets.splitting import overlapping, split
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.experiment import Experiment
 from kgqa.types import Passage, Question
-from tests.unit.question_files import array, musique
+from tests.composed import composed_node
+from tests.unit.question_files import array, lines, musique, musique_record
 from tests.unit.question_files import hotpotqa as read_hotpotqa
 
 REAL = Path(os.environ.get("KGQA_DATA") or Path(__file__).parents[3] / "shared" / "data")
-KGP = Collections(documents=12, passage_size=250, seed=0)
 FILLER = "Nothing of interest is said here, and it goes on for quite a while. "
 
 
@@ -46,13 +47,14 @@ def hotpotqa(folder: Path, count: int = 3, paragraphs: int = 10, corpus: Path | 
 
 def articles(folder: Path, *pages: tuple[str, str]) -> Path:
     file = folder / "articles.jsonl"
-    lines = [json.dumps({"title": title, "text": text}) for title, text in pages]
-    file.write_text("\n".join(lines), encoding="utf-8")
+    written = [json.dumps({"title": title, "text": text}) for title, text in pages]
+    file.write_text("\n".join(written), encoding="utf-8")
     return file
 
 
-def collected(dataset: Any, settings: Collections = KGP) -> list[Question]:
-    return list(settings.over(dataset).questions())
+def collected(dataset: Any, seed: int = 0) -> list[Question]:
+    collection = Collections(documents=12, passage_size=250, seed=seed, dataset=dataset)
+    return list(collection.collect(list(dataset.questions())))
 
 
 def gold(question: Question) -> list[Passage]:
@@ -85,47 +87,29 @@ def test_pieces_cover_a_text_in_order_and_are_never_longer_than_asked_for(text: 
     assert overlapping(pieces, text, text.strip()) == list(range(len(pieces)))
 
 
-def test_negatives_are_the_questions_own_paragraphs_before_those_of_others(tmp_path: Path) -> None:
+def test_negatives_are_the_questions_own_paragraphs_first_and_drawn_with_the_seed(tmp_path: Path) -> None:
     for question in collected(hotpotqa(tmp_path)):
-        number = question.id[1:]
         titles = {passage.title for passage in question.passages}
-        own = {title for title in titles if title.split()[1].split(".")[0] == number}
+        own = {title for title in titles if title.split()[1].split(".")[0] == question.id[1:]}
         assert (len(titles), len(own)) == (12, 10)
-
-
-def test_one_seed_gives_one_collection_and_another_seed_another(tmp_path: Path) -> None:
     dataset = hotpotqa(tmp_path, count=5, paragraphs=20)
-    other = Collections(documents=12, passage_size=250, seed=1)
     assert collected(dataset) == collected(dataset)
-    assert collected(dataset) != collected(dataset, other)
+    assert collected(dataset) != collected(dataset, seed=1)
 
 
-def test_without_sentences_all_of_a_gold_paragraph_is_support(tmp_path: Path) -> None:
+def test_without_sentences_a_gold_paragraph_or_a_pinned_passage_is_support(tmp_path: Path) -> None:
     long = {"idx": 0, "title": "Mill", "paragraph_text": FILLER * 6, "is_supporting": True}
     other = {"idx": 1, "title": "Mill", "paragraph_text": "Another mill.", "is_supporting": False}
-    record = {"id": "2hop__1", "question": "?", "answer": "x", "paragraphs": [long, other]}
-    file = tmp_path / "questions.jsonl"
-    file.write_text(json.dumps(record), encoding="utf-8")
-    (question,) = collected(musique(file))
+    (question,) = collected(
+        musique(lines(tmp_path, musique_record(paragraphs=[long, other], question_decomposition=[])))
+    )
     assert {passage.text for passage in question.passages} - {p.text for p in gold(question)} == {"Another mill."}
     assert len(gold(question)) == 1  # equal pieces of one title are one passage
-
-
-def test_a_pinned_passage_is_a_gold_document(tmp_path: Path) -> None:
-    pinned = {"idx": 0, "title": "Main", "paragraph_text": "The main page.", "is_supporting": True}
-    linked = {"idx": 1, "title": "Linked", "paragraph_text": "The linked page.", "is_supporting": True}
-    record = {
-        "question_id": "a",
-        "question_text": "?",
-        "contexts": [pinned, linked],
-        "pinned_contexts": [pinned],
-        "answers_objects": [{"spans": ["x"]}],
-    }
-    file = tmp_path / "questions.jsonl"
-    file.write_text(json.dumps(record), encoding="utf-8")
+    answer = {"question_id": "a", "question_text": "?", "answers_objects": [{"spans": ["x"]}]}
+    file = lines(tmp_path, {**answer, "contexts": [long, {**long, "title": "Linked"}], "pinned_contexts": [long]})
     (question,) = collected(IIRC("iirc", "dev", {"dev": ("x",)}, "drop", "iirc", path=str(file)))
     assert question.pinned == ()
-    assert {passage.title for passage in gold(question)} == {"Main", "Linked"}
+    assert {passage.title for passage in gold(question)} == {"Mill", "Linked"}
 
 
 def test_whole_articles_are_all_passages_of_a_title(tmp_path: Path) -> None:
@@ -145,23 +129,16 @@ def test_whole_articles_are_all_passages_of_a_title(tmp_path: Path) -> None:
 
 def test_gold_that_is_nowhere_stays_missing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     corpus = articles(tmp_path, *[(f"Page {number}", f"{FILLER}{number}") for number in range(30)])
-    file = tmp_path / "open.jsonl"
     record = {"id": "a", "question": "?", "answer": "x", "type": "bridge", "supporting_titles": ["Page 3", "Lost"]}
-    file.write_text(json.dumps(record), encoding="utf-8")
-    dataset = read_hotpotqa(file, corpus=corpus)
     with caplog.at_level(logging.WARNING, "kgqa"):
-        (question,) = collected(dataset)
+        (question,) = collected(read_hotpotqa(lines(tmp_path, record), corpus=corpus))
     assert question.support == {"missing:Lost"}
     assert "Page 3" in {passage.title for passage in question.passages}
     assert caplog.messages == ["collections: 1 of 1 questions lack a gold document"]
-
-
-def test_questions_without_passages_need_articles(tmp_path: Path) -> None:
-    file = tmp_path / "open.jsonl"
-    file.write_text(json.dumps({"id": "a", "question": "?", "answer": "x", "type": "bridge"}), encoding="utf-8")
-    dataset = read_hotpotqa(file)
     with pytest.raises(DataError, match=r"question a came without passages. .*dataset\.corpus=FILE"):
-        collected(dataset)
+        collected(read_hotpotqa(lines(tmp_path, record)))
+    with pytest.raises(ConfigError, match="dataset=documents has collections already"):
+        collected(Path("documents"))
 
 
 def test_negatives_are_drawn_from_a_bounded_sample_of_the_corpus(
@@ -178,14 +155,8 @@ def test_negatives_are_drawn_from_a_bounded_sample_of_the_corpus(
     assert all(len(each) == 12 for each in titles)
 
 
-def test_what_is_one_collection_already_takes_no_other(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="dataset=documents has collections already"):
-        KGP.over(Path("documents"))
-
-
 COUNTS = {
     # questions; passages and support of all of them
-    "hotpotqa": (200, 7492, 473),
     "2wiki": (200, 5227, 503),
     "musique": (160, 5248, 1094),
     "iirc": (12, 395, 123),
@@ -199,7 +170,7 @@ def test_real_questions_have_twelve_documents_with_all_gold(
 ) -> None:
     monkeypatch.setenv("KGQA_DATA", str(REAL))
     experiment = Experiment.of(["engine=scripted", f"dataset={dataset}", "collection=kgp"])
-    source, found = list(experiment.source.questions()), experiment.questions
+    source, found = list(experiment.all_questions()), experiment.questions
     assert not caplog.messages  # which would say how many have fewer, or lack gold
     assert [question.id for question in found] == [question.id for question in source]
     for before, after in zip(source, found, strict=True):
@@ -208,3 +179,61 @@ def test_real_questions_have_twelve_documents_with_all_gold(
         words = {word for passage in gold(after) for word in re.findall(r"\w+", passage.text)}
         assert all(words.issuperset(re.findall(r"\w+", sentence)) for _, sentence in before.facts)
     assert (len(found), sum(len(q.passages) for q in found), sum(len(q.support) for q in found)) == counts
+
+
+RECORD = {
+    "question": "In which town was the composer born?",
+    "answer": "Fauskenes",
+    "titles": ["The Herring Queen", "Asbjarne Lyngholt"],
+    "docs": ["The Herring Queen is an opera. It is long.", "He was born in Fauskenes."],
+    "docs_chunks": [["It is long.", "The Herring Queen is an opera."], ["He was born in Fauskenes."]],
+    "title_chunks": [
+        ["The Herring Queen", "It is long."],
+        ["The Herring Queen", "The Herring Queen is an opera."],
+        ["Asbjarne Lyngholt", "He was born in Fauskenes."],
+        ["Asbjarne Lyngholt", "He was born in Fauskenes."],
+    ],
+    "supports": [["Asbjarne Lyngholt", "He was born in Fauskenes."], ["The Herring Queen", "Nobody says this."]],
+}
+
+
+def dataset(folder: Path, *records: dict[str, Any]) -> Any:
+    file = folder / "test_docs.json"
+    file.write_text(json.dumps(records), encoding="utf-8")
+    return build({**composed_node("dataset", "kgp"), "path": str(file)}, "dataset")
+
+
+def test_passages_and_support_are_the_files_own(tmp_path: Path) -> None:
+    first, second = dataset(tmp_path, RECORD, {**RECORD, "supports": RECORD["supports"][:1]}).questions()
+    assert [(passage.title, passage.text) for passage in first.passages] == [
+        ("The Herring Queen", "It is long."),
+        ("The Herring Queen", "The Herring Queen is an opera."),
+        ("Asbjarne Lyngholt", "He was born in Fauskenes."),
+    ]
+    assert first.support == {first.passages[2].id, "missing:The Herring Queen"}
+    assert second.support == {second.passages[2].id}
+    assert (first.id, second.id, first.answers) == ("0", "1", ("Fauskenes",))
+    assert first.support_titles == {"The Herring Queen", "Asbjarne Lyngholt"}
+    other = {**RECORD, "title_chunks": [["Tveit", "Tveit is a fjord."]], "supports": []}
+    assert [passage.title for passage in dataset(tmp_path, RECORD, other).passages()][-1] == "Tveit"
+
+
+def test_no_collection_is_made_of_a_collection(tmp_path: Path) -> None:
+    given = ["engine=scripted", "dataset=kgp", f"dataset.path={dataset(tmp_path, RECORD).file}"]
+    with pytest.raises(ConfigError, match=r"dataset=kgp has collections already\. Leave collection= out"):
+        _ = Experiment.of([*given, "collection=kgp"]).questions
+    assert len(Experiment.of([*given, "experiment=kgp_setting", "collection=null"]).questions) == 1
+
+
+def test_a_file_is_named_by_the_person_and_another_datasets_is_refused(tmp_path: Path) -> None:
+    for path, said in [(None, "get the authors' file from https"), (str(tmp_path / "nowhere.json"), "no such file")]:
+        with pytest.raises(DataError, match=said):
+            list(build({**composed_node("dataset", "kgp"), "path": path}, "dataset").questions())
+    records: list[tuple[dict[str, Any], str]] = [
+        ({"id": "1", "question": "?", "answer": "a", "paragraphs": []}, "This looks like musique"),
+        ({key: value for key, value in RECORD.items() if key != "supports"}, "no key 'supports'"),
+        ({**RECORD, "answer": ""}, "no gold answer"),
+    ]
+    for record, said in records:
+        with pytest.raises(DataError, match=said):
+            list(dataset(tmp_path, record).questions())

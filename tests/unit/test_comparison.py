@@ -1,40 +1,85 @@
-"""Paired tests: against SciPy and statsmodels, and by simulation against what they promise."""
+"""Agreement, paired tests and intervals: against statsmodels 0.15.0 and SciPy, and 1,597 verdicts of GPT-4o."""
 
 from __future__ import annotations
 
+import gzip
+import json
+import os
+from pathlib import Path
+
 import numpy as np
 import pytest
-from scipy.stats import permutation_test
+from scipy.stats import bootstrap, permutation_test
 
-from kgqa.scoring.comparison import compare, holm, mcnemar, permutation, questions_needed
+from kgqa.artifacts.metrics import Agreement
+from kgqa.artifacts.predictions import Prediction
+from kgqa.artifacts.verdicts import RIGHT, WRONG
+from kgqa.experiment.evaluate import label_by_scores
+from kgqa.scoring import intervals
+from kgqa.scoring.comparison import agreement, cohen_kappa, compare, holm, mcnemar, permutation, questions_needed
+from kgqa.scoring.intervals import interval
+from kgqa.scoring.questions import score_question
+from kgqa.types import Question
+
+TRANSCRIPTS = Path(os.environ.get("KGQA_DATA", "")) / "field" / "search_agent_transcripts"
+
+
+def test_kappa_is_that_of_statsmodels_and_missing_verdicts_are_counted() -> None:
+    for table, expected in [
+        ([[20, 5], [10, 15]], 0.4),
+        ([[44, 5, 1], [7, 20, 3], [9, 5, 6]], 0.49152542372881347),
+        ([[0, 1], [1, 0]], -1.0),
+        ([[9]], None),
+        ([], None),
+    ]:
+        pairs = [(row, column) for row, counts in enumerate(table) for column, n in enumerate(counts) for _ in range(n)]
+        assert cohen_kappa(pairs) == (expected if expected is None else pytest.approx(expected, abs=1e-12))
+    measured = agreement(["correct", None, "incorrect", "correct"], ["correct", "correct", None, "incorrect"])
+    confusion = {"correct": {"correct": 1, "incorrect": 1}, "incorrect": {"correct": 0, "incorrect": 0}}
+    assert measured == Agreement(n=2, left_out=2, percent=50.0, kappa=0.0, confusion=confusion)
+    nothing = agreement([None, None], ["correct", None])
+    assert (nothing.n, nothing.percent, nothing.kappa, nothing.confusion) == (0, None, None, {})
+
+
+def test_scores_agree_with_1597_verdicts_of_gpt_4o() -> None:
+    """R1-Searcher's released answers, labelled as `kgqa evaluate --calibrate` does."""
+    files = sorted(TRANSCRIPTS.glob("r1searcher_*.jsonl.gz"))
+    if not files:
+        pytest.skip("no search_agent_transcripts; set KGQA_DATA")
+    rows = [json.loads(line) for file in files for line in gzip.decompress(file.read_bytes()).splitlines()]
+    verdicts = [RIGHT if str(row["gpt4o_output"]) == "True" else WRONG for row in rows]
+    questions = [Question(str(place), row["question"], (row["answer"],)) for place, row in enumerate(rows)]
+    scored = [
+        score_question(question, Prediction(question.id, row["pred_ans"]), "hotpotqa")
+        for question, row in zip(questions, rows, strict=True)
+    ]
+    labels = label_by_scores(scored)
+    for judge, percent, kappa, confusion in [
+        ("EM", 85.60, 0.701, (876, 229, 1, 491)),
+        ("containment", 89.61, 0.774, (953, 152, 14, 478)),
+    ]:
+        found = agreement(verdicts, [labels[judge][question.id] for question in questions])
+        assert (found.n, found.left_out) == (1597, 0)
+        assert found.percent == pytest.approx(percent, abs=0.005)
+        assert found.kappa == pytest.approx(kappa, abs=0.0005)
+        assert tuple(found.confusion[mine][other] for mine in (RIGHT, WRONG) for other in (RIGHT, WRONG)) == confusion
+
 
 F1_LIKE = [0.0, 0.0, 0.0, 0.4, 0.5, 2 / 3, 1.0, 1.0]
 
 
-@pytest.mark.parametrize(
-    ("wins", "losses", "expected"),  # statsmodels 0.15.0, stats.contingency_tables.mcnemar(exact=True)
-    [(10, 2, 0.03857421875), (5, 5, 1.0), (0, 7, 0.015625), (30, 12, 0.007915897334896727), (1, 0, 1.0), (0, 0, 1.0)],
-)
-def test_mcnemar_is_statsmodels_exact_test(wins: int, losses: int, expected: float) -> None:
-    assert mcnemar(wins, losses) == pytest.approx(expected, abs=1e-12)
-
-
-def test_holm_is_statsmodels_correction() -> None:
-    # statsmodels 0.15.0, stats.multitest.multipletests(method="holm")
+def test_mcnemar_holm_and_power_are_those_of_statsmodels() -> None:
+    # statsmodels 0.15.0: stats.contingency_tables.mcnemar(exact=True)
+    for wins, losses, expected in [(10, 2, 0.03857421875), (5, 5, 1), (0, 7, 0.015625), (30, 12, 0.007915897334896727)]:
+        assert mcnemar(wins, losses) == pytest.approx(expected, abs=1e-12)
+    assert mcnemar(1, 0) == mcnemar(0, 0) == 1.0
+    # stats.multitest.multipletests(method="holm")
     assert holm([0.01, 0.04, 0.03, 0.005, 0.2, 0.6]) == pytest.approx([0.05, 0.12, 0.12, 0.03, 0.4, 0.6])
     assert holm([0.9, 0.8]) == [1.0, 1.0]
     assert holm([]) == []
-
-
-@pytest.mark.parametrize(
-    ("difference", "deviation", "expected"),  # statsmodels 0.15.0, NormalIndPower(ddof=0).solve_power(ratio=0), ceiled
-    [(2, 30, 1766), (5, 40, 503), (1, 25, 4906), (-2, 30, 1766), (100, 1, 2)],
-)
-def test_questions_needed_are_statsmodels_normal_power(difference: float, deviation: float, expected: int) -> None:
-    assert questions_needed(difference, deviation) == expected
-
-
-def test_no_spread_says_nothing_about_the_number_of_questions() -> None:
+    # NormalIndPower(ddof=0).solve_power(ratio=0), ceiled
+    for difference, deviation, needed in [(2, 30, 1766), (5, 40, 503), (1, 25, 4906), (-2, 30, 1766), (100, 1, 2)]:
+        assert questions_needed(difference, deviation) == needed
     assert questions_needed(2.0, 0.0) is None
     with pytest.raises(ValueError, match="difference of 0"):
         questions_needed(0.0, 30.0)
@@ -45,24 +90,17 @@ def test_the_permutation_test_is_scipys(shift: float) -> None:
     generator = np.random.default_rng(5)
     moved = [a - b + shift * (a > 0.6) for a, b in generator.choice(F1_LIKE, size=(80, 2))]
     reference = permutation_test(
-        (moved,),
-        np.mean,
-        permutation_type="samples",
-        n_resamples=9_999,
-        rng=np.random.default_rng(2),
+        (moved,), np.mean, permutation_type="samples", n_resamples=9_999, rng=np.random.default_rng(2)
     ).pvalue
     assert permutation(moved, seed=0) == pytest.approx(reference, abs=0.02)  # four standard errors at p = 1/2
 
 
-def test_few_differences_have_the_p_of_all_their_signs() -> None:
+def test_few_differences_have_the_p_of_all_their_signs_in_any_order() -> None:
     # three equal differences: all of one sign in 2 of 8 cases
     assert permutation([0.5, 0.5, 0.5, 0.0], seed=0, resamples=50_000) == pytest.approx(0.25, abs=0.01)
     assert permutation([0.0, 0.0], seed=0) == 1.0
-
-
-def test_the_seed_decides_and_the_order_of_questions_does_not() -> None:
     moved = [0.5, -0.25, 1.0, 0.4, -0.1] * 5
-    assert permutation(moved, seed=1) == permutation(moved[::-1], seed=1)
+    assert permutation(moved, seed=1) == permutation(moved[::-1], seed=1) != permutation(moved, seed=2)
 
 
 def test_every_pair_of_runs_is_compared_in_every_metric_and_corrected_together() -> None:
@@ -73,13 +111,8 @@ def test_every_pair_of_runs_is_compared_in_every_metric_and_corrected_together()
         (metric, *pair) for metric in ("EM", "F1") for pair in (("A", "B"), ("A", "C"), ("B", "C"))
     ]
     first = found[0]
-    assert (first.n, first.means, first.difference, first.wins, first.binary) == (
-        20,
-        (100.0, 0.0),
-        100.0,
-        (20, 0),
-        True,
-    )
+    assert (first.n, first.means, first.difference) == (20, (100.0, 0.0), 100.0)
+    assert (first.wins, first.binary) == ((20, 0), True)
     assert first.p == pytest.approx(2 / 2**20)
     assert first.adjusted == pytest.approx(6 * first.p)
     assert first.significant
@@ -90,13 +123,41 @@ def test_every_pair_of_runs_is_compared_in_every_metric_and_corrected_together()
 def test_effects_are_odds_of_right_or_wrong_and_cohens_d_of_shares() -> None:
     em = compare({"EM": {"A": [1.0, 1.0, 1.0, 0.0], "B": [0.0, 0.0, 0.0, 1.0]}}, seed=0)[0]
     assert (em.binary, em.effect) == (True, 3.0)
+    judged = compare({"judge": {"A": [1.0, None, 1.0, 0.0], "B": [0.0, 1.0, None, 0.0]}}, seed=0)
+    assert [(each.n, each.wins) for each in judged] == [(2, (1, 0))]  # without a verdict on one side: left out
+    assert compare({"judge": {"A": [None], "B": [1.0]}}, seed=0) == []
     shares = compare({"F1": {"A": [0.5, 0.75, 1.0], "B": [0.0, 0.25, 0.75]}}, seed=0)[0]
     moved = np.array([50.0, 50.0, 25.0])
     assert shares.effect == pytest.approx(moved.mean() / moved.std(ddof=1))
     assert shares.deviation == pytest.approx(moved.std(ddof=1))
 
 
-def test_a_question_without_a_verdict_on_one_side_is_left_out_of_the_pair() -> None:
-    found = compare({"judge": {"A": [1.0, None, 1.0, 0.0], "B": [0.0, 1.0, None, 0.0]}}, seed=0)
-    assert [(each.n, each.wins) for each in found] == [(2, (1, 0))]
-    assert compare({"judge": {"A": [None], "B": [1.0]}}, seed=0) == []
+FEW_VALUES = [0.0, 1.0, 0.4, 0.4, 2 / 3, 1.0, 0.0, 0.0, 1.0, 0.5, 0.25, 0.8]
+
+
+@pytest.mark.parametrize("values", [FEW_VALUES, [0.0, 1.0, 1.0] * 40, [number**0.5 for number in range(200)]])
+def test_it_agrees_with_scipys_percentile_bootstrap(values: list[float]) -> None:
+    result = bootstrap((values,), np.mean, n_resamples=20_000, method="percentile", rng=np.random.default_rng(1))
+    tolerance = 0.05 * float(np.std(values)) / len(values) ** 0.5 + 0.5 / len(values) * (max(values) == 1)
+    low, high = interval(values, resamples=20_000)
+    assert low == pytest.approx(result.confidence_interval.low, abs=tolerance)
+    assert high == pytest.approx(result.confidence_interval.high, abs=tolerance)
+
+
+def test_the_seed_decides_and_the_order_of_questions_and_chunks_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = interval(FEW_VALUES, seed=3, resamples=1000)
+    assert interval(FEW_VALUES[::-1], seed=3, resamples=1000) == whole
+    distinct = [number**0.5 for number in range(200)]
+    assert interval(distinct, seed=3, resamples=1000) != interval(distinct, seed=4, resamples=1000)
+    monkeypatch.setattr(intervals, "_CELLS_PER_CHUNK", 70)
+    assert interval(FEW_VALUES, seed=3, resamples=1000) == whole
+
+
+def test_few_values_give_their_extremes_and_no_numbers_are_refused() -> None:
+    # 0 or 1 with equal chance, twice: means 0, 1/2, 1 with chances 1/4, 1/2, 1/4
+    assert interval([0.0, 1.0]) == (0.0, 1.0)
+    for values in ([0.7], [1 / 3] * 7, [0, 0, 0]):
+        assert interval(values) == (values[0], values[0])
+    for values in ([], [0.5, float("nan")], [float("inf"), 0.0]):
+        with pytest.raises(ValueError, match="finite"):
+            interval(values)

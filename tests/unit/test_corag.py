@@ -10,21 +10,15 @@ from typing import Any
 import pytest
 
 from kgqa.calls import Call, Choose, CountTokens, Generate, Search
-from kgqa.config.building import build
-from kgqa.config.composing import compose
 from kgqa.errors import ConfigError
-from kgqa.methods.corag import NO_INFORMATION, CoRAG, read_query
+from kgqa.methods.corag import NO_INFORMATION, read_query
 from kgqa.testing import drive
 from kgqa.types import Answer, Choice, Completion, Passage, Question
+from tests.composed import built_method
 
 OPERA = Passage.of("The Herring Queen", "The Herring Queen is an opera by Asbjarne Lyngholt.")
 COMPOSER = Passage.of("Asbjarne Lyngholt", "Asbjarne Lyngholt was born in Fauskenes.")
 QUESTION = Question("q", "In which town was the composer of The Herring Queen born?", ("Fauskenes",), (OPERA, COMPOSER))
-
-
-def method(**changes: Any) -> CoRAG:
-    built: CoRAG = build(compose(["method=corag"])["method"], "method")
-    return replace(built, **changes)
 
 
 class World:
@@ -55,7 +49,8 @@ class World:
         return "Title:" in call.prompt.messages[0].content
 
     def answer(self, **changes: Any) -> Answer:
-        return drive(method(**changes).answer(QUESTION), self)
+        answer: Answer = drive(replace(built_method("corag"), **changes).answer(QUESTION), self)
+        return answer
 
 
 def test_chain_of_sub_queries() -> None:
@@ -80,27 +75,21 @@ def test_chain_of_sub_queries() -> None:
         call.max_tokens for name in ("query", "sub_answer", "answer") for call in world.calls[f"Generate corag/{name}"]
     ]
     assert limits == [64, 64, 128, 128, 128]
-
-
-def test_repeated_sub_query_is_sampled_anew() -> None:
-    world = World(["who?", '"who?"', "", "where?"])
-    answer = world.answer(max_steps=2)
-    assert [call.temperature for call in world.calls["Generate corag/query"]] == [0.0, 0.0, 0.7, 0.7]
-    assert answer.flags == {"repeated_query": 1, "empty_query": 1}
-
-
-def test_chain_ends_after_four_generations_per_step() -> None:
-    world = World(["who?"] * 9)
-    answer = world.answer(max_steps=2)
-    assert len(world.calls["Generate corag/query"]) == 8
-    assert (answer.figures["sub_queries"], answer.flags) == (1, {"repeated_query": 7, "short_chain": 1})
-
-
-def test_without_documents_the_question_is_not_searched() -> None:
     world = World(["who?"])
     assert world.answer(max_steps=1, documents=0).text == "Fauskenes"
     assert [call.query for call in world.calls["Search search"]] == ["who?"]
     assert not world.passages_of(world.calls["Generate corag/answer"][0])
+
+
+def test_repeated_sub_query_is_sampled_anew_at_most_four_times_per_step() -> None:
+    world = World(["who?", '"who?"', "", "where?"])
+    answer = world.answer(max_steps=2)
+    assert [call.temperature for call in world.calls["Generate corag/query"]] == [0.0, 0.0, 0.7, 0.7]
+    assert answer.flags == {"repeated_query": 1, "empty_query": 1}
+    world = World(["who?"] * 9)
+    answer = world.answer(max_steps=2)
+    assert len(world.calls["Generate corag/query"]) == 8
+    assert (answer.figures["sub_queries"], answer.flags) == (1, {"repeated_query": 7, "short_chain": 1})
 
 
 def test_best_chain_makes_no_information_least_likely() -> None:
@@ -116,29 +105,14 @@ def test_best_chain_makes_no_information_least_likely() -> None:
     assert QUESTION.text in scored[0].prompt.messages[0].content
     assert answer.notes["steps"][0][0] == "good"
     assert answer.notes["penalties"] == [math.log(0.5), math.log(0.01), math.log(0.5)]
-
-
-def test_equal_penalties_choose_the_greedy_chain() -> None:
-    answer = World(["first", "second"]).answer(max_steps=1, decode="best_of_n", chains=2)
-    assert answer.notes["steps"][0][0] == "first"
-
-
-def test_engine_without_probabilities_is_an_error() -> None:
+    greedy = World(["first", "second"]).answer(max_steps=1, decode="best_of_n", chains=2)
+    assert greedy.notes["steps"][0][0] == "first"  # of equal penalties
     with pytest.raises(ConfigError, match=r"this engine gives no probabilities of texts\. Set method\.decode=greedy"):
         World(["who?"], lambda _: None).answer(max_steps=1, decode="best_of_n", chains=1)
 
 
-@pytest.mark.parametrize(
-    ("line", "query"),
-    [
-        (" Who composed it? ", "Who composed it?"),
-        ('"Who composed it?"', "Who composed it?"),
-        ("Intermediate query 2: Who?", "Who?"),
-        ("Query 3: Who?", "Who?"),
-        ("Follow-up question: Who?", "Who?"),
-        ("Query letters: who wrote them?", "Query letters: who wrote them?"),
-        ("", ""),
-    ],
-)
-def test_label_and_quotes_are_no_part_of_a_sub_query(line: str, query: str) -> None:
-    assert read_query(line) == query
+def test_label_and_quotes_are_no_part_of_a_sub_query() -> None:
+    for line in (" Who? ", '"Who?"', "Intermediate query 2: Who?", "Query 3: Who?", "Follow-up question: Who?"):
+        assert read_query(line) == "Who?"
+    assert read_query("Query letters: who wrote them?") == "Query letters: who wrote them?"
+    assert read_query("") == ""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,27 +34,22 @@ def test_musique_record(tmp_path: Path) -> None:
     assert question.support_titles == {"T"}
     assert question.decomposition == (Hop("a >> b", "x", question.passages[1].id),)
     assert (question.hops, question.type) == (1, "2hop")
-
-
-def test_musique_record_with_little(tmp_path: Path) -> None:
     steps = [{"question": "a >> b", "answer": "x", "paragraph_support_idx": None}]
     question = only(musique(lines(tmp_path, musique_record(question_decomposition=steps, type="comparison"))))
     assert (question.decomposition, question.type) == ((Hop("a >> b", "x", ""),), "comparison")
+    dataset = musique(lines(tmp_path, musique_record(answerable=False), musique_record()))
+    assert [each and each.id for each in dataset.read()] == [None, "2hop__1_2"]
+    assert [each.id for each in dataset.questions()] == ["2hop__1_2"]
+    assert "no answerable questions" in refusal(musique(lines(tmp_path, musique_record(answerable=False))))
     bare = {"id": "plain", "question": "?", "answer": "x", "supporting_titles": ["T &lt;1&gt;", "U"]}
     question = only(musique(lines(tmp_path, bare)))
     assert question.support_titles == {"T <1>", "U"}
     assert (question.hops, question.type, question.support, question.passages) == (None, "", frozenset(), ())
 
 
-def test_unanswerable_questions_are_skipped(tmp_path: Path) -> None:
-    dataset = musique(lines(tmp_path, musique_record(answerable=False), musique_record()))
-    assert [question and question.id for question in dataset.read()] == [None, "2hop__1_2"]
-    assert [question.id for question in dataset.questions()] == ["2hop__1_2"]
-    assert "no answerable questions" in refusal(musique(lines(tmp_path, musique_record(answerable=False))))
-
-
 def test_hotpotqa_record(tmp_path: Path) -> None:
-    question = only(hotpotqa(array(tmp_path, hotpotqa_record())))
+    records = [hotpotqa_record(), hotpotqa_record(_id="b", type="bridge_comparison"), hotpotqa_record(_id="c", type="")]
+    question, *others = hotpotqa(array(tmp_path, *records)).questions()
     assert question.passages == (
         Passage.of("A & B", "One. Two.", ("One.", " Two. ", "")),
         Passage.of("C", "Three.", ("Three.",)),
@@ -63,55 +57,35 @@ def test_hotpotqa_record(tmp_path: Path) -> None:
     assert question.support == {question.passages[0].id}
     assert question.facts == ((question.passages[0].id, "One."),)  # sentence 7 does not exist
     assert question.support_titles == {"A & B"}
+    assert [question.hops, *(other.hops for other in others)] == [2, 4, None]
+    evidences = [[" C", "director", "Ann"], ["Ann", "born", "1900"]]
+    question = only(hotpotqa(array(tmp_path, hotpotqa_record(evidences=evidences))))
+    assert question.decomposition == (Hop("C, director", "Ann", question.passages[1].id), Hop("Ann, born", "1900", ""))
 
 
-def test_gold_title_without_passage_stays_in_the_support(tmp_path: Path) -> None:
+def test_gold_is_the_passage_with_the_sentence_and_stays_where_there_is_none(tmp_path: Path) -> None:
     question = only(hotpotqa(array(tmp_path, hotpotqa_record(supporting_facts=[["C", 0], ["D &amp; E", 0]]))))
     assert question.support == {question.passages[1].id, "missing:D & E"}
     assert question.support_titles == {"C", "D & E"}
-
-
-def test_of_two_passages_with_a_gold_title_the_one_with_the_sentence_is_gold(tmp_path: Path) -> None:
     context = [["C", ["Short."]], ["C", ["One.", "Two."]], ["C", ["Other.", "Two."]], ["C", ["One.", "Two."]]]
     question = only(hotpotqa(array(tmp_path, hotpotqa_record(context=context, supporting_facts=[["C", 1]]))))
     assert question.support == {question.passages[1].id}
     assert question.passages[1] == question.passages[3]
 
 
-@pytest.mark.parametrize(
-    "gold",
-    [
+def test_gold_titles_and_answers_of_questions_without_contexts(tmp_path: Path) -> None:
+    bare = {"id": "a", "question": "?", "answer": "x", "type": "bridge"}
+    for gold in (
         {"supporting_facts": [["A &amp; B", 0], ["C", 2], ["C", 3]]},
         {"supporting_titles": ["A & B", "C"]},
         {"supporting_titles": ["C"], "supporting_facts": [["A &amp; B", 1]]},
-    ],
-)
-def test_gold_titles_of_questions_without_contexts(tmp_path: Path, gold: Mapping[str, Any]) -> None:
-    question = only(hotpotqa(array(tmp_path, {"id": "a", "question": "?", "answer": "x", "type": "bridge", **gold})))
-    assert question.support_titles == {"A & B", "C"}
-    assert (question.support, question.passages, question.hops) == (frozenset(), (), 2)
-
-
-@pytest.mark.parametrize(
-    ("answers", "expected"),
-    [
-        ({"answers": ["Ann", "Anne"], "answer_aliases": ["A.", "Ann", " "]}, ("Ann", "Anne", "A.")),
-        ({"answer": "Ann", "answers": ["Anne", "Ann"]}, ("Ann", "Anne")),
-    ],
-)
-def test_answers_and_aliases(tmp_path: Path, answers: Mapping[str, Any], expected: tuple[str, ...]) -> None:
-    assert only(hotpotqa(array(tmp_path, {"id": "a", "question": "?", **answers}))).answers == expected
-
-
-def test_hops_follow_from_the_type(tmp_path: Path) -> None:
-    records = [hotpotqa_record(), hotpotqa_record(_id="b", type="bridge_comparison"), hotpotqa_record(_id="c", type="")]
-    assert [q.hops for q in hotpotqa(array(tmp_path, *records)).questions()] == [2, 4, None]
-
-
-def test_evidences_become_hops(tmp_path: Path) -> None:
-    record = hotpotqa_record(evidences=[[" C", "director", "Ann"], ["Ann", "born", "1900"]])
-    question = only(hotpotqa(array(tmp_path, record)))
-    assert question.decomposition == (Hop("C, director", "Ann", question.passages[1].id), Hop("Ann, born", "1900", ""))
+    ):
+        question = only(hotpotqa(array(tmp_path, {**bare, **gold})))
+        assert question.support_titles == {"A & B", "C"}
+        assert (question.support, question.passages, question.hops) == (frozenset(), (), 2)
+    several = {"id": "a", "question": "?", "answers": ["Ann", "Anne"], "answer_aliases": ["A.", "Ann", " "]}
+    assert only(hotpotqa(array(tmp_path, several))).answers == ("Ann", "Anne", "A.")
+    assert only(hotpotqa(array(tmp_path, {**bare, "answers": ["Anne", "x"]}))).answers == ("x", "Anne")
 
 
 def test_alias_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,35 +102,24 @@ def test_alias_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert f"no such file, nor in {tmp_path}, " in refusal(hotpotqa(file, Path("id_aliases.json")))
 
 
-# Where files are
-
-
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "gzip", "crlf"])
-def test_encoding_is_recognized_from_the_content(tmp_path: Path, encoding: str) -> None:
-    text = json.dumps(MUSIQUE)
-    content = {"gzip": gzip.compress(text.encode()), "crlf": f"{text}\r\n\r\n".encode()}
-    (tmp_path / "questions").write_bytes(content.get(encoding) or text.encode(encoding))
-    assert only(musique(tmp_path / "questions")).id == "2hop__1_2"
-
-
-@pytest.mark.parametrize("below", ["", "questions", "musique"])
-@pytest.mark.parametrize("variable", [True, False])
-def test_data_folders_are_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, below: str, variable: bool) -> None:
+def test_data_folders_are_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("KGQA_DATA", "own" if variable else "")
-    folder = Path("own" if variable else "data", below)
-    folder.mkdir(parents=True)
-    target = lines(tmp_path, MUSIQUE).rename(folder / "musique_dev.jsonl")
-    assert musique(None).file == target
+    for root in ("own", "data"):
+        monkeypatch.setenv("KGQA_DATA", "own" if root == "own" else "")
+        for below in ("", "questions", "musique"):
+            folder = Path(root, below)
+            folder.mkdir(exist_ok=True, parents=True)
+            target = lines(tmp_path, MUSIQUE).rename(folder / "musique_dev.jsonl")
+            assert musique(None).file == target
+            assert musique(root).file == target
+            target.unlink()
+    text = json.dumps(MUSIQUE)
+    for content in (text.encode("utf-8-sig"), gzip.compress(text.encode()), f"{text}\r\n\r\n".encode()):
+        (tmp_path / "questions").write_bytes(content)  # the encoding is recognized from the content
+        assert only(musique(tmp_path / "questions")).id == "2hop__1_2"
     (tmp_path / "x").mkdir()
     (tmp_path / "x" / "musique_dev.jsonl.gz").write_bytes(gzip.compress(b"{}"))
     assert musique("x").file == Path("x/musique_dev.jsonl.gz")
-    for below in ("musique", "questions"):
-        file = tmp_path / "all" / below / "musique_dev.jsonl"
-        file.parent.mkdir(parents=True)
-        file.write_text("{}")
-        assert musique("all").file == Path("all") / below / file.name
-        file.unlink()
 
 
 def test_missing_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,51 +135,32 @@ def test_missing_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         MuSiQue("musique", "dev", {"dev": ()}, "musique", "musique", False)
 
 
-# Broken files
-
-
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
+def test_broken_file_invalid_value_and_file_of_another_dataset_are_refused_with_their_place(tmp_path: Path) -> None:
+    file, whole = tmp_path / "questions.jsonl", json.dumps(MUSIQUE).encode()
+    for content, said in [
         (b"", ": the file is empty. Download it again"),
         (b"[]", ": no answerable questions"),
-        (b"[\n" + json.dumps(MUSIQUE).encode()[:-30], ": not JSON: .*download it again"),
-        (json.dumps(MUSIQUE).encode() + b'\n{"id": "b', ":2: not JSON"),
+        (b"[\n" + whole[:-30], ": not JSON: .*download it again"),
+        (whole + b'\n{"id": "b', ":2: not JSON"),
         (b'{"id": "caf\xe9"}\n', r":1: not JSON: not UTF-8 \(byte 0xe9\)"),
-        (gzip.compress(json.dumps(MUSIQUE).encode())[:-20], ": broken gzip file"),
+        (gzip.compress(whole)[:-20], ": broken gzip file"),
         (json.dumps(musique_record(question="\ud800?")).encode(), r":1: '\\ud800' is half a character"),
-        (json.dumps([MUSIQUE, MUSIQUE]).encode(), r": record 2 .*: id '2hop__1_2' is already used by .*: record 1"),
-    ],
-)
-def test_broken_file_is_refused_with_its_place(tmp_path: Path, content: bytes, said: str) -> None:
-    file = tmp_path / "questions.jsonl"
-    file.write_bytes(content)
-    assert re.match(f"{re.escape(str(file))}{said}", refusal(musique(file)))
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
+        (b"[%s, %s]" % (whole, whole), r": record 2 .*: id '2hop__1_2' is already used by .*: record 1"),
+    ]:
+        file.write_bytes(content)
+        assert re.match(f"{re.escape(str(file))}{said}", refusal(musique(file)))
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"answer": 5}, "answer=5: .*. Correct the record"),
         ({"answer": " "}, "answer=' ': .*dev split"),
         ({"answer": "", "answers": ["x"]}, "answer='': no gold answer"),
-        ({"paragraphs": "text"}, "paragraphs='text'"),
         ({"paragraphs": [{"title": "T", "paragraph_text": "One."}]}, "no key 'paragraphs.0.is_supporting'"),
-        ({"id": None}, "id=None"),
-    ],
-)
-def test_invalid_value_is_named(tmp_path: Path, changes: Mapping[str, Any], said: str) -> None:
-    file = lines(tmp_path, musique_record(id="a"), musique_record(**changes))
-    assert re.match(f"{re.escape(str(file))}:2: {said}", refusal(musique(file)))
-
-
-def test_unknown_type_is_refused(tmp_path: Path) -> None:
+    ]
+    for changes, said in cases:
+        file = lines(tmp_path, musique_record(id="a"), musique_record(**changes))
+        assert re.match(f"{re.escape(str(file))}:2: {said}", refusal(musique(file)))
     message = refusal(hotpotqa(array(tmp_path, hotpotqa_record(type="inference", evidences=[]))))
     assert "record 1 (id 5a): type='inference'" in message
     assert "looks like 2wiki" in message
-
-
-def test_file_of_another_dataset_is_named(tmp_path: Path) -> None:
     message = refusal(musique(array(tmp_path, hotpotqa_record())))
     assert "record 1 (id 5a): no key 'id'. This looks like hotpotqa: run with dataset=hotpotqa" in message
     assert "This looks like musique: run with dataset=musique" in refusal(hotpotqa(lines(tmp_path, MUSIQUE)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +19,11 @@ Record = dict[str, Any]
 ANN, BOB = {"title": "Ann", "text": "Ann is a painter."}, {"title": "Bob &amp; Co.", "text": "A shop."}
 EXPECTED = [Passage.of("Ann", "Ann is a painter."), Passage.of("Bob & Co.", "A shop.")]
 HOTPOTQA: Record = {"_id": "a", "question": "Who?", "answer": "Ann", "context": [["Ann", ["Ann is ", " a painter."]]]}
-MUSIQUE: Record = {
-    "id": "2hop__1",
-    "question": "Who?",
-    "answer": "Ann",
-    "paragraphs": [{"idx": 0, "title": "Ann", "paragraph_text": "Ann is a painter.", "is_supporting": True}],
-}
+ONE = {"idx": 0, "title": "Ann", "paragraph_text": "Ann is a painter.", "is_supporting": True}
+MUSIQUE: Record = {"id": "2hop__1", "question": "Who?", "answer": "Ann", "paragraphs": [ONE]}
 
 
-def written(file: Path, text: str) -> Path:
+def write_file(file: Path, text: str) -> Path:
     file.write_bytes(gzip.compress(text.encode()) if file.suffix == ".gz" else text.encode())
     return file
 
@@ -41,112 +36,66 @@ def dataset(path: Path, *corpora: Path | str) -> MuSiQue:
     return musique(path, tuple(map(str, corpora)) or None)
 
 
-def refusal(file: Path) -> str:
-    with pytest.raises(DataError) as raised:
-        list(corpus.read(file))
-    assert "\n" not in str(raised.value)
-    return str(raised.value)
-
-
-# Forms of files
-
-
-@pytest.mark.parametrize("name", ["c.json", "c.json.gz"])
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_every_form_of_file_is_read(tmp_path: Path) -> None:
+    for text in (
         json.dumps([ANN, BOB]),
         json.dumps([ANN, BOB], indent=2),
         lines(ANN, {"title": "Bob &amp; Co.", "paragraph_text": "A shop."}),
-    ],
-)
-def test_titles_and_texts_are_read_from_an_array_and_from_lines(tmp_path: Path, name: str, text: str) -> None:
-    assert list(corpus.read(written(tmp_path / name, text))) == EXPECTED
-
-
-@pytest.mark.parametrize("indent", [None, 4])
-def test_one_object_of_titles_and_sentences_is_read(tmp_path: Path, indent: int | None) -> None:
+    ):
+        for name in ("c.json", "c.json.gz"):
+            assert list(corpus.read(write_file(tmp_path / name, text))) == EXPECTED
     pages = {"Ann": ["Ann is ", " a painter."], "Bob &amp; Co.": ["A shop."]}
-    passages = list(corpus.read(written(tmp_path / "c.json", json.dumps(pages, indent=indent))))
-    assert [(p.title, p.text) for p in passages] == [(p.title, p.text) for p in EXPECTED]
-    assert passages[0].sentences == ("Ann is ", " a painter.")
-
-
-@pytest.mark.parametrize("indent", [None, 1])
-def test_pages_are_split_into_paragraphs_without_markup(tmp_path: Path, indent: int | None) -> None:
+    for indent in (None, 4):
+        passages = list(corpus.read(write_file(tmp_path / "c.json", json.dumps(pages, indent=indent))))
+        assert [(p.title, p.text) for p in passages] == [(p.title, p.text) for p in EXPECTED]
+        assert passages[0].sentences == ("Ann is ", " a painter.")
+    for contexts, count in [
+        (json.dumps([HOTPOTQA, {"_id": "b", "question": "?", "context": HOTPOTQA["context"]}]), 2),
+        (lines(MUSIQUE, {**MUSIQUE, "answerable": False}), 2),
+        (lines({"question_id": "q", "question_text": "?", "contexts": MUSIQUE["paragraphs"]}), 1),
+    ]:
+        read = list(corpus.read(write_file(tmp_path / "train.jsonl", contexts)))
+        assert [passage.id for passage in read] == [EXPECTED[0].id] * count
     long = 'one two three four five six seven eight nine <a href="x">ten</a> &lt;eleven&gt; 1 < 2'
-    pages = {"ann (painter)": f"{' '.join('0123456789')}\n{long}\n\n  {long} more "}
-    passages = list(corpus.read(written(tmp_path / "context_articles.json", json.dumps(pages, indent=indent))))
+    articles = {"ann (painter)": f"{' '.join('0123456789')}\n{long}\n\n  {long} more "}
     plain = "one two three four five six seven eight nine ten <eleven> 1 < 2"
-    assert passages == [Passage.of("ann (painter)", plain), Passage.of("ann (painter)", f"{plain} more")]
+    for indent in (None, 1):
+        passages = list(
+            corpus.read(write_file(tmp_path / "context_articles.json", json.dumps(articles, indent=indent)))
+        )
+        assert passages == [Passage.of("ann (painter)", plain), Passage.of("ann (painter)", f"{plain} more")]
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (json.dumps([HOTPOTQA, {"_id": "b", "question": "?", "context": HOTPOTQA["context"]}]), [EXPECTED[0]] * 2),
-        (lines(MUSIQUE, {**MUSIQUE, "answerable": False}), [EXPECTED[0]] * 2),
-        (lines({"question_id": "q", "question_text": "?", "contexts": MUSIQUE["paragraphs"]}), [EXPECTED[0]]),
-    ],
-    ids=["hotpotqa", "musique", "iirc"],
-)
-def test_a_question_file_gives_its_contexts(tmp_path: Path, text: str, expected: Sequence[Passage]) -> None:
-    read = list(corpus.read(written(tmp_path / "train.jsonl", text)))
-    assert [passage.id for passage in read] == [passage.id for passage in expected]
-
-
-# The corpus of a data set
-
-
-def test_without_a_corpus_file_the_contexts_of_all_questions_are_the_corpus(tmp_path: Path) -> None:
-    further = {"title": "B", "paragraph_text": "B.", "is_supporting": False}
-    other = {**MUSIQUE, "id": "b", "paragraphs": [*MUSIQUE["paragraphs"], further]}
-    found = dataset(written(tmp_path / "q.jsonl", lines(MUSIQUE, other)))
-    assert [passage.title for passage in found.passages()] == ["Ann", "B"]
-
-
-def test_several_corpus_files_are_one_corpus_without_repeated_passages(
+def test_the_corpus_is_all_files_or_else_the_contexts_and_its_identity_follows_its_content(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KGQA_DATA", str(tmp_path))
     (tmp_path / "corpora").mkdir()
-    questions = written(tmp_path / "q.jsonl", lines(MUSIQUE))
-    first, second = (
-        written(tmp_path / "a.jsonl", lines(BOB, ANN, BOB)),
-        written(tmp_path / "corpora" / "b.json", json.dumps([ANN])),
-    )
-    assert second.is_file()
-    assert list(dataset(questions, first, "b.json").passages()) == EXPECTED[::-1]
-
-
-def test_the_identity_of_a_corpus_follows_its_content_and_not_its_place(tmp_path: Path) -> None:
-    questions = written(tmp_path / "q.jsonl", lines(MUSIQUE))
-    first, copy = written(tmp_path / "a.jsonl", lines(ANN)), written(tmp_path / "b.jsonl", lines(ANN))
-    other = written(tmp_path / "c.jsonl", lines(BOB))
-    identity = dataset(questions, first).corpus_identity()
+    further = {"title": "B", "paragraph_text": "B.", "is_supporting": False}
+    other = {**MUSIQUE, "id": "b", "paragraphs": [*MUSIQUE["paragraphs"], further]}
+    questions = write_file(tmp_path / "q.jsonl", lines(MUSIQUE, other))
+    assert [passage.title for passage in dataset(questions).passages()] == ["Ann", "B"]
+    both, ann = write_file(tmp_path / "a.jsonl", lines(BOB, ANN, BOB)), write_file(tmp_path / "c.jsonl", lines(ANN))
+    write_file(tmp_path / "corpora" / "b.json", json.dumps([ANN]))
+    assert list(dataset(questions, both, "b.json").passages()) == EXPECTED[::-1]
+    copy = write_file(tmp_path / "d.jsonl", lines(ANN))
+    identity = dataset(questions, ann).corpus_identity()
     assert identity == dataset(questions, copy).corpus_identity()
-    assert identity != dataset(questions, other).corpus_identity()
+    assert identity != dataset(questions, both).corpus_identity()
     assert identity != dataset(questions).corpus_identity()
     assert str(tmp_path) not in json.dumps(identity)
 
 
-# What is no corpus
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
+def test_what_is_no_corpus_is_refused_with_its_place(tmp_path: Path) -> None:
+    nothing = "no passages with text in this file"
+    for text, said in [
         ("", "the file is empty"),
-        ("{}", "no passages with text in this file"),
-        (lines({**MUSIQUE, "paragraphs": []}), "no passages with text in this file"),
-        (
-            lines({"question": "Who?", "answer": "Ann", "supporting_titles": ["Ann"]}),
-            "no passages with text in this file",
-        ),
-        (lines({"title": "Ann", "text": ""}, {"title": "Bob", "text": " "}), "no passages with text in this file"),
-        (json.dumps({"Ann": [], "Bob": [""]}), "no passages with text in this file"),
+        ("{}", nothing),
+        (lines({**MUSIQUE, "paragraphs": []}), nothing),
+        (lines({"question": "Who?", "answer": "Ann", "supporting_titles": ["Ann"]}), nothing),
+        (lines({"title": "Ann", "text": ""}, {"title": "Bob", "text": " "}), nothing),
+        (json.dumps({"Ann": [], "Bob": [""]}), nothing),
         (lines(ANN, {"title": "Bob"}), "c.json:2: no key 'text'"),
-        (lines(ANN, {"text": "Bob."}), "c.json:2: no key 'title'"),
         (lines(ANN, {"title": 5, "text": "Bob."}), "c.json:2: title=5"),
         (json.dumps([ANN, {"title": "Bob"}]), "c.json: record 2: no key 'text'"),
         (json.dumps({"Ann": ["A."], "Bob": [1]}, indent=0), "c.json (Bob): expected the sentences"),
@@ -154,7 +103,8 @@ def test_the_identity_of_a_corpus_follows_its_content_and_not_its_place(tmp_path
         (json.dumps([ANN, BOB], indent=0)[:-9], "c.json: not JSON"),
         (json.dumps({"Ann": ["A."]}, indent=0) + "\n{}", "c.json: not JSON: parse error: trailing garbage"),
         (lines(ANN, {"title": "Bob", "text": "\ud800"}), "c.json:2: '\\ud800' is half a character"),
-    ],
-)
-def test_what_is_no_corpus_is_refused_with_its_place(tmp_path: Path, text: str, said: str) -> None:
-    assert said in refusal(written(tmp_path / "c.json", text))
+    ]:
+        with pytest.raises(DataError) as raised:
+            list(corpus.read(write_file(tmp_path / "c.json", text)))
+        assert said in str(raised.value)
+        assert "\n" not in str(raised.value)

@@ -43,12 +43,8 @@ def question(answer: Record, **changes: Any) -> Record:
 
 
 def span(*texts: str) -> Record:
-    return {
-        "type": "span",
-        "answer_spans": [
-            {"start": 0, "end": 1, "text": text, "passage": "tarnwick", "type": "answer"} for text in texts
-        ],
-    }
+    place = {"start": 0, "end": 1, "passage": "tarnwick", "type": "answer"}
+    return {"type": "span", "answer_spans": [{**place, "text": text} for text in texts]}
 
 
 VALUE = {"type": "value", "answer_value": "53", "answer_unit": "years"}
@@ -63,9 +59,7 @@ def processed(**changes: Any) -> Record:
     record = {
         "question_id": "q_2",
         "question_text": "Who owned the ship?",
-        "answers_objects": [
-            {"number": "", "date": {"day": "", "month": "", "year": ""}, "spans": ["Hugo Pell"]},
-        ],
+        "answers_objects": [{"number": "", "date": {"day": "", "month": "", "year": ""}, "spans": ["Hugo Pell"]}],
         "contexts": [paragraph("Heron", True), paragraph("Tarnwick", False), paragraph("Marla Fenn", True)],
         "pinned_contexts": [paragraph("Marla Fenn", True)],
         "valid_titles": ["Heron", "Tarnwick"],
@@ -83,73 +77,54 @@ def dataset(folder: Path, *records: Record) -> IIRC:
     return IIRC("iirc", "dev", {"dev": ("dev.json",)}, "drop", "iirc", path=str(file))
 
 
-def test_the_main_passage_is_pinned_and_the_linked_pages_are_the_support(tmp_path: Path) -> None:
+def test_the_original_form_has_a_pinned_passage_linked_pages_and_one_gold_per_kind_of_answer(tmp_path: Path) -> None:
     (found,) = read(tmp_path, original(question(VALUE)))
     assert found.pinned == (Passage.of("Marla Fenn", "Fenn was born in Tarnwick and sailed on the Heron."),)
     assert found.support_titles == {"tarnwick", "Heron & Sons"}
     assert found.quoted == (Passage.of("tarnwick", "founded in 1388"), Passage.of("Heron & Sons", "since 1402"))
     assert (found.passages, found.support) == ((), frozenset())
     assert (found.id, found.type, found.hops) == ("q_1", "value", None)
-
-
-@pytest.mark.parametrize(
-    ("answer", "gold"),
-    [
+    for answer, gold in [
         (span(" Hugo Pell "), "Hugo Pell"),
         (span("Ann", "Bob"), '["Ann", "Bob"]'),
         (VALUE, "53"),
         (BINARY, "yes"),
-    ],
-)
-def test_each_kind_of_answer_becomes_one_gold(tmp_path: Path, answer: Record, gold: str) -> None:
-    (found,) = read(tmp_path, original(question(answer)))
-    assert found.answers == (gold,)
+    ]:
+        assert [each.answers for each in read(tmp_path, original(question(answer)))] == [(gold,)]
+    several = dataset(
+        tmp_path, original(question(NONE), question(BINARY, qid="q_2")), original(question(NONE, qid="3"))
+    )
+    assert [each.id if each else None for each in several.read()] == [None, "q_2", None]
+    assert [each.id for each in several.questions()] == ["q_2"]
 
 
-def test_questions_without_an_answer_are_left_out_and_counted(tmp_path: Path) -> None:
-    found = dataset(tmp_path, original(question(NONE), question(BINARY, qid="q_2")), original(question(NONE, qid="3")))
-    assert [each.id if each else None for each in found.read()] == [None, "q_2", None]
-    assert [each.id for each in found.questions()] == ["q_2"]
-
-
-def test_the_processed_form_has_paragraphs_and_their_support(tmp_path: Path) -> None:
+def test_the_processed_form_has_paragraphs_their_support_and_answers_in_drops_form(tmp_path: Path) -> None:
     (found,) = read(tmp_path, processed())
     assert [passage.title for passage in found.passages] == ["Heron", "Tarnwick", "Marla Fenn"]
     assert [passage.title for passage in found.pinned] == ["Marla Fenn"]
     assert found.answers == ("Hugo Pell",)
     assert found.support == {found.passages[0].id}  # the main passage is in every prompt
     assert found.support_titles == {"Heron"}
-
-
-@pytest.mark.parametrize(
-    ("answers", "gold"),
-    [
+    date = {"day": "3", "month": "May", "year": "1902"}
+    for answers, gold in [
         ([{"number": "7", "spans": ["x"]}], "7"),
-        ([{"number": "", "date": {"day": "3", "month": "May", "year": "1902"}, "spans": []}], "3-May-1902"),
-        ([{"spans": ["a"]}, {"spans": ["b"]}, {"spans": ["b"]}], "b"),
+        ([{"number": "", "date": date, "spans": []}], "3-May-1902"),
+        ([{"spans": ["a"]}, {"spans": ["b"]}, {"spans": ["b"]}], "b"),  # the commonest of several annotators
         ([{"spans": ["a", "b"]}], '["a", "b"]'),
-    ],
-    ids=["number", "date", "the commonest of several annotators", "several spans"],
-)
-def test_answers_in_drops_form_are_read(tmp_path: Path, answers: list[Record], gold: str) -> None:
-    (found,) = read(tmp_path, processed(answers_objects=answers))
-    assert found.answers == (gold,)
+    ]:
+        assert [each.answers for each in read(tmp_path, processed(answers_objects=answers))] == [(gold,)]
 
 
-@pytest.mark.parametrize(
-    ("record", "said"),
-    [
+def test_a_broken_record_is_refused(tmp_path: Path) -> None:
+    for record, said in [
         (original(question({"type": "spam"})), "questions.0.answer.type='spam'"),
         (original(question(span())), "question q_1: the answer has no text"),
         (original(question(VALUE), text=None), "text=None"),
         (processed(answers_objects=[]), "the answer has no text"),
-        (processed(question_text=7), "question_text=7"),
         ({"_id": "a", "question": "Who?", "answer": "x", "context": []}, "This looks like hotpotqa"),
-    ],
-)
-def test_a_broken_record_is_refused(tmp_path: Path, record: Record, said: str) -> None:
-    with pytest.raises(DataError) as raised:
-        read(tmp_path, record)
-    assert said in str(raised.value)
-    assert str(raised.value).startswith(str(tmp_path / "dev.json"))
-    assert "\n" not in str(raised.value)
+    ]:
+        with pytest.raises(DataError) as raised:
+            read(tmp_path, record)
+        assert said in str(raised.value)
+        assert str(raised.value).startswith(str(tmp_path / "dev.json"))
+        assert "\n" not in str(raised.value)

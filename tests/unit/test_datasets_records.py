@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from kgqa.config.building import build
 from kgqa.errors import DataError
-from kgqa.experiment.experiment import Experiment
 from kgqa.types import Passage, Question
+from tests.composed import composed_node
 from tests.unit.question_files import HOTPOTQA, MUSIQUE
 
 NQ = {
@@ -43,10 +44,10 @@ FRAMES = (
 def read(folder: Path, preset: str, content: Any, name: str = "q.json") -> list[Question]:
     file = folder / name
     file.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
-    return list(Experiment.of([f"dataset={preset}", f"dataset.path={file}"]).source.questions())
+    return list(build({**composed_node("dataset", preset), "path": str(file)}, "dataset").questions())
 
 
-def test_hipporags_nq(tmp_path: Path) -> None:
+def test_records_are_read(tmp_path: Path) -> None:
     gold, other = Passage.of("Candle Bridge", "Ann Lund built it."), Passage.of("River Corrow", "A river.")
     first, second = read(tmp_path, "hipporag_nq", [NQ, NQ])
     assert first == Question(
@@ -54,23 +55,14 @@ def test_hipporags_nq(tmp_path: Path) -> None:
         support=frozenset({gold.id}), support_titles=frozenset({"Candle Bridge"}),
     )  # fmt: skip
     assert second.id == "2"
-
-
-def test_hipporags_popqa_has_aliases_in_text(tmp_path: Path) -> None:
     (question,) = read(tmp_path, "hipporag_popqa", [POPQA])
     assert question.id == "4222362"
-    assert question.answers == ("architect", "master builder", "Architect", "builder")
+    assert question.answers == ("architect", "master builder", "Architect", "builder")  # aliases are a list in text
     assert len(question.support) == 1
-
-
-def test_multihop_rag_marks_null_queries(tmp_path: Path) -> None:
     first, second = read(tmp_path, "multihop_rag", MULTIHOP_RAG)
     assert first.support_titles == {"Slate is back", "Harbour news"}
     assert (first.type, first.answerable, second.answerable) == ("inference_query", True, False)
     assert second.answers == ("Insufficient information.",)
-
-
-def test_frames_is_a_table(tmp_path: Path) -> None:
     (question,) = read(tmp_path, "frames", FRAMES, "test.tsv")
     assert question.text == 'Who is "Ann"\nto Bob?'
     assert question.answers == ("His sister",)
@@ -78,9 +70,8 @@ def test_frames_is_a_table(tmp_path: Path) -> None:
     assert question.type == "Multiple constraints"
 
 
-@pytest.mark.parametrize(
-    ("preset", "content", "name", "message"),
-    [
+def test_invalid_records_are_one_line(tmp_path: Path) -> None:
+    cases: list[tuple[str, Any, str, str]] = [
         ("hipporag_nq", [{**NQ, "reference": []}], "q.json", "record 1: no gold answer in reference"),
         ("hipporag_nq", [{"reference": ["a"]}], "q.json", "no 'question'. Correct the record, or name another key"),
         ("hipporag_nq", [{**NQ, "contexts": [{"title": "a"}]}], "q.json", "no key 'text'"),
@@ -88,51 +79,34 @@ def test_frames_is_a_table(tmp_path: Path) -> None:
         ("hipporag_nq", ["text"], "q.json", "no gold answer"),
         ("frames", 'Prompt\tAnswer\n"Who', "t.tsv", "t.tsv:1: not a table of tab-separated values"),
         ("frames", "Question\tAnswer\nWho\tAnn\n", "t.tsv", "t.tsv:2: no 'Prompt'"),
-    ],
-)
-def test_invalid_records_are_one_line(tmp_path: Path, preset: str, content: Any, name: str, message: str) -> None:
-    with pytest.raises(DataError) as caught:
-        read(tmp_path, preset, content, name)
-    assert message in str(caught.value)
+    ]
+    for preset, content, name, message in cases:
+        with pytest.raises(DataError) as caught:
+            read(tmp_path, preset, content, name)
+        assert message in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("preset", "file", "record"),
-    [
-        ("hipporag_musique", "musique", MUSIQUE),
-        ("hipporag_2wiki", "2wikimultihopqa", {**HOTPOTQA, "type": "compositional"}),
-        ("hipporag_hotpotqa", "hotpotqa", HOTPOTQA),
-        ("hipporag_nq", "nq_rear", NQ),
-        ("hipporag_popqa", "popqa", POPQA),
-    ],
-)
-def test_hipporags_sets_search_their_corpus(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, preset: str, file: str, record: Any
+def test_files_are_found_where_they_are_downloaded_and_hipporags_corpus_is_searched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KGQA_DATA", str(tmp_path))
-    (tmp_path / "hipporag").mkdir()
-    (tmp_path / "hipporag" / f"{file}.json").write_text(json.dumps([record]))
     corpus = [{"idx": 0, "title": "T", "text": "Two."}, {"idx": 1, "title": "B", "text": "Other."}]
-    (tmp_path / "hipporag" / f"{file}_corpus.json").write_text(json.dumps(corpus))
-    source = Experiment.of([f"dataset={preset}"]).source
-    assert [passage.text for passage in source.passages()] == ["Two.", "Other."]
-    (question,) = source.questions()
-    assert question.support
-
-
-@pytest.mark.parametrize(
-    ("preset", "file", "content"),
-    [
-        ("hipporag_nq", "hipporag/nq_rear.json", [NQ]),
-        ("hipporag_popqa", "hipporag/popqa.json", [POPQA]),
-        ("multihop_rag", "multihop_rag/MultiHopRAG.json", MULTIHOP_RAG),
-        ("frames", "frames/test.tsv", FRAMES),
-    ],
-)
-def test_files_are_found_where_they_are_downloaded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, preset: str, file: str, content: Any
-) -> None:
-    monkeypatch.setenv("KGQA_DATA", str(tmp_path))
-    (tmp_path / file).parent.mkdir()
-    (tmp_path / file).write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
-    assert len(list(Experiment.of([f"dataset={preset}"]).source.questions())) == (2 if preset == "multihop_rag" else 1)
+    files: dict[str, tuple[str, Any]] = {
+        "hipporag_musique": ("hipporag/musique.json", [MUSIQUE]),
+        "hipporag_2wiki": ("hipporag/2wikimultihopqa.json", [{**HOTPOTQA, "type": "compositional"}]),
+        "hipporag_hotpotqa": ("hipporag/hotpotqa.json", [HOTPOTQA]),
+        "hipporag_nq": ("hipporag/nq_rear.json", [NQ]),
+        "hipporag_popqa": ("hipporag/popqa.json", [POPQA]),
+        "multihop_rag": ("multihop_rag/MultiHopRAG.json", MULTIHOP_RAG),
+        "frames": ("frames/test.tsv", FRAMES),
+    }
+    for preset, (file, content) in files.items():
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+        (tmp_path / file).with_name(f"{Path(file).stem}_corpus.json").write_text(json.dumps(corpus))
+        source = build(composed_node("dataset", preset), "dataset")
+        first, *others = source.questions()
+        assert first.support_titles
+        assert len(others) == (preset == "multihop_rag")
+        if preset.startswith("hipporag"):
+            assert [passage.text for passage in source.passages()] == ["Two.", "Other."]

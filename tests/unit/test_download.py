@@ -17,11 +17,13 @@ import pytest
 from kgqa.datasets import corpus, download
 from kgqa.datasets.download import Hub, Source, convert, original, unpack, unpack_abstracts
 from kgqa.errors import DataError
+from kgqa.experiment.data import fetch_dataset
+from kgqa.runtime.display import QUIET
 from kgqa.types import Passage
 from tests.file_server import Behaviour, serving
 from tests.unit.question_files import MUSIQUE, hotpotqa, hotpotqa_record, musique
 
-CONTENT = bytes(range(256)) * 8192  # 2 MiB
+CONTENT = bytes(range(256)) * 2048  # 512 KiB
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
 
 
@@ -38,48 +40,49 @@ def source(*urls: str, sha256: str | None = SHA256) -> Source:
     )
 
 
+def test_source_without_address_is_not_part_of_kgqa(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KGQA_DATA", str(tmp_path))
+    monkeypatch.setattr("kgqa.experiment.data.sources", lambda: {"musique": source(), "demo": source()})
+    with pytest.raises(DataError, match=r"kgqa knows no address .* Get file\.bin from kgqa, put it at .*file\.bin"):
+        fetch_dataset("musique", QUIET)
+    fetch_dataset("demo", QUIET)
+    (tmp_path / "file.bin").write_bytes(CONTENT)
+    fetch_dataset("musique", QUIET)
+
+
 def fetch(found: Source, target: Path) -> list[tuple[str, int, int | None]]:
     progress: list[tuple[str, int, int | None]] = []
     download.download(found, target, lambda *step: progress.append(step))
     return progress
 
 
-@pytest.mark.parametrize("sha256", [SHA256, None])
-def test_file_arrives_complete_and_progress_ends_at_its_size(
-    server: Behaviour, tmp_path: Path, sha256: str | None
-) -> None:
-    progress = fetch(source(server.url, sha256=sha256), tmp_path / "new" / "file.bin")
-    assert [file.read_bytes() for file in (tmp_path / "new").iterdir()] == [CONTENT]
-    assert {(file, total) for file, _, total in progress} == {("file.bin", len(CONTENT))}
-    assert sum(more for _, more, _ in progress) == len(CONTENT)
-
-
-def test_cut_connection_and_busy_server_are_tried_again(server: Behaviour, tmp_path: Path) -> None:
-    server.cut_after, server.statuses = [300_000], [503]
+def test_file_arrives_complete_and_progress_ends_at_its_size(server: Behaviour, tmp_path: Path) -> None:
+    for sha256 in (SHA256, None):
+        progress = fetch(source(server.url, sha256=sha256), tmp_path / str(sha256) / "file.bin")
+        assert [file.read_bytes() for file in (tmp_path / str(sha256)).iterdir()] == [CONTENT]
+        assert {(file, total) for file, _, total in progress} == {("file.bin", len(CONTENT))}
+        assert sum(more for _, more, _ in progress) == len(CONTENT)
+    server.cut_after, server.statuses, server.requests = [300_000], [503], 0  # both are tried again
     fetch(source(server.url), tmp_path / "file.bin")
     assert (tmp_path / "file.bin").read_bytes() == CONTENT
     assert server.requests == 3
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"cut_after": [1000] * 9}, "1000 bytes read"),
-        ({"statuses": [503] * 3}, "503"),
-        ({"content": b"another file"}, f"expected {SHA256} but got"),
-    ],
-)
-def test_file_that_does_not_arrive_leaves_nothing(
-    server: Behaviour, tmp_path: Path, change: Mapping[str, Any], said: str
-) -> None:
-    for name, value in change.items():
+def test_file_that_does_not_arrive_leaves_nothing(server: Behaviour, tmp_path: Path) -> None:
+    changes: list[tuple[str, Any, str]] = [
+        ("cut_after", [1000] * 9, "1000 bytes read"),
+        ("statuses", [503] * 3, "503"),
+        ("content", b"another file", f"expected {SHA256} but got"),
+    ]
+    for name, value, said in changes:
+        server.cut_after, server.statuses = [], []
         setattr(server, name, value)
-    with pytest.raises(DataError) as raised:
-        fetch(source(server.url, f"{server.url}s"), tmp_path / "file.bin")
-    assert said in str(raised.value)
-    assert f"{server.url}s: 404" in str(raised.value)
-    assert "\n" not in str(raised.value)
-    assert not list(tmp_path.iterdir())
+        with pytest.raises(DataError) as raised:
+            fetch(source(server.url, f"{server.url}s"), tmp_path / "file.bin")
+        assert said in str(raised.value)
+        assert f"{server.url}s: 404" in str(raised.value)
+        assert "\n" not in str(raised.value)
+        assert not list(tmp_path.iterdir())
 
 
 # Archives
@@ -104,43 +107,28 @@ def tarred(file: Path, files: Mapping[str, bytes] = FILES, mode: str = "gz") -> 
 
 
 @pytest.mark.parametrize("pack", [zipped, tarred])
-def test_members_are_found_in_any_folder_and_others_stay(tmp_path: Path, pack: Callable[[Path], Path]) -> None:
+def test_members_are_found_in_any_folder_and_none_leads_out_of_it(tmp_path: Path, pack: Callable[..., Path]) -> None:
     unpack(pack(tmp_path / "archive"), ["dev.json"], tmp_path / "out")
     assert [(file.name, file.read_bytes()) for file in (tmp_path / "out").iterdir()] == [("dev.json", b"[1]")]
+    for name in ("../../dev.json", "a/../../../dev.json"):
+        with pytest.raises(DataError):
+            unpack(pack(tmp_path / "archive", {name: b"[1]"}), ["dev.json"], tmp_path / "deep" / "new")
+    assert len(list(tmp_path.rglob("dev.json"))) == 1
 
 
-@pytest.mark.parametrize("name", ["../../dev.json", "a/../../../dev.json"])
-@pytest.mark.parametrize("pack", [zipped, tarred])
-def test_member_that_leads_out_of_the_folder_is_not_written(
-    tmp_path: Path, pack: Callable[[Path, Mapping[str, bytes]], Path], name: str
-) -> None:
-    archive = pack(tmp_path / "archive", {name: b"[1]"})
-    with pytest.raises(DataError):
-        unpack(archive, ["dev.json"], tmp_path / "deep" / "out")
-    assert not list(tmp_path.rglob("dev.json"))
-
-
-def damaged(file: Path, pack: Callable[[Path], Path], start: int, end: int | None) -> Path:
-    content = pack(file).read_bytes()
-    file.write_bytes(content[:start] + (b"\xff" * (end - start) + content[end:] if end else b""))
-    return file
-
-
-@pytest.mark.parametrize(
-    ("make", "said"),
-    [
-        (zipped, "no other.json in this archive"),
-        (lambda file: damaged(file, tarred, 200, None), "broken archive"),
-        (lambda file: damaged(file, zipped, 45, 60), "broken archive"),
-        (lambda file: file.write_bytes(b"<html>no archive</html>") and file, "broken archive"),
-    ],
-)
-def test_wrong_or_broken_archive_is_refused_and_leaves_nothing(
-    tmp_path: Path, make: Callable[[Path], Path], said: str
-) -> None:
-    with pytest.raises(DataError, match=said):
-        unpack(make(tmp_path / "archive"), ["dev.json", "other.json"], tmp_path / "out")
-    assert not list((tmp_path / "out").iterdir())
+def test_wrong_or_broken_archive_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
+    file, out = tmp_path / "archive", tmp_path / "out"
+    whole, cut = zipped(file).read_bytes(), tarred(file).read_bytes()[:200]
+    for content, said in [
+        (whole, "no other.json in this archive"),
+        (cut, "broken archive"),
+        (whole[:45] + b"\xff" * 15 + whole[60:], "broken archive"),
+        (b"<html>no archive</html>", "broken archive"),
+    ]:
+        file.write_bytes(content)
+        with pytest.raises(DataError, match=said):
+            unpack(file, ["dev.json", "other.json"], out)
+        assert not list(out.iterdir())
 
 
 def shard(*records: object) -> bytes:
@@ -162,21 +150,15 @@ def test_abstracts_become_the_same_corpus_each_time(tmp_path: Path) -> None:
     expected = [Passage.of("Ann", "Ann is a painter."), Passage.of("Bob & Co.", "A shop."), Passage.of("Empty", "")]
     assert list(corpus.read(tmp_path / "one.jsonl.gz")) == expected
     assert (tmp_path / "one.jsonl.gz").read_bytes() == (tmp_path / "two.jsonl.gz").read_bytes()
-
-
-@pytest.mark.parametrize(
-    ("files", "said"),
-    [
+    for files, said in [
         ({"enwiki/readme.txt": b"text"}, "It is not HotpotQA's"),
         ({"AA/wiki_00.bz2": b"no bz2"}, "broken archive"),
         ({"AA/wiki_00.bz2": shard({"title": "Ann"})}, "broken archive .'text'"),
-    ],
-)
-def test_another_archive_is_refused_and_leaves_no_corpus(tmp_path: Path, files: dict[str, bytes], said: str) -> None:
-    archive = tarred(tmp_path / "other.tar.bz2", files, "bz2")
-    with pytest.raises(DataError, match=said):
-        unpack_abstracts(archive, tmp_path / "out" / "corpus.jsonl.gz", lambda _: None)
-    assert not list((tmp_path / "out").iterdir())
+    ]:
+        archive = tarred(tmp_path / "other.tar.bz2", files, "bz2")
+        with pytest.raises(DataError, match=said):
+            unpack_abstracts(archive, tmp_path / "out" / "corpus.jsonl.gz", lambda _: None)
+        assert not list((tmp_path / "out").iterdir())
 
 
 # Hugging Face's format, written with the library itself in the hub's own schema

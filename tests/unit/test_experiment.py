@@ -6,28 +6,31 @@ from pathlib import Path
 
 import pytest
 
+from kgqa.cache.store import CallCache, Origin
 from kgqa.config.composing import compose
 from kgqa.config.files import find_sources
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.experiment import Experiment
+from kgqa.experiment.prepare.triples import TripleBuilder
 from kgqa.experiment.session import Session
 
 
-def test_nothing_is_read_before_it_is_asked_for(tmp_path: Path) -> None:
-    experiment = Experiment.of([f"dataset.path={tmp_path / 'none.jsonl'}", "method=no_context"])
-    assert experiment.choices["method"] == "no_context"
+def test_a_run_is_named_by_what_can_change_an_answer_and_nothing_is_read_for_it(tmp_path: Path) -> None:
+    def build(*overrides: str) -> Experiment:
+        return Experiment.of(["method=no_context", "model=smollm2_135m", *overrides])
+
+    folder = build().run_folder()
+    assert folder == build("limit=2", "max_parallel_questions=3", "judge=kgp").run_folder()
+    assert folder != build("seed=3").run_folder()
+    assert build("scoring=musique").run_folder() == folder  # the dataset's own
+    assert build("scoring=trace").run_folder().name == f"{folder.name}-trace"
+    assert build("run_name=mine").run_folder().parts[-4:] == ("demo", "no_context", "smollm2_135m", "mine")
+    assert build("output_dir=elsewhere").run_folder() == Path("elsewhere")
+    unread = build(f"dataset.path={tmp_path / 'none.jsonl'}", "reranker=null")
     with pytest.raises(DataError, match=r"none\.jsonl"):
-        _ = experiment.questions
-
-
-def test_a_run_is_named_by_what_can_change_an_answer() -> None:
-    def folder(*overrides: str) -> Path:
-        return Experiment.of(["method=no_context", "model=smollm2_135m", *overrides]).run_folder()
-
-    assert folder() == folder("limit=2", "max_parallel_questions=3", "judge=kgp")
-    assert folder() != folder("seed=3")
-    assert folder("run_name=mine").parts[-4:] == ("demo", "no_context", "smollm2_135m", "mine")
-    assert folder("output_dir=elsewhere") == Path("elsewhere")
+        _ = unread.questions
+    with pytest.raises(ConfigError, match=r"reranker=null: method=no_context needs one\. Choose from"):
+        Session(unread).ranker("reranker")
 
 
 def test_settings_say_who_gave_a_value_and_what_the_paper_has() -> None:
@@ -40,22 +43,22 @@ def test_settings_say_who_gave_a_value_and_what_the_paper_has() -> None:
     assert said["method.min_probability"].startswith("not in the paper")
 
 
-def test_an_own_model_needs_no_optional_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_own_model_needs_no_optional_keys_and_an_own_engine_has_its_address(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("conf/model").mkdir(parents=True)
     keys = "_target_: kgqa.engines.weights.Model\nname: mine\npath: mine.gguf\nhub: null\npackages: []\nsha256: null\n"
-    Path("conf/model/mine.yaml").write_text(f"{keys}context: 512\n", encoding="utf-8")
+    own = {
+        "model": f"{keys}context: 512\n",
+        "engine": "defaults: [openai]\nbase_url: http://127.0.0.1:9/v1\nserved_model: mine\n",
+    }
+    for group, text in own.items():
+        Path("conf", group).mkdir(parents=True)
+        Path("conf", group, "mine.yaml").write_text(text, encoding="utf-8")
     experiment = Experiment.of(["model=mine", "engine=scripted", "method=no_context"])
     assert "thinking" not in experiment.identity["model"]
     with Session(experiment) as session:
         assert session.engines.prices("reader") is None
-
-
-def test_own_engine_file_can_set_the_address_of_its_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("conf/engine").mkdir(parents=True)
-    lines = "defaults: [openai]\nbase_url: http://127.0.0.1:9/v1\nserved_model: mine\n"
-    Path("conf/engine/mine.yaml").write_text(lines, encoding="utf-8")
     experiment = Experiment.of(["engine=mine", "model=gpt_4o_mini", "method=no_context"])
     assert experiment.config["engine"]["base_url"] == "http://127.0.0.1:9/v1"
     assert experiment.config["engine"]["served_model"] == "mine"
@@ -63,7 +66,38 @@ def test_own_engine_file_can_set_the_address_of_its_server(tmp_path: Path, monke
         assert session.engines.prices("reader") is not None
 
 
-def test_a_part_that_nothing_was_chosen_for_is_named() -> None:
-    session = Session(Experiment.of(["method=no_context", "reranker=null"]))
-    with pytest.raises(ConfigError, match=r"reranker=null: method=no_context needs one\. Choose from"):
-        session.ranker("reranker")
+def store(*overrides: str) -> Path:
+    lexical = ("ranker=lexical", "demonstrations_ranker=lexical")
+    with Session(Experiment.of(["engine=scripted", *lexical, *overrides])) as session:
+        return TripleBuilder(session).store.folder
+
+
+def test_another_ranker_reads_the_same_triples_and_is_named_where_it_is_asked() -> None:
+    assert store() == store("ranker=levenshtein") == store("method.candidates=9")
+    apart = {store(), store("demonstrations_ranker=levenshtein"), store("kg.head=any")}
+    assert len(apart) == 3
+    fixed = "kg.demonstrations=fixed"
+    assert store(fixed) == store(fixed, "demonstrations_ranker=levenshtein")
+    cases = {("method=trace",): True, ("method.demonstrations=fixed", fixed): False, ("method=no_context",): False}
+    for overrides, asked in cases.items():
+        with Session(
+            Experiment.of(["engine=scripted", "ranker=levenshtein", "demonstrations_ranker=lexical", *overrides])
+        ) as session:
+            assert ("demonstrations_ranker" in session.experiment.choices) is asked
+            assert ("demonstrations_ranker" in session.experiment.identity) is asked
+
+
+def test_a_missing_key_is_reported_before_other_work_unless_replies_are_stored(
+    cache: CallCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(variable, raising=False)
+    reply = {"text": "Oslo", "usage": [9, 0, 3, 0.1]}
+    experiment = Experiment.of(["method=no_context", "dataset=demo", "model=gpt_4o_mini", "engine=openai"])
+    with Session(experiment, calls=cache) as session:
+        for model in ("", "another"):
+            cache.put([(model, reply)], Origin("openai", model))
+            with pytest.raises(ConfigError, match=r"\$OPENAI_API_KEY is not set"):
+                session.engines.check_keys(cache)
+        cache.put([("key", reply)], Origin.of(session.engines("reader").identity()))
+        session.engines.check_keys(cache)

@@ -49,100 +49,71 @@ def shown_titles(prompt: str) -> list[str]:
 
 
 def test_an_extraction_keeps_the_raw_completion_and_its_cost() -> None:
-    extraction = drive(EXTRACTOR.extract(PASSAGE), World())
+    world = World()
+    extraction = drive(EXTRACTOR.extract(PASSAGE), world)
     assert (extraction.passage_id, extraction.title) == (PASSAGE.id, "Low Tide")
     assert extraction.completion == "<Low Tide; type; painting>"
     assert (extraction.prompt_tokens, extraction.output_tokens) == (70, 9)
-    assert not extraction.flags
-    assert extraction.error is None
-
-
-def test_the_call_is_greedy_and_goes_to_the_extractor() -> None:
-    world = World()
-    drive(EXTRACTOR.extract(PASSAGE), world)
-    call = world.calls[-1]
+    assert (dict(extraction.flags), extraction.error) == ({}, None)
+    rank, call = world.calls[0], world.calls[-1]
+    assert isinstance(rank, Rank)
+    assert (rank.query, rank.texts[0]) == ("Low Tide: Low Tide is a painting.", "Title 0: text 0")
     assert isinstance(call, Generate)
     assert (call.role, call.max_tokens, call.temperature) == ("extractor", 512, 0.0)
     assert call.prompt.messages[0].content.endswith("Text: Low Tide is a painting.")
     assert call.prompt.prefill == "Triples:"
+    assert shown_titles(world.prompt()) == ["Title 0", "Title 3", "Title 1", "Low Tide"]  # the nearest is last
+    cut = drive(EXTRACTOR.extract(PASSAGE), World(Completion("<Low Tide; ty", "length")))
+    assert cut.flags == {"truncated_extraction": 1}
 
 
-def test_a_reply_whose_bracket_is_written_already_gets_it_back() -> None:
+def test_fixed_and_no_demonstrations_need_no_ranking_and_a_bracket_written_already_comes_back() -> None:
+    modes: dict[Any, list[str]] = {"fixed": ["Title 0", "Title 1", "Title 2", "Low Tide"], "none": ["Low Tide"]}
+    for mode, titles in modes.items():
+        world = World()
+        drive(replace(EXTRACTOR, demonstrations=mode).extract(PASSAGE), world)
+        assert not [call for call in world.calls if isinstance(call, Rank)]
+        assert shown_titles(world.prompt()) == titles
     begun = replace(EXTRACTOR, layout="prefixed", demonstrations="fixed")
-    worlds = [World(Completion(reply)) for reply in ("Low Tide; type; painting>", "<Low Tide; type; painting>")]
-    for world in worlds:
-        extraction = drive(begun.extract(PASSAGE), world)
-        assert extraction.completion == "<Low Tide; type; painting>"
-    call = worlds[-1].calls[-1]
-    assert isinstance(call, Generate)
-    assert call.prompt.prefill == "<"
-    assert call.prompt.messages[-1].content.endswith("Text: Low Tide is a painting.\nTriples:")
+    for reply in ("Low Tide; type; painting>", "<Low Tide; type; painting>"):
+        world = World(Completion(reply))
+        assert drive(begun.extract(PASSAGE), world).completion == "<Low Tide; type; painting>"
+        [call] = (call for call in world.calls if isinstance(call, Generate))
+        assert call.prompt.prefill == "<"
+        assert call.prompt.messages[-1].content.endswith("Text: Low Tide is a painting.\nTriples:")
 
 
-def test_the_nearest_demonstrations_are_shown_the_nearest_last() -> None:
-    world = World()
-    drive(EXTRACTOR.extract(PASSAGE), world)
-    rank = world.calls[0]
-    assert isinstance(rank, Rank)
-    assert rank.query == "Low Tide: Low Tide is a painting."
-    assert rank.texts[0] == "Title 0: text 0"
-    assert shown_titles(world.prompt()) == ["Title 0", "Title 3", "Title 1", "Low Tide"]
-
-
-@pytest.mark.parametrize(
-    ("mode", "titles"), [("fixed", ["Title 0", "Title 1", "Title 2", "Low Tide"]), ("none", ["Low Tide"])]
-)
-def test_fixed_and_no_demonstrations_need_no_ranking(mode: Any, titles: list[str]) -> None:
-    world = World()
-    drive(replace(EXTRACTOR, demonstrations=mode).extract(PASSAGE), world)
-    assert not [call for call in world.calls if isinstance(call, Rank)]
-    assert shown_titles(world.prompt()) == titles
-
-
-def fitting(limit: int, passage: Passage, **changes: Any) -> tuple[Mapping[str, int], list[str], str]:
+def fitting(limit: int) -> tuple[Mapping[str, int], list[str], str]:
     """Flags, the titles shown and the text shown under this limit, which the prompt must keep."""
     world = World()
-    extraction = drive(replace(EXTRACTOR, max_prompt_tokens=limit, **changes).extract(passage), world)
+    extraction = drive(replace(EXTRACTOR, max_prompt_tokens=limit).extract(PASSAGE), world)
     assert len(f"{world.prompt()} Triples:".split()) <= limit
     return extraction.flags, shown_titles(world.prompt()), world.prompt().rpartition("Text: ")[2]
 
 
-def words(passage: Passage, shown: int) -> int:
+def words(shown: int) -> int:
     """Of the prompt with so many demonstrations: what it takes them to fit."""
     world = World()
     mode: Any = "adaptive" if shown else "none"
-    drive(replace(EXTRACTOR, demonstrations=mode, demonstration_count=shown or 1).extract(passage), world)
+    drive(replace(EXTRACTOR, demonstrations=mode, demonstration_count=shown or 1).extract(PASSAGE), world)
     return len(f"{world.prompt()} Triples:".split())
 
 
 def test_the_least_similar_demonstrations_are_dropped_before_the_passage_is_cut() -> None:
     text = PASSAGE.text
-    two, one, none = (words(PASSAGE, count) for count in (2, 1, 0))
-    assert fitting(two, PASSAGE) == ({"demonstrations_dropped": 1}, ["Title 3", "Title 1", "Low Tide"], text)
-    assert fitting(one, PASSAGE) == ({"demonstrations_dropped": 2}, ["Title 1", "Low Tide"], text)
-    assert fitting(none, PASSAGE) == ({"demonstrations_dropped": 3}, ["Low Tide"], text)
-    flags, titles, cut = fitting(none - 1, PASSAGE)
+    two, one, none = (words(count) for count in (2, 1, 0))
+    assert fitting(two) == ({"demonstrations_dropped": 1}, ["Title 3", "Title 1", "Low Tide"], text)
+    assert fitting(one) == ({"demonstrations_dropped": 2}, ["Title 1", "Low Tide"], text)
+    assert fitting(none) == ({"demonstrations_dropped": 3}, ["Low Tide"], text)
+    flags, titles, cut = fitting(none - 1)
     assert (flags, titles) == ({"demonstrations_dropped": 3, "passage_cut": 1}, ["Low Tide"])
     assert text.startswith(cut)
     assert cut != text
 
 
-def test_an_instruction_that_leaves_no_room_is_a_config_error() -> None:
-    with pytest.raises(ConfigError, match=r"kg.max_prompt_tokens=20: the instruction .*\. Increase it"):
-        drive(replace(EXTRACTOR, max_prompt_tokens=20).extract(PASSAGE), World())
-
-
-def test_a_reply_that_reaches_the_limit_is_flagged() -> None:
-    extraction = drive(EXTRACTOR.extract(PASSAGE), World(Completion("<Low Tide; ty", "length")))
-    assert extraction.flags == {"truncated_extraction": 1}
-
-
 def test_the_title_is_every_head_of_the_instruction_and_of_the_demonstrations() -> None:
-    mixed = DocumentDemonstration(
-        "Elm (town)",
-        "Elm has a mill, built by Fir.",
-        ("<Elm (town); has; mill>", "<mill; builder; Fir>", "<Elm; a; b>"),
-    )
+    triples = ("<Elm (town); has; mill>", "<mill; builder; Fir>", "<Elm; a; b>")
+    mixed = DocumentDemonstration("Elm (town)", "Elm has a mill, built by Fir.", triples)
     others = DocumentDemonstration("Oak", "Fir is a mason.", ("<Fir; occupation; mason>",))
     extractor = replace(EXTRACTOR, demonstrations="fixed", demonstration_count=1, few_shot=(others, mixed))
     world = World()
@@ -157,6 +128,8 @@ def test_the_title_is_every_head_of_the_instruction_and_of_the_demonstrations() 
     assert "<Fir; occupation; mason>" in world.prompt()
 
 
-def test_more_demonstrations_than_there_are_are_refused() -> None:
+def test_more_demonstrations_than_there_are_and_a_limit_without_room_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"kg.demonstration_count=5: the file has only 4"):
         replace(EXTRACTOR, demonstration_count=5)
+    with pytest.raises(ConfigError, match=r"kg.max_prompt_tokens=20: the instruction .*\. Increase it"):
+        drive(replace(EXTRACTOR, max_prompt_tokens=20).extract(PASSAGE), World())

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kgqa.calls import CountTokens
@@ -43,22 +44,28 @@ def test_demonstrations_stand_before_the_question_each_with_its_distractors() ->
     assert last == f"{passages}\n\nQ: When?\nA:"
 
 
-@pytest.mark.parametrize("shown", range(9))
-def test_as_many_demonstrations_are_shown_as_fit_the_first_ones(shown: int) -> None:
-    room = words(replace(MANY, labelled=MANY.labelled[:shown]))
+def test_as_many_demonstrations_are_shown_as_fit_the_first_ones_then_as_many_passages() -> None:
+    for shown in range(9):
+        room = words(replace(MANY, labelled=MANY.labelled[:shown]))
+        world = World(["."])
+        reply = written(world, replace(MANY, context_limit=room + 40))
+        assert (reply.demonstrations, reply.flags) == (shown, {})
+        assert len(world.prompts()[0].split()) == room
+        counted = [call for call in world.calls if isinstance(call, CountTokens)]
+        assert len(counted) <= 5
+        assert {call.role for call in counted} == {"agent"}
+    room = words(replace(FEW_SHOT, labelled=()), replace(CASE, passages=(ALDER,)))
     world = World(["."])
-    reply = written(world, replace(MANY, context_limit=room + 40))
-    assert reply.demonstrations == shown
-    assert len(world.prompts()[0].split()) == room
-    assert reply.flags == {}
-    counted = [call for call in world.calls if isinstance(call, CountTokens)]
-    assert len(counted) <= 5
-    assert {call.role for call in counted} == {"agent"}
+    reply = written(world, replace(FEW_SHOT, context_limit=room + 40))
+    assert (reply.demonstrations, reply.flags) == (0, {"passages_dropped": 1})
+    assert world.prompts() == [world.asked()[0]]
+    assert "Alder" in world.prompts()[0]
+    assert "Birch is" not in world.prompts()[0]
 
 
 def test_released_the_last_examples_go_for_all_questions_and_the_first_ones_per_call() -> None:
-    example, own = words(replace(FEW_SHOT, labelled=(demonstration(1),))) - words(replace(FEW_SHOT, labelled=())), 0
     own = words(replace(FEW_SHOT, labelled=()))
+    example = words(replace(FEW_SHOT, labelled=(demonstration(1),))) - own
     assert own < example
     released = replace(MANY, drop="released", context_limit=4 * example + 40)
     world = World(["."])
@@ -71,36 +78,20 @@ def test_released_the_last_examples_go_for_all_questions_and_the_first_ones_per_
     assert "Question 2?" in world.prompts()[0]
 
 
-def test_passages_that_do_not_fit_are_left_out_from_the_end_and_counted() -> None:
-    room = words(replace(FEW_SHOT, labelled=()), replace(CASE, passages=(ALDER,)))
-    world = World(["."])
-    reply = written(world, replace(FEW_SHOT, context_limit=room + 40))
-    assert (reply.demonstrations, reply.flags) == (0, {"passages_dropped": 1})
-    assert world.prompts() == [world.asked()[0]]
-    assert "Alder" in world.prompts()[0]
-    assert "Birch is" not in world.prompts()[0]
-
-
-@pytest.mark.parametrize("shown", [0, 1, 8])
-def test_a_prompt_the_engine_refuses_is_made_smaller_and_flagged(shown: int) -> None:
-    limit = words(replace(MANY, labelled=MANY.labelled[:shown]))
-    world = World(["."], limit=limit)
-    reply = written(world, MANY)
-    assert (reply.demonstrations, reply.flags) == (shown, {"shortened_prompt": 1})
-    assert len(world.prompts()) == 2
-
-
-def test_a_question_that_does_not_fit_alone_is_an_error() -> None:
+def test_a_prompt_the_engine_refuses_is_made_smaller_and_flagged() -> None:
+    for shown in (0, 1, 8):
+        world = World(["."], limit=words(replace(MANY, labelled=MANY.labelled[:shown])))
+        reply = written(world, MANY)
+        assert (reply.demonstrations, reply.flags) == (shown, {"shortened_prompt": 1})
+        assert len(world.prompts()) == 2
     world = World([], limit=2)
     with pytest.raises(PromptTooLong):
         written(world)
     assert len(world.prompts()) < 6
 
 
-@pytest.mark.parametrize(
-    ("reply", "style", "text", "flags"),
-    [
-        ("A is B. So the answer is: B.", "cot", "B", {}),
+def test_the_reader_takes_what_the_reply_states() -> None:
+    replies: list[tuple[str | Completion, Any, str, dict[str, int]]] = [
         ("The answer is not Elm. So the answer is: Birch.", "cot", "Birch", {}),
         ("A is B.", "cot", "A is B.", {"no_answer_marker": 1}),
         ("", "cot", "", {"no_answer_marker": 1, "empty_answer": 1}),
@@ -108,29 +99,18 @@ def test_a_question_that_does_not_fit_alone_is_an_error() -> None:
         (" B \nQ: next", "direct", "B", {}),
         ("\n", "direct", "", {"empty_answer": 1}),
         (Completion("B and", "length"), "direct", "B and", {"truncated_answer": 1}),
-    ],
-)
-def test_the_reader_takes_what_the_reply_states(
-    reply: str | Completion, style: str, text: str, flags: dict[str, int]
-) -> None:
-    case = replace(CASE, style=style)  # type: ignore[arg-type]
-    answer = drive(FEW_SHOT.answer(case, 40), World([reply]))
-    assert (answer.text, answer.flags) == (text, flags)
-
-
-# gold answers of HotpotQA, 2Wiki, MuSiQue and IIRC
-REAL = [
-    '"Archibald, certainly not!"', "$1.18 trillion", "10,310,371 (2016 est.)", "3 a.m.", "A.P.J. Abdul Kalam",
-    "Confederate Gen. John Bell Hood", "Dec. 10, 1817", "Godspeed You! Black Emperor", "Hank Williams, Jr.", "No. 5",
-    "U.S", "U.S.", "What Ever Happened to Baby Jane?", 'under "North Africa."',
-]  # fmt: skip
-FORMS = ["So the answer is: {}.", "Thus, the answer is {}.", "He met Dr. Fir in 1.5 hours. So the answer is: {}."]
-
-
-def test_a_real_answer_is_stated_whole() -> None:
-    for form in FORMS:
-        for answer in REAL:
-            assert extract_answer(form.format(answer)) == answer
+    ]
+    for reply, style, text, flags in replies:
+        answer = drive(FEW_SHOT.answer(replace(CASE, style=style), 40), World([reply]))
+        assert (answer.text, answer.flags) == (text, flags)
+    # gold answers of HotpotQA, 2Wiki, MuSiQue and IIRC
+    real = [
+        '"Archibald, certainly not!"', "$1.18 trillion", "10,310,371 (2016 est.)", "3 a.m.", "A.P.J. Abdul Kalam",
+        "Confederate Gen. John Bell Hood", "Dec. 10, 1817", "Godspeed You! Black Emperor", "Hank Williams, Jr.",
+        "No. 5", "U.S", "U.S.", "What Ever Happened to Baby Jane?", 'under "North Africa."',
+    ]  # fmt: skip
+    for form in ("So the answer is: {}.", "Thus, the answer is {}.", "Dr. Fir, 1.5 hours. So the answer is: {}."):
+        assert [extract_answer(form.format(answer)) for answer in real] == real
 
 
 def test_a_text_is_split_where_its_sentences_end() -> None:
@@ -151,6 +131,7 @@ def test_a_text_is_split_where_its_sentences_end() -> None:
         assert sentences(text) == expected
 
 
+@settings(max_examples=50)
 @given(st.text() | st.text(alphabet="ab AB.?!\"'()。\n "))
 def test_nothing_but_blanks_is_lost_and_nothing_is_added(text: str) -> None:
     found = sentences(text)

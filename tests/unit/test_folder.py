@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import resource
-import subprocess
-import sys
-import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +15,7 @@ from kgqa.artifacts.metrics import METRICS
 from kgqa.artifacts.predictions import PARTIAL_PREDICTIONS, PREDICTIONS, Prediction, question_ids
 from kgqa.artifacts.run import IDENTITY
 from kgqa.artifacts.trace import read_trace
-from kgqa.errors import ConfigError, DataError
+from kgqa.errors import ConfigError, DataError, StorageError
 from kgqa.runtime.folder import ArtifactDir, RunFolder
 from kgqa.runtime.scheduler import CallRecord
 from kgqa.types import Answer, Completion, Passage, Question
@@ -124,25 +121,15 @@ def test_trace_survives_a_cut(tmp_path: Path) -> None:
 
 def test_disk_limit_is_one_line(tmp_path: Path) -> None:
     """The kernel's limit on file size refuses as a full disk does."""
-    script = textwrap.dedent("""
-        import sys
-        from pathlib import Path
-        from kgqa.errors import StorageError
-        from kgqa.runtime.folder import RunFolder
-        folder = RunFolder(Path(sys.argv[1]), {})
-        try:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    folder = RunFolder(tmp_path / "run", {})
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, before[1]))
+        with pytest.raises(StorageError, match=r"metrics\.json: File too large\. Free disk space"):
             folder.write("metrics.json", "x" * 100_000)
-        except StorageError as error:
-            print(error)
-    """)
-    done = subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path / "run")],
-        capture_output=True,
-        text=True,
-        check=True,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000)),
-    )
-    assert "metrics.json: File too large. Free disk space" in done.stdout
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        folder.close()
     assert not (tmp_path / "run" / "metrics.json").exists()
 
 

@@ -7,7 +7,6 @@ import math
 from contextlib import suppress
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -65,18 +64,7 @@ def test_one_call_tries_a_held_server() -> None:
         await asyncio.gather(*calls.tasks)
         assert calls.attempts == [True, True, *[False] * 14]
         assert not await enter(hold)
-
-    asyncio.run(run())
-    assert describe_waits() == ""
-
-
-def test_held_server_that_answers_can_fail_again() -> None:
-    async def run() -> None:
-        hold = Hold("http://127.0.0.1:8000/v1", AT_ONCE)
-        hold.fail("503", 0.0, is_trial=False)
-        async with hold.turn() as is_trial:
-            hold.succeed(is_trial=is_trial)
-        hold.fail("503", 0.0, is_trial=False)
+        hold.fail("503", 0.0, is_trial=False)  # a server that answered can fail again
         calls = Calls(hold, 2)
         await settle()
         assert calls.attempts == [True]
@@ -86,18 +74,6 @@ def test_held_server_that_answers_can_fail_again() -> None:
 
     asyncio.run(run())
     assert describe_waits() == ""
-
-
-@pytest.mark.parametrize(("after", "is_over"), [(0.0, False), (59.0, False), (61.0, True), (math.inf, True)])
-def test_long_pause_ends_the_wait(after: float, is_over: bool) -> None:
-    async def run() -> bool:
-        hold = Hold("http://127.0.0.1:8000/v1", AT_ONCE)
-        try:
-            return hold.fail("429", after, is_trial=False)
-        finally:
-            hold.close()
-
-    assert asyncio.run(run()) is is_over
 
 
 @given(st.none() | st.floats() | st.integers() | st.text(max_size=3) | st.booleans())
@@ -112,7 +88,11 @@ def test_log_probabilities_have_a_floor(value: Any) -> None:
         assert LOWEST <= logprob <= 1e-3
 
 
-def test_failure_after_the_end_is_not_shown() -> None:
+def test_long_pause_ends_the_wait_and_a_failure_after_the_end_is_not_shown() -> None:
+    for after, is_over in [(0.0, False), (59.0, False), (61.0, True), (math.inf, True)]:
+        hold = Hold("http://127.0.0.1:1/v1", AT_ONCE)
+        assert hold.fail("429", after, is_trial=False) is is_over
+        hold.close()
     hold = Hold("http://127.0.0.1:1/v1", AT_ONCE)
     hold.close()
     hold.fail("a broken connection", 0.0, is_trial=False)
@@ -120,15 +100,8 @@ def test_failure_after_the_end_is_not_shown() -> None:
     assert describe_waits() == ""
 
 
-@pytest.mark.parametrize("pause", [0.0, 60.0])
-def test_cancelled_trial_lets_the_next_call_try(pause: float) -> None:
-    async def succeed(hold: Hold) -> bool:
-        async with hold.turn() as is_trial:
-            assert hold.describe() == "503 from 127.0.0.1:1, next try in 0 s, 1 call waits"
-            hold.succeed(is_trial=is_trial)
-            return is_trial
-
-    async def enter_twice() -> bool:
+def test_cancelled_trial_lets_the_next_call_try() -> None:
+    async def enter_twice(pause: float) -> None:
         hold = Hold("http://127.0.0.1:1/v1", RetryPolicy(1.0, 0, 0.0, 120.0))
         hold.fail("503", pause, is_trial=False)
         first = Calls(hold, 1).tasks[0]
@@ -137,8 +110,11 @@ def test_cancelled_trial_lets_the_next_call_try(pause: float) -> None:
         with suppress(asyncio.CancelledError):
             await first
         hold._next = 0.0
-        is_trial = await asyncio.wait_for(succeed(hold), 5)
+        async with hold.turn() as is_trial:
+            assert hold.describe() == "503 from 127.0.0.1:1, next try in 0 s, 1 call waits"
+            hold.succeed(is_trial=is_trial)
+        assert is_trial
         assert hold.describe() == ""
-        return is_trial
 
-    assert asyncio.run(enter_twice())
+    for pause in (0.0, 60.0):
+        asyncio.run(asyncio.wait_for(enter_twice(pause), 5))

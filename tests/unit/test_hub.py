@@ -18,8 +18,8 @@ class Absent(OSError):
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """The hub's library in place of the real one; it has owner/model only. Its calls."""
+def hub_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """The hub's library in place of the real one. It has owner/model only, which is in its cache. Its calls."""
     calls: list[dict[str, Any]] = []
 
     def download(repository: str, *names: str, **options: Any) -> str:
@@ -28,38 +28,48 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
             raise Absent(f"no {repository}\nand a page of advice")
         return "/".join(("/cache", repository, *names))
 
-    library, errors = ModuleType("huggingface_hub"), ModuleType("huggingface_hub.errors")
+    library, errors, constants = (ModuleType(f"huggingface_hub{part}") for part in ("", ".errors", ".constants"))
+    (tmp_path / "models--owner--model").mkdir()
+    vars(constants).update(HF_HUB_CACHE=str(tmp_path))
     information = SimpleNamespace(model_info=lambda name: SimpleNamespace(sha="abc"))
     vars(library).update(hf_hub_download=download, snapshot_download=download, HfApi=lambda: information)
     vars(errors).update(EntryNotFoundError=Absent, HfHubHTTPError=Absent)
     library.errors = errors  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "huggingface_hub", library)
     monkeypatch.setitem(sys.modules, "huggingface_hub.errors", errors)
+    monkeypatch.setitem(sys.modules, "huggingface_hub.constants", constants)
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
     monkeypatch.setattr(hub, "is_reachable", lambda: True)
     return calls
 
 
-def test_a_snapshot_has_the_files_of_the_patterns_and_no_folders(asked: list[dict[str, Any]]) -> None:
+def test_a_snapshot_has_the_files_of_the_patterns_and_offline_only_copies_count(
+    hub_requests: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert hub.find_snapshot("owner/model", ("*.json",), local=False) == Path("/cache/owner/model")
-    assert asked == [{"allow_patterns": ["*.json"], "ignore_patterns": "*/*", "local_files_only": False}]
+    assert hub_requests == [{"allow_patterns": ["*.json"], "ignore_patterns": "*/*", "local_files_only": False}]
     assert hub.find_file("owner/model", "a.gguf", local=True) == Path("/cache/owner/model/a.gguf")
     assert hub.find_file("owner/other", "a.gguf", local=True) is None
-
-
-def test_offline_only_the_copy_on_this_machine_is_looked_for(
-    asked: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    assert len(hub_requests) == 2  # the library is not called for a repository that is not in its cache
     monkeypatch.setenv("HF_HUB_OFFLINE", "true")
     assert hub.is_offline()
+    hub_requests.clear()
     assert hub.find_snapshot("owner/model", ("*",), local=False) is None
-    assert not asked
+    assert not hub_requests
     assert hub.find_snapshot("owner/model", ("*",), local=True) is not None
-
-
-def test_without_the_hubs_library_there_is_no_copy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)  # not installed
     assert hub.find_file("owner/model", "a.gguf", local=True) is None
+
+
+def test_refused_connection_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **options: object) -> None:
+        raise OSError
+
+    monkeypatch.setattr(hub, "REACH", 3600)
+    monkeypatch.setattr("socket.create_connection", refuse)
+    hub.is_reachable.cache_clear()
+    assert not hub.is_reachable()
+    hub.is_reachable.cache_clear()
 
 
 def test_an_encoders_folder_is_known_by_its_files_wherever_it_lies(tmp_path: Path) -> None:

@@ -10,13 +10,13 @@ from kgqa.artifacts.metrics import UNDEFINED
 from kgqa.artifacts.verdicts import Fate, Judgement
 from kgqa.calls import Generate
 from kgqa.config.building import build
-from kgqa.config.composing import compose
 from kgqa.errors import ConfigError, EngineError
 from kgqa.judge.forms import FORMS
 from kgqa.judge.judges import Judge, JudgedAnswer, Panel, Verdict
 from kgqa.scoring.summary import summarise_verdicts
 from kgqa.testing import drive
 from kgqa.types import Completion
+from tests.composed import composed_node
 
 ANSWER = JudgedAnswer("Where was Ilse Ravenholt born?", ("Pellery", "the town of Pellery"), "in Pellery")
 
@@ -36,7 +36,7 @@ def judged(
 
 
 def one(form: str = "three_way", **changed: Any) -> Judge:
-    judge: Judge = build({**compose([f"judge={form}"])["judge"], **changed}, "judge")
+    judge: Judge = build({**composed_node("judge", form), **changed}, "judge")
     return judge
 
 
@@ -46,19 +46,15 @@ READINGS: dict[str, dict[str, str | None]] = {
         '{"verdict": "incorrect"}': "incorrect",
         '{"verdict": "not_attempted"}': "not_attempted",
         '```json\n{"verdict": "Not attempted"}\n```': "not_attempted",
-        "CORRECT": "correct",
         "INCORRECT.": "incorrect",
         " not-attempted \n": "not_attempted",
         "The answer is correct": None,
-        "not correct": None,
         "correct or incorrect": None,
         '{"verdict": "correctish"}': None,
         '{"verdict": true}': None,
-        '{"verdict": ["correct"]}': None,
         '{"answer": "correct"}': None,
         '{"verdict": "correct"': None,
         '{"verdict": ' + "9" * 5000 + "}": None,
-        "A": None,
         "": None,
     },
     "kgp": {"1": "correct", " 0\n": "incorrect", "1.": "correct", "10": None, "0 or 1": None, "one": None, "": None},
@@ -73,31 +69,18 @@ READINGS: dict[str, dict[str, str | None]] = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_verdict_is_read_whole_or_not_at_all(form: str) -> None:
+def test_verdict_is_read_whole_or_not_at_all_and_an_unreadable_reply_repeated_once(form: str) -> None:
     assert {reply: FORMS[form].read(reply) for reply in READINGS[form]} == READINGS[form]
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_a_judge_sees_question_golds_and_answer_and_no_passage(form: str) -> None:
-    _, calls = judged(one(form), "1" if form == "kgp" else "correct")
-    (call,) = calls
-    shown = call.prompt.messages[-1].content
-    for part in (ANSWER.question, "Pellery", ANSWER.answer):
-        assert part in shown
-    assert call.role == "judge"
-    assert call.temperature == 0
-    assert call.schema == FORMS[form].schema
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_unreadable_reply_is_repeated_once_with_a_reminder(form: str) -> None:
-    verdict, calls = judged(
-        one(form), "Well, it depends.", "0" if form == "kgp" else "wrong" if form == "safe" else "incorrect"
-    )
+    wrong = "0" if form == "kgp" else "wrong" if form == "safe" else "incorrect"
+    verdict, calls = judged(one(form), "Well, it depends.", wrong)
     assert verdict.label == "incorrect"
     assert len(verdict.votes[0].replies) == 2
-    assert "Your last reply" in calls[1].prompt.messages[-1].content
-    assert "Your last reply" not in calls[0].prompt.messages[-1].content
+    first, second = (call.prompt.messages[-1].content for call in calls)
+    assert "Your last reply" in second
+    assert "Your last reply" not in first
+    for part in (ANSWER.question, "Pellery", ANSWER.answer):
+        assert part in first
+    assert (calls[0].role, calls[0].temperature, calls[0].schema) == ("judge", 0, FORMS[form].schema)
     verdict, calls = judged(one(form), "banana", "banana")
     assert verdict.label is None
     assert len(calls) == 2
@@ -113,60 +96,41 @@ def test_an_exact_match_is_sent_unless_skipping_is_asked_for() -> None:
     assert (asked.label, len(calls)) == ("correct", 1)
 
 
-def panel(*members: str, skip_exact: bool = False) -> Panel:
-    return Panel(members, 32, skip_exact)
-
-
-@pytest.mark.parametrize(
-    ("replies", "label"),
-    [
+def test_panel_has_the_verdict_of_more_than_half() -> None:
+    replies: list[tuple[tuple[str | Exception, ...], str | None]] = [
         (("correct", "1", "wrong"), "correct"),
         (("not attempted", "0", "correct"), None),  # a tie
         (("correct", "x", "x", "x", "x"), None),  # a vote that cannot be read counts towards the half
         ((EngineError("gone"), "0", "wrong"), "incorrect"),
-    ],
-)
-def test_panel_has_the_verdict_of_more_than_half(replies: tuple[str | Exception, ...], label: str | None) -> None:
-    verdict, calls = judged(panel("three_way", "kgp", "safe"), *replies)
-    assert verdict.label == label
-    assert [call.role for call in calls[:2]] == ["judge_1", "judge_2"] or len(calls) > 3
-    if isinstance(replies[0], EngineError):
-        assert verdict.votes[0].error == "EngineError: gone"
-    assert judged(panel("three_way", "kgp"), "correct", "0")[0].label is None
-    assert panel("three_way:a@vllm", "three_way", "kgp:b").roles == {
-        "judge_1": "a@vllm",
-        "judge_2": None,
-        "judge_3": "b",
-    }
+    ]
+    for votes, label in replies:
+        verdict, calls = judged(Panel(("three_way", "kgp", "safe"), 32, False), *votes)
+        assert verdict.label == label
+        assert [call.role for call in calls[:2]] == ["judge_1", "judge_2"]
+        assert verdict.votes[0].error == ("EngineError: gone" if isinstance(votes[0], EngineError) else None)
+    assert judged(Panel(("three_way", "kgp"), 32, False), "correct", "0")[0].label is None
+    roles = {"judge_1": "a@vllm", "judge_2": None, "judge_3": "b"}
+    assert Panel(("three_way:a@vllm", "three_way", "kgp:b"), 32, False).roles == roles
 
 
-@pytest.mark.parametrize(
-    ("members", "said"),
-    [(("three_way",), "at least two"), (("kgp", "kgp"), "each once"), (("kgp", "trueway"), "is not form")],
-)
-def test_a_panel_that_is_none_is_refused(members: tuple[str, ...], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
-        panel(*members)
-
-
-def test_a_judge_needs_a_token() -> None:
+def test_a_panel_that_is_none_and_a_judge_without_a_token_are_refused() -> None:
+    for members, said in [
+        (("three_way",), "at least two"),
+        (("kgp", "kgp"), "each once"),
+        (("kgp", "trueway"), "is not form"),
+    ]:
+        with pytest.raises(ConfigError, match=said):
+            Panel(members, 32, False)
     with pytest.raises(ConfigError, match=r"judge\.max_tokens=0"):
         one(max_tokens=0)
 
 
-def judgement(verdict: str | None, fate: Fate) -> Judgement:
-    return Judgement(question_id="q", verdict=verdict, fate=fate, votes=(), judge="three_way")
-
-
 def test_accuracy_counts_failed_as_wrong_and_leaves_out_the_unscored() -> None:
-    rows = [
-        judgement("correct", "judged"),
-        judgement("correct", "judged"),
-        judgement("not_attempted", "judged"),
-        judgement(None, "judged"),
-        judgement(None, "failed"),
-        judgement("correct", "exact"),
-    ]
+    def judgement(verdict: str | None, fate: Fate) -> Judgement:
+        return Judgement(question_id="q", verdict=verdict, fate=fate, votes=(), judge="three_way")
+
+    judged = [judgement(verdict, "judged") for verdict in ("correct", "correct", "not_attempted", None)]
+    rows = [*judged, judgement(None, "failed"), judgement("correct", "exact")]
     summary = summarise_verdicts(rows, [True, False, False, True, False, True])
     assert summary.accuracy.mean == pytest.approx(60.0)
     assert summary.accuracy.n == 5

@@ -1,16 +1,23 @@
-"""KGP with scripted replies: Algorithm 1, its agents, and what models write wrong."""
+"""KGP with scripted replies: Algorithm 1, pages and tables, MDR, the rows of Table 1, and Figures 5 and 9."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import pytest
 
-from kgqa.calls import Call, Generate, Rank, Search
-from kgqa.errors import PromptTooLong
-from kgqa.types import Completion, Question
+from kgqa.calls import Call, CountTokens, Generate, Neighbours, Rank, Search
+from kgqa.config.building import build
+from kgqa.config.composing import compose
+from kgqa.errors import DataError, PromptTooLong
+from kgqa.methods.steps.structure import PageOrTable, find_nodes, parse_nodes
+from kgqa.reproduce.tables import load_table, table_ids
+from kgqa.testing import drive
+from kgqa.types import Answer, Completion, Passage, Question
 from tests.composed import built_method
-from tests.unit.kgp_world import COMPOSER, FJORD, OPERA, QUESTION, TOWN, World, walk
+from tests.unit.kgp_world import COMPOSER, FJORD, OPERA, POOL, QUESTION, TOWN, World, Writes, walk
 
 
 def test_each_seed_grows_by_the_neighbours_that_match_the_evidence() -> None:
@@ -23,40 +30,34 @@ def test_each_seed_grows_by_the_neighbours_that_match_the_evidence() -> None:
     assert answer.evidence == (OPERA.id, COMPOSER.id, TOWN.id)
     assert answer.figures == {"seeds": 2, "steps": 2, "paths": 2, "visited": 3, "neighbours": 2.0}
     assert not answer.flags
-
-
-@pytest.mark.parametrize(("overrides", "scorer"), [((), "tfidf"), (("match=encoder",), "ranker")])
-@pytest.mark.parametrize("agent", ["llm", "t5", "llama"])
-def test_evidence_is_compared_with_the_texts_of_the_neighbours(
-    agent: str, overrides: tuple[str, ...], scorer: Any
-) -> None:
-    world = World()
-    walk(world, f"agent={agent}", *overrides)
-    assert world.made(Rank)[0] == Rank("Asbjarne Lyngholt was born in Oslo.", (COMPOSER.text, FJORD.text), scorer)
-
-
-def test_the_reader_sees_a_numbered_context_for_each_path() -> None:
-    world = World()
-    walk(world, "branching=1")
-    (asked,) = world.asked("kgp/answer")
+    (asked,) = world.asked("kgp/answer")  # a numbered context for each path
     assert f"1: {OPERA.text}\n{COMPOSER.text}\n2: {COMPOSER.text}\n{TOWN.text}" in asked
 
 
-def test_a_third_hop_goes_on_from_the_end_of_each_path_and_never_back() -> None:
+def test_evidence_is_compared_with_the_texts_of_the_neighbours() -> None:
+    compared = (COMPOSER.text, FJORD.text)
+    for agent in ("llm", "t5", "llama"):
+        world, encoder = World(), World()
+        walk(world, f"agent={agent}")
+        assert world.made(Rank)[0] == Rank("Asbjarne Lyngholt was born in Oslo.", compared, "tfidf")
+        walk(encoder, f"agent={agent}", "match=encoder")
+        assert encoder.made(Rank)[0] == Rank("Asbjarne Lyngholt was born in Oslo.", compared, "ranker")
+    for agent, match, needed in [
+        ("llm", "tfidf", False), ("llama", "tfidf", False), ("random", "encoder", False), ("tfidf", "encoder", False),
+        ("llm", "encoder", True), ("t5", "encoder", True), ("llama", "encoder", True), ("mdr", "tfidf", True),
+    ]:  # fmt: skip
+        assert ("ranker" in built_method("kgp", f"agent={agent}", f"match={match}").uses) == needed
+
+
+def test_hops_budget_and_rounds_bound_the_paths() -> None:
     answer = walk(World(), "branching=1", "hops=3")
     paths = answer.notes["traversal"]["paths"]
     assert paths == [[OPERA.id, COMPOSER.id, TOWN.id], [COMPOSER.id, TOWN.id, FJORD.id]]
-
-
-def test_the_budget_bounds_the_passages_visited_after_the_seeds() -> None:
     world = World()
     answer = walk(world, "branching=2", "budget=3")
     walked = answer.notes["traversal"]
     assert walked["paths"] == [[OPERA.id, COMPOSER.id], [OPERA.id, FJORD.id], [COMPOSER.id, TOWN.id]]
     assert [step["chosen"] for step in walked["steps"]] == [[COMPOSER.id, FJORD.id], [TOWN.id]]  # what was visited
-
-
-def test_tfidf_collects_single_passages_round_by_round_among_the_neighbours_of_the_last() -> None:
     world = World()
     answer = walk(world, "agent=tfidf", "seeds=1", "rounds=[1,2]")
     assert answer.notes["traversal"]["paths"] == [[OPERA.id], [COMPOSER.id], [TOWN.id]]
@@ -66,34 +67,16 @@ def test_tfidf_collects_single_passages_round_by_round_among_the_neighbours_of_t
     assert [step["path"] for step in answer.notes["traversal"]["steps"]] == [[OPERA.id], [OPERA.id, COMPOSER.id]]
 
 
-@pytest.mark.parametrize(
-    ("agent", "match", "needed"),
-    [
-        *((agent, "tfidf", False) for agent in ("llm", "t5", "llama", "tfidf", "random")),
-        *((agent, "encoder", False) for agent in ("tfidf", "random")),
-        *((agent, "encoder", True) for agent in ("llm", "t5", "llama")),
-        ("mdr", "tfidf", True),
-    ],
-)
-def test_a_ranker_is_needed_where_an_encoder_compares(agent: str, match: str, needed: bool) -> None:
-    assert ("ranker" in built_method("kgp", f"agent={agent}", f"match={match}").uses) == needed
-
-
-def test_an_empty_reply_of_the_agent_is_counted_and_the_question_matched_instead() -> None:
+def test_empty_replies_and_missing_neighbours_or_seeds_are_flagged() -> None:
     world = World(lambda call: Completion("  \n"))
     answer = walk(world)
     assert answer.flags["empty_evidence"] == 2
     assert world.made(Rank)[0].query == QUESTION.text
-
-
-def test_seeds_without_neighbours_are_read_alone() -> None:
     answer = walk(World(edges={}))
     assert answer.flags == {"no_neighbours": 2}
     assert answer.notes["traversal"]["paths"] == [[OPERA.id], [COMPOSER.id]]
     assert answer.text == "Fauskenes"
 
-
-def test_a_question_without_passages_is_answered_without_context() -> None:
     class Nothing(World):
         def __call__(self, call: Call[Any]) -> Any:
             return () if isinstance(call, Search) else super().__call__(call)
@@ -116,3 +99,203 @@ def test_the_last_paths_are_left_out_where_the_prompt_is_too_long() -> None:
     answer = walk(world, "branching=1")
     assert answer.flags == {"context_cut": 1}
     assert len(world.asked("kgp/answer")) == 2
+
+
+PAGES = (
+    Passage.of("report", "Page one text.", place="page 1"),
+    Passage.of("report", "Page two text.", place="page 2"),
+    Passage.of("report", "| a | b |", place="table 1 page 1"),
+    Passage.of("report", "| c | d |", place="table 2 pages 1-2"),
+    Passage.of("other", "Its page one.", place="page 1"),
+)
+STRUCTURED = Question("s", "What does page 2 of the report say?", ("text",), (*POOL, *PAGES))
+
+
+def structural_reply(reply: str) -> Writes:
+    return lambda call: Completion(reply if call.prompt.name == "kgp/classify" else " evidence")
+
+
+def test_a_question_about_a_page_is_answered_from_its_node_and_others_from_passages() -> None:
+    world = World(structural_reply(" page 2"))
+    answer = walk(world, question=STRUCTURED)
+    assert answer.evidence == (PAGES[1].id,)
+    assert answer.flags == {"structural": 1}
+    assert "report, page 2:\nPage two text." in world.asked("kgp/answer")[0]
+    assert not world.made(Search)
+    world = World(structural_reply("content"))
+    answer = walk(world, question=STRUCTURED)
+    assert world.made(Search)[0].pool == POOL
+    assert "structural" not in answer.flags
+    world = World()
+    walk(world)
+    assert not world.asked("kgp/classify")
+    world = World()
+    walk(world, "structure=false", question=STRUCTURED)
+    assert not world.asked("kgp/classify")
+
+
+def test_pages_too_long_for_the_model_are_each_read_from_their_beginning() -> None:
+    lines = "".join(f"line {number} of the table\n" for number in range(400))
+    long = tuple(Passage.of("report", lines, place=place) for place in ("page 1", "page 2"))
+
+    class Short(World):
+        def read(self, call: Generate) -> Completion:
+            words = len(call.prompt.messages[0].content.split())
+            if words > 1_000:
+                raise PromptTooLong(words, 1_000)
+            return Completion(" Fauskenes")
+
+    world = Short(structural_reply("page 1\npage 2"))
+    answer = walk(world, question=Question("s", "What do they say?", ("text",), (*POOL, *long)))
+    *_, asked = world.asked("kgp/answer")
+    assert answer.flags == {"structural": 1, "context_cut": 1}
+    assert asked.count("line 80 of the table\n") == 2
+    assert "report, page 2:\nline 0 of the table" in asked
+
+
+def test_a_classifying_reply_is_read_line_by_line() -> None:
+    for reply, places in [
+        ("page 4\ntable 2", (PageOrTable(page=4), PageOrTable(table=2))),
+        ("- Table on page 3.", (PageOrTable(page=3, any_table=True),)),
+        ("tables 1, 2 and 3 on page 4", (PageOrTable(4, 1), PageOrTable(4, 2), PageOrTable(4, 3))),
+        ("pages 3-5", (PageOrTable(page=3), PageOrTable(page=4), PageOrTable(page=5))),
+        ("Pages 1, 3 to 4", (PageOrTable(page=1), PageOrTable(page=3), PageOrTable(page=4))),
+        ("tables 2–3 on page 9", (PageOrTable(9, 2), PageOrTable(9, 3))),
+        ("page 3 - 1", (PageOrTable(page=3),)),
+        ("pages 1-1000000", (PageOrTable(page=1),)),
+        ("page 1, table 2", (PageOrTable(page=1, table=2),)),
+        ("", ()),
+        ("Table 2\nTable 2", (PageOrTable(table=2),)),
+    ]:
+        assert parse_nodes(reply) == places
+
+
+def test_a_place_finds_its_nodes() -> None:
+    for place, found in [
+        (PageOrTable(page=1), ["page 1"]),
+        (PageOrTable(table=2), ["table 2 pages 1-2"]),
+        (PageOrTable(page=2, table=2), ["table 2 pages 1-2"]),
+        (PageOrTable(page=2, table=1), ["table 2 pages 1-2"]),  # the first on that page
+        (PageOrTable(page=1, any_table=True), ["table 1 page 1", "table 2 pages 1-2"]),
+        (PageOrTable(page=9), []),
+        (PageOrTable(table=9), []),
+        (PageOrTable(page=1, table=0), []),
+    ]:
+        assert [node.place for node in find_nodes([place], PAGES[:4])] == found
+
+
+COLLECTION = tuple(Passage.of(f"T{number}", f"text {number}") for number in range(40))
+ASKED = Question("q", "Which one?", ("text 1",), COLLECTION, frozenset({COLLECTION[1].id, COLLECTION[2].id}))
+ROWS = ("kgp_none", "kgp_retrieve", "kgp_mdr", "kgp_ircot", "kgp_golden", "kgp_setting")
+
+
+@cache
+def composed(experiment: str) -> Any:
+    return compose([f"experiment={experiment}"])
+
+
+def last_prompt(experiment: str) -> str:
+    prompts: list[str] = []
+
+    def reply(call: Call[Any]) -> Any:
+        match call:
+            case Generate():
+                prompts.append(f"{call.prompt.name}\n{call.prompt.messages[-1].content}")
+                return Completion(" text 1 is what is prompts.")
+            case Search():
+                return (call.pool or ())[: call.k]
+            case Neighbours():
+                return COLLECTION[20:]
+            case Rank():
+                return tuple(0.0 for _ in call.texts)
+            case CountTokens():
+                return len(call.text.split())
+        raise AssertionError(call)
+
+    config = composed(experiment)
+    assert config["choices"]["collection"] == "kgp"
+    drive(build(config["method"], "method").answer(ASKED), reply)
+    return prompts[-1]
+
+
+def test_the_rows_of_table_1_share_collection_reader_and_thirty_contexts() -> None:
+    last = {row: last_prompt(row) for row in ROWS}
+    assert all(prompt.startswith("kgp/answer\n") for prompt in last.values())
+    ircot = composed("kgp_ircot")["method"]
+    assert (ircot["max_passages"], ircot["passages_per_step"], ircot["few_shot"]["sample_size"]) == (30, 5, 2)
+    for row, thirtieth in (
+        ("kgp_retrieve", "\n30: text 29\n"), ("kgp_mdr", "\n30: text 9\ntext 2\n"), ("kgp_setting", "\n30: "),
+    ):  # fmt: skip
+        assert thirtieth in last[row]
+        assert "\n31: " not in last[row]
+
+
+def test_the_cells_of_a_row_are_run_by_the_rows_experiment() -> None:
+    """So a table cannot leave the setting that docs/KGP.md names; Figures 5 and 9 ask no model."""
+    for table_id in (each for each in table_ids() if each.startswith("kgp/")):
+        for cell in load_table(table_id).cells:
+            assert any(each.startswith(("experiment=kgp_", "method=neighbourhood")) for each in cell.overrides), cell
+
+
+A, B, C = (Passage.of(letter, f"text {letter}") for letter in "abc")
+PAIRED = Question("q", "Which?", ("b",), (A, B, C))
+# the question's score of each text, and what is added where it already holds a passage
+FIRST = {"text a": 0.9, "text b": 0.5, "text c": -0.1}
+SECOND = {"text a": {"text b": 0.2, "text c": 0.8}, "text b": {"text a": 0.9, "text c": 0.1}}
+
+
+def answered(*overrides: str, question: Question = PAIRED) -> tuple[Answer, list[Call[Any]]]:
+    calls: list[Call[Any]] = []
+
+    def reply(call: Call[Any]) -> Any:
+        calls.append(call)
+        match call:
+            case Generate():
+                return Completion(" b")
+            case CountTokens():
+                return 1
+            case Rank():
+                known = call.query.removeprefix("Which?").strip()
+                scores = SECOND[known] if known else FIRST
+                return tuple(scores[text] for text in call.texts)
+        raise AssertionError(call)
+
+    return drive(built_method("mdr", *overrides).answer(question), reply), calls
+
+
+def contexts(calls: list[Call[Any]]) -> str:
+    (asked,) = [call for call in calls if isinstance(call, Generate)]
+    return asked.prompt.messages[0].content
+
+
+def test_mdr_reads_pairs_in_the_order_of_the_product_or_sum_of_their_scores() -> None:
+    answer, calls = answered("first_hop=2", "second_hop=2")
+    # a c: 0.72, b a: 0.45, a b: 0.18, b c: 0.05
+    wanted = "1: text a\ntext c\n2: text b\ntext a\n3: text a\ntext b\n4: text b\ntext c\n"
+    assert wanted in contexts(calls)
+    assert answer.evidence == (A.id, C.id, B.id)
+    assert answer.figures == {"pairs": 4}
+    assert answer.text == "b"
+    _, calls = answered("first_hop=2", "second_hop=1", "score=sum")
+    assert "1: text a\ntext c\n2: text b\ntext a\n" in contexts(calls)  # 1.7 and 1.4
+
+
+SUPPORTED = replace(QUESTION, support=frozenset({OPERA.id, TOWN.id}))
+
+
+def measured(*overrides: str, question: Question = SUPPORTED) -> Answer:
+    answer: Answer = drive(built_method("neighbourhood", *overrides).answer(question), World())
+    return answer
+
+
+def test_figures_5_and_9_count_neighbours() -> None:
+    answer = measured("seeds=1")  # the opera's neighbours: composer and fjord
+    assert answer.evidence == (COMPOSER.id, FJORD.id)
+    assert answer.figures == {"sf_em": 0.0, "covered": 0.0, "precision": 0.0, "reached": 2.0}
+    answer = measured("seeds=1", "count=with_seeds")
+    assert answer.figures == {"sf_em": 0.0, "covered": 0.5, "precision": pytest.approx(1 / 3), "reached": 3.0}
+    assert measured("seeds=2", "count=with_seeds").figures["sf_em"] == 1.0
+    with pytest.raises(DataError, match="must have all its supporting passages"):
+        measured(question=replace(QUESTION, support=frozenset({"missing:Oslo"})))
+    with pytest.raises(DataError, match="must have all its supporting passages"):
+        measured(question=QUESTION)

@@ -1,34 +1,38 @@
-"""KnowTrace, driven by scripted replies: Algorithm 1, its ways to end, its memory forms, backtracing."""
+"""KnowTrace, driven by scripted replies: Algorithms 1 and 2, its ways to end, its memory forms, backtracing."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import permutations
 from typing import Any, Literal
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from kgqa.cache.key import cache_key
 from kgqa.calls import Call, CountTokens, Generate, Search
-from kgqa.datasets.demonstrations import load_examples
 from kgqa.errors import PromptTooLong
-from kgqa.methods.knowtrace import KnowTrace
-from kgqa.testing import drive
-from kgqa.types import Answer, Completion, Passage, Question
-
-METHOD = KnowTrace(
-    memory="triplets",
-    passages=2,
-    max_iterations=3,
-    max_pairs=4,
-    at_limit="answer",
-    max_exploration_tokens=50,
-    max_completion_tokens=50,
-    max_memory_tokens=50,
-    exact=False,
-    exploration_few_shot=load_examples(
-        "knowtrace_explore.jsonl", ("question", "triples", "text", "pairs", "thought", "answer")
-    ),
-    completion_few_shot=load_examples("knowtrace_complete.jsonl", ("pair", "passages", "triples")),
+from kgqa.methods.knowtrace import COMPLETER, EXPLORER, KnowTrace
+from kgqa.methods.steps.knowtrace_graph import (
+    Fact,
+    Pair,
+    casefold_entity,
+    find_initial_entities,
+    find_target_entities,
+    format_paths,
+    normalize_entity,
+    support,
 )
+from kgqa.methods.steps.knowtrace_replies import read_exploration, read_facts
+from kgqa.testing import drive
+from kgqa.types import Answer, Completion, Lesson, Passage, Question
+from tests.composed import built_method
+
+METHOD: KnowTrace = replace(
+    built_method("knowtrace"), passages=2, max_iterations=3, max_pairs=4, at_limit="answer",
+    max_exploration_tokens=50, max_completion_tokens=50, max_memory_tokens=50,
+)  # fmt: skip
 QUESTION = Question("q", "Where was the author of Reed Lake educated?", ("Gorm College",))
 REED = Passage.of("Reed Lake", "Reed Lake is a novel by Ada Holm.")
 HOLM = Passage.of("Ada Holm", "Ada Holm went to Gorm College. She kept bees.")
@@ -86,42 +90,10 @@ def test_knowledge_is_traced_hop_by_hop_until_it_suffices() -> None:
     assert kinds == ["explore", "complete", "explore", "complete", "explore"]
     assert answer.evidence == (REED.id, HOLM.id)
     assert not answer.flags
-
-
-def test_the_graph_is_the_next_explorations_memory() -> None:
-    world = two_hops()
-    world.answer()
     first, second, third = (prompt.rsplit("Question:", 1)[1] for prompt in world.prompts("knowtrace/explore"))
     assert first.endswith("Knowledge:\nnone")
     assert second.endswith(f"Knowledge:\n{AUTHOR}")
     assert third.endswith(f"Knowledge:\n{AUTHOR}\n{SCHOOL}")
-
-
-def test_paths_join_triples_that_share_an_entity() -> None:
-    world = two_hops()
-    world.answer(memory="paths")
-    last = world.prompts("knowtrace/explore")[-1]
-    assert "Reed Lake → was written by → Ada Holm → was educated at → Gorm College" in last
-    assert (
-        "Pell & Osgarth → is based in → Winnowby → lies on → the river Ester" in last
-    )  # the examples in the same form
-
-
-def test_texts_are_rewritten_by_the_model_before_each_exploration_but_the_first() -> None:
-    world = two_hops()
-    world.answer(memory="texts")
-    assert len(world.prompts("knowtrace/rewrite")) == 2
-    assert world.prompts("knowtrace/explore")[-1].endswith("Knowledge:\na text")
-
-
-def test_a_text_that_does_not_hold_the_whole_graph_is_flagged() -> None:
-    world = two_hops()
-    world.rewritten = "length"
-    assert world.answer(memory="texts").flags == {"cut_memory": 2}
-
-
-def test_backtracing_keeps_what_leads_to_the_answer() -> None:
-    answer = two_hops().answer()
     assert answer.notes["support"] == [
         ("Reed Lake", "was written by", "Ada Holm"),
         ("Ada Holm", "was educated at", "Gorm College"),
@@ -131,15 +103,32 @@ def test_backtracing_keeps_what_leads_to_the_answer() -> None:
     words = " ".join((ASK_AUTHOR, ASK_SCHOOL, CONCLUDE, AUTHOR, SCHOOL)).split()
     assert answer.figures["filtered_tokens"] == len(["<Ada", "Holm;", "kept;", "bees>"])
     assert answer.figures["written_tokens"] == len(words)
+    texts = (f"Title: {p.title}\n{p.text}" for p in (REED, HOLM))
+    assert answer.figures["passage_tokens"] == sum(len(text.split()) for text in texts)
+    assert answer.context_tokens == len(f"{AUTHOR}\n{SCHOOL}".split())
 
 
-@pytest.mark.parametrize(("exact", "supporting"), [(False, 2), (True, 1)])
-def test_entities_are_matched_as_answers_are_or_exactly(exact: bool, supporting: int) -> None:
-    world = World([ASK_AUTHOR, ASK_SCHOOL, CONCLUDE], ["<the Reed Lake; was written by; Ada Holm.>", SCHOOL])
-    assert world.answer(exact=exact).figures["support"] == supporting
+def test_memory_is_paths_or_a_text_that_the_model_rewrites() -> None:
+    world = two_hops()
+    world.answer(memory="paths")
+    last = world.prompts("knowtrace/explore")[-1]
+    assert "Reed Lake → was written by → Ada Holm → was educated at → Gorm College" in last
+    assert (
+        "Pell & Osgarth → is based in → Winnowby → lies on → the river Ester" in last
+    )  # the examples in the same form
+    world = two_hops()
+    world.answer(memory="texts")
+    assert len(world.prompts("knowtrace/rewrite")) == 2
+    assert world.prompts("knowtrace/explore")[-1].endswith("Knowledge:\na text")
+    world = two_hops()
+    world.rewritten = "length"
+    assert world.answer(memory="texts").flags == {"cut_memory": 2}
 
 
-def test_a_whole_generation_that_supports_nothing_is_filtered() -> None:
+def test_what_supports_nothing_is_filtered() -> None:
+    for exact, supporting in ((False, 2), (True, 1)):  # entities are matched as answers are, or exactly
+        world = World([ASK_AUTHOR, ASK_SCHOOL, CONCLUDE], ["<the Reed Lake; was written by; Ada Holm.>", SCHOOL])
+        assert world.answer(exact=exact).figures["support"] == supporting
     useless = " No\nExplore:\n- Holm Island | where it is"
     world = World([useless, " Yes\nThought: I know it.\nAnswer: Gorm College"], ["<Holm Island; is in; the sea>"])
     world.calls.clear()
@@ -148,6 +137,9 @@ def test_a_whole_generation_that_supports_nothing_is_filtered() -> None:
     all_words = len(f"{useless} Yes Thought: I know it. Answer: Gorm College <Holm Island; is in; the sea>".split())
     assert answer.figures["filtered_tokens"] == len(f"{useless} <Holm Island; is in; the sea>".split())
     assert answer.figures["written_tokens"] == all_words
+    lines = "\n".join(f"- Reed Lake | question {number}" for number in range(9))
+    world = World([f" No\n{lines}", CONCLUDE], [AUTHOR] * 4)
+    assert world.answer().flags == {"too_many_pairs": 1}
 
 
 def replace_search(world: World, passage: Passage) -> Answer:
@@ -155,13 +147,6 @@ def replace_search(world: World, passage: Passage) -> Answer:
         return (passage,) if isinstance(call, Search) else world(call)
 
     return drive(METHOD.answer(QUESTION), reply)
-
-
-def test_passage_tokens_of_all_completions_are_counted() -> None:
-    texts = (f"Title: {p.title}\n{p.text}" for p in (REED, HOLM))
-    answer = two_hops().answer()
-    assert answer.figures["passage_tokens"] == sum(len(text.split()) for text in texts)
-    assert answer.context_tokens == len(f"{AUTHOR}\n{SCHOOL}".split())
 
 
 FORCED = " Holm wrote it.\nAnswer: Gorm College"
@@ -189,33 +174,24 @@ def test_where_tracing_cannot_go_on_an_answer_is_forced(
     answer = world.answer()
     assert answer.text == "Gorm College"
     assert answer.flags == {"forced_answer": 1, **flags}
+    assert answer.figures["forced_answer"] == 1
     final = [c for c in world.calls if isinstance(c, Generate)][-1]
     assert final.prompt.prefill == "Sufficient: Yes\nThought:"
 
 
-@pytest.mark.parametrize(
-    ("explore", "complete"),
-    [([ASK_AUTHOR], ["none"]), ([ASK_AUTHOR, ASK_SCHOOL], [AUTHOR, "<Ada Holm; kept; bees>"]), (["Vielleicht."], [])],
-)
-def test_no_answer_is_forced_with_at_limit_empty(explore: list[Any], complete: list[Any]) -> None:
-    answer = World(explore, complete).answer(at_limit="empty", max_iterations=2)
-    assert answer.text == ""
-    assert answer.flags["unfinished"] == 1
-    assert answer.figures["forced_answer"] == 0
+def test_no_answer_is_forced_with_at_limit_empty() -> None:
+    more: list[tuple[list[Any], list[Any]]] = [([ASK_AUTHOR], ["none"]), (["Vielleicht."], [])]
+    for explore, complete in [*more, ([ASK_AUTHOR, ASK_SCHOOL], [AUTHOR, "<Ada Holm; kept; bees>"])]:
+        answer = World(explore, complete).answer(at_limit="empty", max_iterations=2)
+        assert (answer.text, answer.flags["unfinished"], answer.figures["forced_answer"]) == ("", 1, 0)
+    world = World([ASK_AUTHOR, ASK_SCHOOL, CONCLUDE], [AUTHOR, SCHOOL])
+    assert world.answer(at_limit="empty").flags == {}
 
 
-def test_forced_answers_are_counted_per_question() -> None:
-    assert World([ASK_AUTHOR, FORCED], ["none"]).answer().figures["forced_answer"] == 1
-    assert two_hops().answer(at_limit="empty").flags == two_hops().answer().flags == {}
-
-
-def test_a_forced_reply_without_an_answer_is_an_empty_answer() -> None:
+def test_a_forced_reply_has_an_answer_or_is_asked_for_it() -> None:
     answer = World(["?", "nothing is known", ""]).answer()
     assert answer.text == ""
     assert answer.flags["empty_answer"] == 1
-
-
-def test_a_forced_thought_without_an_answer_is_asked_for_it() -> None:
     world = World(["?", " Holm wrote it.", " Gorm College"])
     answer = world.answer()
     assert answer.text == "Gorm College"
@@ -225,7 +201,172 @@ def test_a_forced_thought_without_an_answer_is_asked_for_it() -> None:
     assert final.prompt.prefill == "Sufficient: Yes\nThought: Holm wrote it.\nAnswer:"
 
 
-def test_more_pairs_than_allowed_are_cut_and_counted() -> None:
-    lines = "\n".join(f"- Reed Lake | question {number}" for number in range(9))
-    world = World([f" No\n{lines}", CONCLUDE], [AUTHOR] * 4)
-    assert world.answer().flags == {"too_many_pairs": 1}
+# Table 5, in the forms of our prompts
+RIOTING = "The rioting being a dividing factor in Birmingham"
+TOY = Question("toy", "Where was the person who wrote about the rioting educated?", ("University of Glasgow",))
+EXPLORED = [
+    f" No\nExplore:\n- {RIOTING}; who wrote about this topic\n- Birmingham; where Birmingham is located",
+    " No\nExplore:\n- James Watt; which school James Watt attended",
+    f" Yes\nThought: James Watt wrote about {RIOTING}. He studied there.\nAnswer: University of Glasgow",
+]
+COMPLETED = [
+    f" <James Watt; wrote; {RIOTING}>\n<James Watt; is; an industrialist>\n<{RIOTING}; refers to; Priestley Riots>",
+    " <Birmingham; is located in; the West Midlands region of England>",
+    " <James Watt; was educated at; University of Glasgow>",
+]
+PAGE = Passage.of("A page", "What it says.")
+
+
+def toy(explored: list[str], completed: list[str]) -> Answer:
+    replies = {"knowtrace/explore": list(explored), "knowtrace/complete": list(completed)}
+
+    def world(call: Call[Any]) -> Any:
+        if isinstance(call, Search):
+            return (PAGE,)
+        if isinstance(call, CountTokens):
+            return len(call.text.split())
+        assert isinstance(call, Generate)
+        return Completion(replies[call.prompt.name].pop(0))
+
+    return drive(METHOD.answer(TOY), world)
+
+
+def test_of_the_papers_example_the_town_and_the_industrialist_are_dropped() -> None:
+    lessons = toy(EXPLORED, COMPLETED).lessons
+    assert lessons == (
+        Lesson(0, EXPLORER, f"No\nExplore:\n- {RIOTING}; who wrote about this topic"),
+        Lesson(1, COMPLETER, f"<James Watt; wrote; {RIOTING}>"), Lesson(2, COMPLETER, ""),
+        Lesson(3, EXPLORER, EXPLORED[1].strip()), Lesson(4, COMPLETER, COMPLETED[2].strip()),
+        Lesson(5, EXPLORER, EXPLORED[2].strip()),
+    )  # fmt: skip
+
+
+def test_lessons_are_what_is_kept_of_replies() -> None:
+    odd = " No\nWhat to look up:\n* Reed Lake : who wrote it\n"
+    world = World([odd, ASK_SCHOOL, CONCLUDE], [f"1. {AUTHOR}", SCHOOL])
+    kept = [lesson.kept for lesson in world.answer().lessons]
+    assert kept[1] == f"1. {AUTHOR}"
+    assert kept[3] == SCHOOL.partition("\n")[0]
+    muddled = f"{ASK_AUTHOR}\n- and what else"
+    assert World([muddled, ASK_SCHOOL, CONCLUDE], [AUTHOR, SCHOOL]).answer().lessons[0].kept == ASK_AUTHOR.strip()
+    world = World([ASK_AUTHOR, "perhaps", " Ada Holm went to Gorm College.\nAnswer: Gorm College"], [AUTHOR])
+    assert [lesson.call for lesson in world.answer().lessons] == [0, 1]
+    world = World(["perhaps", " Ada Holm went there.", " Gorm College"])
+    assert world.answer().lessons == ()
+
+
+def test_calls_are_numbered_as_the_trace_has_them_and_each_operation_has_a_role() -> None:
+    """A pair without passages makes no call. Roles leave cache keys as they are."""
+    both = f"{ASK_AUTHOR}\n- Nowhere | what is there"
+    world = World([both, ASK_SCHOOL, CONCLUDE], [AUTHOR, SCHOOL])
+    answer = world.answer(memory="texts")
+    asked = [call.prompt.name.partition("/")[2] for call in world.calls if isinstance(call, Generate)]
+    assert asked == ["explore", "complete", "rewrite", "explore", "complete", "rewrite", "explore"]
+    assert [lesson.call for lesson in answer.lessons] == [0, 1, 3, 4, 6]
+    calls = [call for call in world.calls if isinstance(call, Generate)]
+    roles = {call.prompt.name.partition("/")[2]: call.role for call in calls}
+    assert roles == {"explore": EXPLORER, "complete": COMPLETER, "rewrite": "reader"}
+    for call in calls:
+        assert cache_key({}, call) == cache_key({}, replace(call, role="reader"))
+
+
+def test_only_shortest_paths_support() -> None:
+    """From d back to a: over b, and not over c and e. `test_knowtrace.py` has the paper's example."""
+    graph = [Fact("a", "r", "b"), Fact("b", "r", "d"), Fact("a", "r", "c"), Fact("c", "r", "e"), Fact("e", "r", "d")]
+    assert support(graph, {"a"}, {"d"}) == graph[:2]
+    assert support(graph, {"a"}, {"e"}) == graph[2:4]
+    assert support(graph, set(), {"d"}) == []
+
+
+WROTE = Fact("Reed Lake", "was written by", "the poet Ada Holm")
+EDUCATED = Fact("The poet Ada Holm.", "was educated at", "Gorm College")
+ROUNDS = [([Pair('"Reed Lake"', "author")], [WROTE]), ([Pair("Ada Holm", "school")], [EDUCATED])]
+
+
+def test_entities_are_one_where_scorers_would_take_them_for_one() -> None:
+    for naming, kept in ((normalize_entity, [WROTE, EDUCATED]), (casefold_entity, [])):
+        targets = find_target_entities([WROTE, EDUCATED], "She went to the Gorm College.", naming)
+        assert support([WROTE, EDUCATED], find_initial_entities(ROUNDS[:1], naming), targets, naming) == kept
+
+
+REED_FACT = Fact("Reed Lake", "was written by", "Ada Holm")
+SCHOOL_FACT = Fact("Ada Holm", "was educated at", "Gorm College")
+
+
+@given(st.lists(st.tuples(st.sampled_from(list(permutations("abcde", 2))), st.sampled_from("rst")), max_size=12))
+def test_every_triplet_is_told_and_no_path_comes_to_an_entity_twice(edges: list[tuple[tuple[str, str], str]]) -> None:
+    graph = [Fact(one, relation, other) for (one, other), relation in dict.fromkeys(edges)]
+    told = format_paths(graph)
+    for fact in graph:
+        forwards, backwards = " → ".join(fact), " ← ".join(fact[::-1])
+        assert any(forwards in path or backwards in path for path in told)
+    for path in told:
+        entities = path.replace("←", "→").split(" → ")[::2]
+        assert len(set(entities)) == len(entities)
+
+
+def test_a_path_prefers_its_own_direction_and_unused_triples() -> None:
+    turned = Fact("Gorm", "has", "Ada Holm")
+    assert format_paths([REED_FACT, turned, SCHOOL_FACT]) == [
+        "Reed Lake → was written by → Ada Holm → was educated at → Gorm College",
+        "Gorm → has → Ada Holm → was educated at → Gorm College",
+    ]
+
+
+WATT = Pair("James Watt", "which school he attended")
+GLASGOW = Fact("James Watt", "was educated at", "University of Glasgow")
+
+
+def test_pairs_are_read_as_models_write_them() -> None:
+    for reply in [
+        " No\nExplore:\n- James Watt | which school he attended",
+        " No\nExplore:\n- James Watt : which school he attended",  # as in the paper's Table 5
+        "No.\n1. James Watt | which school he attended",
+        "No\n\n* James Watt|which school he attended\n",
+        "No\n2) **James Watt** | *which school he attended*",
+        '**No**\n**Explore:**\n• "James Watt" | "which school he attended"',
+        "No\nExplore: James Watt | which school he attended",
+        "No\nJames Watt | which school he attended",
+        "No\n- <James Watt | which school he attended>",
+        "No - James Watt | which school he attended",
+        "No\nExplore: James Watt; which school he attended",
+        "The knowledge is not enough.\nExplore:\n- James Watt | which school he attended",
+    ]:
+        found = read_exploration(reply)
+        assert (found.sufficient, found.pairs, found.malformed) == (False, (WATT,), 0)
+    for line, pair in [
+        ('- "Reed; Lake" (novel): a story | who wrote it', Pair('"Reed; Lake" (novel): a story', "who wrote it")),
+        ("- Star Wars: A New Hope : who directed it", Pair("Star Wars: A New Hope", "who directed it")),
+        ("- Star Wars: A New Hope: who directed it", Pair("Star Wars: A New Hope", "who directed it")),
+        ("- 1984 | who wrote it", Pair("1984", "who wrote it")),
+        ("- 12 Monkeys | who directed it", Pair("12 Monkeys", "who directed it")),
+    ]:
+        assert read_exploration(f" No\n{line}").pairs == (pair,)
+    found = read_exploration("No\nExplore:\n- James Watt\n- James Watt | \nHis school.\n- James Watt | school")
+    assert (found.pairs, found.malformed) == ((Pair("James Watt", "school"),), 3)
+
+
+def test_triplets_are_read_as_models_write_them() -> None:
+    for reply in [
+        "<James Watt; was educated at; University of Glasgow>",
+        "( James Watt , was educated at , University of Glasgow )",  # as in the paper's Table 5
+        "(James Watt; was educated at; University of Glasgow);",
+        "1. (James Watt, was educated at, University of Glasgow)",
+        '- <"James Watt"; was educated at; "University of Glasgow">',
+        '("James Watt", "was educated at", "University of Glasgow").',
+        "James Watt; was educated at; University of Glasgow",
+        "Triples:\n<James Watt | was educated at | University of Glasgow>",
+    ]:
+        found = read_facts(reply)
+        assert (found.facts, found.malformed) == ((GLASGOW,), 0)
+    for reply, malformed in [
+        ("(James Watt, Glasgow)", 1),
+        ("(James Watt, born in, Greenock, Scotland)", 1),  # which comma parts is not known
+        ("James Watt; born in; Greenock; Scotland", 1),
+        ("James Watt went to the University of Glasgow.", 1),
+        ("(James Watt went", 1),
+        ('<James Watt; went to; "">', 1),
+        *(("none", 0), (" None.", 0), ("", 0)),
+    ]:
+        found = read_facts(reply)
+        assert (found.facts, found.malformed) == ((), malformed)

@@ -2,60 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from kgqa.calls import Call, CountTokens, Search
-from kgqa.config.building import build
-from kgqa.config.composing import compose
-from kgqa.methods.steps.replies import bullet_items, read_conclusion, read_score, text_after_label
+from kgqa.experiment.answers import without_tokens
+from kgqa.methods.safe import read_answer
+from kgqa.methods.steps.knowtrace_replies import read_exploration
+from kgqa.methods.steps.reader import read
+from kgqa.methods.steps.replies import read_conclusion, read_score
 from kgqa.methods.text_baselines import read_action
 from kgqa.testing import drive
-from kgqa.types import Completion
+from kgqa.types import Answer, Completion
 from tests.baselines_world import HOLM, QUESTION, REED, World, method
+from tests.thoughts_world import ALDER, BIRCH, CEDAR, CONCLUDED, IRCOT, WROTE
+from tests.thoughts_world import World as IrcotWorld
 
 NAMES = ("iter_retgen", "self_ask", "react", "sg_prompt", "ge_reasoning", "era_cot")
 
 
-def test_iter_retgen_searches_by_the_whole_previous_generation_and_the_question() -> None:
+def test_sg_prompt_and_iter_retgen_search_and_answer() -> None:
     world = World(" Ada Holm wrote it.\nAnswer: unknown", " She was born in Gorm.\nAnswer: Gorm")
     answer = world.answer("iter_retgen")
     assert world.calls == [
-        f"search {QUESTION.text}",
+        f"search {QUESTION.text}", "answer", f"search Ada Holm wrote it.\nAnswer: unknown {QUESTION.text}",
         "answer",
-        f"search Ada Holm wrote it.\nAnswer: unknown {QUESTION.text}",
-        "answer",
-    ]
+    ]  # fmt: skip
     assert (answer.text, answer.flags) == ("Gorm", {})
     assert "Title: Reed Lake" in world.prompts[0].prompt.messages[0].content.rpartition("Passages:")[2]
     assert set(answer.evidence) == {REED.id, HOLM.id}
-
-
-@pytest.mark.parametrize("threshold", [0, 10])
-def test_scores_from_0_to_10_are_valid_thresholds(threshold: int) -> None:
-    node = compose(["method=era_cot", f"method.threshold={threshold}"])["method"]
-    assert build(node, "method").threshold == threshold
+    world = World("<Reed Lake; by; Ada Holm>\n<Ada Holm; born in; Gorm>\n<oops; x>", " So.\nAnswer: Gorm")
+    answer = world.answer("sg_prompt")
+    assert world.calls == [f"search {QUESTION.text}", "extract", "answer"]
+    assert answer.text == "Gorm"
+    assert answer.flags == {"malformed_triple": 1}
+    assert "<Ada Holm; born in; Gorm>" in world.prompts[1].prompt.messages[0].content
 
 
 def test_self_ask_searches_for_each_follow_up_question() -> None:
     world = World(
-        " Who wrote Reed Lake?\n",
-        " Ada Holm\nFollow-up: Where was Ada Holm born?\n",
-        " Gorm\nFinal answer: Gorm",
+        " Who wrote Reed Lake?\n", " Ada Holm\nFollow-up: Where was Ada Holm born?\n", " Gorm\nFinal answer: Gorm"
     )
     answer = world.answer("self_ask")
     assert world.calls == [
-        f"search {QUESTION.text}",
+        f"search {QUESTION.text}", "ask", "search Who wrote Reed Lake?", "ask", "search Where was Ada Holm born?",
         "ask",
-        "search Who wrote Reed Lake?",
-        "ask",
-        "search Where was Ada Holm born?",
-        "ask",
-    ]
+    ]  # fmt: skip
     assert answer.text == "Gorm"
     assert not answer.flags
     last = world.prompts[-1].prompt
@@ -64,22 +57,13 @@ def test_self_ask_searches_for_each_follow_up_question() -> None:
         "Follow-up: Where was Ada Holm born?\nIntermediate answer:"
     )
     assert "Title: Ada Holm" in last.messages[0].content  # all passages stand before the question
-
-
-@pytest.mark.parametrize(
-    ("replies", "flags"),
-    [
-        ([" Who?\n", " Ada\nFollow-up: Who?\n", " Gorm"], {"repeated_follow_up": 1}),
-        ([" \n", " Gorm"], {"unreadable_reply": 1}),
-        ([f" {n}?\n" if n == 0 else f" a\nFollow-up: {n}?\n" for n in range(5)] + [" Gorm"], {}),
-    ],
-)
-def test_self_ask_concludes_where_it_cannot_ask_on(replies: list[str], flags: dict[str, int]) -> None:
-    world = World(*replies)
-    answer = world.answer("self_ask")
-    assert answer.text == "Gorm"
-    assert answer.flags == {"forced_answer": 1, **flags}
-    assert world.prompts[-1].prompt.prefill.endswith("\nFinal answer:")
+    many = [" 0?\n", *(f" a\nFollow-up: {n}?\n" for n in range(1, 5)), " Gorm"]
+    repeated = [" Who?\n", " Ada\nFollow-up: Who?\n", " Gorm"]
+    for replies, flag in ((repeated, "repeated_follow_up"), ([" \n", " Gorm"], "unreadable_reply"), (many, None)):
+        world = World(*replies)
+        answer = world.answer("self_ask")
+        assert (answer.text, answer.flags) == ("Gorm", {"forced_answer": 1, **({flag: 1} if flag else {})})
+        assert world.prompts[-1].prompt.prefill.endswith("\nFinal answer:")
 
 
 def test_react_alternates_thought_action_and_observation() -> None:
@@ -96,19 +80,12 @@ def test_react_alternates_thought_action_and_observation() -> None:
         "Thought 1: I need the author.\nAction 1: Search[Reed Lake author]\n"
         "Observation 1: Title: Reed Lake\nReed Lake is a novel by Ada Holm.\nThought 2:"
     )
-
-
-def test_react_says_what_cannot_be_carried_out_and_goes_on() -> None:
     world = World(" Hm.", " look it up", " ok\nAction 2: Search[x]", " no\nAction 3: Search[x]", "\nGorm]")
     answer = world.answer("react", max_steps=3, at_limit="answer")
     assert answer.text == "Gorm"
     flags = {"prompted_action": 1, "unreadable_action": 1, "repeated_search": 1, "unfinished": 1, "forced_answer": 1}
     assert answer.flags == flags
     assert world.prompts[-1].prompt.prefill.endswith("Action 4: Finish[")
-
-
-def test_react_does_not_finish_with_the_number_of_another_step() -> None:
-    """Small models copy the number of the examples' last action."""
     world = World(
         " I need the author.\nAction 3: Finish[Gorm]", " Search[Reed Lake]", " So.\nAction 2: Finish[Ada Holm]"
     )
@@ -118,28 +95,23 @@ def test_react_does_not_finish_with_the_number_of_another_step() -> None:
     assert world.prompts[1].prompt.prefill == "Thought 1: I need the author.\nAction 1:"
 
 
-@pytest.mark.parametrize(
-    "step",
-    [
+def test_actions_and_scores_are_read_as_models_write_them() -> None:
+    for step in (
         " So.\nAction 2: Finish[Gorm]",
         " So.\n**Action 2:** Finish[Gorm].",
         " So.\naction 2: finish[Gorm]\n\nThought 3: done\nAction 3: Search[x]",
         " So.\nAction 1: Search[x]\nAction 2: Finish[Gorm]",
-    ],
-)
-def test_an_action_is_read_as_models_write_it(step: str) -> None:
-    kind, argument, end = read_action(step, 2)
-    assert (kind, argument) == ("finish", "Gorm")
-    assert "Thought 3" not in step[:end]
-
-
-def test_sg_prompt_retrieves_once_then_builds_one_graph_of_all_passages() -> None:
-    world = World("<Reed Lake; by; Ada Holm>\n<Ada Holm; born in; Gorm>\n<oops; x>", " So.\nAnswer: Gorm")
-    answer = world.answer("sg_prompt")
-    assert world.calls == [f"search {QUESTION.text}", "extract", "answer"]
-    assert answer.text == "Gorm"
-    assert answer.flags == {"malformed_triple": 1}
-    assert "<Ada Holm; born in; Gorm>" in world.prompts[1].prompt.messages[0].content
+    ):
+        kind, argument, end = read_action(step, 2)
+        assert (kind, argument) == ("finish", "Gorm")
+        assert "Thought 3" not in step[:end]
+    for text, score in [
+        (" 10", 10), ("8.", 8), ("10.", 10), ("7/10", 7), ("**9**", 9), ("Score: 6", 6), ("8.5", 8.5), ("9.0", 9),
+        ("0", 0), *((text, None) for text in ("100", "10.5", "-1", "11/10", "x", "", "The relation is 8")),
+    ]:  # fmt: skip
+        assert read_score(text) == score
+    for text in ("", "Gorm", "The answer to all questions", "He answered: yes", "Answerable: no"):
+        assert read_conclusion(text) == (text, False)
 
 
 ODD = ("", "\n\n\n", "Die Antwort ist Gorm.", "la " * 200, '{"answer": ', "<a;b;c", "[](); \x00 ?1 <?1; ?1; ?1>")
@@ -158,20 +130,6 @@ def test_odd_replies_are_survived_and_flagged(name: str, reply: str) -> None:
     assert answer.text in reply or answer.text == ""
 
 
-READERS: list[Callable[[str], Any]] = [
-    lambda text: text_after_label("Answer", text),
-    lambda text: read_conclusion(text)[0],
-    lambda text: "\n".join(bullet_items(text)[:1]),
-    lambda text: read_action(text, 1)[1],
-]
-
-
-@given(st.text())
-def test_any_reply_can_be_read_and_nothing_is_made_up(text: str) -> None:
-    for read in READERS:
-        assert read(text) in text
-
-
 # GE-Reasoning: the question's graph, its sub-questions, and how sure an answer has to be
 
 PLAIN: dict[str, Any] = {"rewrite": False, "threshold": 0}
@@ -185,11 +143,9 @@ def test_each_triple_is_asked_for_and_what_is_sure_enough_goes_on() -> None:
     )  # fmt: skip
     answer = world.answer("ge_reasoning")
     assert world.calls == [
-        "parse",
-        *("ask", "search Who wrote Reed Lake?", "fill", "confidence"),
-        *("ask", "search Where was Ada Holm born?", "fill", "confidence"),
-        "answer",
-    ]
+        "parse", *("ask", "search Who wrote Reed Lake?", "fill", "confidence"),
+        *("ask", "search Where was Ada Holm born?", "fill", "confidence"), "answer",
+    ]  # fmt: skip
     assert answer.text == "Gorm"
     assert not answer.flags
     shown = world.prompts[-1].prompt.messages[0].content.rpartition("Triples:")[2]
@@ -200,72 +156,41 @@ def test_each_triple_is_asked_for_and_what_is_sure_enough_goes_on() -> None:
     assert answer.notes["fills"] == [("Who wrote Reed Lake?", "Ada Holm", 9), ("Where was Ada Holm born?", "Gorm", 6)]
 
 
-@pytest.mark.parametrize(("reply", "flag"), [(" 5", "unsure_fill"), (" surely", "unreadable_score")])
-def test_what_is_not_sure_enough_is_left_out(reply: str, flag: str) -> None:
-    world = World("<Reed Lake; author; ?1>", " Who wrote Reed Lake?", " Ada Holm", reply, "\nAnswer: Gorm")
-    answer = world.answer("ge_reasoning")
-    assert answer.flags == {flag: 1, "unfilled": 1}
-    final = world.prompts[-1].prompt.messages[0].content.rpartition("Question:")[2]
-    assert "<Reed Lake; author; ?1>" in final
-    assert "Ada Holm" not in final
-
-
-def test_what_the_passages_do_not_tell_is_not_judged() -> None:
+def test_what_is_not_sure_or_not_told_is_left_out() -> None:
+    for reply, flag in ((" 5", "unsure_fill"), (" surely", "unreadable_score")):
+        world = World("<Reed Lake; author; ?1>", " Who wrote Reed Lake?", " Ada Holm", reply, "\nAnswer: Gorm")
+        assert world.answer("ge_reasoning").flags == {flag: 1, "unfilled": 1}
+        final = world.prompts[-1].prompt.messages[0].content.rpartition("Question:")[2]
+        assert "<Reed Lake; author; ?1>" in final
+        assert "Ada Holm" not in final
     world = World("<Reed Lake; author; ?1>", " Who wrote it?", "unknown", "\nAnswer: Gorm")
     assert world.answer("ge_reasoning").flags == {"unfilled": 1}
+    world = World("<?1; wrote; Reed Lake>\n<?1; born in; Gorm>", "unknown", "Ada Holm", "\nAnswer: Gorm")
+    answer = world.answer("ge_reasoning", **PLAIN)
+    assert world.calls == ["parse", "search wrote Reed Lake", "fill", "search born in Gorm", "fill", "answer"]
+    assert answer.notes["filled_graph"] == [("Ada Holm", "wrote", "Reed Lake"), ("Ada Holm", "born in", "Gorm")]
+    assert not answer.flags
+    answer = World("<?1; author of; ?2>", "\nAnswer: Gorm").answer("ge_reasoning")
+    assert answer.flags == {"no_search": 1, "unfilled": 1}
 
 
-def test_ge_reasoning_fills_independent_triples_side_by_side() -> None:
+def test_ge_reasoning_fills_unknowns_as_models_write_them() -> None:
+    for graph, filled in [
+        ("<Reed Lake; author; ?author>\n<?author; born in; ?town>", ("Ada Holm", "born in", "Gorm")),
+        ("<Reed Lake; author; ?>\n<?; born in; ?>", ("Ada Holm", "born in", "Gorm")),
+        ("Reed Lake; author; ?1\n?1; born in; ?2", ("Ada Holm", "born in", "Gorm")),
+        ("<Reed Lake; author; ?>\n<Who?; author; ?>", ("Who?", "author", "Gorm")),
+    ]:
+        answer = World(graph, "Ada Holm", "Gorm", "\nAnswer: Gorm").answer("ge_reasoning", **PLAIN)
+        assert answer.notes["filled_graph"] == [("Reed Lake", "author", "Ada Holm"), filled]
+        assert not answer.flags
     widths: list[int] = []
     world = World("<Reed Lake; author; ?1>\n<Ada Holm; born in; ?2>", "Ada Holm", "Gorm", "\nAnswer: Gorm")
     drive(method("ge_reasoning", **PLAIN).answer(QUESTION), world, widths)
     assert widths == [2]
 
 
-@pytest.mark.parametrize(
-    ("graph", "filled"),
-    [
-        ("<Reed Lake; author; ?author>\n<?author; born in; ?town>", "<Ada Holm; born in; Gorm>"),
-        ("<Reed Lake; author; ?>\n<?; born in; ?>", "<Ada Holm; born in; Gorm>"),
-        ("Reed Lake; author; ?1\n?1; born in; ?2", "<Ada Holm; born in; Gorm>"),
-        ("<Reed Lake; author; ?>\n<Who?; author; ?>", "<Who?; author; Gorm>"),
-    ],
-)
-def test_unknowns_are_read_as_models_write_them(graph: str, filled: str) -> None:
-    answer = World(graph, "Ada Holm", "Gorm", "\nAnswer: Gorm").answer("ge_reasoning", **PLAIN)
-    assert answer.notes["filled_graph"] == [("Reed Lake", "author", "Ada Holm"), tuple(filled.strip("<>").split("; "))]
-    assert not answer.flags
-
-
-def test_an_answer_without_any_passage_is_flagged() -> None:
-    answer = World("<?1; author of; ?2>", "\nAnswer: Gorm").answer("ge_reasoning")
-    assert answer.flags == {"no_search": 1, "unfilled": 1}
-
-
-def test_ge_reasoning_asks_the_next_triple_where_the_first_does_not_tell() -> None:
-    world = World("<?1; wrote; Reed Lake>\n<?1; born in; Gorm>", "unknown", "Ada Holm", "\nAnswer: Gorm")
-    answer = world.answer("ge_reasoning", **PLAIN)
-    assert world.calls == ["parse", "search wrote Reed Lake", "fill", "search born in Gorm", "fill", "answer"]
-    assert answer.notes["filled_graph"] == [("Ada Holm", "wrote", "Reed Lake"), ("Ada Holm", "born in", "Gorm")]
-    assert not answer.flags
-
-
 # ERA-CoT: entities with types, implied relations for each pair, each scored
-
-
-def test_each_pair_of_entities_has_a_number_of_implied_relations_and_all_pairs_together_any() -> None:
-    between = "\n".join(f"<A; relation {number}; B>\n<b; relation {number}; a>" for number in range(3))
-    others = "\n".join(f"<entity {number}; relation; C>" for number in range(30))
-    world = World("A (person)", "", f"{between}\n{others}", *["9"] * 32, "\nAnswer: Gorm")
-    answer = world.answer("era_cot", relations_per_pair=2)
-    assert "at most 2 for each pair" in world.prompts[2].prompt.messages[0].content
-    assert [relation for relation, _ in answer.notes["implicit"]][:3] == [
-        "<A; relation 0; B>",
-        "<b; relation 0; a>",
-        "<entity 0; relation; C>",
-    ]
-    assert answer.figures["implicit"] == 32
-    assert answer.flags == {"too_many_relations": 4}
 
 
 def test_era_cot_goes_through_its_five_stages() -> None:
@@ -286,16 +211,51 @@ def test_era_cot_goes_through_its_five_stages() -> None:
     assert answer.figures == {"entities": 3, "explicit": 2, "implicit": 1, "passage_tokens": 6 * once}
     assert answer.context_tokens == once
     assert answer.text == "Gorm"
+    between = "\n".join(f"<A; relation {number}; B>\n<b; relation {number}; a>" for number in range(3))
+    others = "\n".join(f"<entity {number}; relation; C>" for number in range(30))
+    world = World("A (person)", "", f"{between}\n{others}", *["9"] * 32, "\nAnswer: Gorm")
+    answer = world.answer("era_cot", relations_per_pair=2)
+    assert "at most 2 for each pair" in world.prompts[2].prompt.messages[0].content
+    assert [relation for relation, _ in answer.notes["implicit"]][:3] == [
+        "<A; relation 0; B>",
+        "<b; relation 0; a>",
+        "<entity 0; relation; C>",
+    ]
+    assert answer.figures["implicit"] == 32
+    assert answer.flags == {"too_many_relations": 4}
 
 
-@pytest.mark.parametrize(
-    ("text", "score"),
-    [(" 10", 10), ("8.", 8), ("10.", 10), ("7/10", 7), ("**9**", 9), ("Score: 6", 6), ("8.5", 8.5), ("9.0", 9)],
-)
-def test_a_score_is_read_as_models_write_it(text: str, score: float) -> None:
-    assert read_score(text) == score
+def test_passages_are_counted_with_each_call_unless_estimated() -> None:
+    answer = IrcotWorld([WROTE, CONCLUDED, "1901"], {"wrote": (BIRCH,), "": (ALDER, CEDAR)}).answer(IRCOT)
+    alder, birch, cedar = (len(f"Title: {each.title} {each.text}".split()) for each in (ALDER, BIRCH, CEDAR))
+    assert answer.figures == {"passage_tokens": 3 * (alder + cedar) + 2 * birch}
+    assert answer.context_tokens == alder + cedar + birch
+    estimated = Answer("Gorm", context_tokens=5, figures={"passage_tokens": 5, "pairs": 2})
+    assert without_tokens(estimated) == Answer("Gorm", figures={"pairs": 2})
 
 
-@pytest.mark.parametrize("text", ["100", "10.5", "-1", "11/10", "x", "", "The relation is 8"])
-def test_what_is_no_number_from_0_to_10_is_no_score(text: str) -> None:
-    assert read_score(text) is None
+LABELLED = [
+    "Answer: Gorm", "answer: Gorm", "**Answer:** Gorm", "**Answer**: Gorm", "**Answer: Gorm**", "Final answer: Gorm",
+    "**Final Answer:** Gorm", "The final answer is: Gorm", "The answer is Gorm", "So the answer is: Gorm",
+    "So, the answer is **Gorm**", "### Answer: Gorm", "- Answer: Gorm", "Answer:\nGorm",
+]  # fmt: skip
+INLINE = ["She was born there, so the answer is: Gorm.", "Thus, the answer is Gorm."]
+
+
+@pytest.mark.parametrize("form", LABELLED + INLINE)
+def test_every_method_reads_an_answer_in_any_of_these_forms(form: str) -> None:
+    def reply(call: Any) -> Any:
+        return Completion(form)
+
+    answer, is_marked = read_conclusion(f"Ada Holm wrote it.\n{form}\n")
+    assert (answer.strip("*"), is_marked) == ("Gorm", True)
+    for start in (" Yes\nThought: Holm wrote it.\n", " Yes. Holm wrote it.\n", "Holm wrote it.\n"):
+        exploration = read_exploration(start + form)
+        assert exploration.sufficient
+        assert exploration.answer.strip("*") == "Gorm"
+        assert exploration.thought.startswith("Holm wrote it.")
+    if form in LABELLED and "\n" not in form:
+        assert drive(read(QUESTION, "", (), 25), reply).text.strip("*") == "Gorm"
+        assert read_answer(Completion(form))[0].strip("*") == "Gorm"
+        asked = World(" Who wrote it?\n", f" Ada Holm\n{form}").answer("self_ask")
+        assert (asked.text.strip("*"), asked.flags) == ("Gorm", {})

@@ -46,16 +46,16 @@ def longest_match(option: str, options: tuple[str, ...], ahead: int) -> float:
     return total((), "")
 
 
-@pytest.mark.parametrize("count", [1, 5, 52, 155])
-def test_options_share_all_probability(count: int) -> None:
-    spelling = spell(labels(count), by_character)
-    logprobs, mass = spelling.score(conditional(spelling))
-    assert len(logprobs) == count
-    assert math.isclose(sum(map(math.exp, logprobs)), 1)
-    assert 0 < mass <= 1
+def test_options_share_all_probability() -> None:
+    for count in (1, 52, 155):
+        spelling = spell(labels(count), by_character)
+        logprobs, mass = spelling.score(conditional(spelling))
+        assert len(logprobs) == count
+        assert math.isclose(sum(map(math.exp, logprobs)), 1)
+        assert 0 < mass <= 1
 
 
-def test_label_counts_with_and_without_leading_blank() -> None:
+def test_labels_count_with_and_without_leading_blank_and_must_differ() -> None:
     spelling = spell(("A", "B"), lambda text: [ord(text[-1]) + 1000 * len(text)])
     assert (spelling.longest, len(spelling.following)) == (1, 1)
     shares = zip(spelling.following[()], (0.1, 0.2, 0.3, 0.05), strict=True)
@@ -63,21 +63,18 @@ def test_label_counts_with_and_without_leading_blank() -> None:
     logprobs, mass = spelling.score(given)
     assert math.isclose(mass, 0.65)
     assert math.isclose(math.exp(logprobs[0]), 0.3 / 0.65)
+    with pytest.raises(EngineError, match="cannot distinguish option 'a' from 'A'"):
+        spell(("A", "a"), lambda text: by_character(text.upper()))
+    assert continuation(lambda text: [ord(letter) for letter in f"▁{text}"])("B") == [ord("B")]
 
 
 @pytest.mark.parametrize("options", [("B", "CA", "CB"), ("A", "AB", "B")])
-def test_label_gets_what_does_not_continue_to_a_longer_one(options: tuple[str, ...]) -> None:
+def test_label_gets_what_does_not_continue_to_a_longer_one(
+    options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.unit.test_labels.LETTERS", " ABC.")  # few texts to try
     spelling = spell(options, by_character)
     assert spelling.longest == 3
     logprobs, mass = spelling.score(conditional(spelling))
     expected = [longest_match(option, options, ahead=3) for option in options]
     assert [math.exp(logprob) * mass for logprob in logprobs] == pytest.approx(expected)
-
-
-def test_labels_of_equal_tokens_are_rejected() -> None:
-    with pytest.raises(EngineError, match="cannot distinguish option 'a' from 'A'"):
-        spell(("A", "a"), lambda text: by_character(text.upper()))
-
-
-def test_blank_that_a_tokenizer_adds_is_not_part_of_a_label() -> None:
-    assert continuation(lambda text: [ord(letter) for letter in f"▁{text}"])("B") == [ord("B")]

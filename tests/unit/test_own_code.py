@@ -1,9 +1,12 @@
-"""Configurations, classes and prompts of one's own: found beside kgqa's, before them, and refused in one line."""
+"""Your configurations, classes and prompts: found before kgqa's and hashed. Unknown keys and API keys are refused."""
 
 from __future__ import annotations
 
 import importlib
+import re
+import sys
 from collections.abc import Iterator
+from functools import cache
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
@@ -11,12 +14,16 @@ from typing import Any
 import pytest
 
 from kgqa.config import building as parts
-from kgqa.config.composing import compose, parse_axes
+from kgqa.config.building import build
+from kgqa.config.composing import check_known_keys, compose, parse_axes
 from kgqa.config.files import config_file, find_sources, groups
+from kgqa.config.program_code import program_hash
+from kgqa.config.settings import RunSettings
 from kgqa.config.user_code import find_user_parts, hash_user_code
-from kgqa.errors import ConfigError
+from kgqa.engines.weights import Model
+from kgqa.errors import ConfigError, UsageError
 from kgqa.prompting import render, template_names
-from kgqa.system.models import load_preset
+from kgqa.system.models import list_presets
 from kgqa.util import plugins as places
 
 METHOD = """
@@ -55,25 +62,14 @@ def own_method(name: str, text: str = METHOD.format(name="Mine")) -> None:
     write(f"conf/method/{name}.yaml", f"# mine\n_target_: {name}.Mine\ndepth: 3 # tried 1 to 5\n")
 
 
-def refusal(name: str) -> str:
-    with pytest.raises(ConfigError) as refused:
-        parts.method(compose([f"method={name}"])["method"])
-    assert "\n" not in str(refused.value)
-    return str(refused.value)
-
-
 @pytest.mark.usefixtures("folder")
-def test_a_choice_of_ones_own_is_listed_first_composed_and_built() -> None:
+def test_a_choice_of_ones_own_is_listed_composed_and_wins_over_ours() -> None:
     own_method("depths")
     assert groups()["method"][:2] == ["depths", "all_documents"]
     config = compose(["method=depths", "method.depth=4"])
     assert vars(parts.method(config["method"])) == {"depth": 4}
     assert find_sources(config)["method.depth"] == "set on the command line; default: 3 (tried 1 to 5)"
     assert parse_axes(["method=glob(dep*)"])[0].values == ("depths",)
-
-
-@pytest.mark.usefixtures("folder")
-def test_a_choice_of_ones_own_wins_over_ours_and_is_said_to() -> None:
     own_method("golden")
     config = compose(["method=golden"])
     assert config["method"] == {"_target_": "golden.Mine", "depth": 3}
@@ -105,43 +101,35 @@ def test_an_installed_package_declares_components(folder: Path, monkeypatch: pyt
 
 
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize(
-    ("name", "text", "said"),
-    [
+def test_what_is_wrong_with_ones_own_module_is_one_line() -> None:
+    mine = METHOD.format(name="Mine")
+    for name, text, said in [
         ("broken", "class Mine\n", "broken.py:1: expected ':'"),
         ("lacking", "import no_such_library\n", "lacking.py:1: No module named 'no_such_library'"),
         ("failing", "\n\nx = y\n", "failing.py:3: NameError: name 'y' is not defined"),
         ("other", "class Yours: ...\n", "has no attribute 'Mine'"),
-        ("lazy", METHOD.format(name="Mine").replace("depth", "length"), "unknown key. Did you mean length?"),
-        ("typed", METHOD.format(name="Mine").replace("depth: int", "depth: 'Depth'"), "name 'Depth' is not defined"),
-        (
-            "no_method",
-            METHOD.format(name="Mine").replace("answer", "reply"),
-            "method._target_=no_method.Mine: not a method: missing answer",
-        ),
-    ],
-)
-def test_what_is_wrong_with_ones_own_module_is_one_line(name: str, text: str, said: str) -> None:
-    own_method(name, text)
-    assert said in refusal(name)
+        ("lazy", mine.replace("depth", "length"), "unknown key. Did you mean length?"),
+        ("typed", mine.replace("depth: int", "depth: 'Depth'"), "name 'Depth' is not defined"),
+        ("no_method", mine.replace("answer", "reply"), "method._target_=no_method.Mine: not a method: missing answer"),
+    ]:
+        own_method(name, text)
+        with pytest.raises(ConfigError) as refused:
+            parts.method(compose([f"method={name}"])["method"])
+        assert said in str(refused.value)
+        assert "\n" not in str(refused.value)
 
 
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize(
-    ("target", "said"),
-    [
+def test_nothing_else_that_is_installed_can_be_built() -> None:
+    write("json.py", "loads = print\n")
+    for target, said in [
         ("os.system", r"no module 'os' in .* Only these and kgqa's own are imported"),
-        ("subprocess.run", r"no module 'subprocess' in .* Only these and kgqa's own are imported"),
         ("print", r"Write MODULE\.CLASS\. Only your modules and kgqa's are imported"),
         (".x", r"Write MODULE\.CLASS\. Only your modules and kgqa's are imported"),
-    ],
-)
-def test_nothing_else_that_is_installed_can_be_built(target: str, said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
-        parts.method({"_target_": target})
-    write("json.py", "loads = print\n")
-    with pytest.raises(ConfigError, match="Rename your module"):
-        parts.method({"_target_": "json.loads"})
+        ("json.loads", "Rename your module"),
+    ]:
+        with pytest.raises(ConfigError, match=said):
+            parts.method({"_target_": target})
 
 
 @pytest.mark.usefixtures("folder")
@@ -156,38 +144,180 @@ def test_templates_of_ones_own_are_found_by_name_and_errors_name_file_and_line()
 
 
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize(
-    ("choice", "text", "said"),
-    [
+def test_a_file_that_is_no_component_is_named() -> None:
+    for choice, text, said in [
         ("method", "_target_: [1\n", r"conf/method/mine.yaml:2: expected ',' or '\]'"),
         ("method", "depth: 1\n", "conf/method/mine.yaml: no key _target_"),
         ("method", "", "conf/method/mine.yaml: no key _target_"),
         ("dataset", "_target_: mine.Mine\nname: mine\n", "conf/dataset/mine.yaml: no key profile"),
         ("model", "rate: 1\n", "conf/model/mine.yaml: model.rate=1: unknown key"),
         ("model", "defaults: [mine, _self_]\n", "model=mine: a file names itself in its defaults"),
-    ],
-)
-def test_a_file_that_is_no_component_is_named(choice: str, text: str, said: str) -> None:
-    write(f"conf/{choice}/mine.yaml", text)
-    with pytest.raises(ConfigError, match=f"(?m)\\A[^\n]*{said}[^\n]*\\Z"):
-        compose([f"{choice}=mine"])
+    ]:
+        write(f"conf/{choice}/mine.yaml", text)
+        with pytest.raises(ConfigError, match=f"(?m)\\A[^\n]*{said}[^\n]*\\Z"):
+            compose([f"{choice}=mine"])
+
+
+def find_model(name: str) -> Model:
+    return next(preset.model for preset in list_presets() if preset.name == name)
 
 
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize(
-    ("text", "differs"),
-    [
-        ("hub: a/b\n", {"hub": "a/b"}),
-        ("hub: a/b\ncontext: 512\nname: short\n", {"hub": "a/b", "context": 512, "name": "short"}),
-        ("defaults: [t5_large, _self_]\nhub: a/b\n", {"hub": "a/b", "like": "t5_large"}),
-        ("defaults:\n  - t5_large\n  - _self_\nhub: a/b\n", {"hub": "a/b", "like": "t5_large"}),
-    ],
-)
-def test_model_needs_few_keys_in_run_and_lists(text: str, differs: dict[str, Any]) -> None:
-    write("conf/model/mine.yaml", text)
-    base = vars(load_preset(differs.pop("like")).model) if "like" in differs else {"thinking": "off", "context": 32768}
-    expected = {**base, "name": "mine", **differs}
-    model = vars(load_preset("mine").model)
-    assert {key: model[key] for key in expected} == expected
-    assert parts.model(compose(["model=mine"])["model"]) == load_preset("mine").model
+def test_model_needs_few_keys_in_run_and_lists() -> None:
+    for text, expected in [
+        ("hub: a/b\ncontext: 512\nname: short\n", {"thinking": "off", "context": 512, "name": "short"}),
+        ("defaults:\n  - t5_large\n  - _self_\nhub: a/b\n", vars(find_model("t5_large")) | {"name": "mine"}),
+    ]:
+        write("conf/model/mine.yaml", text)
+        model = find_model("mine")
+        assert vars(model).items() >= {**expected, "hub": "a/b"}.items()
+        assert parts.model(compose(["model=mine"])["model"]) == model
     assert parts.model(compose(["model=mine", "model.path=x", "model.name=y"])["model"]).name == "y"
+
+
+HASHED = '''from dataclasses import dataclass
+from {steps} import first
+
+@dataclass(frozen=True)
+class Own:
+    depth: int
+
+    def answer(self, text: str) -> str:
+        """One."""
+        return first(text)  # the first
+'''
+STEPS = "def first(text: str) -> str:\n    return text[:1]\n"
+
+
+@pytest.fixture
+def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path
+
+
+def hashed(modules: Path, method: str = HASHED, steps: str = STEPS, depth: int = 1) -> str:
+    """Of the method in modules of these texts; the modules stands for a person's working directory."""
+    (modules / "own_method.py").write_text(method.format(steps="own_steps"), encoding="utf-8")
+    (modules / "own_steps.py").write_text(steps, encoding="utf-8")
+    importlib.invalidate_caches()
+    for name in ("own_method", "own_steps"):
+        sys.modules.pop(name, None)
+    return program_hash(importlib.import_module("own_method").Own(depth))
+
+
+def test_what_decides_an_answer_changes_the_hash_templates_too(modules: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = hashed(modules)
+    assert hashed(modules, HASHED.replace("  # the first", "")) == plain
+    assert hashed(modules, HASHED.replace('"""One."""', '"""Another word on it."""')) == plain
+    assert hashed(modules, HASHED.replace("first(text)", "first(\n            text,\n        )")) == plain
+    others = [
+        hashed(modules), hashed(modules, HASHED.replace("return first(text)", "return first(text) or text")),
+        hashed(modules, steps=STEPS.replace("[:1]", "[:2]")), hashed(modules, depth=2),
+    ]  # fmt: skip
+    assert len(set(others)) == len(others)
+
+    def trace(*overrides: str) -> str:
+        return program_hash(build(compose(["method=trace", *overrides])["method"], "method"))
+
+    plain = trace()
+    assert trace("method.few_shot.path=trace_chains_musique.jsonl") == plain  # the same ones by another name
+    assert trace("method.few_shot.path=2wiki") != plain
+    monkeypatch.setattr(
+        "kgqa.config.program_code.template_hash", lambda name: "changed" if name == "trace/select" else "as it was"
+    )
+    changed = trace()
+    monkeypatch.setattr("kgqa.config.program_code.template_hash", lambda name: "as it was")
+    assert changed != trace()
+
+
+KEYS = {
+    "openai": "sk-proj-4fKq0ZBvR7mN2xW8yT1cL5hJ", "anthropic": "sk-ant-api03-4fKq0ZBvR7mN2xW8yT1cL5hJ",
+    "hugging face": "hf_" + "aB3" * 12, "github": "ghp_" + "aB3" * 12, "groq": "gsk_" + "aB3" * 12,
+    "google": "AIza" + "aB3-_" * 7, "aws": "AKIA" + "ABC7" * 4, "bearer": "Bearer abcdefghij0123456789",
+}  # fmt: skip
+NO_KEYS = (
+    "data/task-1234567890123456789012.jsonl", "sk-learn", "hf_tokenizer", "outputs/disk-2/run-1234567890abcdef1234",
+)  # fmt: skip
+
+
+def test_unknown_key_with_plus_is_rejected_and_a_known_one_accepted() -> None:
+    for override, message in [
+        ("+limitt=3", "limitt=3: unknown key. Did you mean limit"),
+        ("+retreiver.k1=3", "retreiver: unknown key. Did you mean retriever"),
+        ("+roles.raeder=qwen3_8b", "roles.raeder=qwen3_8b: unknown key. Did you mean roles.reader"),
+        ("+kg.require_exist=true", "kg.require_exist=True: unknown key. Did you mean require_existing"),
+        ("+kg.path=x", "kg.path=x: unknown key"),
+        ("+reranker.a=1", "reranker: no preset is chosen"),
+        ("+retriever.k2=1", "retriever.k2=1: unknown key. Choose from: fields"),
+        ("+hydra.foo=1", "works only with kgqa run -m and kgqa reproduce"),
+    ]:
+        with pytest.raises(ConfigError, match=re.escape(message)):
+            compose(["method=no_context", override])
+    assert compose(["+limit=3", "++dataset.verified=null"])["limit"] == 3
+
+
+@pytest.fixture
+def own_conf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "conf" / "experiment").mkdir(parents=True)
+    return tmp_path / "conf"
+
+
+def test_unknown_key_in_preset_is_rejected(own_conf: Path) -> None:
+    for lines, message in [
+        ("limitt: 3", "limitt=3: unknown key. Did you mean limit"),
+        ("retreiver: {k1: 1}", "retreiver: unknown key. Did you mean retriever"),
+        ("method: {baem: 3}", "method.baem=3: unknown key. Did you mean beam"),
+        ("roles: {raeder: qwen3_8b}", "roles.raeder=qwen3_8b: unknown key"),
+        ("sweep: {name: x}", "sweep: unknown key"),
+        ("hydra: {launcher: {n_jobs: 2}}", "hydra: "),
+    ]:
+        (own_conf / "experiment" / "mine.yaml").write_text(f"# @package _global_\n{lines}\n", encoding="utf-8")
+        with pytest.raises(ConfigError, match=re.escape(f"conf/experiment/mine.yaml: {message}")):
+            compose(["experiment=mine"])
+
+
+def test_api_key_as_value_is_rejected_and_not_repeated(own_conf: Path) -> None:
+    preset = own_conf / "experiment" / "mine.yaml"
+    for name, key in KEYS.items():
+        preset.write_text(f"# @package _global_\nengine: {{extra_body: {{user: '{key}'}}}}\n", encoding="utf-8")
+        cases = [[f"+openai_api_key='{key}'"], [f"run_nam='{key}'"], ["experiment=mine", "engine=openai"]]
+        for overrides in cases if name == "openai" else cases[:1]:
+            with pytest.raises(ConfigError, match=r"looks like an API key") as error:
+                compose(overrides)
+            assert key not in str(error.value)
+    extra = ", ".join(f"k{n}: {value!r}" for n, value in enumerate(NO_KEYS))
+    config = compose([f"+engine.extra_body={{{extra}}}", "engine=openai"])
+    assert tuple(config["engine"]["extra_body"].values()) == NO_KEYS
+
+
+@cache
+def compose_default() -> dict[str, Any]:
+    config = compose([])
+    check_known_keys({key: config[key] for key in config if key != "choices"}, config["choices"])
+    return config
+
+
+BOMB = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 9))
+
+
+def test_folders_and_files_that_no_run_can_use_are_named(own_conf: Path) -> None:
+    file = own_conf / "experiment" / "mine.yaml"
+    for content, message in [
+        (BOMB.encode(), "conf/experiment/mine.yaml: 72 aliases (*name), the maximum is 20"),
+        ("limit: 3 # é\n".encode("utf-16"), "conf/experiment/mine.yaml: not UTF-8"),
+        ("limit: 3 # é\n".encode("latin-1"), "conf/experiment/mine.yaml: not UTF-8"),
+        (b"seed: 1\nlimit: ??? # later\n", "conf/experiment/mine.yaml:2: limit: a value is missing"),
+        (b"defaults:\n  - mine\n", "a file names itself in its defaults"),
+        (b"limit: 2\n", "mine.yaml: its keys have no effect. Put '# @package _global_'"),
+    ]:
+        file.write_bytes(content)
+        with pytest.raises(UsageError, match=re.escape(message)):
+            compose(["experiment=mine"])
+    file.write_text("# @package _global_\nlimit: 2\n", encoding="utf-8")
+    assert compose(["experiment=mine"])["limit"] == 2
+    for folder in ("/", "/tmp/..", str(Path.home())):
+        with pytest.raises(ConfigError, match="a run needs its own folder"):
+            RunSettings.of({**compose_default(), "output_dir": folder})
+    with pytest.raises(ConfigError, match=r"a value is missing\. Set limit=VALUE"):
+        compose(["limit=???"])

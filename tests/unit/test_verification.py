@@ -5,14 +5,22 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
 
 from kgqa.artifacts.verdicts import VerifiedQuestion
 from kgqa.calls import Call, Generate
 from kgqa.config.building import build
-from kgqa.config.composing import compose
-from kgqa.kg.verification import Verification
+from kgqa.errors import ConfigError, DataError
+from kgqa.experiment.experiment import Experiment
+from kgqa.kg.verification import GROUPS_SCHEMA, TRIPLES_SCHEMA, Verification, path_schema, read_lists, read_path
+from kgqa.report.training import Published, verification_sections
 from kgqa.testing import drive
+from kgqa.training.verify import choose_answers, match_lines, read_list, summarize, verify_by_list
 from kgqa.types import Completion, Passage, Question
+from tests.composed import composed_node
 
 FILM = Passage.of("Parasite", "Parasite is a film by Bong. He was born in Daegu.")
 TOWN = Passage.of("Bong", "Bong Joon-ho is a director.")
@@ -27,7 +35,7 @@ VALID = {"is_valid": True, "reasoning_path": [MADE], "explanation": "By its dire
 
 
 def _safe(**changed: object) -> Verification:
-    built: Verification = build(compose(["verify=safe"])["verify"], "verify")
+    built: Verification = build(composed_node("verify", "safe"), "verify")
     return replace(built, **changed)  # type: ignore[arg-type]
 
 
@@ -57,18 +65,7 @@ def _verified(verifier: Verifier, question: Question = QUESTION, **changed: obje
     return drive(_safe(**changed).verify(question, question.answers[0]), verifier)
 
 
-def test_gleaning_is_given_what_there_is_and_stops_when_a_round_adds_nothing() -> None:
-    verifier = Verifier(
-        glean=[{"triples": [BORN]}, {"triples": [["PARASITE", "Directed_By", "bong"]]}, {"triples": []}]
-    )
-    line = _verified(verifier, replace(QUESTION, support=frozenset({FILM.id})))
-    assert len(verifier.prompts("glean")) == 2  # the second brought what was there, in other letters
-    assert json.dumps(BORN) in verifier.prompts("glean")[1]
-    assert line.figures["triples extracted"] == 1
-    assert (line.figures["triples gleaned in round 1"], line.figures["triples gleaned in round 2"]) == (1, 0)
-
-
-def test_long_texts_are_no_entities_and_stay_in_the_graph() -> None:
+def test_names_are_merged_and_triples_gleaned() -> None:
     verifier = Verifier(triples=[{"triples": [MADE, LONG]}], resolve=[{"groups": [["Bong", "x" * 101]]}])
     line = _verified(verifier)
     names = verifier.prompts("resolve")[0].partition("Triples:")[0]
@@ -78,9 +75,6 @@ def test_long_texts_are_no_entities_and_stay_in_the_graph() -> None:
     assert json.dumps(LONG) in verifier.prompts("path")[0]
     exactly = Verifier(triples=[{"triples": [["Bong", "said", "x" * 100]]}])
     assert _verified(exactly).figures["entities"] == 2
-
-
-def test_the_first_name_of_a_group_stands_for_the_others() -> None:
     verifier = Verifier(
         triples=[{"triples": [MADE]}, {"triples": [BORN, ["Bong", "born_in", "Daegu"]]}],
         resolve=[{"groups": [["Nobody", "Bong Joon-ho", "Bong"], ["Daegu", "Bong"], ["Parasite"]]}],
@@ -91,23 +85,29 @@ def test_the_first_name_of_a_group_stands_for_the_others() -> None:
     assert '["Parasite", "directed_by", "Bong Joon-ho"]' in shown
     assert shown.count('["Bong Joon-ho", "born_in", "Daegu"]') == 1
     assert line.figures["names merged"] == 1
+    verifier = Verifier(
+        glean=[{"triples": [BORN]}, {"triples": [["PARASITE", "Directed_By", "bong"]]}, {"triples": []}]
+    )
+    line = _verified(verifier, replace(QUESTION, support=frozenset({FILM.id})))
+    assert len(verifier.prompts("glean")) == 2  # the second brought what was there, in other letters
+    assert json.dumps(BORN) in verifier.prompts("glean")[1]
+    assert line.figures["triples extracted"] == 1
+    assert (line.figures["triples gleaned in round 1"], line.figures["triples gleaned in round 2"]) == (1, 0)
 
 
-def test_a_path_is_valid_or_noise_as_the_verifier_says() -> None:
+def test_a_verdict_is_valid_noise_or_unverified() -> None:
     line = _verified(Verifier())
     assert (line.verdict, line.path, line.explanation, line.graph) == ("valid", (tuple(MADE),), "By its director.", ())
     noise = _verified(Verifier(path=[{**VALID, "is_valid": False}]))
     assert (noise.verdict, noise.graph) == ("noise", (tuple(MADE),))
-
-
-def test_a_path_that_cannot_be_read_twice_is_unverified_or_noise_as_in_the_released_code() -> None:
     replies = ["Well, yes.", '{"is_valid": "perhaps"}']
     line = _verified(Verifier(path=replies))
     assert (line.verdict, line.flags["unparsable_path"], line.path) == ("unverified", 2, ())
     assert _verified(Verifier(path=replies), unparsable="noise").verdict == "noise"
-
-
-def test_a_graph_without_triples_is_noise_only_if_its_replies_could_be_read() -> None:
+    verifier = Verifier()
+    line = _verified(verifier, replace(QUESTION, support=frozenset({"elsewhere"})), unparsable="noise")
+    assert (line.verdict, verifier.asked) == ("unverified", [])
+    assert line.flags == {"no_gold_passage": 1, "missing_passage": 1}
     none: Callable[[object], Verifier] = lambda reply: Verifier(triples=[reply], glean=[reply])  # noqa: E731
     read, unread = none({"triples": []}), none("There are none.")
     assert _verified(read).verdict == "noise"
@@ -116,8 +116,95 @@ def test_a_graph_without_triples_is_noise_only_if_its_replies_could_be_read() ->
     assert not [call for call in (*read.asked, *unread.asked) if call.prompt.name == "verify/path"]
 
 
-def test_without_gold_passages_nothing_is_asked_and_nothing_decided() -> None:
-    verifier = Verifier()
-    line = _verified(verifier, replace(QUESTION, support=frozenset({"elsewhere"})), unparsable="noise")
-    assert (line.verdict, verifier.asked) == ("unverified", [])
-    assert line.flags == {"no_gold_passage": 1, "missing_passage": 1}
+def _question(number: int, *answers: str, gold: bool = True) -> Question:
+    return Question(f"q{number}", f"What is  {number}?", answers, support=frozenset({"p"} if gold else ()))
+
+
+def write_list(folder: Path, content: bytes) -> Path:
+    file = folder / "wrong.txt"
+    file.write_bytes(content)
+    return file
+
+
+def test_answers_are_swapped_and_lists_of_flagged_questions_read(tmp_path: Path) -> None:
+    file = write_list(tmp_path, "\ufeffWhat is 1?\r\n\r\n What  is 7? \nWhat is 1?\n".encode())
+    lines = read_list(file)
+    assert lines == ["What is 1?", "What is 7?", "What is 1?"]
+    questions = [_question(1, "a"), _question(2, "b")]
+    matched = match_lines(file, lines, questions)
+    assert (matched.lines, matched.distinct, matched.matched, matched.unmatched) == (3, 2, 1, 1)
+    assert matched.examples == ("What is 7?",)
+    assert [line.verdict for line in verify_by_list(lines, questions)] == ["noise", "valid"]
+    with pytest.raises(DataError, match=r"wrong\.txt: the file is empty"):
+        read_list(write_list(tmp_path, b"\n \n"))
+    with pytest.raises(DataError, match=r"wrong\.txt: .*utf-8.*. Name a UTF-8 file with one question per line"):
+        read_list(write_list(tmp_path, b"\xff\xfe"))
+    with pytest.raises(DataError, match=r"Is a directory\. Name a UTF-8 file with one question per line"):
+        read_list(tmp_path)
+    file = write_list(tmp_path, b"Why?\n")
+    with pytest.raises(DataError, match="none of its 1 questions is in the dataset, the first is 'Why\\?'"):
+        match_lines(file, read_list(file), [_question(1, "a")])
+    named = [_question(1, "Ann", "Anne"), _question(2, "anne"), _question(3, " ANN "), _question(4, "Bob")]
+    assert choose_answers(named, swapped=True) == {"q1": "Bob", "q2": " ANN ", "q3": "Bob", "q4": "Ann"}
+    with pytest.raises(ConfigError, match=r"no question has another answer than q1\. Use more"):
+        choose_answers([_question(1, "yes"), _question(2, "Yes")], swapped=True)
+    with pytest.raises(DataError, match="question q1: it has no gold answer"):
+        choose_answers([_question(1)], swapped=False)
+    with pytest.raises(DataError, match="no question names its gold passages"):
+        choose_answers([_question(1, "yes", gold=False)], swapped=False)
+
+
+def test_totals_of_a_verification() -> None:
+    experiment = Experiment.of(["verify=safe", "dataset=demo"])
+    verdicts = [
+        VerifiedQuestion(id="a", question="a", verdict="valid", figures={"triples": 4, "triples in the path": 2}),
+        VerifiedQuestion(id="b", question="b", verdict="noise", figures={"triples": 2}, flags={"unparsable": 2}),
+        VerifiedQuestion(
+            id="c", question="c", verdict="noise", figures={"triples": 1, "gleaned": 3}, flags={"unparsable": 1}
+        ),
+        VerifiedQuestion(id="d", question="d", verdict="unverified", error="timeout"),
+    ]
+    outcome = summarize(experiment, verdicts, by="model")
+    counts = (outcome.questions, outcome.valid, outcome.noise, outcome.unverified, outcome.failed)
+    assert counts == (4, 1, 2, 1, 1)
+    assert outcome.noise_percent.mean == 50
+    assert outcome.figures == {"triples": 2.3333, "triples in the path": 2, "gleaned": 1}
+    assert outcome.flags == {"unparsable": 3}
+    table, graphs, flags = verification_sections(outcome, {}, Published(100, 7, 7.0))
+    ours, published = table.rows
+    assert (ours[:5], ours[5][:8]) == (("model", "4", "2", "1", "1"), "50.00 % ")
+    assert published == ("SAFE, Table 2", "100", "7", "–", "–", "7.00 %")
+    assert (graphs.rows[0], flags.rows) == (("triples", "2.33"), [("unparsable", "3")])
+
+
+read_triples = partial(read_lists, length=3)
+A, B = ("Ann", "born_in", "Elm"), ("Elm", "in", "Ash")
+
+
+def test_replies_are_read_as_models_write_them() -> None:
+    for reply, expected in [
+        ('{"triples": [["Ann", "born_in", "Elm"], ["Elm", "in", "Ash"]]}', ((A, B), 0, True)),
+        ('[["Ann", "born_in", "Elm"], ["Elm", "in", "Ash"]]', ((A, B), 0, True)),
+        ('Here [1]:\n```json\n[\n  ["Ann", "born_in", "Elm"],\n  ["Elm",  "in", " Ash "]\n]\n```', ((A, B), 0, True)),
+        ('{"triples": [["Ann", "born_in", "Elm"], ["Elm", "in", "As', ((A,), 0, False)),  # cut
+        ('[["Ann", "born_in", "Elm"], ["Ann", "born_in"], ["", "b", "c"], ["a", "b", null], 7, {}]', ((A,), 5, True)),
+        ('[["Ann", "age", 71], ["Ann", "height", 1.7]]', ((("Ann", "age", "71"), ("Ann", "height", "1.7")), 0, True)),
+    ]:
+        assert read_triples(reply) == expected
+    for reply in ("", "none", "[1, 2]", "null", "[" * 3):
+        read = read_triples(reply)
+        assert read is None or (read.members, read.whole) == ((), False)
+    groups = read_lists('{"groups": [["USA", "U.S.", "United States"], ["a", "b"], []]}')
+    assert groups == ((("USA", "U.S.", "United States"), ("a", "b")), 1, True)
+    reply = (
+        'So: {"is_valid": "True", "reasoning_path": [["Ann", "born_in", "Elm"], "Elm"], "explanation": " by\\nbirth "}.'
+    )
+    assert read_path(reply) == (True, (A,), "by birth", 1)
+    assert read_path('{"is_valid": false}') == (False, (), "", 0)
+    for unreadable in ("", "{}", "[]", '{"is_valid": 1}', '{"is_valid": tr', '{"is_valid": null}', "{" * 99_999):
+        assert read_path(unreadable) is None
+    for schema in (TRIPLES_SCHEMA, GROUPS_SCHEMA, path_schema(400)):
+        form = json.loads(schema)
+        assert form["type"] == "object"
+        assert form["additionalProperties"] is False
+        assert form["required"] == list(form["properties"])

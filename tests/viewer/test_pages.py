@@ -1,4 +1,4 @@
-"""The pages of the viewer: table of runs, side by side, question, plots."""
+"""The viewer: pages of runs, the ask tab, and who may read them."""
 
 from __future__ import annotations
 
@@ -9,27 +9,33 @@ import socket
 import time
 from dataclasses import replace
 from html import unescape
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote, urlencode
 
 import pytest
 
 from kgqa.artifacts.trace import TRACE, read_offsets
+from kgqa.cli.main import main
 from kgqa.errors import DataError
 from kgqa.report.columns import Measured
 from kgqa.runtime.monitor import Heartbeat
+from kgqa.util import optional_deps as extras
+from kgqa.util.optional_deps import install_command
 from kgqa.viewer.folder import Folder, Row
 from kgqa.viewer.table import (
     cell_text,
     differing_settings,
     draw_bars,
-    draw_plot,
+    draw_plots,
     has_words,
     sort_rows,
     status_mark,
     titles_of,
 )
 from tests.e2e.browser import Browser
+from tests.e2e.invented_island import BORN
 from tests.viewer.conftest import HOSTILE, SCRIPT
 from tests.viewer.viewing import Viewing
 
@@ -48,68 +54,35 @@ def keys_of(page: str) -> list[str]:
     return re.findall(r'data-key="([^"]*)"', page)
 
 
-@pytest.mark.parametrize(
-    ("text", "names"),
-    [
+def test_filters_and_order_of_the_table() -> None:
+    """The order is numeric, and missing values are last."""
+    for text, names in [
         ("", "one two lengths"), ("TWO", "two"), ("two sweep", ""), ("sweep", "lengths"),
         ("beam=10", "two"), ("beam=1", ""), ("nothing=1", ""), ("done beam=5", "one"), ("done", "one two lengths"),
-    ],
-)  # fmt: skip
-def test_filter_terms(text: str, names: str) -> None:
-    assert [each.name for each in ROWS if has_words(each, text)] == names.split()
+    ]:  # fmt: skip
+        assert [each.name for each in ROWS if has_words(each, text)] == names.split()
+    assert [each.name for each in sort_rows(ROWS, "-EM")] == ["two", "one", "lengths"]
+    assert [each.name for each in sort_rows(ROWS, "name")] == ["lengths", "one", "two"]
 
 
-def test_order_is_numeric_and_missing_values_are_last() -> None:
-    def order(column: str) -> list[str]:
-        return [each.name for each in sort_rows(ROWS, column)]
-
-    assert order("-EM") == ["two", "one", "lengths"]
-    assert order("name") == ["lengths", "one", "two"]
-
-
-def test_texts_of_cells() -> None:
+def test_texts_bars_and_points_of_runs() -> None:
     assert str(Measured(8.333, 1, 20)) == "8.3 [1.0, 20.0]"
     assert str(Measured(1234.5, None, None)) == "1,234"
     assert str(Measured(0.012345678, None, None)) == "0.0123"
     assert (cell_text(ROWS[2], "EM"), cell_text(ROWS[0], "questions")) == ("", "12")
     assert differing_settings(ROWS) == ["beam"]
-
-
-def test_plot_has_a_point_per_run_with_its_interval() -> None:
-    svg = draw_plot(ROWS, "tokens / question", "EM")
-    assert len(re.findall(r"<circle", svg)) == 3  # two runs and the legend
+    runs = [replace(each, settings={**each.settings, "engine.base_url": each.name}) for each in ROWS[:2]]
+    titles = titles_of([*runs, replace(row("far", beam="7"), dataset="wasp"), ROWS[2]])
+    assert titles == {"one": "trace · beam 5", "two": "trace · beam 10", "far": "trace", "lengths": "sweep lengths"}
+    svg = draw_plots(ROWS, "tokens / question", "EM")["bee"]
+    assert len(re.findall(r"<circle", svg)) == 2
     assert "EM against tokens / question" in svg
     assert [name for name in ("beam 5", "beam 10", "lengths") if f">trace · {name}<" in svg] == ["beam 5", "beam 10"]
-
-
-def test_bars_name_each_run_and_show_its_interval() -> None:
     svg = draw_bars([*ROWS, replace(row("<far>", 10.0), dataset="wasp<i>", method="<b>")], "EM")
     assert re.findall(r'text-anchor="end">([^<]*)<', svg) == ["trace · beam 10", "trace · beam 5", "&lt;b&gt;"]
     assert re.findall(r'class="group">([^<]*)<', svg) == ["bee", "wasp&lt;i&gt;"]
     assert len(re.findall("<rect", svg)) == len(re.findall("<path", svg)) == 3
     assert draw_bars(ROWS[2:], "EM") == ""
-
-
-def test_table_shows_figures_settings_and_the_sweep(viewing: Viewing, keys: dict[str, str]) -> None:
-    page = viewing.get("/")
-    assert len(keys_of(page)) == 6
-    assert "3 of 3 cells" in page
-    assert "8.3 <small>[" in page
-    assert keys_of(viewing.get("/?filter=dataset%3Dmusique+method%3Dno_context")) == [keys["no_context"]]
-    assert keys_of(viewing.get("/?sort=-EM"))[0] == keys["no_context"]
-    assert len(keys_of(viewing.get("/?filter=method.max_answer_tokens%3D2+dataset%3Ddemo"))) == 1
-    assert keys_of(viewing.get("/?from=5")) == keys_of(page)[5:]
-    assert "from='x': must be a number" in viewing.error("/?from=x")
-
-
-def test_titles_name_the_method_and_what_differs() -> None:
-    runs = [replace(each, settings={**each.settings, "engine.base_url": each.name}) for each in ROWS[:2]]
-    other = replace(row("far", beam="7"), dataset="wasp")
-    titles = titles_of([*runs, other, ROWS[2]])
-    assert titles == {"one": "trace · beam 5", "two": "trace · beam 10", "far": "trace", "lengths": "sweep lengths"}
-
-
-def test_failed_and_damaged_runs_are_red() -> None:
     failed = replace(ROWS[0], figures={"failed questions": Measured(3, of=12)})
     assert status_mark(failed) == ("! 3 failed", "wrong")
     assert status_mark(replace(ROWS[0], trouble="metrics.json: no JSON")) == ("! damaged", "wrong")
@@ -117,13 +90,24 @@ def test_failed_and_damaged_runs_are_red() -> None:
     assert status_mark(replace(ROWS[2], status="not finished", cells="1 of 3 cells")) == ("○ 1 of 3 cells", "hint")
 
 
-def test_cells_are_below_their_sweep(viewing: Viewing) -> None:
+def test_table_shows_figures_settings_and_the_sweep(viewing: Viewing, keys: dict[str, str]) -> None:
     page = viewing.get("/")
+    assert len(keys_of(page)) == 6
+    assert "3 of 3 cells" in page
+    assert "8.3 <small>[" in page
     classes = re.findall(r'<tr data-key="[^"]*"(?: class="([^"]*)")?>', page)
     at = classes.index("sweep")
     assert classes[at : at + 4] == ["sweep", "of-sweep", "of-sweep", "of-sweep"]
     assert classes.count("of-sweep") == 3
-    assert "no_context · max answer tokens 3" in page
+    assert keys_of(viewing.get("/?filter=dataset%3Dmusique+method%3Dno_context")) == [keys["no_context"]]
+    assert keys_of(viewing.get("/?sort=-EM"))[0] == keys["no_context"]
+    assert len(keys_of(viewing.get("/?filter=method.max_answer_tokens%3D2+dataset%3Ddemo"))) == 1
+    assert keys_of(viewing.get("/?from=5")) == keys_of(page)[5:]
+    assert "from='x': must be a number" in viewing.error("/?from=x")
+    page = viewing.get("/plots?run=sweeps/lengths")
+    assert "3 runs of sweep lengths" in page
+    assert "EM against tokens / question" in page
+    assert "F1 against calls / question" in viewing.get("/plots?y=F1&x=calls+%2F+question")
 
 
 def test_row_is_read_again_only_when_its_files_change(folder: Path, tmp_path: Path) -> None:
@@ -160,28 +144,17 @@ def test_answers_side_by_side(viewing: Viewing, keys: dict[str, str]) -> None:
     def count(**query: str) -> int:
         return len(re.findall('<tr><th scope="row">(?!<)', viewing.get(f"/compare?{both}&{urlencode(query)}")))
 
-    assert count() == 12
     flipped = viewing.get(f"/compare?{both}&which=flipped")
     assert "Which bridge was opened first" in flipped
-    assert "EM A − B = -8.3 (p = 1.000)" in flipped
+    assert "EM A − B = −8.3 (p = 1.000)" in flipped
     assert "✓ the Candle Bridge" in flipped
-    assert (count(which="flipped"), count(search="bridge OPENED first")) == (1, 1)
-
-
-def test_question_of_another_run_is_marked(viewing: Viewing, keys: dict[str, str]) -> None:
+    assert (count(), count(which="flipped"), count(search="bridge OPENED first")) == (12, 1, 1)
     small = next(key for key in keys_of(viewing.get("/?filter=dataset%3Ddemo")) if key.startswith("demo/"))
     page = viewing.get(f"/compare?{urlencode([('run', keys['trace']), ('run', small)])}")
     assert page.count("not in this run") == 11
     assert "Choose 2 to 6 runs" in viewing.error(f"/compare?run={keys['trace']}")
     assert "Choose a finished run" in viewing.error(f"/compare?run={keys['trace']}&run=sweeps/lengths")
     assert "no run in" in viewing.error("/run/no/such/run/here")
-
-
-def test_plots_of_a_sweep_show_its_runs(viewing: Viewing) -> None:
-    page = viewing.get("/plots?run=sweeps/lengths")
-    assert "3 runs of sweep lengths" in page
-    assert "EM against tokens / question" in page
-    assert "F1 against calls / question" in viewing.get("/plots?y=F1&x=calls+%2F+question")
 
 
 def test_run_and_question_pages_are_complete_and_sandboxed(
@@ -200,11 +173,9 @@ def test_run_and_question_pages_are_complete_and_sandboxed(
 
 def test_running_work_is_shown(folder: Path, viewing: Viewing) -> None:
     assert viewing.get("/work").strip() == ""
-    now, host = time.time(), socket.gethostname()
-    beat = Heartbeat(
-        what="run", folder="outputs/a/b/c/d", command="kgqa run", host=host, pid=1, started=now, updated=now,
-        stage="questions", ended=3, count=9,
-    )  # fmt: skip
+    given: Any = {"what": "run", "folder": "outputs/a/b/c/d", "command": "kgqa run", "stage": "questions", "pid": 1}
+    now = time.time()
+    beat = Heartbeat(**given, host=socket.gethostname(), started=now, updated=now, ended=3, count=9)
     file = folder / "outputs/.running/other.json"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(beat.model_dump_json())
@@ -220,3 +191,154 @@ def test_keys_and_token_in_a_browser(browser: Browser, viewing: Viewing) -> None
     for width in (1400, 390):
         browser.resize(width, 844)
         assert browser.value("document.documentElement.scrollWidth") <= width
+
+
+def test_requests_without_the_token_are_rejected(viewing: Viewing) -> None:
+    for path in ("/", "/?token=guess", "/?token=", "/work", "/assets/viewer.js", "/run/a/b/c/d"):
+        response, text = viewing.ask(path, {"Cookie": f"kgqa_view_{viewing.port}=guess"})
+        assert response.status == 403
+        assert text.count("\n") == 1
+        assert not response.getheader("set-cookie")
+    response, _ = viewing.ask(viewing.address.partition(f"{viewing.port}")[2], {})
+    assert response.status == 200
+    assert response.getheader("set-cookie") == f"{viewing.cookie}; Path=/; HttpOnly; SameSite=Strict"
+    assert viewing.ask("/", {"Cookie": viewing.cookie})[0].status == 200
+
+
+def test_other_hosts_and_sites_cannot_read_or_change(viewing: Viewing) -> None:
+    """DNS rebinding: a page's own name that suddenly points here; its browser would send it the cookie's answer."""
+    for host in ("evil.example", f"evil.example:{viewing.port}", "127.0.0.1", f"127.0.0.1:{viewing.port}.evil.example"):
+        assert viewing.ask("/work", {"Cookie": viewing.cookie, "Host": host})[0].status == 403
+    assert viewing.ask("/work", {"Cookie": viewing.cookie, "Host": f"localhost:{viewing.port}"})[0].status == 200
+    mine, other = {"Cookie": viewing.cookie}, {"Origin": "http://evil.example"}
+    assert viewing.ask("/work", mine | other)[0].status == 403
+    for origin in (other, {}, {"Origin": "null"}, {"Origin": f"http://localhost:{viewing.port}"}):
+        assert viewing.ask("/ask/cancel", mine | origin, "POST", "")[0].status == 403
+    assert viewing.post("/ask/cancel") == ""
+
+
+def test_every_reply_has_the_policy_and_no_inline_script(viewing: Viewing, keys: dict[str, str]) -> None:
+    both = f"/compare?run={keys['trace']}&run={keys['no_context']}"
+    for path in ("/", both, "/plots", "/ask", "/work", "/assets/viewer.js", "/nowhere", "/run/no/such"):
+        response, text = viewing.ask(path, {"Cookie": viewing.cookie})
+        policy = response.getheader("content-security-policy") or ""
+        assert "default-src 'none'; script-src 'self'; style-src 'self'" in policy
+        assert "unsafe" not in policy
+        assert response.getheader("x-content-type-options") == "nosniff"
+        if "text/html" in (response.getheader("content-type") or ""):
+            assert not re.findall(r"<script(?![^>]*src=)|<style|<\w[^<>]* (?:style|on\w+)=", text)
+
+
+def test_other_files_are_not_served(viewing: Viewing) -> None:
+    for path in ("/assets/../guard.py", "/assets/%2e%2e%2fguard.py", "/run/../../../etc/passwd", "/run/%2e%2e/x"):
+        response, text = viewing.ask(path, {"Cookie": viewing.cookie})
+        assert response.status in (400, 404)
+        assert "root:" not in text
+        assert "DNS" not in text
+
+
+def test_start_error_is_one_line(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert main(["view", str(folder / "outputs"), "--no-browser", "--port", str(port)]) == 2
+    assert f"kgqa: --port {port}: Address already in use. Use another" in capsys.readouterr().err
+    assert main(["view", str(folder / "nowhere"), "--no-browser"]) == 2
+    assert f"{folder / 'nowhere'}: no such folder" in capsys.readouterr().err
+    assert main(["view", "--port", "70000"]) == 2
+    assert "must be from 0 to 65535" in capsys.readouterr().err
+
+    def absent(package: str) -> str:
+        raise PackageNotFoundError(package)
+
+    monkeypatch.setattr(extras, "version", absent)
+    assert main(["view", str(folder / "outputs"), "--no-browser"]) == 2
+    assert install_command("view") in capsys.readouterr().err
+
+
+FORM = {"question": BORN, "documents": "island", "method": "trace"}
+
+
+def finish(viewing: Viewing) -> str:
+    """Wait until the question is answered, and return the page."""
+    for _ in range(300):
+        if "data-reload" in viewing.get("/ask/progress"):
+            return viewing.get("/ask")
+        time.sleep(0.1)
+    raise AssertionError(viewing.get("/ask/progress"))
+
+
+@pytest.mark.parametrize("method", ["trace", "kgp"])
+def test_answer_is_shown_with_sentences_and_saved(asking: Viewing, place: Path, method: str) -> None:
+    assert asking.post("/ask", **FORM | {"method": method}) == ""
+    page = finish(asking)
+    assert '<p class="answer">Oustry</p>' in page
+    assert '<p class="hint">island/' in page
+    name = page.partition('href="/asked/')[2].partition('"')[0]
+    response, text = asking.ask(f"/asked/{name}", {"Cookie": asking.cookie})
+    assert text == (place / f"outputs/asked/{name}.html").read_text(encoding="utf-8")
+    assert (response.getheader("content-security-policy") or "").startswith("sandbox")
+
+
+def test_hostile_texts_are_escaped_and_errors_shown(asking: Viewing) -> None:
+    question = f"Who was hostile? {SCRIPT}"
+    assert asking.post("/ask", **FORM | {"question": question}) == ""
+    assert SCRIPT not in asking.get("/ask")
+    page = finish(asking)
+    assert SCRIPT not in page
+    assert question in unescape(page)
+    assert asking.post("/ask", **FORM | {"question": "--help? method.beam=x", "method": "retrieve_read"}) == ""
+    assert "--help? method.beam=x" in finish(asking)
+
+
+def test_one_question_at_a_time_and_cancel_ends_it(place: Path) -> None:
+    slow = Viewing.start(place, "--documents", "island", "engine=scripted", "engine.delay=30", "method=retrieve_read")
+    try:
+        assert 'value="retrieve_read" title=' in slow.get("/ask")
+        form = FORM | {"method": "retrieve_read"}
+        assert slow.post("/ask", **form) == ""
+        assert "cancel it" in slow.post("/ask", **form)
+        assert slow.get("/").count("data-key") == 0
+        for _ in range(100):
+            if "passages to search" in slow.get("/ask/progress"):
+                break
+            time.sleep(0.1)
+        assert slow.post("/ask/cancel") == ""
+        assert '<p class="alarm">' in finish(slow)
+        assert slow.post("/ask", **form) == ""
+    finally:
+        assert slow.interrupt()[0] == 0
+
+
+def test_other_values_are_rejected_in_one_line(asking: Viewing) -> None:
+    for wish, message in [
+        ({"documents": "elsewhere"}, "Start with kgqa view --documents FOLDER"),
+        ({"documents": "island/.."}, "not one of the folders"),
+        ({"documents": "/etc"}, "not one of the folders"),
+        ({"method": "golden"}, "method 'golden': not one of the choices"),
+        ({"method": "trace engine.url=x"}, "not one of the choices"),
+        ({"question": " \n "}, "must have 1 to 2,000 characters"),
+        ({"question": "x" * 2001}, "must have 1 to 2,000 characters"),
+    ]:
+        error = asking.post("/ask", **FORM | wish)
+        assert message in error
+        assert "\n" not in error
+
+
+def test_only_the_own_page_can_ask_and_cancel(asking: Viewing) -> None:
+    mine = {"Cookie": asking.cookie}
+    for path in ("/ask", "/ask/cancel"):
+        for origin in ({}, {"Origin": "http://evil.example"}, {"Origin": "null"}):
+            assert asking.ask(path, mine | origin, "POST", "question=Who")[0].status == 403
+        assert asking.ask(path, {"Origin": f"http://127.0.0.1:{asking.port}"}, "POST", "question=Who")[0].status == 403
+    assert asking.ask("/ask/progress", {})[0].status == 403
+    assert "no such answer" in asking.error("/asked/rules")
+    for path in ("/asked/../../rules.jsonl", "/asked/..%2f..%2frules", "/asked/%2e%2e"):
+        assert asking.ask(path, mine)[0].status in (400, 404)
+
+
+def test_answer_appears_without_a_reload_in_a_browser(tab: Browser) -> None:
+    tab.value(f"document.querySelector('[name=question]').value = {BORN!r}")
+    tab.value("document.querySelector('[name=question]').form.requestSubmit()")
+    tab.wait("document.querySelector('.answer')?.textContent === 'Oustry'")

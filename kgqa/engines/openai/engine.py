@@ -48,7 +48,7 @@ class OpenAI(BaseEngine):
     different replies. The call cache stores the first one.
     """
 
-    base_url: Annotated[str | None, NotIdentity("a named server may move", beside="deployment")]
+    base_url: Annotated[str | None, NotIdentity("a named server may move", beside="deployment", reported=False)]
     api_key_env: Annotated[str, REACHING]
     server: Server | None  # None: detected when a run is composed, otherwise hosted
     served_model: str | None
@@ -88,6 +88,9 @@ class OpenAI(BaseEngine):
             **self._thinking.identity(),
             **({"extra": dict(self.extra_body)} if self.extra_body else {}),
         }
+
+    def find_key(self) -> str | None:
+        return find_key(self.api_key_env, self._url)
 
     @property
     def estimates_tokens(self) -> bool:
@@ -191,8 +194,7 @@ class OpenAI(BaseEngine):
     @cached_property
     def _transport(self) -> Transport:
         policy = RetryPolicy(self.timeout, self.retries, self.backoff, self.server_timeout)
-        key = find_key(self.api_key_env, self._url)
-        return Transport(self._url, key, policy, on_rate_limited=self._limiter.on_rate_limited)
+        return Transport(self._url, self.find_key(), policy, on_rate_limited=self._limiter.on_rate_limited)
 
     @cached_property
     def _url(self) -> str:

@@ -29,7 +29,7 @@ EMBEDDED = 5_000  # the same if they are embedded: minutes with a small encoder 
 def index_folder(session: Session) -> IndexFolder:
     """Return the folder of the index of this dataset's corpus under this retriever, built or not."""
     experiment, retriever = session.experiment, session.retriever
-    made_from = dict(experiment.dataset.corpus_identity())
+    made_from = dict(experiment.corpus.corpus_identity())
     if isinstance(retriever, ExpandingRetriever) and retriever.writer:
         made_from[retriever.writer] = dict(session.engines(retriever.writer).identity())
     address = digest([made_from, retriever.identity()], 12, ensure_ascii=False)
@@ -64,7 +64,7 @@ def build_index(session: Session, display: Display) -> Built:
                 raise ended.result
             return ended.result
 
-        manifest = folder.build(session.experiment.dataset.passages(), count, run)
+        manifest = folder.build(session.experiment.corpus.passages(), count, run)
     return Built(manifest, passages > 0)
 
 
@@ -114,7 +114,7 @@ def _describe_cost(ledger: Ledger) -> str:
 
 
 def _refuse_large(session: Session, command: str) -> None:
-    count = sum(1 for _ in islice(session.experiment.dataset.passages(), SMALL + 1))
+    count = sum(1 for _ in islice(session.experiment.corpus.passages(), SMALL + 1))
     if count <= min(WRITTEN, EMBEDDED, SMALL):
         return
     what, limit = ("embed", EMBEDDED) if _embeds(session.retriever) else ("index", SMALL)

@@ -33,7 +33,7 @@ class PassageGraphs:
             ConfigError: there are too many to link.
         """
         if self._corpus is None:
-            some = tuple(islice(self._experiment.dataset.passages(), LARGEST + 1))
+            some = tuple(islice(self._experiment.corpus.passages(), LARGEST + 1))
             if len(some) > LARGEST:
                 raise ConfigError(f"the corpus has more than {LARGEST:,} passages. Choose method.scope=own")
             self._corpus = text_passages(some)

@@ -176,7 +176,7 @@ def corpus_passages(session: Session) -> Iterator[Passage]:
     settings = session.experiment.settings
     if settings.ids is not None or settings.sample is not None:
         raise ConfigError("ids, sample: these select questions, not passages of --corpus. Set limit=N for N passages")
-    return islice(session.experiment.dataset.passages(), settings.limit)
+    return islice(session.experiment.corpus.passages(), settings.limit)
 
 
 def build_corpus(session: Session, display: Display, extract: Extract = extract_here) -> dict[str, Json]:

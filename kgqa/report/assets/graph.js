@@ -55,50 +55,53 @@ function graphView(triples, answer, isChain) {
   }));
   const drawn = [...arrows].map(([key, { relations, kind }]) => [...JSON.parse(key), relations.join(", "), kind]);
   const longest = (texts) => Math.max(...texts.map((text) => text.length));
-  const boxWide = Math.min(260, Math.max(90, longest([...boxes.keys()]) * 7 + 16));
-  const wide = boxWide + Math.min(200, Math.max(80, longest(drawn.map((arrow) => arrow[2])) * 6.5 + 30));
-  return zoomable(picture(boxes, drawn, { wide, high: 58, boxWide, boxHigh: 28, said: `graph of ${triples.length} triples, listed below` }));
+  const widths = [];
+  for (const [entity, { column }] of boxes) widths[column] = Math.min(260, Math.max(widths[column] ?? 60, entity.length * 7 + 16));
+  const gap = Math.min(200, Math.max(80, longest(drawn.map((arrow) => arrow[2])) * 6.5 + 30));
+  return zoomable(picture(boxes, drawn, { gap, high: 58, widths, boxHigh: 28, said: `graph of ${triples.length} triples, listed below` }));
 }
 
 /**
  * Draws boxes in columns, and arrows. boxes: id -> {column, lines, title, kind}, from top to bottom.
- * arrows: [from, to, label, kind].
+ * arrows: [from, to, label, kind]. widths: of the boxes in each column.
  */
-function picture(boxes, arrows, { wide, high, boxWide, boxHigh, said }) {
+function picture(boxes, arrows, { gap, high, widths, boxHigh, said }) {
   graphs += 1;
   const counts = [];
   const at = new Map();
   for (const [id, { column }] of boxes) {
     counts[column] = (counts[column] ?? 0) + 1;
-    at.set(id, [column * wide + 4, (counts[column] - 1) * high + 22]);
+    const left = widths.slice(0, column).reduce((sum, wide) => sum + wide + gap, 4);
+    at.set(id, [left, (counts[column] - 1) * high + 22, widths[column]]);
   }
-  const [width, height] = [(counts.length - 1) * wide + boxWide + 90, Math.max(...counts.map((count) => count ?? 0)) * high + 14];
+  const bows = arrows.some(([from, to]) => at.get(to)[0] <= at.get(from)[0]);
+  const [width, height] = [Math.max(...[...at.values()].map(([left, , wide]) => left + wide)) + (bows ? 90 : 4), Math.max(...counts.map((count) => count ?? 0)) * high + 14];
   const arrow = drawing("marker", { id: `arrow${graphs}`, viewBox: "0 0 8 8", refX: 8, refY: 4, markerWidth: 9, markerHeight: 9, markerUnits: "userSpaceOnUse", orient: "auto" }, drawing("path", { d: "M0 0L8 4L0 8z" }));
   const edges = arrows.map(([from, to, label, kind], index) => edgeView(at.get(from), at.get(to), label, [kind, index]));
   const shown = [...boxes].map(([id, { lines, title, kind }]) => {
-    const [x, y] = at.get(id);
+    const [x, y, boxWide] = at.get(id);
     const middle = y + boxHigh / 2 + 4 - (lines.length - 1) * 7;
     const texts = lines.map((line, place) => drawing("text", { x: x + boxWide / 2, y: middle + place * 14, class: place ? "under" : "" }, shortened(line, Math.floor(boxWide / 6.8))));
     return drawing("g", { class: `box ${kind ?? ""}` }, drawing("title", null, title), drawing("rect", { x, y, width: boxWide, height: boxHigh, rx: 5 }), texts);
   });
   return drawing("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": said }, drawing("defs", null, arrow), edges, shown);
 
-  function edgeView([fromX, fromY], [toX, toY], relation, [kind, index]) {
+  function edgeView([fromX, fromY, fromWide], [toX, toY, toWide], relation, [kind, index]) {
     if (kind === "next") {
       const [x, y, below, above] = [fromX + 20, fromY + boxHigh, toX + 20, toY - 2];
       return drawing("path", { d: `M${x},${y} C${x},${y + 15} ${below},${above - 15} ${below},${above}`, "marker-end": `url(#arrow${graphs})`, class: kind });
     }
     const middle = boxHigh / 2;
     const forward = toX > fromX;
-    const start = [fromX + boxWide, fromY + middle];
-    const end = forward ? [toX - 2, toY + middle] : [toX + boxWide + 2, toY + middle];
+    const start = [fromX + fromWide, fromY + middle];
+    const end = forward ? [toX - 2, toY + middle] : [toX + toWide + 2, toY + middle];
     // backwards or within a column: a curve next to the boxes, wider for longer distances
     const bow = 25 + Math.min(60, Math.abs(toY - fromY) / 4);
     const bend = forward ? [start[0] + 50, start[1], end[0] - 50, end[1]] : [start[0] + bow, start[1], end[0] + bow, end[1]];
     const label = { x: (start[0] + end[0]) / 2 + (forward ? 0 : 30), y: (start[1] + end[1]) / 2 - 5 - (forward ? 0 : 6 + (index % 3) * 10) };
     return [
       drawing("path", { d: `M${start} C${bend.slice(0, 2)} ${bend.slice(2)} ${end}`, "marker-end": `url(#arrow${graphs})`, class: kind ?? "" }),
-      relation && drawing("text", { class: "relation", ...label }, drawing("title", null, relation), shortened(relation, Math.floor((wide - boxWide - 20) / 6.2))),
+      relation && drawing("text", { class: "relation", ...label }, drawing("title", null, relation), shortened(relation, Math.floor((gap - 20) / 6.2))),
     ];
   }
 }
@@ -133,7 +136,7 @@ function walkPicture({ seeds, steps }, shown, kindOf = () => "") {
   const distinct = new Map(arrows.map((arrow) => [JSON.stringify(arrow), arrow]));
   const visited = [...boxes.values()].filter(({ kind }) => kind.startsWith("visited")).length;
   const said = `walk from ${seeds.length} passages to ${visited} more, listed in the text`;
-  return picture(boxes, [...distinct.values()], { wide: 300, high: 50, boxWide: 200, boxHigh: 38, said });
+  return picture(boxes, [...distinct.values()], { gap: 100, high: 50, widths: Array(last + 1).fill(200), boxHigh: 38, said });
 }
 
 /** The meaning of the colors. */
@@ -156,6 +159,10 @@ function zoomable(first) {
     shown.setAttribute("height", height * scale);
   };
   const fit = () => resize(Math.min(1, (frame.clientWidth - 4) / shown.viewBox.baseVal.width));
+  new ResizeObserver((_, self) => { // when it gets its place in the page
+    self.disconnect();
+    resize(Math.min(1, Math.max(0.6, (frame.clientWidth - 4) / shown.viewBox.baseVal.width)));
+  }).observe(frame);
   const button = (name, said, action) => {
     const made = element("button", { type: "button", class: "small", "aria-label": said, title: said }, name);
     made.addEventListener("click", action);

@@ -35,6 +35,7 @@ function grid(header, lines) {
 
 const spaced = (name) => name.replaceAll("_", " ");
 const number = (value) => (typeof value === "number" && !Number.isInteger(value) ? value.toFixed(4) : String(value));
+const amount = (value) => value.toLocaleString("en", { maximumFractionDigits: 4 });
 const points = (score) => (score === null ? "–" : `${score.toFixed(1)} %`);
 const percent = (share) => points(share === null ? null : 100 * share);
 
@@ -69,13 +70,13 @@ function questionView(row, traced) {
   const [, kind, said] = verdict(row);
   const back = element("a", { href: "#questions", id: "back" }, "← all questions");
   const flags = Object.entries(row.flags).map(([flag, count]) => mark(count > 1 ? `${flag} × ${count}` : flag, "wrong"));
-  const figures = Object.entries(traced?.figures || {}).map(([name, value]) => mark(`${spaced(name)} ${number(value)}`));
+  const figures = Object.entries(traced?.figures || {}).map(([name, value]) => mark(`${spaced(name)} ${amount(value)}`));
   const summary = facts([
     ["answer", row.error === null ? row.answer || element("i", null, "empty") : element("span", { class: "wrong" }, row.error)],
     ["gold", row.gold.length ? row.gold.join(" | ") : null], // questions of `kgqa ask` have no gold answer and no scores
     ["scores", row.gold.length === 0 ? null : [`EM ${points(row.em)} · F1 ${points(row.f1)} · support recall ${points(row.support_recall)}`]],
     ["judge", traced ? traced.judgement && judgementView(traced.judgement) : row.verdict && spaced(row.verdict)],
-    ["cost", row.calls !== null && `${modelCalls(row, traced)} · ${row.prompt_tokens} + ${row.output_tokens} tokens` + (row.context_tokens === null ? "" : ` · context ${row.context_tokens} tokens`)],
+    ["cost", row.calls !== null && `${modelCalls(row, traced)} · ${amount(row.prompt_tokens)} + ${amount(row.output_tokens)} tokens` + (row.context_tokens === null ? "" : ` · context ${amount(row.context_tokens)} tokens`)],
     ["other calls", traced && otherCalls(traced)],
     ["flags", flags.length ? element("span", { class: "marks" }, flags) : null],
     ["figures", figures.length ? element("span", { class: "marks" }, figures) : null],
@@ -198,7 +199,7 @@ function noteView(value, titles, answer = null, isSteps = false) {
   if (typeof value !== "object") return element("span", null, number(value));
   if (Array.isArray(value) && !value.length) return element("span", { class: "hint" }, "none");
   const triples = asTriples(value);
-  if (triples) return element("div", null, graphView(triples, answer, isSteps), triplesView(triples, titles, answer));
+  if (triples) return element("div", null, (isSteps || triples.length > 1) && graphView(triples, answer, isSteps), triplesView(triples, titles, answer));
   if (!Array.isArray(value)) return facts(Object.entries(value).map(([name, inner]) => [spaced(name), noteView(inner, titles, answer)]));
   if (value.every(isChain)) {
     const long = value.filter((chain) => chain.triples.length); // the first can be empty
@@ -262,7 +263,7 @@ const answerMark = (texts, answer) => (texts.some((text) => holds(text, answer))
 function chainView(chain, index, titles, open, answer) {
   const text = chain.triples.map((unit) => partsOf(unit).join(" ")).join(" → ");
   const state = chain.ended ? "complete" : "longest length reached";
-  const head = [`${index + 1}. log-probability ${number(chain.score)}`, mark(state), hasAnswer(chain, answer) && mark("answer", "used"), element("span", { class: "reply" }, text || "no triples")];
+  const head = [`${index + 1}. log-probability ${Number(chain.score).toFixed(2)}`, mark(state), hasAnswer(chain, answer) && mark("answer", "used"), element("span", { class: "reply" }, text || "no triples")];
   return folded(head, () => (asTriples(chain.triples) || !chain.triples.length ? noteView(chain.triples, titles, answer, true) : stepsView(chain.triples, titles, answer)), open);
 }
 
@@ -284,7 +285,7 @@ function callHead(call) {
     `${call.path.join(".")} ${call.call}`,
     call.prompt && mark(call.prompt.template),
     call.role && mark(call.role),
-    usage && mark(`${usage[0]} + ${usage[2]} tokens`),
+    usage && mark(`${amount(usage[0])} + ${amount(usage[2])} tokens`),
     call.cached && mark("cached"),
     call.reply && call.reply.error !== undefined && mark(call.reply.error, "wrong"),
     element("span", { class: "reply" }, shortened(replyText(call), 200)),

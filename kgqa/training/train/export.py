@@ -7,7 +7,6 @@ order, too. Those of Qwen2 and Qwen3 stay as they are.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,19 +15,17 @@ from typing import Any
 from kgqa.artifacts.adapter import GGUF_SOURCE, MATRICES, Adapter, StoredTensor
 from kgqa.artifacts.manifest import MANIFEST
 from kgqa.artifacts.schema import read
-from kgqa.artifacts.trained import Trained, list_trainings
+from kgqa.artifacts.trained import Trained
 from kgqa.engines.weights import is_gguf, read_header
 from kgqa.errors import ConfigError, DataError, EngineDied
 from kgqa.runtime.display import Display
-from kgqa.system.hardware import GB
 from kgqa.system.models import find_adapter
 from kgqa.training.train.request import Base, run_apart
 from kgqa.training.trainers.lora import LoraTraining, merge
-from kgqa.training.trainers.process import CHECKPOINTS, HELD_OUT, LOCK, TRAIN
+from kgqa.training.trainers.process import HELD_OUT, TRAIN
 from kgqa.types import Json
-from kgqa.util.fs import explain_storage_errors, is_locked, replace_atomically, sha256, text_digest
+from kgqa.util.fs import replace_atomically, sha256, text_digest
 from kgqa.util.optional_deps import install_command
-from kgqa.util.text import pluralize
 
 ADAPTER = LoraTraining.output
 MERGED = "merged"
@@ -116,19 +113,6 @@ def find_damage(folder: Path) -> Iterator[str]:
         yield f"{files[0].parent}: the examples are missing"
     elif text_digest("\n".join(file.read_text(encoding="utf-8") for file in files)) != trained.examples.sha256:
         yield f"{files[0].parent}: not the examples of the training"
-
-
-def remove_checkpoints() -> str:
-    """Remove the checkpoints of all finished trainings, and return a line with the space that this frees."""
-    size, count = 0, 0
-    for training in list_trainings():
-        checkpoints = training.folder / CHECKPOINTS
-        if training.ended and checkpoints.is_dir() and not is_locked(training.folder / LOCK):
-            size += sum(file.stat().st_size for file in checkpoints.rglob("*") if file.is_file())
-            count += 1
-            with explain_storage_errors(checkpoints):
-                shutil.rmtree(checkpoints)
-    return f"checkpoints of {pluralize(count, 'training')} removed: {size / GB:.2f} GB"
 
 
 @dataclass(frozen=True)

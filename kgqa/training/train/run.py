@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+import shutil
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from statistics import fmean
 
 from kgqa.artifacts.manifest import MANIFEST
+from kgqa.artifacts.schema import read_lines
 from kgqa.artifacts.trained import CARD, Losses, Measured, Trained, TrainedExamples, TrainFigures
 from kgqa.engines.chat import ChatTemplate
 from kgqa.engines.weights import digest
@@ -15,6 +19,7 @@ from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.data import sources
 from kgqa.experiment.manifest import origin
 from kgqa.experiment.tracking import LONGEST, log_run
+from kgqa.methods.steps.safe_verdict import read_verdict
 from kgqa.protocols import TrackedRun
 from kgqa.report.page import sections_page
 from kgqa.report.plots import svg
@@ -22,13 +27,17 @@ from kgqa.report.section import Section, markdown
 from kgqa.report.training import card_sections, loss_plot, training_sections
 from kgqa.runtime.display import Advance, Display
 from kgqa.runtime.monitor import monitor_work
-from kgqa.training.train.evaluation import evaluate
+from kgqa.scoring.intervals import interval
+from kgqa.scoring.metrics import token_f1
 from kgqa.training.train.request import ExampleSplit, TrainRequest
 from kgqa.training.trainers.process import (
+    CHECKPOINTS,
     HELD_OUT,
     LOCK,
+    REPLIES,
     RESULT,
     TRAIN,
+    TextExample,
     TrainEvent,
     TrainResult,
     TrainTask,
@@ -97,6 +106,7 @@ def train(request: TrainRequest, examples: ExampleSplit, display: Display, comma
         replace_file(folder / REPORT, sections_page(title, " ".join(trained.command), sections))
         replace_file(folder / CARD, markdown(trained.name, card_sections(trained)))
         replace_file(folder / MANIFEST, json_text(trained.json()))
+        shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
         log_run(request.config, lambda: _tracked_run(trained, folder, result), shown)
     return folder
 
@@ -200,3 +210,45 @@ def list_tracked_figures(trained: Trained) -> dict[str, float]:
         name = re.sub(r"\W", "_", row.name)
         figures |= {f"{name}_{part}": getattr(row, part) for part in ("before", "after", "low", "high")}
     return {name: float(value) for name, value in figures.items() if value is not None}
+
+
+def evaluate(
+    folder: Path, split: ExampleSplit, result: TrainResult, seed: int
+) -> tuple[tuple[Measured, ...], dict[str, float]]:
+    """Return the trainer's figures with those of the replies in the folder of a training, and baselines in percent.
+
+    These are token F1, and for SAFE's verdicts the accuracy of labels. The baseline is the most frequent label only.
+    """
+    rows = [compare(name, before, after, seed) for name, (before, after) in result.measured.items()]
+    texts = {example.id: example for example in split.held_out if isinstance(example, TextExample)}
+    lines = [line for _, line in read_lines(folder / REPLIES)] if (folder / REPLIES).is_file() else []
+    replies = [(texts[line["id"]], line) for line in lines if line["id"] in texts]
+
+    def measure(name: str, score: Callable[[str, TextExample], float]) -> None:
+        before, after = ([score(line[when], example) for example, line in replies] for when in ("before", "after"))
+        rows.append(compare(name, before, after, seed))
+
+    if not replies:
+        return tuple(rows), {}
+    measure("token F1", lambda reply, example: token_f1(reply, example.completion))
+    if not read_verdict(replies[0][0].completion):
+        return tuple(rows), {}
+    measure("label accuracy", lambda reply, example: float(_label(reply) == example.label))
+    label = Counter(example.label for example in split.train if isinstance(example, TextExample)).most_common(1)[0][0]
+    share = fmean(float(example.label == label) for example, _ in replies)
+    return tuple(rows), {f"label accuracy, {label} only": 100 * share}
+
+
+def compare(name: str, before: Sequence[float], after: Sequence[float], seed: int) -> Measured:
+    """Return the means of a figure in percent, and their difference with its 95 % paired bootstrap interval."""
+    differences = [100 * (new - old) for old, new in zip(before, after, strict=True)]
+    low, high = interval(differences, seed=seed)
+    return Measured(
+        name=name, before=100 * fmean(before), after=100 * fmean(after), difference=fmean(differences),
+        low=low, high=high, n=len(differences),
+    )  # fmt: skip
+
+
+def _label(reply: str) -> str:
+    verdict = read_verdict(reply)
+    return verdict.error_type if verdict else ""

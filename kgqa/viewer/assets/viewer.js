@@ -29,6 +29,14 @@ for (const button of document.querySelectorAll(".fold")) {
   });
 }
 
+for (const plot of document.querySelectorAll("svg.plot")) {
+  const link = document.createElement("a"); // saves the figure for a paper
+  link.download = `${plot.ariaLabel}.svg`;
+  link.href = `data:image/svg+xml,${encodeURIComponent(plot.outerHTML)}`;
+  link.textContent = "SVG";
+  plot.before(link);
+}
+
 // a cookie has the token now
 if (location.search.includes("token=")) history.replaceState(null, "", location.pathname);
 

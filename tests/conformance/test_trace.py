@@ -1,4 +1,4 @@
-"""The chains of TRACE, from the same replies of ranker and selector as the authors' `construct_reasoning_chains`."""
+"""TRACE beside the authors' program: parsed triples, few-shot examples of selections, and chains."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from typing import Any
 import pytest
 
 from kgqa.calls import Call, Rank
+from kgqa.datasets.demonstrations import load_chains
+from kgqa.kg.store import parse_triples
 from kgqa.methods.trace import ChainState, Trace, Unit
 from kgqa.testing import drive
-from kgqa.types import Prompt
-from tests.conformance.support import load, needs_data, u
+from kgqa.types import Passage, Prompt
+from tests.conformance.support import DATA, load, needs_data, u
 
 pytestmark = needs_data
-HEAD, ROWS = load("trace_chains")
+ROWS = load("trace_chains")[1]
 CASES = [(row, name) for row in ROWS for name in ("recorded", *row["seeded"]) if name in row["seeded"] or row.get(name)]
 INTENDED = {  # the recorded reasons of differences; for each, kgqa's own chains are recorded, too
     "used": "a triple is in a chain once. The authors offer used ones again if fewer than K + 3 are left",
@@ -36,6 +38,16 @@ class Observed(Trace):
         return prompt
 
 
+def trace(**changes: Any) -> Observed:
+    defaults: dict[str, Any] = {
+        "context": "triples", "units": "triples", "ranker": True, "selector": True, "top": None, "max_length": 4,
+        "branch": 5, "chains": 5, "min_probability": 1e-4, "adaptive_termination": True, "reader_layout": None,
+        "query_order": "question_first", "query_labels": False, "demonstration_count": 3, "layout": "figures",
+        "short_demonstrations": "next", "max_answer_tokens": 25,
+    }  # fmt: skip
+    return Observed(**{**defaults, **changes})
+
+
 def build(row: Mapping[str, Any], name: str) -> list[tuple[list[str], float]]:
     """Return kgqa's chains as texts with their log scores, best first."""
     case = row[name] if name == "recorded" else row["seeded"][name]
@@ -47,13 +59,8 @@ def build(row: Mapping[str, Any], name: str) -> list[tuple[list[str], float]]:
     if row["on_purpose"] in ("passage_twice", "repeat_in_passage"):  # extraction drops these before the search
         pool = list({unit.text: unit for unit in pool}.values())
     states = {" ".join(texts[place] for place in state[0]): state for state in case.get("states", ())}
-    method = Observed(
-        context="triples", units="triples", candidates=case["candidates"], ranker=True, selector=True, top=None,
-        max_length=4, beam=case["beam"], branch=case["branch"], chains=5,
-        min_probability=case.get("min_probability", 1e-4), adaptive_termination=True, query_order="question_first",
-        query_labels=False, demonstrations="none", demonstration_count=3, few_shot=(), short_demonstrations="next",
-        layout="figures", reader_layout=None, max_answer_tokens=25,
-    )  # fmt: skip
+    sizes = {key: case[key] for key in ("candidates", "beam", "branch")}
+    method = trace(**sizes, min_probability=case.get("min_probability", 1e-4), demonstrations="none", few_shot=())
 
     def seeded(kind: str, *parts: str) -> float:
         return u(kind, row["id"], str(case["seed"]), *parts)
@@ -103,3 +110,43 @@ def test_most_cases_are_the_authors() -> None:
     recorded = sum(name == "recorded" for name, _ in same)
     assert (recorded, len(same) - small - recorded, small) == (69, 204, 7)
     assert len(CASES) == 69 + 216 + 15
+
+
+TRIPLES_INTENDED = {  # kgqa's own triples are recorded, too
+    "empty_part": "a triple with an empty part is malformed",
+    "head_match": "a head is looked for in the passage without regard to case and blanks",
+}
+
+
+def test_triples_are_those_of_parse_model_output() -> None:
+    """Two of 300 recorded extraction replies differ on purpose."""
+    _, rows = load("trace_triples")
+    for row in rows:
+        passage = Passage("p", row["title"], " | ".join(row["heads_in_text"]))  # the part of the text that decides
+        ours = [[triple.head, triple.relation, triple.tail] for triple in parse_triples(row["reply"], passage).triples]
+        if row["on_purpose"]:
+            assert row["on_purpose"] in TRIPLES_INTENDED
+            assert ours == row["kgqa"] != row["triples"]
+        else:
+            assert ours == row["triples"]
+    assert (len(rows), sum(bool(row["on_purpose"]) for row in rows)) == (300, 2)
+
+
+def test_examples_are_those_of_the_released_program() -> None:
+    """Which few-shot examples a selection has, in which order and with which letters."""
+    head, rows = load("trace_demonstrations")
+    labelled = {name: load_chains(f"{DATA / head['file']}#{name.upper()}") for name in {row["dataset"] for row in rows}}
+    for row in rows:
+        chains = labelled[row["dataset"]]
+        method = trace(
+            candidates=20, beam=20, query_order="triples_first", query_labels=True, demonstrations="adaptive",
+            few_shot=chains, layout="released",
+        )  # fmt: skip
+        ranked = tuple(chains[place] for place in row["order"])
+        examples = method.step_examples(ChainState("Q?", (), ranked), row["hop"])
+        questions = [demonstration.question for demonstration in chains]
+        assert [questions.index(example["question"]) for example in examples] == row["shown"]
+        assert [example["letter"] for example in examples] == row["letters"]
+        assert [len(example["options"]) + 1 for example in examples] == row["options"]
+        assert [len(example["so_far"]) for example in examples] == row["so_far"]
+    assert rows

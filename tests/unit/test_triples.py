@@ -1,0 +1,378 @@
+"""Triples: parsed from replies, stored on disk, measured as graphs, imported and exported."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from kgqa.calls import Call, Generate
+from kgqa.config.building import build
+from kgqa.errors import ConfigError, DataError, StorageError
+from kgqa.kg.exchange import (
+    EXPORT_FORMATS,
+    IMPORT_FORMATS,
+    ImportedTriples,
+    TripledPassage,
+    read_passages,
+    text_key,
+    write_triples,
+)
+from kgqa.kg.graph import ReadChains, chain_statistics, density, graph_statistics
+from kgqa.kg.openie import OpenIe
+from kgqa.kg.store import Extraction, TripleStore, parse_triples, store_folder
+from kgqa.testing import drive
+from kgqa.types import Completion, Json, Passage, Triple
+from tests.composed import composed_node
+
+PASSAGES = tuple(Passage.of(f"T{i}", f"text {i}") for i in range(3))
+BUILT_WITH = {"model": "tiny", "max_tokens": 512}
+
+
+def extraction(passage: Passage, tail: str = "x", error: str | None = None) -> Extraction:
+    completion = "" if error else f"<{passage.title}; is; {tail}>"
+    return Extraction(passage.id, passage.title, completion, 10, 5, {"passage_cut": 1}, error)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return store_folder(tmp_path / "kg", "demo", BUILT_WITH)
+
+
+def opened(folder: Path) -> TripleStore:
+    return TripleStore(folder, BUILT_WITH)
+
+
+def test_stored_extractions_are_read_by_the_next_process(folder: Path) -> None:
+    opened(folder).add([extraction(PASSAGES[0])])
+    assert opened(folder).triples(PASSAGES[0]) == (Triple("T0", "is", "x", PASSAGES[0].id),)
+    assert json.loads((folder / "manifest.json").read_text()) == BUILT_WITH
+    opened(folder).add([extraction(PASSAGES[0], "second")])
+    assert opened(folder).triples(PASSAGES[0])[0].tail == "x"  # the first one wins
+    odd = "line\nbreak \u2028 \udc80 \x00 ⟨T0; is; é⟩"
+    opened(folder).add([Extraction(PASSAGES[1].id, "T1", odd)])
+    assert opened(folder).extraction(PASSAGES[1]).completion == odd
+
+
+def test_missing_and_failed_passages_are_extracted_in_order(folder: Path) -> None:
+    store = opened(folder)
+    store.add([extraction(PASSAGES[1])])
+    assert list(store.missing([PASSAGES[2], PASSAGES[1], PASSAGES[0]])) == [PASSAGES[2], PASSAGES[0]]
+    store.add([extraction(PASSAGES[0], error="prompt too long")])
+    assert store.triples(PASSAGES[0]) == ()
+    assert store.extraction(PASSAGES[0]).error == "prompt too long"
+    assert list(opened(folder).missing(PASSAGES)) == [PASSAGES[0], PASSAGES[2]]
+    with pytest.raises(
+        DataError, match=rf"no triples for passage {PASSAGES[2].id} in .*\. Run: kgqa kg build dataset=demo"
+    ):
+        opened(folder).triples(PASSAGES[2])
+
+
+def test_counts_and_folders_of_a_store(folder: Path, tmp_path: Path) -> None:
+    store = opened(folder)
+    store.add([extraction(PASSAGES[0])])
+    store.add([extraction(PASSAGES[1], error="gone")])
+    store.add([Extraction(PASSAGES[2].id, "T2", "<a; b>\n<T2; is; text>\n<text; is; y>\n<It; was; z>")])
+    assert store.counts(PASSAGES) == {
+        "passages": 3, "failed": 1, "empty": 1, "triples": 4, "malformed": 1,
+        "prompt_tokens": 20, "output_tokens": 10, "passage_cut": 2,
+    }  # fmt: skip
+    assert store_folder(tmp_path, "demo", {"b": 1, "a": 2}) == store_folder(tmp_path, "demo", {"a": 2, "b": 1})
+    assert store_folder(tmp_path, "demo", {"a": 2}) != store_folder(tmp_path, "demo", {"a": 3})
+    assert store_folder(tmp_path, "demo", {}).parent == tmp_path / "demo"
+
+
+def test_damage_and_disk_errors_are_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = opened(folder)
+    store.add([extraction(PASSAGES[0])])
+    with sqlite3.connect(store.file) as connection:
+        connection.execute("UPDATE extractions SET line = ?", (b'{"passage_id": "p"}',))
+    with pytest.raises(DataError, match=r"extractions.sqlite: .*: not an extraction.*Delete .* and build it again"):
+        opened(folder).triples(PASSAGES[0])
+    store.file.write_bytes(b"no database" * 100)
+    with pytest.raises(DataError, match=r"extractions.sqlite: damaged"):
+        opened(folder).triples(PASSAGES[0])
+
+    def fail(*_: object, **__: object) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(sqlite3, "connect", fail)
+    with pytest.raises(StorageError, match=r"extractions.sqlite: database or disk is full"):
+        opened(folder).add([extraction(PASSAGES[0])])
+
+
+# Parsing
+
+PASSAGE = Passage.of("Low Tide", "Low Tide is a painting by Oddny Fir; it hangs in Elm Hall.")
+
+
+def parts(completion: str, passage: Passage = PASSAGE) -> list[tuple[str, str, str]]:
+    return [(t.head, t.relation, t.tail) for t in parse_triples(completion, passage).triples]
+
+
+def malformed(completion: str) -> int:
+    return parse_triples(completion, PASSAGE).malformed
+
+
+def test_triples_are_read_from_a_completion_and_others_counted() -> None:
+    one_a_line = "\n<Low Tide; painter; Oddny Fir>\n<Low Tide; place; Elm Hall>\n"
+    several = "<Low Tide; painter; Oddny Fir>, <Low Tide; place; Elm Hall>"
+    assert (
+        parts(one_a_line) == parts(several) == [("Low Tide", "painter", "Oddny Fir"), ("Low Tide", "place", "Elm Hall")]
+    )
+    passage = Passage.of("Stay; a song", "")
+    assert parts("<Stay; a song; year; 1901>", passage) == [("Stay; a song", "year", "1901")]
+    text = "<Low Tide; painter; Oddny Fir>\n<Low Tide;painter;  Oddny Fir >"
+    assert parts(text) == [("Low Tide", "painter", "Oddny Fir")]
+    assert malformed(text) == 0
+    for head, becomes in (("low tide", "low tide"), ("Oddny fir", "Oddny fir"), ("The painting's owner", "Low Tide")):
+        assert parts(f"<{head}; year; 1881>") == [(becomes, "year", "1881")]
+    assert parts("<Alder; year; 1881>", Passage.of("", "A text.")) == [("Alder", "year", "1881")]
+    wrong = [
+        "<Low Tide; painter>", "<Low Tide; ; 1881>", "<; painter; Fir>", "<>", "<a, b, c>", "<a; b; c", "a; b; c",
+        "<a; b; c\n>",
+    ]  # fmt: skip
+    for completion in [*wrong, "", "\n\n", "Here are the triples:", "The text states nothing."]:
+        assert parts(completion) == []
+        assert malformed(completion) == (completion in wrong)
+
+
+# Graphs
+
+TRIANGLE = (Triple("a", "r", "b"), Triple("b", "r", "c"), Triple("c", "r", "a"))
+
+
+def test_statistics_of_graphs_and_chains() -> None:
+    assert density(TRIANGLE) == pytest.approx(50.0)
+    assert density(()) is None
+    assert density((Triple("a", "r", "a"),)) is None
+    twice = (*TRIANGLE, Triple("a", "r", "b", "another passage"))
+    statistics = graph_statistics([twice, (Triple("a", "r", "b"),), ()])
+    assert statistics["entities_per_question"] == pytest.approx(5 / 3)
+    assert statistics["triples_per_question"] == pytest.approx(4 / 3)
+    assert statistics["density_percent"] == pytest.approx(50.0)  # 50 and 50; the empty graph has none
+    gold = frozenset({"gold"})
+    answered = [
+        ReadChains(gold, ("gold", "other"), (3, 2)),
+        ReadChains(gold, ("gold",), (1, 0)),
+        ReadChains(gold, (), (0,)),
+    ]
+    statistics = chain_statistics(answered)
+    assert statistics["length"] == pytest.approx(2.0)
+    assert statistics["documents_per_question"] == pytest.approx(1.0)
+    assert statistics["document_error_rate_percent"] == pytest.approx(25.0)
+
+
+HERRING = Passage.of("The Herring Queen", "The Herring Queen is an opera by Asbjarne Lyngholt of Fauskenes.")
+ENTITIES = '{"named_entities": ["The Herring Queen", "Asbjarne Lyngholt"]}'
+
+
+def extract(replies: Sequence[str]) -> tuple[Extraction, list[Generate]]:
+    node = {key: value for key, value in composed_node("kg", "openie").items() if key != "require_existing"}
+    extractor = build(node, "kg")
+    assert isinstance(extractor, OpenIe)
+    calls: list[Generate] = []
+
+    def reply(call: Call[Any]) -> Completion:
+        assert isinstance(call, Generate)
+        calls.append(call)
+        return Completion(replies[len(calls) - 1])
+
+    return drive(extractor.extract(HERRING), reply), calls
+
+
+def test_openie_writes_triples_with_entities_and_flags_unreadable_replies() -> None:
+    rows = [["The Herring Queen", "composer", "Asbjarne Lyngholt"], ["Asbjarne Lyngholt; he", "town", "x"]]
+    triples = json.dumps({"triples": rows})
+    extraction, calls = extract([ENTITIES, triples])
+    assert ENTITIES in calls[1].prompt.messages[-1].content
+    assert all(call.schema and call.role == "extractor" for call in calls)
+    assert extraction.flags == {}
+    assert parse_triples(extraction.completion, HERRING).triples[0] == Triple(
+        "The Herring Queen", "composer", "Asbjarne Lyngholt", HERRING.id
+    )
+    assert parse_triples(extraction.completion, HERRING).malformed == 0
+    for replies, flags, malformed in [
+        (["no JSON", '{"triples": []}'], {"unreadable_entities": 1}, 0),
+        ([ENTITIES, '{"triples": "none"}'], {"unreadable_triples": 1}, 0),
+        ([f"Here: {ENTITIES}.", 'Sure:\n{"triples": [["a", "b"]]}'], {}, 1),
+    ]:
+        extraction, _ = extract(replies)
+        assert extraction.flags == flags
+        parsed = parse_triples(extraction.completion, HERRING)
+        assert (parsed.triples, parsed.malformed) == ((), malformed)
+
+
+ELM = Passage.of("Elm", "Elm is a town. It has a mill - and a bridge.")
+TRIPLES = (("Elm", "is", "town"), ("Elm", "has", "mill"))
+
+
+def read(form: str, text: str, tmp_path: Path, name: str = "theirs") -> list[TripledPassage]:
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    return read_passages(tmp_path / name, form)
+
+
+def imported(passages: list[TripledPassage], tmp_path: Path) -> ImportedTriples:
+    file = tmp_path / "ours.jsonl"
+    file.write_text("".join(json.dumps(each.json()) + "\n" for each in passages), encoding="utf-8")
+    return ImportedTriples(str(file))
+
+
+def hipporag(**document: Json) -> str:
+    return json.dumps({"docs": [document]})[:-1] + ', "avg_ent_chars": NaN}'
+
+
+def stanford(*triples: tuple[str, str, str]) -> str:
+    words = [{"originalText": word} for word in (f"{ELM.title} {ELM.text}").replace(".", " .").split()]
+    found = [{"subject": head, "relation": relation, "object": tail} for head, relation, tail in triples]
+    return json.dumps({"sentences": [{"tokens": words, "openie": found}]})
+
+
+THEIRS = {
+    "hipporag": hipporag(title=ELM.title, text=ELM.text, extracted_triples=TRIPLES),
+    "openie": stanford(*TRIPLES),
+    "jsonl": json.dumps({"title": ELM.title, "text": ELM.text, "triples": TRIPLES}),
+    "tsv": "relation\thead\ttail\ttext\ttitle\n"
+    + "".join(f"{relation}\t{head}\t{tail}\t{ELM.text}\tElm\n" for head, relation, tail in TRIPLES),
+}
+
+
+def test_forms_of_a_passage_and_its_triples(tmp_path: Path) -> None:
+    expected = tuple(Triple(*parts, ELM.id) for parts in TRIPLES)
+    for form in IMPORT_FORMATS:
+        assert imported(read(form, THEIRS[form], tmp_path), tmp_path).triples(ELM) == expected
+    text = hipporag(idx="1", passage=f"{ELM.title}\n{ELM.text}", extracted_triples=TRIPLES)
+    assert len(imported(read("hipporag", text, tmp_path), tmp_path).triples(ELM)) == 2
+    lines = [
+        {"head": head, "relation": relation, "tail": tail, "title": "Elm", "text": ELM.text}
+        for head, relation, tail in (*TRIPLES, TRIPLES[0])
+    ]
+    (passage,) = read("jsonl", "\n".join(map(json.dumps, lines)), tmp_path)
+    assert passage.triples == TRIPLES
+    written: list[Json] = [
+        ["a", "b"], ["a", "b", "c", "d"], ["a", " ", "c"], ["a", 1, "c"], "abc", [" a ", "b\nb", "c"],
+    ]  # fmt: skip
+    (passage,) = read("jsonl", json.dumps({"title": "T", "text": "x", "triples": written}), tmp_path)
+    assert (passage.triples, passage.malformed) == ((("a", "b b", "c"),), 5)
+
+
+def test_passages_are_found_by_letters_digits_and_title(tmp_path: Path) -> None:
+    assert text_key("Elm", "A mill - and a Bridge.") == text_key("elm", "a mill-and a bridge")
+    assert text_key("Elm", "a mill") != text_key("Elm", "a mall")
+    assert text_key("—", "…") == b""
+    untitled = imported([TripledPassage("", ELM.text, TRIPLES)], tmp_path)
+    assert untitled.triples(ELM)
+    other = imported([TripledPassage("Elm (film)", ELM.text, TRIPLES)], tmp_path)
+    assert other.missing([ELM]) == [ELM]
+    assert other.triples(ELM) == ()
+    there, empty, absent = ELM, Passage.of("Ash", "Ash is a tree."), Passage.of("Oak", "Oak is one, too.")
+    file = imported([TripledPassage("Elm", ELM.text, TRIPLES), TripledPassage("Ash", empty.text, ())], tmp_path)
+    assert file.counts([there, empty, absent]) == {"passages": 3, "unmatched": 1, "empty": 2, "triples": 2}
+
+
+REFUSED = {
+    "no docs": ("hipporag", "{}", "no key 'docs'"),
+    "docs no list": ("hipporag", '{"docs": 1}', "document 1: not in this format"),
+    "no text": ("hipporag", '{"docs": [{"extracted_triples": []}]}', "document 1: no key 'passage'"),
+    "no triples": ("jsonl", '{"title": "a", "text": "b"}', "theirs:1: no key 'triples'"),
+    "no letters": ("jsonl", '{"title": "", "text": "!", "triples": []}', "theirs:1: title and text contain no letters"),
+    "number": ("jsonl", "1", "theirs:1: not in this format"),
+    "no JSON": ("openie", "{", "not JSON"),
+    "no sentences": ("openie", "{}", "theirs:1: no key 'sentences'"),
+    "no column": ("tsv", "head\ttail\n", "theirs:1: no column relation. Name the columns"),
+    "short line": ("tsv", "head\trelation\ttail\ttext\na\tb\n", "theirs:2: 2 columns, the first line has 4"),
+    "empty": ("jsonl", "", "the file is empty"),
+}
+
+
+def test_a_missing_or_damaged_file_of_ours_is_named(tmp_path: Path) -> None:
+    for form, text, said in REFUSED.values():
+        with pytest.raises(DataError, match=said):
+            read(form, text, tmp_path)
+    file = tmp_path / "ours.jsonl"
+    for path, said in ((None, "kg.path=null: name"), (str(file), "ours.jsonl: no such")):
+        with pytest.raises(ConfigError, match=f"{said}.*kgqa kg import FILE"):
+            _ = ImportedTriples(path).sha256
+    for line, said in (
+        ('{"title": "a", "text": "b"}', ":1: no key 'triples'"),
+        ('{"title": "a", "text": "b", "triples": [["a", "b"]]}', "passage 'a': 1 triples are not three texts"),
+        ("no", ":1: not JSON"),
+    ):
+        file.write_text(f"{line}\n")
+        with pytest.raises(DataError, match=said):
+            ImportedTriples(str(file)).triples(ELM)
+
+
+# Export
+
+EXPORTED = (
+    Passage.of('The "Elm", & <co>', "Elm is a town; it has\ta mill."),
+    Passage.of("Ash\x02", "Ash is a tree — 楡.", ("Ash is a tree — 楡.",)),
+    Passage.of("Oak", "Nothing is said of it."),
+)
+GRAPH = {
+    EXPORTED[0].id: (
+        ('Elm, "the" town', "lies <in>", "Über & Co"),
+        ("Elm, \"the\" town", "has; owns", "mill \\ 楡 😀"),
+        ("it's", "next to\x03", "Elm, \"the\" town"),
+    ),
+    EXPORTED[1].id: (("mill \\ 楡 😀", "lies <in>", "\ud800"), ('Elm, "the" town', "lies <in>", "Über & Co")),
+}  # fmt: skip
+NAMESPACE = {"g": "http://graphml.graphdrawing.org/xmlns"}
+
+
+def triples(passage: Passage) -> tuple[Triple, ...]:
+    return tuple(Triple(*parts, passage.id) for parts in GRAPH.get(passage.id, ()))
+
+
+def write_form(form: str, tmp_path: Path) -> Path:
+    write_triples(EXPORTED, triples, tmp_path / "out", form)
+    return tmp_path / "out"
+
+
+def expected(control: str = "\ufffd", half: str = "\ufffd") -> Counter[tuple[str, str, str, str]]:
+    """Count triples with their passage, as a format without control characters and lone surrogates gives them."""
+    return Counter(
+        (*(part.replace("\x03", control).replace("\ud800", half) for part in parts), id_)  # type: ignore[misc]
+        for id_, listed in GRAPH.items()
+        for parts in listed
+    )
+
+
+def test_every_export_has_every_triple(tmp_path: Path) -> None:
+    file = write_form("jsonl", tmp_path)
+    for passage in EXPORTED:
+        assert ImportedTriples(str(file)).triples(passage) == triples(passage)
+    assert ImportedTriples(str(file)).missing(EXPORTED) == []
+    assert [each.triples for each in read_passages(file, "jsonl")] == [
+        GRAPH.get(passage.id, ()) for passage in EXPORTED
+    ]
+    (tmp_path / "out").unlink()
+    read = read_passages(write_form("tsv", tmp_path), "tsv")
+    assert [len(each.triples) for each in read] == [3, 2]
+    assert read[0].triples[0] == ('Elm, "the" town', "lies <in>", "Über & Co")
+    assert read[0].text == "Elm is a town; it has a mill."
+    (tmp_path / "out").unlink()
+    graph = ElementTree.parse(write_form("graphml", tmp_path)).getroot().find("g:graph", NAMESPACE)
+    assert graph is not None
+    names = {node.get("id"): node.findtext("g:data", "", NAMESPACE) for node in graph.findall("g:node", NAMESPACE)}
+    assert len(set(names.values())) == len(names)
+    found = Counter[tuple[str, str, str, str]]()
+    for edge in graph.findall("g:edge", NAMESPACE):
+        data = {each.get("key"): each.text or "" for each in edge.findall("g:data", NAMESPACE)}
+        found[names[edge.get("source")], data["relation"], names[edge.get("target")], data["passage"]] += 1
+    assert found == expected()
+
+
+def test_existing_file_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("mine")
+    for form in EXPORT_FORMATS:
+        with pytest.raises(ConfigError, match="this file exists"):
+            write_form(form, tmp_path)
+        assert (tmp_path / "out").read_text() == "mine"

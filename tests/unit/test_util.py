@@ -1,0 +1,267 @@
+"""kgqa.util: files are written whole, locked and hashed; secrets are removed; installation commands fit."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from unittest.mock import Mock
+
+import pytest
+import yaml
+
+from kgqa.config.composing import compose
+from kgqa.errors import ConfigError, StorageError
+from kgqa.util import fs, optional_deps
+from kgqa.util.optional_deps import install_command
+from kgqa.util.redaction import MARK, Key, describe_error, is_secret, redact
+
+HASH = "0fe09ff55fd9b43815b2339907d83d7cad91f8320ac5677102f0088817ddab64"
+HOLD = """
+import sys
+from pathlib import Path
+from kgqa.util.fs import lock_file
+with lock_file(Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def holding(file: Path) -> subprocess.Popen[str]:
+    """Another process that holds the lock until its input ends."""
+    other = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(file)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert other.stdout is not None
+    assert other.stdout.readline() == "held\n"
+    return other
+
+
+def refuse() -> None:
+    raise ConfigError("taken")
+
+
+def test_a_lock_that_another_process_holds_is_refused_and_free_once_that_is_killed(tmp_path: Path) -> None:
+    file = tmp_path / "below" / ".lock"
+    with holding(file) as other:
+        assert fs.is_locked(file)
+        with pytest.raises(ConfigError, match="taken"), fs.lock_file(file, refuse):
+            pytest.fail("held twice")
+        other.kill()
+        other.wait()
+    assert not fs.is_locked(file)
+    with fs.lock_file(file, refuse):
+        assert fs.is_locked(file)
+
+
+def test_a_file_is_replaced_as_a_whole_or_stays_as_it_was(tmp_path: Path) -> None:
+    file = tmp_path / "new" / "file.txt"
+    assert fs.replace_file(file, "old") == file
+    with fs.replace_atomically(file) as fresh:
+        fresh.write_text("new")
+        assert file.read_text() == "old"
+    assert file.read_text() == "new"
+    for error in (ValueError("broken"), KeyboardInterrupt()):
+
+        def fail(error: BaseException = error) -> None:
+            with fs.replace_atomically(file) as fresh:
+                fresh.write_text("half")
+                raise error
+
+        with pytest.raises(type(error)):
+            fail()
+        assert file.read_text() == "new"
+        assert os.listdir(file.parent) == ["file.txt"]
+
+
+def test_the_disks_refusal_names_the_file_and_what_to_do(tmp_path: Path) -> None:
+    def fill() -> None:
+        with fs.replace_atomically(tmp_path / "file") as fresh:
+            fresh.symlink_to("/dev/full")
+            fresh.write_text("more than there is room for")
+
+    with pytest.raises(
+        StorageError, match=r"file: No space left on device\. Free disk space, then run the same command"
+    ):
+        fill()
+    assert not os.listdir(tmp_path)
+    with (
+        pytest.raises(StorageError, match=r"^F: it refused\. elsewhere$"),
+        fs.explain_storage_errors(Path("F"), "elsewhere"),
+    ):
+        raise OSError("it refused")
+    with pytest.raises(StorageError, match=r"^F: Read-only file system\. "), fs.explain_storage_errors(Path("F")):
+        raise OSError(errno.EROFS, "a long story")
+
+
+def test_digests_are_what_they_always_were_and_hashes_of_weights_are_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They name folders and keys of the cache."""
+    value = {"b": [1, None, 2.5], "a": "Zürich"}
+    assert fs.digest(value, 12) == "1e38a7aed236"
+    assert fs.digest(value, 12, ensure_ascii=False) == "03edd21a5e5c"
+    assert fs.text_digest("Zürich", 16) == "4251685e06cab635"
+    assert fs.ids_digest(["a", "b"]) == "7e18f737311b2dc3"
+    file = fs.replace_file(tmp_path / "file", "a\udc80")
+    assert file.read_bytes() == b"a\\udc80"
+    assert fs.sha256(file) == fs.quick_sha256(file) == HASH
+    monkeypatch.setenv("KGQA_HOME", str(tmp_path / "home"))
+    file = fs.replace_file(tmp_path / "weights", "one")
+    first = fs.quick_sha256(file)
+    assert first == fs.sha256(file)
+    fs.replace_file(file, "another")
+    assert fs.quick_sha256(file) == fs.sha256(file) != first
+    assert len(list((tmp_path / "home/hashes").iterdir())) == 2
+    monkeypatch.setenv("KGQA_HOME", str(file))  # a home that cannot be written costs time only
+    assert fs.quick_sha256(file) == fs.sha256(file)
+
+
+def test_disk_without_locks_is_named_with_the_settings_that_help(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fs, "network_disk", lambda _: "lustre")
+    for number in (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK):
+        monkeypatch.setattr("fcntl.flock", Mock(side_effect=OSError(number, os.strerror(number))))
+        with pytest.raises(StorageError, match=r"this disk \(lustre\) has no file locks.*output_dir=DIR.*KGQA_CACHE"):
+            fs.lock_file(tmp_path / "run" / ".lock").__enter__()
+        assert list((tmp_path / "run").iterdir()) == []  # a lock file that stays would be another process's
+
+
+SECRET = "sk-or/Tr0ub4dor/and-three+more"
+
+
+def test_secrets_are_known_by_name_and_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    key, text = Key(SECRET), f"You sent {SECRET}, which is wrong."
+    assert key.is_in(text)
+    assert not key.is_in("You sent what is wrong.")
+    shown = f"You sent {MARK}, which is wrong."
+    assert key.redact(text) == shown
+    assert repr(key) == MARK
+    assert key.redact_json({"a": [text, 1, None], SECRET: {}}) == {"a": [shown, 1, None], MARK: {}}
+    secret = "OPENAI_API_KEY HF_TOKEN KGQA_ES_PASSWORD AWS_SECRET_ACCESS_KEY my_secret GOOGLE_APPLICATION_CREDENTIALS"
+    assert all(map(is_secret, secret.split()))
+    assert not any(map(is_secret, ["TOKENIZERS_PARALLELISM", "KGQA_DATA", "MONKEY", "SSH_KEY_FILE", "HOME"]))
+    monkeypatch.setenv("SOME_SERVICE_PASSWORD", "correct-horse")
+    message = "cannot log in with correct-horse at http://me:hunter22@host/v1?api_key=abcdefgh&n=1"
+    clean = f"cannot log in with {MARK} at http://{MARK}@host/v1?api_key={MARK}&n=1"
+    assert redact(message) == clean
+    assert redact("{'Authorization': 'Bearer abc.def'}") == f"{{'Authorization': 'Bearer {MARK}'}}"
+    assert describe_error(OSError(message)) == f"OSError: {clean}"
+    assert redact("write to me@host.org or see https://host/a@b") == "write to me@host.org or see https://host/a@b"
+
+
+def test_an_error_that_nobody_foresaw_has_its_place_beside_its_words() -> None:
+    with pytest.raises(AttributeError) as caught:
+        _ = Key.leftout  # type: ignore[attr-defined]
+    line = caught.value.__traceback__.tb_lineno if caught.value.__traceback__ else 0
+    assert describe_error(caught.value).endswith(f"has no attribute 'leftout' (tests/unit/test_util.py:{line})")
+    with pytest.raises(ValueError, match="Expecting value") as decoded:
+        json.loads("?")
+    assert re.search(r"\(tests/unit/test_util\.py:\d+\)$", describe_error(decoded.value))
+    with pytest.raises(ConfigError) as foreseen:
+        raise ConfigError("beam=0: must be at least 1")
+    assert describe_error(foreseen.value) == "ConfigError: beam=0: must be at least 1"
+
+
+@pytest.mark.parametrize(
+    ("override", "says"),
+    [
+        ("model.name=${oc.env:OPENAI_API_KEY}", "model.name reads $OPENAI_API_KEY"),
+        ("model.name='a ${oc.env:OPENAI_API_KEY,none}'", "model.name reads $OPENAI_API_KEY"),
+        ("model.name='${oc.decode:${oc.env:OPENAI_API_KEY}}'", "model.name reads $OPENAI_API_KEY"),
+        (f"run_name='{SECRET}'", "run_name holds the value of $OPENAI_API_KEY"),
+        (f"engine.extra_body={{user: '{SECRET}'}}", "engine.extra_body.user holds the value of $OPENAI_API_KEY"),
+        ("+anything=0wn-variable-of-a-server", "anything holds the value of $MY_SERVER"),
+        ("engine.base_url='http://me:hunter22@host/v1'", "engine.base_url: an address must not contain a user name"),
+        ("engine.base_url='http://host/v1?api_key=hunter22'", "put the key into the variable that engine.api_key_env"),
+        ("+anything='see postgresql://me:hunter22@host/db'", "anything: an address must not contain a user name"),
+    ],
+)
+def test_a_secret_as_a_value_is_refused_and_not_repeated(
+    override: str, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    monkeypatch.setenv("MY_SERVER", "0wn-variable-of-a-server")
+    with pytest.raises(ConfigError) as refused:
+        compose(["dataset=demo", "engine=openai", "engine.api_key_env=MY_SERVER", override])
+    assert says in str(refused.value)
+    assert not any(secret in str(refused.value) for secret in (SECRET, "0wn-variable", "hunter22"))
+
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = '#!/bin/sh\necho "key=${VLLM_API_KEY-none}"\necho "$@"\necho "$MALLOC_MMAP_MAX_"\n'
+
+
+def served(tmp_path: Path, *options: str, **environment: str) -> tuple[list[str], str]:
+    """What the script would start: the key it is given, its words; and what it told."""
+    program = tmp_path / "python"
+    program.write_text(PROGRAM, encoding="utf-8")
+    program.chmod(0o700)
+    kept = {name: value for name, value in os.environ.items() if name != "VLLM_API_KEY"}
+    command = ["bash", str(ROOT / "scripts" / "serve_vllm.sh"), "MODEL", *options]
+    ran = subprocess.run(
+        command, env={**kept, "PYTHON": str(program), **environment}, capture_output=True, text=True, check=True
+    )
+    return ran.stdout.splitlines(), ran.stderr
+
+
+def test_a_server_listens_on_this_machine_alone_and_its_key_is_in_no_command(tmp_path: Path) -> None:
+    (key, words, _), told = served(tmp_path, "--host", "0.0.0.0")
+    assert words.endswith("--host 127.0.0.1")
+    made = key.removeprefix("key=")
+    assert re.fullmatch(r"[0-9a-f]{32}", made)
+    assert told == f"runs that ask this server need: export OPENAI_API_KEY={made}\n"
+    assert made not in words
+    assert served(tmp_path)[0][0] != key
+    for given, taken in (("s3cret", "key=s3cret"), ("", "key=none")):  # your own key is not shown
+        (own, *_), told = served(tmp_path, VLLM_API_KEY=given)
+        assert (own, told) == (taken, "")
+    for option in (["--api-key", SECRET], [f"--api-key={SECRET}"]):
+        script = str(ROOT / "scripts" / "serve_vllm.sh")
+        ran = subprocess.run(["bash", script, "model", *option], capture_output=True, text=True, check=False)
+        assert ran.returncode == 2
+        assert "set VLLM_API_KEY" in ran.stderr
+        assert SECRET not in ran.stderr
+    composed = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
+    ports = [port for service in composed["services"].values() for port in service["ports"]]
+    assert ports
+    assert all(port.startswith("127.0.0.1:") for port in ports)
+
+
+class Installed:
+    """A distribution with this direct_url.json (PEP 610)."""
+
+    def __init__(self, origin: object) -> None:
+        self.origin = origin
+
+    def read_text(self, name: str) -> str | None:
+        assert name == "direct_url.json"
+        return None if self.origin is None else json.dumps(self.origin)
+
+
+def test_the_command_fits_the_installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clone, programs = f"file://{tmp_path}", tmp_path / ".venv/bin"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(optional_deps, "find_spec", lambda _: object())
+    monkeypatch.setattr(sys, "executable", str(programs / "python"))
+    for origin, pip, command in [
+        (None, programs / "pip", "pip install 'kgqa[pdf]'"),
+        ({"url": clone, "dir_info": {"editable": True}}, programs / "pip", "pip install -e '.[pdf]'"),
+        ({"url": clone, "dir_info": {}}, programs / "pip", "pip install '.[pdf]'"),
+        ({"url": "file:///no/such/folder", "dir_info": {}}, programs / "pip", "pip install 'kgqa[pdf]'"),
+        ({"url": "https://example.org/kgqa-1.0-py3-none-any.whl"}, programs / "pip", "pip install 'kgqa[pdf]'"),
+        ({"url": clone, "dir_info": {"editable": True}}, "/bin/pip", ".venv/bin/python -m pip install -e '.[pdf]'"),
+    ]:
+        monkeypatch.setattr(optional_deps, "distribution", lambda _, origin=origin: Installed(origin))
+        monkeypatch.setattr(shutil, "which", lambda _, pip=pip: str(pip))
+        assert install_command("pdf") == command
+    monkeypatch.setattr(optional_deps, "distribution", lambda _: Installed(None))
+    monkeypatch.setattr(optional_deps, "find_spec", lambda _: None)  # an environment of uv has no pip
+    monkeypatch.setattr(sys, "executable", "/tools/kgqa/bin/python")
+    assert install_command("pdf") == "uv pip install --python /tools/kgqa/bin/python 'kgqa[pdf]'"
