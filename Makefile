@@ -83,7 +83,7 @@ check: $(DONE)-test ## ruff, mypy --strict, import-linter, architecture tests, s
 	@echo "→ ruff" && $(BIN)/ruff check && $(BIN)/ruff format --check
 	@echo "→ mypy" && $(BIN)/mypy
 	@echo "→ import-linter" && $(BIN)/lint-imports
-	@echo "→ architecture" && $(BIN)/python -m pytest tests/test_architecture.py tests/test_layout.py
+	@echo "→ architecture" && $(BIN)/python -m pytest tests/test_architecture.py
 	@echo "→ style" && $(BIN)/python scripts/check_style.py
 	@echo "→ docs" && $(SITE) --quiet
 
@@ -94,9 +94,9 @@ replay: $(DONE)-core $(DONE)-qwen2_5_coder_1_5b ## replay docs/RESULTS.md from i
 docs: $(DONE)-test ## build the documentation site: outputs/site/index.html
 	@$(SITE)
 
-# PARTS="throughput cache" runs some parts. SAVE=--save adds the figures to docs/dev/bench.json.
+# PARTS="throughput cache" runs some parts.
 bench: $(DONE)-test ## benchmarks, as ratios to a reference in the same run
-	@$(BIN)/python -m scripts.bench $(PARTS) $(SAVE)
+	@$(BIN)/python -m scripts.bench $(PARTS)
 
 format: $(DONE)-test ## fix what ruff can fix
 	@$(BIN)/ruff check --fix && $(BIN)/ruff format

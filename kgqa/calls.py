@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Coroutine, Generator
 from dataclasses import dataclass
-from functools import cache
 from itertools import product
 from string import ascii_lowercase, ascii_uppercase
 from typing import Any, Generic, Literal, TypeVar
@@ -85,7 +84,7 @@ class Search(Call[tuple[Passage, ...]]):
 
     The scope is the complete corpus. With `titles` it is the passages with one of these titles. With `pool` it is these
     passages, as if they were the corpus. With `keywords` there is no retriever: the best passages contain the most
-    keywords, see `retrieval.search.count_keywords`.
+    keywords, see `retrieval.search`.
     facts: the start of a retriever of facts. None: it uses the best ones.
     """
 
@@ -156,14 +155,11 @@ async def _program(awaitable: Awaitable[T]) -> T:
     return await awaitable
 
 
+LABELS = (*ascii_uppercase, *ascii_lowercase, *("".join(pair) for pair in product(ascii_uppercase, repeat=2)))
+
+
 def labels(count: int) -> tuple[str, ...]:
     """Return option labels: A–Z, a–z, then AA, AB, …"""
-    if count > len(_labels()):
-        raise ValueError(f"{count} options are more than the maximum of {len(_labels())}")
-    return _labels()[:count]
-
-
-@cache
-def _labels() -> tuple[str, ...]:
-    pairs = ("".join(pair) for pair in product(ascii_uppercase, repeat=2))
-    return (*ascii_uppercase, *ascii_lowercase, *pairs)
+    if count > len(LABELS):
+        raise ValueError(f"{count} options are more than the maximum of {len(LABELS)}")
+    return LABELS[:count]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal, Protocol, runtime_checkable
 
 from kgqa.artifacts.adapter import Adapter
-from kgqa.calls import Fact, Facts, ModelCall, ModelReply, Neighbours, Program, Rank, Search
+from kgqa.calls import Fact, ModelCall, ModelReply, Program, Rank, Search
 from kgqa.types import Answer, Json, Passage, Question, Triple
 
 
@@ -45,7 +45,8 @@ Need = Literal["model", "triples", "search", "pool", "graph", "ranker", "demonst
 class Method(Protocol):
     """A method answers one question at a time.
 
-    A method that makes no sense if one model has all its roles also has `separate_roles`: role → its key.
+    A method that makes no sense if one model has all its roles also has `separate_roles`: role → its key. One with
+    few-shot examples from a pool also has `shows`, their description for the report.
     """
 
     @property
@@ -60,16 +61,6 @@ class Method(Protocol):
 
     def answer(self, question: Question) -> Program[Answer]:
         """Answer a question. This is a coroutine that awaits calls of `kgqa.calls` and does no I/O."""
-        ...
-
-
-@runtime_checkable
-class Demonstrating(Protocol):
-    """A method with few-shot examples from a pool of questions."""
-
-    @property
-    def shows(self) -> str:
-        """Return a description of the examples for the report, or "" if the settings use none."""
         ...
 
 
@@ -180,26 +171,6 @@ class SearchProgram(Protocol):
         ...
 
 
-class Index(Protocol):
-    """Answers `Search` and `Facts`: a retriever's finder over one corpus."""
-
-    def identity(self) -> Mapping[str, Json]: ...
-
-    def search(self, calls: Sequence[Search]) -> Sequence[tuple[Passage, ...]]:
-        """Return the passages of each call, best first, or fewer than `k` if the scope of `Search` has fewer."""
-        ...
-
-    def find_facts(self, calls: Sequence[Facts]) -> Sequence[tuple[Fact, ...]]:
-        """Return the facts of each call, or none if the retriever has no facts."""
-        ...
-
-    def find_titled(self, title: str) -> Sequence[Passage]:
-        """Return the passages with this title in corpus order, or none without a corpus."""
-        ...
-
-    def close(self) -> None: ...
-
-
 class TripleSource(Protocol):
     """Extracted triples by passage."""
 
@@ -224,18 +195,6 @@ class RetrievedTriples(TripleSource, Protocol):
     def identity(self) -> Json: ...
 
     def extract(self, passage: Passage) -> Program[tuple[Triple, ...]]: ...
-
-
-class NeighbourSource(Protocol):
-    """Passage graphs by pool."""
-
-    def neighbours(self, call: Neighbours) -> tuple[Passage, ...]:
-        """Return the neighbours in the pool's order, each once, without the passage itself.
-
-        Raises:
-            DataError: the passage is not in the pool, or its graph on disk is damaged.
-        """
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,7 +68,7 @@ def record(shown: list[DemoResult], remark: str) -> tuple[Recording, int]:
         print("kgqa/ or conf/ has changes that are in no commit: commit them and record again", file=sys.stderr)
     exported = export_calls(call_cache(), CALLS, keys)
     replace_file(RECORDING, json_text(recording.json()))
-    return recording, exported.calls
+    return recording, exported["calls"]
 
 
 def answers(shown: DemoResult) -> dict[str, str]:

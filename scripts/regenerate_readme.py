@@ -1,13 +1,12 @@
 """Run README.md's commands and write their output under them.
 
-    python scripts/regenerate_readme.py [--check] [FILE …]
+    python scripts/regenerate_readme.py [FILE …]
 
 A block of `console` behind a comment `<!-- run: all lines -->` (or `last N lines`, `first N lines`) is run, in the
 order of the file and in one empty folder for all of them; the lines under each command are replaced. Names of runs and
-sweeps are left out: they are hashes of code and configuration, and the text is to hold after an edit of either.
-`--check` runs the same and writes nothing: it fails where a command does. Other blocks show what needs data, weights or
-a server that are not in the package. `tests/e2e/test_shown_commands.py` runs all of them on stand-ins and compares what
-the marked ones print, but for those `with weights` (`<!-- run: last 9 lines, with weights -->`).
+sweeps are left out: they are hashes of code and configuration, and the text is to hold after an edit of either. Other
+blocks show what needs data, weights or a server. `tests/e2e/test_shown_commands.py` runs all of them on stand-ins and
+compares what the marked ones print, but for those `with weights` (`<!-- run: last 9 lines, with weights -->`).
 
 The kgqa that runs is that beside this Python, or, with PYTHONPATH=., that of the checkout.
 """
@@ -31,14 +30,12 @@ COMMAND = r"^\$ ((?:.*\\\n)*.*)$"
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true")
     parser.add_argument("files", nargs="*", type=Path, default=[ROOT / "README.md"])
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         for file in chosen.files:
             text = BLOCK.sub(lambda block: rerun(block, Path(folder)), file.read_text(encoding="utf-8"))
-            if not chosen.check:
-                file.write_text(text, encoding="utf-8")
+            file.write_text(text, encoding="utf-8")
     return 0
 
 

@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -84,8 +85,12 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="kgqa-replay-") as name:
         folder = Path(name)
         run_kgqa(["cache", "import", str(CALLS)], folder)
-        for group, keys in groups.items():
-            run_kgqa(["run", "-m", *keys.split(), *SETTINGS.split(), f"sweep.name={group}"], folder)
+        commands = [
+            ["run", "-m", *keys.split(), *SETTINGS.split(), f"sweep.name={group}"] for group, keys in groups.items()
+        ]
+        # no model computes, so each process needs one core
+        with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as workers:
+            list(workers.map(lambda command: run_kgqa(command, folder), commands))
         hashes = hash_predictions(folder / "outputs")
     if options.update:
         HASHES.write_text(json.dumps(hashes, indent=1) + "\n", encoding="utf-8")

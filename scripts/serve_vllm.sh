@@ -21,7 +21,7 @@ for word; do
 done
 export VLLM_NO_USAGE_STATS=${VLLM_NO_USAGE_STATS:-1}
 export GOMP_SPINCOUNT=${GOMP_SPINCOUNT:-0} # waiting threads sleep: else a busy neighbour makes a CPU many times slower
-# activations stay mapped: given back and asked for again, a tenth of a CPU's time goes to pages (docs/dev/PERFORMANCE.md)
+# activations stay mapped: given back and asked for again, a tenth of a CPU's time goes to pages (docs/dev/LOG.md)
 export MALLOC_MMAP_MAX_=${MALLOC_MMAP_MAX_:-0} MALLOC_TRIM_THRESHOLD_=${MALLOC_TRIM_THRESHOLD_:-17179869184}
 if [ -z "${VLLM_API_KEY+set}" ]; then
   VLLM_API_KEY=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')

@@ -12,6 +12,8 @@ from kgqa.config.building import build
 from kgqa.config.composing import compose
 from kgqa.config.files import load_node
 
+_defaults = cache(lambda: compose([]))
+
 
 @cache
 def composed_node(group: str, name: str) -> Any:
@@ -25,11 +27,6 @@ def composed_node(group: str, name: str) -> Any:
     if group in ("collect", "kg"):
         return compose([f"{group}={name}"])[group]
     return OmegaConf.to_container(OmegaConf.create({**_defaults(), group: node})[group], resolve=True)
-
-
-@cache
-def _defaults() -> Any:
-    return compose([])
 
 
 @cache

@@ -23,7 +23,7 @@ with suppress(ImportError):  # vLLM's environment has no hypothesis
     settings.load_profile("tests")
 
 
-LONG = ("test_shown_commands", "test_published_tables", "test_server_runs", "test_sweep_failures", "test_run")
+LONG = ("test_shown_commands", "test_published_tables", "test_server_runs", "test_sweeps", "test_run")
 
 
 @pytest.fixture(autouse=True)

@@ -76,10 +76,7 @@ def with_key(status: int) -> Fault:
 
     def fault(conversation: Conversation, body: Body) -> None:
         key = str(conversation.headers["Authorization"]).rpartition(" ")[2]
-        if status == 200:
-            says(key)(conversation, body)
-        else:
-            refuse(status, f"you sent {key}")(conversation, body)
+        (says(key) if status == 200 else refuse(status, f"you sent {key}"))(conversation, body)
 
     return fault
 
@@ -100,26 +97,15 @@ def drip(conversation: Conversation, body: Body) -> None:
 
 PARTS = [{"type": "text", "text": "re: by so"}, {"type": "text", "text": "mebody in Fauskenes"}]
 HELD: Mapping[str, Fault] = {
-    "408": refuse(408),
-    "429": refuse(429, "slow down"),
-    "429-wait": refuse(429, retry_after="0.1"),
-    "429-nan": refuse(429, retry_after="nan"),
-    "429-date": refuse(429, retry_after="Fri, 31 Dec 9999 23:59:59 GMT"),
-    "400-limited": refuse(400, "Too many tokens, please wait before trying again."),
-    "500": raw(b"oops", status=500),
-    "503-page": raw(b"<html><body>busy</body></html>", status=503),
-    "529": refuse(529, "overloaded"),
-    "reset": reset,
-    "silence": slow(1.5),
-    "drip": drip,
-    "cut": altered(lambda content: content[: len(content) // 2], excess=200),
-    "length-too-short": altered(bytes, excess=-50),
-    "not-gzip": altered(bytes, Content_Encoding="gzip"),
-    "truncated": altered(lambda content: content[: len(content) // 2]),
-    "empty": raw(b""),
+    "408": refuse(408), "429": refuse(429, "slow down"), "429-wait": refuse(429, retry_after="0.1"),
+    "429-nan": refuse(429, retry_after="nan"), "429-date": refuse(429, retry_after="Fri, 31 Dec 9999 23:59:59 GMT"),
+    "400-limited": refuse(400, "Too many tokens, please wait before trying again."), "500": raw(b"oops", status=500),
+    "503-page": raw(b"<html><body>busy</body></html>", status=503), "529": refuse(529, "overloaded"), "reset": reset,
+    "silence": slow(1.5), "drip": drip, "cut": altered(lambda content: content[: len(content) // 2], excess=200),
+    "length-too-short": altered(bytes, excess=-50), "not-gzip": altered(bytes, Content_Encoding="gzip"),
+    "truncated": altered(lambda content: content[: len(content) // 2]), "empty": raw(b""),
     "page": raw(b"<html>log in, please</html>"),
-    "latin-1": altered(lambda content: content[:-1] + b', "by": "\xe9\xff"}'),
-    "array": whole(lambda good: [good]),
+    "latin-1": altered(lambda content: content[:-1] + b', "by": "\xe9\xff"}'), "array": whole(lambda good: [good]),
     "deep": raw(b'{"choices": ' + b"[" * DEEP + b"]" * DEEP + b"}"),
     "long-number": altered(lambda content: content[:-1] + b', "n": ' + b"9" * 5000 + b"}"),
     "stream": raw(b'data: {"choices": [{"delta": {"content": "x"}}]}\n\ndata: [DONE]\n\n'),
@@ -130,37 +116,27 @@ HELD: Mapping[str, Fault] = {
     "choice-null": whole(lambda good: good.update(choices=[None])),
     "choice-empty": whole(lambda good: good.update(choices=[{}])),
     "choice-error": choice(error={"code": 502, "message": "upstream died"}),
-    "finish-error": says("", finish_reason="error"),
-    "huge-text": says("x" * 50_000_000),
-    "twice": altered(lambda content: content[:-1] + b', "choices": []}'),
-    "key-500": with_key(500),
+    "finish-error": says("", finish_reason="error"), "huge-text": says("x" * 50_000_000),
+    "twice": altered(lambda content: content[:-1] + b', "choices": []}'), "key-500": with_key(500),
     "key-200": with_key(200),
-}
+}  # fmt: skip
 UNREADABLE: Mapping[str, Fault] = {
-    "content-null": says(None),
-    "content-number": says(42),
-    "content-object": says({"text": "hi"}),
+    "content-null": says(None), "content-number": says(42), "content-object": says({"text": "hi"}),
     "content-odd-parts": says([{"type": "image_url", "image_url": "x"}, 7]),
-    "message-text": choice(message="hi", text=None),
-    "logprob-nan": logprob(float("nan")),
-    "logprob-positive": logprob(5.0),
-    "logprob-text": logprob("-1"),
-}
+    "message-text": choice(message="hi", text=None), "logprob-nan": logprob(float("nan")),
+    "logprob-positive": logprob(5.0), "logprob-text": logprob("-1"),
+}  # fmt: skip
 TAKEN: Mapping[str, Fault] = {
-    "gzip": altered(gzip.compress, Content_Encoding="gzip"),
-    "201": altered(bytes, status=201),
+    "gzip": altered(gzip.compress, Content_Encoding="gzip"), "201": altered(bytes, status=201),
     "byte-order-mark": altered(lambda content: b"\xef\xbb\xbf" + content),
     "blanks-first": altered(lambda content: b"\n" * 5000 + content),
-    "error-null": whole(lambda good: good.update(error=None)),
-    "content-parts": says(PARTS),
+    "error-null": whole(lambda good: good.update(error=None)), "content-parts": says(PARTS),
     "usage-odd-details": usage(prompt_tokens_details="x"),
     "other-model": whole(lambda good: good.update(model="evil-7b")),
-    "usage-missing": whole(lambda good: good.pop("usage") and None),
-    "usage-text": usage(prompt_tokens="many"),
-    "usage-negative": usage(prompt_tokens=-1000000),
-    "usage-infinite": usage(prompt_tokens=float("inf")),
+    "usage-missing": whole(lambda good: good.pop("usage") and None), "usage-text": usage(prompt_tokens="many"),
+    "usage-negative": usage(prompt_tokens=-1000000), "usage-infinite": usage(prompt_tokens=float("inf")),
     "usage-huge": usage(prompt_tokens=10**400),
-}
+}  # fmt: skip
 FAILED: Mapping[str, Fault] = {
     "400": refuse(400, "the request is wrong"),
     "403-filtered": refuse(403, "This model requires moderation. Your input was flagged."),
@@ -168,14 +144,10 @@ FAILED: Mapping[str, Fault] = {
     "key-400": with_key(400),
 }
 STOPPED: Mapping[str, Fault] = {
-    "401": with_key(401),
-    "400-key": refuse(400, "API key not valid. Please pass a valid API key."),
-    "402": refuse(402, "pay first"),
-    "403": refuse(403, "not for you"),
-    "key-403": with_key(403),
-    "404": refuse(404, "no such model"),
-    "redirect": redirect,
-}
+    "401": with_key(401), "400-key": refuse(400, "API key not valid. Please pass a valid API key."),
+    "402": refuse(402, "pay first"), "403": refuse(403, "not for you"), "key-403": with_key(403),
+    "404": refuse(404, "no such model"), "redirect": redirect,
+}  # fmt: skip
 LOST: Mapping[str, Fault] = {  # for longer than engine.server_timeout
     "429-infinite": refuse(429, retry_after="inf"),
     "429-years": refuse(429, retry_after="99999999"),

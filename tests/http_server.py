@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
+from typing import Any
 
 
 @contextmanager
@@ -21,3 +23,21 @@ def serve(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+def serve_json(answer: Callable[[BaseHTTPRequestHandler, bytes], tuple[int, Any]], headers: Mapping[str, str]) -> Any:
+    """Serve what `answer` makes of a request and its body, a status and a value."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            status, value = answer(self, self.rfile.read(int(self.headers.get("Content-Length") or 0)))
+            content = b"" if self.command == "HEAD" else json.dumps(value).encode()
+            self.send_response(status)
+            for name, text in {"Content-Length": str(len(content)), **headers}.items():
+                self.send_header(name, text)
+            self.end_headers()
+            self.wfile.write(content)
+
+        do_POST = do_PUT = do_HEAD = do_DELETE = do_GET  # noqa: N815 - names of the standard library
+
+    return serve(Handler)

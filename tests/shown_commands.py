@@ -77,29 +77,21 @@ class Elsewhere(NamedTuple):
 
 ELSEWHERE = (
     Elsewhere("pip install", "changes the environment that the tests run in"),
-    Elsewhere("^(source|python3 -m venv|uv) ", "sets up an environment"),
-    Elsewhere("^vllm serve", "starts a server"),
-    Elsewhere("docker compose", "needs Docker"),
-    Elsewhere("kgqa view", "serves until Ctrl-C"),
+    Elsewhere("^(source|python3 -m venv|uv) ", "sets up an environment"), Elsewhere("^vllm serve", "starts a server"),
+    Elsewhere("docker compose", "needs Docker"), Elsewhere("kgqa view", "serves until Ctrl-C"),
     Elsewhere(r"kgqa collect safe .*(HASH|RUN)", "wants folders of earlier verifications and runs, by their hashes"),
     Elsewhere("kgqa bootstrap", "samples 5,000 questions; tests/training/test_bootstrap.py has two rounds"),
     Elsewhere(r"kgqa reproduce .*--make", "trains; tests/training/test_made_cells.py makes a cell"),
-    Elsewhere(
-        "kgqa data download", "fetches from the network; tests/e2e/test_data_commands.py fetches from a server here"
-    ),
-    Elsewhere(
-        "sweep.name=results_|docs/results/calls",
-        "asks or replays 1.5B weights on real questions, for hours where it asks",
-    ),
+    Elsewhere("kgqa data download", "fetches from the network; tests/e2e/test_data_commands.py has a server"),
+    Elsewhere("sweep.name=results_|docs/results/calls", "asks or replays 1.5B weights, for hours where it asks"),
     Elsewhere("scripts/record_demo.py", "asks a model of 1.1 GB for three minutes"),
     Elsewhere("kgqa train (?!.*dry_run)", "trains a model, for minutes on all cores"),
     Elsewhere("kgqa collect knowtrace", "needs a run with right answers, which a scripted engine has not"),
     Elsewhere("pytest tests/retrieval/test_elasticsearch.py", "needs an Elasticsearch server"),
     Elsewhere("tracker=wandb", "needs the package wandb", "wandb"),
     Elsewhere("tracker=mlflow", "needs the package mlflow-skinny", "mlflow"),
-    Elsewhere("--ray", "needs the package ray", "ray"),
     Elsewhere("hydra/launcher=ray", "needs the package hydra-ray-launcher", "hydra_plugins.hydra_ray_launcher"),
-)
+)  # fmt: skip
 
 
 def elsewhere(typed: str) -> Elsewhere | None:
@@ -130,17 +122,15 @@ INSTEAD = (
     (r"only='GPT3\*,HotpotQA'", "only='GPT3? ZeroR QA? Direct,HotpotQA'"),
     (r"graph\.keywords=0,1,2,3,5,8", "graph.keywords=0,8"),
     (r"(-m method=)trace,ircot,knowtrace( dataset=musique,hotpotqa server=)", r"\1ircot\2"),
-    (r"^((?:export )?OPENAI_API_KEY)=…", r"\1=none"),
-    (r"n_trials=20", "n_trials=2"),
-    (r"train\.examples=64", "train.examples=2"),
-    (r"sample=\d+", "sample=1"),
+    (r"^((?:export )?OPENAI_API_KEY)=…", r"\1=none"), (r"n_trials=20", "n_trials=2"),
+    (r"train\.examples=64", "train.examples=2"), (r"sample=\d+", "sample=1"), (r"\blimit=\d{2,}", "limit=2"),
     (r"(collect safe) dataset=2wiki", r"\1 dataset=musique"),  # the stand-in for 2Wiki has no evidences
     (r"tune\.dev=100 tune\.test=500", "tune.dev=2 tune.test=2"),
     (r"protocol=paper --plan", "protocol=paper protocol.dev=2 protocol.test=2 --plan"),
     (r"^(kgqa run .*engine\.server=vllm(?:.|\n)*)", r"\1 dry_run=true"),  # vLLM tells more than the stand-in can
     (r" engine\.enforce_eager=true", ""),  # a key of vLLM, which the stand-in lacks
     (r" …$", ""),
-)
+)  # fmt: skip
 VARIABLE = re.compile(r"[A-Z_]+=")
 MANY = re.compile(
     r"^(\w+=\S+ )*kgqa (run|data verify|data index|reproduce|collect|train|kg link\S*|kg build|kg export|tune) "

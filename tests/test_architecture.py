@@ -1,4 +1,4 @@
-"""Check layers, light imports, fast help, and configurations that equal the code they configure."""
+"""Check layers, cycles, light imports, fast help, and configurations that equal the code they configure."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import inspect
 import re
 import subprocess
 import sys
+from graphlib import CycleError, TopologicalSorter
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import grimp
 import pytest
 from omegaconf import OmegaConf
 
@@ -32,13 +34,17 @@ HEAVY = (
     "faiss", "peft", "pdfplumber", "pypdfium2", "mammoth", "semantic_text_splitter", "datasets",
     "pyarrow", "mlflow", "wandb", "ray", "joblib", "submitit", "optuna", "starlette", "uvicorn",
 )  # fmt: skip
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 CONFIGS = [(group, name) for group, names in groups().items() for name in names if group != "experiment"]
 
 
-def test_number_of_files_and_commands() -> None:
+def test_number_of_files_and_commands_and_what_packages_say_of_themselves() -> None:
     assert len(MODULES) <= MAX_FILES
     assert len(list(PACKAGE.glob("*.py"))) <= 8
     assert sum(" " not in name for name in BY_NAME) <= 20
+    for file in PACKAGE.rglob("__init__.py"):
+        docstring = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+        assert len(docstring) > 80, file
 
 
 def test_layers() -> None:
@@ -46,15 +52,22 @@ def test_layers() -> None:
     assert linter.lint_imports(config_filename=str(ROOT / "pyproject.toml"), no_cache=True) == 0
 
 
+def test_imports_have_no_cycles() -> None:
+    """Imports inside functions and under `TYPE_CHECKING` count: they only hide a cycle."""
+    graph = grimp.build_graph("kgqa", cache_dir=None)
+    arrows = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
+    try:
+        TopologicalSorter(arrows).prepare()
+    except CycleError as error:
+        pytest.fail(" → ".join(reversed(error.args[1])))
+
+
 def test_methods_hold_no_prompt_text() -> None:
     for module in (PACKAGE / "methods").rglob("*.py"):
         tree = ast.parse(module.read_text(encoding="utf-8"))
-        documented = {ast.get_docstring(n, clean=False) for n in ast.walk(tree) if isinstance(n, _DOCUMENTED)}
+        documented = {ast.get_docstring(n, clean=False) for n in ast.walk(tree) if isinstance(n, DOCUMENTED)}
         strings = [n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
         assert not [text for text in strings if len(text) > 200 and text not in documented]
-
-
-_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def test_every_module_imports_without_the_heavy_packages() -> None:
@@ -105,15 +118,12 @@ def test_every_configuration_equals_the_fields_of_its_class() -> None:
         assert build(values, group, **given) is not None
 
 
-def test_the_opening_of_a_method_says_what_it_needs() -> None:
+def test_the_opening_of_a_method_says_what_it_needs_and_experiments_compose() -> None:
     """Its line in `kgqa run --help`."""
     for name in groups()["method"]:
         said = re.search(r" Needs ([\w, ]+)\.", describe_choice("method", name))
         assert said
         assert set(said[1].split(", ")) == build(composed_node("method", name), "method").uses
-
-
-def test_every_experiment_composes() -> None:
     for name in groups()["experiment"]:
         assert compose([f"experiment={name}"])["choices"]["method"]
 
@@ -125,10 +135,19 @@ def test_every_value_of_a_method_and_of_a_recipe_names_its_source() -> None:
                 assert "#" in line, f"{file.name}: no source: {line}"
 
 
-def test_own_files_are_read_as_omegaconf_reads_them() -> None:
-    for file in sorted(package_conf().rglob("*.yaml")):
-        if file.parent.name != "reproduce":  # tables have their own reader
-            assert repr(load_yaml(file)) == repr(OmegaConf.to_container(OmegaConf.load(file))), file
+VALUES = """
+- [1e-4, 1e3, -1.5E+3, 1e, 1_000, 0x1F, 017, 1:30, .5, .inf, +3]
+- [yes, no, on, off, true, null, ~, "1", 'a: b', 2026-01-31, 2026-01-31T12:00:00Z, "${a.b}", é]
+- {a: &a [x], b: *a, c: {}, d: }
+- |
+  text
+"""
+
+
+def test_files_are_read_as_hydra_reads_them(tmp_path: Path) -> None:
+    file = tmp_path / "values.yaml"
+    file.write_text(VALUES, encoding="utf-8")
+    assert repr(load_yaml(file)) == repr(OmegaConf.to_container(OmegaConf.load(file)))
 
 
 def test_defaults_live_in_yaml_only() -> None:

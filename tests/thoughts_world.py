@@ -26,14 +26,13 @@ WROTE, APPEARED, CONCLUDED = "Alder wrote Birch.", "Birch appeared in 1901.", "S
 
 def demonstration(number: int, pinned: Sequence[Passage] = ()) -> ThoughtDemonstration:
     gold, distractor = Passage.of(f"Gold {number}", "gold text"), Passage.of(f"Distractor {number}", "distractor text")
-    return ThoughtDemonstration(
-        f"Question {number}?",
-        f"answer {number}",
+    thought, pools = (
         f"Thought {number}. So the answer is: answer {number}.",
         ((*pinned, gold), (*pinned, gold, distractor)),
-        tuple(pinned),
-        (gold.title,),
     )
+    return ThoughtDemonstration(
+        f"Question {number}?", f"answer {number}", thought, pools, tuple(pinned), (gold.title,)
+    )  # fmt: skip
 
 
 FEW_SHOT = FewShot(
@@ -63,10 +62,7 @@ class World:
     """
 
     def __init__(
-        self,
-        replies: Sequence[str | Completion],
-        found: Mapping[str, tuple[Passage, ...]] | None = None,
-        limit: int = 1_000_000,
+        self, replies: Sequence[str | Completion], found: Mapping[str, Any] | None = None, limit: int = 1_000_000
     ) -> None:
         self.replies, self.limit = list(replies), limit
         self.found = {"": (ALDER, CEDAR)} if found is None else found
@@ -92,15 +88,12 @@ class World:
 
     def sequence(self) -> list[str]:
         """What was asked, in order: the kind of each call with its query or template; counted tokens left out."""
-        shown = []
-        for call in self.calls:
-            if isinstance(call, Search):
-                shown.append(f"search {call.query}")
-            elif isinstance(call, Generate):
-                shown.append(f"{call.role} {call.prompt.name}")
-            elif isinstance(call, Rank):
-                shown.append(f"rank {call.scorer}")
-        return shown
+        shown = {
+            Search: lambda call: f"search {call.query}",
+            Generate: lambda call: f"{call.role} {call.prompt.name}",
+            Rank: lambda call: f"rank {call.scorer}",
+        }
+        return [shown[type(call)](call) for call in self.calls if type(call) in shown]
 
     def prompts(self) -> list[str]:
         return [call.prompt.messages[0].content for call in self.calls if isinstance(call, Generate)]

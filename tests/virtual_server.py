@@ -7,6 +7,7 @@ one thread, in an order that is the same in every run.
 from __future__ import annotations
 
 import heapq
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -134,12 +135,13 @@ def driven(
     done = VirtualQueue()
     done.server = server
     queue: Done = done
-    streams = Streams(queue, cache, server)
+    ending = threading.Event()
+    streams = Streams(queue, cache, server, ending)
     scheduler = Scheduler(lambda call: streams, queue, width=width())
 
     def follow(record: object) -> None:
         scheduler.width = width()
 
     scheduler.on_record = follow
-    scheduler.on_last_start = lambda: streams.set_order(ending=arranged)
+    scheduler.on_last_start = ending.set if arranged else None
     return list(scheduler.run(programs, streaming=True))

@@ -6,13 +6,14 @@ Training writes one to `outputs/trained/NAME/HASH/adapter/`, next to its manifes
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
 from dataclasses import dataclass
 from math import sqrt
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
-from kgqa.artifacts.schema import read
+from pydantic import ConfigDict, PositiveFloat, PositiveInt
+
+from kgqa.artifacts.schema import Artifact, read
 from kgqa.errors import ConfigError, DataError
 from kgqa.types import Json
 from kgqa.util.fs import quick_sha256, text_digest
@@ -29,6 +30,18 @@ UNPLAIN = (
 )  # fmt: skip
 
 Sha256 = Annotated[str, matches(r"[0-9a-f]{64}", "must be 64 lower-case hexadecimal digits, or null")]
+
+
+class PeftConfig(Artifact):
+    """The values of `adapter_config.json` that engines follow."""
+
+    model_config = ConfigDict(extra="allow")
+
+    r: PositiveInt
+    lora_alpha: PositiveFloat
+    use_rslora: bool = False
+    bias: str = "none"
+    peft_type: str | None = None
 
 
 @dataclass(frozen=True)
@@ -68,13 +81,12 @@ class Adapter:
 
     @property
     def rank(self) -> int:
-        return int(self._number("r"))
+        return self._config.r
 
     @property
     def alpha(self) -> float:
         """Return alpha: weights change by B·A·alpha/rank (Hu et al., 2021) or rank-stabilized (Kalajdzievski, 2023)."""
-        stabilised = sqrt(self.rank) if self._config().get("use_rslora") else 1.0
-        return self._number("lora_alpha") * stabilised
+        return self._config.lora_alpha * (sqrt(self.rank) if self._config.use_rslora else 1.0)
 
     def digest(self) -> str:
         """Return the hash of the two files. Raises DataError if it is not `sha256`."""
@@ -96,11 +108,11 @@ class Adapter:
 
     def check_plain(self) -> None:
         """Raise a ConfigError if the adapter has more than LoRA's matrices, which some engines ignore."""
-        config = self._config()
-        beside = [key for key in UNPLAIN if config.get(key)]
-        beside += ["bias"] if config.get("bias", "none") != "none" else []
-        if config.get("peft_type") != "LORA" or beside:
-            what = ", ".join(beside) or f"peft_type {config.get('peft_type')}"
+        config = self._config
+        beside = [key for key in UNPLAIN if (config.model_extra or {}).get(key)]
+        beside += ["bias"] if config.bias != "none" else []
+        if config.peft_type != "LORA" or beside:
+            what = ", ".join(beside) or f"peft_type {config.peft_type}"
             raise ConfigError(
                 f"adapter {self.name}: {what} in {self.folder / CONFIG} is more than plain LoRA. "
                 "Merge it into its base and set model.path to the merged folder."
@@ -110,16 +122,9 @@ class Adapter:
         """Return the tensors by layer: "model.layers.0.mlp.up_proj.lora_A" of (rank, in), "….lora_B" of (out, rank)."""
         return {_plain_name(name): tensor for name, tensor in read_tensors(self.folder / MATRICES).items()}
 
-    def _config(self) -> Mapping[str, Json]:
-        return read(dict[str, Json], self.folder / CONFIG, remedy="Get the adapter again.")
-
-    def _number(self, key: str) -> float:
-        number = self._config().get(key)
-        if not isinstance(number, int | float) or isinstance(number, bool) or number <= 0:
-            raise DataError(
-                f"{self.folder / CONFIG}: {key} is {number!r}, not a number above 0. Get the adapter again."
-            )
-        return float(number)
+    @property
+    def _config(self) -> PeftConfig:
+        return read(PeftConfig, self.folder / CONFIG, remedy="Get the adapter again.")
 
     @staticmethod
     def _manifest_file(folder: Path) -> Path:

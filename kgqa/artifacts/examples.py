@@ -133,13 +133,10 @@ class Recipe(ABC):
         return "needs questions, not runs: set dataset=NAME" if self.sources else ""
 
     @abstractmethod
-    def collect(self, sources: Sequence[Source], call_teacher: CallTeacher | None = None) -> Iterator[Made]:
+    def collect(self, sources: Sequence[Source], call_teacher: CallTeacher) -> Iterator[Made]:
         """Yield examples in a deterministic order.
 
         call_teacher: runs all programs of a teacher at once, if the recipe uses one.
-
-        Raises:
-            ConfigError: the recipe cannot use these sources.
         """
 
     def figures(self, sources: Sequence[Source]) -> Mapping[str, int | float]:
@@ -159,14 +156,14 @@ class Instances(Artifact):
 
 
 class Collected(Artifact):
-    """`labels`: number of examples by label and place. `held_out_labels`: those of them that are held out.
+    """`labels`: number of examples by label. `held_out_labels`: those of them that are held out.
 
     question_hashes: hashes of texts by hashes of ids, without held-out questions, see `hash_questions`.
     """
 
     recipe: str
     datasets: Mapping[str, Instances]
-    labels: Mapping[str, Mapping[int, int]]
+    labels: Mapping[str, int]
     held_out_labels: Mapping[str, int]
     held_out: tuple[str, ...]  # questions as DATASET/ID, sorted
     dropped: Mapping[str, int]  # by reason

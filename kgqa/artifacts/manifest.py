@@ -77,7 +77,7 @@ class Provenance(Artifact):
 class StageManifest(Artifact):
     """The manifest. `identity`: everything that can change the files. `outcome`: figures in the stage's own type."""
 
-    stage: str  # such as "verify"
+    stage: str  # its command, such as "data verify"
     origin: Provenance
     identity: Identity
     files: Mapping[str, str]  # sha256 of each, by its name in the folder
@@ -85,14 +85,16 @@ class StageManifest(Artifact):
 
     @classmethod
     def read(cls, folder: Path, stage: str) -> StageManifest:
-        """Read the manifest. Raises DataError if it is of another stage, not finished or damaged."""
+        """Read the manifest. Raises DataError if it is of another stage, not finished or damaged.
+
+        stage: the complete name, such as "collect safe", or its first word.
+        """
         missing = (
-            f"no such file, so this is not the folder of a finished kgqa {_command(stage)}. "
-            "Name the folder that it printed."
+            f"no such file, so this is not the folder of a finished kgqa {stage}. Name the folder that it printed."
         )
         manifest = read(cls, folder / MANIFEST, missing=missing)
-        if manifest.stage != stage:
-            raise DataError(f"{folder}: made by kgqa {_command(manifest.stage)}, not by kgqa {_command(stage)}")
+        if stage not in (manifest.stage, manifest.stage.partition(" ")[0]):
+            raise DataError(f"{folder}: made by kgqa {manifest.stage}, not by kgqa {stage}")
         return manifest
 
     def read_outcome(self, kind: type[T], folder: Path) -> T:
@@ -106,11 +108,6 @@ class StageManifest(Artifact):
             state = "changed since it was written" if file.is_file() else "no such file"
             raise DataError(f"{file}: {state}. Run the command that made it again: {' '.join(self.origin.command)}")
         return file
-
-
-def _command(stage: str) -> str:
-    """Return the command of a stage, which has the stage's name unless it is grouped."""
-    return "data verify" if stage == "verify" else stage
 
 
 RECORDING = package_folder() / "demos" / "recorded.json"

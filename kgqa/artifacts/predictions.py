@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field, ValidationError
 
-from kgqa.artifacts.schema import AGAIN, Artifact, Number, as_json, explain, read, read_lines, validate
+from kgqa.artifacts.schema import Artifact, Number, as_json, check_json, explain, read, read_lines, validate
 from kgqa.errors import DataError
 from kgqa.types import Answer, Json, Lesson, Question
 from kgqa.util.fs import outputs
@@ -99,20 +99,22 @@ class Prediction:
 
 def run_predictions(folder: Path) -> list[Prediction]:
     """Read a run's predictions in the order of the data file. Raises DataError: it is not finished, or damaged."""
-    return [Prediction.of_json(record, record["question_id"], place) for place, record in _records(folder)]
+    return [
+        Prediction.of_json(record, check_json(_Line, record, place).question_id, place)
+        for place, record in read_lines(folder / PREDICTIONS)
+    ]
 
 
 def question_ids(folder: Path) -> list[str]:
     """Read the ids of a finished run's questions. Raises DataError as `run_predictions`."""
-    return [record["question_id"] for _, record in _records(folder)]
+    return [prediction.question_id for prediction in run_predictions(folder)]
 
 
-def _records(folder: Path) -> Iterator[tuple[str, dict[str, Json]]]:
-    for place, record in read_lines(folder / PREDICTIONS):
-        if not isinstance(record, dict) or not isinstance(record.get("question_id"), str) or "answer" not in record:
-            missing = "answer" if isinstance(record, dict) and "question_id" in record else "question_id"
-            raise DataError(f"{place}: {missing} is missing: no prediction. {AGAIN}")
-        yield place, record
+class _Line(Artifact):
+    """The keys that every line has."""
+
+    question_id: str
+    answer: str | None
 
 
 FOLDER = "asked"  # below outputs/

@@ -136,10 +136,5 @@ def sweep_name(frozen: Sequence[str]) -> str:
     return fs.text_digest("\n".join(frozen), 8)
 
 
-def in_use(path: Path) -> bool:
-    """Return whether a process works on this sweep."""
-    return fs.is_locked(path / ".lock")
-
-
 def cell_file(path: Path, number: int, suffix: str) -> Path:
     return path / "cells" / f"{number:03}.{suffix}"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 from annotated_types import MinLen
+from pydantic import ConfigDict
 
 from kgqa.artifacts.call_schema import check_reply
 from kgqa.artifacts.predictions import Prediction
@@ -36,17 +37,17 @@ class TracedCall:
     @property
     def role(self) -> str | None:
         """Return the role of a model call, else None."""
-        return _text(self.request.get("role"))
+        return self.request.get("role")
 
     @property
     def template(self) -> str | None:
         """Return the template of the prompt, or None."""
-        return _text((self.request.get("prompt") or {}).get("template"))
+        return (self.request.get("prompt") or {}).get("template")
 
     @property
     def text(self) -> str | None:
         """Return the generated text, or None."""
-        return _text(self.reply.get("text")) if isinstance(self.reply, dict) else None
+        return self.reply.get("text") if isinstance(self.reply, dict) else None
 
     @property
     def error(self) -> str | None:
@@ -68,10 +69,6 @@ class TracedCall:
     def json(self) -> dict[str, Json]:
         call = {"path": list(self.path), "call": self.kind, **self.request, "reply": self.reply, "cached": self.cached}
         return call if self.queued is None else {**call, "queued": self.queued}
-
-
-def _text(value: Json) -> str | None:
-    return value if isinstance(value, str) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +111,10 @@ class _QuestionLine(Artifact):
 
 
 class _Call(Artifact):
+    """A call. Its other keys are the request."""
+
+    model_config = ConfigDict(extra="allow")
+
     path: tuple[int, ...]
     call: str
     reply: Json
@@ -145,17 +146,12 @@ def read_frames(folder: Path) -> Iterator[tuple[int, TracedQuestion]]:
 
 def read_questions(folder: Path) -> Iterator[Question]:
     """Yield the questions without decoding their calls. Raises DataError as `read_trace`."""
-    return (question for _, question in read_offsets(folder))
-
-
-def read_offsets(folder: Path) -> Iterator[tuple[int, Question]]:
-    """Yield the questions as `read_questions`, each with the byte at which its frame starts."""
-    for offset, location, line in _frames(folder):
+    for _, location, line in _frames(folder):
         try:
             question = decode_first(line, line.index("{", 1))[0]
         except ValueError as error:
             raise DataError(f"{location}: damaged trace ({error}). {AGAIN}") from error
-        yield offset, check_json(_QuestionLine, {"question": question}, location).question
+        yield check_json(_QuestionLine, {"question": question}, location).question
 
 
 def read_question(folder: Path, offset: int) -> TracedQuestion:
@@ -173,9 +169,9 @@ def _decode(text: str, location: str) -> TracedQuestion:
     parts = check_json(_Line, line, location)
     prediction = Prediction.of_json(line, parts.question_id, location, parts.notes)
     calls = []
-    for call, raw in zip(parts.calls, line["calls"], strict=True):
+    for call in parts.calls:
         check_reply(call.call, call.reply, location)
-        request = {key: value for key, value in raw.items() if key not in _Call.model_fields}
+        request = call.model_extra or {}
         calls.append(TracedCall(call.path, call.call, request, call.reply, call.cached, call.queued))
     return TracedQuestion(parts.question, prediction, tuple(calls))
 
@@ -224,30 +220,11 @@ class Chain(Artifact):
     triples: tuple[Names, ...]
 
 
-class Step(Artifact):
-    """A step of a traversal. `path`: the passages that led to it."""
-
-    path: Names
-    neighbours: int
-    evidence: str | None
-    chosen: tuple[str, ...]
-
-
-class Traversal(Artifact):
-    """A traversal of a passage graph. Passages are ids."""
-
-    agent: str
-    seeds: tuple[str, ...]
-    steps: tuple[Step, ...]
-    paths: tuple[tuple[str, ...], ...]
-
-
 class Notes(Artifact):
     """The notes of a question that `kgqa show` prints."""
 
     chains: tuple[Chain, ...] = ()
     thoughts: tuple[str, ...] = ()
-    traversal: Traversal | None = None
 
     @classmethod
     def of(cls, traced: TracedQuestion) -> Notes:

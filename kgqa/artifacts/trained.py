@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,11 +9,10 @@ from kgqa.artifacts.manifest import MANIFEST, Code
 from kgqa.artifacts.metrics import UNDEFINED, Estimate
 from kgqa.artifacts.run import SETTINGS, RunEntry, Setting, list_folders
 from kgqa.artifacts.schema import Artifact, Number, omit_none, read
-from kgqa.errors import ConfigError, nearest
-from kgqa.util.fs import explain_storage_errors, training_folder
+from kgqa.errors import ConfigError, DataError, nearest
+from kgqa.util.fs import training_folder
 
 CARD = "README.md"
-_TICK = 1_000_000  # nanoseconds: disks round times
 
 
 class TrainedExamples(Artifact):
@@ -29,7 +26,6 @@ class TrainedExamples(Artifact):
     left_out: int  # too long
     cut: int
     held_out_count: int
-    held_out: tuple[str, ...]
     question_hashes: tuple[str, ...]
     text_hashes: tuple[str, ...]
     templates: Mapping[str, str]  # their hashes
@@ -41,22 +37,8 @@ class Losses(Artifact):
 
     first: Number | None
     last: Number | None  # mean over the last tenth of the steps
-    lowest: Number | None
     held_out_before: Number | None
     held_out_after: Number | None
-
-
-class Measured(Artifact):
-    """A figure of the held-out examples, with the 95 % paired bootstrap interval of the difference."""
-
-    name: str
-    before: Number
-    after: Number
-    difference: Number
-    low: Number
-    high: Number
-    n: int
-    percent: bool = True
 
 
 class TrainFigures(Artifact):
@@ -85,14 +67,13 @@ class Trained(TrainFigures):
     base_sha256: str
     base_folder_sha256: str
     base_licence: str | None
-    template_sha256: str | None = omit_none()  # of the base's chat template
     rank: int | None = omit_none()
     weights: Mapping[str, str]  # the sha256 of each file
     examples: TrainedExamples
     seed: int
     precision: str
     losses: Losses
-    measured: tuple[Measured, ...]
+    measured: Mapping[str, Estimate]  # figures of the replies to held-out prompts, in percent
     baselines: Mapping[str, Number] = {}
     kgqa: Code
 
@@ -108,13 +89,9 @@ def list_trainings() -> list[RunEntry]:
     return list_folders(training_folder(), "**", MANIFEST, SETTINGS)
 
 
-def _folders(name: str) -> tuple[Path, Path]:
-    return training_folder() / name, Path(name).expanduser()
-
-
 def finished(name: str) -> list[Path]:
     """Return the finished trainings of NAME, newest first, or the one of NAME/HASH or of a folder."""
-    for folder in _folders(name):
+    for folder in (training_folder() / name, Path(name).expanduser()):
         if (folder / MANIFEST).is_file():
             return [folder]
         if manifests := list(folder.glob(f"*/{MANIFEST}")):
@@ -123,41 +100,33 @@ def finished(name: str) -> list[Path]:
     return []
 
 
+def is_finished(folder: Path) -> bool:
+    """Return whether the folder has a readable manifest."""
+    try:
+        Trained.read(folder)
+    except DataError:
+        return False
+    return True
+
+
 def find_trained(name: str) -> Path:
     """Return the folder of the newest training of this name. Raises ConfigError if there is none."""
     if trainings := finished(name):
         return trainings[0]
-    refuse_begun(name)
     known = {training.name.rpartition("/")[0] for training in list_trainings() if training.ended}
     hint = nearest(name, known) if known else f"No trained models in {training_folder()}. See kgqa train --help"
     raise ConfigError(f"{name}: no trained model has this name. {hint}")
 
 
-def prefer(folder: Path) -> None:
-    """Make this training the newest one of its name."""
-    with explain_storage_errors(folder):
-        others = max(file.stat().st_mtime_ns for file in folder.parent.glob(f"*/{MANIFEST}"))
-        now = max(time.time_ns(), others + _TICK)
-        os.utime(folder / MANIFEST, ns=(now, now))
-
-
-def refuse_begun(name: str) -> None:
-    """Raise ConfigError if a training of that name is not finished."""
-    for folder in _folders(name):
-        if (folder / SETTINGS).is_file() or any(folder.glob(f"*/{SETTINGS}")):
-            raise ConfigError(f"{name}: its training is not finished. Run its command again.")
-
-
-BOOTSTRAP, ROUND = "bootstrap", "round.json"
+BOOTSTRAP = "bootstrap"
 
 
 class Round(Artifact):
-    """A round of a bootstrap. Round 0 is the base model, without a filter.
+    """A round of a bootstrap. Round 0 is the base model.
 
     filtered: KnowTrace's FA (Figure 4), the percentage of the tokens of right answers that backtracing removes.
     """
 
-    filter: str
     number: int
     dev: str  # the run that evaluates it
     em: Estimate
@@ -172,7 +141,8 @@ class Round(Artifact):
 
 
 class Rounds(Artifact):
-    """All rounds of a bootstrap: round 0, then the rounds of each filter."""
+    """All rounds of a bootstrap."""
 
     title: str
+    filter: str
     rounds: tuple[Round, ...]

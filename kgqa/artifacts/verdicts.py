@@ -82,7 +82,7 @@ class Judgements:
         return None if line is None or line.fate == "failed" or line.answer != prediction.answer else line
 
 
-STAGE = "verify"
+STAGE = "data verify"
 Validity = Literal["valid", "noise", "unverified"]
 WrittenTriple = tuple[str, str, str]
 
@@ -119,16 +119,6 @@ def read_verified(file: Path) -> Iterator[VerifiedQuestion]:
     )
 
 
-class MatchedLines(Artifact):
-    """Counts of a list of flagged questions: lines, distinct lines, and those with and without a question."""
-
-    lines: int
-    distinct: int
-    matched: int
-    unmatched: int
-    examples: tuple[str, ...]  # unmatched
-
-
 class VerificationOutcome(Artifact):
     """Counts of questions. Failed ones are among the unverified. `noise_percent`: of all questions (SAFE, Table 2).
 
@@ -147,7 +137,6 @@ class VerificationOutcome(Artifact):
     noise_percent: Estimate
     figures: Mapping[str, Number] = {}
     flags: Mapping[str, int] = {}
-    listed: MatchedLines | None = omit_none()
     cost: Costs | None = omit_none()
 
     @property

@@ -79,7 +79,7 @@ class InFlightCalls:
         self._finished: list[tuple[Request, Any, float, float]] = []  # neither committed nor delivered
         self._waiting: dict[str, list[Request]] = {}  # by key; the first request makes the call
         self._keys: dict[int, str] = {}  # by ticket
-        self._elsewhere: dict[str, Request] = {}  # made by another process
+        self._elsewhere: list[Request] = []  # made by another process
         self._poller: threading.Thread | None = None
         self._stopped = threading.Event()
 
@@ -113,7 +113,7 @@ class InFlightCalls:
                 if state == "locked":
                     own.append(request)
                 elif state == "elsewhere":
-                    self._wait_for(key, request)
+                    self._wait_for(request)
                 elif (reply := find_reply(self._cache, key, request.call)) is not None:
                     self._deliver(request, reply, cached=True)
                 else:
@@ -183,9 +183,9 @@ class InFlightCalls:
         with suppress(KgqaError):
             self._cache.unlock(keys)
 
-    def _wait_for(self, key: str, request: Request) -> None:
+    def _wait_for(self, request: Request) -> None:
         with self._lock:
-            self._elsewhere[key] = request
+            self._elsewhere.append(request)
             if self._poller is None:
                 _LOG.info("waiting for calls of another kgqa process")
                 self._poller = threading.Thread(target=self._poll, name="kgqa-call-locks", daemon=True)
@@ -200,24 +200,14 @@ class InFlightCalls:
         """Deliver replies of other processes, and make calls that they did not answer, until the service stops."""
         while not self._stopped.wait(_POLL):
             with self._lock:
-                elsewhere = dict(self._elsewhere)
+                requests = [each for each in self._elsewhere if each.ticket in self._keys]
+                self._elsewhere = []
             try:
-                locked = self._cache.locked_elsewhere(elsewhere) if elsewhere else set()
-                if free := [request for key, request in elsewhere.items() if key not in locked]:
-                    self._take_over(free)
+                own = self._lock_calls(requests) if requests else []
             except KgqaError as error:
-                self._fail(error)
-
-    def _take_over(self, requests: Sequence[Request]) -> None:
-        with self._lock:
-            for request in requests:
-                del self._elsewhere[self._keys[request.ticket]]
-        own = self._lock_calls(requests)
-        if own and self._make is not None and not self._stopped.is_set():
-            self._make(own)
-
-    def _fail(self, error: KgqaError) -> None:
-        with self._lock:
-            requests, self._elsewhere = list(self._elsewhere.values()), {}
-        for request in requests:
-            self._deliver(request, error, cached=False)
+                for request in requests:
+                    if request.ticket in self._keys:
+                        self._deliver(request, error, cached=False)
+                continue
+            if own and self._make is not None and not self._stopped.is_set():
+                self._make(own)

@@ -15,7 +15,6 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -43,21 +42,10 @@ def existing(folder: Path) -> Iterator[Database]:
         yield database
 
 
-@dataclass(frozen=True, slots=True)
-class CheckResult:
-    """Numbers of calls, and of damaged ones among them."""
+def check(folder: Path, *, repair: bool = False) -> tuple[int, int]:
+    """Check SQLite's structures and the checksum of every row. Return the number of calls and of damaged ones.
 
-    path: Path
-    calls: int
-    damaged: int
-
-    def __str__(self) -> str:
-        ending = "" if self.damaged else ": whole"
-        return f"{self.path}: {self.calls:,} calls, {self.damaged:,} damaged{ending}"
-
-
-def check(folder: Path, *, repair: bool = False) -> CheckResult:
-    """Check SQLite's structures and the checksum of every row. repair: delete damaged rows.
+    repair: delete damaged rows.
 
     Raises:
         DataError: there is no cache, or its structure is damaged.
@@ -77,27 +65,17 @@ def check(folder: Path, *, repair: bool = False) -> CheckResult:
         if repair and damaged:
             with database.writing() as connection:
                 connection.executemany("DELETE FROM calls WHERE CAST(key AS BLOB) = ?", [(key,) for key in damaged])
-    return CheckResult(folder / FILE, calls, len(damaged))
+    return calls, len(damaged)
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
-    """The calls of one origin. bytes: of keys and replies. oldest, newest: seconds since 1970."""
-
-    engine: str
-    model: str
-    calls: int
-    bytes: int
-    oldest: int | None
-    newest: int | None
-
-
-def stats(folder: Path) -> list[Share]:
-    """Return calls and bytes by origin, the largest first."""
-    statement = f"SELECT engine, model, count(*), {_BYTES}, min(made), max(made) FROM calls GROUP BY engine, model"
+def stats(folder: Path) -> list[dict[str, Any]]:
+    """Return calls, bytes, and the seconds since 1970 of the oldest and newest call by origin, the largest first."""
+    statement = f"""SELECT engine, model, count(*), {_BYTES} AS bytes, min(made), max(made) FROM calls
+        GROUP BY engine, model ORDER BY bytes DESC, engine, model"""
+    names = ("engine", "model", "calls", "bytes", "oldest", "newest")
     with existing(folder) as database:
-        shares = [Share(_text(engine), _text(model), *rest) for engine, model, *rest in database.rows(statement)]
-    return sorted(shares, key=lambda share: (-share.bytes, share.engine, share.model))
+        rows = database.rows(statement)
+    return [dict(zip(names, (_text(engine), _text(model), *rest), strict=True)) for engine, model, *rest in rows]
 
 
 def prune(folder: Path, *, older_than: int | None = None, engine: str | None = None, delete: bool) -> tuple[int, int]:
@@ -117,24 +95,6 @@ def prune(folder: Path, *, older_than: int | None = None, engine: str | None = N
     return calls, size
 
 
-@dataclass(frozen=True, slots=True)
-class Exported:
-    """Numbers of calls. damaged, secret: omitted calls that are damaged or contain an API key of the environment."""
-
-    calls: int
-    damaged: int
-    secret: int
-
-
-@dataclass(frozen=True, slots=True)
-class Imported:
-    """Numbers of calls. different: calls with another reply in this cache, which stays."""
-
-    new: int
-    equal: int
-    different: int
-
-
 class _Line(Artifact):
     key: str
     value: str
@@ -146,8 +106,10 @@ class _Line(Artifact):
 
 def export_calls(
     folder: Path, file: Path, keys: Collection[str] | None = None, engines: Collection[str] | None = None
-) -> Exported:
+) -> Counter[str]:
     """Write calls in the order of their keys. Equal contents give equal bytes.
+
+    Return the number of `calls`, and of omitted ones: `damaged`, and `secret` with an API key of the environment.
 
     Args:
         keys: only these calls (None: all).
@@ -184,7 +146,7 @@ def export_calls(
                     plain = (_text(value) if isinstance(value, bytes) else value for value in row)
                     write(dict(zip(_Line.__annotations__, plain, strict=True)))
             write({"calls": counts["calls"]})
-    return Exported(counts["calls"], counts["damaged"], counts["secret"])
+    return counts
 
 
 def _select(database: Database, keys: Collection[str] | None) -> Iterator[tuple[Any, ...]]:
@@ -195,8 +157,10 @@ def _select(database: Database, keys: Collection[str] | None) -> Iterator[tuple[
             yield from database.rows("SELECT * FROM calls WHERE key = ?", (key,))
 
 
-def import_calls(folder: Path, file: Path) -> Imported:
+def import_calls(folder: Path, file: Path) -> Counter[str]:
     """Merge an exported file, completely or not at all. Stored replies stay. Create the cache if there is none.
+
+    Return the number of `new` calls, and of `equal` and `different` ones, which this cache has already.
 
     Raises:
         DataError: the file is not an export, or damaged. The message names the line.
@@ -214,7 +178,7 @@ def import_calls(folder: Path, file: Path) -> Imported:
     ):
         for line in _read_export(file, packed):
             counts[_merge(connection, line)] += 1
-    return Imported(counts["new"], counts["equal"], counts["different"])
+    return counts
 
 
 def _merge(connection: sqlite3.Connection, line: _Line) -> str:

@@ -268,14 +268,6 @@ class CallCache:
             self._locked |= {key for key, state in states.items() if state == "locked"}
         return states
 
-    def locked_elsewhere(self, keys: Iterable[str]) -> set[str]:
-        """Return the keys that another running process has locked."""
-        with self._lock:
-            rows = self._database.rows("SELECT key, owner FROM call_locks")
-        owners = {key.decode(): owner.decode() for key, owner in rows}
-        living = {owner for owner in set(owners.values()) if self._is_other(owner)}
-        return {key for key in keys if owners.get(key) in living}
-
     def unlock(self, keys: Iterable[str]) -> None:
         """Release the locks of calls that are not made."""
         with self._lock:
@@ -301,8 +293,6 @@ class CallCache:
 
     def close(self) -> None:
         """Release all locks and close the file."""
-        if self.damaged > 1:
-            _LOG.warning("%s: %d damaged replies were dropped", self.path, self.damaged)
         with suppress(KgqaError):  # all replies are committed
             self.unlock(set(self._locked))
         with self._lock:

@@ -1,6 +1,6 @@
 """All commands of `kgqa`, by task in the order of the help.
 
-To add one, add a `Command` here and write the function that it names. Only `errors` and `parsing` of kgqa are imported
+To add one, add a `Command` here and write the function that it names. Only light modules of kgqa are imported
 here, so that help is fast.
 """
 
@@ -8,33 +8,28 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from kgqa.cli.parsing import Command
+from kgqa.config.renamed import check_renamed_command
 from kgqa.errors import ConfigError, nearest
 
-SWEEP = """With -m, kgqa runs one cell per value of comma lists, choice(…), range(…) and glob(…). See
-docs/SWEEPS.md. Keys of a sweep:
+SWEEP = """Keys of a sweep, a run per value of comma lists, choice(…), range(…) and glob(…) (docs/SWEEPS.md):
   sweep.name=      folder name in outputs/sweeps (default: a hash of its cells)
   budget=          maximum cost of the sweep, e.g. 2.50usd or 500000tokens
   hydra/launcher=  basic, joblib, submitit_local, submitit_slurm or ray. Its settings are hydra.launcher.KEY=…
   hydra/sweeper=   basic (every combination) or optuna (see docs/SWEEPS.md)
 
-Set a key of a group as group.key=value, e.g. method.beam=3 or dataset.path=FILE. --cfg prints all keys with the values
-of this command line. Run the same command again to continue an interrupted run.
+Set a key of a group as group.key=value, e.g. method.beam=3. Run the same command again to continue.
 Exit codes: 0 done, 2 invalid input or more failed questions than max_failure_rate allows, 3 the engine crashed,
 130 interrupted."""
 ASK = """Supported files: text, Markdown, HTML, DOCX and PDF (pip install 'kgqa[pdf]'). Folders are read recursively.
 The default model is the largest one with weights on this machine. The default method=trace builds chains of sentences
-from the best passages, with the values of experiment=ask. Set method.units=triples for chains of extracted triples, and
-experiment=null for the values of the paper. Use method=kgp for questions about the structure of PDFs, e.g. "What does
-table 2 say?". The answer, its page, indexes, triples and replies are saved in outputs/. Exit codes are those of kgqa
-run."""
+with the values of experiment=ask. Set method.units=triples for chains of extracted triples, and experiment=null for the
+values of the paper. Use method=kgp for questions about the structure of PDFs, e.g. "What does table 2 say?"."""
 DEMO = """Runs method=no_context, method=all_documents and experiment=demo (TRACE, small enough for a laptop) on the
-first questions of dataset=demo. The texts describe a fictional country, so that no model knows the answers. Run the
-command again to resume it or to show its results. All keys of kgqa run are accepted and apply to all three methods,
-except those of method, kg and rankers, which apply only to TRACE."""
+first questions of dataset=demo. The texts describe a fictional country, so that no model knows the answers. Keys of
+method, kg and rankers apply only to TRACE. All others apply to all three methods."""
 TUNE = """Additional keys (docs/SWEEPS.md):
   tune.metric=    a score of metrics.json (em, f1, support_recall, …), judge or recall@K
   tune.dev=N      number of dev questions, sampled with tune.seed=0. Or set tune.dev_path=FILE or tune.dev_split=train
@@ -58,37 +53,24 @@ REPRODUCE = """Additional keys (docs/REPRODUCE.md):
   hydra/launcher=  run several cells at once: joblib, submitit_slurm, … (docs/SWEEPS.md)
 All other keys are those of kgqa run. They replace the table's values in every cell: limit=3
 model=… ranker=… engine=…"""
-RUNNING = """--running shows all commands, on any machine, that write to outputs/ of this folder: runs, sweeps, index
-builds and judges. Each command writes a log.jsonl to its folder."""
-VIEW = """The address contains a token, so that other users of this machine cannot read your runs. Stop with Ctrl-C.
+VIEW = """The address contains a token, so that other users of this machine cannot read your runs.
 From another machine: ssh -L 8744:127.0.0.1:8744 HOST, then open the printed address there."""
 VERIFY = """  roles.verifier=   the model, as PRESET[@ENGINE] (default: roles.reader=, then model=)
   dry_run=true      show the first prompts and count the calls, without making calls
   budget=           maximum cost, e.g. 2.50usd or 500000tokens. Run the same command with a higher one to continue.
-  output_dir=       the output folder (default: outputs/verified/DATASET/HASH, a hash of all settings that can change a
-                    verdict)
+  output_dir=       the output folder (default: outputs/verified/DATASET/HASH)
 
 kgqa extracts the triples of each gold passage, merges different names of the same entity, and prompts the model for a
-path to the gold answer. A question without a path is noise. See docs/VERIFICATION.md. The last line is the output
-folder. Set dataset.verified=FOLDER in other commands to use only its valid questions. If you run the command again, it
-reuses all replies.
-Exit codes: 0 done, 2 invalid input, the budget is spent or more failed questions than max_failure_rate allows,
-3 the engine crashed, 130 interrupted."""
+path to the gold answer. A question without a path is noise (docs/VERIFICATION.md). Set dataset.verified=FOLDER in other
+commands to use only its valid questions."""
 TRAIN = """train.examples= is a number, a folder of kgqa collect, or a file with one example per line: {"prompt",
 "completion"} as the model sees them, or {"anchor", "positive", "negatives"}. dry_run=true shows the number of steps and
-the hours on one H100. Run the same command again to continue an interrupted training. See docs/TRAINING.md.
-
-With -m, train.KEY=A,B runs one training per value (or per combination of the values of several keys). The training with
-the lowest held-out loss is chosen and gets the name. You can also set the recipe as train=RECIPE."""
+tokens. Run the same command again to continue an interrupted training. See docs/TRAINING.md."""
 BOOTSTRAP = """  train.base=       the base model that is trained (default: model=)
-  dry_run=true      show calls, tokens and hours of each round, without calls or training
+  dry_run=true      show calls, tokens and time of the runs of a round, without calls or training
 
 Each round answers the training questions with the adapters of the previous round, collects the steps that led to
-correct answers, trains one adapter per role on the base model, and evaluates the adapters. Run the same command again
-to continue after an interruption. All replies are reused. See docs/TRAINING.md.
-Exit codes: 0 done, 2 invalid input, 3 an engine or trainer crashed, 130 interrupted."""
-MODELS = """kgqa models trained NAME shows the metrics, examples and settings of a training and checks its files.
-NAME is its name, NAME/HASH, or its folder. Exit code 2: a file is missing or has changed."""
+correct answers, trains one adapter per role on the base model, and evaluates the adapters. See docs/TRAINING.md."""
 REPORT = """formats:
   html   tables and trace explorer (default)
   md     the tables as Markdown
@@ -181,16 +163,16 @@ RUN_COMMANDS = (
     Command(
         "evaluate",
         "score a run or predictions, run a judge, or calibrate a judge",
-        """kgqa evaluate last judge=three_way engine=llamacpp
+        """kgqa evaluate last judge=three_way model=smollm2_135m engine=llamacpp
         kgqa evaluate --predictions predictions.json dataset=hotpotqa
-        kgqa evaluate last --calibrate human=labels.csv other=kgp""",
+        kgqa evaluate last --calibrate human=labels.csv other=second""",
         "score:evaluate",
         f"""
         RUN|FILE       a run, or with --predictions a file of predictions
         [key=value …]  {", ".join(SCORE_KEYS)} (with --predictions also {", ".join(QUESTION_KEYS)})
         --predictions  score a file of another program: HotpotQA's, 2Wiki's or MuSiQue's format, or JSON lines
         --calibrate    compare the verdicts of a judged run with EM and containment, with human=FILE.csv \
-            (question_id, correct), or with other=RUN|JUDGE (uses judge.model=…)
+            (question_id, correct), or with other=FOLDER of another judge's verdicts
         --subset       score only the questions in the file""",
         (*SCORE_KEYS, *QUESTION_KEYS, *CALIBRATION_KEYS),
         only_own=True,
@@ -216,19 +198,18 @@ INSPECT_COMMANDS = (
         "runs",
         "list the runs in outputs/, newest first, or those in progress",
         """kgqa runs
-        kgqa runs method=trace since=2026-01-31
+        kgqa runs method=trace
         kgqa runs --running
         kgqa runs --json""",
         "inspect:runs",
         """
         [NAME]         only runs with this prefix in their name, or in a part of it after a slash
-        [key=value …]  filter by dataset=, method=, model= or since=2026-01-31 (or 2026-01-31T12:00)
-        --running      show commands in progress: their progress, speed and cost
+        [key=value …]  filter by dataset=, method= or model=
+        --running      show commands in progress, on any machine, that write to this outputs/
         --limit N      maximum number of runs (default: 20; with --json: all)
         --json         print the runs as a JSON list""",
-        ("dataset", "method", "model", "since"),
+        ("dataset", "method", "model"),
         only_own=True,
-        notes=RUNNING,
     ),
     Command(
         "show",
@@ -265,16 +246,14 @@ INSPECT_COMMANDS = (
         "write a report as HTML, Markdown, CSV or LaTeX, or export a run for other programs",
         """kgqa report last --open
         kgqa report last --format latex
-        kgqa report last --format otlp --out spans
-        kgqa report outputs/sweeps/NAME --score F1""",
+        kgqa report last --format otlp --out spans""",
         "inspect:report",
         """
         RUN              a run or a sweep: its folder, the start of its name, or last
         --format {html,md,csv,latex,jsonl,eee,otlp,trec}  the format, see below
         --open           only open the HTML report in the browser
         --out PATH       output file (default: report.html, .md, .csv or .tex in RUN). An export needs a new or empty \
-            folder
-        --score NAME     the score to plot against the cost of a sweep, e.g. F1""",
+            folder""",
         notes=REPORT,
     ),
     Command(
@@ -354,14 +333,11 @@ DATA_COMMANDS = (
         "kg build",
         "extract the triples of the questions' passages, or of the complete corpus",
         """kgqa kg build dataset=demo limit=3
-        kgqa kg build dataset=musique --corpus --ray --workers 4 --gpus 1""",
+        kgqa kg build dataset=musique --corpus""",
         "kg:build",
         """
         key=value …  as for kgqa run
-        --corpus     all passages of dataset.corpus, instead of the questions' passages. limit= counts passages
-        --ray        extract the corpus with Ray workers, on this machine or on the cluster of RAY_ADDRESS
-        --workers N  number of Ray workers (default: 1)
-        --gpus GPUS  GPUs per worker (default: 0)""",
+        --corpus     all passages of dataset.corpus, instead of the questions' passages. limit= counts passages""",
     ),
     Command(
         "kg stats",
@@ -432,14 +408,12 @@ TRAIN_COMMANDS = (
         "train",
         "train an adapter, a model or an encoder on collected examples",
         """kgqa train kgp_llama train.base=smollm2_135m train.examples=64 train.epochs=2 dry_run=true
-        kgqa train safe_evaluator train.processes=4
-        kgqa train -m knowtrace_explorer train.examples=FOLDER train.learning_rate=1e-5,5e-5 train.epochs=1,2,3""",
+        kgqa train safe_evaluator train.processes=4""",
         "train:train",
         """
-        [RECIPE]        a choice of train=, see below
-        [key=value …]   train.KEY=VALUE, dry_run=true, tracker=. To collect examples: dataset=, limit=, \
-            collect.KEY=VALUE
-        -m, --multirun  run several trainings, and choose the one with the lowest held-out loss""",
+        RECIPE         a choice of train=, see below
+        [key=value …]  train.KEY=VALUE, dry_run=true, tracker=. To collect examples: dataset=, limit=, \
+            collect.KEY=VALUE""",
         explains="train",
         notes=TRAIN,
     ),
@@ -447,7 +421,7 @@ TRAIN_COMMANDS = (
         "bootstrap",
         "train a method on its own correct answers in several rounds, and evaluate each",
         """kgqa bootstrap dataset=hotpotqa model=llama3_8b_instruct engine=vllm bootstrap.rounds=4 dry_run=true
-        kgqa bootstrap dataset=2wiki bootstrap.filter=backtracing,none bootstrap.sample=1000 train.epochs=1""",
+        kgqa bootstrap dataset=2wiki bootstrap.filter=none bootstrap.sample=1000 train.epochs=1""",
         "train:bootstrap",
         "key=value …  as for kgqa run, for the evaluation questions. bootstrap.KEY=VALUE, train.KEY=VALUE and "
         "collect.KEY=VALUE apply to each round",
@@ -456,18 +430,16 @@ TRAIN_COMMANDS = (
     ),
     Command(
         "models",
-        "list model presets and adapters. List, check and export trained models",
+        "list model presets and adapters. List, show and export trained models",
         """kgqa models
         kgqa models trained
-        kgqa models trained kgp_llama --merged""",
+        kgqa models trained kgp_llama --gguf""",
         "train:models",
         """
         [trained]   list trained models (default: presets)
-        [NAME]      show a trained model
+        [NAME]      show the metrics and examples of a trained model: its name, NAME/HASH or folder
         --gguf      export the adapter NAME in the format of llama.cpp
-        --merged    export base and adapter as one transformers folder
         --out PATH  output path of the export (default: next to the weights)""",
-        notes=MODELS,
     ),
 )
 SYSTEM_COMMANDS = (
@@ -551,7 +523,7 @@ SYSTEM_COMMANDS = (
         "system:new",
         """
         NAME    name of the model, e.g. my_model
-        [FROM]  OWNER/NAME or a page of the hub, or a file or folder with weights (default: a template to edit)""",
+        [FROM]  OWNER/NAME[:FILE.gguf] of the hub, or a file or folder with weights (default: a template to edit)""",
     ),
 )
 COMMANDS: Mapping[str, tuple[Command, ...]] = {
@@ -567,9 +539,7 @@ PROGRAM = Command(
     "Run experiments in multi-hop question answering with knowledge graphs and RAG.",
     """kgqa run method=trace dataset=demo limit=3
     kgqa run method=trace --help""",
-    arguments="""
-    --version           show the version
-    --completion SHELL  print the completion script for bash, zsh or fish""",
+    arguments="--version  show the version",
 )
 
 
@@ -582,14 +552,12 @@ def find_command(words: Sequence[str]) -> tuple[Command, list[str]]:
     """Return the command that the first words name, and the other words.
 
     Raises:
-        ConfigError: there is no such command, or it has been renamed.
+        ConfigError: there is no such command.
     """
     command, left = PROGRAM, list(words)
     while left and not left[0].startswith("-") and (known := subcommands(command.name)):
         name = f"{command.name} {left[0]}".strip()
         if name not in BY_NAME:
-            from kgqa.config.renamed import check_renamed_command
-
             check_renamed_command(name)
             raise ConfigError(f"{name}: no such command. {nearest(left[0], [each.name.split()[-1] for each in known])}")
         command = BY_NAME[name]
@@ -606,12 +574,9 @@ def parse(words: Sequence[str]) -> Namespace:
 def help_of(command: Command, words: Sequence[str] = ()) -> str:
     """Return the help of a command or of a group. `words` can narrow it, e.g. to one method."""
     if command.explains:
-        from kgqa.cli.key_help import choose_examples, explain
+        from kgqa.cli.key_help import explain
 
-        explanation = explain(command.explains, words)
-        if command.explains == "run" and (examples := choose_examples(words)):
-            command = replace(command, examples=examples, notes="All other keys: kgqa run --help")
-        return command.help_text(explanation)
+        return command.help_text(explain(command.explains, words))
     if command is PROGRAM:
         tasks = [(task, [each for each in commands if " " not in each.name]) for task, commands in COMMANDS.items()]
         return command.help_text(commands=tasks)

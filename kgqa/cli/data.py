@@ -12,7 +12,6 @@ from kgqa.cli.terminal import Terminal
 from kgqa.config.composing import compose
 from kgqa.config.overrides import override_values, parse_override
 from kgqa.errors import ConfigError
-from kgqa.experiment.budget import Budget, limited
 from kgqa.experiment.data import fetch_dataset, place_of, read_through, sources
 from kgqa.experiment.dry_run import plan_index
 from kgqa.experiment.experiment import Experiment
@@ -20,6 +19,7 @@ from kgqa.experiment.prepare import indexes
 from kgqa.experiment.session import Session
 from kgqa.report.training import Published
 from kgqa.reproduce.tables import find_published
+from kgqa.runtime.costs import Budget, limited
 from kgqa.training.verify import plan_verification, verification_folder, verify
 from kgqa.types import Json
 
@@ -71,7 +71,7 @@ def verify_questions(args: Namespace, terminal: Terminal) -> int:
             return 0
         counts = find_published("safe/table2", experiment)
         verified = verify(session, terminal, budget, Published(*counts.values()) if counts else None)
-    terminal.sections(verified.title, verified.sections())
+    terminal.sections(verified.title, verified.sections)
     terminal.lines((f"failed: {error}" for error in verified.errors), alarm=True)
     if verified.failure is not None:
         terminal.line(f"kgqa: {verified.failure}. Run the same command again to retry failed questions", alarm=True)
@@ -87,9 +87,9 @@ def build_index(args: Namespace, terminal: Terminal) -> int:
             show_plan(plan_index(session), passages, terminal, unit="passage")
             return 0
         folder, started = indexes.index_folder(session), time.monotonic()
-        built = indexes.build_index(session, terminal)
-    took = f"built in {time.monotonic() - started:,.1f} s" if built.anew else "already exists"
-    terminal.line(f"{_describe(built.manifest)}, {took}")
+        manifest, is_new = indexes.build_index(session, terminal)
+    took = f"built in {time.monotonic() - started:,.1f} s" if is_new else "already exists"
+    terminal.line(f"{_describe(manifest)}, {took}")
     terminal.result(folder.path)
     return 0
 
@@ -98,8 +98,7 @@ def check_index(args: Namespace, terminal: Terminal) -> int:
     """Compare every file of the index with its hash."""
     with Session(Experiment.of(args.overrides)) as session:
         folder = indexes.index_folder(session)
-        folder.verify()
-        terminal.line(f"{_describe(folder.manifest())}, all files are unchanged")
+        terminal.line(f"{_describe(folder.verify())}, all files are unchanged")
     terminal.result(folder.path)
     return 0
 

@@ -11,7 +11,6 @@ from kgqa.experiment.estimates import Estimated, estimate_plan, format_range, fo
 from kgqa.sweeps.cells import FINISHED, Cell, estimate_cells
 from kgqa.util.text import pluralize
 
-FIRST_LINES, LAST_LINES = 6, 12  # shown lines of a prompt. Few-shot examples are between them
 PLANNED_QUESTIONS = 5  # of each run that `--plan` looks at
 FIGURES = ("calls", "new calls", "new tokens", "time", "USD")
 
@@ -29,14 +28,14 @@ def show_plan(
     for role in plan.values() if with_prompts else ():
         for template, call in role.first.items():
             terminal.heading(f"{template} ({call.role})")
-            terminal.line(_shorten(role.render(call)))
+            terminal.line(role.render(call))
     rows = [
         (
             name,
-            f"{role.calls:,}",
-            f"{role.calls - role.new_calls:,}",
-            f"about {role.prompt_tokens:,}",
-            f"{role.output_tokens:,}",
+            f"{role.every.calls:,}",
+            f"{role.every.calls - role.new.calls:,}",
+            f"about {role.every.usage.prompt_tokens:,}",
+            f"{role.every.usage.output_tokens:,}",
         )
         for name, role in sorted(plan.items())
     ]
@@ -45,17 +44,9 @@ def show_plan(
     title = f"{pluralize(count, unit)}, planned with simulated replies"
     terminal.table(("role", "calls", "in the cache", "prompt tokens", "generated tokens"), rows, title=title)
     terminal.lines(estimate_plan(plan, method).lines())
-    calls, new_calls = (sum(getattr(role, count) for role in plan.values()) for count in ("calls", "new_calls"))
+    calls = sum(role.every.calls for role in plan.values())
+    new_calls = sum(role.new.calls for role in plan.values())
     terminal.line(f"{calls:,} model calls, {new_calls:,} of them new")
-
-
-def _shorten(prompt: str) -> str:
-    lines = prompt.splitlines()
-    hidden = len(lines) - FIRST_LINES - LAST_LINES
-    if hidden <= 1:
-        return prompt
-    more = f"… {hidden:,} more lines. To see all of them after a run: kgqa show RUN QUESTION --calls"
-    return "\n".join([*lines[:FIRST_LINES], more, *lines[-LAST_LINES:]])
 
 
 def show_estimates(cells: Sequence[Cell], terminal: Terminal) -> int:

@@ -34,15 +34,11 @@ def runs(args: Namespace, terminal: Terminal) -> int:
     if args.running:
         return _show_running(args, terminal)
     wanted = override_values(args.overrides)
-    since = _seconds(wanted.pop("since", "1970-01-02"))
+    keys = ("dataset", "method", "model")
     listed = [
         run
         for run in list_runs()
-        if run.written >= since
-        and all(
-            wanted.get(key) in (None, part)
-            for key, part in zip(("dataset", "method", "model"), run.parts, strict=False)
-        )
+        if all(wanted.get(key) in (None, part) for key, part in zip(keys, run.parts, strict=False))
     ]
     if args.positionals:
         listed = matching(args.positionals[0], listed)
@@ -95,14 +91,6 @@ def _mean(score: Estimate) -> str:
     return "" if score.mean is None else f"{score.mean:.1f}"
 
 
-def _seconds(date: str) -> float:
-    """Return the seconds since 1970 of a date. One without a time starts at midnight, local time."""
-    try:
-        return datetime.fromisoformat(date).timestamp()
-    except ValueError as error:
-        raise ConfigError(f"since={date}: no date. Write 2026-01-31 or 2026-01-31T12:00") from error
-
-
 def _show_running(args: Namespace, terminal: Terminal) -> int:
     beats = read_heartbeats()
     if args.json:
@@ -144,8 +132,6 @@ def report(args: Namespace, terminal: Terminal) -> int:
         raise args.command.missing("--out DIR")
     folder = find_run(args.positionals[0], sweeps=not is_export)
     is_sweep = (folder / SWEEP).is_file()
-    if args.score and not is_sweep:
-        raise ConfigError("--score works only for the report of a sweep. Remove it")
     if args.open:
         files = [folder / "report.html"]
         if not files[0].is_file():
@@ -154,7 +140,7 @@ def report(args: Namespace, terminal: Terminal) -> int:
     elif is_export:
         files = write_export(folder, args.out, form)
     elif is_sweep:
-        files = [write_sweep_report(folder, form, args.out, args.score)]
+        files = [write_sweep_report(folder, form, args.out)]
     else:
         files = [write_report(folder, form, args.out)]
     terminal.lines(files)

@@ -1,9 +1,9 @@
-"""Explain and complete key=value arguments: the groups and keys of conf/."""
+"""Explain key=value arguments: the groups and keys of conf/."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from kgqa.cli.parsing import rows
 from kgqa.config.files import (
@@ -18,7 +18,6 @@ from kgqa.config.files import (
 )
 from kgqa.config.overrides import parse_override
 
-SWITCH = ("true", "false")
 NEEDS = (
     ("model", "model= and engine="),
     ("triples", "kg= extracts or imports them"),
@@ -89,24 +88,6 @@ def _explain_choices(words: Iterable[str]) -> str:
     return "\n\n".join(filter(None, parts))
 
 
-def choose_examples(words: Iterable[str]) -> str:
-    """Return commands that use the chosen method, dataset, model or other choice, or ""."""
-    chosen = dict(_list_chosen(words))
-    if not chosen:
-        return ""
-    choices = {"method": "trace", **chosen}
-    named = " ".join(f"{group}={name}" for group, name in choices.items() if group != "dataset")
-    dataset = chosen.get("dataset", "")
-    lines = [f"kgqa run {named} dataset={dataset or 'demo'} limit=3"]
-    if not dataset:
-        lines.append(f"kgqa run {named} dataset=musique limit=100 dry_run=true")
-    group, name = next(iter(chosen.items()))
-    numbers = (key for key in list_keys(group, name) if key.default.isdecimal() and int(key.default) > 1)
-    if number := next(numbers, None):
-        lines.append(f"{lines[0]} {group}.{number.name}={int(number.default) * 2}")
-    return "\n".join(lines)
-
-
 def _list_chosen(words: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Yield groups and chosen names in the order of the words, both names of method=trace,ircot."""
     known = groups()
@@ -115,27 +96,3 @@ def _list_chosen(words: Iterable[str]) -> Iterator[tuple[str, str]]:
             for name in word.value.split(","):
                 if name not in ("null", "") or word.key not in OPTIONAL:
                     yield word.key, name
-
-
-def complete_key(start: str, words: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield the completions of a word, each with its meaning. `words` are the other words of the command line."""
-    parsed = parse_override(start)
-    key, group = parsed.key, parsed.group
-    known = {declared.name: declared for declared in list_run_keys()}
-    name = {**default_choices(), **dict(_list_chosen(words))}.get(group, "")
-    if "." in key and name in groups().get(group, ()):
-        known |= {f"{group}.{declared.name}": declared for declared in list_keys(group, name)}
-    if parsed.has_value:
-        before = f"{key}={parsed.value[: parsed.value.rfind(',') + 1]}"  # -m: the last of method=trace,irc
-        choices = "model" if key.startswith("roles.") else key
-        if names := groups().get(choices):
-            yield from ((f"{before}{name}", _summarize(describe_choice(choices, name))) for name in names)
-        elif key in known and known[key].default in SWITCH:
-            yield from ((f"{before}{value}", "") for value in SWITCH)
-        return
-    if "." not in key:
-        yield from ((f"{of_group}=", "") for of_group in groups())
-        yield "roles.", known["roles"].comment
-    for name, declared in known.items():
-        if declared.default and ("." in name) == ("." in key):
-            yield f"{name}=", declared.describe()

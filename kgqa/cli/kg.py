@@ -14,13 +14,11 @@ from kgqa.errors import ConfigError, nearest
 from kgqa.experiment.dry_run import plan_extraction
 from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.prepare.passage_graphs import PassageGraphs
-from kgqa.experiment.prepare.ray_workers import extract_with_ray
 from kgqa.experiment.prepare.triples import (
     TripleBuilder,
     build_corpus,
     corpus_passages,
     distinct_passages,
-    extract_here,
     triples_of,
 )
 from kgqa.experiment.session import Session
@@ -34,17 +32,13 @@ from kgqa.util.text import pluralize
 
 def build(args: Namespace, terminal: Terminal) -> int:
     """Extract the missing triples of the questions' passages, or of the corpus."""
-    for option in ("workers", "gpus"):
-        if getattr(args, option) is not None and not args.ray:
-            raise ConfigError(f"--{option} {getattr(args, option)}: only with --ray")
     with Session(Experiment.of([*args.overrides, "kg.require_existing=false"])) as session:
         experiment = session.experiment
         if experiment.settings.dry_run:
             passages = list(corpus_passages(session) if args.corpus else distinct_passages(experiment.questions))
             show_plan(plan_extraction(session, passages), len(passages), terminal, unit="passage")
-        elif args.ray or args.corpus:
-            extract = extract_with_ray(args.workers or 1, args.gpus or 0) if args.ray else extract_here
-            _show_figures("corpus", "sum", build_corpus(session, terminal, extract), terminal)
+        elif args.corpus:
+            _show_figures("corpus", "sum", build_corpus(session, terminal), terminal)
         else:
             builder = TripleBuilder(session)
             with monitor_work(terminal, "kg build", builder.store.folder) as display:

@@ -44,20 +44,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Sequence[str]) -> int:
-    if not arguments or arguments[0] == "help":
-        arguments = [*arguments[1:], "--help"]
-    if arguments[0] == "--version":
+    if arguments and arguments[0] == "--version":
         from importlib.metadata import version
 
         print(f"kgqa {version('kgqa')}")
         return 0
-    if arguments[0] in ("--completion", "--complete"):
-        from kgqa.cli.completion import print_candidates, print_script
-
-        value = " ".join(arguments[1:])
-        return print_script(value) if arguments[0] == "--completion" else print_candidates(value)
+    if arguments and arguments[0] == "help":
+        arguments = [*arguments[1:], "--help"]
     command, words = find_command(arguments)
-    if "--help" in words or "-h" in words:
+    if "--help" in words or "-h" in words or not arguments:
         print(escape_control(help_of(command, words)), end="")
         return 0
     if command.shows_help(words):
@@ -66,13 +61,11 @@ def _run(arguments: Sequence[str]) -> int:
     args = command.parse(words)
 
     from kgqa.cli.terminal import Terminal
-    from kgqa.config.overrides import find_repeated
     from kgqa.runtime.display import log_lines
 
     terminal = Terminal(sys.stderr if getattr(args, "json", False) else sys.stdout)
     with log_lines(terminal):
-        code = command.run(args, terminal)
-    return _report(code, *find_repeated(args.overrides))
+        return command.run(args, terminal)
 
 
 def _report(code: int, *messages: str) -> int:

@@ -13,6 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
+from kgqa.config.renamed import check_renamed
 from kgqa.errors import ConfigError, nearest
 
 MAX_COLUMN = 32  # characters of a column of names
@@ -140,14 +141,18 @@ class Command:
         args, left = parser.parse_known_args(words)
         for word in left:
             if word.startswith("-"):
-                self._check_option_as_key(word)
                 names = [option.names[-1] for option in options]
-                raise ConfigError(f"{word}: no such option of {self.program}. {nearest(word, [*names, '--help'])}")
+                hint = nearest(word, [*names, "--help"])
+                if self.has_keys and not hint.startswith("Did"):
+                    hint += ". Settings are written KEY=VALUE, such as limit=3"
+                raise ConfigError(f"{word}: no such option of {self.program}. {hint}")
         for option in options:
             option.check(getattr(args, option.key))
         args.command = self
         args.overrides = [word for word in left if self.has_keys and (_is_key(word) or not self.positionals)]
         args.positionals = [word for word in left if word not in args.overrides]
+        for override in args.overrides:
+            check_renamed(override)
         self._check_positionals(args.positionals)
         if self.only_own:
             self._check_keys(args.overrides)
@@ -187,24 +192,12 @@ class Command:
                 f"{words[-1]}: unexpected argument of {self.program}. Example: {self.examples.splitlines()[0]}"
             )
 
-    def _check_option_as_key(self, word: str) -> None:
-        """Raise a ConfigError that shows key=value for an option with the name of a key: `--method trace`."""
-        if not self.has_keys or not word.startswith("--"):
-            return
-        from kgqa.config.files import groups, list_run_keys
-
-        key, _, value = word[2:].replace("-", "_").partition("=")
-        if key.partition(".")[0] in {*groups(), *(each.name for each in list_run_keys())}:
-            raise ConfigError(f"{word}: settings are written KEY=VALUE: {key}={value or 'VALUE'}")
-
     def _check_keys(self, overrides: Sequence[str]) -> None:
         from kgqa.config.overrides import parse_override
-        from kgqa.config.renamed import check_renamed
 
         for override in overrides:
             key = parse_override(override).group
             if "=" in override and key not in self.own_keys:
-                check_renamed(key, parse_override(override).value)
                 raise ConfigError(f"{override}: not a key of {self.program}. {nearest(key, self.own_keys)}")
 
 
@@ -233,21 +226,15 @@ def rows(pairs: Iterable[tuple[str, str]]) -> str:
 def fill(text: str) -> str:
     """Wrap paragraphs and rows (lines that start with two spaces) at the terminal's width."""
     width = max(shutil.get_terminal_size().columns - 2, 60)
-    text = re.sub(r"\n {4,}", " ", text)
-    text = re.sub(
-        r"^\S.*(?:\n\S.*)*",
-        lambda found: textwrap.fill(found[0], width, break_on_hyphens=False, break_long_words=False),
-        text,
-        flags=re.MULTILINE,
-    )
-    return re.sub(
-        r"^  .*(?:\n  .*)*",
-        lambda found: rows(
-            (line[2:].partition("  ")[0], line[2:].partition("  ")[2].strip()) for line in found[0].split("\n")
-        ),
-        text,
-        flags=re.MULTILINE,
-    )
+    joined = re.sub(r"(?<!\n)\n(?: {4,}|(?=\S))", " ", text)
+    wrapped = []
+    for line in joined.split("\n"):
+        column = re.match(r"  \S+ {2,}|", line)
+        indent = " " * (column.end() if column else 0)
+        wrapped += textwrap.wrap(
+            line, width, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False
+        ) or [""]
+    return "\n".join(wrapped)
 
 
 def _is_key(word: str) -> bool:

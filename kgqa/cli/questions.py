@@ -13,8 +13,7 @@ from kgqa.artifacts.trace import Notes, TracedCall, TracedQuestion, read_trace
 from kgqa.artifacts.verdicts import UNSCORED, Judgements
 from kgqa.cli.terminal import Cells, Terminal, styled
 from kgqa.errors import ConfigError, DataError, nearest
-from kgqa.report.graph_lines import traversal_lines
-from kgqa.report.questions import QuestionRow, load_reported_questions, order_ids
+from kgqa.report.questions import QuestionRow, index_questions
 from kgqa.scoring.questions import score_question
 from kgqa.util.text import pluralize
 
@@ -25,10 +24,6 @@ STYLES = {"right": "green", "wrong": "yellow", "failed": "red", "": ""}  # by ou
 def show(args: Namespace, terminal: Terminal) -> int:
     """Show the questions of a run, or one of them."""
     name, *question = args.positionals
-    for option in ("wrong", "failed", "limit") if question else ("calls",):
-        if getattr(args, option):
-            hint = f"Leave {question[0]} out" if question else f"Name one: kgqa show RUN QUESTION --{option}"
-            raise ConfigError(f"--{option}: applies to {'a run' if question else 'one question'}. {hint}")
     folder = find_run(name)
     if question:
         _show_question(folder, question[0], terminal, with_calls=args.calls)
@@ -42,8 +37,7 @@ def show(args: Namespace, terminal: Terminal) -> int:
 def _show_questions(folder: Path, args: Namespace, terminal: Terminal) -> None:
     """Show questions in the order of the dataset."""
     run = FinishedRun.read(folder)
-    by_id = {reported.row.question_id: reported.row for reported in load_reported_questions(run)}
-    questions = [by_id[question_id] for question_id in order_ids(run, by_id)]
+    questions = list(index_questions(run, Judgements(folder))[0].values())
     outcomes = [_outcome(row) for row in questions]
     wanted = {outcome for outcome in ("wrong", "failed") if getattr(args, outcome)} or set(STYLES)
     chosen = [row for row, outcome in zip(questions, outcomes, strict=True) if outcome in wanted]
@@ -110,7 +104,7 @@ def _show_question(folder: Path, question_id: str, terminal: Terminal, *, with_c
 
 
 def _show_evidence(traced: TracedQuestion, terminal: Terminal, *, with_calls: bool) -> None:
-    """Show passages, chains, traversal and reasoning."""
+    """Show passages, chains and reasoning."""
     notes, question, prediction = Notes.of(traced), traced.question, traced.prediction
     titles = {passage.id: passage.title for passage in question.passages}
     terminal.heading("passages (* gold, #n used as evidence)")
@@ -125,9 +119,6 @@ def _show_evidence(traced: TracedQuestion, terminal: Terminal, *, with_calls: bo
         terminal.line(f"{chain.score:8.3f} {'ended' if chain.ended else 'open '}")
         for *parts, passage_id in chain.triples:
             terminal.line(f"         <{'; '.join(parts)}>   from {titles.get(passage_id, passage_id)}")
-    if notes.traversal:
-        terminal.heading("traversal (* gold)")
-        terminal.lines(traversal_lines(traced, notes.traversal))
     if notes.thoughts:
         terminal.heading("thoughts")
         terminal.lines(notes.thoughts)

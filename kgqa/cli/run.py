@@ -14,7 +14,7 @@ from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.run import Executed, execute_unless_finished
 from kgqa.experiment.session import Session
 from kgqa.report.summary import summary_rows
-from kgqa.runtime.work_log import LOG
+from kgqa.runtime.monitor import LOG
 from kgqa.util.text import escape_control, pluralize
 
 

@@ -46,12 +46,12 @@ def evaluate(args: Namespace, terminal: Terminal) -> int:
 
 def _calibrate(args: Namespace, terminal: Terminal) -> int:
     values = override_values(args.overrides)
-    others = [override for override in args.overrides if parse_override(override).key not in CALIBRATION_KEYS]
-    if others and "other" not in values:
-        raise ConfigError(f"{others[0]}: works only with other=JUDGE")
-    human = Path(values["human"]) if "human" in values else None
+    for key, value in values.items():
+        if key not in CALIBRATION_KEYS:
+            raise ConfigError(f"{key}={value}: works only without --calibrate")
+    human, other = (Path(values[key]) if key in values else None for key in CALIBRATION_KEYS)
     run = find_run(args.positionals[0])
-    judge, sections, file = calibrate_judge(run, human, values.get("other"), others, terminal)
+    judge, sections, file = calibrate_judge(run, human, other)
     terminal.sections(f"{run}\njudge: {judge}", sections)
     terminal.line(f"calibration: {file}")
     return 0

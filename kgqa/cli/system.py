@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Sequence
-from dataclasses import asdict
 from datetime import datetime
 from itertools import groupby
 from pathlib import Path
 
 from kgqa.artifacts.run import find_run
 from kgqa.cache.maintenance import check, export_calls, import_calls, prune, stats
+from kgqa.cache.store import FILE
 from kgqa.cli.terminal import Terminal, styled
 from kgqa.config.user_code import write_scaffold
 from kgqa.errors import ConfigError
@@ -51,32 +51,32 @@ def doctor(args: Namespace, terminal: Terminal) -> int:
 
 def check_cache(args: Namespace, terminal: Terminal) -> int:
     """Read all calls. With --repair, drop damaged ones. Return 1 if one is damaged."""
-    calls = check(call_cache(), repair=args.repair)
-    terminal.line(calls)
-    if args.repair and calls.damaged:
+    calls, damaged = check(call_cache(), repair=args.repair)
+    terminal.line(f"{call_cache() / FILE}: {calls:,} calls, {damaged:,} damaged{'' if damaged else ': whole'}")
+    if args.repair and damaged:
         terminal.line("damaged calls are deleted, runs will repeat them")
-    return 0 if args.repair or not calls.damaged else 1
+    return 0 if args.repair or not damaged else 1
 
 
 def show_cache(args: Namespace, terminal: Terminal) -> int:
     """Show calls by engine and model, with their sum."""
     shares = stats(call_cache())
     if args.json:
-        terminal.json([asdict(share) for share in shares])
+        terminal.json(shares)
         return 0
     rows = [
         (
-            share.engine or "unknown",
-            share.model,
-            f"{share.calls:,}",
-            f"{share.bytes:,}",
-            _date(share.oldest),
-            _date(share.newest),
+            share["engine"] or "unknown",
+            share["model"],
+            f"{share['calls']:,}",
+            f"{share['bytes']:,}",
+            _date(share["oldest"]),
+            _date(share["newest"]),
         )
         for share in shares
     ]
     terminal.table(("engine", "model", "calls", "bytes", "oldest", "newest"), rows)
-    calls, size = sum(share.calls for share in shares), sum(share.bytes for share in shares)
+    calls, size = (sum(share[name] for share in shares) for name in ("calls", "bytes"))
     terminal.line(f"{call_cache()}: {calls:,} calls, {size:,} bytes")
     return 0
 
@@ -92,12 +92,12 @@ def export_cache(args: Namespace, terminal: Terminal) -> int:
         raise ConfigError(f"{file}: a folder. Name a file in it, e.g. {file / 'calls.jsonl.zst'}")
     exported = export_calls(call_cache(), file, _keys_of(args.run, terminal) if args.run else None, args.engine)
     for count, why in (
-        (exported.damaged, "damaged: see kgqa cache check"),
-        (exported.secret, "their replies contain a key from your environment"),
+        (exported["damaged"], "damaged: see kgqa cache check"),
+        (exported["secret"], "their replies contain a key from your environment"),
     ):
         if count:
             terminal.line(f"skipped: {count:,} calls ({why})")
-    terminal.line(f"{file}: {exported.calls:,} calls, {file.stat().st_size:,} bytes")
+    terminal.line(f"{file}: {exported['calls']:,} calls, {file.stat().st_size:,} bytes")
     return 0
 
 
@@ -115,8 +115,9 @@ def _keys_of(runs: Sequence[str], terminal: Terminal) -> set[str]:
 def import_cache(args: Namespace, terminal: Terminal) -> int:
     """Add the calls of a file to this cache."""
     imported = import_calls(call_cache(), Path(args.positionals[0]))
-    kept = " (existing calls are not replaced)" if imported.different else ""
-    terminal.line(f"{imported.new:,} new, {imported.equal:,} equal, {imported.different:,} different{kept}")
+    kept = " (existing calls are not replaced)" if imported["different"] else ""
+    counts = ", ".join(f"{imported[kind]:,} {kind}" for kind in ("new", "equal", "different"))
+    terminal.line(f"{counts}{kept}")
     return 0
 
 

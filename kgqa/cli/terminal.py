@@ -8,33 +8,26 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, RenderableType
+from rich.console import Console
 from rich.progress import (
     BarColumn,
-    DownloadColumn,
-    MofNCompleteColumn,
     Progress,
     ProgressColumn,
     Task,
-    TaskID,
     TextColumn,
-    TransferSpeedColumn,
 )
 from rich.table import Column, Table
 from rich.text import Text
 
 from kgqa.runtime.costs import Ledger
-from kgqa.runtime.display import BYTES, Advance, PlainLines, Stage
+from kgqa.runtime.display import Display, PlainLines, Stage
 from kgqa.types import Json
-from kgqa.util.text import duration, escape_control, escape_json
+from kgqa.util.text import escape_control, escape_json
 from kgqa.util.waiting import describe_waits
 
 if TYPE_CHECKING:
@@ -42,14 +35,13 @@ if TYPE_CHECKING:
 
 WIDTH = 160  # columns of a table in a file or another program
 NARROW = 100  # columns of a terminal that leaves less room for bars
-COUNTS_PER_UPDATE = 1000  # drawing each of five million records would take longer than reading them
 _FIGURE = re.compile(r"$|–|[-+–]?[\d,.:]+(?!\w)")
 
 
 Cells = Sequence[str | Text]  # of one row
 
 
-class Terminal:
+class Terminal(Display):
     """The output of a command."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
@@ -111,13 +103,12 @@ class Terminal:
         """Print JSON to stdout."""
         sys.stdout.write(escape_json(json.dumps(value, indent=2, ensure_ascii=False)) + "\n")
 
-    def stage(self, title: str, count: int, ledger: Ledger, *, summary: bool = True) -> AbstractContextManager[Stage]:
+    def stage(
+        self, title: str, count: int | None, ledger: Ledger | None, *, summary: bool = True
+    ) -> AbstractContextManager[Stage]:
         if not self.console.is_terminal:
             return self._lines.stage(title, count, ledger, summary=summary)
-        return _stage_bar(self.console, Stage(title, count, ledger), summary=summary)
-
-    def counting(self, unit: str) -> AbstractContextManager[Advance]:
-        return _counting_bars(self.console, unit) if self.console.is_terminal else self._lines.counting(unit)
+        return _stage_bar(self.console, Stage(title, count, ledger or Ledger()), summary=summary)
 
 
 def styled(text: str, style: str = "") -> Text:
@@ -144,73 +135,31 @@ def _table(header: Sequence[str], rows: Sequence[Cells], title: str = "", fixed:
     return table
 
 
-class _PartsColumn(ProgressColumn):
-    """The end of a bar's line. `parts` of a task returns its parts when they are drawn, the most important first.
-
-    What kgqa waits for replaces them, and is folded.
-    """
+class _StageColumn(ProgressColumn):
+    """The end of a stage's line: its parts, the most important first, or what kgqa waits for."""
 
     def __init__(self) -> None:
         super().__init__(Column(ratio=1))
 
-    def render(self, task: Task) -> RenderableType:
-        parts: list[str] = task.fields["parts"](task)
+    def render(self, task: Task) -> Text:
+        parts: list[str] = task.fields["stage"].parts()
         if waits := describe_waits():
             return Text(escape_control(f"{parts[0]} · waiting: {waits}"), style="yellow", overflow="fold")
-        return _FittingParts([escape_control(part) for part in parts])
-
-
-class _TimeLeftColumn(ProgressColumn):
-    max_refresh = 0.5  # seconds, so that it is readable
-
-    def render(self, task: Task) -> Text:
-        left = None if task.finished else task.time_remaining
-        return Text("" if left is None else f"{duration(left)} left")
-
-
-@dataclass
-class _FittingParts:
-    """A line with as many parts as fit, and at least the first."""
-
-    parts: Sequence[str]
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
-        fitting = [" · ".join(self.parts[:count]) for count in range(len(self.parts), 0, -1)]
-        text = next((each for each in fitting if cell_len(each) <= options.max_width), self.parts[0])
-        yield Text(text, no_wrap=True, overflow="ellipsis")
+        return Text(escape_control(" · ".join(parts)), no_wrap=True, overflow="ellipsis")
 
 
 def _bars(console: Console) -> Progress:
     bar = BarColumn(10 if console.width < NARROW else 20, table_column=Column(no_wrap=True))
     title = TextColumn("{task.description}", table_column=Column(no_wrap=True))
-    return Progress(title, bar, _PartsColumn(), console=console, transient=True, expand=True)
+    return Progress(title, bar, _StageColumn(), console=console, transient=True, expand=True)
 
 
 @contextmanager
 def _stage_bar(console: Console, stage: Stage, *, summary: bool) -> Iterator[Stage]:
     """Show finished programs and costs. With a summary, one plain line remains."""
     with _bars(console) as progress:
-        task = progress.add_task(escape_control(stage.title), total=stage.count, parts=lambda _: stage.parts())
-        stage.watchers.append(lambda stage: progress.update(task, completed=stage.ended))
+        task = progress.add_task(escape_control(stage.title), total=stage.count, stage=stage)
+        stage.watchers.append(lambda stage: progress.update(task, completed=stage.ended, total=stage.count))
         yield stage
     if summary:
         console.print(stage.summary(), highlight=False, markup=False, soft_wrap=True)
-
-
-@contextmanager
-def _counting_bars(console: Console, unit: str) -> Iterator[Advance]:
-    """Show one bar per step."""
-    tasks: dict[str, TaskID] = {}
-    pending = Counter[str]()
-    amounts = (DownloadColumn(), TransferSpeedColumn()) if unit == BYTES else (MofNCompleteColumn(), TextColumn(unit))
-
-    def advance(step: str, more: int, total: int | None) -> None:
-        if step not in tasks:
-            tasks[step] = progress.add_task(escape_control(step), total=total)
-        pending[step] += more
-        if total is not None or pending[step] >= COUNTS_PER_UPDATE:
-            progress.update(tasks[step], advance=pending.pop(step), total=total)
-
-    title = TextColumn("{task.description}", markup=False)
-    with Progress(title, BarColumn(20), *amounts, _TimeLeftColumn(), console=console, transient=True) as progress:
-        yield advance

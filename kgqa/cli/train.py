@@ -11,18 +11,18 @@ from kgqa.artifacts.adapter import Adapter
 from kgqa.artifacts.examples import Example, Positive
 from kgqa.artifacts.run import RunEntry, find_run
 from kgqa.artifacts.trained import Trained, find_trained, list_trainings
-from kgqa.cli.dry_run import show_plan
+from kgqa.cli.dry_run import show_plan, show_stages
 from kgqa.cli.terminal import Terminal
-from kgqa.config.overrides import parse_override
 from kgqa.errors import ConfigError, DataError
-from kgqa.report.training import example_sections, grid_section, rounds_sections, training_sections
+from kgqa.experiment.experiment import Experiment
+from kgqa.report.training import example_sections, rounds_section, training_sections
+from kgqa.sweeps.cells import Cell
 from kgqa.system.hardware import GB, gpus, memory, size_text
 from kgqa.system.models import Preset, describe_fitness, list_adapters, load_presets
 from kgqa.training.bootstrap import Bootstrap
 from kgqa.training.collect.collecting import Collecting
 from kgqa.training.train.examples import prepare_examples
-from kgqa.training.train.export import export_gguf, export_merged, find_damage
-from kgqa.training.train.grid import PLANNED, TrainCell, plan_training, train_grid, training_grid
+from kgqa.training.train.export import export_gguf
 from kgqa.training.train.request import TrainRequest
 from kgqa.training.train.run import train as run_training
 from kgqa.util.hub import is_offline
@@ -35,7 +35,7 @@ def collect(args: Namespace, terminal: Terminal) -> int:
     collecting = Collecting.of(name, args.overrides, [find_run(run) for run in runs])
     is_dry = collecting.experiment.settings.dry_run
     if is_dry:
-        collected, first, plan = collecting.plan(terminal)
+        collected, first, plan = collecting.plan()
         _show_example(first, terminal)
         if plan:
             count = sum(len(source.questions) for source in collecting.sources)
@@ -66,31 +66,18 @@ def _show_example(example: Example | Positive, terminal: Terminal) -> None:
 
 
 def train(args: Namespace, terminal: Terminal) -> int:
-    """Train a recipe once, or with -m several times and choose the best. The folder is the last line."""
-    named = [parse_override(word).value for word in args.overrides if word.startswith("train=")]
-    overrides = [word for word in args.overrides if not word.startswith("train=")]
-    recipes = list(dict.fromkeys([*args.positionals, *named]))
-    if len(recipes) != 1:
-        raise args.command.missing("one RECIPE")
-    if args.multirun:
-        cells = training_grid(recipes[0], overrides, terminal)
-    else:
-        request = TrainRequest.of(recipes[0], overrides)
-        cells = [TrainCell(recipes[0], request, prepare_examples(request, terminal))]
-    if cells[0].request.config["dry_run"]:
-        terminal.table(("training", *PLANNED), [(cell.values, *plan_training(cell)) for cell in cells])
+    """Train a recipe and print the folder last."""
+    (recipe,) = args.positionals
+    request = TrainRequest.of(recipe, args.overrides)
+    examples = prepare_examples(request, terminal)
+    if request.config["dry_run"]:
+        terminal.table(("examples", "steps", "tokens"), [request.plan(examples)])
         terminal.line("dry_run=true: no model was trained")
         return 0
-    if not args.multirun:
-        folder = run_training(cells[0].request, cells[0].examples, terminal)
-    else:
-        cells = train_grid(cells, terminal)
-        losses = [(cell.values, cell.loss, cell.error, str(cell.folder)) for cell in cells]
-        terminal.sections("Chosen by held-out loss", [grid_section(losses)])
-        folder = cells[0].folder
+    folder = run_training(request, examples, terminal)
     _show_trained(folder, terminal)
     terminal.result(folder)
-    return 2 if any(cell.error for cell in cells) else 0
+    return 0
 
 
 def _show_trained(folder: Path, terminal: Terminal) -> None:
@@ -106,45 +93,35 @@ def bootstrap(args: Namespace, terminal: Terminal) -> int:
     bootstrapping = Bootstrap.of(args.overrides)
     folder = bootstrapping.stage.path
     if bootstrapping.config["dry_run"]:
-        terminal.sections(bootstrapping.title, bootstrapping.plan())
+        runs = {"answer training questions": bootstrapping.learning({}), "evaluate": bootstrapping.evaluating({})}
+        terminal.heading(f"{bootstrapping.title}: one of {bootstrapping.settings.rounds} rounds")
+        code = show_stages({stage: [Cell(0, stage, Experiment.of(words))] for stage, words in runs.items()}, terminal)
         terminal.line("dry_run=true: no call was made and no model was trained")
-        return 0
+        return code
     rounds = bootstrapping.run(terminal, ["bootstrap", *args.overrides])
-    terminal.sections(rounds.title, rounds_sections(rounds))
+    terminal.sections(rounds.title, [rounds_section(rounds)])
     return terminal.end(folder)
 
 
 def models(args: Namespace, terminal: Terminal) -> int:
-    """List presets and adapters, or list, check or export trained models."""
+    """List presets and adapters, or list, show or export trained models."""
     if not args.positionals:
         _show_presets(terminal)
         return 0
     first, *name = args.positionals
     if first != "trained":
         raise ConfigError(f"kgqa models {first}: expected trained. Presets are listed without an argument")
-    if args.gguf and args.merged:
-        raise ConfigError("kgqa models trained: set --gguf or --merged, not both")
-    if args.gguf or args.merged:
+    if args.gguf:
         if not name:
             raise ConfigError("kgqa models trained: name the model to export")
-        if args.gguf:
-            terminal.result(export_gguf(name[0], args.out))
-        else:
-            terminal.result(export_merged(find_trained(name[0]), args.out, terminal))
-        return 0
-    if name:
-        return _check_trained(find_trained(name[0]), terminal)
-    _show_trainings(list_trainings(), terminal)
+        terminal.result(export_gguf(name[0], args.out))
+    elif name:
+        folder = find_trained(name[0])
+        _show_trained(folder, terminal)
+        terminal.result(folder)
+    else:
+        _show_trainings(list_trainings(), terminal)
     return 0
-
-
-def _check_trained(folder: Path, terminal: Terminal) -> int:
-    _show_trained(folder, terminal)
-    damage = list(find_damage(folder))
-    terminal.lines(damage, alarm=True)
-    terminal.line("damaged. Train it again" if damage else "files: unchanged")
-    terminal.result(folder)
-    return 2 if damage else 0
 
 
 def _show_trainings(trainings: Sequence[RunEntry], terminal: Terminal) -> None:

@@ -12,7 +12,6 @@ from typing import Any, TypeVar, get_type_hints
 
 from kgqa.config.files import Node
 from kgqa.config.program_code import with_code
-from kgqa.config.renamed import check_renamed
 from kgqa.config.user_code import find_target, import_target
 from kgqa.engines.weights import Model
 from kgqa.errors import ConfigError, UsageError, nearest
@@ -132,7 +131,6 @@ def check_keys(node: Mapping[str, Any], key: str, run_keys: Collection[str] = ()
 def _check_names(values: Mapping[str, Any], key: str, known: Collection[str]) -> None:
     for name, value in values.items():
         if name not in known:
-            check_renamed(f"{key}.{name}", str(value))
             raise ConfigError(f"{key}.{name}={value}: unknown key. {nearest(name, set(known) - {'_target_'})}")
 
 

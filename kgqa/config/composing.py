@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
@@ -43,10 +44,9 @@ from kgqa.config.files import (
     load_node,
     own_files,
 )
-from kgqa.config.overrides import Override, parse_override
-from kgqa.config.renamed import check_renamed
+from kgqa.config.overrides import parse_override
 from kgqa.config.secrets import check_references, check_text, check_values
-from kgqa.config.short_forms import SERVER, check_server_keys, expand_short_forms, model_slug
+from kgqa.config.short_forms import SERVER, expand_short_forms, model_slug
 from kgqa.errors import ConfigError, nearest
 from kgqa.types import Json
 from kgqa.util.plugins import conf_folders, package_conf
@@ -56,7 +56,7 @@ DATASET_KEYS = ("profile", "family")  # keys of a dataset that are not for its c
 
 
 class OwnFolders(SearchPathPlugin):
-    """Add the user's folders and those of packages to Hydra's."""
+    """Add the user's folder to Hydra's."""
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
         for folder in conf_folders()[:-1]:
@@ -86,14 +86,11 @@ def compose(overrides: Sequence[str]) -> dict[str, Json]:
     for override in overrides:
         _check_override(override)
     try:
-        composed, choices = _compose(tuple(map(_to_hydra, overrides)), own_files())
-        written: Json = OmegaConf.to_container(composed)
-        check_references(written)
-        chosen = {group: choices.get(_hydra_key(group)) for group in group_names()}
-        _check_nodes(written, chosen)  # before references to a missing key are resolved
-        resolved: Json = OmegaConf.to_container(composed, resolve=True)
+        resolved, chosen = _compose(overrides)
     except (HydraException, OmegaConfBaseException, AssertionError, ValueError) as error:  # Hydra asserts its grammar
-        raise _explain(error, overrides) from error
+        first, *more = str(error).strip().splitlines() or [type(error).__name__]
+        reason = more[0] if first.endswith("raised while composing config:") and more else first
+        raise ConfigError(f"{' '.join(overrides)}: {reason}") from error
     except YAMLError as error:
         raise ConfigError(explain_yaml(error)) from error
     except RecursionError as error:
@@ -116,16 +113,77 @@ def _check_override(override: str) -> None:
     check_choice(override)
     parsed = parse_override(override)
     check_text(parsed.key, parsed.value)
-    if parsed.prefix == "~" and parsed.choice_group not in OPTIONAL and parsed.group != "hydra":
+    if parsed.group.partition("/")[0] == "hydra":
+        raise ConfigError(f"{override}: works only with kgqa run -m and kgqa reproduce")
+    if parsed.prefix == "~" and parsed.choice_group not in OPTIONAL:
         raise ConfigError(f"{override}: this key is required. Do not remove it")
-    if parsed.value == "???":
-        raise ConfigError(f"{override}: a value is missing. Set {parsed.key}=VALUE")
     if parsed.choice_group in group_names() and (file := config_files(parsed.choice_group).get(parsed.value)):
         check_yaml(file)
         if parsed.key == "experiment" and "hydra" in load_node("experiment", parsed.value):
             raise ConfigError(f"{file}: hydra: set these keys on the command line, after -m")
-    if parsed.group.partition("/")[0] == "hydra":
-        raise ConfigError(f"{override}: works only with kgqa run -m and kgqa reproduce")
+
+
+def _compose(overrides: Sequence[str]) -> tuple[dict[str, Json], dict[str, str | None]]:
+    """Return the resolved configuration and the choices."""
+    choices = [override for override in overrides if _is_choice(override)]
+    cached, names = _compose_choices(tuple(map(_choice_for_hydra, choices)), own_files())
+    composed = deepcopy(cached)
+    for override in overrides:
+        if not _is_choice(override):
+            _set_value(composed, override)
+    written: Json = OmegaConf.to_container(composed)
+    check_references(written)
+    chosen = {group: names.get(_hydra_key(group)) for group in group_names()}
+    _check_nodes(written, chosen)  # before references to a missing key are resolved
+    resolved: Json = OmegaConf.to_container(composed, resolve=True)
+    return resolved, chosen
+
+
+@lru_cache(maxsize=128)
+def _compose_choices(choices: tuple[str, ...], _: object) -> tuple[DictConfig, Mapping[str, str | None]]:
+    """Return the configuration of choices, and the names of all choices. Callers do not change them.
+
+    Hydra needs 0.1 s for it. Cells of a sweep mostly differ in values, which are set afterwards.
+    """
+    with hydra_ready():
+        composed = compose_with_hydra(RUN, overrides=list(choices), return_hydra_config=True)
+    names: Json = OmegaConf.to_container(composed.hydra.runtime.choices)
+    del composed.hydra
+    return composed, names
+
+
+def _is_choice(override: str) -> bool:
+    parsed = parse_override(override)
+    return parsed.choice_group in group_names() or parsed.prefix == "~"
+
+
+def _choice_for_hydra(override: str) -> str:
+    """Return a choice as Hydra accepts it: ~group for group=null, and a second choice of a group with its place."""
+    parsed = parse_override(override)
+    if parsed.key in OPTIONAL and parsed.value in ("null", ""):
+        return f"~{_hydra_key(parsed.key)}"
+    if parsed.key in SECOND and parsed.has_value:
+        return f"{_hydra_key(parsed.key)}={parsed.value}"
+    return override
+
+
+def _hydra_key(group: str) -> str:
+    """Return how Hydra names the second choice of a group, such as `ranker@demonstrations_ranker`."""
+    return f"{SECOND[group]}@{group}" if group in SECOND else group
+
+
+def _set_value(config: DictConfig, override: str) -> None:
+    """Set a value as Hydra would. Any key is accepted: `check_known_keys` also has to find those of files."""
+    key, value = parse_override(override).key, parse_override(override).value
+    try:
+        parsed = OverridesParser.create().parse_override(f"++{key}={value}")
+    except (HydraException, ValueError) as error:  # a character with a meaning in the grammar, thousands of digits
+        remedy = "Close all brackets, or put quotes around the value, e.g. 'key=\"FILE#name\"'"
+        raise ConfigError(f"{override}: cannot be read. {remedy}") from error
+    if parsed.is_sweep_override():
+        remedy = f"write a list as {key}=[{value}], a text with commas as '{key}=\"…\"', a sweep with -m"
+        raise ConfigError(f"{override}: several values: {remedy}")
+    OmegaConf.update(config, key, parsed.value(), merge=True, force_add=True)
 
 
 def _complete_own_files(config: Mapping[str, Json], choices: Mapping[str, Json], given: set[str]) -> None:
@@ -142,19 +200,9 @@ def _complete_own_files(config: Mapping[str, Json], choices: Mapping[str, Json],
             check_node(config["model"], "model")
 
 
-@lru_cache(maxsize=128)
-def _compose(overrides: tuple[str, ...], _: object) -> tuple[DictConfig, Mapping[str, str | None]]:
-    """Return the configuration and its choices. Callers do not change them."""
-    with hydra_ready():
-        composed = compose_with_hydra(RUN, overrides=list(overrides), return_hydra_config=True)
-    choices: Json = OmegaConf.to_container(composed.hydra.runtime.choices)
-    del composed.hydra
-    return composed, choices
-
-
 def resolve_node(group: str, name: str) -> Json:
     """Return the node of a choice among the defaults of all other groups. Faster than `compose` for many choices."""
-    whole = _compose((), own_files())[0].copy()
+    whole = deepcopy(_compose_choices((), own_files())[0])
     whole[group] = load_node(group, name)
     return OmegaConf.to_container(whole[group], resolve=True)
 
@@ -179,7 +227,6 @@ def _check_roots(config: Mapping[str, Json], run_keys: Sequence[str], is_own_met
     roots = {name.partition(".")[0] for name in run_keys} | set(group_names())
     for key, value in config.items():
         if key not in roots:
-            check_renamed(key, str(value))
             text = "" if isinstance(value, Mapping) else f"={value}"
             raise ConfigError(f"{key}{text}: unknown key. {nearest(key, roots)}")
     roles = [name for name in run_keys if name.startswith("roles.")]
@@ -197,9 +244,7 @@ def _check_group(config: Mapping[str, Json], run_keys: Sequence[str], group: str
         raise ConfigError(f"{group}: no preset is chosen. Choose one with {group}=NAME")
     # a model without a preset has no file
     listed = {key.name for key in list_keys(group, name)} if name in config_files(group) else set[str]()
-    if name and group != "experiment" and (unlisted := flatten(node).keys() - listed):
-        if group == "engine":
-            check_server_keys({key: node[key] for key in unlisted & node.keys()}, name)
+    if name and group != "experiment" and flatten(node).keys() - listed:
         check_keys(node, group, {key.partition(".")[2] for key in run_keys if key.startswith(f"{group}.")})
 
 
@@ -217,59 +262,10 @@ def _check_nodes(config: Mapping[str, Json], choices: Mapping[str, Json]) -> Non
 
 
 def check_form(override: str) -> None:
-    """Raise a ConfigError for a text that is not an override, or that uses a renamed key."""
+    """Raise a ConfigError for a text that is not an override."""
     parsed = parse_override(override)
-    key = parsed.choice_group
-    if (not parsed.has_value and parsed.prefix != "~") or not key.strip():
+    if (not parsed.has_value and parsed.prefix != "~") or not parsed.choice_group.strip():
         raise ConfigError(f"{override!r}: expected key=value, e.g. method=trace limit=10. See kgqa run --help")
-    check_renamed(key, parsed.value)
-
-
-def _to_hydra(override: str) -> str:
-    """Return an override as Hydra accepts it: ~group for group=null, and a second choice of a group with its place.
-
-    Hydra gets each key with ++, which accepts all keys: `check_known_keys` finds the unknown ones, also those of files.
-    """
-    parsed = parse_override(override)
-    if parsed.key in OPTIONAL and parsed.value in ("null", ""):
-        return f"~{_hydra_key(parsed.key)}"
-    if parsed.key in SECOND and parsed.has_value:
-        return f"{_hydra_key(parsed.key)}={parsed.value}"
-    is_choice = parsed.choice_group in group_names() or parsed.prefix == "~"
-    return override if is_choice else f"++{parsed.key}={parsed.value}"
-
-
-def _hydra_key(group: str) -> str:
-    """Return how Hydra names the second choice of a group, such as `ranker@demonstrations_ranker`."""
-    return f"{SECOND[group]}@{group}" if group in SECOND else group
-
-
-def _explain(error: Exception, overrides: Sequence[str]) -> ConfigError:
-    """Return Hydra's error in one line, with the override at fault."""
-    for override in map(parse_override, overrides):
-        if override.part and f"'{override.key}'" in str(error):
-            outer, _, part = override.part.partition(".")
-            return ConfigError(
-                f"{override.text}: the chosen {outer} has no {part or 'part'} that is a {override.choice_group}. "
-                f"Leave it out, or choose another {outer}="
-            )
-        if reason := _find_misreading(override):
-            return ConfigError(f"{override.text}: {reason}")
-    first, *more = str(error).strip().splitlines() or [type(error).__name__]
-    if first.endswith("raised while composing config:") and more:
-        first = more[0]
-    return ConfigError(f"{' '.join(overrides)}: {first}")
-
-
-def _find_misreading(override: Override) -> str | None:
-    """Return how Hydra's grammar reads an override that was meant as one value."""
-    try:
-        is_swept = OverridesParser.create().parse_override(override.text).is_sweep_override()
-    except (HydraException, ValueError):  # a character with a meaning in the grammar, or thousands of digits
-        return "cannot be read. Close all brackets, or put quotes around the value, e.g. 'key=\"FILE#name\"'"
-    key, value = override.key, override.value
-    hint = f"several values: write a list as {key}=[{value}], a text with commas as '{key}=\"…\"', a sweep with -m"
-    return hint if is_swept else None
 
 
 @dataclass(frozen=True)

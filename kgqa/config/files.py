@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
@@ -30,15 +29,9 @@ OPTIONAL = (
     "experiment", "collect", "train", "bootstrap",
 )  # fmt: skip
 NAMED = ("model", "dataset")  # groups with a key `name`
-# behind the nearest names of an unknown choice
-HINTS = {
-    "engine": ". For a running server, write server=URL instead.",
-    "judge": ". To judge with a model: judge=three_way judge.model=PRESET[@ENGINE]",
-}
 UNNAMED = "unnamed_model"  # the choice of model= for a model without a preset
 MAX_ALIASES = 20  # of a file. 9 levels of 9 would be a billion values
 _ALIAS = re.compile(r"(?:^|[\s,\[{:-])\*[A-Za-z0-9_]+", re.MULTILINE)
-_MISSING = re.compile(r"^ *([\w.]+): *\?\?\? *(?:#.*)?$", re.MULTILINE)
 KEY_LINE = re.compile(r"^( *)([\w.]+):(?: +(.*?))??(?:\s+# *(.*))?$")
 MARK = re.compile(r"\[([^][]+)\]\.?$")
 DEFAULTS_LINE = re.compile(r"^(?:override )?/?(\w+)(?:@(\S+))?(?:: *(\w+))?$")
@@ -60,13 +53,10 @@ def config_files(group: str) -> dict[str, Path]:
     """Return the files of a group by name, in the order in which they are shown."""
     files: dict[str, Path] = {}
     for folder in conf_folders():
-        for file in _list_yaml(folder / SECOND.get(group, group)):
+        place = folder / SECOND.get(group, group)
+        for file in _list_shipped(place) if folder == package_conf() else sorted(place.glob("*.yaml")):
             files.setdefault(file.stem, file)
     return files
-
-
-def _list_yaml(folder: Path) -> Sequence[Path]:
-    return _list_shipped(folder) if folder.is_relative_to(package_conf()) else sorted(folder.glob("*.yaml"))
 
 
 @cache
@@ -96,14 +86,13 @@ def check_choice(override: str) -> None:
     choices = config_files(group)
     for name in () if is_swept else value.split(","):
         if name not in choices and name != UNNAMED:
-            hint = HINTS.get(group, "")
-            raise ConfigError(f"{key}={name}: no such {group}. {nearest(name, choices)}{hint}")
+            raise ConfigError(f"{key}={name}: no such {group}. {nearest(name, choices)}")
     if is_swept or "," in value:
         raise ConfigError(f"{key}={value}: a list of values is a sweep: kgqa run -m {key}={value} …")
 
 
 def is_own(group: str, name: str) -> bool:
-    """Return whether a choice is the user's or another package's."""
+    """Return whether a choice is the user's."""
     file = config_files(group).get(name)
     return file is not None and file.parent.parent != package_conf()
 
@@ -131,9 +120,9 @@ def _load_node(group: str, name: str, _: object) -> dict[str, Json]:
     node = load_yaml(file, "Fix this file")
     if not isinstance(node, Mapping | None):
         raise DataError(f"{file}: not a mapping of keys to values")
-    whole: dict[str, Json] = {}
-    for base in [load_node(group, parent) for parent in parents] or [_group_defaults(group)]:
-        whole = _merge(whole, base)
+    whole = {} if parents else _group_defaults(group)
+    for parent in parents:
+        whole = _merge(whole, load_node(group, parent))
     for part in _list_defaults(group, name):
         if part.part:
             outer, _, key = part.part.rpartition(".")
@@ -172,53 +161,45 @@ def load_yaml(file: Path, remedy: str = "Run the same command again") -> Json:
 
 @cache
 def _parse_shipped(file: Path) -> Json:
-    """Parse each of kgqa's own files once, in C: a list of models or a table reads many of them."""
+    """Parse each of kgqa's own files once: a list of models or a table reads many of them."""
+    return _parse(file, "Reinstall kgqa")
+
+
+def _parse(file: Path, remedy: str) -> Json:
     import yaml
 
-    with _errors_explained(file, "Reinstall kgqa"):
-        text = file.read_text(encoding="utf-8")
-        return yaml.load(text, Loader=_shipped_loader()) or {}  # noqa: S506 - a safe loader
+    try:
+        check_yaml(file)
+        with file.open(encoding="utf-8") as stream:
+            return yaml.load(stream, Loader=_yaml_loader()) or {}  # noqa: S506 - a safe loader
+    except yaml.YAMLError as error:
+        raise DataError(f"{explain_yaml(error)}. {remedy}") from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(f"{file}: not readable ({error}). {remedy}") from error
 
 
 @cache
-def _shipped_loader() -> type[Any]:
+def _yaml_loader() -> type[Any]:
+    """Return a safe loader, in C if possible, that reads 1e-4 as a number and dates as texts, as OmegaConf does."""
     import yaml
 
     class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-        """Read 1e-4 as a number, as OmegaConf does."""
+        pass
 
+    Loader.yaml_implicit_resolvers = {
+        first: [resolver for resolver in resolvers if not resolver[0].endswith(":timestamp")]
+        for first, resolvers in Loader.yaml_implicit_resolvers.items()
+    }
     Loader.add_implicit_resolver(
         "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9][0-9.]*[eE][-+]?[0-9]+$"), list("-+0123456789")
     )
     return Loader
 
 
-def _parse(file: Path, remedy: str) -> Json:
-    from omegaconf import OmegaConf
-
-    with _errors_explained(file, remedy):
-        check_yaml(file)
-        return OmegaConf.to_container(OmegaConf.load(file))
-
-
-@contextmanager
-def _errors_explained(file: Path, remedy: str) -> Iterator[None]:
-    from omegaconf.errors import OmegaConfBaseException
-    from yaml import YAMLError
-
-    try:
-        yield
-    except YAMLError as error:
-        raise DataError(f"{explain_yaml(error)}. {remedy}") from error
-    except (OSError, ValueError, RecursionError, OmegaConfBaseException) as error:
-        raise DataError(f"{file}: not readable ({error}). {remedy}") from error
-
-
 def check_yaml(file: Path) -> None:
     """Raise a DataError for what a library would accept or explain badly.
 
-    That is a file that is not UTF-8, a value `???`, and many aliases: an alias of a list of aliases multiplies, and
-    a few lines can be a billion values.
+    That is a file that is not UTF-8, or has many aliases: a list of aliases of lists can be a billion values.
     """
     try:
         text = file.read_text(encoding="utf-8")
@@ -226,9 +207,6 @@ def check_yaml(file: Path) -> None:
         raise DataError(f"{file}: not UTF-8 ({error.reason} at byte {error.start}). Save the file as UTF-8") from error
     if (aliases := len(_ALIAS.findall(text))) > MAX_ALIASES:
         raise DataError(f"{file}: {aliases} aliases (*name), the maximum is {MAX_ALIASES}. Write the values out")
-    if missing := _MISSING.search(text):
-        line = text.count("\n", 0, missing.start(1)) + 1
-        raise DataError(f"{file}:{line}: {missing[1]}: a value is missing. Set it, or remove the key")
 
 
 def explain_yaml(error: YAMLError) -> str:
@@ -336,7 +314,7 @@ def list_run_keys() -> tuple[Key, ...]:
     return tuple(key for key in _read_run_keys() if not key.name.startswith("model"))
 
 
-def _read_run_keys() -> Iterator[Key]:
+def _read_run_keys() -> tuple[Key, ...]:
     return _read_keys(_run_text().partition("\n\n")[2])
 
 
@@ -390,7 +368,9 @@ def _read_defaults(text: str) -> Iterator[Choice]:
             yield Choice(part, "", match[3]) if part in SECOND else Choice(match[1], part, match[3])
 
 
-def _read_keys(text: str) -> Iterator[Key]:
+@lru_cache(maxsize=512)
+def _read_keys(text: str) -> tuple[Key, ...]:
+    keys: list[Key] = []
     outer: list[tuple[int, str]] = []
     lines = text.splitlines()
     for number, line in enumerate(lines):
@@ -403,7 +383,8 @@ def _read_keys(text: str) -> Iterator[Key]:
         value = match[3] or ("[…]" if following.startswith("- ") else "")
         more = takewhile(re.compile(r" +#").match, lines[number + 1 :])  # an unindented comment is about what follows
         comment = " ".join([match[4] or "", *(rest.lstrip(" #") for rest in more)]).strip()
-        yield Key(".".join(name for _, name in outer), value, comment)
+        keys.append(Key(".".join(name for _, name in outer), value, comment))
+    return tuple(keys)
 
 
 def _text(group: str, name: str) -> str:

@@ -13,6 +13,7 @@ Value = str | int | float | bool | None | Path | Sequence["Value"] | Mapping[str
 
 # what Hydra's grammar takes for one text as it stands
 _PLAIN = re.compile(r"[\w./@%+-][\w./@:%+ -]*(?<! )", re.ASCII)
+_READ_OTHERWISE = re.compile(r"(?i)[+-]?(\d[\d_.e+-]*|\.\d[\d_e+-]*|inf|nan)|true|false|null")  # as number, switch
 
 
 class Override(NamedTuple):
@@ -64,14 +65,6 @@ def override_group(override: str) -> str:
 def override_values(overrides: Iterable[str]) -> dict[str, str]:
     """Return the values by key. The last one of the same key counts."""
     return {override.key: override.value for override in map(parse_override, overrides)}
-
-
-def find_repeated(overrides: Iterable[str]) -> list[str]:
-    """Return a warning for each key that is set more than once."""
-    by_key: dict[str, list[str]] = {}
-    for override in overrides:
-        by_key.setdefault(override_key(override), []).append(override)
-    return [f"{' '.join(repeated)}: the last one counts" for repeated in by_key.values() if len(repeated) > 1]
 
 
 class RoleChoice(NamedTuple):
@@ -131,15 +124,10 @@ def format_value(value: Value) -> str:
         return json.dumps(value)
     if isinstance(value, str | Path):
         text = str(value)
-        return text if _PLAIN.fullmatch(text) and not _needs_quotes(text) else _quote(text)
+        return text if _PLAIN.fullmatch(text) and not _READ_OTHERWISE.fullmatch(text) else _quote(text)
     if isinstance(value, Mapping):
         return "{" + ",".join(f"{name}:{format_value(member)}" for name, member in value.items()) + "}"
     return "[" + ",".join(map(format_value, value)) + "]"
-
-
-def _needs_quotes(text: str) -> bool:
-    """Return whether a text looks like a number, true, null or the like, and so needs quotes."""
-    return re.fullmatch(r"(?i)[+-]?(\d[\d_.e+-]*|\.\d[\d_e+-]*|inf|nan)|true|false|null", text) is not None
 
 
 def _quote(text: str) -> str:

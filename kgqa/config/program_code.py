@@ -12,7 +12,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, is_dataclass
 from functools import lru_cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -20,7 +19,7 @@ from kgqa.errors import ConfigError
 from kgqa.prompting import has_template, template_hash, template_names
 from kgqa.types import Json
 from kgqa.util.fs import package_folder, text_digest
-from kgqa.util.plugins import packages, prompt_folders, user_folder
+from kgqa.util.plugins import prompt_folders, user_folder
 
 T = TypeVar("T")
 _IDENTITIES = ("identity", "corpus_identity", "fingerprint")  # methods of components that describe them
@@ -73,49 +72,32 @@ def _code_and_templates(start: str) -> tuple[dict[str, str], dict[str, str]]:
     trees = {name: _parse(file, file.stat().st_ctime_ns) for name, file in find_modules(start)}
     names = {name for tree in trees.values() for text in _list_template_texts(tree) for name in _find_templates(*text)}
     if start.partition(".")[0] != "kgqa":  # it can compose names in any way
-        folders = prompt_folders()[:-1]
-        names |= {name for name in template_names() if any((folder / f"{name}.j2").is_file() for folder in folders)}
+        names |= {name for name in template_names() if (prompt_folders()[0] / f"{name}.j2").is_file()}
     return {name: _unparse(tree) for name, tree in trees.items()}, {name: template_hash(name) for name in names}
 
 
 def find_modules(start: str) -> Iterator[tuple[str, Path]]:
     """Yield a module and those that it imports, directly or not, with their files.
 
-    Of kgqa these are the modules for methods. Of a user's code those in the folder where the module's first name is
-    found, also in packages there. Of an installed package those of this package.
+    Of kgqa these are the modules for methods. Of a user's code those in the user's folder, also in packages there.
     """
-    top, folders = start.partition(".")[0], {"kgqa": package_folder().parent, "": _folder(start)}
-    only = {top} if top == "kgqa" or top in {name.partition(".")[0] for name in packages()} else None
+    is_ours = start.partition(".")[0] == "kgqa"
     seen, waiting = set[str](), [start]
     while waiting:
         name = waiting.pop()
-        first = name.partition(".")[0]
-        if name in seen or name.startswith(_SHARED) or (only and first not in {"kgqa", *only}):
+        in_kgqa = name.partition(".")[0] == "kgqa"
+        if name in seen or name.startswith(_SHARED) or (is_ours and not in_kgqa):
             continue
         seen.add(name)
-        if file := _file(name, folders.get(first, folders[""])):
+        if file := _file(name, package_folder().parent if in_kgqa else user_folder()):
             yield name, file
             waiting += _list_imports(_parse(file, file.stat().st_ctime_ns), name)
 
 
-def _folder(module: str) -> Path | None:
-    """Return the folder in which the first name of a module is found."""
-    top, own = module.partition(".")[0], user_folder()
-    if (own / f"{top}.py").is_file() or (own / top).is_dir():
-        return own
-    try:
-        spec = find_spec(top)
-    except (ImportError, ValueError):
-        return None
-    if spec is None or (not spec.submodule_search_locations and not spec.origin):
-        return None
-    return Path(next(iter(spec.submodule_search_locations or ()), spec.origin or "")).parent
-
-
-def _file(name: str, folder: Path | None) -> Path | None:
+def _file(name: str, folder: Path) -> Path | None:
     """Return the file of a module below a folder."""
-    path = folder.joinpath(*name.split(".")) if folder else None
-    files = [path.with_name(f"{path.name}.py"), path / "__init__.py"] if path else []
+    path = folder.joinpath(*name.split("."))
+    files = (path.with_name(f"{path.name}.py"), path / "__init__.py")
     return next((file for file in files if file.is_file()), None)
 
 

@@ -39,7 +39,6 @@ RENAMED_KEYS: dict[str, str] = {
 }
 # Words behind `kgqa`, such as "data prepare".
 RENAMED_COMMANDS: dict[str, str] = {
-    "completion": "--completion",
     "data prepare": "data download",
     "export": "report --format",
     "graph": "kg link",
@@ -52,11 +51,12 @@ RENAMED_COMMANDS: dict[str, str] = {
 }
 
 
-def check_renamed(key: str, value: str) -> None:
-    """Raise a ConfigError that names the new word if this key or key=value has been renamed."""
+def check_renamed(override: str) -> None:
+    """Raise a ConfigError that names the new word if a key or key=value has been renamed."""
+    key, _, value = override.partition("=")
     for old in (key, f"{key}={value}"):
         if old in RENAMED_KEYS:
-            raise ConfigError(f"{key}={value}: {old} is now {RENAMED_KEYS[old]}. Use the new name.")
+            raise ConfigError(f"{override}: {old} is now {RENAMED_KEYS[old]}. Use the new name.")
 
 
 def check_renamed_command(command: str) -> None:

@@ -20,15 +20,9 @@ _KEY = re.compile(
     r"xox[abprs]-[\w-]{20,}|(?i:bearer) [\w.~+/-]{16,}"
     r")(?![A-Za-z0-9])"
 )
-REMEDIES = {
-    "engine.base_url": "put the key into the variable that engine.api_key_env names, $OPENAI_API_KEY",
-    "graph.url": "put the key into the variable that graph.token_env names",
-    "tracker.uri": "leave the key out and set MLFLOW_TRACKING_URI, or MLFLOW_TRACKING_USERNAME and _PASSWORD",
-    "retriever": "KGQA_ES_URL, KGQA_ES_USER and KGQA_ES_PASSWORD are used instead",
-}
-DEFAULT_REMEDY = (
-    "leave it out: engine.api_key_env names a server's key, and libraries read HF_TOKEN, WANDB_API_KEY, "
-    "MLFLOW_TRACKING_* and KGQA_ES_* themselves"
+REMEDY = (
+    "leave it out: engine.api_key_env and graph.token_env name the variable with a key, and libraries read HF_TOKEN, "
+    "WANDB_API_KEY, MLFLOW_TRACKING_* and KGQA_ES_* themselves"
 )
 
 
@@ -63,9 +57,7 @@ def check_text(key: str, text: str) -> None:
 
 
 def _refusal(key: str, problem: str) -> ConfigError:
-    name = key.rstrip(":")
-    remedy = REMEDIES.get(name) or REMEDIES.get(name.partition(".")[0]) or DEFAULT_REMEDY
-    return ConfigError(f"{key} {problem} would be written into the run's files. {remedy}")
+    return ConfigError(f"{key} {problem} would be written into the run's files. {REMEDY}")
 
 
 def _texts(value: Json, key: str = "") -> Iterator[tuple[str, str]]:

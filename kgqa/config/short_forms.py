@@ -6,14 +6,12 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from kgqa.config.files import UNNAMED, config_files, is_own, load_node, load_yaml
+from kgqa.config.files import UNNAMED, config_files, load_node, load_yaml
 from kgqa.config.overrides import Override, format_override, override_key, override_values, parse_override
 from kgqa.errors import ConfigError, nearest
-from kgqa.types import Json
 
 SERVER = "server"
 HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+(:[^:]+)?")
-SERVER_KEYS = ("base_url", "server", "served_model", "api_key_env")  # that only engine=openai has
 
 
 def expand_short_forms(overrides: Sequence[str]) -> list[str]:
@@ -46,17 +44,6 @@ def find_preset(name: str) -> str | None:
 def model_slug(name: str) -> str:
     """Return a model's name as a folder can have it, without the owner: Qwen3-8B of Qwen/Qwen3-8B."""
     return re.sub(r"[^\w.+-]+", "-", name.rstrip("/").rpartition("/")[2].removesuffix(".gguf")).strip("-.") or "model"
-
-
-def check_server_keys(node: Mapping[str, Json], engine: str) -> None:
-    """Raise a ConfigError for a key of engine=openai that another engine of kgqa lacks."""
-    for key in SERVER_KEYS if not is_own("engine", engine) else ():
-        if key in node:
-            address = node[key] if key == "base_url" else "URL"
-            raise ConfigError(
-                f"engine.{key}={node[key]}: engine={engine} loads the model in the process of kgqa. "
-                f"To use a running server, write server={address} without engine={engine}."
-            )
 
 
 def _find_server(values: Mapping[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""Import classes of the user and of packages, list their files, and write the first files of new ones."""
+"""Import classes of the user, list their files, and write the first files of new ones."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from types import ModuleType
 from kgqa.artifacts.manifest import Own
 from kgqa.config.files import SECOND, Config, config_file, config_files, flatten, groups, is_own, load_yaml
 from kgqa.config.program_code import find_modules
+from kgqa.config.short_forms import HUB_NAME
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.types import Json
 from kgqa.util.fs import package_folder, sha256
-from kgqa.util.plugins import ENTRY_POINTS, conf_folders, package_conf, packages, prompt_folders, user_conf, user_folder
+from kgqa.util.plugins import conf_folders, package_conf, prompt_folders, user_conf, user_folder
 
 _TARGET = re.compile(r"^(.*?)\b_target_: *([\w.]+)", re.MULTILINE)
 
@@ -109,14 +110,11 @@ def find_target(group: str, target: str) -> str:
 
 def _import(name: str) -> ModuleType:
     top, folder = name.partition(".")[0], user_folder().absolute()
-    is_declared = top in ("kgqa", *(package.partition(".")[0] for package in packages()))
-    if not is_declared and PathFinder.find_spec(top, [str(folder)]) is None:
-        raise ConfigError(
-            f"no module {top!r} in {folder}, and no package declares it as {ENTRY_POINTS}. Only these and "
-            "kgqa's own are imported"
-        )
+    is_ours = top == "kgqa"
+    if not is_ours and PathFinder.find_spec(top, [str(folder)]) is None:
+        raise ConfigError(f"no module {top!r} in {folder}. Only these and kgqa's own are imported")
     search_path = list(sys.path)
-    if not is_declared:
+    if not is_ours:
         sys.path.append(str(folder))  # behind installed modules: a folder `wandb/` must not hide the package
     try:
         module = import_module(name)
@@ -131,7 +129,7 @@ def _import(name: str) -> ModuleType:
     finally:
         sys.path[:] = search_path
     paths = [module.__file__] if module.__file__ else list(module.__path__)
-    if not is_declared and not any(folder.resolve() in Path(path).resolve().parents for path in paths):
+    if not is_ours and not any(folder.resolve() in Path(path).resolve().parents for path in paths):
         raise ConfigError(f"{module.__name__} is {module.__file__}, not the one in {folder}. Rename your module")
     return module
 
@@ -148,7 +146,7 @@ def hash_user_code(config: Config) -> dict[str, str]:
     """Return the sha256 of every module and template outside kgqa that this configuration can use."""
     targets = {value for key, value in flatten(config).items() if key.rpartition(".")[2] == "_target_"}
     code = {file for target in targets for file in _code_files(str(target))}
-    templates = {file for folder in prompt_folders()[:-1] for file in folder.rglob("*.j2")}
+    templates = set(prompt_folders()[0].rglob("*.j2"))
     return {_display_path(file): sha256(file) for file in sorted(code | templates)}
 
 
@@ -157,11 +155,8 @@ def _code_files(path: str) -> list[Path]:
     top = path.partition(".")[0]
     if top == "kgqa":
         return []
-    folders = [folder for package, folder in packages().items() if package.partition(".")[0] == top]
-    if not folders and (spec := PathFinder.find_spec(top, [str(user_folder())])):
-        folders = [Path(path) for path in spec.submodule_search_locations or ()]
-    if folders:
-        return [file for folder in folders for file in folder.rglob("*.py")]
+    if (package := user_folder() / top).is_dir():
+        return list(package.rglob("*.py"))
     return [file for name, file in find_modules(path.rpartition(".")[0]) if not name.startswith("kgqa.")]
 
 
@@ -174,7 +169,7 @@ def _display_path(file: Path) -> str:
 def write_scaffold(group: str, name: str, source: str = "") -> list[Path]:
     """Write the files next to and into the user's conf/, and return their paths.
 
-    source: of a model, its name or page on the hub, or a path.
+    source: of a model, its name on the hub or a path.
 
     Raises:
         ConfigError: the name is taken or no name for a module, or one of the files is there. Nothing is written then.
@@ -202,12 +197,7 @@ def write_scaffold(group: str, name: str, source: str = "") -> list[Path]:
 
 def _set_source(text: str, source: str) -> str:
     """Set where the weights of a model's file are."""
-    page = re.fullmatch(r"https://huggingface\.co/([^/]+/[^/]+?)(?:/(?:blob|resolve)/[^/]+/(.+)|/.*)?", source)
-    if page:
-        source = f"{page[1]}:{page[2]}" if page[2] else page[1]
-    elif "://" in source:
-        raise ConfigError(f"{source}: no page of https://huggingface.co. A model on a server needs no file.")
-    is_hub = bool(page) or (bool(re.fullmatch(r"[\w.-]+/[\w.-]+(?::.+)?", source)) and not Path(source).exists())
+    is_hub = bool(HUB_NAME.fullmatch(source)) and not Path(source).exists()
     text = re.sub(r"(?m)^hub: \S+", f"hub: {source if is_hub else 'null'}", text)
     return re.sub(r"(?m)^path: \S+", f"path: {'null' if is_hub else Path(source).expanduser().absolute()}", text)
 

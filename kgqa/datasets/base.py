@@ -84,12 +84,13 @@ class FileDataset(ABC):
     def find(self, key: str, path: str, folders: Sequence[Path]) -> Path:
         """Return the file that `dataset.<key>` names: the path itself, or below one of the folders."""
         named = resolve_path(path, key)
-        below = [] if named.is_absolute() else list(dict.fromkeys(folders))
-        for folder in (Path(), *below):
+        for folder in (Path(), *folders):
             if (folder / named).is_file():
                 return folder / named
-        searched = f", nor in {', '.join(map(str, below))}" if below else ""
-        raise DataError(f"dataset.{key}={path}: no such file{searched}. Name an existing file, or {self.remedy}")
+        searched = ", ".join(dict.fromkeys(map(str, folders)))
+        raise DataError(
+            f"dataset.{key}={path}: no such file, nor in {searched}. Name an existing file, or {self.remedy}"
+        )
 
     @property
     def sha256(self) -> str:

@@ -7,7 +7,7 @@ IRCoT released, `FILE#DATASET`. Triples stay texts, because a few of the authors
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -42,6 +42,7 @@ TITLES = "no_context_open_llm_retrieval_codex.txt"  # only IIRC's
 SETS = DEMOS / "ircot_sets.json"  # the question ids of the authors' three sets, from their program `run.py`
 METADATA = re.compile(r"^# METADATA: (.*)$", re.MULTILINE)
 TITLE = re.compile(r"^Wikipedia Title: (.*)$", re.MULTILINE)
+EXAMPLE = re.compile(r"(?P<context>.*)\nQ: (?P<question>.*?)\nA: (?P<reply>.*)", re.DOTALL)
 
 
 def load_documents(path: str) -> tuple[DocumentDemonstration, ...]:
@@ -284,55 +285,55 @@ def _load_ircot_prompts(path: str) -> tuple[ThoughtDemonstration, ...]:
     """
     file, dataset, prompts = _released_object(path)
     refuse_half_surrogates(prompts, str(file))
-    if not isinstance(prompts, Mapping) or not all(isinstance(text, str) for text in prompts.values()):
-        raise DataError(f"{file}: not a file of IRCoT's prompts: expected an object of file names and texts")
-    by_path = {tuple(name.split("/")[-2:]): text for name, text in prompts.items()}
-    texts = {name[1]: text for name, text in by_path.items() if len(name) == 2 and name[0] == dataset}
-    if not texts:
-        known = ", ".join(sorted({name[0] for name in by_path if len(name) == 2})) or "none"
-        raise DataError(f"{file}: no prompts of {dataset!r}. Datasets in this file: {known}")
-    thoughts = [_blocks(texts, THOUGHTS.format(count), file) for count in (1, 2, 3)]
-    answers = _blocks(texts, ANSWERS, file)
-    titles = _blocks(texts, TITLES, file) if TITLES in texts else {}
-    sets = jsonio.parse_json(SETS.read_bytes(), SETS.name).get(dataset, [])
-    shots = []
-    for qid, (passages, question, thought) in thoughts[0].items():
-        if not all(qid in blocks for blocks in (*thoughts, answers)):
-            raise DataError(f"{file}: {dataset}: question {qid} is not in every prompt. Download the file again")
-        contexts = [blocks[qid][0] for blocks in thoughts]
-        gold = tuple(passage for passage in passages if all(passage in context for context in contexts))
-        pinned, _, pages = titles.get(qid, ((), "", "[]"))
-        shots.append(
-            ThoughtDemonstration(
-                question,
-                answers[qid][2],
-                thought,
-                (gold, *contexts),
-                pinned,
-                tuple(map(str, jsonio.parse_json(pages, f"{file}: {TITLES}: {qid}"))),
-                places={number: ids.index(qid) for number, ids in enumerate(sets, start=1) if qid in ids},
+    try:
+        by_dataset: dict[str, dict[str, str]] = {}
+        for name, text in prompts.items():
+            by_dataset.setdefault(name.split("/")[-2], {})[name.split("/")[-1]] = text
+        if dataset not in by_dataset:
+            raise DataError(
+                f"{file}: no prompts of {dataset!r}. Datasets in this file: {', '.join(sorted(by_dataset))}"
             )
-        )
+        texts = by_dataset[dataset]
+        thoughts = [_blocks(texts[THOUGHTS.format(count)]) for count in (1, 2, 3)]
+        answers = _blocks(texts[ANSWERS])
+        titles = _blocks(texts.get(TITLES, ""))
+        sets = jsonio.parse_json(SETS.read_bytes(), SETS.name).get(dataset, [])
+        shots = []
+        for qid, (passages, question, thought) in thoughts[0].items():
+            contexts = [blocks[qid][0] for blocks in thoughts]
+            gold = tuple(passage for passage in passages if all(passage in context for context in contexts))
+            pinned, _, pages = titles.get(qid, ((), "", "[]"))
+            shots.append(
+                ThoughtDemonstration(
+                    question,
+                    answers[qid][2],
+                    thought,
+                    (gold, *contexts),
+                    pinned,
+                    tuple(map(str, jsonio.decode_json(pages))),
+                    places={number: ids.index(qid) for number, ids in enumerate(sets, start=1) if qid in ids},
+                )
+            )
+    except (LookupError, ValueError, AttributeError, TypeError) as error:
+        cause = f"{type(error).__name__}: {error}"
+        raise DataError(f"{file}: {dataset}: not IRCoT's prompts ({cause}). Download the file again") from None
     return tuple(shots)
 
 
-def _blocks(texts: Mapping[str, str], name: str, file: Path) -> dict[str, Block]:
-    """Return the examples of a prompt by question id, in order."""
-    if name not in texts:
-        raise DataError(f"{file}: the prompt {name} is missing. Download the file again")
-    where = f"{file}: {name}"
-    _, *parts = METADATA.split(texts[name])
+def _blocks(prompt: str) -> dict[str, Block]:
+    """Return the examples of a prompt by question id, in order. Raise a ValueError for one in another form."""
+    _, *parts = METADATA.split(prompt)
     blocks = {}
-    for written, text in zip(parts[::2], parts[1::2], strict=True):
-        metadata = jsonio.parse_json(written, where)
-        if not isinstance(metadata, dict):
-            raise DataError(f"{where}: expected METADATA with a qid, found {written:.60}")
-        context, question_mark, rest = f"\n{text.strip()}".rpartition("\nQ: ")
-        question, answer_mark, reply = rest.partition("\nA: ")
-        if not question_mark or not answer_mark:
-            raise DataError(f"{where}: {written}: expected 'Q: …' and 'A: …' at the end of a demonstration")
-        _, *paragraphs = TITLE.split(context)
+    for metadata, text in zip(parts[::2], parts[1::2], strict=True):
+        written = EXAMPLE.fullmatch(f"\n{text.strip()}")
+        if not written:
+            raise ValueError(f"expected 'Q: …' and 'A: …' at the end of {metadata}")
+        _, *paragraphs = TITLE.split(written["context"])
         pairs = zip(paragraphs[::2], paragraphs[1::2], strict=True)
         passages = tuple(Passage.of(title.strip(), body.strip()) for title, body in pairs)
-        blocks[str(metadata.get("qid"))] = passages, question.strip(), " ".join(reply.split())
+        blocks[str(jsonio.decode_json(metadata)["qid"])] = (
+            passages,
+            written["question"].strip(),
+            " ".join(written["reply"].split()),
+        )
     return blocks

@@ -79,7 +79,8 @@ class Documents:
     def _files_of(self, path: Path) -> list[Path]:
         if not path.exists():
             raise DataError(f"{path}: no such file or folder. Name your documents")
-        found = [path] if path.is_file() else sorted(file for file in path.rglob("*") if _is_shown(file, path))
+        found = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
+        found = [file for file in found if not any(part.startswith(".") for part in file.relative_to(path).parts)]
         documents = [file for file in found if file.suffix.lower() in self.kinds and file != self.exclude]
         if path.is_file() and not documents:
             raise DataError(f"{path}: file type not supported. Name {', '.join(self.kinds)} files or a folder")
@@ -182,7 +183,3 @@ def files_identity(files: Mapping[str, Path], size: int) -> dict[str, Json]:
         "passage_size": size,
         **({"titles": "headings"} if kinds - {PDF} else {}),  # PDFs have no headings
     }
-
-
-def _is_shown(file: Path, folder: Path) -> bool:
-    return file.is_file() and not any(part.startswith(".") for part in file.relative_to(folder).parts)

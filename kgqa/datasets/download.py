@@ -199,12 +199,11 @@ def convert(hub: Hub, folder: Path | None, target: Path, advance: Callable[[int]
     """Write a dataset in Hugging Face's format as its authors publish it: a JSON array, or JSONL for .jsonl.
 
     Args:
-        folder: what `save_to_disk` wrote, or .parquet files as on the hub, or one of these; None: the hub itself.
+        folder: what `save_to_disk` wrote, or a folder with .parquet files as on the hub; None: the hub itself.
 
     Raises:
         ConfigError: the package `datasets` is not installed.
         DataError: there is no such dataset, split or file, it cannot be read, or it is an unknown dataset.
-        StorageError: the disk is full or not writable.
     """
     require_packages("datasets", "datasets")
     import datasets
@@ -217,7 +216,7 @@ def convert(hub: Hub, folder: Path | None, target: Path, advance: Callable[[int]
                 out.write((between if count else before) + json.dumps(original(row), ensure_ascii=False))
                 count += 1
                 advance(1)
-        except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
+        except (OSError, ValueError, KeyError, datasets.exceptions.DatasetsError) as error:
             raise DataError(
                 f"{folder or hub.id}: {error}. Expected split {hub.split} of {hub.id}, {hub.config}"
             ) from None
@@ -231,16 +230,9 @@ def _load(datasets: Json, hub: Hub, folder: Path | None) -> Json:
         return datasets.load_dataset(hub.id, hub.config, split=hub.split, streaming=True)
     if any((folder / name).is_file() for name in ("dataset_dict.json", "state.json")):
         saved = datasets.load_from_disk(str(folder))
-        if not isinstance(saved, datasets.DatasetDict):
-            return saved
-        if hub.split not in saved:
-            raise ValueError(f"no split {hub.split}, only {', '.join(saved)}")
-        return saved[hub.split]
-    files = [folder] if folder.is_file() else sorted(folder.rglob(f"{hub.split}*.parquet"))
-    of_config = [file for file in files if hub.config in file.relative_to(folder).parts]
-    if not files:
-        raise ValueError(f"not a folder of save_to_disk, and not a folder with {hub.split}*.parquet")
-    names = [str(file) for file in of_config or files]
+        return saved[hub.split] if isinstance(saved, datasets.DatasetDict) else saved
+    files = sorted(folder.rglob(f"{hub.split}*.parquet"))
+    names = [str(file) for file in files if hub.config in file.relative_to(folder).parts] or [*map(str, files)]
     return datasets.load_dataset("parquet", data_files=names, split="train", streaming=True)
 
 

@@ -8,8 +8,7 @@
   Passages are split from paragraphs only, not from tables.
 
 A document gives its pages, its tables, then its ordinary passages, all in reading order. Their `title` is the
-document's name. pdfium reads pages without rulings, 50 times as fast as pdfplumber, which reads those that may hold a
-table. Neither reads text in pictures.
+document's name. pdfium reads the text, and pdfplumber the tables of pages with rulings. Neither reads text in pictures.
 """
 
 from __future__ import annotations
@@ -18,7 +17,8 @@ import logging
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,8 @@ log = logging.getLogger(__name__)
 
 Row = tuple[str, ...]
 Box = tuple[float, float, float, float]  # left, top, right, bottom; from the page's top left corner
+Table = tuple[Box, Sequence[Row]]
+TextLine = tuple[str, Box]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,33 +47,21 @@ class Block:
     """A paragraph, or one page's part of a table."""
 
     text: str
-    rows: tuple[Row, ...] = ()
+    rows: Sequence[Row] = ()
     margin: int = 0  # -1: in the page's upper margin, 1: in its lower one
-
-
-@dataclass(frozen=True, slots=True)
-class TextLine:
-    text: str
-    box: Box
 
 
 @dataclass
 class PdfTable:
     number: int
     caption: str
-    first_page: int
-    last_page: int
-    rows: list[Row] = field(default_factory=list)
+    pages: list[int]
+    rows: list[Row]
 
     @property
     def place(self) -> str:
-        if self.first_page == self.last_page:
-            return f"table {self.number} page {self.first_page}"
-        return f"table {self.number} pages {self.first_page}-{self.last_page}"
-
-    @property
-    def text(self) -> str:
-        return "\n".join(filter(None, [self.caption, markdown(self.rows)]))
+        first, last = self.pages[0], self.pages[-1]
+        return f"table {self.number} page{f' {first}' if first == last else f's {first}-{last}'}"
 
 
 def read(file: Path, title: str, size: int) -> tuple[Passage, ...]:
@@ -80,95 +70,74 @@ def read(file: Path, title: str, size: int) -> tuple[Passage, ...]:
     Raises:
         DataError: the file is no PDF, is broken, or needs a password.
     """
-    page_blocks = [list(blocks) for blocks in pages(file)]
-    tables = _tables(page_blocks)
-    nodes = [Passage.of(title, _text(blocks), place=f"page {n}") for n, blocks in enumerate(page_blocks, start=1)]
-    nodes += [Passage.of(title, table.text, place=table.place) for table in tables]
-    runs = (run for blocks in page_blocks for run in _runs(blocks))
-    return (*nodes, *(Passage.of(title, piece.text) for run in runs for piece in split(run, size)))
+    pages = [*_read_pages(file)]
+    tables = _join_tables(pages)
+    nodes = [Passage.of(title, _join(blocks), place=f"page {page}") for page, blocks in enumerate(pages, start=1)]
+    for table in tables:
+        text = "\n".join(filter(None, [table.caption, _format_table(table.rows)]))
+        nodes.append(Passage.of(title, text, place=table.place))
+    for blocks in pages:
+        for is_table, run in groupby(blocks, key=lambda block: bool(block.rows)):
+            if not is_table:
+                nodes += [Passage.of(title, piece.text) for piece in split(_join([*run]), size)]
+    return tuple(nodes)
 
 
-def _tables(page_blocks: list[list[Block]]) -> list[PdfTable]:
+def _join_tables(pages: Sequence[list[Block]]) -> list[PdfTable]:
     """Return the tables of a document. The blocks of a continued table get its header."""
     tables: list[PdfTable] = []
-    for page, blocks in enumerate(page_blocks, start=1):
-        for place, block in enumerate(blocks):
+    for page, blocks in enumerate(pages, start=1):
+        for position, block in enumerate(blocks):
             if not block.rows:
                 continue
-            caption, last = _caption(blocks, place), tables[-1] if tables else None
-            if last and _continues(last, caption, page_blocks[page - 2 : page], place) and last.last_page == page - 1:
+            caption = _find_caption(blocks, position)
+            written = CAPTION.match(caption)
+            number = int(written[1]) if written else 0
+            above = [other for other in blocks[:position] if not other.margin and other.text != caption]
+            last = tables[-1] if tables else None
+            if (
+                last
+                and not above
+                and last.pages[-1] == page - 1
+                and next(other.rows for other in reversed(pages[page - 2]) if not other.margin)
+                and len(last.rows[0]) == len(block.rows[0])
+                and (not caption or number == last.number)
+            ):
                 more = block.rows[1:] if block.rows[0] == last.rows[0] else block.rows
-                blocks[place] = Block(markdown([last.rows[0], *more]), block.rows)
+                blocks[position] = Block(_format_table([last.rows[0], *more]), block.rows)
                 last.rows += more
-                last.caption, last.last_page = last.caption or caption, page
+                last.pages.append(page)
+                last.caption = last.caption or caption
             else:
-                tables.append(PdfTable(_number(caption, tables), caption, page, page, list(block.rows)))
+                taken = {table.number for table in tables}
+                if not written or number in taken:
+                    number = max(taken, default=0) + 1
+                tables.append(PdfTable(number, caption, [page], [*block.rows]))
     return tables
 
 
-def _continues(last: PdfTable, caption: str, both: Sequence[Sequence[Block]], place: int) -> bool:
-    """Return whether a table of the second page continues the last one of the first page.
-
-    It has as many columns, and only margins or its caption are between them.
-    """
-    before, after = both[0], both[-1]
-    if len(last.rows[0]) != len(after[place].rows[0]) or (caption and _number(caption, ()) != last.number):
-        return False
-    body = next((block for block in reversed(before) if not block.margin), None)
-    above = [block for block in after[:place] if not block.margin and block.text != caption]
-    return bool(body and body.rows) and not above
-
-
-def _caption(blocks: Sequence[Block], place: int) -> str:
-    """Return the paragraph next to a table that starts with "Table 3": above it, or below it and not above another."""
-    above = blocks[place - 1] if place else None
-    below = blocks[place + 1] if place + 1 < len(blocks) else None
-    if below and place + 2 < len(blocks) and blocks[place + 2].rows:
-        below = None
-    return next((block.text for block in (above, below) if block and not block.rows and CAPTION.match(block.text)), "")
-
-
-def _number(caption: str, tables: Sequence[PdfTable]) -> int:
-    """Return the number in the caption, or the next one if the caption has none or an earlier table has it."""
-    taken = {table.number for table in tables}
-    written = CAPTION.match(caption)
-    if written and int(written[1]) not in taken:
-        return int(written[1])
-    return max(taken, default=0) + 1
-
-
-def _text(blocks: Sequence[Block]) -> str:
+def _join(blocks: Sequence[Block]) -> str:
     return "\n\n".join(block.text for block in blocks)
 
 
-def _runs(blocks: Sequence[Block]) -> Iterator[str]:
-    """Yield the paragraphs between tables."""
-    run: list[Block] = []
-    for block in blocks:
-        if block.rows:
-            yield _text(run)
-            run = []
-        else:
-            run.append(block)
-    yield _text(run)
+def _find_caption(blocks: Sequence[Block], position: int) -> str:
+    """Return the paragraph next to a table that starts with "Table 3": above it, or below it and not above another."""
+    beside = [*blocks[max(position - 1, 0) : position], *blocks[position + 1 : position + 2]]
+    if position + 2 < len(blocks) and blocks[position + 2].rows:
+        beside.pop()
+    return next((block.text for block in beside if not block.rows and CAPTION.match(block.text)), "")
 
 
-def pages(file: Path) -> Iterator[list[Block]]:
-    """Yield the blocks of each page, those of the margins first and last: files often draw page numbers first.
-
-    Raises:
-        DataError: the file is no PDF, is broken, or needs a password.
-    """
+def _read_pages(file: Path) -> Iterator[list[Block]]:
+    """Yield the blocks of each page."""
     require_packages("pdf", "pypdfium2", "pdfplumber")
     import pypdfium2
 
     try:
         with closing(pypdfium2.PdfDocument(file)) as document:
-            read = _read_tables(file, [n for n, page in enumerate(document) if _may_hold_table(page)])
+            tables = _read_tables(file, [n for n, page in enumerate(document) if _may_hold_table(page)])
             for number, page in enumerate(document):
-                height = page.get_height()
-                blocks = read.get(number) or [_paragraph(lines, height) for lines in _group(_lines(page))]
-                yield sorted(blocks, key=lambda block: block.margin)
+                yield _arrange(_read_lines(page), tables.get(number, []), page.get_height())
                 page.close()
     except pypdfium2.PdfiumError as error:
         if "password" in str(error).lower():
@@ -179,33 +148,6 @@ def pages(file: Path) -> Iterator[list[Block]]:
         raise DataError(f"{file}: cannot be read: {error.strerror or error}. Name another folder") from None
 
 
-def _read_tables(file: Path, numbers: Sequence[int]) -> dict[int, list[Block]]:
-    """Return the blocks of these pages (from 0), as pdfplumber reads them. Log a warning for a damaged one."""
-    import pdfplumber
-
-    logging.getLogger("pdfminer").setLevel(logging.ERROR)  # it warns of every unusual color
-    blocks: dict[int, list[Block]] = {}
-    with ExitStack() as stack:
-        document = None
-        for number in numbers:
-            try:
-                document = document or stack.enter_context(pdfplumber.open(file, laparams={}))
-                blocks[number] = _blocks(document.pages[number])
-                document.pages[number].close()
-            except Exception as error:  # noqa: BLE001, PERF203 - it raises anything where boxes or numbers are missing
-                cause = str(error) or repr(error)
-                log.warning("%s: page %d: no tables, it is damaged (%s)", file, number + 1, cause)
-    return blocks
-
-
-def markdown(rows: Sequence[Row]) -> str:
-    """Return a table whose first row is its header; short rows are filled up."""
-    columns = max(map(len, rows))
-    filled = [[*row, *[""] * (columns - len(row))] for row in rows]
-    lines = [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in filled]
-    return "\n".join([lines[0], f"|{' --- |' * columns}", *lines[1:]])
-
-
 def _may_hold_table(page: Any) -> bool:
     from pypdfium2 import raw
 
@@ -213,10 +155,44 @@ def _may_hold_table(page: Any) -> bool:
     return bool(page.get_rotation() or sum(raw.FPDFPath_CountSegments(path) for path in paths) >= RULINGS)
 
 
-def _lines(page: Any) -> list[TextLine]:
-    """Return the lines in the order in which the page draws them."""
+def _read_tables(file: Path, numbers: Sequence[int]) -> dict[int, list[Table]]:
+    """Return the tables of these pages (from 0), from top to bottom. Log a warning for a damaged page."""
+    import pdfplumber
+
+    logging.getLogger("pdfminer").setLevel(logging.ERROR)  # it warns of every unusual color
+    tables: dict[int, list[Table]] = {}
+    with ExitStack() as stack:
+        document = None
+        for number in numbers:
+            try:
+                document = document or stack.enter_context(pdfplumber.open(file))
+                found = [(table.bbox, _read_rows(table)) for table in document.pages[number].find_tables()]
+                tables[number] = sorted((table for table in found if table[1]), key=lambda table: table[0][1])
+                document.pages[number].close()
+            except Exception as error:  # noqa: BLE001, PERF203 - it raises anything where boxes or numbers are missing
+                cause = str(error) or repr(error)
+                log.warning("%s: page %d: no tables, it is damaged (%s)", file, number + 1, cause)
+    return tables
+
+
+def _read_rows(table: Any) -> Sequence[Row]:
+    """Return the rows with text, with single blanks in cells; empty for one column, which is a frame."""
+    cells = [tuple(" ".join((cell or "").split()) for cell in row) for row in table.extract()]
+    rows = [row for row in cells if any(row)]
+    return rows if rows and max(map(len, rows)) > 1 else []
+
+
+def _format_table(rows: Sequence[Row]) -> str:
+    """Return a table as Markdown. Its first row is its header."""
+    lines = [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows]
+    return "\n".join([lines[0], f"|{' --- |' * len(rows[0])}", *lines[1:]])
+
+
+def _read_lines(page: Any) -> list[TextLine]:
+    """Return the lines with their boxes in the order in which the page draws them."""
     from pypdfium2 import raw
 
+    height = page.get_height()
     with closing(page.get_textpage()) as text_page:
         characters = [chr(raw.FPDFText_GetUnicode(text_page, place)) for place in range(text_page.count_chars())]
         lines, start = [], 0
@@ -224,76 +200,59 @@ def _lines(page: Any) -> list[TextLine]:
             if character in ("\r", "\n", WORD_BREAK):
                 ends = [index for index in range(start, place) if not characters[index].isspace()]
                 if ends:
-                    boxes = [text_page.get_charbox(index, loose=True) for index in (ends[0], ends[-1])]
                     text = "".join(characters[start:place]) + ("-" if character == WORD_BREAK else "")
-                    lines.append(TextLine(text, _upright(boxes, page.get_height())))
+                    boxes = [text_page.get_charbox(index, loose=True) for index in (ends[0], ends[-1])]
+                    left, bottom, right, top = zip(*boxes, strict=True)  # y counted from the bottom of the page
+                    lines.append((text, (min(left), height - max(top), max(right), height - min(bottom))))
                 start = place + 1
     return lines
 
 
-def _upright(boxes: Sequence[Box], height: float) -> Box:
-    """Return one box around those of pdfium, with y counted from the top of the page instead of the bottom."""
-    left, bottom, right, top = zip(*boxes, strict=True)
-    return min(left), height - max(top), max(right), height - min(bottom)
+def _arrange(lines: Sequence[TextLine], tables: Sequence[Table], height: float) -> list[Block]:
+    """Return paragraphs in reading order, and each table before the first paragraph that is below it.
 
-
-def _blocks(page: Any) -> list[Block]:
-    """Return paragraphs in reading order, and each table before the first paragraph that is below it."""
-    tables = [(table.bbox, rows) for table in page.find_tables() if (rows := _rows(table))]
-    lines = [
-        TextLine(each["text"], (each["x0"], each["top"], each["x1"], each["bottom"]))
-        for each in page.textlinehorizontals
-    ]
-    free = [line for line in lines if not any(_inside(line.box, box) for box, _ in tables)]
-    placed = [(_around(group), _paragraph(group, page.height)) for group in _group(free)]
+    Those of the margins come first and last: files often draw page numbers first.
+    """
+    free = [line for line in lines if not any(_is_inside(line[1], box) for box, _ in tables)]
+    paragraphs = (_paragraph(group, height) for group in _group(free))
+    placed = sorted(paragraphs, key=lambda paragraph: paragraph[1].margin)
     tops = [box[1] for box, block in placed if not block.margin]
     in_columns = tops != sorted(tops)
-    for box, rows in sorted(tables, key=lambda group: group[0][1]):
-        below = [other[1] >= box[3] - 1 and (_in_line(other, box) or not in_columns) for other, _ in placed]
-        placed.insert(below.index(True) if any(below) else len(placed), (box, Block(markdown(rows), rows)))
+    for box, rows in tables:
+        below = [
+            # in columns, a paragraph to the side of the table is neither above nor below it
+            other[1] >= box[3] - 1 and (not in_columns or (other[0] < box[2] and box[0] < other[2]))
+            for other, _ in placed
+        ]
+        place = below.index(True) if True in below else len(placed)
+        placed.insert(place, (box, Block(_format_table(rows), rows)))
     return [block for _, block in placed]
-
-
-def _rows(table: Any) -> tuple[Row, ...]:
-    """Return the rows with text, with single blanks in cells; empty for one column, which is a frame."""
-    cells = [tuple(" ".join((cell or "").split()) for cell in row) for row in table.extract()]
-    rows = tuple(row for row in cells if any(row))
-    return rows if rows and max(map(len, rows)) > 1 else ()
 
 
 def _group(lines: Sequence[TextLine]) -> Iterator[list[TextLine]]:
     """Yield the lines of each paragraph. A new one starts after a gap and where the text goes up."""
     group: list[TextLine] = []
-    for line in lines:
+    for text, box in lines:
         if group:
-            _, above, _, end = group[-1].box
-            if line.box[1] - end > GAP * (line.box[3] - line.box[1]) or line.box[1] < above - 1:
+            _, above, _, end = group[-1][1]
+            if box[1] - end > GAP * (box[3] - box[1]) or box[1] < above - 1:
                 yield group
                 group = []
-        if line.text.strip():
-            group.append(line)
+        if text.strip():
+            group.append((text, box))
     if group:
         yield group
 
 
-def _paragraph(lines: Sequence[TextLine], height: float) -> Block:
-    text = HYPHENATED.sub("", "\n".join(line.text.strip() for line in lines))
-    _, top, _, bottom = _around(lines)
-    margin = -1 if bottom < MARGIN * height else int(top > (1 - MARGIN) * height)
-    return Block(" ".join(text.split()), margin=margin)
+def _paragraph(lines: Sequence[TextLine], height: float) -> tuple[Box, Block]:
+    text = HYPHENATED.sub("", "\n".join(text.strip() for text, _ in lines))
+    lefts, tops, rights, bottoms = zip(*(box for _, box in lines), strict=True)
+    box = min(lefts), min(tops), max(rights), max(bottoms)
+    margin = -1 if box[3] < MARGIN * height else int(box[1] > (1 - MARGIN) * height)
+    return box, Block(" ".join(text.split()), margin=margin)
 
 
-def _around(lines: Sequence[TextLine]) -> Box:
-    lefts, tops, rights, bottoms = zip(*(line.box for line in lines), strict=True)
-    return min(lefts), min(tops), max(rights), max(bottoms)
-
-
-def _inside(line: Box, box: Box) -> bool:
+def _is_inside(line: Box, box: Box) -> bool:
     """Return whether the middle of the line is in the box."""
     across, down = (line[0] + line[2]) / 2, (line[1] + line[3]) / 2
     return box[0] <= across <= box[2] and box[1] <= down <= box[3]
-
-
-def _in_line(one: Box, other: Box) -> bool:
-    """Return whether one is above or below the other, not wholly to its side."""
-    return one[0] < other[2] and other[0] < one[2]

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -45,10 +42,11 @@ def read_predictions(file: Path) -> list[Prediction]:
         DataError: unreadable, in no known format, a value of the wrong type, or a repeated id.
     """
     if OFFICIAL.match(jsonio.read_start(file, 200)):
-        text = jsonio.read_start(file)
-        record = jsonio.parse_json(text, str(file))
-        json.loads(text, object_pairs_hook=partial(_refuse_repeats, file))
-        return list(_official(parse_record(OfficialFile, record, str(file)), file))
+        record = parse_record(OfficialFile, jsonio.parse_json(jsonio.read_start(file), str(file)), str(file))
+        return [
+            Prediction(question_id, answer, titles=_titles(record, question_id))
+            for question_id, answer in record.answer.items()
+        ]
     predictions: dict[str, Prediction] = {}
     for where, record in jsonio.stream_records(file):
         prediction = _prediction(record, where)
@@ -60,17 +58,10 @@ def read_predictions(file: Path) -> list[Prediction]:
     return list(predictions.values())
 
 
-def _refuse_repeats(file: Path, members: Sequence[tuple[str, Json]]) -> None:
-    if repeated := [key for key, count in Counter(key for key, _ in members).items() if count > 1]:
-        raise DataError(f"{file}: {_some(repeated)}: given more than once. Remove all but one")
-
-
-def _official(record: OfficialFile, file: Path) -> Iterator[Prediction]:
-    if without := sorted(record.sp.keys() - record.answer.keys()):
-        raise DataError(f"{file}: {_some(without)}: supporting facts in sp, but no answer. Add the answers")
-    for question_id, answer in record.answer.items():
-        titles = dict.fromkeys(plain_title(title) for title, _ in record.sp.get(question_id, ()))
-        yield Prediction(question_id, answer, titles=tuple(titles) if record.sp else None)
+def _titles(record: OfficialFile, question_id: str) -> tuple[str, ...] | None:
+    """Return the titles of the supporting facts, None if the file has none of any question."""
+    titles = dict.fromkeys(plain_title(title) for title, _ in record.sp.get(question_id, ()))
+    return tuple(titles) if record.sp else None
 
 
 def _prediction(record: Json, where: str) -> Prediction:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import ABC
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
@@ -19,6 +19,7 @@ from kgqa.engines.weights import Model, is_gguf
 from kgqa.errors import ConfigError, EngineDied, as_call_error
 from kgqa.protocols import Deliver
 from kgqa.types import Json
+from kgqa.util.validators import Count
 
 BASE_DIFFERS = "base_differs"  # flag of a reply: the adapter was trained on another file of the same model
 DIMENSIONS = {"lora_A": (1, -1), "lora_B": (0, 0)}  # of a layer (out, in) and of a matrix, which must be equal
@@ -105,6 +106,9 @@ class AdaptedEngine:
 class LocalEngine(BaseEngine):
     """An engine that loads the weights on this machine."""
 
+    # tokens of prompt and reply (of one slot of llama.cpp); None: the model's own
+    max_model_len: Count | None = field(kw_only=True)
+
     def __post_init__(self) -> None:
         _ = self._thinking
 
@@ -113,10 +117,6 @@ class LocalEngine(BaseEngine):
 
     def count_tokens(self, text: str) -> int:
         return len(self._tokens.encode(text))
-
-    @abstractmethod
-    def _context(self) -> int | None:
-        """Return the configured number of tokens of prompt and reply; None: the model's own."""
 
     def _identity(self, engine: str, version: int, dtype: str) -> dict[str, Json]:
         if self.model.path is not None:  # report a wrong file before the first call
@@ -153,7 +153,7 @@ class LocalEngine(BaseEngine):
 
     @property
     def _limit(self) -> int:
-        return min(self._context() or self.model.window, self.model.window)
+        return min(self.max_model_len or self.model.window, self.model.window)
 
     def check_weights(self, weights: Path) -> None:
         """Raise a ConfigError if the engine cannot read this file or folder."""

@@ -59,12 +59,21 @@ class ChatTemplate:
         Raises:
             EngineError: the model's template rejects these messages.
         """
+        from jinja2 import TemplateError
+
         reject_tools(call)
         prompt = call.prompt
         if prompt.form == "chat" and self.source is not None:
             thinks = self.thinks(call)
-            messages = _join(prompt.messages) if self._drops_system(call) else prompt.messages
-            turn = self._chat(self.source, messages, thinks)
+            messages = prompt.messages
+            if self._drops_system(call):
+                system, user, *rest = messages
+                messages = (replace(user, content=f"{system.content}\n\n{user.content}"), *rest)
+            settings = {"bos_token": self.bos, "eos_token": self.eos, **self.thinking.template(thinks=thinks)}
+            try:
+                turn = _render(self.source, messages, **settings)
+            except TemplateError as error:
+                raise EngineError(f"the model's chat template rejects the prompt: {error}") from error
             return turn + opening(turn, thinks=thinks) + ("" if thinks else prompt.prefill)
         text = "\n\n".join(message.content for message in prompt.messages)
         if prompt.form == "chat":
@@ -92,15 +101,6 @@ class ChatTemplate:
         prompt = call.prompt
         starts = prompt.form == "chat" and [message.role for message in prompt.messages[:2]] == ["system", "user"]
         return starts and self.source is not None and not _has_system(self.source, self.bos, self.eos)
-
-    def _chat(self, source: str, messages: Sequence[Message], thinks: bool) -> str:
-        from jinja2 import TemplateError
-
-        settings = self.thinking.template(thinks=thinks)
-        try:
-            return _render(source, messages, bos_token=self.bos, eos_token=self.eos, **settings)
-        except TemplateError as error:
-            raise EngineError(f"the model's chat template rejects the prompt: {error}") from error
 
 
 def reject_tools(call: ModelCall) -> None:
@@ -174,11 +174,6 @@ class Tokens:
         return Tokenizer.from_file(str(self.folder / "tokenizer.json"))
 
 
-def _join(messages: Sequence[Message]) -> tuple[Message, ...]:
-    system, user, *rest = messages
-    return (replace(user, content=f"{system.content}\n\n{user.content}"), *rest)
-
-
 @cache
 def _has_system(source: str, bos: str, eos: str) -> bool:
     """Return whether the template uses system messages. If it rejects any message, its own error is reported later."""
@@ -211,7 +206,8 @@ def _of_folder(folder: Path) -> ChatTemplate:
         template = (folder / "chat_template.jinja").read_text(encoding="utf-8")
     elif isinstance(template, list):  # several named templates, as some tool-using models have
         template = {entry["name"]: entry["template"] for entry in template}.get("default")
-    bos, eos = (_token(settings.get(key)) for key in ("bos_token", "eos_token"))
+    tokens = (settings.get(key) or "" for key in ("bos_token", "eos_token"))
+    bos, eos = (str(token["content"] if isinstance(token, dict) else token) for token in tokens)  # older: an object
     return ChatTemplate(template, bos, eos, bool(bos) and _starts_with(folder / "tokenizer.json", bos))
 
 
@@ -222,11 +218,6 @@ def _starts_with(tokenizer: Path, bos: str) -> bool:
     if not tokenizer.is_file():
         raise ConfigError(f"{tokenizer.parent}: no tokenizer.json. Save the model with a fast tokenizer.")
     return bool(Tokenizer.from_file(str(tokenizer)).encode("a").tokens[0] == bos)
-
-
-def _token(value: Json) -> str:
-    """Return the text of a token, which older folders write as an object."""
-    return str(value["content"] if isinstance(value, dict) else value or "")
 
 
 @cache

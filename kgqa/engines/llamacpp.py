@@ -7,7 +7,6 @@ one of engine=openai, but kgqa renders the prompts.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -20,7 +19,6 @@ from kgqa.engines.base import LocalEngine
 from kgqa.engines.chat import ChatTemplate
 from kgqa.engines.event_loop import EventLoopThread
 from kgqa.engines.openai.client import Client
-from kgqa.engines.openai.concurrency import AdaptiveLimiter, Budget
 from kgqa.engines.openai.hold import RetryPolicy
 from kgqa.engines.openai.option_logprobs import OptionScorer
 from kgqa.engines.openai.transport import Transport
@@ -28,6 +26,7 @@ from kgqa.engines.weights import is_gguf, let_waiting_threads_sleep, read_header
 from kgqa.errors import ConfigError, DataError
 from kgqa.protocols import Deliver
 from kgqa.types import Json
+from kgqa.util.machine import count_cores
 from kgqa.util.optional_deps import install_command
 from kgqa.util.validators import Count
 
@@ -48,9 +47,9 @@ class LlamaCpp(LocalEngine):
 
     max_num_seqs: Count
     threads: Count | None  # None: all cores this process can use
-    max_model_len: Count | None  # tokens of prompt and reply of one slot; None: the model's own
 
-    _running: list[_Running] = field(default_factory=list, init=False, repr=False, compare=False)
+    # while the server runs, by adapter
+    _clients: dict[Adapter | None, LlamaClient] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     streaming: ClassVar[bool] = True
 
@@ -73,15 +72,12 @@ class LlamaCpp(LocalEngine):
         """Drop all calls and their connections, then stop the server."""
         self._closing.set()
         self._loop.close(self._stop)
-        self._running.clear()  # a server that was still loading
+        self._clients.clear()  # a server that was still loading
 
     def _unload(self) -> None:
         """Stop the server, which loads adapters together with the weights."""
-        if self._running:
+        if self._clients:
             self._loop.submit(self._stop()).result()
-
-    def _context(self) -> int | None:
-        return self.max_model_len
 
     async def _tokenize(self, text: str) -> list[int]:
         return await (await self._client(None)).tokenize(text)
@@ -93,22 +89,37 @@ class LlamaCpp(LocalEngine):
 
     async def _client(self, adapter: Adapter | None) -> Client:
         """Return the client of an adapter. The first call loads the weights."""
-        if not self._running:
+        if not self._clients:
             await asyncio.to_thread(self._load)
-        return self._running[0].client(self, adapter)
+        return self._clients[adapter]
 
     def _load(self) -> None:
         with self._lock:
             self._check_open()
-            if not self._running:
-                usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-                files = [_gguf_adapter(adapter) for adapter in self._views]
-                server = start_server(self._weights, self.max_num_seqs, self.threads or usable or 1, self._limit, files)
-                self._running.append(_Running(server))
+            if self._clients:
+                return
+            files = [_gguf_adapter(adapter) for adapter in self._views]
+            server = start_server(self._weights, self.max_num_seqs, self.threads or count_cores(), self._limit, files)
+            transport = Transport(f"{server.listening_address}/v1", None, ONCE)
+            for adapter in (*self._views, None):
+                # each request names all adapters: otherwise llama.cpp would apply all of them together
+                scales = [{"id": number, "scale": float(each == adapter)} for number, each in enumerate(self._views)]
+                self._clients[adapter] = LlamaClient(
+                    transport,
+                    "llamacpp",
+                    self.model.name,
+                    self._limit,
+                    self._thinking,
+                    adapter,
+                    extra={"lora": scales} if scales else {},
+                    template=self._template,
+                    process=server,
+                )
 
     async def _stop(self) -> None:
-        while self._running:
-            await self._running.pop().transport.close()  # the server ends with its last reference
+        while self._clients:
+            _, client = self._clients.popitem()
+            await client.transport.close()
 
     @cached_property
     def _loop(self) -> EventLoopThread:
@@ -125,6 +136,7 @@ class LlamaClient(Client):
     """A client that renders prompts with the template from the weights."""
 
     template: ChatTemplate = field(kw_only=True)
+    process: Any = field(kw_only=True)  # the server, which ends with its last reference
 
     def thinks(self, call: ModelCall) -> bool:
         return self.template.thinks(call)
@@ -135,37 +147,6 @@ class LlamaClient(Client):
     async def _turn(self, call: ModelCall, *, thinks: bool) -> tuple[list[int], str]:  # noqa: ARG002 - the template knows
         text = self.template.render(call)
         return await self.tokenize(text), text
-
-
-class _Running:
-    """A running server and its clients."""
-
-    def __init__(self, server: Any) -> None:
-        self.transport = Transport(f"{server.listening_address}/v1", None, ONCE)
-        self._server = server
-        self._clients: dict[Adapter | None, LlamaClient] = {}
-
-    def client(self, engine: LlamaCpp, adapter: Adapter | None) -> LlamaClient:
-        """Return the client of an adapter.
-
-        Each request names all adapters. Otherwise llama.cpp would apply all of them together.
-        """
-        if adapter not in self._clients:
-            scales = [{"id": n, "scale": float(each == adapter)} for n, each in enumerate(engine._views)]
-            self._clients[adapter] = LlamaClient(
-                self.transport,
-                "llamacpp",
-                engine.model.name,
-                engine._limit,
-                "both",
-                Budget(None, None, None),
-                engine._thinking,
-                {"lora": scales} if scales else {},
-                AdaptiveLimiter.of(engine.max_num_seqs),
-                adapter,
-                template=engine._template,
-            )
-        return self._clients[adapter]
 
 
 def start_server(weights: Path, slots: int, threads: int, context: int, adapters: Sequence[Path] = ()) -> Any:

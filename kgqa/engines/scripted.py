@@ -112,15 +112,13 @@ def _read(file: Path) -> list[Rule]:
     try:
         lines = file.read_text(encoding="utf-8").removesuffix("\n").split("\n")  # not at U+2028 as `splitlines`
     except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise DataError(f"engine.rules={file}: {reason}. Name a JSONL file of match and reply.") from error
-    return [_rule(line, f"{file}:{number}") for number, line in enumerate(lines, start=1)]
-
-
-def _rule(line: str, where: str) -> Rule:
-    try:
-        rule = decode_json(line)
-        adapters = (str(rule["adapter"]),) if "adapter" in rule else ()
-        return Rule(re.compile(rule["match"], re.DOTALL), str(rule["reply"]), adapters)
-    except (ValueError, KeyError, TypeError, re.error) as error:
-        raise DataError(f'{where}: not {{"match": …, "reply": …}} ({error})') from error
+        raise DataError(f"engine.rules={file}: {error}. Name a JSONL file of match and reply.") from error
+    rules = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            rule = decode_json(line)
+            adapters = (str(rule["adapter"]),) if "adapter" in rule else ()
+            rules.append(Rule(re.compile(rule["match"], re.DOTALL), str(rule["reply"]), adapters))
+        except (ValueError, KeyError, TypeError, re.error) as error:  # noqa: PERF203 - with the line's number
+            raise DataError(f'{file}:{number}: not {{"match": …, "reply": …}} ({error})') from error
+    return rules

@@ -17,7 +17,7 @@ from typing import Annotated
 
 from kgqa.calls import Generate, ModelCall
 from kgqa.errors import ConfigError
-from kgqa.types import Completion, Json, Usage
+from kgqa.types import Completion, Json
 from kgqa.util.validators import Validator
 
 # Maximum tokens of a thought: Google's values for OpenAI's words (ai.google.dev/gemini-api/docs/openai#thinking). The
@@ -124,13 +124,15 @@ def thinking_call(call: Generate, budget: int, prompt: str) -> Generate:
     return replace(call, max_tokens=budget, stop=(marks(prompt).end,), schema=None)
 
 
-def join_thought(thought: Completion, answer: Completion) -> Completion:
-    """Return both steps as one reply. The prompt counts once."""
+def join_thought(thought: Completion, answer: Completion, *, is_read_twice: bool = False) -> Completion:
+    """Return both steps as one reply. The prompt counts once, unless the engine has read it twice."""
     first, last = thought.usage, answer.usage
-    output, seconds = first.output_tokens + last.output_tokens, first.seconds + last.seconds
-    spent = first.output_tokens + last.reasoning_tokens
-    usage = Usage(first.prompt_tokens, first.cached_tokens, output, seconds, spent)
-    return split_thought(replace(answer, usage=usage), thought.text, cut=thought.finish == "length")
+    both = replace(
+        first + last if is_read_twice else replace(first, output_tokens=first.output_tokens + last.output_tokens),
+        seconds=first.seconds + last.seconds,
+        reasoning_tokens=first.output_tokens + last.reasoning_tokens,
+    )
+    return split_thought(replace(answer, usage=both), thought.text, cut=thought.finish == "length")
 
 
 def read_reply(call: Generate, reply: Completion) -> Completion:

@@ -11,22 +11,23 @@ import logging
 import math
 import os
 import re
-import shutil
 import struct
 from contextlib import redirect_stderr
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, BinaryIO
 
 from kgqa.artifacts.adapter import Sha256
 from kgqa.engines.thinking import OFF, Setting
-from kgqa.errors import ConfigError, DataError, MissingWeights, StorageError
+from kgqa.errors import ConfigError, DataError, MissingWeights
 from kgqa.types import Json
 from kgqa.util import hub
 from kgqa.util.fs import (
     HOME_ELSEWHERE,
+    ensure_dir,
     explain_storage_errors,
     home,
     quick_sha256,
@@ -99,7 +100,13 @@ class Model:
             DataError: the hash differs from `sha256`.
         """
         if self.path is not None:
-            return self._check(_existing(Path(self.path).expanduser()))
+            path = Path(self.path).expanduser()
+            if not path.is_file() and not (path / "config.json").is_file():
+                raise ConfigError(
+                    f"model.path={path}: no such file, or a folder without config.json. Name a .gguf file or a "
+                    "transformers folder."
+                )
+            return self._check(path)
         weights = self._from_hub(local=True) or self._from_packages() or self._from_hub(local=False)
         if weights is None:
             raise MissingWeights(self.remedies())
@@ -114,8 +121,8 @@ class Model:
         return (copy,) if copy else tuple(self._parts() or ())
 
     def requirements(self) -> list[str]:
-        """Return the arguments for pip to install the packages with the weights."""
-        return list(map(_requirement, self.packages))
+        """Return the arguments for pip to install the packages with the weights, with braces as the shell has them."""
+        return [package.partition(":")[0] for package in self.packages]
 
     def digest(self) -> str:
         """Return the hash of the weights: `sha256` if it is set, without touching the disk."""
@@ -143,10 +150,16 @@ class Model:
         return hub.find_snapshot(repository, FOLDER_FILES, local=local)
 
     def _from_packages(self) -> Path | None:
+        """Return the file in the packages, or the assembled parts of it. The caller checks the hash."""
         parts = self._parts()
         if not parts or len(parts) == 1:
             return parts[0] if parts else None
-        return _assemble(parts, home() / "models" / f"{self.name}-{(self.sha256 or 'unchecked')[:12]}.gguf")
+        target = home() / "models" / f"{self.name}-{(self.sha256 or 'unchecked')[:12]}.gguf"
+        if not target.is_file() or target.stat().st_size != sum(part.stat().st_size for part in parts):
+            with replace_atomically(target, HOME_ELSEWHERE) as fresh, fresh.open("wb") as whole:
+                for part in parts:
+                    whole.write(part.read_bytes())
+        return target
 
     def _parts(self) -> list[Path] | None:
         """Return the files in the packages; None if one is missing."""
@@ -213,16 +226,6 @@ def _read_context(weights: Path) -> int:
     return context
 
 
-def _existing(path: Path) -> Path:
-    if path.is_dir() and not (path / "config.json").is_file():
-        raise ConfigError(
-            f"model.path={path}: the folder has no config.json. Name a transformers folder or a .gguf file."
-        )
-    if not path.exists():
-        raise ConfigError(f"model.path={path}: no such file. Name a .gguf file or a transformers folder.")
-    return path
-
-
 def _find_in_package(spec: str) -> Path | None:
     """Return the file that a "name==version:path" names, without importing the package."""
     name, _, rest = spec.partition("==")
@@ -232,26 +235,6 @@ def _find_in_package(spec: str) -> Path | None:
         return None
     file = Path(str(package.locate_file(rest.partition(":")[2])))
     return file if file.is_file() else None
-
-
-def _requirement(package: str) -> str:
-    """Return the argument for pip. Numbered packages are written as the shell counts them."""
-    requirement = package.partition(":")[0]
-    span = re.search(r"\{(\d+)\.\.(\d+)\}", requirement)
-    if span is None:
-        return requirement
-    return f"$(printf '{requirement.replace(span[0], '%s')} ' $(seq {span[1]} {span[2]}))"
-
-
-def _assemble(parts: list[Path], target: Path) -> Path:
-    """Return the parts as one file. An existing file of the right size is used; the caller checks its hash."""
-    if target.is_file() and target.stat().st_size == sum(part.stat().st_size for part in parts):
-        return target
-    with replace_atomically(target, HOME_ELSEWHERE) as fresh, fresh.open("wb") as whole:
-        for part in parts:
-            with part.open("rb") as source:
-                shutil.copyfileobj(source, whole)
-    return target
 
 
 def let_waiting_threads_sleep() -> None:
@@ -269,20 +252,12 @@ def convert_weights(file: Path) -> Path:
     Rounding to bfloat16 costs far less than quantizing did.
     """
     folder = home() / "models" / f"{file.stem}-{digest(file)[:12]}-bf16"
-    if (folder / "config.json").is_file():
-        return folder
-    partial = folder.with_name(f"{folder.name}.{os.getpid()}.partial")
-    try:
+    if not (folder / "config.json").is_file():
         with explain_storage_errors(folder, HOME_ELSEWHERE):
-            partial.mkdir(parents=True, exist_ok=True)
-            with redirect_stderr(io.StringIO()):  # progress bars
-                _convert(file, partial)
-            partial.replace(folder)
-    except StorageError:
-        if not (folder / "config.json").is_file():  # otherwise another process was faster
-            raise
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+            ensure_dir(folder.parent)
+            with TemporaryDirectory(dir=folder.parent) as partial, redirect_stderr(io.StringIO()):  # progress bars
+                _convert(file, Path(partial))
+                Path(partial).replace(folder)
     return folder
 
 

@@ -17,17 +17,18 @@ from kgqa.config.overrides import format_override, override_group, override_key,
 from kgqa.datasets.documents import KINDS, Documents
 from kgqa.datasets.in_memory import InMemoryDataset
 from kgqa.errors import ConfigError, DataError
-from kgqa.experiment.answers import Collector, answer_questions
 from kgqa.experiment.check import check
 from kgqa.experiment.engines import Pool
 from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.prepare import prepare
 from kgqa.experiment.prepare.indexes import corpus_index, open_index
+from kgqa.experiment.run import answer_questions
 from kgqa.experiment.session import Session
 from kgqa.report.explorer import question_page
-from kgqa.report.questions import ReportedQuestion, build_row
+from kgqa.report.questions import report_question
 from kgqa.report.steps import is_quoted, quote_steps
 from kgqa.runtime.display import Display
+from kgqa.runtime.folder import trace_question
 from kgqa.types import Passage, Question
 from kgqa.util.fs import digest, json_text, replace_file, replace_file_parts
 from kgqa.util.text import pluralize
@@ -46,10 +47,10 @@ def answer_unscored(session: Session, display: Display) -> list[TracedQuestion]:
 
     A failed question has an error instead of an answer.
     """
-    collector = Collector()
+    traced = list[TracedQuestion]()
     with open_index(session, display) as index, session.runner(prepare(session, index, display).inputs) as runner:
-        answer_questions(session.experiment, runner, collector, display)
-    return collector.traced
+        answer_questions(session.experiment, runner, lambda *ended: traced.append(trace_question(*ended)), display)
+    return traced
 
 
 def ask_documents(
@@ -110,8 +111,7 @@ class _Asker:
         supported = is_quoted(traced.prediction.answer or "", steps)
         out = self.experiment.settings.output_dir
         page = Path(out) if out else answers_folder() / f"{self._name(traced.question.text)}.html"
-        shown = ReportedQuestion(build_row(None, traced.question, traced.prediction, traced=traced), traced, None)
-        replace_file_parts(page, question_page(shown, self._facts(traced, seconds), steps, supported))
+        replace_file_parts(page, question_page(report_question(traced), self._facts(seconds), steps, supported))
         saved = SavedAnswer(
             question=traced.question.text,
             answer=traced.prediction.answer,
@@ -127,17 +127,15 @@ class _Asker:
             replace_file(page.with_suffix(SUFFIX), json_text(saved.json()))
         return saved
 
-    def _facts(self, traced: TracedQuestion, seconds: float) -> list[tuple[str, str]]:
+    def _facts(self, seconds: float) -> list[tuple[str, str]]:
         choices, documents = self.experiment.choices, self.documents
         read = [str(file) for file in documents.files.values() if file not in documents.unreadable]
-        calls = [call for call in traced.calls if call.usage]
         return [
             *((group, choices[group]) for group in ("method", "model", "engine", "retriever") if choices.get(group)),
             ("settings", " ".join(self.experiment.overrides)),
             ("documents", ", ".join(read)),
             *(("left out", str(reason)) for reason in documents.unreadable.values()),
             ("seconds", f"{seconds:.1f}"),
-            ("model calls", f"{len(calls):,}, {sum(call.cached for call in calls):,} from the cache"),
         ]
 
     def _name(self, question: str) -> str:

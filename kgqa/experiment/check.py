@@ -18,7 +18,6 @@ from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.session import Session
 from kgqa.experiment.tracking import choose_tracker
 from kgqa.judge import ROLE
-from kgqa.prompting import has_template, template_hash
 from kgqa.scoring.metrics import profile_formula
 from kgqa.system.models import SMALL_MODEL
 from kgqa.types import Question
@@ -101,15 +100,6 @@ def count_leaks(trained: Mapping[str, TrainedWith], dataset: str, questions: Ite
         ids, texts = frozenset(known.question_hashes), frozenset(known.text_hashes)
         counts[key] = sum(id_ in ids or text in texts for id_, text in hashes)
     return {key: count for key, count in counts.items() if count}
-
-
-def stale_templates(experiment: Experiment) -> Iterator[str]:
-    """Yield a warning for each template that has changed since something in use was trained with it."""
-    for key, folder in _trained_folders(experiment):
-        trained = training_of(folder)
-        for name, then in trained.templates.items() if trained else ():
-            if not has_template(name) or template_hash(name) != then:
-                yield f"{key} was trained with another template {name}. Train it again."
 
 
 def _trained_folders(experiment: Experiment) -> Iterator[tuple[str, Path]]:

@@ -12,7 +12,7 @@ from kgqa.datasets.base import PACKAGED, data_folders
 from kgqa.datasets.download import Source, convert, download, is_intact, parse_sources, unpack, unpack_abstracts
 from kgqa.datasets.inventory import count_passages, count_questions
 from kgqa.errors import ConfigError, DataError, nearest
-from kgqa.runtime.display import BYTES, Display
+from kgqa.runtime.display import Display
 from kgqa.util.fs import sha256
 from kgqa.util.plugins import package_conf
 
@@ -77,20 +77,20 @@ def _download(name: str, source: Source, folder: Path, display: Display) -> None
     by_hand = archive.is_file()
     if by_hand and not is_intact(archive, source):
         raise DataError(f"{archive}: sha256 is not {source.sha256}. Delete the file and run the same command again")
+    remedy = f"put it at {archive} and run the same command again"
     if not by_hand and not source.urls:
         raise DataError(
-            f"dataset={name}: kgqa knows no address to download it from. Get {source.file} from {source.page}, "
-            f"put it at {archive} and run the same command again"
+            f"dataset={name}: kgqa knows no address to download it from. Get {source.file} from {source.page}, {remedy}"
         )
     if not by_hand:
         try:
-            with display.counting(BYTES) as advance:
+            with display.counting("bytes") as advance:
                 download(source, archive, advance)
         except DataError as error:
             at_hub = " Or add from=hub." if source.hub else ""
             raise DataError(
                 f"dataset={name} could not be downloaded. Get {source.file} from {source.page} or {source.urls[0]}, "
-                f"put it at {archive} and run the same command again.{at_hub} ({error})"
+                f"{remedy}.{at_hub} ({error})"
             ) from None
     if source.abstracts:
         with display.counting("abstracts") as advance:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,11 +30,11 @@ OF_TRACE = ("method", "kg", "ranker", "demonstrations_ranker")  # groups that th
 
 @dataclass(frozen=True)
 class DemoResult:
-    """The result of one method. Seconds are those of its calls when they were made."""
+    """The result of one method, in the order of the file. Seconds are those of its calls when they were made."""
 
     method: str
-    questions: tuple[TracedQuestion, ...]  # in the order of the file
-    scored: tuple[ScoredQuestion, ...]
+    questions: list[TracedQuestion]
+    scored: list[ScoredQuestion]
     seconds: float  # of the calls for questions
     triple_seconds: float  # of the calls for triples, before them
     folder: Path | None = None  # None: replayed without files
@@ -54,8 +54,7 @@ class DemoResult:
 def demo_experiments(overrides: Sequence[str] = ()) -> list[Experiment]:
     """Compose the experiments of the other methods, then of TRACE, with the same questions and model.
 
-    Raises:
-        ConfigError: an override sets a key of the demo, or is invalid.
+    Raises ConfigError if an override sets a key of the demo, or is invalid.
     """
     for override in overrides:
         if (key := override_key(override)) in CHOSEN:
@@ -82,22 +81,17 @@ def run_demo(experiments: Sequence[Experiment], display: Display) -> Iterator[De
             with Session(experiment, pool) as session:
                 executed = execute_unless_finished(session, display)
             traced = {each.question.id: each for each in read_trace(executed.folder)}
-            cost = executed.metrics.cost
-            yield DemoResult(
-                experiment.name("method"),
-                *_score(experiment, traced),
-                seconds=cost.method.seconds,
-                triple_seconds=cost.extraction_paid.seconds if cost.extraction_paid else 0.0,
-                folder=executed.folder,
-                failure=executed.failure,
-            )
+            questions = [traced[key] for key in experiment.question_ids]
+            scored, cost = _score(experiment, questions), executed.metrics.cost
+            seconds, triples = cost.method.seconds, cost.extraction_paid.seconds if cost.extraction_paid else 0.0
+            name = experiment.name("method")
+            yield DemoResult(name, questions, scored, seconds, triples, executed.folder, executed.failure)
 
 
 def replay_demo() -> tuple[Recording, list[DemoResult]]:
     """Replay the demo from the calls that ship with kgqa, without a model, a ranker, a network or files.
 
-    Raises:
-        DataError: this version of kgqa makes other calls, or the file is damaged.
+    Raises DataError if this version of kgqa makes other calls, or the file is damaged.
     """
     recording = Recording.read()
     with TemporaryDirectory(prefix="kgqa-") as folder:
@@ -110,22 +104,17 @@ def _replay(experiment: Experiment, recording: Recording, folder: Path) -> DemoR
     pool.shared([binding.model, binding.engine], lambda: Recorded(recording.model))
     pool.shared(experiment.config["ranker"], lambda: Recorded(recording.ranker))
     with closing(ReplayCache(folder)) as calls, Session(experiment, pool, calls) as session:
-        replayed = replay_questions(session, None)
-    method, traced = experiment.name("method"), {each.question.id: each for each in replayed.questions}
-    answers = {key: each.prediction.answer for key, each in traced.items()}
+        questions, seconds, triple_seconds = replay_questions(session, None)
+    method = experiment.name("method")
+    answers = {each.question.id: each.prediction.answer for each in questions}
     if calls.missing or answers != recording.answers.get(method):
         cause = f"{calls.missing:,} calls of {method} are missing" if calls.missing else "answers differ"
         raise DataError(f"{CALLS}: does not match this version of kgqa and conf/ ({cause}). {RENEW}")
-    return DemoResult(method, *_score(experiment, traced), replayed.seconds, replayed.triple_seconds)
+    return DemoResult(method, questions, _score(experiment, questions), seconds, triple_seconds)
 
 
-def _score(
-    experiment: Experiment, traced: Mapping[str, TracedQuestion]
-) -> tuple[tuple[TracedQuestion, ...], tuple[ScoredQuestion, ...]]:
-    """Return the questions in the order of the file, and their scores."""
-    pairs = [(question, traced[question.id]) for question in experiment.questions]
-    scored = (score_question(question, each.prediction, experiment.profile) for question, each in pairs)
-    return tuple(each for _, each in pairs), tuple(scored)
+def _score(experiment: Experiment, questions: Sequence[TracedQuestion]) -> list[ScoredQuestion]:
+    return [score_question(each.question, each.prediction, experiment.profile) for each in questions]
 
 
 def leading_chain(traced: TracedQuestion) -> list[tuple[str, str, str]]:

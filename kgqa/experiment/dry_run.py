@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from itertools import count
 from math import log
@@ -23,11 +23,12 @@ from kgqa.experiment.prepare.triples import ImportedSource, TripleBuilder, disti
 from kgqa.experiment.session import Session
 from kgqa.judge.judges import JudgedAnswer
 from kgqa.prompting import render_dry_run_reply
-from kgqa.protocols import ExpandingRetriever, Index, StreamingEngine
-from kgqa.runtime.scheduler import WIDTH, CallRecord, Scheduler
-from kgqa.runtime.searches import with_search_program
+from kgqa.protocols import ExpandingRetriever, StreamingEngine
+from kgqa.retrieval.search import PoolIndex
+from kgqa.runtime.costs import Tally
+from kgqa.runtime.scheduler import WIDTH, CallRecord, Scheduler, with_search_program
 from kgqa.runtime.services import Service
-from kgqa.types import Answer, Choice, Completion, Passage, Question, Triple, Usage
+from kgqa.types import Answer, Choice, Completion, Passage, Triple, Usage
 
 PASSAGE = "text like this " * 30  # 450 characters, the mean of MuSiQue's and 2Wiki's paragraphs
 CHARACTERS_PER_TOKEN = 4  # of English, roughly
@@ -43,12 +44,8 @@ class Planned:
     at_once: int | None  # calls next to each other; None: they are made in batches
     prices: Prices | None
     render: Callable[[ModelCall], str]
-    calls: int = 0
-    prompt_tokens: int = 0
-    output_tokens: int = 0
-    new_calls: int = 0
-    new_prompt_tokens: int = 0
-    new_output_tokens: int = 0
+    every: Tally = field(default_factory=Tally)
+    new: Tally = field(default_factory=Tally)
     new_programs: set[tuple[int, int]] = field(default_factory=set)  # questions or passages with new calls
     first: dict[str, ModelCall] = field(default_factory=dict)  # by template
 
@@ -68,7 +65,10 @@ def plan_calls(session: Session, shared: Shared, first: int | None = None) -> Pl
     """
     experiment = session.experiment
     questions = experiment.questions[:first]
-    with _existing_index(session) as index:
+    with ExitStack() as opened:
+        index = None
+        if "search" in experiment.method.uses and (folder := index_folder(session)).finished():
+            index = opened.enter_context(closing(folder.open()))
         triples = triples_of(session) if "triples" in experiment.method.uses else None
         planner = Planner(session, shared, index, triples)
         if isinstance(triples, TripleBuilder):
@@ -102,16 +102,6 @@ def plan_index(session: Session) -> Plan:
     return planner.plan
 
 
-@contextmanager
-def _existing_index(session: Session) -> Iterator[Index | None]:
-    """Open the index that the run would search, if it is built."""
-    if "search" in session.experiment.method.uses and (folder := index_folder(session)).finished():
-        with closing(folder.open()) as index:
-            yield index
-    else:
-        yield None
-
-
 def _index_programs(session: Session, shared: Shared) -> Iterator[tuple[str, Program[Sequence[Passage]]]]:
     """Yield the program that calls a model to build the index, if there is one and no earlier cell builds the index."""
     if isinstance(session.retriever, ExpandingRetriever) and session.retriever.writer:
@@ -143,7 +133,7 @@ class Planner(Service):
         self,
         session: Session,
         shared: Shared,
-        index: Index | None = None,
+        index: PoolIndex | None = None,
         triples: TripleBuilder | ImportedSource | None = None,
     ) -> None:
         self.plan: Plan = {}
@@ -206,11 +196,33 @@ class Planner(Service):
             self._new[call.role].add((self._phase, request.ticket if self._all_calls else program))
         if isinstance(call, Facts) and self._index is not None:
             return self._index.find_facts([call])[0], again
-        if not isinstance(call, Search):
-            return _imagine(call, next(self._numbers)), again
-        if self._index is not None:
+        if isinstance(call, Search) and self._index is not None:
             return self._index.search([call])[0], again
-        return _imagine_passages(call, self._session.experiment.questions[program]), again
+        return self._imagine(call, program), again
+
+    def _imagine(self, call: Call[Any], program: int) -> object:
+        number = next(self._numbers)
+        match call:
+            case Generate():
+                reasoning = Thinking.of(self._engines.model(call.role).thinking).budget
+                usage = Usage(prompt_tokens=_tokens(call), output_tokens=call.max_tokens + reasoning)
+                return Completion(render_dry_run_reply(call.prompt, number), usage=usage)
+            case Choose():
+                others = len(call.options) - 1 or 1
+                never_the_first = (-99.0, *(-log(others),) * (len(call.options) - 1))
+                return Choice(never_the_first, usage=Usage(prompt_tokens=_tokens(call), output_tokens=1))
+            case CountTokens():
+                return len(call.text) // CHARACTERS_PER_TOKEN
+            case Search(pool=None):
+                placeholders = (Passage.of(f"Passage {number}", PASSAGE) for number in range(call.k))
+                return (*self._session.experiment.questions[program].passages, *placeholders)[: call.k]
+            case Search():
+                return call.pool[: call.k] if call.pool else ()
+            case Facts():
+                return tuple((f"entity {number}", "is", f"unknown {place}") for place in range(call.k))
+            case Rank():
+                return tuple(-float(position) for position in range(len(call.texts)))
+        raise TypeError(f"no simulated reply for {type(call).__name__}")
 
     def _find_triples(self, passage: Passage) -> tuple[Triple, ...]:
         assert self._triples is not None
@@ -234,52 +246,20 @@ class Planner(Service):
                 render=engine.render,
                 new_programs=self._new[call.role],
             )
-        role, usage = self.plan[call.role], record.reply.usage
-        output = usage.output_tokens
+        role = self.plan[call.role]
+        role.every.add(record)
         if not record.cached:
-            if isinstance(call, Generate):
-                output += Thinking.of(engines.model(call.role).thinking).budget  # its reasoning text
-            role.new_calls += 1
-            role.new_prompt_tokens += usage.prompt_tokens
-            role.new_output_tokens += output
-        role.calls += 1
-        role.prompt_tokens += usage.prompt_tokens
-        role.output_tokens += output
+            role.new.add(record)
         role.first.setdefault(call.prompt.name, call)
 
 
-def call_identity(session: Session, engines: Engines, index: Index | None, call: Call[Any]) -> Mapping[str, Any]:
+def call_identity(session: Session, engines: Engines, index: PoolIndex | None, call: Call[Any]) -> Mapping[str, Any]:
     """Return the identity of what answers a call, as in the key of its reply. Nothing is loaded."""
     if isinstance(call, Generate | Choose | CountTokens):
         return engines(call.role).identity()
     if isinstance(call, Rank):
         return session.ranker(call.scorer).identity()
     return index.identity() if index is not None else {}
-
-
-def _imagine(call: Call[Any], number: int) -> object:
-    match call:
-        case Generate():
-            usage = Usage(prompt_tokens=_tokens(call), output_tokens=call.max_tokens)
-            return Completion(render_dry_run_reply(call.prompt, number), usage=usage)
-        case Choose():
-            others = len(call.options) - 1 or 1
-            never_the_first = (-99.0, *(-log(others),) * (len(call.options) - 1))
-            return Choice(never_the_first, usage=Usage(prompt_tokens=_tokens(call), output_tokens=1))
-        case CountTokens():
-            return len(call.text) // CHARACTERS_PER_TOKEN
-        case Facts():
-            return tuple((f"entity {number}", "is", f"unknown {place}") for place in range(call.k))
-        case Rank():
-            return tuple(-float(position) for position in range(len(call.texts)))
-    raise TypeError(f"no simulated reply for {type(call).__name__}")
-
-
-def _imagine_passages(call: Search, question: Question) -> tuple[Passage, ...]:
-    if call.pool is not None:
-        return call.pool[: call.k]
-    placeholders = (Passage.of(f"Passage {number}", PASSAGE) for number in range(call.k))
-    return (*question.passages, *placeholders)[: call.k]
 
 
 def _tokens(call: ModelCall) -> int:

@@ -183,7 +183,7 @@ def choose_nodes(key: str, choice: str, run: Config) -> RoleBinding:
     try:
         adapter = find_adapter(adapter_name) if "+" in choice.partition(":")[0] else None
         words = [format_override(each, value) for each, value in named.items() if value]
-        config = complete(compose(words), words).config
+        config, _ = complete(compose(words), words)
     except ConfigError as error:
         raise ConfigError(f"{key}={choice}: {error}") from error
     own = config if preset or adapter is None else run

@@ -3,21 +3,19 @@
 Tokens and calls: a finished run of the same method shows how many calls a question takes on average. Without one, the
 estimate goes from one call per question and role to all calls of the plan, in which no question stops early.
 
-Time: each cached call has its tokens and its seconds. They give the cost of a token that is read and of one that is
-written. Calls that overlap share their time: the seconds in which an engine was busy count once.
+Time: each cached call has its tokens and its seconds, which give the speed of its model.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import pairwise
 from math import sqrt
 
-from kgqa.artifacts.metrics import METRICS, Metrics, RoleCost
+from kgqa.artifacts.metrics import METRICS, Metrics
 from kgqa.cache.store import CallCache, StoredUsage
 from kgqa.errors import DataError
 from kgqa.experiment.dry_run import Plan, Planned
@@ -25,10 +23,8 @@ from kgqa.util.fs import call_cache, outputs
 from kgqa.util.text import duration, pluralize
 
 MEASURED = 5_000  # newest calls of a model that are read
-KNOWN = 10  # times the measured tokens, beyond which a time is unknown
-PAUSE = 5  # seconds without a call that are other work of a run, such as search; longer ones are not counted
 SPREAD = 1.5  # the same work took up to this much longer or shorter from one run to the next
-WRITTEN = (1, 2, 5, 10, 20, 50, 100, 200)  # how many read tokens cost as much as a written one: the values tried
+WRITTEN = 20  # read tokens that cost as much as a written one, roughly
 
 
 @dataclass(frozen=True)
@@ -43,10 +39,6 @@ class Range:
 
     def __mul__(self, share: float) -> Range:
         return Range(share * self.low, share * self.high)
-
-    @property
-    def middle(self) -> float:
-        return sqrt(self.low * self.high)
 
 
 @dataclass(frozen=True)
@@ -94,76 +86,15 @@ class Estimated:
         return lines + [f"  {note}" for note in self.notes]
 
 
-@dataclass(frozen=True)
-class Speed:
-    """The speed of a model on an engine. Work is counted in read tokens that no prefix cache had.
-
-    written: read tokens that cost as much as a written one. unit: seconds per unit of work. single: the same if the
-    calls had not overlapped. cached: share of prompt tokens that a prefix cache had. output: tokens of a reply.
-    """
-
-    written: float
-    unit: float
-    single: float
-    cached: float
-    output: float
-
-
-def measure_speed(calls: Sequence[StoredUsage], *, overlapping: bool) -> Speed:
-    """Measure the speed of a model from its calls in the cache, at least one.
-
-    overlapping: calls are made next to each other, and the seconds of one include its waiting for others. Otherwise
-    the seconds of a batch are shared among its calls.
-    """
-    seconds = sum(call.seconds for call in calls)
-
-    def rate(weight: float) -> float:
-        return seconds / max(sum(call.work(weight) for call in calls), 1)
-
-    def error(weight: float) -> float:
-        unit = rate(weight)
-        return sum(abs(call.seconds - unit * call.work(weight)) for call in calls)
-
-    weight = min(WRITTEN, key=error)
-    single = rate(weight)
-    replies = [call.output for call in calls if call.generated]
-    return Speed(
-        written=weight,
-        unit=single * _busy_seconds(calls) / max(seconds, 1e-9) if overlapping else single,
-        single=single,
-        cached=sum(call.cached for call in calls) / max(sum(call.prompt for call in calls), 1),
-        output=sum(replies) / len(replies) if replies else 1.0,
-    )
-
-
-def _busy_seconds(calls: Iterable[StoredUsage]) -> float:
-    """Return the seconds in which at least one call was made, with short pauses between them."""
-    busy: set[int] = set()
-    for call in calls:
-        busy.update(range(int(call.made + 0.5 - call.seconds), call.made + 1))
-    ordered = sorted(busy)
-    pauses = (after - before - 1 for before, after in pairwise(ordered))
-    return len(busy) + sum(pause for pause in pauses if pause <= PAUSE)
-
-
 @dataclass
 class RoleHistory:
-    """The calls of one role in finished runs of one method. `questions`: 0 for extraction and judges."""
+    """The calls of one role in finished runs of one method."""
 
     runs: int = 0
     questions: int = 0
     calls: int = 0
     prompt_tokens: int = 0
-    cached_tokens: int = 0
     output_tokens: int = 0
-
-    def add(self, cost: RoleCost, questions: int) -> None:
-        self.runs += 1
-        self.questions += questions
-        self.calls += cost.calls
-        self.prompt_tokens += cost.prompt_tokens
-        self.cached_tokens += cost.cached_tokens
-        self.output_tokens += cost.output_tokens
 
     def calls_of(self, questions: int) -> Range:
         """Return the calls of a number of questions. The mean of n questions deviates by about 1/√n of itself."""
@@ -171,19 +102,22 @@ class RoleHistory:
         return Range(mean * (1 - deviation), mean * (1 + deviation))
 
 
-def read_history(method: str) -> dict[str, dict[str, RoleHistory]]:
-    """Return what roles did in the finished runs of a method, by `model@engine` and role. Skip unreadable runs."""
-    history: dict[str, dict[str, RoleHistory]] = defaultdict(lambda: defaultdict(RoleHistory))
-    for file in sorted(outputs().glob(f"*/{method}/*/*/{METRICS}") if method else ()):
+def read_history(method: str) -> dict[tuple[str, str], RoleHistory]:
+    """Return what roles did in the finished runs of a method, by role and `model@engine`. Skip unreadable runs."""
+    history: dict[tuple[str, str], RoleHistory] = defaultdict(RoleHistory)
+    for file in sorted(outputs().glob(f"*/{method}/*/*/{METRICS}")):
         with suppress(DataError):
             metrics = Metrics.read(file.parent)
             engines = metrics.throughput.engines if metrics.throughput else ()
             names = {role: use.engine for use in engines for role in use.roles}
-            costs = [(metrics.cost.method, metrics.questions - metrics.failed), (metrics.cost.extraction_paid, 0)]
-            for cost, questions in [*costs, (metrics.judge.cost.method if metrics.judge else None, 0)]:
-                for role, own in cost.by_role.items() if cost else ():
-                    history[names.get(role, engines[0].engine if engines else "")][role].add(own, questions)
-    return history
+            for role, cost in metrics.cost.method.by_role.items():
+                known = history[role, names.get(role, "")]
+                known.runs += 1
+                known.questions += metrics.questions - metrics.failed
+                known.calls += cost.calls
+                known.prompt_tokens += cost.prompt_tokens
+                known.output_tokens += cost.output_tokens
+    return {key: known for key, known in history.items() if known.questions and known.calls}
 
 
 def estimate_plan(plan: Plan, method: str = "") -> Estimated:
@@ -197,85 +131,87 @@ class Estimator:
 
     def __init__(self, cache: CallCache) -> None:
         self._usages = lru_cache(lambda origin: cache.usages(origin, MEASURED))
-        self._histories = lru_cache(read_history)
+        self._histories = lru_cache(lambda method: read_history(method) if method else {})
 
     def estimate(self, plan: Plan, method: str) -> Estimated:
         """Estimate the planned calls of a method; "": of something else, such as a verification."""
         runs = self._histories(method)
         estimates = []
         for name, role in plan.items():  # finished runs with the same model, or with any
-            others = (each[name] for each in runs.values() if name in each)
-            history = runs.get(role.engine, {}).get(name) or next(others, RoleHistory())
+            others = (known for (other, _), known in runs.items() if other == name)
+            history = runs.get((name, role.engine)) or next(others, None)
             estimates.append(_estimate_role(role, history, self._usages(role.origin), method))
         return Estimated.sum(estimates)
 
 
-def _estimate_role(role: Planned, history: RoleHistory, usages: Sequence[StoredUsage], method: str) -> Estimated:
-    if not role.new_calls:
-        return Estimated(role.calls, 0, Range(), Range(), Range() if role.prices else None)
-    speed = measure_speed(usages, overlapping=role.at_once is not None) if usages else None
+def _estimate_role(role: Planned, history: RoleHistory | None, usages: Sequence[StoredUsage], method: str) -> Estimated:
+    if not role.new.calls:
+        return Estimated(role.every.calls, 0, Range(), Range(), Range() if role.prices else None)
     calls, notes = _expected_calls(role, history, method)
-    prompt, cached, output = _tokens_per_call(role, history, speed)
-    read, written = _times(calls, prompt), _times(calls, output)
+    prompt, output = _tokens_per_call(role, history, usages)
+    cached = sum(usage.cached for usage in usages) / max(sum(usage.prompt for usage in usages), 1)
+    read, written = calls * prompt, Range(calls.low * output.low, calls.high * output.high)
     usd = seconds = None
     if role.prices:
         usd = Range(*(
             role.prices.dollars(round(tokens), round(tokens * cached), round(replies))
             for tokens, replies in ((read.low, written.low), (read.high, written.high))
         ))  # fmt: skip
-    measured = sum(round(usage.work(1)) for usage in usages)
-    tokens = read + written
-    if speed is None:
-        notes.append(f"no call of {role.engine} is in the call cache. A run with limit=3 measures its speed")
-    elif tokens.middle > KNOWN * measured:
-        known = f"more than {KNOWN} times the {measured:,} tokens measured with {role.engine}"
-        notes.append(f"{known}. A longer run makes an estimate possible")
-    else:
-        work = read * (1 - cached) + written * speed.written
-        # more calls at once than were measured can be faster, up to their number
-        fastest = speed.single / min(role.at_once, len(role.new_programs)) if role.at_once else speed.unit
-        seconds = Range(work.low * min(speed.unit / SPREAD, fastest), work.high * speed.unit * SPREAD)
+    if usages:
+        measured = max(sum(usage.work(WRITTEN) for usage in usages), 1)
+        alone = sum(usage.seconds for usage in usages) / measured  # seconds per unit of work
+        usual = fastest = alone
+        if role.at_once:  # calls next to each other: more of them than were measured can be faster
+            usual = _busy_seconds(usages) / measured
+            fastest = alone / min(role.at_once, len(role.new_programs))
+        work = read * (1 - cached) + written * WRITTEN
+        seconds = Range(work.low * min(usual / SPREAD, fastest), work.high * usual * SPREAD)
         notes.append(f"speed of {pluralize(len(usages), 'cached call')} of {role.engine}")
-    return Estimated(role.calls, role.new_calls, tokens, seconds, usd, tuple(notes))
+    else:
+        notes.append(f"no call of {role.engine} is in the call cache. A run with limit=3 measures its speed")
+    return Estimated(role.every.calls, role.new.calls, read + written, seconds, usd, tuple(notes))
 
 
-def _times(calls: Range, each: Range) -> Range:
-    return Range(calls.low * each.low, calls.high * each.high)
+def _busy_seconds(usages: Sequence[StoredUsage]) -> int:
+    """Return the seconds in which at least one call was made."""
+    return len({
+        second for usage in usages for second in range(int(usage.made + 0.5 - usage.seconds), usage.made + 1)
+    })  # fmt: skip
 
 
-def _expected_calls(role: Planned, history: RoleHistory, method: str) -> tuple[Range, list[str]]:
+def _expected_calls(role: Planned, history: RoleHistory | None, method: str) -> tuple[Range, list[str]]:
     """Return the number of new calls, and what it rests on."""
-    most, programs = float(role.new_calls), len(role.new_programs)
-    if history.questions:
+    most, programs = float(role.new.calls), len(role.new_programs)
+    if history:
         calls = history.calls_of(programs)
         note = f"calls of {pluralize(history.runs, 'finished run')} of {method}"
         return Range(min(calls.low, most), min(calls.high, most)), [note]
-    if programs < role.new_calls:
+    if programs < role.new.calls:
         note = f"no finished run{method and f' of {method}'}: from one call per question and role to all planned calls"
         return Range(programs, most), [note]
     return Range(most, most), []
 
 
-def _tokens_per_call(role: Planned, history: RoleHistory, speed: Speed | None) -> tuple[Range, float, Range]:
-    """Return the prompt tokens of a call, the share of them in the prefix cache, and its output tokens."""
-    prompt, most = role.new_prompt_tokens / role.new_calls, role.new_output_tokens / role.new_calls
-    if history.calls:
-        output, read = history.output_tokens / history.calls, history.prompt_tokens / history.calls
-        share = history.cached_tokens / max(history.prompt_tokens, 1)
-        return Range(min(read, prompt), max(read, prompt)), share, Range(output, output)
-    if speed is None:
-        return Range(prompt, prompt), 0.0, Range(min(1.0, most), most)
-    return Range(prompt, prompt), speed.cached, Range(min(speed.output, most), min(2 * speed.output, most))
+def _tokens_per_call(role: Planned, history: RoleHistory | None, usages: Sequence[StoredUsage]) -> tuple[float, Range]:
+    """Return the prompt tokens and the output tokens of a call."""
+    if history:
+        output = history.output_tokens / history.calls
+        return history.prompt_tokens / history.calls, Range(output, output)
+    planned = role.new.usage
+    prompt, most = planned.prompt_tokens / role.new.calls, planned.output_tokens / role.new.calls
+    replies = [usage.output for usage in usages if usage.generated]
+    if not usages:
+        return prompt, Range(min(1.0, most), most)
+    usual = sum(replies) / len(replies) if replies else 1.0
+    return prompt, Range(min(usual, most), min(2 * usual, most))
 
 
-def format_range(value: Range, form: str) -> str:
+def format_range(value: Range, form: str | Callable[[float], str]) -> str:
     """Return both ends, or one if they read the same."""
-    low, high = form.format(value.low), form.format(value.high)
+    write = form.format if isinstance(form, str) else form
+    low, high = write(value.low), write(value.high)
     return f"about {low}" if low == high else f"{low} to {high}"
 
 
 def format_time(seconds: Range | None) -> str:
-    if seconds is None:
-        return "unknown"
-    low, high = duration(seconds.low), duration(seconds.high)
-    return f"about {low}" if low == high else f"{low} to {high}"
+    return "unknown" if seconds is None else format_range(seconds, duration)

@@ -15,12 +15,12 @@ from kgqa.artifacts.run import IDENTITY, MADE_UP, SCRIPTED_TARGET
 from kgqa.artifacts.schema import as_json
 from kgqa.artifacts.trace import TRACE, read_questions
 from kgqa.artifacts.verdicts import RIGHT, VERDICTS, WRONG, Judgement, judge_of, read_verdicts
-from kgqa.config.files import Config, groups
+from kgqa.config.files import Config
 from kgqa.config.overrides import override_group
 from kgqa.config.short_forms import SERVER
 from kgqa.config.user_code import load_run_config
 from kgqa.datasets.predictions import match_predictions, read_predictions
-from kgqa.errors import ConfigError, DataError, nearest
+from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.check import refusal
 from kgqa.experiment.engines import reader_preset
 from kgqa.experiment.experiment import Experiment
@@ -81,8 +81,7 @@ class AnsweredQuestions:
 def open_run(folder: Path, profile: str | None = None) -> AnsweredQuestions:
     """Read the answers of a finished run. Its trace has the questions, so nothing outside of the folder is read.
 
-    Raises:
-        DataError: not the folder of a finished run, or its files do not fit together.
+    Raises DataError if it is not the folder of a finished run, or its files do not fit together.
     """
     file = folder / PREDICTIONS
     if not file.is_file():
@@ -121,8 +120,7 @@ def _read_questions(folder: Path, predictions: Mapping[str, Prediction]) -> list
 def open_predictions(file: Path, experiment: Experiment, *, subset: bool) -> AnsweredQuestions:
     """Read the predictions of another program. `subset`: only for the questions that the file has.
 
-    Raises:
-        DataError: the file has no known format, or is not for these questions.
+    Raises DataError if the file has no known format, or is not for these questions.
     """
     predictions = read_predictions(file)
     answered = {prediction.question_id for prediction in predictions}
@@ -146,7 +144,7 @@ def evaluate_run(run: Path, overrides: Sequence[str], display: Display) -> Evalu
     leaks = Metrics.read(run).trained_questions if (run / METRICS).is_file() else None
     if leaks and not experiment.settings.allow_trained_questions:
         raise ConfigError(refusal(leaks, len(answered.questions)))
-    return _evaluate(experiment, answered, display, _own_folder(experiment, run) or run)
+    return _evaluate(experiment, answered, display, run)
 
 
 def evaluate_predictions(file: Path, overrides: Sequence[str], display: Display, *, subset: bool) -> Evaluated:
@@ -158,18 +156,21 @@ def evaluate_predictions(file: Path, overrides: Sequence[str], display: Display,
     """
     experiment = Experiment.of(overrides)
     answered = open_predictions(file, experiment, subset=subset)
-    return _evaluate(experiment, answered, display, _own_folder(experiment, None))
+    return _evaluate(experiment, answered, display, None)
 
 
-def _evaluate(experiment: Experiment, answered: AnsweredQuestions, display: Display, folder: Path | None) -> Evaluated:
-    """Score the answers, and write evaluation.json with a page and the verdicts into the folder, if there is one."""
+def _evaluate(experiment: Experiment, answered: AnsweredQuestions, display: Display, run: Path | None) -> Evaluated:
+    """Score the answers. Write evaluation.json, a page and the verdicts into `output_dir=` or the run's folder."""
+    folder = run
+    if experiment.settings.output_dir is not None:
+        folder = Path(experiment.settings.output_dir)
+        if (folder / IDENTITY).exists() and (run is None or not folder.samefile(run)):
+            raise ConfigError(f"output_dir={folder}: the folder of another run. Set another folder")
     scores = summarise(answered.scored, seed=experiment.settings.seed)
     notes: tuple[str, ...] = ()
     if answered.config is None:
-        known = sum(row.prediction.passages_of(row.question) is not None for row in answered.scored)
         count = pluralize(len(answered.questions), "question")
-        counts = f"{count} scored, {len(answered.predictions):,} predictions in the file"
-        notes = (f"{counts}. {known:,} of those scored list the passages that they used.",)
+        notes = (f"{count} scored, {len(answered.predictions):,} predictions in the file.",)
     evaluation = Evaluation(source=answered.name, scores=scores, notes=notes)
     judged = _judge(experiment, answered, display, folder) if experiment.judge else None
     if judged:
@@ -185,74 +186,42 @@ def _evaluate(experiment: Experiment, answered: AnsweredQuestions, display: Disp
 
 
 def _judge(experiment: Experiment, answered: AnsweredQuestions, display: Display, log: Path | None) -> Judged:
-    """Judge the answers. A judge without its own model uses that of the command line, or the run's preset."""
-    if answered.config is not None:
-        experiment = _with_model_of(experiment, answered.config)
-    judge = experiment.judge
+    """Judge the answers.
+
+    Raises:
+        ConfigError: neither the judge nor the command line names a model. Nothing is taken from the run's folder, which
+            can be another person's.
+    """
+    judge, chosen = experiment.judge, {override_group(override) for override in experiment.overrides}
     assert judge is not None
+    has_model = experiment.config["roles"][ROLE] or all(judge.roles.values()) or {"model", "engine"} <= chosen
+    if answered.config is not None and not has_model and SERVER not in chosen:
+        raise ConfigError(
+            f"judge={experiment.name(ROLE)}: which model runs the judge? Add model=NAME and engine=NAME, or server=URL"
+        )
     with Session(experiment) as session:
         session.judge_engines(judge)  # an error leaves the folder as it was, without a log
         with nullcontext(display) if log is None else monitor_work(display, "judge", log) as shown:
             return judge_answers(session, answered.scored, shown, answered.reader)
 
 
-def _with_model_of(experiment: Experiment, run: Config) -> Experiment:
-    """Return the experiment with the preset that answered, if the judge has no model and the command names none.
-
-    No address, name of a key or path is taken from the run's folder, which can be another person's.
-
-    Raises:
-        ConfigError: the command names no engine, or the run's model is not one of the user's presets.
-    """
-    own = {override_group(override) for override in experiment.overrides}
-    assert experiment.judge is not None
-    if experiment.config["roles"][ROLE] or all(experiment.judge.roles.values()):
-        return experiment
-    if not own & {"engine", SERVER}:
-        hint = nearest("", groups()["engine"])
-        raise ConfigError(
-            f"judge={experiment.name(ROLE)}: which engine runs the judge? Add engine=NAME or server=URL. {hint}"
-        )
-    if own & {"model", SERVER}:
-        return experiment
-    name = str(run["model"].get("name"))
-    if name in groups()["model"]:
-        chosen = Experiment.of([*experiment.overrides, f"model={name}"])
-        if chosen.config["model"] == run["model"]:
-            return chosen
-    raise ConfigError(f"judge={experiment.name(ROLE)}: the run's model is not one of your presets. Add model=NAME")
-
-
-def _own_folder(experiment: Experiment, run: Path | None) -> Path | None:
-    """Return the folder of `output_dir=`."""
-    if experiment.settings.output_dir is None:
-        return None
-    out = Path(experiment.settings.output_dir)
-    if (out / IDENTITY).exists() and (run is None or not out.samefile(run)):
-        raise ConfigError(f"output_dir={out}: the folder of another run. Set another folder")
-    return out
-
-
-def calibrate_judge(
-    folder: Path, human: Path | None, other: str | None, overrides: Sequence[str], display: Display
-) -> tuple[str, list[Section], Path]:
+def calibrate_judge(folder: Path, human: Path | None, other: Path | None) -> tuple[str, list[Section], Path]:
     """Compare the verdicts of a run with exact match and containment, and with human verdicts or another judge.
 
     Returns the judge, the agreement with each other, and the file with them in the run's folder.
 
     Args:
         human: a file of verdicts, see `read_human`.
-        other: the folder of another run, or a judge that is run now with the overrides.
+        other: a folder with the verdicts of another judge, see `output_dir=` of `kgqa evaluate`.
 
     Raises:
-        ConfigError: `other` is neither, or is a folder and there are overrides.
         DataError: the run was not judged, or its answers have changed since.
     """
     run, verdicts = open_run(folder), read_verdicts(folder)
     judge = _labels(run, verdicts, folder)
     others = label_by_scores(run.scored)
     if other is not None:
-        others["second judge"] = _label_again(run, other, overrides, display)
+        others["second judge"] = _labels(run, read_verdicts(other), other)
     if human is not None:
         others["human"] = read_human(human, set(judge))
     agreements = {
@@ -274,18 +243,6 @@ def label_by_scores(scored: Iterable[ScoredQuestion]) -> dict[str, Labels]:
         "EM": {row.id: RIGHT if row.em else WRONG for row in rows},
         "containment": {row.id: RIGHT if row.containment else WRONG for row in rows},
     }
-
-
-def _label_again(run: AnsweredQuestions, other: str, overrides: Sequence[str], display: Display) -> Labels:
-    """Return the verdicts of another judge on the same answers."""
-    if Path(other).is_dir():
-        if overrides:
-            raise ConfigError(f"{overrides[0]}: other={other} is judged already. Leave it out, or name a judge")
-        return _labels(run, read_verdicts(Path(other)), Path(other))
-    if other not in groups()["judge"]:
-        raise ConfigError(f"other={other}: not a run's folder, and not a judge. {nearest(other, groups()['judge'])}")
-    judged = _judge(Experiment.of([f"judge={other}", *overrides]), run, display, None)
-    return {line.question_id: line.label for line in judged.lines}
 
 
 def _labels(run: AnsweredQuestions, verdicts: Mapping[str, Judgement], source: Path) -> dict[str, str | None]:

@@ -28,7 +28,7 @@ from kgqa.experiment.engines import Engines, Pool, role_nodes
 from kgqa.judge import ROLE
 from kgqa.protocols import Dataset, Method, Ranker, Retriever, SearchProgram
 from kgqa.runtime.folder import run_name
-from kgqa.system.defaults import Completed, complete
+from kgqa.system.defaults import complete
 from kgqa.types import Json, Question
 from kgqa.util.fs import ids_digest, outputs, text_digest
 
@@ -63,9 +63,10 @@ class Experiment:
 
         A `config` that was composed earlier holds even if conf/ has changed.
         """
-        completed = complete(compose(overrides), overrides) if config is None else Completed(config)
-        settings = RunSettings.of(completed.config)
-        return cls(tuple(overrides), completed.config, settings, given, completed.remarks)
+        remarks: tuple[str, ...] = ()
+        if config is None:
+            config, remarks = complete(compose(overrides), overrides)
+        return cls(tuple(overrides), config, RunSettings.of(config), given, remarks)
 
     def name(self, group: str) -> str:
         """Return the chosen name of a group, e.g. the dataset's name."""
@@ -358,8 +359,7 @@ class Experiment:
         Fewer questions never replace more. If the folder has answers to other questions too, a run of some questions
         gets a folder next to it, named after their number and ids.
 
-        Raises:
-            ConfigError: the user chose the folder, so that no other can be taken.
+        Raises ConfigError if the user chose the folder, so that no other can be taken.
         """
         settings = self.settings
         folder = Path(settings.output_dir) if settings.output_dir is not None else self._default_folder()
@@ -384,12 +384,8 @@ class Experiment:
         names = [self.name(group) for group in ("dataset", "method", "model" if self.asks_models else "retriever")]
         if self.asks_models and self.config["engine"]["_target_"] == SCRIPTED_TARGET:
             names[-1] = SCRIPTED  # no model answers, so none is credited
-        return outputs().joinpath(*names, self.settings.run_name or self._default_name())
-
-    def _default_name(self) -> str:
-        """Return the hash of the identity. Other scoring than the dataset's is part of the name.
-
-        So a run's scores stay as earlier reports have them. The answers come from the call cache.
-        """
-        is_own = self.profile == self.config["dataset"]["profile"]
-        return run_name(self.identity) + ("" if is_own else f"-{self.profile}")
+        if self.settings.run_name is not None:
+            return outputs().joinpath(*names, self.settings.run_name)
+        # so that a run's scores stay as earlier reports have them
+        scoring = "" if self.profile == self.config["dataset"]["profile"] else f"-{self.profile}"
+        return outputs().joinpath(*names, f"{run_name(self.identity)}{scoring}")

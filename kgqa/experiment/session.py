@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from kgqa.artifacts.metrics import EngineUse, Throughput
@@ -16,15 +16,12 @@ from kgqa.cache.in_flight import Done
 from kgqa.cache.store import CallCache
 from kgqa.calls import Call, Choose, CountTokens, Facts, Generate, Neighbours, Program, Rank, Search, Triples
 from kgqa.config import building as parts
-from kgqa.config.settings import RunSettings
 from kgqa.errors import ConfigError, EngineDied
 from kgqa.experiment.engines import Engines, Pool, RoleNodes, judge_nodes, role_nodes
 from kgqa.experiment.experiment import Experiment
 from kgqa.protocols import (
     BatchEngine,
     Engine,
-    Index,
-    NeighbourSource,
     Ranker,
     Retriever,
     SearchProgram,
@@ -32,15 +29,15 @@ from kgqa.protocols import (
     TripleSource,
 )
 from kgqa.retrieval.lexical import Lexical
+from kgqa.retrieval.search import PoolIndex
 from kgqa.runtime.costs import Ledger, Spent, total
-from kgqa.runtime.scheduler import WIDTH, CallRecord, Finished, Scheduler
-from kgqa.runtime.searches import with_search_program
+from kgqa.runtime.scheduler import WIDTH, CallRecord, Finished, Scheduler, with_search_program
 from kgqa.runtime.services import Instant, Service, Streams, Waves, Worker
 from kgqa.util.fs import call_cache
 
 if TYPE_CHECKING:
     from kgqa.judge.judges import AnyJudge
-    from kgqa.retrieval.graphs.links import PassageGraph
+    from kgqa.retrieval.graphs.links import GraphStore, PassageGraph
 
 log = logging.getLogger(__name__)
 
@@ -54,13 +51,13 @@ QUESTIONS_A_PLACE = 4
 class Inputs:
     """The prepared inputs of a method's programs. A method without searches has no index, and so on."""
 
-    index: Index | None = None
+    index: PoolIndex | None = None
     triples: TripleSource | None = None
-    graphs: NeighbourSource | None = None
+    graphs: GraphStore | None = None
     searches: SearchProgram | None = None  # what answers `Search` instead of the index
 
 
-class Session:
+class Session(ExitStack):
     """The open parts of one experiment. Leaving it closes what it opened, and nothing else."""
 
     def __init__(self, experiment: Experiment, pool: Pool | None = None, calls: CallCache | None = None) -> None:
@@ -70,26 +67,20 @@ class Session:
             pool: holds models beyond this session; None: its own.
             calls: another call cache than that of this folder.
         """
+        super().__init__()
         self.experiment = experiment
         self._pool, self._lent = pool or Pool(), pool is not None
         self._calls = calls
         self.spent = Spent()  # the cost of the new calls of all finished stages
-        self._opened = ExitStack()
         if not self._lent:
-            self._opened.callback(self._pool.close)
-
-    def __enter__(self) -> Session:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._opened.close()
+            self.callback(self._pool.close)
 
     @cached_property
     def cache(self) -> CallCache:
         if self._calls is not None:
             return self._calls
         cache = CallCache(call_cache())
-        self._opened.callback(cache.close)
+        self.callback(cache.close)
         return cache
 
     @cached_property
@@ -135,7 +126,7 @@ class Session:
     @contextmanager
     def runner(self, inputs: Inputs = Inputs(), engines: Engines | None = None) -> Iterator[Runner]:
         """Open a runner for the programs of one stage. Its engines are the method's by default."""
-        runner = Runner(self.cache, engines or self.engines, self.ranker, inputs, self.experiment.settings)
+        runner = Runner(self, engines or self.engines, inputs)
         try:
             yield runner
         finally:
@@ -151,20 +142,14 @@ class Session:
 class Runner:
     """One stage: its services with their threads, its scheduler, and the costs of its calls."""
 
-    def __init__(
-        self,
-        cache: CallCache,
-        engines: Engines,
-        rankers: Callable[[str], Ranker],
-        inputs: Inputs,
-        settings: RunSettings,
-    ) -> None:
+    def __init__(self, session: Session, engines: Engines, inputs: Inputs) -> None:
         self.engines = engines
         self.ledger = Ledger(price=engines.prices)  # of all calls, those of stopped programs too
-        self._cache, self._rankers, self._inputs, self._settings = cache, rankers, inputs, settings
+        self._session, self._inputs, self._settings = session, inputs, session.experiment.settings
         self._services: dict[tuple[str, int], Service] = {}  # by kind, and id of what answers
         self._models: list[tuple[Engine, Streams | Waves]] = []
-        self._died = self._ending = False
+        self._died = False
+        self._ending = threading.Event()  # all programs have started
         self._seconds = 0.0  # that `run` took
         self._done: Done = Done()
         self._scheduler: Scheduler | None = None
@@ -181,8 +166,8 @@ class Runner:
             self.ledger.add(call)
             recorded()
 
-        scheduler.on_record, scheduler.on_last_start = record, lambda: self._set_order(ending=True)
-        self._set_order(ending=False)
+        self._ending.clear()
+        scheduler.on_record, scheduler.on_last_start = record, self._ending.set
         started = time.monotonic()
         programs = with_search_program(programs, self._inputs.searches)
         try:
@@ -212,13 +197,6 @@ class Runner:
             self._scheduler.stop()
         self.engines.discard(cut_short)
 
-    def _set_order(self, *, ending: bool) -> None:
-        """Tell all streams, and those that start later, which calls go first."""
-        self._ending = ending
-        for _, service in self._models:
-            if isinstance(service, Streams):
-                service.set_order(ending=ending)
-
     def _width(self) -> int:
         """Return how many questions are open at once: enough to keep all servers busy, unless the user set it."""
         places = sum(cast(StreamingEngine, engine).max_concurrency for engine, _ in self._models if engine.streaming)
@@ -237,7 +215,7 @@ class Runner:
                     return self._service("tokens", engine, lambda: Instant(done, lambda c: engine.count_tokens(c.text)))
                 return self._worker("tokens", engine, lambda calls: [engine.count_tokens(each.text) for each in calls])
             case Rank():
-                ranker = self._rankers(call.scorer)
+                ranker = self._session.ranker(call.scorer)
                 return self._worker("rank", ranker, ranker.score)
             case Search() if inputs.index is not None:
                 return self._worker("search", inputs.index, inputs.index.search)
@@ -251,7 +229,7 @@ class Runner:
         raise ConfigError(f"no component of this configuration handles {type(call).__name__}")
 
     def _worker(self, kind: str, owner: Any, answer: Callable[[Sequence[Any]], Sequence[Any]]) -> Service:
-        return self._service(kind, owner, lambda: Worker(self._done, self._cache, owner.identity(), answer))
+        return self._service(kind, owner, lambda: Worker(self._done, self._session.cache, owner.identity(), answer))
 
     def _service(self, kind: str, owner: object, make: Callable[[], Service]) -> Service:
         key = (kind, id(owner))
@@ -260,11 +238,11 @@ class Runner:
         return self._services[key]
 
     def _start_model(self, engine: Engine) -> Service:
-        service = (
-            Streams(self._done, self._cache, cast(StreamingEngine, engine))
-            if engine.streaming
-            else Waves(self._done, self._cache, cast(BatchEngine, engine))
-        )
+        done, cache = self._done, self._session.cache
+        service: Streams | Waves
+        if engine.streaming:
+            service = Streams(done, cache, cast(StreamingEngine, engine), self._ending)
+        else:
+            service = Waves(done, cache, cast(BatchEngine, engine))
         self._models.append((engine, service))
-        self._set_order(ending=self._ending)
         return service

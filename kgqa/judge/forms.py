@@ -5,19 +5,16 @@ A verdict is never searched for inside a text, because "incorrect" and "not corr
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from kgqa.prompting.json_replies import object_schema
+from kgqa.prompting.json_replies import object_schema, read_object
 from kgqa.types import Json
 
 Label = Literal["correct", "incorrect", "not_attempted"]
 FormName = Literal["three_way", "kgp", "safe"]
-
-_OBJECT = re.compile(r"\{.*\}", flags=re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,24 +32,10 @@ class Form:
 
     def read(self, reply: str) -> Label | None:
         """Return the label of a reply, ignoring case, spaces and punctuation. None: not in the vocabulary."""
-        verdict = reply if self.key is None else _value(reply, self.key)
-        return self.vocabulary.get(_fold(verdict)) if isinstance(verdict, str) else None
-
-
-def _value(reply: str, key: str) -> Json:
-    """Return the value of a key in the reply's JSON object, or a reply without a brace."""
-    if "{" not in reply:
-        return reply
-    match = _OBJECT.search(reply)
-    try:
-        value = json.loads(match.group()) if match else None
-    except (ValueError, RecursionError):
-        return None
-    return value.get(key) if isinstance(value, dict) else None
-
-
-def _fold(text: str) -> str:
-    return re.sub(r"[\W_]+", "", text.casefold())
+        verdict: Json = reply
+        if self.key is not None and "{" in reply:
+            verdict = (read_object(reply) or {}).get(self.key)
+        return self.vocabulary.get(re.sub(r"[\W_]+", "", verdict.casefold())) if isinstance(verdict, str) else None
 
 
 FORMS: Mapping[str, Form] = {

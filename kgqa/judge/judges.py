@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 from kgqa.calls import Generate, settle
 from kgqa.errors import ConfigError, nearest
@@ -43,49 +43,69 @@ class Verdict:
     votes: tuple[Vote, ...] = ()  # empty: an exact match that was not sent
 
 
-class AnyJudge(Protocol):
-    @property
-    def roles(self) -> Mapping[str, str | None]:
-        """Return the roles, each with its preset[@engine] or None for the run's model."""
-        ...
-
-    @property
-    def templates(self) -> tuple[str, ...]: ...
-
-    async def judge(self, judged: JudgedAnswer) -> Verdict: ...
-
-
 @dataclass(frozen=True)
-class Judge:
-    """A judge of one model. `skip_exact`: exact matches are correct and are not sent."""
+class AnyJudge(ABC):
+    """One or several judges. `skip_exact`: exact matches are correct and are not sent."""
 
-    form: FormName
-    model: str | None
     max_tokens: Count
     skip_exact: bool
 
     @property
+    @abstractmethod
+    def named(self) -> Mapping[str, tuple[str, str | None]]:
+        """Return the form and the preset[@engine] of each role. None: the run's model."""
+
+    @property
     def roles(self) -> Mapping[str, str | None]:
-        return {ROLE: self.model}
+        return {role: model for role, (_, model) in self.named.items()}
 
     @property
     def templates(self) -> tuple[str, ...]:
-        return (FORMS[self.form].template,)
+        return tuple(dict.fromkeys(FORMS[form].template for form, _ in self.named.values()))
 
     async def judge(self, judged: JudgedAnswer) -> Verdict:
-        if self.skip_exact and _is_exact(judged):
+        """Return the verdict of more than half of the judges. A judge that fails has none.
+
+        Raises:
+            EngineError: the call of a single judge failed.
+        """
+        if self.skip_exact and any(exact_match(judged.answer, gold) for gold in judged.golds):
             return Verdict("correct")
-        vote = await _vote(FORMS[self.form], judged, ROLE, self.max_tokens)
-        return Verdict(vote.label, (vote,))
+        polls = await settle(*(self.vote(role, FORMS[form], judged) for role, (form, _) in self.named.items()))
+        if len(polls) == 1 and isinstance(polls[0], Exception):
+            raise polls[0]
+        votes = tuple(Vote(None, (), describe_error(one)) if isinstance(one, Exception) else one for one in polls)
+        counts = Counter(vote.label for vote in votes if vote.label)
+        label, count = max(counts.items(), key=lambda item: item[1], default=(None, 0))
+        return Verdict(label if 2 * count > len(votes) else None, votes)
+
+    async def vote(self, role: str, form: Form, judged: JudgedAnswer) -> Vote:
+        replies, values = list[str](), {"question": judged.question, "golds": judged.golds, "answer": judged.answer}
+        for again in (False, True):
+            prompt = render(form.template, **values, again=again)
+            replies.append((await Generate(prompt, self.max_tokens, schema=form.schema, role=role)).text)
+            if label := form.read(replies[-1]):
+                return Vote(label, tuple(replies))
+        return Vote(None, tuple(replies))
 
 
 @dataclass(frozen=True)
-class Panel:
-    """Several judges, each `form` or `form:preset[@engine]`. Their verdict needs more than half of all judges."""
+class Judge(AnyJudge):
+    """A judge of one model."""
+
+    form: FormName
+    model: str | None
+
+    @property
+    def named(self) -> Mapping[str, tuple[str, str | None]]:
+        return {ROLE: (self.form, self.model)}
+
+
+@dataclass(frozen=True)
+class Panel(AnyJudge):
+    """Several judges, each `form` or `form:preset[@engine]`."""
 
     members: tuple[str, ...]
-    max_tokens: Count
-    skip_exact: bool
 
     def __post_init__(self) -> None:
         if len(self.members) < 2 or len(set(self.members)) < len(self.members):
@@ -95,40 +115,6 @@ class Panel:
                 raise ConfigError(f"judge.members: {member!r} is not form[:preset[@engine]]. {nearest(form, FORMS)}")
 
     @property
-    def roles(self) -> Mapping[str, str | None]:
-        return {f"{ROLE}_{n}": member.partition(":")[2] or None for n, member in enumerate(self.members, start=1)}
-
-    @property
-    def templates(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(form.template for form in self._forms))
-
-    @property
-    def _forms(self) -> tuple[Form, ...]:
-        return tuple(FORMS[member.partition(":")[0]] for member in self.members)
-
-    async def judge(self, judged: JudgedAnswer) -> Verdict:
-        if self.skip_exact and _is_exact(judged):
-            return Verdict("correct")
-        polls = (_vote(form, judged, role, self.max_tokens) for form, role in zip(self._forms, self.roles, strict=True))
-        votes = tuple(
-            Vote(None, (), describe_error(vote)) if isinstance(vote, Exception) else vote
-            for vote in await settle(*polls)
-        )
-        counts = Counter(vote.label for vote in votes if vote.label)
-        label, count = max(counts.items(), key=lambda item: item[1], default=(None, 0))
-        return Verdict(label if 2 * count > len(votes) else None, votes)
-
-
-async def _vote(form: Form, judged: JudgedAnswer, role: str, max_tokens: int) -> Vote:
-    replies: list[str] = []
-    for again in (False, True):
-        prompt = render(form.template, question=judged.question, golds=judged.golds, answer=judged.answer, again=again)
-        reply = await Generate(prompt, max_tokens, schema=form.schema, role=role)
-        replies.append(reply.text)
-        if label := form.read(reply.text):
-            return Vote(label, tuple(replies))
-    return Vote(None, tuple(replies))
-
-
-def _is_exact(judged: JudgedAnswer) -> bool:
-    return any(exact_match(judged.answer, gold) for gold in judged.golds)
+    def named(self) -> Mapping[str, tuple[str, str | None]]:
+        split = (member.partition(":") for member in self.members)
+        return {f"{ROLE}_{number}": (form, model or None) for number, (form, _, model) in enumerate(split, start=1)}

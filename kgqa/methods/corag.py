@@ -80,7 +80,6 @@ class CoRAG(ScopedMethod):
 
         reply = await log.generate(prompt, documents, self.max_answer_tokens)
         text = strip_answer_label(first_line(reply)[0])
-        log.flags["empty_answer"] += not text
         steps = [[step.query, step.answer, [passage.id for passage in step.passages]] for step in chain]
         notes = {"steps": steps, **({"penalties": penalties} if len(chains) > 1 else {})}
         unanswered = sum(NO_INFORMATION.lower() in step.answer.lower() for step in chain)

@@ -42,12 +42,12 @@ class SGPrompt(PooledFewShot):
         """
         log = ReadingLog(question)
         passages = await log.search(question.text, self.passages)
-        extracted = await self.generate(log, "sg_prompt/extract", passages, self.max_graph_tokens)
+        extracted = await self.read(log, "sg_prompt/extract", passages, self.max_graph_tokens)
         written = read_triple_lines(extracted)
         graph = list(dict.fromkeys(f"<{'; '.join(triple)}>" for triple in written.triples))
         log.flags.update({"malformed_triple": written.malformed, "empty_graph": not graph})
         values: dict[str, Any] = {"graph": graph, "question": question.text}
-        reply = await self.generate(log, "sg_prompt/answer", passages, self.max_tokens, **values)
+        reply = await self.read(log, "sg_prompt/answer", passages, self.max_tokens, **values)
         text = log.read_conclusion(reply)
         return log.answer(text, passages, {"graph": graph, "thought": reply}, {"triples": len(graph)})
 
@@ -82,7 +82,7 @@ class ERACoT(PooledFewShot):
 
         async def write(template: str, max_tokens: int, mark: str = "", **values: Any) -> str:
             """Generate a reply. `mark`: the first mark of a list, which the prompt wrote."""
-            reply = await self.generate(log, template, passages, max_tokens, question=question.text, **values)
+            reply = await self.read(log, template, passages, max_tokens, question=question.text, **values)
             text = reply.strip()
             return text if not text or text.startswith(mark) else mark + text
 
@@ -238,14 +238,14 @@ class GEReasoning(PooledFewShot):
         query = sub_question or " ".join(UNKNOWN.sub(" ", " ".join(triple)).split())
         passages = await log.search(query, self.passages)
         values: dict[str, Any] = {"triple": triple, "asked": sub_question}
-        reply = await self.generate(log, "ge_reasoning/fill", passages, self.max_fill_tokens, stop=("\n",), **values)
+        reply = await self.read(log, "ge_reasoning/fill", passages, self.max_fill_tokens, stop=("\n",), **values)
         value = reply.strip().rstrip(".")
         if not value or value.casefold() == "unknown" or UNKNOWN.search(value):
             return FillAttempt(triple, sub_question, passages)
         if not self.threshold:
             return FillAttempt(triple, sub_question, passages, value, kept=True)
         rating = {**values, "value": value}
-        rated = await self.generate(log, "ge_reasoning/confidence", passages, MAX_SCORE_TOKENS, stop=(), **rating)
+        rated = await self.read(log, "ge_reasoning/confidence", passages, MAX_SCORE_TOKENS, stop=(), **rating)
         confidence = read_score(rated)
         kept = confidence is not None and confidence >= self.threshold
         log.flags["unreadable_score" if confidence is None else "unsure_fill"] += not kept

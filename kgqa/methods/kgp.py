@@ -15,7 +15,7 @@ from typing import Literal
 from kgqa.calls import Generate, Neighbours, Rank, gather
 from kgqa.errors import PromptTooLong
 from kgqa.methods.steps.reader import Path, read, read_paths
-from kgqa.methods.steps.replies import nonzero_flags
+from kgqa.methods.steps.replies import nonzero_flags, plain_words
 from kgqa.methods.steps.scope import Scope, SearchScope
 from kgqa.methods.steps.structure import find_nodes, pages_and_tables, parse_nodes, text_passages
 from kgqa.prompting import render
@@ -107,8 +107,22 @@ class Kgp:
             "neighbours": sum(candidates) / len(candidates) if candidates else 0.0,
         }
         flags = walk.flags + Counter(answer.flags)
-        notes = {"traversal": _traversal_note(self.agent, walk, paths)}
-        return replace(answer, flags=nonzero_flags(**flags), figures=figures, notes=notes)
+        steps = [
+            {
+                "path": [passage.id for passage in step.path],
+                "neighbours": len(step.candidates),
+                "evidence": step.evidence,
+                "chosen": [passage.id for passage in step.chosen],
+            }
+            for step in walk.steps
+        ]
+        traversal = {
+            "agent": self.agent,
+            "seeds": [seed.id for seed in walk.seeds],
+            "steps": steps,
+            "paths": [[passage.id for passage in path] for path in paths],
+        }
+        return replace(answer, flags=nonzero_flags(**flags), figures=figures, notes={"traversal": traversal})
 
     async def traverse(self, walk: WalkState) -> list[Path]:
         """Run Algorithm 1. `budget` is the maximum number of passages visited after the seeds.
@@ -199,7 +213,8 @@ class Kgp:
 
         share: the part of each text that is shown, less if the prompt is too long for the model.
         """
-        context = "\n\n".join(f"{node.title}, {node.place}:\n{truncate_text(node.text, share)}" for node in nodes)
+        texts = [node.text if share >= 1 else node.text[: int(len(node.text) * share)] for node in nodes]
+        context = "\n\n".join(f"{node.title}, {node.place}:\n{text}" for node, text in zip(nodes, texts, strict=True))
         evidence = tuple(node.id for node in nodes)
         try:
             answer = await read(question, context, evidence, self.max_answer_tokens, "kgp/answer")
@@ -223,35 +238,8 @@ def top_passages(candidates: Sequence[Passage], scores: Sequence[float], count: 
     return tuple(candidates[index] for index in order)
 
 
-def truncate_text(text: str, share: float) -> str:
-    """Return the first lines of a text up to a share of its length, or the first words of a longer line."""
-    if share >= 1:
-        return text
-    start = text[: int(len(text) * share)]
-    return start[: max(start.rfind("\n"), 0) or max(start.rfind(" "), 0)]
-
-
 def filter_by_title(question: str, nodes: Sequence[Passage]) -> tuple[Passage, ...]:
     """Return the nodes of documents with their title in the question, or all nodes if there are none."""
-    plain = _plain(question)
-    named = tuple(node for node in nodes if node.title.strip() and f" {_plain(node.title)} " in f" {plain} ")
+    plain = plain_words(question)
+    named = tuple(node for node in nodes if node.title.strip() and f" {plain_words(node.title)} " in f" {plain} ")
     return named or tuple(nodes)
-
-
-def _plain(text: str) -> str:
-    return " ".join("".join(letter if letter.isalnum() else " " for letter in text.casefold()).split())
-
-
-def _traversal_note(agent: str, walk: WalkState, paths: Sequence[Path]) -> Json:
-    """Return the traversal for the trace, with ids of passages."""
-    steps = [
-        {
-            "path": [passage.id for passage in step.path],
-            "neighbours": len(step.candidates),
-            "evidence": step.evidence,
-            "chosen": [passage.id for passage in step.chosen],
-        }
-        for step in walk.steps
-    ]
-    seeds = [passage.id for passage in walk.seeds]
-    return {"agent": agent, "seeds": seeds, "steps": steps, "paths": [[p.id for p in path] for path in paths]}

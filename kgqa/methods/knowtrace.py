@@ -16,14 +16,11 @@ from typing import Any, ClassVar, Literal
 
 from kgqa.calls import CountTokens, Generate, Search, gather
 from kgqa.methods.steps.knowtrace_graph import (
-    EntityName,
     Fact,
     Pair,
-    casefold_entity,
     find_initial_entities,
     find_target_entities,
     format_paths,
-    normalize_entity,
     support,
 )
 from kgqa.methods.steps.knowtrace_replies import Exploration, read_exploration, read_facts
@@ -31,7 +28,7 @@ from kgqa.methods.steps.reader import ReadingLog, passages_text
 from kgqa.methods.steps.replies import nonzero_flags
 from kgqa.prompting import render
 from kgqa.protocols import Need
-from kgqa.types import Answer, Completion, Json, Lesson, Passage, Prompt, Question
+from kgqa.types import Answer, Json, Lesson, Passage, Prompt, Question
 from kgqa.util.validators import Count
 
 CONCLUDING = " Yes\nThought:"
@@ -89,7 +86,6 @@ class KnowTrace:
     max_exploration_tokens: Count
     max_completion_tokens: Count
     max_memory_tokens: Count
-    exact: bool
     exploration_few_shot: tuple[Mapping[str, Json], ...]
     completion_few_shot: tuple[Mapping[str, Json], ...]
 
@@ -130,10 +126,6 @@ class KnowTrace:
             thought = state.explored.pop().thought
             await self.explore(question, state, prefix=f"{CONCLUDING} {thought}\nAnswer:")
 
-    @property
-    def entity_name(self) -> EntityName:
-        return casefold_entity if self.exact else normalize_entity
-
     async def explore(self, question: Question, state: KnowTraceState, *, prefix: str = "") -> Exploration:
         """Run the exploration step (Equation 1). `prefix`: the start of a reply that must answer (not in the paper)."""
         state.memory = await self.remember(state)
@@ -142,7 +134,12 @@ class KnowTrace:
         call = state.record_reply()
         written = f"{prefix} {reply.text.strip()}" if prefix else reply.text
         exploration = read_exploration(written)
-        state.flags.update(_flags(exploration, reply))
+        state.flags.update(
+            unreadable_exploration=not exploration.answer if exploration.sufficient else exploration.sufficient is None,
+            malformed_pair=exploration.malformed,
+            no_pairs=exploration.sufficient is False and not exploration.pairs,
+            cut_reply=reply.finish == "length",
+        )
         if len(exploration.pairs) > self.max_pairs:
             state.flags["too_many_pairs"] += 1
             exploration = replace(exploration, pairs=exploration.pairs[: self.max_pairs])
@@ -166,16 +163,11 @@ class KnowTrace:
         passages = await Search(f"{pair.entity} {pair.relation}", self.passages)
         if not passages:
             return PairCompletion(pair, flags={"empty_retrieval": 1})
-        log = ReadingLog(question)
-
-        def prompt(shown: tuple[Passage, ...]) -> Prompt:
-            text = passages_text(shown)
-            return render("knowtrace/complete", examples=self.completion_few_shot, pair=pair, passages=text)
-
-        reply = await log.generate(prompt, passages, self.max_completion_tokens, ("\nPassages:",), role=COMPLETER)
-        written = read_facts(reply.text)
+        log, tokens, examples = ReadingLog(question), self.max_completion_tokens, self.completion_few_shot
+        reply = await log.read("knowtrace/complete", passages, tokens, role=COMPLETER, examples=examples, pair=pair)
+        written = read_facts(reply)
         log.flags.update(malformed_triple=written.malformed, empty_triple=written.empty)
-        return PairCompletion(pair, written.facts, passages, log.tokens, reply.text, log.flags)
+        return PairCompletion(pair, written.facts, passages, log.tokens, reply, log.flags)
 
     async def remember(self, state: KnowTraceState) -> str:
         """Return the graph for the next exploration (§3.2, knowledge prompting strategies), "" if it is empty."""
@@ -188,7 +180,7 @@ class KnowTrace:
         return reply.text.strip()
 
     def lines(self, graph: list[Fact]) -> str:
-        return "\n".join(format_paths(graph, self.entity_name) if self.memory == "paths" else map(str, graph))
+        return "\n".join(format_paths(graph) if self.memory == "paths" else map(str, graph))
 
     def example_memory(self, example: Mapping[str, Json]) -> str:
         """Return the graph of a few-shot example in the form of `memory`."""
@@ -200,11 +192,14 @@ class KnowTrace:
         last, graph = state.explored[-1], list(state.graph)
         completed = [completion for completions in state.completed for completion in completions]
         rounds = [
-            ([c.pair for c in completions], [f for c in completions for f in c.facts])
-            for completions in state.completed
+            ([one.pair for one in each], [fact for one in each for fact in one.facts]) for each in state.completed
         ]
-        targets = find_target_entities(graph, f"{last.thought}\n{last.answer}", self.entity_name)
-        supporting = support(graph, find_initial_entities(rounds, self.entity_name), targets, self.entity_name)
+        iterations = [
+            [{"pair": one.pair, "triples": one.facts, "passages": [p.id for p in one.passages]} for one in each]
+            for each in state.completed
+        ]
+        targets = find_target_entities(graph, f"{last.thought}\n{last.answer}")
+        supporting = support(graph, find_initial_entities(rounds), targets)
         lessons, filtered = judge_replies(state, set(supporting))
         written = [exploration.text for exploration in state.explored] + [completion.text for completion in completed]
         return Answer(
@@ -222,25 +217,9 @@ class KnowTrace:
                 "written_tokens": await CountTokens("\n".join(written)),
                 "filtered_tokens": await CountTokens("\n".join(filtered)),
             },
-            notes={"iterations": [_note(c) for c in state.completed], "thought": last.thought, "support": supporting},
+            notes={"iterations": iterations, "thought": last.thought, "support": supporting},
             lessons=lessons,
         )
-
-
-def _note(completions: list[PairCompletion]) -> Json:
-    return [
-        {"pair": completion.pair, "triples": completion.facts, "passages": [p.id for p in completion.passages]}
-        for completion in completions
-    ]
-
-
-def _flags(exploration: Exploration, reply: Completion) -> dict[str, int]:
-    return {
-        "unreadable_exploration": exploration.sufficient is None or (exploration.sufficient and not exploration.answer),
-        "malformed_pair": exploration.malformed,
-        "no_pairs": exploration.sufficient is False and not exploration.pairs,
-        "cut_reply": reply.finish == "length",
-    }
 
 
 def judge_replies(state: KnowTraceState, support: set[Fact]) -> tuple[tuple[Lesson, ...], list[str]]:

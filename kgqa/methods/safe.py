@@ -127,15 +127,26 @@ class Safe:
             state.flags["forced_answer"] += 1
             answer = await self.conclude(state)
         state.flags["empty_answer"] += not answer
-        cited = [passages[n].id for attempt in state.accepted for n in _find_citations(attempt.step, len(passages))]
+        attributions = [attempt.step.text for attempt in state.accepted if attempt.step.kind == "attribution"]
+        numbers = [int(number) for text in attributions for number in CITED.findall(text)]
+        cited = [passages[number - 1].id for number in numbers if 1 <= number <= len(passages)]
         state.flags["no_passage_cited"] += not cited
+        attempts = [
+            {
+                "step": attempt.number,
+                "text": attempt.step.text,
+                "accepted": attempt in state.accepted,
+                "verdict": attempt.verdict._asdict() if attempt.verdict else None,
+            }
+            for attempt in state.attempts
+        ]
         return Answer(
             answer,
             tuple(dict.fromkeys(cited)),
             context_tokens=await CountTokens(state.shared["passages"]) if passages else 0,
             flags=nonzero_flags(**state.flags),
             figures=self.figures(state.attempts),
-            notes={"attempts": [_note(attempt, attempt in state.accepted) for attempt in state.attempts]},
+            notes={"attempts": attempts},
         )
 
     def sample_passages(self, question: Question) -> list[Passage]:
@@ -153,7 +164,8 @@ class Safe:
 
     def prompt_values(self, question: Question, passages: list[Passage]) -> dict[str, str]:
         """Return the values that all prompts of a question share."""
-        return {"passages": passages_text(_number_passages(passages)), "question": question.text}
+        numbered = [Passage(p.id, f"Passage {number}: {p.title}", p.text) for number, p in enumerate(passages, start=1)]
+        return {"passages": passages_text(numbered), "question": question.text}
 
     async def attempt(self, number: int, state: SafeState) -> Attempt:
         """Generate and judge step `number` with the guidance of the latest verdict.
@@ -255,19 +267,3 @@ def read_step(line: str) -> ReasoningStep:
 def step_line(number: int, text: str) -> str:
     """Return a step as later prompts show it."""
     return f"Step {number}: {text}"
-
-
-def _number_passages(passages: list[Passage]) -> list[Passage]:
-    return [Passage(p.id, f"Passage {number}: {p.title}", p.text) for number, p in enumerate(passages, start=1)]
-
-
-def _find_citations(step: ReasoningStep, count: int) -> list[int]:
-    """Return the positions of the passages that an attribution step cites, from 0."""
-    if step.kind != "attribution":
-        return []
-    return [int(number) - 1 for number in CITED.findall(step.text) if 1 <= int(number) <= count]
-
-
-def _note(attempt: Attempt, accepted: bool) -> Json:
-    verdict = attempt.verdict._asdict() if attempt.verdict else None
-    return {"step": attempt.number, "text": attempt.step.text, "accepted": accepted, "verdict": verdict}

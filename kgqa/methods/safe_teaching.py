@@ -6,34 +6,31 @@ The calls have the role `teacher` and a JSON schema. `training.collect.safe` tur
 
 from __future__ import annotations
 
-import json
 import random
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Annotated, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from kgqa.artifacts.examples import NotTaught
 from kgqa.calls import Generate
-from kgqa.methods.safe import CITED, Safe, step_line
+from kgqa.methods.safe import CITED, TAG, Safe, step_line
 from kgqa.methods.steps.reader import passages_text
 from kgqa.methods.steps.safe_plan import WORDINGS, sentence
 from kgqa.methods.steps.safe_rules import JudgedStep, format_answer, sample_late
-from kgqa.methods.steps.safe_verdict import CORRECT, StepVerdict, protocol
+from kgqa.methods.steps.safe_verdict import CORRECT, StepVerdict, errors
 from kgqa.prompting import render
+from kgqa.prompting.json_replies import list_schema, object_node, object_schema, read_object
 from kgqa.scoring.normalisation import normalise
 from kgqa.types import Json, Passage, Question
-from kgqa.util.jsonio import decode_first
 from kgqa.util.validators import Count, Natural
 
 ROLE = "teacher"
 MISLEADING, UNANSWERABLE = "Misleading Guidance", "Dataset Error"  # the released code's names
 SAMPLED = ("Unsupported", "Off-topic", "Redundancy")  # the released code samples these
 FINAL = ("Wrong Conclusion", "Premature Conclusion")  # errors that are an answer
-_TAG = re.compile(r"\s*\((?:Attribution|Logical|Final Answer)\)\s*$", re.IGNORECASE)
 
 
 def _squeeze(text: object) -> object:
@@ -82,26 +79,20 @@ class Finding(Feedback):
     error_type: str
 
 
-def _node(**properties: Json) -> dict[str, Json]:
-    return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
-
-
-@cache
 def schemas(characters: int, errors: tuple[str, ...]) -> dict[type[Reply], str]:
     """Return the JSON schema of each reply, with a maximum length of diagnosis and guidance."""
     text, number, short = {"type": "string"}, {"type": "integer"}, {"type": "string", "maxLength": characters}
     claim = {"claim": text, "passage": number}
-    kind = {"type": "string", "enum": ["Attribution", "Logical"]}
+    step = object_node(kind={"type": "string", "enum": ["Attribution", "Logical"]}, do=text)
     feedback = {"diagnosis": short, "guidance": short}
-    nodes: dict[type[Reply], Json] = {
-        Plan: _node(plan={"type": "array", "items": _node(kind=kind, do=text)}),
-        Claim: _node(**claim),
-        Claims: _node(steps={"type": "array", "items": _node(**claim)}),
-        Agreement: _node(agree={"type": "boolean"}, why=text),
-        Feedback: _node(**feedback),
-        Finding: _node(step=number, error_type={"type": "string", "enum": [*errors]}, **feedback),
+    return {
+        Plan: list_schema("plan", step),
+        Claim: object_schema(**claim),
+        Claims: list_schema("steps", object_node(**claim)),
+        Agreement: object_schema(agree={"type": "boolean"}, why=text),
+        Feedback: object_schema(**feedback),
+        Finding: object_schema(step=number, error_type={"type": "string", "enum": [*errors]}, **feedback),
     }
-    return {reply: json.dumps(node) for reply, node in nodes.items()}
 
 
 @dataclass(frozen=True)
@@ -150,7 +141,7 @@ class Teacher:
 
     @property
     def meanings(self) -> Mapping[str, str]:
-        return {name: meaning for phase in protocol(self.method.labels).values() for name, meaning in phase.items()}
+        return errors(self.method.labels)
 
     @property
     def findings(self) -> tuple[str, ...]:
@@ -168,10 +159,10 @@ class Teacher:
         names = [name for name in self.meanings if ideal.numbers(name)]
         wrong = chance.sample(names, min(self.settings.errors_each, len(names)))
         labelled = list[tuple[str, JudgedStep | str]]()
-        for label, ideal_number in [*((CORRECT, index + 1) for index in right), *((name, 0) for name in wrong)]:
-            number = ideal_number or sample_late(ideal.numbers(label), chance)
+        for label, index in [*((CORRECT, index) for index in right), *((name, None) for name in wrong)]:
+            number = sample_late(ideal.numbers(label), chance) if index is None else index + 1
             try:
-                text = ideal.steps[number - 1] if ideal_number else await self.corrupt(label, number, ideal, chance)
+                text = ideal.steps[number - 1] if label == CORRECT else await self.corrupt(label, number, ideal, chance)
                 labelled.append((label, await self.judge_step(label, number, text, ideal)))
             except NotTaught as why:
                 labelled.append((label, str(why)))
@@ -188,15 +179,24 @@ class Teacher:
         plan = (await self.ask("teach/plan", Plan, {"question": question.text, "hops": hops})).plan
         shared = {"question": question.text, "answer": question.answers[0], "passages": passages_text(among)}
         claims = (await self.ask("teach/solve", Claims, {"plan": plan, **shared})).steps
-        steps = _carry_out(plan, claims, tuple(gold), chance)
-        ideal = Ideal(
-            question.text, self.method.prompt_values(question, shown)["passages"], tuple(step.kind for step in plan),
-            tuple(claim.claim for claim in claims), (*steps, format_answer(question.answers[0])),
-        )  # fmt: skip
-        lines = _remove_citations(plan, claims, question.answers[0])
+        if len(claims) != len(plan):
+            raise NotTaught("the solution does not have one step for each step of the plan")
+        steps, lines = list[str](), list[str]()  # the latter for the check, where only the gold passages are numbered
+        for step, claim in zip(plan, claims, strict=True):
+            number, cited = 0, ""
+            if step.kind == "Attribution":
+                if not 1 <= claim.passage <= len(gold):
+                    raise NotTaught("an ideal step cites no gold passage")
+                number, cited = [*gold][claim.passage - 1], f"Passage {claim.passage}: "
+            steps.append(_format_step(claim.claim, step.kind, number, chance))
+            lines.append(step_line(len(steps), f"{cited}{sentence(claim.claim)} ({step.kind})"))
+        answer = format_answer(question.answers[0])
+        lines.append(step_line(len(plan) + 1, answer))
         if self.settings.audit and not (await self.ask("teach/check", Agreement, {"steps": lines, **shared})).agree:
             raise NotTaught("the ideal steps did not pass the check")
-        return ideal
+        kinds, texts = tuple(step.kind for step in plan), tuple(claim.claim for claim in claims)
+        values = self.method.prompt_values(question, shown)
+        return Ideal(question.text, values["passages"], kinds, texts, (*steps, answer))
 
     async def corrupt(self, error: str, number: int, ideal: Ideal, chance: random.Random) -> str:
         """Replace a step by one with this error. Raises NotTaught: the teacher wrote the ideal step."""
@@ -257,7 +257,20 @@ class Teacher:
         second = await self.ask("teach/first_error", Finding, {**values, "earlier": first})
         if second.step != first.step:
             raise NotTaught("the teacher finds the error in another step the second time")
-        return _correct(second, accepted)
+        if second.error_type == UNANSWERABLE:
+            raise NotTaught("the passages do not lead to the right answer")
+        is_misleading = second.error_type == MISLEADING  # the guidance belongs to the verdict on the step before
+        number = second.step - is_misleading
+        if not 1 <= number <= len(accepted):
+            raise NotTaught("there is no such step")
+        step = accepted[number - 1]
+        verdict = StepVerdict(second.error_type, second.diagnosis, second.guidance)
+        if is_misleading:
+            if not step["verdict"]:
+                raise NotTaught("the step before had no guidance")
+            verdict = StepVerdict(**{**step["verdict"], "guidance": second.guidance})
+        before = tuple(each["text"] for each in accepted[: number - 1])
+        return verdict.error_type, JudgedStep(number, before, step["text"], verdict)
 
     async def ask(
         self,
@@ -282,43 +295,13 @@ class Teacher:
     def read(self, kind: type[R], text: str) -> R | None:
         """Return the first JSON object of a reply, or None if it is not of this kind."""
         try:
-            reply = kind.model_validate(decode_first(text, text.index("{"))[0])
+            reply = kind.model_validate(read_object(text))
         except ValueError:  # also if it is not JSON or not valid
             return None
         if isinstance(reply, Plan):
             kinds = [step.kind for step in reply.plan]
             return reply if kinds[-1:] == ["Logical"] and "Attribution" in kinds else None
         return None if isinstance(reply, Finding) and reply.error_type not in self.findings else reply
-
-
-def _carry_out(
-    plan: Sequence[Planned], claims: Sequence[Claim], gold: Sequence[int], chance: random.Random
-) -> list[str]:
-    """Return the steps of a plan.
-
-    gold: the numbers of the gold passages among all passages, in the order in which the teacher saw them.
-
-    Raises:
-        NotTaught: a step is missing, or an attribution cites no gold passage.
-    """
-    if len(claims) != len(plan):
-        raise NotTaught("the solution does not have one step for each step of the plan")
-    steps = []
-    for step, claim in zip(plan, claims, strict=True):
-        known = 1 <= claim.passage <= len(gold)
-        if step.kind == "Attribution" and not known:
-            raise NotTaught("an ideal step cites no gold passage")
-        steps.append(_format_step(claim.claim, step.kind, gold[claim.passage - 1] if known else 0, chance))
-    return steps
-
-
-def _remove_citations(plan: Sequence[Planned], claims: Sequence[Claim], answer: str) -> list[str]:
-    """Return the ideal steps for the check, where only the gold passages are numbered."""
-    texts = []
-    for step, claim in zip(plan, claims, strict=True):
-        cited = f"Passage {claim.passage}: " if step.kind == "Attribution" else ""
-        texts.append(f"{cited}{sentence(claim.claim)} ({step.kind})")
-    return [step_line(number, text) for number, text in enumerate([*texts, format_answer(answer)], start=1)]
 
 
 def _format_step(claim: str, kind: str, passage: int, chance: random.Random) -> str:
@@ -333,22 +316,4 @@ def _format_step(claim: str, kind: str, passage: int, chance: random.Random) -> 
 
 def _strip_step(claim: str) -> str:
     """Remove the tag and the number of a step."""
-    return _TAG.sub("", re.sub(r"^Step \d+:\s*", "", claim)).strip()
-
-
-def _correct(finding: Finding, accepted: Sequence[Json]) -> tuple[str, JudgedStep]:
-    """Return the step with its right verdict. Misleading guidance belongs to the verdict on the step before."""
-    if finding.error_type == UNANSWERABLE:
-        raise NotTaught("the passages do not lead to the right answer")
-    is_misleading = finding.error_type == MISLEADING
-    number = finding.step - 1 if is_misleading else finding.step
-    if not 1 <= number <= len(accepted):
-        raise NotTaught("there is no such step")
-    step = accepted[number - 1]
-    if is_misleading and not step["verdict"]:
-        raise NotTaught("the step before had no guidance")
-    verdict = StepVerdict(finding.error_type, finding.diagnosis, finding.guidance)
-    if is_misleading:
-        verdict = StepVerdict(step["verdict"]["error_type"], step["verdict"]["diagnosis"], finding.guidance)
-    before = tuple(each["text"] for each in accepted[: number - 1])
-    return verdict.error_type, JudgedStep(number, before, step["text"], verdict)
+    return TAG.sub("", re.sub(r"^Step \d+:\s*", "", claim)).strip()

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from kgqa.calls import Generate
 from kgqa.errors import ConfigError
-from kgqa.methods.steps.reader import ReadingLog, merge_rankings, passages_text
+from kgqa.methods.steps.reader import ReadingLog, merge_rankings, pinned_text
 from kgqa.methods.steps.scope import ScopedMethod
 from kgqa.prompting import render
 from kgqa.types import Answer, Completion, Passage, Prompt, Question
@@ -106,7 +106,6 @@ class SearchAgent(ScopedMethod):
             transcript.parts.append(f"\n{self.answer_tags[0]}")
             reply = await self.write(transcript, log)
             text = self.read(self.answer_tags[0] + reply.text.strip().partition("\n")[0])[1]
-        log.flags["empty_answer"] += not text
         searches = [[found.query, [passage.id for passage in found.passages]] for found in transcript.searches]
         notes = {"transcript": self.show(transcript, transcript.passages), "searches": searches}
         return log.answer(text or "", transcript.passages, notes, {"searches": len(searches)})
@@ -141,7 +140,7 @@ class SearchAgent(ScopedMethod):
 
         def prompt(shown: tuple[Passage, ...]) -> Prompt:
             texts = self.show_passages(found.passages, shown)
-            asked = {"pinned": show_pinned(log.question, shown), "question": log.question.text, "query": found.query}
+            asked = {"pinned": pinned_text(log.question, shown), "question": log.question.text, "query": found.query}
             return render(template, **asked, reasoning=reasoning, passages=texts)
 
         reply = await log.generate(prompt, found.passages, self.max_read_tokens)
@@ -178,14 +177,9 @@ class SearchAgent(ScopedMethod):
 
     def continue_prompt(self, question: Question, transcript: str, shown: Sequence[Passage]) -> Prompt:
         """Return the prompt with the transcript as the start of the reply."""
-        pinned = show_pinned(question, shown)
+        pinned = pinned_text(question, shown)
         prompt = render(self.prompt, pinned=pinned, question=question.text, searches=self.max_searches)
         if prompt.form == "chat":
             return replace(prompt, prefill=prompt.prefill + transcript)
         (message,) = prompt.messages
         return replace(prompt, messages=(replace(message, content=message.content + transcript),))
-
-
-def show_pinned(question: Question, shown: Sequence[Passage]) -> str:
-    """Return the pinned passages among those that a prompt shows."""
-    return passages_text(passage for passage in question.pinned if passage in shown)

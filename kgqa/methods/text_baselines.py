@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from kgqa.methods.steps.examples import NOTHING_FOUND, PooledFewShot
-from kgqa.methods.steps.reader import ReadingLog, add_pinned, merge_rankings, passages_text
+from kgqa.methods.steps.reader import ReadingLog, add_pinned, merge_rankings, passages_text, pinned_text
 from kgqa.methods.steps.replies import AFTER, BEFORE, find_answer, text_after_label
 from kgqa.prompting import render
 from kgqa.types import Answer, Passage, Prompt, Question
@@ -43,7 +43,7 @@ class IterRetGen(PooledFewShot):
         for _ in range(self.iterations):
             passages = await log.search(queries[-1], self.passages)
             evidence = [*passages, *evidence]
-            reply = await self.generate(log, "iter_retgen/answer", passages, self.max_tokens, question=question.text)
+            reply = await self.read(log, "iter_retgen/answer", passages, self.max_tokens, question=question.text)
             replies.append(reply)
             queries.append(f"{reply.strip()} {question.text}".strip())  # the generation first: Shao et al., §3.2
         notes = {"generations": replies, "queries": queries[:-1]}
@@ -111,7 +111,6 @@ class SelfAsk(PooledFewShot):
             transcript = transcript.removesuffix(ANSWERED) + CONCLUDED
             text = (await continue_transcript()).strip().partition("\n")[0]
             transcript += f" {text}"
-        log.flags["empty_answer"] += not text
         evidence = (passage for found in searches for passage in found)
         notes = {"transcript": transcript.strip(), "follow_ups": follow_ups}
         figures = {"follow_ups": len(follow_ups), "forced_answer": log.flags["forced_answer"]}
@@ -183,7 +182,6 @@ class ReAct(PooledFewShot):
             transcript.parts.append(f"\nThought {last}: I have to answer now.\nAction {last}: Finish[")
             written = await self.continue_transcript(transcript, log)
             answer = re.split(r"[\]\n]", written.strip())[0].strip()
-        log.flags["empty_answer"] += not answer
         passages = [passage for found in transcript.observations for passage in found]
         notes = {"transcript": transcript.text(passages), "queries": queries}
         figures = {"searches": len(queries), "forced_answer": log.flags["forced_answer"]}
@@ -214,7 +212,7 @@ class ReAct(PooledFewShot):
             return render(
                 "react/step",
                 examples=self.examples,
-                pinned=passages_text(passage for passage in log.question.pinned if passage in shown),
+                pinned=pinned_text(log.question, shown),
                 question=log.question.text,
                 transcript=transcript.text(shown),
             )

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from kgqa.calls import Generate, Rank, Search
 from kgqa.methods.steps.examples import NOTHING_FOUND
-from kgqa.methods.steps.reader import ReadingLog, passages_text
+from kgqa.methods.steps.reader import ReadingLog, pinned_text
 from kgqa.methods.steps.scope import ScopedMethod
 from kgqa.methods.steps.tools import FORM, RESPONSE, Tool, as_text, read_calls, repair_call
 from kgqa.prompting import render, to_json
@@ -112,29 +111,33 @@ class ToolAgent(ScopedMethod):
         log, library, text = ReadingLog(question, self.scope_of(question)), Library(), None
         for _ in range(self.max_turns):
             reply = await self.write(library, log)
-            calls = reply.tool_calls or read_calls(reply.text)[1]
-            if not calls:
+            made = reply.tool_calls or read_calls(reply.text)[1]
+            if not made:
                 is_answer = bool(reply.text.strip()) and reply.finish == "stop"
                 log.flags["no_action"] += not is_answer
                 text = reply.text if is_answer else None
                 break
-            library.turns.append((reply, [await self.call(call, library, log) for call in calls]))
+            library.turns.append((reply, [await self.call(call, library, log) for call in made]))
         if text is None:
             log.flags["forced_answer"] += 1
             text = read_calls((await self.write(library, log, force=True)).text)[0]
         log.flags["no_tool_call"] += not library.turns
-        notes = {"calls": [self._note(result, library) for result in library.results], "reply": text.strip()}
+        calls = [
+            [result.call.name, result.call.arguments, [library.found[number - 1].id for number, _ in result.chunks]]
+            for result in library.results
+        ]
+        notes = {"calls": calls, "reply": text.strip()}
         figures = {"tool_calls": len(library.results), "chunks_read": len(library.read)}
         return log.answer(log.read_conclusion(text), [*library.read, *library.found], notes, figures)
 
     async def write(self, library: Library, log: ReadingLog, *, force: bool = False) -> Completion:
         """Generate the next turn. `force`: the answer, without tools."""
-        with_functions = self.protocol == "functions" and not force
-        stop = () if self.protocol == "functions" else (RESPONSE,)
+        has_functions = self.protocol == "functions"
+        stop = () if has_functions else (RESPONSE,)
+        tools = to_json([TOOLS[name].schema() for name in self.tools]) if has_functions and not force else None
 
         def call(shown: tuple[Passage, ...]) -> Generate:
             prompt = self.continue_prompt(log.question, library, shown, force=force)
-            tools = self._schemas if with_functions else None
             return Generate(prompt, self.max_turn_tokens, stop, self.temperature, tools=tools)
 
         chunks = [passage for result in reversed(library.results) for _, passage in result.chunks]
@@ -146,7 +149,7 @@ class ToolAgent(ScopedMethod):
         """Return the prompt with the conversation so far, and only these passages in it."""
         has_functions = self.protocol == "functions"
         tools = "" if has_functions else "\n".join(to_json(TOOLS[name].schema()) for name in self.tools)
-        pinned = passages_text(passage for passage in question.pinned if passage in shown)
+        pinned = pinned_text(question, shown)
         prompt = render("tool_agent/agent", tools=tools, pinned=pinned, question=question.text)
         messages = list(prompt.messages)
         for reply, results in library.turns:
@@ -205,14 +208,6 @@ class ToolAgent(ScopedMethod):
         texts = [f"Chunk {number} was read before." for number in again]
         texts += [f"Error: there is no chunk {number}; read chunks that a search has found." for number in unknown]
         return Result(call, "\n".join(texts), tuple(fresh.items()))
-
-    @cached_property
-    def _schemas(self) -> str:
-        return to_json([TOOLS[name].schema() for name in self.tools])
-
-    def _note(self, result: Result, library: Library) -> list[Any]:
-        ids = [library.found[number - 1].id for number, _ in result.chunks]
-        return [result.call.name, result.call.arguments, ids]
 
 
 async def find_snippets(passages: Sequence[Passage], query: str | list[str]) -> list[Passage]:

@@ -32,11 +32,6 @@ SELECT: dict[Layout, str] = {
     "released": "trace/select_released",
     "prefixed": "trace/select_begun",
 }
-READ: dict[Layout, str] = {
-    "figures": "reader/answer",
-    "released": "trace/answer_released",
-    "prefixed": "reader/answer",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,18 +137,15 @@ class Trace:
             raise ConfigError(f"method.demonstration_count={count}: the file has only {available} chains")
 
     @property
-    def reading_layout(self) -> Layout:
-        return self.reader_layout or self.layout
-
-    @property
     def uses(self) -> frozenset[Need]:
-        needs: dict[Need, bool] = {
-            "model": True,
-            "triples": self.units == "triples",
-            "ranker": self.ranker,
-            "demonstrations_ranker": self.selector and self.top is None and self.demonstrations == "adaptive",
-        }
-        return frozenset(need for need, needed in needs.items() if needed)
+        needs: set[Need] = {"model"}
+        if self.units == "triples":
+            needs.add("triples")
+        if self.ranker:
+            needs.add("ranker")
+        if self.selector and self.top is None and self.demonstrations == "adaptive":
+            needs.add("demonstrations_ranker")
+        return frozenset(needs)
 
     async def answer(self, question: Question) -> Answer:
         """Answer from the best chains.
@@ -273,27 +265,19 @@ class Trace:
         it has no step that stops.
         """
         examples = list[Mapping[str, Json]]()
-        for demonstration in state.demonstrations:
-            choices = [
-                each for each in demonstration.selections if self.adaptive_termination or each.choice is not None
-            ]
-            if len(choices) <= step and self.short_demonstrations == "next":
+        for shown in state.demonstrations:
+            steps = [each for each in shown.selections if self.adaptive_termination or each.choice is not None]
+            if len(steps) <= step and self.short_demonstrations == "next":
                 continue
-            shown_step = min(step, len(choices) - 1)
-            options, choice = self.label_options(choices[shown_step].candidates), choices[shown_step].choice
-            examples.append(
-                {
-                    "question": demonstration.question,
-                    "chain": demonstration.chain,
-                    "so_far": demonstration.chain[:shown_step],
-                    "options": options,
-                    "letter": "A" if choice is None else options[choice][0],
-                }
-            )
-        shown = examples[: self.demonstration_count]
+            number = min(step, len(steps) - 1)
+            options, choice = self.label_options(steps[number].candidates), steps[number].choice
+            letter = "A" if choice is None else options[choice][0]
+            example = {"question": shown.question, "chain": shown.chain, "so_far": shown.chain[:number]}
+            examples.append({**example, "options": options, "letter": letter})
+        examples = examples[: self.demonstration_count]
         # the nearest is next to the question (not in the paper)
         is_last = self.layout != "released" and self.demonstrations == "adaptive"
-        return shown[::-1] if is_last else shown
+        return examples[::-1] if is_last else examples
 
     def label_options(self, candidates: list[str] | tuple[str, ...]) -> tuple[tuple[str, str], ...]:
         """Return candidates with their labels. With adaptive termination, A is the option to stop."""
@@ -302,25 +286,19 @@ class Trace:
 
     async def read_chains(self, question: Question, chains: list[Chain]) -> Answer:
         """Answer from the texts of the chains (TRACE-Triple), or from their passages by votes (TRACE-Doc) (§3.4)."""
-        votes = Counter(unit.passage_id for chain in chains for unit in chain.units)
+        units = [unit for chain in chains for unit in chain.units]
+        votes = Counter(unit.passage_id for unit in units)
         evidence = tuple(passage_id for passage_id, _ in votes.most_common())  # ties: first seen first
+        is_released = (self.reader_layout or self.layout) == "released"  # without brackets and semicolons
         if self.context == "triples":
-            context = self.triples_text(chains)
+            texts = dict.fromkeys(" ".join(unit.parts) if is_released else unit.text for unit in units)
+            context = number_contexts(texts, ". ") if is_released else "\n".join(texts)
         else:
-            passages = {passage.id: passage for passage in question.passages}
-            context = self.documents_text([passages[passage_id] for passage_id in evidence])
-        answer = await read(question, context, evidence, self.max_answer_tokens, READ[self.reading_layout])
+            by_id = {passage.id: passage for passage in question.passages}
+            passages = [by_id[passage_id] for passage_id in evidence]
+            released = (f"title: {passage.title}, text: {passage.text}" for passage in passages)
+            context = number_contexts(released, ". ") if is_released else passages_text(passages)
+        template = "trace/answer_released" if is_released else "reader/answer"
+        answer = await read(question, context, evidence, self.max_answer_tokens, template)
         flags = answer.flags if evidence else {**answer.flags, "no_chain": 1}
         return replace(answer, flags=flags, notes={"chains": [chain.note() for chain in chains]})
-
-    def triples_text(self, chains: list[Chain]) -> str:
-        """Return the distinct texts; the released layout has no brackets and semicolons."""
-        units = [unit for chain in chains for unit in chain.units]
-        if self.reading_layout == "released":
-            return number_contexts(dict.fromkeys(" ".join(unit.parts) for unit in units), ". ")
-        return "\n".join(dict.fromkeys(unit.text for unit in units))
-
-    def documents_text(self, passages: list[Passage]) -> str:
-        if self.reading_layout == "released":
-            return number_contexts((f"title: {passage.title}, text: {passage.text}" for passage in passages), ". ")
-        return passages_text(passages)

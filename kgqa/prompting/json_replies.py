@@ -1,4 +1,4 @@
-"""Schemas of replies that are JSON objects, and how to read a reply with one list."""
+"""Schemas of replies that are JSON objects, and how to read such a reply."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ TEXT = {"type": "string"}
 TRIPLE = {"type": "array", "items": TEXT, "minItems": 3, "maxItems": 3}
 
 
-def object_schema(**properties: Json) -> str:
+def object_node(**properties: Json) -> dict[str, Json]:
     """Return the schema of an object with exactly these properties."""
-    return json.dumps(
-        {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
-    )
+    return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
+
+
+def object_schema(**properties: Json) -> str:
+    """Return the schema of `object_node` as text."""
+    return json.dumps(object_node(**properties))
 
 
 def list_schema(key: str, items: Json) -> str:
@@ -22,12 +25,16 @@ def list_schema(key: str, items: Json) -> str:
     return object_schema(**{key: {"type": "array", "items": items}})
 
 
-def read_list(text: str, key: str) -> list[Json] | None:
-    """Return the list of a JSON reply, also if text surrounds it, or None."""
-    start, end = text.find("{"), text.rfind("}")
+def read_object(text: str) -> dict[str, Json] | None:
+    """Return the JSON object of a reply, also if text surrounds it, or None."""
     try:
-        value = json.loads(text[start : end + 1])
-    except ValueError:
+        value = json.loads(text[text.find("{") : text.rfind("}") + 1])
+    except (ValueError, RecursionError):  # an integer of thousands of digits is a ValueError too
         return None
-    found = value.get(key) if isinstance(value, dict) else None
+    return value if isinstance(value, dict) else None
+
+
+def read_list(text: str, key: str) -> list[Json] | None:
+    """Return the list under a key of a reply's JSON object, or None."""
+    found = (read_object(text) or {}).get(key)
     return found if isinstance(found, list) else None

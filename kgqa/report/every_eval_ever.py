@@ -22,10 +22,7 @@ _UNFIT = re.compile(r"[^\w.-]+")  # in a folder's name
 
 
 def write_every_eval_ever(run: FinishedRun, folder: Path) -> None:
-    """
-    Raises:
-        ConfigError: the run called no model, or answered nothing.
-    """
+    """Write the record of a run. Raises ConfigError: the run called no model, or answered nothing."""
     if "model" not in run.choices or run.metrics.score("em").mean is None:
         raise ConfigError(
             f"--format eee: {run.folder} has no answers of a model. Use --format trec for a method that only retrieves."
@@ -41,8 +38,8 @@ def write_every_eval_ever(run: FinishedRun, folder: Path) -> None:
 
 def _record(run: FinishedRun) -> dict[str, Json]:
     settings, code, time = {key: value for key, value, _ in run.settings}, run.manifest.kgqa, end_time(run)
-    hub = settings.get("model.hub", "None").partition(":")[0]
-    model = _model(run.choices["model"], run.choices.get("engine", "unknown"), settings.get("model.name"))
+    engine, hub = run.choices.get("engine", "unknown"), settings.get("model.hub", "None").partition(":")[0]
+    model = _model(run.choices["model"], engine, settings.get("model.name"))
     if hub != "None":
         model["id"], model["additional_details"]["model_availability"] = hub, "open_weights"
     seconds = str(int(time.timestamp()))
@@ -63,7 +60,7 @@ def _record(run: FinishedRun) -> dict[str, Json]:
             "version": code.version,
             "additional_details": {"commit": code.commit} if code.commit else {},
         },
-        "model_info": {**model, "inference_engine": {"name": run.choices.get("engine", "unknown")}},
+        "model_info": {**model, "inference_engine": {"name": engine}},
         "evaluation_results": list(_results(run)),
     }
 
@@ -77,9 +74,10 @@ def _model(preset: str, engine: str, name: str | None = None) -> dict[str, Json]
 def _results(run: FinishedRun) -> Iterator[dict[str, Json]]:
     """Yield the scores that are defined, and the judge's."""
     for name, metric in METRICS.items():
-        more = {"metric_name": metric.label, "lower_is_better": metric.lower_is_better}
-        yield from _result(run, name, run.metrics.score(name), more)
-    if judge := run.metrics.judge:
+        if (score := run.metrics.score(name)).mean is not None:
+            more = {"metric_name": metric.label, "lower_is_better": metric.lower_is_better}
+            yield _result(run, name, score, more)
+    if (judge := run.metrics.judge) and judge.accuracy.mean is not None:
         prompts = ", ".join(f"{template} {digest}" for template, digest in judge.prompts.items())
         models = [_model(*label.partition("@")[::2]) for label in judge.models.values()]
         scoring = {
@@ -87,21 +85,16 @@ def _results(run: FinishedRun) -> Iterator[dict[str, Json]]:
             "input_prompt": f"kgqa templates and their hashes: {prompts}",
         }
         more = {"metric_name": judge.judge, "lower_is_better": False, "llm_scoring": scoring}
-        yield from _result(run, "judge", judge.accuracy, more)
+        yield _result(run, "judge", judge.accuracy, more)
 
 
-def _result(run: FinishedRun, name: str, score: Estimate, more: Mapping[str, Json]) -> Iterator[dict[str, Json]]:
-    if score.mean is None:
-        return
-    uncertainty: dict[str, Json] = {"num_samples": score.n}
-    if score.low is not None and score.high is not None:
-        interval = {"lower": score.low, "upper": score.high, "confidence_level": 0.95}
-        uncertainty["confidence_interval"] = {**interval, "method": "bootstrap"}
-    method = {key: value for key, value, _ in run.settings if key.startswith("method.")}
-    dataset = run.manifest.dataset
-    yield {
-        "evaluation_name": f"{dataset.name} with {run.choices['method']}",
-        "evaluation_result_id": f"{dataset.name}/{run.choices['method']}/{name}",
+def _result(run: FinishedRun, name: str, score: Estimate, more: Mapping[str, Json]) -> dict[str, Json]:
+    interval = {"lower": score.low, "upper": score.high, "confidence_level": 0.95, "method": "bootstrap"}
+    settings = {key: value for key, value, _ in run.settings if key.startswith("method.")}
+    dataset, method = run.manifest.dataset, run.choices["method"]
+    return {
+        "evaluation_name": f"{dataset.name} with {method}",
+        "evaluation_result_id": f"{dataset.name}/{method}/{name}",
         "source_data": {
             "dataset_name": dataset.name,
             "source_type": "other",
@@ -116,10 +109,11 @@ def _result(run: FinishedRun, name: str, score: Estimate, more: Mapping[str, Jso
             "max_score": 100,
             **more,
         },
-        "score_details": {"score": score.mean, "uncertainty": uncertainty},
-        "generation_config": {
-            "generation_args": {"eval_plan": {"name": run.choices["method"], "steps": [], "config": method}}
+        "score_details": {
+            "score": score.mean,
+            "uncertainty": {"num_samples": score.n, "confidence_interval": interval},
         },
+        "generation_config": {"generation_args": {"eval_plan": {"name": method, "steps": [], "config": settings}}},
     }
 
 

@@ -1,7 +1,7 @@
 """Pages with the trace explorer: a run's report, and the page of one question.
 
-Each question is compressed on its own, so that a browser unpacks only what is opened. If the calls of all questions are
-too large for the page, it has the calls of some questions and the rows of all.
+Each question is compressed on its own, so that a browser unpacks only what is opened. The page of a large run has the
+calls of some questions and the rows of all.
 """
 
 from __future__ import annotations
@@ -11,46 +11,46 @@ import re
 import shlex
 import zlib
 from collections.abc import Iterator, Sequence
-from functools import partial
 from math import isfinite
 from urllib.parse import quote
 
 from kgqa.artifacts.predictions import Quotation
 from kgqa.artifacts.run import FinishedRun
-from kgqa.artifacts.trace import TracedCall, read_frames, read_question
+from kgqa.artifacts.trace import TracedCall, read_question
 from kgqa.artifacts.verdicts import Judgements
 from kgqa.report.page import EXPLORER, page_parts
-from kgqa.report.questions import QuestionRow, ReportedQuestion, load_reported_question, order_ids
+from kgqa.report.questions import ReportedQuestion, index_questions, report_question
 from kgqa.report.section import Section
 from kgqa.report.summary import headlines
 from kgqa.types import Json
 from kgqa.util.jsonio import encode_json
 
-PAGE_BYTES = 20_000_000  # a browser opens it within two seconds
+TRACE_BYTES = 15_000_000  # of calls: a browser opens the page within two seconds
 REFERENCE = "\x00"  # the key of an object that replaces a text: {"\0": [numbers of its paragraphs]}
 _SHARABLE = 40  # characters: a shorter text is not replaced
 _FAILED = 20  # failed questions listed below the scores
 _BEST = 10  # texts of a ranking
 _DIGITS = 4  # of fractions, as the page shows them
-_NOTE = 1000  # bytes for the numbers in the page's note on its selection
 
 
-def run_page(
-    run: FinishedRun, sections: Sequence[Section], notices: Sequence[str], limit: int = PAGE_BYTES
-) -> Iterator[str]:
-    """Yield the parts of a run's page, which has at most `limit` bytes unless its tables and rows alone have more.
-
-    Raises:
-        DataError: the trace lacks a question that was answered.
-    """
-    judgements, rows, offsets = Judgements(run.folder), dict[str, QuestionRow](), dict[str, int]()
-    for offset, traced in read_frames(run.folder):
-        row = load_reported_question(run, traced, judgements).row
-        rows[row.question_id], offsets[row.question_id] = row, offset
-    ids = list(order_ids(run, rows))
-    failed = [(question_address(question_id), rows[question_id]) for question_id in ids if rows[question_id].error]
-    render = partial(
-        page_parts,
+def run_page(run: FinishedRun, sections: Sequence[Section], notices: Sequence[str]) -> Iterator[str]:
+    """Yield the parts of a run's page. Raises DataError: the trace lacks a question that was answered."""
+    judgements = Judgements(run.folder)
+    rows, offsets = index_questions(run, judgements)
+    # addresses cannot contain half a character, as in question.js
+    failed = [
+        ("#q=" + quote(re.sub("[\ud800-\udfff]", "\ufffd", question_id), safe=""), row)
+        for question_id, row in rows.items()
+        if row.error
+    ]
+    room, lines = TRACE_BYTES, dict[str, str]()
+    for question_id in sorted(rows, key=lambda id_: (rows[id_].error is None, rows[id_].is_right)):
+        line = pack(_trace(report_question(read_question(run.folder, offsets[question_id]), run, judgements)))
+        room -= len(line)
+        if room < 0:
+            break
+        lines[question_id] = line
+    yield from page_parts(
         "report.html.j2",
         EXPLORER,
         run=run,
@@ -59,19 +59,11 @@ def run_page(
         headlines=headlines(run.metrics),
         sections=sections,
         failed=failed[:_FAILED],
-        index=_deflate([rows[question_id].json() for question_id in ids]),
-        count=len(ids),
+        index=_deflate([row.json() for row in rows.values()]),
+        count=len(rows),
+        shown=len(lines),
+        lines=(f"{lines.get(question_id, '')}\n" for question_id in rows),
     )
-    bare = sum(len(part.encode("utf-8", "backslashreplace")) for part in render(shown=0, lines=()))
-    room, lines = limit - bare - len(ids) - _NOTE, dict[str, str]()
-    for question_id in sorted(ids, key=lambda question_id: _priority(rows[question_id])):
-        traced = read_question(run.folder, offsets[question_id])
-        line = pack(_trace(load_reported_question(run, traced, judgements)))
-        room -= len(line)
-        if room < 0:
-            break
-        lines[question_id] = line
-    yield from render(shown=len(lines), lines=(f"{lines.get(question_id, '')}\n" for question_id in ids))
 
 
 def question_page(
@@ -99,20 +91,6 @@ def question_page(
         index=_deflate([question.row.json()]),
         lines=[pack(_trace(question))],
     )
-
-
-def question_address(question_id: str) -> str:
-    """Return the address of a question in the page. Addresses cannot contain half a character, as in question.js."""
-    return "#q=" + quote(re.sub("[\ud800-\udfff]", "\ufffd", question_id), safe="")
-
-
-def _priority(row: QuestionRow) -> int:
-    """Return the rank of a question if the page has no room for all calls: failed, disputed, flagged, others."""
-    if row.error is not None:
-        return 0
-    if row.verdict is not None and row.em is not None and (row.verdict == "correct") != row.is_right:
-        return 1
-    return 2 if row.flags else 3
 
 
 def _trace(question: ReportedQuestion) -> dict[str, Json]:

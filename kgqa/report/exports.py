@@ -21,10 +21,8 @@ def write_export(run: Path, out: Path, form: str = "jsonl") -> list[Path]:
 
     form: jsonl (rows), trec, eee (Every Eval Ever) or otlp (OpenTelemetry).
 
-    Raises:
-        ConfigError: the folder is not empty or has no name, or the form does not fit the run.
-        DataError: not the folder of a finished run.
-        StorageError: the disk is full or not writable.
+    Raises ConfigError: the folder is not empty or has no name, or the form does not fit the run. DataError: not the
+    folder of a finished run. StorageError: the disk is full or not writable.
     """
     write = {"jsonl": _write_rows, "trec": _write_trec, "eee": write_every_eval_ever, "otlp": write_otlp}[form]
     finished = FinishedRun.read(run)

@@ -33,6 +33,20 @@ class _Span(NamedTuple):
     error: str | None = None
     seconds: float = 0.0
 
+    def json(self, trace: str, span: str, parent: str, start: int, end: int) -> dict[str, Json]:
+        """Return the span with its ids and its times in nanoseconds."""
+        return {
+            "traceId": trace,
+            "spanId": span,
+            "parentSpanId": parent,
+            "name": self.name,
+            "kind": _INTERNAL,
+            "startTimeUnixNano": str(start),
+            "endTimeUnixNano": str(end),
+            "attributes": list(_attributes({"openinference.span.kind": self.kind, **self.values})),
+            "status": {"code": _OK} if self.error is None else {"code": _ERROR, "message": self.error},
+        }
+
 
 def write_otlp(run: FinishedRun, folder: Path) -> None:
     """Write spans.jsonl. Each line is a request for a collector with the spans of one question."""
@@ -45,16 +59,15 @@ def _requests(run: FinishedRun) -> Iterator[dict[str, Json]]:
     session, version = f"{run.title} {run_id(run)}", run.manifest.kgqa.version
     resource = {"service.name": "kgqa", "service.version": version, "openinference.project.name": run.title}
     for reported in load_reported_questions(run):
-        trace_id = text_digest(f"{session}\n{reported.row.question_id}", 32)
-        root_id, start, spans = text_digest(f"{trace_id} root", 16), now, []
-        calls = (call for call in reported.traced.calls if call.kind != "count_tokens")
-        for number, span in enumerate([*(_call(run, call) for call in calls), *_evaluations(reported)]):
-            ends = now + max(_LEAST, int(span.seconds * 1e9))
-            ids = (trace_id, text_digest(f"{trace_id} {number}", 16), root_id)
-            spans.append(_span_json(span, ids, (now, ends)))
-            now = ends
-        root = _span_json(_question(run, reported, session), (trace_id, root_id, ""), (start, max(now, start + _LEAST)))
-        scope = {"scope": {"name": "kgqa", "version": version}, "spans": [*spans, root]}
+        trace = text_digest(f"{session}\n{reported.row.question_id}", 32)
+        root, start, spans = text_digest(f"{trace} root", 16), now, []
+        calls = (_call(run, call) for call in reported.traced.calls if call.kind != "count_tokens")
+        for number, span in enumerate([*calls, *_evaluations(reported)]):
+            end = now + max(_LEAST, int(span.seconds * 1e9))
+            spans.append(span.json(trace, text_digest(f"{trace} {number}", 16), root, now, end))
+            now = end
+        spans.append(_question(run, reported, session).json(trace, root, "", start, max(now, start + _LEAST)))
+        scope = {"scope": {"name": "kgqa", "version": version}, "spans": spans}
         yield {"resourceSpans": [{"resource": {"attributes": list(_attributes(resource))}, "scopeSpans": [scope]}]}
 
 
@@ -63,9 +76,7 @@ def _question(run: FinishedRun, reported: ReportedQuestion, session: str) -> _Sp
     facts = {"question_id": row.question_id, "gold": row.gold, "hops": row.hops, "type": row.type, "flags": row.flags}
     values = {
         "input.value": row.question,
-        "input.mime_type": "text/plain",
         "output.value": row.answer or "",
-        "output.mime_type": "text/plain",
         "session.id": session,
         "metadata": _json({**facts, "evidence": list(traced.prediction.evidence or ())}),
     }
@@ -75,11 +86,10 @@ def _question(run: FinishedRun, reported: ReportedQuestion, session: str) -> _Sp
 def _evaluations(reported: ReportedQuestion) -> Iterator[_Span]:
     row, judgement = reported.row, reported.judgement
     if known := {name: score for name, score in row.scores.items() if score is not None}:
-        values = {"input.value": row.answer or "", "output.value": _json(known), "output.mime_type": "application/json"}
-        yield _Span("score", "EVALUATOR", values)
+        yield _Span("score", "EVALUATOR", {"input.value": row.answer or "", "output.value": _json(known)})
     if judgement:
         values = {"input.value": judgement.answer or "", "output.value": judgement.shown}
-        yield _Span(f"judge {judgement.judge}", "EVALUATOR", {**values, "output.mime_type": "text/plain"})
+        yield _Span(f"judge {judgement.judge}", "EVALUATOR", values)
 
 
 def _call(run: FinishedRun, call: TracedCall) -> _Span:
@@ -108,67 +118,42 @@ def _documents(call: TracedCall) -> Iterator[dict[str, Json]]:
 
 
 def _model_values(run: FinishedRun, call: TracedCall) -> dict[str, Json]:
-    messages = _messages(call)
-    prompt, replies = (messages[:-1], messages[-1:]) if call.error is None else (messages, [])
-    is_single, flags = len(prompt) == 1, [] if call.error else call.reply["flags"]
+    prompt = call.request["prompt"]
+    messages = [{"role": role, "content": content} for role, content, *_ in prompt["messages"]]
+    text = call.text or ""
+    if call.kind == "choose" and call.error is None:
+        _, text = max(zip(call.reply["logprobs"], call.request["options"], strict=True), key=lambda pair: pair[0])
+    replies = [] if call.error else [{"role": "assistant", "content": f"{prompt['prefill']}{text}"}]
+    flags = [] if call.error else call.reply["flags"]
     values: dict[str, Json] = {
         "llm.model_name": model_of(run, call.role or ""),
         "llm.invocation_parameters": _json({key: call.request[key] for key in PARAMETERS if key in call.request}),
         # the complete conversation, because Langfuse does not read the messages below
-        "input.value": prompt[0]["content"] if is_single else _json(prompt),
-        "input.mime_type": "text/plain" if is_single else "application/json",
-        "output.value": replies[0]["content"].removeprefix(call.request["prompt"]["prefill"]) if replies else "",
+        "input.value": messages[0]["content"] if len(messages) == 1 else _json(messages),
+        "output.value": "" if call.error else text,
         "metadata": _json({"role": call.role, "template": call.template, "cached": call.cached, "flags": flags}),
     }
-    for side, listed in (("input", prompt), ("output", replies)):
+    for side, listed in (("input", messages), ("output", replies)):
         for number, message in enumerate(listed):
-            for key, text in message.items():
-                values[f"llm.{side}_messages.{number}.message.{key}"] = text
+            for key, part in message.items():
+                values[f"llm.{side}_messages.{number}.message.{key}"] = part
     if usage := call.usage:
         values |= {
             "llm.token_count.prompt": usage.prompt_tokens,
             "llm.token_count.completion": usage.output_tokens,
-            "llm.token_count.total": usage.prompt_tokens + usage.output_tokens,
+            "llm.token_count.total": usage.tokens,
             "llm.token_count.prompt_details.cache_read": usage.cached_tokens,
             "llm.token_count.completion_details.reasoning": usage.reasoning_tokens,
         }
-    if call.kind == "generate" and call.error is None:
-        values["llm.finish_reason"] = call.reply["finish"]
     return values
-
-
-def _messages(call: TracedCall) -> list[dict[str, str]]:
-    """Return the messages of a model call, and its reply unless it failed."""
-    prompt = call.request["prompt"]
-    messages = [{"role": role, "content": content} for role, content, *_ in prompt["messages"]]
-    if call.error is None:
-        text = call.text
-        if call.kind == "choose":
-            text = max(zip(call.reply["logprobs"], call.request["options"], strict=True), key=lambda pair: pair[0])[1]
-        messages.append({"role": "assistant", "content": f"{prompt['prefill']}{text}"})
-    return messages
 
 
 def model_of(run: FinishedRun, role: str) -> str:
     """Return the model of a role, such as "gpt_4o_mini@openai" if it has its own engine."""
-    chosen = {key: value for key, value, _ in run.settings}
-    own = chosen.get(f"roles.{role}", "None")
-    if own == "None" and role in AS_READER:
-        own = chosen.get("roles.reader", "None")
+    chosen = {key: value for key, value, _ in run.settings if key.startswith("roles.") and value != "None"}
+    own = chosen.get(f"roles.{role}") or (chosen.get("roles.reader", "") if role in AS_READER else "")
     model = run.choices.get("model", "")
-    return model if own == "None" else f"{model}{own}" if own.startswith("+") else own
-
-
-def _span_json(span: _Span, ids: tuple[str, str, str], times: tuple[int, int]) -> dict[str, Json]:
-    return {
-        **dict(zip(("traceId", "spanId", "parentSpanId"), ids, strict=True)),
-        "name": span.name,
-        "kind": _INTERNAL,
-        "startTimeUnixNano": str(times[0]),
-        "endTimeUnixNano": str(times[1]),
-        "attributes": list(_attributes({"openinference.span.kind": span.kind, **span.values})),
-        "status": {"code": _OK} if span.error is None else {"code": _ERROR, "message": span.error},
-    }
+    return f"{model}{own}" if own.startswith("+") else own or model
 
 
 def _attributes(values: Mapping[str, Json]) -> Iterator[dict[str, Json]]:

@@ -10,7 +10,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from kgqa.report.plots import BarPlot, bars_svg, svg
+from kgqa.report.plots import svg
 from kgqa.report.section import Section
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def sections_page(title: str, subtitle: str, sections: Sequence[Section], notice
 
 def notebook_html(heading: str, sections: Sequence[Section]) -> str:
     """Return sections for notebooks, below a heading of one or several lines."""
-    template = _environment().get_template("fragment.html.j2")
+    template = template_environment("kgqa.report").get_template("fragment.html.j2")
     return template.render(heading=heading.splitlines(), sections=sections)
 
 
@@ -45,7 +45,7 @@ def page_parts(template: str, scripts: Sequence[str], **values: object) -> Itera
 
     style, script = _asset("report.css"), "".join(map(_asset, scripts))
     yield from (
-        _environment()
+        template_environment("kgqa.report")
         .get_template(template)
         .generate(
             **values,
@@ -58,19 +58,18 @@ def page_parts(template: str, scripts: Sequence[str], **values: object) -> Itera
 
 
 @cache
-def _environment() -> Environment:
+def template_environment(package: str) -> Environment:
+    """Return the templates in assets/ of a package. Texts are escaped."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
-        loader=PackageLoader("kgqa.report", "assets"),
+        loader=PackageLoader(package, "assets"),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         autoescape=True,
     )
-    environment.filters.update(
-        mark_text=mark_text, svg=lambda plot: bars_svg(plot) if isinstance(plot, BarPlot) else svg(plot)
-    )
+    environment.filters.update(mark_text=mark_text, svg=svg)
     return environment
 
 

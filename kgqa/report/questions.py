@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from kgqa.artifacts.predictions import PREDICTIONS, Prediction, question_ids
+from kgqa.artifacts.predictions import PREDICTIONS, question_ids
 from kgqa.artifacts.run import FinishedRun
 from kgqa.artifacts.schema import AGAIN
-from kgqa.artifacts.trace import TRACE, TracedQuestion, read_trace
+from kgqa.artifacts.trace import TRACE, TracedQuestion, read_frames, read_trace
 from kgqa.artifacts.verdicts import Judgement, Judgements
 from kgqa.errors import DataError
 from kgqa.scoring.questions import empty_scores, percent_scores, score_question
-from kgqa.types import Json, Question
+from kgqa.types import Json
 from kgqa.util.fs import OUT_ELSEWHERE, explain_storage_errors
 
 Value = str | int | float | bool | list[str] | None
@@ -36,11 +36,10 @@ class QuestionRow:
     type: str
     flags: Mapping[str, int]
     context_tokens: int | None
-    # None: the calls were not read
-    calls: int | None = None
-    model_calls: int | None = None
-    prompt_tokens: int | None = None
-    output_tokens: int | None = None
+    calls: int
+    model_calls: int
+    prompt_tokens: int
+    output_tokens: int
 
     @property
     def em(self) -> float | None:
@@ -71,32 +70,16 @@ class ReportedQuestion:
     judgement: Judgement | None
 
 
-def load_reported_questions(run: FinishedRun) -> Iterator[ReportedQuestion]:
-    """Yield the questions in the order in which they finished."""
-    judgements = Judgements(run.folder)
-    for traced in read_trace(run.folder):
-        yield load_reported_question(run, traced, judgements)
-
-
-def load_reported_question(run: FinishedRun, traced: TracedQuestion, judgements: Judgements) -> ReportedQuestion:
-    judgement = judgements.of(traced.prediction)
-    return ReportedQuestion(build_row(run, traced.question, traced.prediction, judgement, traced), traced, judgement)
-
-
-def build_row(
-    run: FinishedRun | None,
-    question: Question,
-    prediction: Prediction,
-    judgement: Judgement | None = None,
-    traced: TracedQuestion | None = None,
-) -> QuestionRow:
-    """Return a question's row.
-
-    run: where the scores are defined. None: no scores, because there is no gold answer. traced: has the calls.
-    """
+def report_question(
+    traced: TracedQuestion, run: FinishedRun | None = None, judgements: Judgements | None = None
+) -> ReportedQuestion:
+    """Return a question of a run with its row. Without a run it has no scores, because there is no gold answer."""
+    question, prediction = traced.question, traced.prediction
+    judgement = judgements.of(prediction) if judgements else None
     scores = empty_scores(None)
     if run is not None:
         scores = percent_scores(score_question(question, prediction, run.metrics.profile), run.metrics)
+    usages = [usage for call in traced.calls if (usage := call.usage)]
     row = QuestionRow(
         question_id=question.id,
         question=question.text,
@@ -109,12 +92,27 @@ def build_row(
         type=question.type,
         flags=dict(prediction.flags),
         context_tokens=prediction.context_tokens,
+        calls=len(traced.calls),
+        model_calls=len(usages),
+        prompt_tokens=sum(usage.prompt_tokens for usage in usages),
+        output_tokens=sum(usage.output_tokens for usage in usages),
     )
-    if traced is None:
-        return row
-    usages = [usage for call in traced.calls if (usage := call.usage)]
-    prompt, output = sum(u.prompt_tokens for u in usages), sum(u.output_tokens for u in usages)
-    return replace(row, calls=len(traced.calls), model_calls=len(usages), prompt_tokens=prompt, output_tokens=output)
+    return ReportedQuestion(row, traced, judgement)
+
+
+def load_reported_questions(run: FinishedRun) -> Iterator[ReportedQuestion]:
+    """Yield the questions in the order in which they finished."""
+    judgements = Judgements(run.folder)
+    return (report_question(traced, run, judgements) for traced in read_trace(run.folder))
+
+
+def index_questions(run: FinishedRun, judgements: Judgements) -> tuple[dict[str, QuestionRow], dict[str, int]]:
+    """Return the rows in the data file's order, and where each question is in the trace. Raises as `order_ids`."""
+    rows, offsets = dict[str, QuestionRow](), dict[str, int]()
+    for offset, traced in read_frames(run.folder):
+        rows[traced.question.id] = report_question(traced, run, judgements).row
+        offsets[traced.question.id] = offset
+    return {question_id: rows[question_id] for question_id in order_ids(run, rows)}, offsets
 
 
 def order_ids(run: FinishedRun, rows: Container[str]) -> Iterator[str]:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from kgqa.report.page import sections_page
-from kgqa.report.plots import Plot, Point, Series, svg
+from kgqa.report.plots import Plot, Point, Series
 from kgqa.report.section import FILES, MarkedCell, Section, latex, markdown
 from kgqa.scoring.published_delta import FEW, MARGIN_SHARE, Delta, Metric, Ours, Value, Verdict, wilson_interval
 from kgqa.util.fs import json_text, replace_file
@@ -114,7 +114,10 @@ class Reproduction:
     def comparison(self) -> list[Section]:
         """Return a section of values per column, or per row for a figure with few rows."""
         by_row = self.is_figure and len(self.rows) <= len(self.columns)
-        compared = ("published", self._ours(), "95 % interval", "difference", "verdict")
+        models = self.answered_by
+        named = ", ".join(models) if len(models) <= _NAMED else f"{len(models)} models"
+        ours = f"ours ({named})" if models else "ours"
+        compared = ("published", ours, "95 % interval", "difference", "verdict")
         header = ((self.axis or "column") if by_row else "system", "metric", *compared)
         sections = []
         for name in self.rows if by_row else self.columns:
@@ -179,34 +182,29 @@ class Reproduction:
                 f"{max(wide):.1f} points. Set a larger margin= to test them."
             )
 
-    def _ours(self) -> str:
-        """Return the heading of our values, with the models that answered."""
-        models = self.answered_by
-        if not models:
-            return "ours"
-        return f"ours ({', '.join(models) if len(models) <= _NAMED else f'{len(models)} models'})"
-
     def _by_metric(self) -> Iterator[Plot]:
         """Yield a plot per metric over the columns, or over the metric of the x axis."""
         by_place = {(line.row, line.column, line.metric.name): line for line in self.lines}
         numeric = all(column.replace(".", "", 1).isdigit() for column in self.columns)
         x_of = {column: float(column) if numeric else place for place, column in enumerate(self.columns)}
-        for metric in dict.fromkeys(line.metric for line in self.lines):
-            if metric.name == self.against:
-                continue
+        for metric in dict.fromkeys(line.metric for line in self.lines if line.metric.name != self.against):
             series: list[Series] = []
             for colour, row in enumerate(self.rows):
                 theirs, ours = list[Point](), list[Point]()
                 for line in (by_place.get((row, column, metric.name)) for column in self.columns):
-                    if line and not self.against:
-                        theirs += _published_point(x_of[line.column], line)
-                        ours += _our_point(x_of[line.column], line)
-                    elif line and (across := by_place.get((row, line.column, self.against))):
-                        if across.published:
-                            theirs += _published_point(across.published.number, line, line.column)
-                        if across.ours:
-                            ours += _our_point(across.ours.mean, line, line.column)
-                series += _pair(row, colour, theirs, ours, line=not self.against)
+                    their_x = our_x = x_of[line.column] if line else None
+                    if line and self.against:
+                        across = by_place.get((row, line.column, self.against))
+                        their_x = across.published.number if across and across.published else None
+                        our_x = across.ours.mean if across and across.ours else None
+                    label = line.column if line and self.against else ""
+                    if line and line.published and their_x is not None:
+                        theirs.append(Point(their_x, line.published.number, label=label))
+                    if line and line.ours and our_x is not None:
+                        ours.append(Point(our_x, line.ours.mean, line.ours.low, line.ours.high, label))
+                for name, points in (("paper", theirs), ("ours", ours)):
+                    if points:
+                        series.append(Series(f"{row}, {name}", points, colour, name == "paper", not self.against))
             places = () if self.against or numeric else self.columns
             x_name, y_name = self.against or self.axis, _metric_text(metric)
             yield Plot(f"{self.place}, {metric.name}", x_name, y_name, series, places)
@@ -218,14 +216,9 @@ def differing_section(rows: Sequence[tuple[str, str, str]]) -> Section:
 
 
 def write_reproduction(table: Reproduction, folder: Path) -> Path:
-    """Write report.md, .html, .tex, table.json and a figure's plots as .svg, and return the HTML file."""
-    pictures = []
-    for number, plot in enumerate(table.plots(), 1):
-        replace_file(folder / f"plot{number}.svg", f"{svg(plot)}\n")
-        pictures.append(f"![{plot.title}](plot{number}.svg)\n")
+    """Write report.md, .html, .tex and table.json, and return the HTML file."""
     opening = Section("", (), (), (f"`{table.command}`",))
-    text = "\n".join([markdown(table.heading, [opening, *table.sections()]), *pictures])
-    replace_file(folder / FILES["md"], text)
+    replace_file(folder / FILES["md"], markdown(table.heading, [opening, *table.sections()]))
     replace_file(folder / FILES["latex"], latex(table.heading, table.comparison()))
     replace_file(folder / "table.json", json_text(asdict(table)))
     return replace_file(folder / FILES["html"], sections_page(table.heading, table.command, table.sections()))
@@ -236,24 +229,18 @@ def only_ours(table: Reproduction) -> Reproduction:
     return replace(table, lines=[line for line in table.lines if line.ours])
 
 
-def value_text(value: Value | None, unit: str) -> str:
-    if value is None:
-        return "–"
-    spread = "" if value.spread is None else f" ± {value.spread:g}"
-    return f"{'~' if value.approximate else ''}{_number(value.number, unit)}{spread}"
-
-
 def _line_cells(line: Line) -> tuple[str, str, str, str, str]:
-    unit, ours, published = line.metric.unit, line.ours, value_text(line.published, line.metric.unit)
+    unit, ours, value, published = line.metric.unit, line.ours, line.published, "–"
+    if value:
+        spread = "" if value.spread is None else f" ± {value.spread:g}"
+        published = f"{'~' if value.approximate else ''}{_number(value.number, unit)}{spread}"
     if ours is None:
         return published, "–", "", "", line.note
-    ends = () if ours.low is None or ours.high is None else (ours.low, ours.high)
-    interval = " to ".join(_rounded(end, unit) for end in ends)
+    interval = " to ".join(_rounded(end, unit) for end in (ours.low, ours.high) if end is not None)
     mean = f"{_rounded(ours.mean, unit)}{'' if ours.spread is None else f' ± {ours.spread:.1f}'}"
     mean += f" ({ours.answered_text})" if ours.failed else ""
-    if line.published is None:
+    if line.delta is None:
         return published, mean, interval, "", ""
-    assert line.delta
     difference = _format_signed(line.delta.difference, unit)
     if line.delta.low is not None and line.delta.high is not None:
         low, high = (_format_signed(end, unit) for end in (line.delta.low, line.delta.high))
@@ -277,17 +264,6 @@ def _format_signed(number: float, unit: str) -> str:
 
 def _rounded(number: float, unit: str) -> str:
     """Return a value of ours with the digits that its interval leaves."""
+    if unit.startswith("tokens"):
+        return f"{number:,.0f}"
     return f"{number:.1f}" if unit == "%" else _number(number, unit)
-
-
-def _published_point(x: float, line: Line, label: str = "") -> list[Point]:
-    return [Point(x, line.published.number, label=label)] if line.published else []
-
-
-def _our_point(x: float, line: Line, label: str = "") -> list[Point]:
-    return [Point(x, line.ours.mean, line.ours.low, line.ours.high, label)] if line.ours else []
-
-
-def _pair(row: str, colour: int, theirs: Sequence[Point], ours: Sequence[Point], *, line: bool) -> list[Series]:
-    pair = (Series(f"{row}, paper", theirs, colour, True, line), Series(f"{row}, ours", ours, colour, False, line))
-    return [series for series in pair if series.points]

@@ -55,7 +55,6 @@ def write_report(folder: Path, form: str, out: Path | None = None) -> Path:
 def sections(run: FinishedRun) -> list[Section]:
     """Return the sections without empty ones. A page folds all but groups, the judge's verdicts and alarms."""
     metrics = run.metrics
-    method, extraction = metrics.cost.method, metrics.cost.extraction_paid
     listed = [
         replace(scores_section(metrics, summary_rows(metrics)), alarm=run.simulation_note),
         *judge_sections(metrics.judge),
@@ -65,17 +64,13 @@ def sections(run: FinishedRun) -> list[Section]:
         figures_section("Process metrics, per question", metrics.figures),
         figures_section("Knowledge graph", metrics.graph or {}),
         figures_section("Reasoning chains", metrics.chains or {}),
-        _costs(method.by_role),
-        _flags({**(extraction.by_role if extraction else {}), **method.by_role}),
+        _costs(metrics.cost.method.by_role),
         _what_was_run(run.manifest),
         Section("Settings", ("key", "value", "source"), run.settings),
     ]
-    return [replace(section, is_folded=_is_folded(section)) for section in listed if section.rows]
-
-
-def _is_folded(section: Section) -> bool:
-    """Return whether a page folds a section. The alarm of "Scores" is also a notice."""
-    return section.title == "Scores" or not (section.alarm or section.title.startswith(("By ", "Judge")))
+    # the scores are also headlines, and their alarm is a notice
+    opened = [each.title != "Scores" and bool(each.alarm or each.title.startswith(("By ", "Judge"))) for each in listed]
+    return [replace(each, is_folded=not shown) for each, shown in zip(listed, opened, strict=True) if each.rows]
 
 
 def notices(run: FinishedRun) -> list[str]:
@@ -106,10 +101,7 @@ def notices(run: FinishedRun) -> list[str]:
 
 def _reasons(run: FinishedRun) -> str:
     errors = Counter(prediction.error for prediction in run_predictions(run.folder) if prediction.error is not None)
-    reasons = []
-    for error, count in errors.most_common(_REASONS):
-        flat = " ".join(error.split())
-        reasons.append(f"{count:,} × {flat if len(flat) <= _LONGEST else f'{flat[: _LONGEST - 1]}…'}")
+    reasons = [f"{count:,} × {' '.join(error.split()):.{_LONGEST}}" for error, count in errors.most_common(_REASONS)]
     more = len(errors) - _REASONS
     return "; ".join([*reasons, *([f"{more:,} other reasons"] if more > 0 else [])])
 
@@ -126,19 +118,14 @@ def list_used_settings(
     ]
 
 
-def figure(value: str | Number | None) -> str:
-    match value:
-        case None:
-            return "–"
-        case float():
-            return f"{value:,.2f}"
-        case int():
-            return f"{value:,}"
-    return str(value)
+def figure(value: str | Number | None, digits: int = 2) -> str:
+    if value is None or isinstance(value, str):
+        return value or "–"
+    return f"{value:,.{digits}f}" if isinstance(value, float) else f"{value:,}"
 
 
-def _count_or_score(value: Number | None) -> str:
-    return f"{value:.1f}" if isinstance(value, float) else figure(value)
+def _score(value: Number | None) -> str:
+    return figure(value, 1)
 
 
 def figures_section(title: str, figures: Figures) -> Section:
@@ -216,15 +203,17 @@ def _scores_with_intervals(run: FinishedRun) -> Section:
 
 def _count_retrieval_errors(counts: FoundAndRight | None) -> Section:
     """Return the numbers of questions by retrieval and answer."""
-    rows = [] if counts is None else [
-        ("all gold passages used", figure(counts.found_right), figure(counts.found_wrong)),
-        ("some missed", figure(counts.missed_right), figure(counts.missed_wrong)),
-    ]  # fmt: skip
+    rows = []
+    if counts:
+        rows = [
+            ("all gold passages used", figure(counts.found_right), figure(counts.found_wrong)),
+            ("some missed", figure(counts.missed_right), figure(counts.missed_wrong)),
+        ]
     return Section("Retrieval and reader errors", ("questions", "right (EM)", "wrong"), rows)
 
 
 def _scores_by(title: str, name: str, groups: Mapping[str, Means]) -> Section:
-    rows = [(key, *map(_count_or_score, group.values())) for key, group in groups.items()]
+    rows = [(key, *map(_score, group.values())) for key, group in groups.items()]
     return Section(title, (name, *(["questions"] if name != "profile" else []), "EM", "F1"), rows)
 
 
@@ -233,23 +222,19 @@ def _retrieval(retrieval: Retrieval | None) -> Section:
     title = "Recall of gold passages"
     if retrieval is None:
         return Section(title, (), ())
-    measured = {"all": retrieval.recall, "all, by page": retrieval.page_recall or {}}
-    rows = [
-        (name, figure(retrieval.n), *(_count_or_score(score.mean) for score in recalls.values()))
-        for name, recalls in measured.items()
-        if recalls
-    ]
-    for groups in (retrieval.by_hops, retrieval.by_type):
-        if len(groups) > 1:
-            rows += [
-                (group, *(_count_or_score(recalls[key]) for key in ("n", *retrieval.recall)))
-                for group, recalls in groups.items()
-            ]
+    groups = list[tuple[str, Mapping[str, Number | None]]]()
+    for name, recalls in (("all", retrieval.recall), ("all, by page", retrieval.page_recall or {})):
+        if recalls:
+            groups.append((name, {"n": retrieval.n, **{budget: score.mean for budget, score in recalls.items()}}))
+    for by_group in (retrieval.by_hops, retrieval.by_type):
+        groups += by_group.items() if len(by_group) > 1 else ()
+    rows = [(name, *(_score(means[key]) for key in ("n", *retrieval.recall))) for name, means in groups]
     header = ("group", "questions", *(f"@{budget}" for budget in retrieval.recall))
     return Section(title, header, rows, alarm=retrieval.alarm or "")
 
 
 def _costs(roles: Mapping[str, RoleCost]) -> Section:
+    header = ("role", "calls", "prompt tokens", "cached tokens", "output tokens", "seconds", "USD")
     rows = [
         (
             role,
@@ -258,23 +243,7 @@ def _costs(roles: Mapping[str, RoleCost]) -> Section:
         )
         for role, cost in roles.items()
     ]
-    header = ("role", "calls", "prompt tokens", "cached tokens", "output tokens", "seconds", "USD")
-    reasoning = ", ".join(f"{role} {cost.reasoning_tokens:,}" for role, cost in roles.items() if cost.reasoning_tokens)
-    text = (
-        "Computed as if no reply had been cached.",
-        *([f"Output tokens for reasoning: {reasoning}."] if reasoning else []),
-    )
-    return Section("Cost by role", header, rows, text)
-
-
-def _flags(roles: Mapping[str, RoleCost]) -> Section:
-    """Return the flags of replies, which mark what an engine did differently from the request."""
-    rows = [
-        (role, flag, figure(flagged.calls), f"{100 * flagged.share:.1f} %")
-        for role, cost in roles.items()
-        for flag, flagged in cost.flags.items()
-    ]
-    return Section("Flags of model calls", ("role", "flag", "calls", "share"), rows)
+    return Section("Cost by role", header, rows, ("Computed as if no reply had been cached.",))
 
 
 def _what_was_run(manifest: Manifest) -> Section:

@@ -9,13 +9,12 @@ from math import inf
 from pathlib import Path
 
 from kgqa.artifacts.predictions import question_ids, run_predictions
-from kgqa.artifacts.run import MADE_UP, FinishedRun
-from kgqa.artifacts.sweep import SweepCell, SweepPlan, in_use, questions_asked
+from kgqa.artifacts.run import FinishedRun
+from kgqa.artifacts.sweep import SweepCell, SweepPlan, questions_asked
 from kgqa.artifacts.trace import read_questions
 from kgqa.artifacts.verdicts import read_verdicts
-from kgqa.errors import ConfigError, DataError
+from kgqa.errors import DataError
 from kgqa.report.columns import Measured, columns, dollars, name_by_settings, tokens
-from kgqa.report.explorer import question_address
 from kgqa.report.page import sections_page
 from kgqa.report.plots import Bar, BarPlot, Plot, Point, Series
 from kgqa.report.run_report import notices
@@ -23,7 +22,7 @@ from kgqa.report.section import FILES, MarkedCell, Section, csv_text, latex, mar
 from kgqa.scoring.comparison import ALPHA, compare, holm
 from kgqa.scoring.questions import METRICS, score_questions
 from kgqa.types import Json
-from kgqa.util.fs import replace_file
+from kgqa.util.fs import is_locked, replace_file
 from kgqa.util.jsonio import encode_json
 from kgqa.util.text import pluralize
 
@@ -32,7 +31,6 @@ NOTE = (
     "significantly below the best of its column (paired test over the same questions, p < 0.05 after Holm's "
     "correction over the column). Costs are computed as if no reply had been cached."
 )
-_QUESTIONS = 200  # rows of the table of questions
 Shares = Mapping[str, float | None]  # by question
 
 
@@ -40,22 +38,14 @@ Shares = Mapping[str, float | None]  # by question
 class SweepReport:
     path: Path
     plan: SweepPlan
-    plotted: str | None  # label of a score. None: the first that all cells have and that differs
 
     @classmethod
-    def read(cls, path: Path, plotted: str | None = None) -> SweepReport:
-        """
-        Raises:
-            ConfigError: `plotted` is not a score.
-            DataError: not a sweep's folder, or one with a damaged run.
-        """
-        labels = [column.label for column in columns() if column.score]
-        if plotted and plotted not in labels:
-            raise ConfigError(f"--score {plotted}: no such score. Choose from: {', '.join(labels)}")
+    def read(cls, path: Path) -> SweepReport:
+        """Read a sweep. Raises DataError: not a sweep's folder, or one with a damaged run."""
         plan = SweepPlan.read(path)
         if plan.command[1:2] == ("reproduce",):
             raise DataError(f"{path}: of kgqa reproduce. The same command writes its report.html again.")
-        return cls(path, plan.replace(cells=tuple(_read_cell(path, cell) for cell in plan.cells)), plotted)
+        return cls(path, plan.replace(cells=tuple(_read_cell(path, cell) for cell in plan.cells)))
 
     @property
     def cells(self) -> Sequence[SweepCell]:
@@ -70,23 +60,19 @@ class SweepReport:
         """Return number, name, status and reason of the cells without figures."""
         return [(str(c.number), c.name, c.status, c.error or "") for c in self.cells if not c.finished]
 
-    def tables(self, out: Path | None = None, *, with_questions: bool = False) -> list[Section]:
-        """Return a table for each set of questions.
-
-        out: the file with the links. with_questions: add a table of the questions that only some cells have right.
-        """
+    def tables(self, out: Path | None = None) -> list[Section]:
+        """Return a table for each set of questions. `out`: the file with the links."""
         groups: dict[tuple[str, ...], list[SweepCell]] = {}
         for cell in self.cells:
             if cell.finished is not None:
                 key = (cell.finished.choices["dataset"], cell.metrics.profile, *question_ids(cell.finished.folder))
                 groups.setdefault(key, []).append(cell)
-        listed = [self._table(key, cells, out or self.path / FILES["html"]) for key, cells in groups.items()]
-        return [section for pair in listed for section in pair[: 1 + with_questions] if section.rows]
+        return [self._table(key, cells, out or self.path / FILES["html"]) for key, cells in groups.items()]
 
-    def _table(self, key: tuple[str, ...], cells: Sequence[SweepCell], out: Path) -> tuple[Section, Section]:
+    def _table(self, key: tuple[str, ...], cells: Sequence[SweepCell], out: Path) -> Section:
         dataset, profile, *questions = key
         axes = [axis for axis in self.plan.axes if len({cell.values.get(axis) for cell in cells}) > 1]
-        rows = [[MarkedCell(str(cell.number)), *_values(cell, axes, _link(cell, out))] for cell in cells]
+        rows = [[MarkedCell(str(cell.number)), *_values(cell, axes, out)] for cell in cells]
         shares, header = [_shares(cell) for cell in cells], ["cell", *(axes or ["settings"])]
         for column in columns():
             figures = [
@@ -100,12 +86,7 @@ class SweepReport:
                 for row, entry in zip(rows, marked, strict=True):
                     row.append(entry)
         title = f"{dataset}, {pluralize(len(questions), 'question')}, {profile} profile"
-        scripted = [cell.number for cell in cells if cell.finished and cell.finished.simulation_note]
-        alarm = f"{_cells(scripted)}: {MADE_UP}" if scripted else ""
-        names = [_point_name(cell, axes) for cell in cells]
-        outcomes = [by_score["em"] for by_score in shares]
-        table = Section(title, header, rows, (NOTE,), alarm, _plots(cells, names, self.plotted))
-        return table, _question_table(title, names, outcomes, [_link(cell, out) for cell in cells], cells[0])
+        return Section(title, header, rows, (NOTE,), plots=_plots(cells, axes))
 
     def notices(self) -> list[str]:
         """Return each notice once, with its cells."""
@@ -118,34 +99,43 @@ class SweepReport:
             for notice, numbers in found.items()
         ]
 
-    def sections(self, out: Path, *, with_questions: bool = False) -> list[Section]:
+    def sections(self, out: Path) -> list[Section]:
         values = (self.plan.differing or {}).items()
         differing = [(key, _by_value(each)) for key, each in values if key not in self.plan.axes]
         listed = [
             Section("Cells without results", ("cell", "settings", "status", "why"), self.failures()),
             Section("Settings that differ", ("key", "values"), differing, is_folded=True),
         ]
-        return [*self.tables(out, with_questions=with_questions), *(section for section in listed if section.rows)]
+        return [*self.tables(out), *(section for section in listed if section.rows)]
 
     def csv(self) -> str:
         """Return one line per cell with figures as numbers. A score has columns for the ends of its interval."""
         shown = columns()
-        ends = [(column, end) for column in shown if column.score for end in ("low", "high")]
+        ends = [f"{column.label} {end}" for column in shown if column.score for end in ("low", "high")]
         header = ["cell", "name", *self.plan.axes, "status", "questions", *(column.label for column in shown)]
-        rows: list[list[object]] = [[*header, *(f"{column.label} {end}" for column, end in ends), "run"]]
+        rows: list[list[object]] = [[*header, *ends, "run"]]
         for cell in self.cells:
             run = cell.finished
-            figures = {column: column.measure(run.metrics) if run else None for column in shown}
-            values = [figure.value if figure else None for figure in figures.values()]
-            bounds = [getattr(figures[column], end, None) for column, end in ends]
-            axes, count = [cell.values.get(axis) for axis in self.plan.axes], run.metrics.questions if run else None
-            rows.append([cell.number, cell.name, *axes, cell.status, count, *values, *bounds, run and str(run.folder)])
+            figures = [column.measure(run.metrics) if run else None for column in shown]
+            of_scores = [figure for figure, column in zip(figures, shown, strict=True) if column.score]
+            rows.append(
+                [
+                    cell.number,
+                    cell.name,
+                    *(cell.values.get(axis) for axis in self.plan.axes),
+                    cell.status,
+                    run.metrics.questions if run else None,
+                    *(figure.value if figure else None for figure in figures),
+                    *(end for each in of_scores for end in ((each.low, each.high) if each else (None, None))),
+                    str(run.folder) if run else None,
+                ]
+            )
         return csv_text(rows)
 
 
-def write_sweep_report(path: Path, form: str, out: Path | None = None, plotted: str | None = None) -> Path:
+def write_sweep_report(path: Path, form: str, out: Path | None = None) -> Path:
     """Write a sweep's report in one of `FILES`, by default into its folder, and return the file."""
-    report, out = SweepReport.read(path, plotted), out or path / FILES[form]
+    report, out = SweepReport.read(path), out or path / FILES[form]
     command = " ".join(report.plan.command)
     match form:
         case "csv":
@@ -156,7 +146,7 @@ def write_sweep_report(path: Path, form: str, out: Path | None = None, plotted: 
             opening = Section("", (), (), (f"`{command}`",))
             text = markdown(report.title, [opening, *report.sections(out)], report.notices())
         case _:
-            text = sections_page(report.title, command, report.sections(out, with_questions=True), report.notices())
+            text = sections_page(report.title, command, report.sections(out), report.notices())
     return replace_file(out, text)
 
 
@@ -215,62 +205,36 @@ def _shares(cell: SweepCell) -> dict[str, Shares]:
     return shares
 
 
-def _plots(cells: Sequence[SweepCell], names: Sequence[str], plotted: str | None) -> list[Plot | BarPlot]:
-    """Return a score as bars, and against dollars if all cells have a price, otherwise against tokens."""
+def _plots(cells: Sequence[SweepCell], axes: Sequence[str]) -> list[Plot | BarPlot]:
+    """Return a score as bars, and against dollars if all cells have a price, otherwise tokens.
+
+    It is the first score that all cells have and that differs.
+    """
     measured = [cell.metrics for cell in cells]
-    wanted = [column for column in columns() if column.score and plotted in (None, column.label)]
-    known = [column for column in wanted if all(column.measure(metrics) for metrics in measured)]
-    differing = (column for column in known if len({column.measure(metrics) for metrics in measured}) > 1)
-    score = next(differing, known[0] if known else None)
-    if score is None or len(cells) < 2:
+    known = [column for column in columns() if column.score and all(map(column.measure, measured))]
+    if not known or len(cells) < 2:
         return []
+    score = next((column for column in known if len(set(map(column.measure, measured))) > 1), known[0])
     priced = all(metrics.cost.method.usd is not None for metrics in measured)
     label, cost = ("USD per question", dollars) if priced else ("tokens per question", tokens)
     bars, points = list[Bar](), list[Point]()
-    for metrics, name in zip(measured, names, strict=True):
-        spent, reached = cost(metrics), score.measure(metrics)
-        if reached is not None:
-            bars.append(Bar(name, reached.value, reached.low, reached.high))
-            points += [Point(spent.value, reached.value, reached.low, reached.high, name)] if spent else []
-    series = [Series("", points, 0, line=False)]
-    against = Plot(f"{score.label} against cost", label, score.label, series, x_is_cost=True)
+    for cell in cells:
+        name = name_by_settings({axis: cell.values[axis] for axis in axes if axis in cell.values})
+        reached, spent = score.measure(cell.metrics), cost(cell.metrics)
+        assert reached
+        assert spent
+        bars.append(Bar(name or cell.name, reached.value, reached.low, reached.high))
+        points.append(Point(spent.value, reached.value, reached.low, reached.high, name or cell.name))
+    against = Plot(
+        f"{score.label} against cost", label, score.label, [Series("", points, 0, line=False)], x_is_cost=True
+    )
     return [BarPlot(f"{score.label} with 95 % intervals", bars), against]
-
-
-def _question_table(
-    title: str, names: Sequence[str], outcomes: Sequence[Shares], links: Sequence[str], first: SweepCell
-) -> Section:
-    """Return the questions that only some cells have right, with links to the reports of the cells."""
-    assert first.finished is not None
-    differing = [key for key in outcomes[0] if len({each.get(key) == 1 for each in outcomes}) > 1]
-    texts = {question.id: question.text for question in read_questions(first.finished.folder)} if differing else {}
-    rows = []
-    for key in differing[:_QUESTIONS]:
-        address = question_address(key)
-        cells = (_outcome(each.get(key), link + address) for each, link in zip(outcomes, links, strict=True))
-        rows.append([texts[key], *cells])
-    listed = f" The first {_QUESTIONS} are listed." if len(differing) > _QUESTIONS else ""
-    text = f"Some cells have {len(differing):,} of {len(outcomes[0]):,} questions right and others not.{listed}"
-    return Section(f"Questions: {title}", ["question", *names], rows, (text,), is_folded=True)
-
-
-def _outcome(share: float | None, link: str) -> MarkedCell:
-    if share is None:
-        return MarkedCell("·", link=link)
-    return MarkedCell("✓", "right", link=link) if share == 1 else MarkedCell("✗", "wrong", link=link)
-
-
-def _point_name(cell: SweepCell, axes: Sequence[str]) -> str:
-    """Return the values that differ, or the method."""
-    assert cell.finished is not None
-    values = {axis: cell.values[axis] for axis in axes if axis in cell.values}
-    return name_by_settings(values) or cell.finished.choices["method"]
 
 
 def _read_cell(path: Path, cell: SweepCell) -> SweepCell:
     """Return a cell with its run, unless it is not finished."""
     state = cell.state
-    if state and state.status == "running" and not in_use(path):
+    if state and state.status == "running" and not is_locked(path / ".lock"):
         why = "no command is running this sweep. Run the sweep's command again to resume."
         return cell.replace(state=state.replace(status="interrupted", error=why))
     if state is None or state.status != "done" or state.run is None:
@@ -281,8 +245,10 @@ def _read_cell(path: Path, cell: SweepCell) -> SweepCell:
     return cell.replace(finished=FinishedRun.read(Path(state.run)))
 
 
-def _values(cell: SweepCell, axes: Sequence[str], link: str) -> list[MarkedCell]:
+def _values(cell: SweepCell, axes: Sequence[str], out: Path) -> list[MarkedCell]:
     """Return the values that differ. The first one links to the cell's own report."""
+    assert cell.finished is not None
+    link = Path(os.path.relpath(cell.finished.folder / FILES["html"], out.parent)).as_posix()
     first, *others = [cell.values.get(axis, "") for axis in axes] or [cell.name]
     return [MarkedCell(first, link=link), *map(MarkedCell, others)]
 
@@ -298,9 +264,3 @@ def _by_value(values: Sequence[Json]) -> str:
 
 def _cells(numbers: Sequence[int]) -> str:
     return f"cell {', '.join(map(str, numbers[:12]))}{' …' if len(numbers) > 12 else ''}"
-
-
-def _link(cell: SweepCell, out: Path) -> str:
-    """Return the address of a cell's own report, relative to this one."""
-    assert cell.finished is not None
-    return Path(os.path.relpath(cell.finished.folder / FILES["html"], out.parent)).as_posix()

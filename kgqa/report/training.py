@@ -8,8 +8,7 @@ from typing import NamedTuple
 from kgqa.artifacts.examples import Collected
 from kgqa.artifacts.metrics import Agreement, Estimate
 from kgqa.artifacts.run import MADE_UP, SCRIPTED
-from kgqa.artifacts.schema import as_json
-from kgqa.artifacts.trained import Measured, Round, Rounds, Trained
+from kgqa.artifacts.trained import Round, Rounds, Trained
 from kgqa.artifacts.verdicts import VerificationOutcome
 from kgqa.report.plots import Plot, Point, Series
 from kgqa.report.run_report import agreement_section, figure, figures_section
@@ -26,11 +25,7 @@ EXAMPLES = {  # fields by name
     "examples to train on": "count", "questions to train on": "questions", "held-out examples": "held_out_count",
     "skipped: too long": "left_out", "truncated": "cut", "sha256 of the texts": "sha256",
 }  # fmt: skip
-TRAINING = {
-    "steps": "steps", "epochs": "epochs", "tokens": "tokens", "device": "device", "processes": "processes",
-    "trainable parameters": "trainable",
-    "parameters": "parameters", "precision": "precision", "seed": "seed", "rank": "rank",
-}  # fmt: skip
+TRAINING = ("steps", "epochs", "tokens", "device", "processes", "trainable", "parameters", "precision", "seed", "rank")
 FILTERS = {"backtracing": "KnowTrace*", "none": "Non-Backtracing"}  # names in KnowTrace's Figure 4
 ROUND = ("round", "EM", "F1", "FA", "right answers", "examples", "evaluated in")
 ROUND_TEXT = (
@@ -64,25 +59,18 @@ def card_sections(trained: Trained) -> list[Section]:
 
 def training_sections(trained: Trained) -> list[Section]:
     """Return the sections of a training, without empty ones."""
-    losses = {
-        "first step": trained.losses.first,
-        "last tenth of the steps": trained.losses.last,
-        "lowest step": trained.losses.lowest,
-        "held out, before": trained.losses.held_out_before,
-        "held out, after": trained.losses.held_out_after,
-    }
+    losses = [(name.replace("_", " "), f"{value:.4f}") for name, value in trained.losses if value is not None]
     used = {"time": duration(trained.seconds), "peak memory": f"{trained.peak_memory / 10**9:.1f} GB"}
     text = (
-        "On questions that were not used for training, with the 95 % paired bootstrap interval of the difference.",
-        "Shares in percent, losses in nats.",
+        "Replies to prompts of questions that were not used for training, with the 95 % bootstrap interval.",
         *(f"{name}: {value:.1f}" for name, value in trained.baselines.items()),
     )
-    header = ("figure", "before", "after", "difference", "examples")
+    measured = [(name, interval_text(score), f"{score.n:,}") for name, score in trained.measured.items()]
     listed = [
-        Section("Held-out examples", header, [_measured_row(row) for row in trained.measured], text),
-        Section("Losses", (), [(name, loss_text(value)) for name, value in losses.items()]),
+        Section("Held-out examples", ("figure", "percent", "examples"), measured, text),
+        Section("Losses", (), losses),
         figures_section("Examples", {name: getattr(trained.examples, key) for name, key in EXAMPLES.items()}),
-        figures_section("Training", {**used, **{name: getattr(trained, key) for name, key in TRAINING.items()}}),
+        figures_section("Training", {**used, **{name: getattr(trained, name) for name in TRAINING}}),
         Section("Prompt templates", ("template", "hash"), list(trained.examples.templates.items())),
         Section(
             "Versions", (), [("kgqa", f"{trained.kgqa.version} {trained.kgqa.commit or ''}"), *trained.versions.items()]
@@ -90,13 +78,6 @@ def training_sections(trained: Trained) -> list[Section]:
         Section("Settings", ("key", "value", "source"), trained.settings),
     ]
     return [section for section in listed if section.rows]
-
-
-def grid_section(rows: Sequence[tuple[str, float | None, str | None, str]]) -> Section:
-    """Return the trainings of `kgqa train -m`: values, held-out loss, error and folder, the chosen one first."""
-    shown = [(values, f"failed: {error}" if error else loss_text(loss), folder) for values, loss, error, folder in rows]
-    text = "The first one is chosen. Its loss would be higher on other questions: measure it on new ones."
-    return Section("Trainings by held-out loss", ("values", "held-out loss", "folder"), shown, (text,))
 
 
 def loss_plot(name: str, series: Mapping[str, Sequence[tuple[int, float]]]) -> Plot:
@@ -109,36 +90,18 @@ def loss_plot(name: str, series: Mapping[str, Sequence[tuple[int, float]]]) -> P
     return Plot(f"Loss of {name}", "step", "nats", lines)
 
 
-def loss_text(value: float | None) -> str:
-    return "–" if value is None else f"{value:.4f}"
-
-
-def _measured_row(row: Measured) -> tuple[str, ...]:
-    digits = 1 if row.percent else 3
-    difference = f"{row.difference:+.{digits}f} [{row.low:+.{digits}f}, {row.high:+.{digits}f}]"
-    return row.name, f"{row.before:.{digits}f}", f"{row.after:.{digits}f}", difference, f"{row.n:,}"
-
-
-def rounds_sections(rounds: Rounds) -> list[Section]:
-    """Return a table of the rounds for each filter."""
-    first, others = rounds.rounds[0], rounds.rounds[1:]
-    sections = []
-    for filter_ in dict.fromkeys(one.filter for one in others) or ("",):
-        rows = [_round_row(one) for one in (first, *others) if one.filter in ("", filter_)]
-        sections.append(Section(FILTERS.get(filter_, filter_) or "Rounds", ROUND, rows, ROUND_TEXT))
-    return sections
+def rounds_section(rounds: Rounds) -> Section:
+    """Return a table of the rounds."""
+    return Section(FILTERS[rounds.filter], ROUND, [_round_row(one) for one in rounds.rounds], ROUND_TEXT)
 
 
 def rounds_plot(rounds: Rounds) -> Plot:
     """Return EM and FA by round, in percent: KnowTrace's Figure 4."""
-    first, others = rounds.rounds[0], rounds.rounds[1:]
-    series = []
-    for colour, filter_ in enumerate(dict.fromkeys(one.filter for one in others) or [""]):
-        chosen = [one for one in others if one.filter == filter_]
-        label = f", {FILTERS.get(filter_, filter_)}" if filter_ else ""
-        series.append(Series(f"EM{label}", _points((one.number, one.em) for one in (first, *chosen)), colour))
-        filtered = _points((one.number, one.filtered) for one in chosen)
-        series.append(Series(f"FA{label}", filtered, colour, hollow=True))
+    name = FILTERS[rounds.filter]
+    series = [
+        Series(f"EM, {name}", _points((one.number, one.em) for one in rounds.rounds), 0),
+        Series(f"FA, {name}", _points((one.number, one.filtered) for one in rounds.rounds[1:]), 0, hollow=True),
+    ]
     return Plot(rounds.title, "round", "percent", series)
 
 
@@ -160,7 +123,11 @@ def example_sections(collected: Collected) -> list[Section]:
     reasons = sorted(collected.dropped.items(), key=lambda item: (-item[1], item[0]))
     sections = [
         Section("Examples", ("dataset", "instances", "unique questions"), [*rows, total], (held_out,)),
-        _labels(collected),
+        Section(
+            "Labels",
+            ("label", "instances", "percent", "held out"),
+            [_label_row(collected, label, count) for label, count in collected.labels.items()],
+        ),
         Section("Dropped", ("why", "count"), [(reason, f"{count:,}") for reason, count in reasons]),
         Section("Made by", ("", "instances"), [(who, f"{count:,}") for who, count in collected.made_by.items()]),
         Section("Cost", (), list(cost_rows(collected.cost))),
@@ -169,27 +136,17 @@ def example_sections(collected: Collected) -> list[Section]:
     return [section for section in sections if section.rows]
 
 
-def _labels(collected: Collected) -> Section:
-    """Return the number of examples of each label by step."""
-    numbers = sorted({number for counts in collected.labels.values() for number in counts})
-    header = ("label", "instances", "percent", "held out", *(f"place {number}" for number in numbers))
-    rows = []
-    for label, counts in collected.labels.items():
-        count = sum(counts.values())
-        share = 100 * count / max(collected.examples, 1)
-        cells = (f"{counts.get(number, 0):,}" for number in numbers)
-        rows.append((label, f"{count:,}", f"{share:.1f}", f"{collected.held_out_labels.get(label, 0):,}", *cells))
-    return Section("Labels and places", header, rows)
+def _label_row(collected: Collected, label: str, count: int) -> tuple[str, ...]:
+    share = 100 * count / collected.examples
+    return label, f"{count:,}", f"{share:.1f}", f"{collected.held_out_labels.get(label, 0):,}"
 
 
 def verification_sections(
     outcome: VerificationOutcome, agreements: Mapping[str, Agreement], published: Published | None
 ) -> list[Section]:
     """Return the sections of `kgqa data verify`: our counts next to SAFE's Table 2, graph figures, agreement."""
-    figures = as_json(outcome.listed) | {"examples": ", ".join(outcome.listed.examples)} if outcome.listed else {}
     listed = [
         _verified(outcome, published),
-        figures_section("The list", figures),
         figures_section("Graphs, per question", outcome.figures),
         Section("Oddities", ("flag", "count"), [(name, f"{count:,}") for name, count in outcome.flags.items()]),
         Section("Cost", (), list(cost_rows(outcome.cost))),

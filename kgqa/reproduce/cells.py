@@ -56,8 +56,7 @@ def plan_cells(
 def choose_cells(table: PublishedTable, only: str | None) -> list[PublishedCell]:
     """Return the cells of the rows and columns that `only` names. Without rows all rows count, likewise columns.
 
-    Raises:
-        ConfigError: a name is no row and no column.
+    Raises ConfigError: a name is no row and no column.
     """
     rows, columns = set[str](), set[str]()
     is_whole = only is not None and _matching(only, (*table.rows, *table.columns))  # names can contain commas

@@ -11,9 +11,9 @@ from kgqa.config.building import read_keys
 from kgqa.config.files import flatten
 from kgqa.config.overrides import override_key
 from kgqa.errors import ConfigError, KgqaError
-from kgqa.experiment.budget import Budget
 from kgqa.experiment.experiment import Experiment
 from kgqa.reproduce.tables import Strict, read_conf
+from kgqa.runtime.costs import Budget
 from kgqa.runtime.display import Display
 from kgqa.sweeps.cells import Cell, place_cells
 from kgqa.sweeps.running import open_sweep, run_cells, sweep_path
@@ -80,8 +80,7 @@ class ProtocolNumbers:
 def find_protocol(table_id: str, numbers: Mapping[str, str]) -> Protocol:
     """Return the protocol of `protocol=paper` with these numbers.
 
-    Raises:
-        ConfigError: a number is invalid, or the paper has no protocol for this table.
+    Raises ConfigError: a number is invalid, or the paper has no protocol for this table.
     """
     changed = vars(read_keys(ProtocolNumbers, numbers, "protocol."))
     protocol = protocol_of(table_id)

@@ -14,13 +14,13 @@ from kgqa.config.composing import compose
 from kgqa.config.overrides import override_key, override_values
 from kgqa.config.settings import FolderName
 from kgqa.errors import ConfigError, nearest
-from kgqa.experiment.budget import Budget
 from kgqa.report.reproduction import Reproduction, write_reproduction
 from kgqa.reproduce.cells import NEEDING, PlannedCell, count_states, is_data, plan_cells
 from kgqa.reproduce.comparison import compare_cells, list_differences
 from kgqa.reproduce.protocol import NOT_RUN, CellRuns, Protocol, ProtocolRuns, find_protocol
 from kgqa.reproduce.tables import PublishedTable, choose_footing, load_table, table_ids
 from kgqa.reproduce.trained_models import TRAINED, find_local, format_trained, list_missing, split_trained
+from kgqa.runtime.costs import Budget
 from kgqa.runtime.display import Display
 from kgqa.scoring.published_delta import MARGIN
 from kgqa.sweeps.cells import Cell, freeze_cells
@@ -106,8 +106,7 @@ class ReproduceRequest:
     def cells(self) -> list[Cell]:
         """Freeze the distinct experiments that can run here. One is composed even if none runs, to check the keys.
 
-        Raises:
-            ConfigError: a key does not exist.
+        Raises ConfigError: a key does not exist.
         """
         names: dict[tuple[str, ...], str] = {}
         for cell in self.published:
@@ -196,8 +195,7 @@ class Reproduced:
 def run_table(request: ReproduceRequest, display: Display) -> Reproduced:
     """Run the cells that can run here, and write the comparison after each.
 
-    Raises:
-        ConfigError: the folder has the report of other cells, or is in use.
+    Raises ConfigError: the folder has the report of other cells, or is in use.
     """
     cells = request.cells
     protocol = [request.protocol.model_dump_json()] if request.protocol else []
@@ -225,8 +223,7 @@ def run_table(request: ReproduceRequest, display: Display) -> Reproduced:
 def list_tables(start: str, overrides: Sequence[str] = ()) -> list[tuple[str, str, str, str, str]]:
     """Return a row for each table with an id that starts so: id, cells, runnable ones, what others need, title.
 
-    Raises:
-        ConfigError: no id starts so, or a key or choice does not exist.
+    Raises ConfigError: no id starts so, or a key or choice does not exist.
     """
     compose(split_trained(overrides)[0])
     known = table_ids()

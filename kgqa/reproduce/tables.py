@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import repeat
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from kgqa.artifacts.schema import check_json
 from kgqa.config.files import load_yaml
 from kgqa.config.overrides import merge_overrides, override_values
-from kgqa.errors import ConfigError, DataError, nearest
+from kgqa.errors import ConfigError, nearest
 from kgqa.experiment.experiment import Experiment
 from kgqa.scoring.published_delta import Metric, Value
 from kgqa.types import Json
@@ -26,8 +26,7 @@ Availability = Literal["run", "needs training", "model retired", "human", "quote
 FORM = "See docs/dev/TABLE_FILES.md"
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(NamedTuple):
     """A setting of the paper, our key for it ("": none), and our value if that always differs."""
 
     name: str
@@ -143,22 +142,16 @@ class PublishedTable(Strict):
 def table_ids() -> list[str]:
     """Return `paper/table1`, papers by name, tables before figures, both in the order of their numbers."""
     folder = package_conf() / "reproduce"
-    files = [file.relative_to(folder).with_suffix("") for file in folder.glob("*/*.yaml")]
-    tables = [file for file in files if file.name.startswith(("table", "figure"))]
-
-    def position(file: Path) -> tuple[str, bool, int, str]:
-        number = re.search(r"\d+", file.name)
-        return file.parent.name, not file.name.startswith("table"), int(number[0]) if number else 0, file.name
-
-    return [file.as_posix() for file in sorted(tables, key=position)]
+    names = (file.relative_to(folder).with_suffix("").as_posix() for file in folder.glob("*/*.yaml"))
+    found = [match for name in names if (match := re.fullmatch(r"(\w+)/(table|figure)(\d+)", name))]
+    return [match[0] for match in sorted(found, key=lambda match: (match[1], match[2] != "table", int(match[3])))]
 
 
 def load_table(table_id: str) -> PublishedTable:
     """Read a table of conf/reproduce.
 
-    Raises:
-        ConfigError: there is none of that id.
-        DataError: its file does not have the form of docs/dev/TABLE_FILES.md. The message names file and key.
+    Raises ConfigError: there is none of that id. DataError: its file does not have the form of docs/dev/TABLE_FILES.md.
+    The message names file and key.
     """
     known = table_ids()
     if table_id not in known:
@@ -171,8 +164,7 @@ def load_table(table_id: str) -> PublishedTable:
 def choose_footing(table: PublishedTable, footing: str) -> PublishedTable:
     """Return the table with the overrides of footing=shared, which gives all rows the same examples.
 
-    Raises:
-        ConfigError: the table has no such overrides.
+    Raises ConfigError: the table has no such overrides.
     """
     if footing == "own":
         return table
@@ -184,8 +176,7 @@ def choose_footing(table: PublishedTable, footing: str) -> PublishedTable:
 
 def read_table(file: Path, table_id: str) -> PublishedTable:
     """Read a table. Raises DataError as `load_table`."""
-    table = {**_with_base(_yaml(file), file), "id": table_id}
-    return check_json(PublishedTable, table, str(file), FORM)
+    return check_json(PublishedTable, {**_with_base(file), "id": table_id}, str(file), FORM)
 
 
 @cache
@@ -206,24 +197,13 @@ def find_published(table_id: str, experiment: Experiment) -> dict[str, float]:
     return {}
 
 
-def _with_base(table: Json, file: Path) -> Mapping[str, Json]:
-    """Return the table merged with the file that its key `base` names. Its own keys win, settings are merged."""
-    if not isinstance(table, dict):
-        raise DataError(f"{file}: not a mapping of keys to values. {FORM}")
+def _with_base(file: Path) -> Mapping[str, Json]:
+    """Return a table merged with the file that its key `base` names. Its own keys win, settings are merged."""
+    table = load_yaml(file)
     if "base" not in table:
-        return table
-    base = _with_base(_yaml(file.with_name(str(table.pop("base")))), file)
+        return dict(table)
+    base = _with_base(file.with_name(table.pop("base")))
     return {**base, **table, "settings": {**base.get("settings", {}), **table.get("settings", {})}}
-
-
-def _yaml(file: Path) -> Json:
-    import yaml
-
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # C is ten times faster
-    try:
-        return yaml.load(file.read_text(encoding="utf-8"), Loader=loader)  # noqa: S506 - a safe loader
-    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
-        raise DataError(f"{file}: not readable: {' '.join(str(error).split())}") from error
 
 
 def _cells(table: PublishedTable, row: _Row) -> Iterator[PublishedCell]:

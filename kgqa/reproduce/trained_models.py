@@ -11,10 +11,10 @@ from pathlib import Path
 
 from kgqa.artifacts.adapter import ADAPTER, CONFIG
 from kgqa.artifacts.manifest import MANIFEST
-from kgqa.artifacts.trained import Trained, find_trained, finished
+from kgqa.artifacts.trained import Trained, find_trained, finished, is_finished
 from kgqa.config.files import groups
-from kgqa.config.overrides import merge_overrides, override_group, override_key, override_values
-from kgqa.errors import ConfigError, DataError, UsageError, nearest
+from kgqa.config.overrides import format_override, merge_overrides, override_group, override_key, override_values
+from kgqa.errors import ConfigError, UsageError, nearest
 from kgqa.reproduce.tables import PublishedCell, Strict, read_conf
 from kgqa.runtime.display import QUIET
 from kgqa.training.train.examples import prepare_examples
@@ -22,7 +22,6 @@ from kgqa.training.train.request import TrainRequest
 from kgqa.training.trainers import BiEncoderTraining, Seq2SeqTraining
 
 TRAINED = "trained."  # trained.NAME=PATH uses a model
-PLAIN = re.compile(r"[\w./+-]+")  # a path that can be part of `preset:path@engine`
 VERBS = ("verify", "collect", "train", "bootstrap")  # commands with own keys that start with their name
 # the verbs of which a command accepts keys; "data" is kgqa data verify
 ACCEPTED = {"train": ("train", "collect"), "bootstrap": ("bootstrap", "collect", "train"), "data": ("verify",)}
@@ -68,7 +67,7 @@ def use_trained(needed: Iterable[tuple[str, str]], paths: Mapping[str, str]) -> 
     """
     for key, name in needed:
         if name in paths:
-            yield f"{key}={_value(key, name, paths[name])}"
+            yield format_override(key, _value(key, name, paths[name]))
 
 
 def list_missing(cells: Iterable[PublishedCell], overrides: Sequence[str]) -> list[str]:
@@ -81,7 +80,7 @@ def list_missing(cells: Iterable[PublishedCell], overrides: Sequence[str]) -> li
 
 def find_local(names: Iterable[str]) -> dict[str, Path]:
     """Return the newest finished training of each name that has one. Damaged ones are ignored."""
-    return {name: found[0] for name in names if (found := [each for each in finished(name) if _is_readable(each)])}
+    return {name: found[0] for name in names if (found := [each for each in finished(name) if is_finished(each)])}
 
 
 def format_trained(folders: Mapping[str, Path]) -> tuple[str, ...]:
@@ -154,14 +153,6 @@ def _find_folder(name: str, last: Sequence[str]) -> Path:
     return request.folder(prepare_examples(request, QUIET))
 
 
-def _is_readable(folder: Path) -> bool:
-    try:
-        Trained.read(folder)
-    except DataError:
-        return False
-    return True
-
-
 def _value(key: str, name: str, given: str) -> str:
     base, path = find_model(name).base, Path(given).expanduser()
     role = key.startswith("roles.")
@@ -177,15 +168,7 @@ def _value(key: str, name: str, given: str) -> str:
         outputs = (path / training.output for training in (Seq2SeqTraining, BiEncoderTraining))
         path = next((output for output in outputs if output.is_dir()), path)
     is_adapter = any((folder / CONFIG).is_file() for folder in (path, path / ADAPTER))
-    if is_adapter and not role:
-        raise ConfigError(
-            f"{TRAINED}{name}={given}: this is an adapter of a language model. Name the folder of an encoder"
-        )
     folder = str(path.resolve())
-    if not PLAIN.fullmatch(folder):
-        raise ConfigError(
-            f"{TRAINED}{name}={given}: the path can contain only letters, digits and . _ / + -. Use a symbolic link"
-        )
     return f"{base}{'+' if is_adapter else ':'}{folder}" if role else folder
 
 

@@ -32,11 +32,13 @@ SPARE = 8  # hits fetched beyond k, to see whether the k-th shares its score wit
 MOST_TIES = 10_000  # hits fetched for one query because of equal scores; among more, tantivy's order decides
 
 
-def _are_boosts(fields: Mapping[str, float]) -> bool:
-    return bool(fields) and set(fields) <= {"title", "text"} and min(fields.values()) > 0
-
-
-Boosts = Annotated[Mapping[str, float], Validator("set a boost above 0 for title, text or both", _are_boosts)]
+Boosts = Annotated[
+    Mapping[str, float],
+    Validator(
+        "set a boost above 0 for title, text or both",
+        lambda fields: bool(fields) and set(fields) <= {"title", "text"} and min(fields.values()) > 0,
+    ),
+]
 
 
 @dataclass(frozen=True)

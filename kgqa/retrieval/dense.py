@@ -19,7 +19,6 @@ from kgqa.retrieval.encoders import SentenceTransformer
 from kgqa.retrieval.hf_model import torch_device
 from kgqa.retrieval.search import Scored, rank_positions
 from kgqa.types import Json, JsonObject, Passage
-from kgqa.util import hub
 from kgqa.util.fs import AGAIN, explain_storage_errors, replace_atomically, replace_file
 from kgqa.util.optional_deps import install_command, require_packages
 from kgqa.util.validators import Count
@@ -116,14 +115,7 @@ class Dense:
 
     @property
     def loaded_encoder(self) -> Encoder:
-        if not isinstance(self.encoder, str):
-            return self.encoder
-        if "/" not in self.encoder and hub.find_encoder(self.encoder) is None:
-            raise ConfigError(
-                f"retriever.encoder={self.encoder}: no such folder. "
-                f"Choose a preset with ranker@retriever.encoder={self.encoder}"
-            )
-        return SentenceTransformer.of(self.encoder)
+        return SentenceTransformer.of(self.encoder) if isinstance(self.encoder, str) else self.encoder
 
     def search(self, vectors: NDArray[Any], folder: Path) -> Nearest:
         """Return the function that proposes candidates."""
@@ -196,11 +188,6 @@ class DenseFinder(Finder):
         if not queries:
             return []
         embedded = get_biencoder(self._settings.loaded_encoder).vectors("query", [query.text for query in queries])
-        if embedded.shape[1] != self._vectors.shape[1]:
-            raise DataError(
-                f"{self._folder}: vectors of {self._vectors.shape[1]} numbers, but the encoder returns "
-                f"{embedded.shape[1]}. Another encoder built this index. Delete it and build it again."
-            )
         results: list[Scored] = [
             self._rank(vector, query.among or ())[: query.k] for vector, query in zip(embedded, queries, strict=True)
         ]

@@ -259,54 +259,41 @@ class Server:
 
 def _connect(url: str) -> Any:
     require_packages("elasticsearch", "elasticsearch")
+    from elastic_transport.client_utils import DEFAULT
     from elasticsearch import Elasticsearch as Client
 
-    key, user, password, file = (os.environ.get(f"KGQA_ES_{name}", "") for name in VARIABLES)
+    key, user, password, certificates = (os.environ.get(f"KGQA_ES_{name}", "") for name in VARIABLES)
     if "@" in url:
         raise ConfigError("KGQA_ES_URL: holds credentials. Put them into KGQA_ES_USER and KGQA_ES_PASSWORD")
-    if bool(user) != bool(password):
-        raise ConfigError("KGQA_ES_USER and KGQA_ES_PASSWORD: only one of the two is set")
-    if key and user:
-        raise ConfigError("KGQA_ES_API_KEY and KGQA_ES_USER: both are set. Unset one")
-    options: dict[str, Any] = {"api_key": key or None, "basic_auth": (user, password) if user else None}
-    if file:
-        try:
-            ssl.create_default_context(cafile=file)
-        except OSError as error:  # ssl.SSLError is one
-            raise ConfigError(f"KGQA_ES_CA={file}: no readable PEM certificate ({error})") from None
-        options["ca_certs"] = file
     try:
+        if certificates:  # otherwise found out by the first request, as a server that cannot be reached
+            ssl.create_default_context(cafile=certificates)
         return Client(
             url,
-            **options,
+            api_key=key or None,
+            basic_auth=(user, password) if user or password else None,
+            ca_certs=certificates or DEFAULT,
             request_timeout=REQUEST_SECONDS,
             max_retries=RETRIES,
             retry_on_timeout=True,
             retry_on_status=BUSY,
         )
-    except ValueError as error:
-        raise ConfigError(f"KGQA_ES_URL={url}: {error}. Set scheme, host and port, e.g. {DEFAULT_URL}") from None
+    except (ValueError, OSError) as error:  # ssl.SSLError is an OSError
+        raise ConfigError(
+            f"KGQA_ES_URL={url}: {error}. Set scheme, host and port, e.g. {DEFAULT_URL}, and one kind of credentials"
+        ) from None
 
 
 def _explain_status(where: str, error: ApiError) -> KgqaError:
     """Return the error for an answer with an HTTP status of 400 and above."""
-    import elasticsearch
-
     status, body = error.meta.status, error.body
     details = body.get("error") if isinstance(body, Mapping) else None
     details = details if isinstance(details, Mapping) else {"reason": " ".join(str(body)[:200].split())}
-    kind, reason = str(details.get("type", "")), str(details.get("reason", ""))
     if status in BUSY:
         return EngineDied(f"{where}: the server is overloaded (HTTP {status}). Run the same command again later")
-    if kind == "media_type_header_exception" or status == 406:
-        major = int(elasticsearch.__version__[0])
+    if status in (401, 403):  # without the server's reason: it names the user
         return ConfigError(
-            f"{where}: the server is older than the client library {major}.x. Run: pip install 'elasticsearch<{major}'"
+            f"{where}: access denied (HTTP {status}). Check KGQA_ES_API_KEY, or KGQA_ES_USER and KGQA_ES_PASSWORD, "
+            "and the privileges in docs/ELASTICSEARCH.md"
         )
-    if status == 401:  # without the server's reason: it names the user
-        return ConfigError(f"{where}: unauthorised. Check KGQA_ES_API_KEY, or KGQA_ES_USER and KGQA_ES_PASSWORD")
-    if status == 403:
-        return ConfigError(f"{where}: forbidden. See docs/ELASTICSEARCH.md for the privileges that kgqa needs")
-    if kind == "index_not_found_exception":
-        return DataError(f"{where}: {reason}. Run kgqa data index again")
-    return EngineError(f"{where}: HTTP {status} {kind}: {reason}")
+    return EngineError(f"{where}: HTTP {status} {details.get('type', '')}: {details.get('reason', '')}")

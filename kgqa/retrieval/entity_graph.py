@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 VERSION = 1  # of the graph and its scores
 NAMES, TERMS = "names.txt", "terms.txt"  # one per line, sorted; its number is the line's
+# terms × sentences, sentences × entities, and the walk between entities, which come first, and passages
 SENTENCES, MENTIONS, TRANSITIONS = "sentences.npz", "mentions.npz", "transitions.npz"
 TOLERANCE = 1e-6  # sum of the errors of all probabilities
 DIGITS = 12  # of a probability; later ones depend on the order of summation
@@ -79,7 +80,7 @@ class EntityGraph(Composite):
     def _rank(self, graph: _Graph, query: Query, entities: Sequence[int], scored: Scored) -> list[int]:
         weights = self.passage_weight * normalize_scores(scored, graph.count)
         reset = np.concatenate([self._activate(graph, query.text, entities), weights])
-        scores = compute_pagerank(graph.transitions, reset, self.damping, TOLERANCE)[-graph.count :]
+        scores = compute_pagerank(graph.matrices[TRANSITIONS], reset, self.damping, TOLERANCE)[-graph.count :]
         return rank_found(scores.round(DIGITS), query)
 
     def _activate(self, graph: _Graph, query: str, entities: Sequence[int]) -> Scores:
@@ -89,15 +90,15 @@ class EntityGraph(Composite):
         the similarity of sentence and query, if that is more than it has and at least `threshold`.
         """
         similarity = graph.similarities(query)
-        activation = np.zeros(graph.mentions.shape[1])
+        activation = np.zeros(graph.matrices[MENTIONS].shape[1])
         activation[entities] = 1
         for _ in range(self.hops):
-            spread = graph.mentions.T @ (similarity * (graph.mentions @ activation))
+            spread = graph.matrices[MENTIONS].T @ (similarity * (graph.matrices[MENTIONS] @ activation))
             spread = np.where(spread < self.threshold, 0, np.minimum(spread, 1))
             if (spread <= activation).all():
                 break
             activation = np.maximum(spread, activation)
-        holders = np.diff(graph.transitions.indptr)[: -graph.count]  # the number of passages of each entity
+        holders = np.diff(graph.matrices[TRANSITIONS].indptr)[: -graph.count]  # the number of passages of each entity
         per_passage: Scores = activation / np.maximum(holders, 1.0)
         return per_passage
 
@@ -114,7 +115,7 @@ class _Graph:
 
     def similarities(self, query: str) -> Scores:
         """Return the TF-IDF cosine of the query and each sentence with its title."""
-        rows = self._matrices[SENTENCES]  # terms × sentences
+        rows = self.matrices[SENTENCES]
         counts = Counter(self._terms[term] for term in analysis.terms(query) if term in self._terms)
         terms = sorted(counts)
         idf = _idf(rows.shape[1], np.diff(rows.indptr)[terms])
@@ -131,18 +132,10 @@ class _Graph:
         return _read_lines(self._folder / TERMS)
 
     @cached_property
-    def _matrices(self) -> dict[str, csr_matrix]:
+    def matrices(self) -> dict[str, csr_matrix]:
         from scipy.sparse import load_npz
 
         return {file: load_npz(self._folder / file) for file in (SENTENCES, MENTIONS, TRANSITIONS)}
-
-    @property
-    def mentions(self) -> csr_matrix:  # sentences × entities
-        return self._matrices[MENTIONS]
-
-    @property
-    def transitions(self) -> csr_matrix:  # entities, then passages
-        return self._matrices[TRANSITIONS]
 
 
 def find_names(text: str, known: Mapping[str, object] | frozenset[str]) -> Iterator[str]:

@@ -142,7 +142,9 @@ class HippoRag(Composite):
             from scipy.sparse import save_npz
 
             save_npz(folder / TRANSITIONS, transition_matrix(nodes, rows, columns, list(edges.values())), False)
-            (folder / FACTS).write_bytes(encode_json([graph.facts, graph.ends, graph.holders]))
+            (folder / FACTS).write_bytes(
+                encode_json({"facts": graph.facts, "ends": graph.ends, "holders": graph.holders})
+            )
 
     def open(self, passages: Sequence[Passage], folder: Path) -> OpenedFacts:
         return OpenedFacts(self, passages, super().open(passages, folder).finders, _Graph(folder))
@@ -159,7 +161,7 @@ class HippoRag(Composite):
             chosen = [graph.numbers[fact] for fact in query.facts if fact in graph.numbers]
         if not chosen:
             return list(opened.finders["passages"].find([query])[0])
-        scores = normalize_scores(facts, len(graph.ends))
+        scores = normalize_scores(facts, len(graph.facts))
         reset = np.zeros(graph.transitions.shape[0])
         weights = graph.weigh_entities([(fact, scores[fact]) for fact in chosen])
         for entity, weight in sorted(weights.items(), key=lambda pair: (-pair[1], pair[0]))[: self.entity_count]:
@@ -272,25 +274,20 @@ class _Graph:
         """Return the mean over an entity's facts of score / number of passages that hold it."""
         weights: defaultdict[int, list[float]] = defaultdict(list)
         for fact, score in facts:
-            for entity in set(self.ends[fact]):
-                weights[entity].append(score / self._stored[2][entity])
+            for entity in set(self.stored["ends"][fact]):
+                weights[entity].append(score / self.stored["holders"][entity])
         return {entity: sum(values) / len(values) for entity, values in weights.items()}
 
     @cached_property
     def facts(self) -> list[Fact]:
-        return [tuple(fact) for fact in self._stored[0]]
+        return [tuple(fact) for fact in self.stored["facts"]]
 
     @cached_property
     def numbers(self) -> Mapping[Fact, int]:
         return {fact: number for number, fact in enumerate(self.facts)}
 
-    @property
-    def ends(self) -> list[list[int]]:
-        ends: list[list[int]] = self._stored[1]
-        return ends
-
     @cached_property
-    def _stored(self) -> Any:
+    def stored(self) -> Any:
         return decode_json((self._folder / FACTS).read_bytes())
 
     @cached_property

@@ -1,6 +1,6 @@
 """An index on disk: a corpus, the retriever's files, and a manifest with their checksums.
 
-passages.jsonl  offsets.bin  titles.bin    the corpus
+passages.jsonl  offsets.npy  titles.npy    the corpus
 finder/                                    the retriever's own files
 manifest.json                              written last: without it the index is not used
 """
@@ -23,21 +23,19 @@ from kgqa.retrieval.search import PassageIndex
 from kgqa.types import JsonObject, Passage
 from kgqa.util.fs import (
     AGAIN,
-    digest,
     ensure_dir,
     explain_storage_errors,
     has_content,
     json_text,
     lock_file,
+    quick_sha256,
     replace_file,
     sha256,
 )
 from kgqa.util.jsonio import decode_json
 
-FORMAT = 2  # 2: ids of passages have 16 digits
+FORMAT = 3  # 3: offsets and titles are NumPy arrays
 FINDER, MANIFEST = "finder", "manifest.json"
-# Bytes of an index up to which opening it compares checksums: 0.15 s if the CPU has SHA-256, otherwise 0.6 s
-CHECKED_ON_OPENING = 256 << 20
 Advance = Callable[[str, int, int | None], None]  # stage, passages more, passages in all if that is known
 RunProgram = Callable[[Program[Sequence[Passage]]], Sequence[Passage]]  # with the model of an `ExpandingRetriever`
 
@@ -73,7 +71,7 @@ class IndexFolder:
         ):
             if self.finished():
                 try:
-                    return self.verify()
+                    return self.manifest()
                 except DataError:
                     with explain_storage_errors(self.path):
                         (self.path / MANIFEST).unlink()
@@ -93,10 +91,9 @@ class IndexFolder:
                 self.retriever.build(stored, finder, lambda n: advance("indexing", n, corpus.count))
             with explain_storage_errors(self.path):
                 own = [file for file in finder.rglob("*") if file.is_file()]
-                files = [*(self.path / name for name in (LINES, OFFSETS, TITLES)), *sorted(own)]
                 described = {
-                    str(file.relative_to(self.path)): {"bytes": file.stat().st_size, "sha256": sha256(file)}
-                    for file in files
+                    str(file.relative_to(self.path)): {"bytes": file.stat().st_size, "sha256": quick_sha256(file)}
+                    for file in [*(self.path / name for name in (LINES, OFFSETS, TITLES)), *sorted(own)]
                 }
             manifest = {
                 "format": FORMAT,
@@ -105,66 +102,46 @@ class IndexFolder:
                 "retriever": self.retriever.identity(),
                 "files": described,
             }
-            replace_file(self.path / MANIFEST, json_text({**manifest, "digest": digest(manifest, 16)}), AGAIN)
-            return self.manifest()
+            replace_file(self.path / MANIFEST, json_text(manifest), AGAIN)
+            return manifest
 
     def open(self) -> PassageIndex:
-        """Return the index, ready to search. The checksums of a large one are not compared, see `verify`.
-
-        Raises:
-            DataError: there is none, it is damaged, or of another corpus or retriever.
-        """
-        manifest = self.manifest()
-        if sum(described["bytes"] for described in manifest["files"].values()) <= CHECKED_ON_OPENING:
-            self._compare_checksums(manifest)
-        passages = StoredPassages(self.path)
+        """Return the index, ready to search. Raises DataError as `manifest`."""
+        manifest, passages = self.manifest(), StoredPassages(self.path)
         finder = self.retriever.open(passages, self.path / FINDER)
         return PassageIndex(self.retriever, manifest["corpus"], passages, finder)
 
-    def verify(self) -> Mapping[str, Any]:
-        """Return the manifest after comparing every checksum. Raises DataError: names the first changed file."""
-        manifest = self.manifest()
-        self._compare_checksums(manifest)
-        return manifest
+    def manifest(self, hash_file: Callable[[Path], str] = quick_sha256) -> Mapping[str, Any]:
+        """Return the manifest after comparing every checksum. `sha256` reads also files that seem unchanged.
 
-    def manifest(self) -> Mapping[str, Any]:
-        """Return the manifest. Raises DataError: corpus, retriever or the sizes of the files differ from it."""
+        Raises:
+            DataError: there is no index, it is damaged, or of another corpus or retriever.
+        """
         if not self.finished():
             raise DataError(f"{self.path}: no finished index. Run: {self.command}")
         try:
             manifest: dict[str, Any] = decode_json((self.path / MANIFEST).read_bytes())
             if manifest["format"] != FORMAT:
                 raise self._reject(f"format {manifest['format']} where {FORMAT} is expected")
-            if manifest.pop("digest") != digest(manifest, 16):
-                raise self._reject(f"damaged index: {MANIFEST} changed since it was written")
-            for key, name, identity in (
-                ("made_from", "corpus", self.made_from),
-                ("retriever", "retriever", self.retriever.identity()),
-            ):
-                if differing := _list_differences(manifest[key], json.loads(json.dumps(identity))):
+            expected = {"made_from": self.made_from, "retriever": self.retriever.identity()}
+            for key, wanted in json.loads(json.dumps(expected)).items():
+                saved, name = manifest[key], "corpus" if key == "made_from" else key
+                if differing := [
+                    f"{setting} ({saved.get(setting)} → {wanted.get(setting)})"
+                    for setting in sorted({*saved, *wanted})
+                    if saved.get(setting) != wanted.get(setting)
+                ]:
                     raise self._reject(f"the index of another {name}: it differs in {', '.join(differing)}")
             for name, described in manifest["files"].items():
-                file = self.path / name
-                size = file.stat().st_size if file.is_file() else None
-                if size != described["bytes"]:
-                    raise self._reject(f"{name} has {size} bytes where {described['bytes']} were written")
+                if hash_file(self.path / name) != described["sha256"]:
+                    raise self._reject(f"damaged index: {name} changed since it was written")
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise self._reject(f"{MANIFEST} is damaged ({error})") from error
+            raise self._reject(f"damaged index ({error})") from error
         return manifest
 
-    def _compare_checksums(self, manifest: Mapping[str, Any]) -> None:
-        for name, described in manifest["files"].items():
-            try:
-                found = sha256(self.path / name)
-            except OSError as error:
-                raise self._reject(f"damaged index: {name} cannot be read ({error.strerror})") from error
-            if found != described["sha256"]:
-                raise self._reject(f"damaged index: {name} changed since it was written")
+    def verify(self) -> Mapping[str, Any]:
+        """Return the manifest after reading every file."""
+        return self.manifest(sha256)
 
     def _reject(self, why: str) -> DataError:
         return DataError(f"{self.path}: {why}. Delete the folder and run: {self.command}")
-
-
-def _list_differences(saved: JsonObject, expected: JsonObject) -> list[str]:
-    keys = sorted({*saved, *expected})
-    return [f"{key} ({saved.get(key)} → {expected.get(key)})" for key in keys if saved.get(key) != expected.get(key)]

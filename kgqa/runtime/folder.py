@@ -16,6 +16,7 @@ from kgqa.artifacts.predictions import PARTIAL_PREDICTIONS, PREDICTIONS, Predict
 from kgqa.artifacts.run import IDENTITY
 from kgqa.artifacts.schema import as_json, read_json
 from kgqa.artifacts.trace import PARTIAL_TRACE, TRACE, TracedCall, TracedQuestion
+from kgqa.config.files import flatten
 from kgqa.errors import ConfigError, DataError
 from kgqa.runtime.scheduler import CallRecord
 from kgqa.types import Json, Question
@@ -49,8 +50,7 @@ class RunFolder:
         self.path = path
         self.is_worthless = False  # set after an error without paid calls: `close` removes a folder without answers
         with explain_storage_errors(path, OUT_ELSEWHERE), ExitStack() as opened:
-            opened.enter_context(lock_file(path / ".lock", self._refuse, OUT_ELSEWHERE))
-            claim_folder(path, identity)
+            opened.enter_context(lock_folder(path, identity, "this run", "another run_name="))
             self._trace = opened.enter_context((path / PARTIAL_TRACE).open("wb"))
             self._partial = opened.enter_context(
                 (path / PARTIAL_PREDICTIONS).open(
@@ -101,11 +101,6 @@ class RunFolder:
         if self.is_worthless and not any(has_content(self.path / name) for name in names):
             remove_folder(self.path, outputs())
 
-    def _refuse(self) -> None:
-        raise ConfigError(
-            f"{self.path}: another kgqa process is writing this run. Wait for it, or set another run_name=."
-        )
-
 
 @dataclass(frozen=True)
 class ArtifactDir:
@@ -122,9 +117,11 @@ class ArtifactDir:
     _hashes: dict[str, str] = field(default_factory=dict)  # sha256 by name
 
     @classmethod
-    def for_identity(cls, stage: str, parent: Path, identity: Mapping[str, Json]) -> ArtifactDir:
-        """Return the folder in `parent` with the identity's hash as its name."""
-        return cls(stage, parent / run_name(identity), identity)
+    def for_identity(
+        cls, stage: str, parent: Path, identity: Mapping[str, Json], output_dir: str | None = None
+    ) -> ArtifactDir:
+        """Return `output_dir`, or else the folder in `parent` with the identity's hash as its name."""
+        return cls(stage, Path(output_dir) if output_dir else parent / run_name(identity), identity)
 
     def outcome(self, kind: type[T]) -> T | None:
         """Return the outcome if the stage is finished with this identity, and its files are unchanged."""
@@ -146,8 +143,7 @@ class ArtifactDir:
             ConfigError: the folder belongs to another identity, or another process is writing it.
             StorageError: it cannot be created or written.
         """
-        with lock_file(self.path / ".lock", self._refuse, OUT_ELSEWHERE):
-            claim_folder(self.path, as_json(self.identity))
+        with lock_folder(self.path, as_json(self.identity), "this", "output_dir="):
             with explain_storage_errors(self.path, OUT_ELSEWHERE):
                 (self.path / MANIFEST).unlink(missing_ok=True)
             self._hashes.clear()
@@ -166,22 +162,29 @@ class ArtifactDir:
         )
         return replace_file(self.path / MANIFEST, json_text(manifest.json()))
 
-    def _refuse(self) -> None:
-        raise ConfigError(f"{self.path}: another kgqa process is writing this. Wait for it, or set output_dir=.")
 
+@contextmanager
+def lock_folder(folder: Path, identity: Mapping[str, Json], what: str, remedy: str) -> Iterator[None]:
+    """Lock a folder and bind it to a configuration. Raise ConfigError with the keys that differ if it has another."""
 
-def claim_folder(folder: Path, identity: Mapping[str, Json]) -> None:
-    """Bind a folder to a configuration. Raise ConfigError with the keys that differ if it belongs to another one."""
-    target = folder / IDENTITY
-    if not has_content(target):
-        replace_file(target, json_text(identity))
-        return
-    before = read_json(target, remedy="Remove the folder, or set another run_name=.")
-    if differing := _differences(before if isinstance(before, dict) else {}, identity):
-        raise ConfigError(
-            f"{folder} belongs to another configuration. It differs in {', '.join(differing)}. "
-            "Set another run_name= or output_dir=, or remove the folder."
-        )
+    def refuse() -> None:
+        raise ConfigError(f"{folder}: another kgqa process is writing {what}. Wait for it, or set {remedy}.")
+
+    with lock_file(folder / ".lock", refuse, OUT_ELSEWHERE):
+        target = folder / IDENTITY
+        if has_content(target):
+            saved = read_json(target, remedy="Remove the folder, or set another run_name=.")
+            old, new = flatten(saved if isinstance(saved, dict) else {}), flatten(identity)
+            differing = [key for key in sorted({*old, *new}) if old.get(key) != new.get(key)]
+            if differing:
+                listed = ", ".join(f"{key} ({old.get(key)} → {new.get(key)})" for key in differing)
+                raise ConfigError(
+                    f"{folder} belongs to another configuration. It differs in {listed}. "
+                    "Set another run_name= or output_dir=, or remove the folder."
+                )
+        else:
+            replace_file(target, json_text(identity))
+        yield
 
 
 def run_name(identity: Mapping[str, Json]) -> str:
@@ -191,23 +194,9 @@ def run_name(identity: Mapping[str, Json]) -> str:
 
 def trace_question(question: Question, prediction: Prediction, records: Iterable[CallRecord]) -> TracedQuestion:
     """Return a question with its calls in the form of the trace."""
-    return TracedQuestion(question, prediction, tuple(map(_trace_call, records)))
-
-
-def _trace_call(record: CallRecord) -> TracedCall:
-    written = format_call(record.call)
-    kind = written.pop("call")
-    reply = format_reply(record.call, record.reply)
-    return TracedCall(record.path, kind, written, reply, record.cached, round(record.queued, 6))
-
-
-def _differences(old: Mapping[str, Json], new: Mapping[str, Json], prefix: str = "") -> list[str]:
-    """Return "key (old → new)" for every key that differs, nested keys joined by dots."""
-    lines = []
-    for key in sorted({*old, *new}):
-        before, after = old.get(key), new.get(key)
-        if isinstance(before, dict) and isinstance(after, dict):
-            lines += _differences(before, after, f"{prefix}{key}.")
-        elif before != after:
-            lines.append(f"{prefix}{key} ({before} → {after})")
-    return lines
+    calls = []
+    for record in records:
+        written = format_call(record.call)
+        kind, reply = written.pop("call"), format_reply(record.call, record.reply)
+        calls.append(TracedCall(record.path, kind, written, reply, record.cached, round(record.queued, 6)))
+    return TracedQuestion(question, prediction, tuple(calls))

@@ -2,10 +2,14 @@
 
 `kgqa runs --running` shows these files. The file is removed when the work ends. A killed process leaves its file behind
 without new heartbeats, and the same command replaces it.
+
+The log is `log.jsonl` in the folder of the work, one JSON object per line. It uses Python's logging. Lines for users go
+to the logger "kgqa" and its children. Other events go to EVENTS, with fields as `extra={"fields": {"event": …}}`.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import shlex
@@ -15,22 +19,28 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import datetime, timezone
+from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
 from kgqa.artifacts.schema import Artifact, Number, read
 from kgqa.errors import BudgetSpent, DataError, StorageError, UsageError, note
-from kgqa.runtime.costs import Ledger, total
-from kgqa.runtime.display import Advance, Display, Stage
-from kgqa.runtime.work_log import log_event, work_log
+from kgqa.runtime.costs import Ledger, Spent
+from kgqa.runtime.display import Display, Stage
 from kgqa.types import Json
 from kgqa.util.fs import ensure_dir, json_text, outputs, text_digest
+from kgqa.util.redaction import redact
 from kgqa.util.text import duration
 
+LOG = "log.jsonl"
+LARGEST = 4_000_000  # bytes of one file
+OLDER = 4  # older files: log.jsonl.1 is the newest of them
+EVENTS = logging.getLogger("kgqa.events")
 BEAT = 2.0  # seconds between two heartbeats
 LOGGED_EVERY = 60.0  # seconds between two lines of progress in the log
 STOPPED = 60.0  # seconds without a heartbeat after which work counts as stopped
 FORGOTTEN = 7 * 86_400.0  # seconds after which stopped work is no longer shown
-_LOGGED = ("stage", "ended", "failed", "count", "calls", "tokens", "usd")
+_LOGGED = {"stage", "ended", "failed", "count", "calls", "tokens", "usd"}
 
 
 class Heartbeat(Artifact):
@@ -65,9 +75,8 @@ class Heartbeat(Artifact):
 
     def describe(self) -> str:
         """Return the state in words."""
-        if self.is_running:
-            return "running"
-        return f"stopped: no heartbeat from {self.host} for {duration(time.time() - self.updated)}"
+        silence = duration(time.time() - self.updated)
+        return "running" if self.is_running else f"stopped: no heartbeat from {self.host} for {silence}"
 
     def json(self) -> dict[str, Json]:  # type: ignore[override]
         """Return the fields and the state."""
@@ -137,12 +146,12 @@ def monitor_work(display: Display, what: str, folder: Path, **identity: Json) ->
             monitor.log_end(error)
 
 
-class RunMonitor:
+class RunMonitor(Display):
     """A display that passes everything to another one, and sums it for heartbeats and the log."""
 
     def __init__(self, display: Display, beat: Heartbeat) -> None:
         self._display, self._beat = display, beat
-        self._stages: list[Stage] = []  # of calls
+        self._stages: list[Stage] = []
         self._progress = Stage("", None)  # of what runs now
 
     def line(self, text: str, *, alarm: bool = False) -> None:
@@ -150,30 +159,13 @@ class RunMonitor:
         self._display.line(text, alarm=alarm)
 
     @contextmanager
-    def stage(self, title: str, count: int, ledger: Ledger, *, summary: bool = True) -> Iterator[Stage]:
+    def stage(self, title: str, count: int | None, ledger: Ledger | None, *, summary: bool = True) -> Iterator[Stage]:
         with self._display.stage(title, count, ledger, summary=summary) as stage:
-            if summary:  # a stage without one has its own monitor, such as a cell of a sweep
+            if summary or ledger is None:  # otherwise it has its own monitor, such as a cell of a sweep
                 self._progress = stage
                 self._stages.append(stage)
-                log_event("stage", f"{title}: {count:,}", stage=title, count=count)
+                log_event("stage", title if count is None else f"{title}: {count:,}", stage=title, count=count)
             yield stage
-
-    @contextmanager
-    def counting(self, unit: str) -> Iterator[Advance]:
-        steps: dict[str, Stage] = {}
-        with self._display.counting(unit) as shown:
-
-            def advance(step: str, more: int, of: int | None) -> None:
-                if step not in steps:
-                    title = f"{step} {unit}".strip()
-                    steps[step] = Stage(title, of)
-                    log_event("stage", title, stage=title, count=of)
-                self._progress = steps[step]
-                self._progress.ended += more
-                self._progress.count = of
-                shown(step, more, of)
-
-            yield advance
 
     def beat_until(self, stop: threading.Event) -> None:
         """Write heartbeats, and once a minute a line of the log."""
@@ -186,12 +178,12 @@ class RunMonitor:
             beat.write()
             if time.monotonic() - logged >= LOGGED_EVERY:
                 logged = time.monotonic()
-                log_event("progress", f"{beat.stage}: {beat.ended:,}", **self._figures(beat))
+                log_event("progress", f"{beat.stage}: {beat.ended:,}", **beat.model_dump(include=_LOGGED))
 
     def log_end(self, error: BaseException | None) -> None:
         """Log the outcome, and add notes to the error that ended the work."""
         beat = self._current()
-        fields = {"seconds": round(beat.updated - beat.started, 1), **self._figures(beat)}
+        fields = {"seconds": round(beat.updated - beat.started, 1), **beat.model_dump(include=_LOGGED)}
         if error is None:
             log_event("end", "done", outcome="done", **fields)
             return
@@ -207,24 +199,15 @@ class RunMonitor:
 
     def _current(self) -> Heartbeat:
         """Return the progress of the current stage, and the sums of calls and costs of all stages."""
-        progress = self._progress
-        ledgers = [each.ledger for each in self._stages]
-        paid = total([tally for ledger in ledgers for tally in list(ledger.paid.values())])
-        dollars = [ledger.dollars() for ledger in ledgers]
-        known = [usd for usd in dollars if usd is not None]
+        progress, ledgers = self._progress, [each.ledger for each in self._stages]
+        spent = sum((ledger.spent() for ledger in ledgers), Spent())
         left = progress.seconds_left()
         return self._beat.replace(
             updated=time.time(), stage=progress.title,
             ended=progress.ended, failed=progress.failed, count=progress.count,
-            calls=paid.calls, tokens=paid.usage.tokens,
-            usd=round(sum(known), 6) if known and len(known) == len(dollars) else None,
-            seconds_left=None if left is None else round(left),
+            calls=sum(tally.calls for ledger in ledgers for tally in list(ledger.paid.values())), tokens=spent.tokens,
+            usd=round(spent.dollars, 6) or None, seconds_left=None if left is None else round(left),
         )  # fmt: skip
-
-    def _figures(self, beat: Heartbeat) -> dict[str, Json]:
-        """Return the fields of a log line, with the flags of the models' replies."""
-        flags = total([tally for stage in self._stages for tally in list(stage.ledger.method.values())]).flags
-        return {**{name: getattr(beat, name) for name in _LOGGED}, "flags": dict(sorted(flags.items()))}
 
 
 def command_line() -> str:
@@ -232,3 +215,51 @@ def command_line() -> str:
     program = Path(sys.argv[0])
     is_kgqa = program.name == "kgqa" or (program.parent.name == "kgqa" and program.name == "__main__.py")
     return shlex.join(["kgqa", *sys.argv[1:]]) if is_kgqa else ""
+
+
+@contextmanager
+def work_log(folder: Path) -> Iterator[None]:
+    """Write the log of this block to the folder."""
+    with suppress(OSError):  # the first answer that is written there raises the error
+        ensure_dir(folder)
+    handler, loggers, level = WorkLog(folder / LOG), (logging.getLogger("kgqa"), EVENTS), EVENTS.level
+    EVENTS.propagate = False  # many lines, not for users
+    EVENTS.setLevel(logging.DEBUG)
+    for logger in loggers:
+        logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        EVENTS.setLevel(level)
+        for logger in loggers:
+            logger.removeHandler(handler)
+        handler.close()
+
+
+def log_event(event: str, message: str, *, level: int = logging.INFO, **fields: Json) -> None:
+    """Write a line to all open logs."""
+    EVENTS.log(level, "%s", message, extra={"fields": {"event": event, **fields}})
+
+
+class WorkLog(RotatingFileHandler):
+    """Writes records as lines of JSON without secrets."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__(file, maxBytes=LARGEST, backupCount=OLDER, encoding="utf-8", delay=True)
+
+    def close(self) -> None:
+        with suppress(OSError):
+            super().close()
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Json] = {
+            "time": datetime.fromtimestamp(record.created, timezone.utc).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "event": "line",
+            "message": record.getMessage(),
+            **getattr(record, "fields", {}),
+        }
+        return redact(json.dumps(line, default=str))  # ASCII, so that a line cannot move a terminal's cursor
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
+        """Ignore a log that cannot be written. Work continues without it."""

@@ -16,8 +16,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from kgqa.cache.in_flight import Done, Request, ServiceReply
-from kgqa.calls import Call, Gather, Generate, Program
+from kgqa.calls import Call, Gather, Generate, Program, Search
 from kgqa.errors import EngineDied, UsageError
+from kgqa.protocols import SearchProgram
 from kgqa.runtime.services import Service
 
 T = TypeVar("T")
@@ -215,3 +216,40 @@ class Scheduler:
         if self.on_record:
             self.on_record(record)
         self._ready.append((task, reply.value))
+
+
+def with_search_program(
+    programs: Iterable[tuple[str, Program[T]]], searches: SearchProgram | None
+) -> Iterable[tuple[str, Program[T]]]:
+    """Return programs with searches that `searches` answers, in their trace and cost. None: return them unchanged."""
+    if searches is None:
+        return programs
+    return ((key, _run_with_searches(program, searches)) for key, program in programs)
+
+
+async def _run_with_searches(program: Program[T], searches: SearchProgram) -> T:
+    """Run a program and pass its calls on, except searches."""
+    reply: Any = None
+    try:
+        while True:
+            try:
+                call = program.throw(reply) if isinstance(reply, Exception) else program.send(reply)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            reply = await _answer(call, searches)
+    finally:
+        program.close()
+
+
+async def _answer(call: Call[Any], searches: SearchProgram) -> Any:
+    """Return the reply to a call, or the exception to raise in the program."""
+    try:
+        match call:
+            case Search(keywords=None):
+                return await searches.search(call)
+            case Gather():
+                return await Gather(*(_run_with_searches(program, searches) for program in call.programs))
+        return await call
+    except Exception as error:  # noqa: BLE001 - as the scheduler raises a failed call in its program
+        return error

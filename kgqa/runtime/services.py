@@ -118,29 +118,27 @@ def _length(call: ModelCall) -> int:
 class Streams(Service):
     """A streaming engine with a limit of parallel calls.
 
-    Earlier questions go first, so that the calls of a question find its prefix in the engine's cache. At the end the
-    least advanced questions go first. Otherwise the last ones would make their calls one after the other on an idle
-    engine.
+    Earlier questions go first, so that the calls of a question find its prefix in the engine's cache. If all questions
+    have started (`ending`), the least advanced go first. Otherwise the last ones would make their calls one after the
+    other on an idle engine.
     """
 
-    def __init__(self, done: Done, cache: CallCache, engine: StreamingEngine) -> None:
+    def __init__(self, done: Done, cache: CallCache, engine: StreamingEngine, ending: threading.Event) -> None:
         self.busy = 0
-        self._engine = engine
+        self._engine, self._ending = engine, ending
         self._in_flight = InFlightCalls(done, cache, engine.identity(), self._make)
         self._lock = threading.Lock()
         self._heap: list[tuple[tuple[object, ...], Request]] = []
-        self._rank = _earliest
         self._stopped = False
 
     def submit(self, request: Request) -> None:
         self._make(self._in_flight.begin([request]))
 
-    def set_order(self, *, ending: bool) -> None:
-        """Set which calls go first. ending: all questions have started."""
-        with self._lock:
-            self._rank = _least_advanced if ending else _earliest
-            self._heap = [(self._rank(request), request) for _, request in self._heap]
-            heapq.heapify(self._heap)
+    def _rank(self, request: Request) -> tuple[object, ...]:
+        if not self._ending.is_set():
+            return False, request.order, request.ticket
+        question, awaits, *inside = request.order
+        return True, awaits, question, inside, request.ticket
 
     def _make(self, requests: Sequence[Request]) -> None:
         with self._lock:
@@ -171,15 +169,6 @@ class Streams(Service):
             self.busy -= 1
         self._start()
         self._in_flight.finish([(request, reply)], started)
-
-
-def _earliest(request: Request) -> tuple[object, ...]:
-    return request.order, request.ticket
-
-
-def _least_advanced(request: Request) -> tuple[object, ...]:
-    question, awaits, *inside = request.order
-    return awaits, question, inside, request.ticket
 
 
 class Worker(Service):

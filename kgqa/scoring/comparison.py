@@ -106,8 +106,7 @@ def questions_needed(difference: float, deviation: float, *, power: float = POWE
 
     deviation: standard deviation of the paired differences, in the difference's unit. If it is 0, return None.
 
-    Raises:
-        ValueError: a difference of 0, which no number of questions shows.
+    Raises ValueError: a difference of 0, which no number of questions shows.
     """
     from scipy.stats import norm
 

@@ -35,8 +35,7 @@ def pool_interval(
 ) -> tuple[float, float]:
     """Return the 95 % percentile bootstrap interval of a pooled share: the sum of first by the sum of second numbers.
 
-    Raises:
-        ValueError: no parts, or all of the second are 0.
+    Raises ValueError: no parts, or all of the second are 0.
     """
     import numpy as np
 
@@ -57,8 +56,7 @@ def interval(values: Sequence[float], *, seed: int = 0, resamples: int = 10_000)
 
     Equal values give that value twice. The interval of fewer than about ten values is too narrow.
 
-    Raises:
-        ValueError: no values, or a value that is not finite.
+    Raises ValueError: no values, or a value that is not finite.
     """
     import numpy as np
 

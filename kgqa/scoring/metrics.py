@@ -52,10 +52,7 @@ def score(prediction: str | None, golds: Sequence[str], profile: str) -> Score:
     A prediction of None (of a failed question) scores 0. Some released scorers can give EM 1 and F1 0: see
     `hotpotqa_f1` and `trace_profile`.
 
-    Raises:
-        ConfigError: no such profile.
-        ValueError: no gold answer.
-        TypeError: `golds` is a string.
+    Raises ConfigError: no such profile. ValueError: no gold answer. TypeError: `golds` is a string.
     """
     formula = profile_formula(profile)
     if isinstance(golds, str):
@@ -66,11 +63,7 @@ def score(prediction: str | None, golds: Sequence[str], profile: str) -> Score:
 
 
 def profile_formula(profile: str) -> Callable[[str, Sequence[str]], Score]:
-    """Return the scoring function of a profile.
-
-    Raises:
-        ConfigError: no such profile.
-    """
+    """Return the scoring function of a profile. Raises ConfigError: no such profile."""
     if profile not in PROFILES:
         raise ConfigError(f"scoring profile {profile!r} is unknown. {nearest(profile, PROFILES)}")
     return PROFILES[profile]
@@ -128,8 +121,7 @@ def drop_scores(predicted: Sequence[str], gold: Sequence[str]) -> tuple[float, f
     EM is 1 for the same spans after normalization. F1 is the sum over aligned spans divided by the length of the longer
     list, rounded to two digits.
 
-    Raises:
-        ValueError: no span on one side.
+    Raises ValueError: no span on one side.
     """
     if not predicted or not gold:
         raise ValueError("DROP compares at least one predicted span with at least one gold span")

@@ -197,9 +197,7 @@ def score_questions(
 def score_question(question: Question, prediction: Prediction, profile: str) -> ScoredQuestion:
     """Score the answer and the evidence of a prediction. An unanswerable question is right if the answer abstains.
 
-    Raises:
-        DataError: the question has no gold answer.
-        ConfigError: no such profile.
+    Raises DataError: the question has no gold answer. ConfigError: no such profile.
     """
     if not question.answers:
         raise DataError(f"question {question.id} has no answers, so its answer cannot be scored")

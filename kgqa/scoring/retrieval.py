@@ -117,8 +117,7 @@ def summarise_retrieval(rows: Sequence[RetrievedPassages], *, ranked: bool, seed
     ranked: whether the passages are ordered by relevance. Those of several searches are not: only their recall within
     the fixed budget has a clear meaning.
 
-    Raises:
-        ValueError: no rows.
+    Raises ValueError: no rows.
     """
     if not rows:
         raise ValueError("no questions to summarise")

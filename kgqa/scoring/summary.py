@@ -34,8 +34,7 @@ def summarise(rows: Sequence[ScoredQuestion], *, seed: int = 0) -> ScoreSummary:
     `context_tokens` and `figures` are means over the questions that report them, `figures_if_right` over those with
     EM 1 (KnowTrace §4.4). `given` scores all passages that come with the questions (TRACE Table 5).
 
-    Raises:
-        ValueError: no rows, or rows of several profiles.
+    Raises ValueError: no rows, or rows of several profiles.
     """
     if not rows:
         raise ValueError("no questions to summarise")

@@ -158,8 +158,7 @@ def check_metric(key: str, metric: str) -> None:
 def freeze_cells(named: Iterable[tuple[str, Sequence[str]]]) -> list[Cell]:
     """Compose cells from names and overrides.
 
-    Raises:
-        ConfigError: overrides that cannot be composed, or a key of a wrong value.
+    Raises ConfigError for overrides that cannot be composed, or a key of a wrong value.
     """
     return [Cell(number, name, Experiment.of(overrides)) for number, (name, overrides) in enumerate(named)]
 
@@ -175,8 +174,7 @@ def result_folder(experiment: Experiment) -> Path:
 def place_cells(cells: Sequence[Cell]) -> None:
     """Set where each cell's run is or will be, if nothing is missing that decides its name.
 
-    Raises:
-        ConfigError: two cells with different settings would write one folder.
+    Raises ConfigError if two cells with different settings would write one folder.
     """
     owners: dict[Path, Cell] = {}
     for cell in cells:
@@ -185,12 +183,10 @@ def place_cells(cells: Sequence[Cell]) -> None:
         if cell.run is None:
             continue
         owner = owners.setdefault(cell.run, cell)
-        old, new = flatten(owner.experiment.config), flatten(cell.experiment.config)
-        if differing := [key for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key)]:
+        if owner.frozen != cell.frozen:
             raise ConfigError(
-                f"cells {owner.number} ({owner.name}) and {cell.number} ({cell.name}) would write to "
-                f"the same run, {cell.run}: they differ in {', '.join(differing)}, which does not change answers. "
-                "Make two sweeps of it, or remove run_name= and output_dir="
+                f"cells {owner.number} ({owner.name}) and {cell.number} ({cell.name}) would write to the same run, "
+                f"{cell.run}: what differs does not change answers. Make two sweeps, or remove run_name="
             )
 
 

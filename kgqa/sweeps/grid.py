@@ -19,16 +19,15 @@ from kgqa.config.composing import Axis, Span, expand_grid, parse_axes, search_sp
 from kgqa.config.files import format_yaml
 from kgqa.config.overrides import override_group, override_key, override_values, parse_override
 from kgqa.errors import ConfigError, nearest
-from kgqa.experiment.budget import Budget
 from kgqa.experiment.engines import Pool
 from kgqa.experiment.experiment import Experiment
+from kgqa.runtime.costs import Budget
 from kgqa.runtime.display import Display
 from kgqa.runtime.monitor import monitor_work
 from kgqa.sweeps.cells import Cell, check_metric, freeze_cells, place_cells
-from kgqa.sweeps.launching import check_launcher, run_all
+from kgqa.sweeps.launching import check_launcher, run_in_folder
 from kgqa.sweeps.running import SweepFolder, count_cost, open_sweep, run_cell, show_end, sweep_path, write_reports
 from kgqa.util.optional_deps import install_command
-from kgqa.util.text import pluralize
 from kgqa.util.validators import Count, Natural
 
 Optuna = Any  # an object of optuna, which is optional
@@ -102,28 +101,17 @@ class SweepRequest:
 
 
 def run_sweep(request: SweepRequest, display: Display) -> SweepFolder:
-    """Run the cells that are not finished and write the sweep's report.
-
-    Raises:
-        ConfigError: two cells would write one run's folder, or the sweep's is another's or in use.
-    """
-    cells = request.cells
-    place_cells(cells)
-    axes = {override_key(axis.key): tuple(axis.values) for axis in request.axes if axis.swept}
-    plan = SweepPlan(command=request.command, axes=axes, cells=())
-    with open_sweep(sweep_path(request.name, cells), plan, cells) as folder:
-        display.line(f"{pluralize(len(cells), 'cell')} in {folder.path}")
-        with monitor_work(display, "sweep", folder.path) as monitor:
-            run_all(cells, folder.path, request.hydra, monitor, budget=request.budget)
-        write_reports(folder.path)
-    return folder
+    """Run the cells that are not finished and write the sweep's report. Raises as `run_in_folder`."""
+    axes = {override_key(axis.key): axis.values for axis in request.axes if axis.swept}
+    return run_in_folder(
+        request.cells, request.name, axes, request.command, display, hydra=request.hydra, budget=request.budget
+    )
 
 
 def run_search(request: SweepRequest, display: Display) -> SweepFolder:
     """Run the trials of a search and write the sweep's report.
 
-    Raises:
-        ConfigError: optuna is missing, nothing is searched, or no number of trials is given.
+    Raises ConfigError if optuna is missing, nothing is searched, or no number of trials is given.
     """
     trials, seed = _trials_and_seed(request.hydra)
     check_metric("sweep.metric", request.metric or "")
@@ -144,9 +132,7 @@ def run_search(request: SweepRequest, display: Display) -> SweepFolder:
     scores = [(score, cell) for cell in folder.cells if (score := _score(cell, request)) is not None]
     if scores:
         best, chosen = max(scores, key=lambda scored: scored[0])
-        tied = [str(cell.number) for score, cell in scores if score == best and cell is not chosen]
-        also = f" (the same score in cell {', '.join(tied)})" if tied else ""
-        display.line(f"best {request.metric}: {best:.1f} in cell {chosen.number}: {chosen.name}{also}")
+        display.line(f"best {request.metric}: {best:.1f} in cell {chosen.number}: {chosen.name}")
     folder.untried = trials - len(folder.cells)
     if folder.untried:
         display.line(f"{folder.untried} of {trials} cells were not tried: the budget is spent", alarm=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import BrokenExecutor
 from contextlib import closing, suppress
 from dataclasses import replace
@@ -14,12 +14,15 @@ from typing import Any
 from kgqa.artifacts.sweep import SweepPlan
 from kgqa.config.overrides import override_values
 from kgqa.errors import ConfigError, EngineDied, KgqaError, nearest
-from kgqa.experiment.budget import Budget
 from kgqa.experiment.engines import Pool
 from kgqa.experiment.session import Session
+from kgqa.runtime.costs import Budget
 from kgqa.runtime.display import Display, PlainLines
-from kgqa.sweeps.cells import Cell
-from kgqa.sweeps.running import run_cell, run_cells, show_end
+from kgqa.runtime.monitor import monitor_work
+from kgqa.sweeps.cells import Cell, place_cells
+from kgqa.sweeps.running import SweepFolder, open_sweep, run_cell, run_cells, show_end, sweep_path, write_reports
+from kgqa.types import Json
+from kgqa.util.text import pluralize
 
 LAUNCHERS = {
     "joblib": "kgqa[joblib]",
@@ -82,6 +85,31 @@ def run_all(
             on_end(cell)
 
 
+def run_in_folder(
+    cells: Sequence[Cell],
+    name: str | None,
+    axes: Mapping[str, Sequence[Json]],
+    command: tuple[str, ...],
+    display: Display,
+    *,
+    hydra: Sequence[str] = (),
+    budget: Budget | None = None,
+    key: str = "sweep.name",
+) -> SweepFolder:
+    """Run the cells that are not finished and write the sweep's report. key: sets the folder's name, for messages.
+
+    Raises ConfigError if two cells would write one run's folder, or the sweep's is another's or in use.
+    """
+    place_cells(cells)
+    plan = SweepPlan(command=command, axes={key: tuple(values) for key, values in axes.items()}, cells=())
+    with open_sweep(sweep_path(name, cells, key), plan, cells, key) as folder:
+        display.line(f"{pluralize(len(cells), 'cell')} in {folder.path}")
+        with monitor_work(display, "sweep", folder.path) as monitor:
+            run_all(cells, folder.path, hydra, monitor, budget=budget)
+        write_reports(folder.path)
+    return folder
+
+
 def launch(sweep: Path, numbers: Sequence[int], hydra_overrides: Sequence[str]) -> None:
     """Run these cells of a sweep's folder as jobs, and return when no process works on them any more.
 
@@ -99,6 +127,8 @@ def launch(sweep: Path, numbers: Sequence[int], hydra_overrides: Sequence[str]) 
     from kgqa.config.composing import hydra_ready
 
     logs = sweep / "launcher"
+    # what the imported launchers raise for a job that was killed
+    named = (("submitit.core.utils", "UncompletedJobError"), ("ray.exceptions", "RayError"))
     values = {"sweep": sweep, "home": Path.cwd(), "hydra.sweep.dir": logs.resolve()}
     places, cells = [f"{key}='{place}'" for key, place in values.items()], ",".join(map(str, numbers))
     ConfigStore.instance().store(name=_JOB, node={"sweep": "???", "home": "???", "cell": "???"})
@@ -115,15 +145,9 @@ def launch(sweep: Path, numbers: Sequence[int], hydra_overrides: Sequence[str]) 
         raise _explain(error, hydra_overrides) from error
     except BrokenExecutor:
         return
-    except _deaths() as error:
+    except tuple(getattr(sys.modules[module], name) for module, name in named if module in sys.modules) as error:
         name, first = launcher_of(hydra_overrides), str(error).strip().splitlines()[0]
         raise EngineDied(f"hydra/launcher={name}: a job crashed: {first}. See {logs}") from error
-
-
-def _deaths() -> tuple[type[Exception], ...]:
-    """Return what the imported launchers raise for a job that was killed."""
-    named = (("submitit.core.utils", "UncompletedJobError"), ("ray.exceptions", "RayError"))
-    return tuple(getattr(sys.modules[module], name) for module, name in named if module in sys.modules)
 
 
 def run_launched(job: Any) -> None:

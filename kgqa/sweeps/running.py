@@ -14,15 +14,14 @@ from kgqa.artifacts.sweep import CellState, SweepPlan, cell_file, sweep_name
 from kgqa.config.building import check_value
 from kgqa.config.settings import FolderName, reported_settings
 from kgqa.errors import BudgetSpent, ConfigError, KgqaError, ServerLost, StorageError
-from kgqa.experiment.budget import Budget, limited
 from kgqa.experiment.check import check
 from kgqa.experiment.engines import Pool
 from kgqa.experiment.run import execute
 from kgqa.experiment.session import Session
 from kgqa.report.sweeps import write_sweep_report
-from kgqa.runtime.costs import Ledger
+from kgqa.runtime.costs import Budget, Ledger, limited
 from kgqa.runtime.display import QUIET, Display, PlainLines, Stage, log_lines
-from kgqa.runtime.work_log import log_event
+from kgqa.runtime.monitor import log_event
 from kgqa.sweeps.cells import Cell, differing_settings, group_by_models, result_folder
 from kgqa.training.verify import verify
 from kgqa.util.fs import (
@@ -66,8 +65,7 @@ class SweepFolder:
 def sweep_path(name: str | None, cells: Sequence[Cell], key: str = "sweep.name") -> Path:
     """Return `outputs/sweeps/NAME`. The name is a hash of the cells if it is None.
 
-    Raises:
-        ConfigError: `key`, which sets the name, has another value than a folder's name.
+    Raises ConfigError if `key`, which sets the name, has another value than a folder's name.
     """
     name = sweep_name([cell.frozen for cell in cells]) if name is None else check_value(key, name, FolderName)
     return outputs() / "sweeps" / str(name)
@@ -178,7 +176,7 @@ def run_cell(
         # A copy, because cells are many and the questions that a run reads are large
         experiment = replace(cell.experiment, config=limited(cell.experiment.config, allowance))
         with (
-            closing(_CellLog(log, f"cell {cell.number}", sweep_display)) as display,
+            closing(_CellLog(log, sweep_display)) as display,
             log_lines(display),
             Session(experiment, pool) as session,
         ):
@@ -220,8 +218,8 @@ def _one_line(error: Exception) -> str:
 class _CellLog(PlainLines):
     """Lines in a cell's log, and its stages in the sweep's display. A full disk is an error of the cell."""
 
-    def __init__(self, file: Path, name: str = "", sweep_display: Display = QUIET) -> None:
-        self._file, self._name, self._sweep_display = file, name, sweep_display
+    def __init__(self, file: Path, sweep_display: Display = QUIET) -> None:
+        self._file, self._sweep_display = file, sweep_display
         with explain_storage_errors(file, OUT_ELSEWHERE):
             super().__init__(file.open("a", encoding="utf-8", errors="backslashreplace"))
 
@@ -230,11 +228,12 @@ class _CellLog(PlainLines):
             super().line(text, alarm=alarm)
 
     @contextmanager
-    def stage(self, title: str, count: int, ledger: Ledger, *, summary: bool = True) -> Iterator[Stage]:
-        shown = self._sweep_display.stage(f"{self._name}: {title}", count, ledger, summary=False)
-        with super().stage(title, count, ledger, summary=summary) as logged, shown as drawn:
-            logged.watchers.append(drawn.follow)
-            yield logged
+    def stage(self, title: str, count: int | None, ledger: Ledger | None, *, summary: bool = True) -> Iterator[Stage]:
+        title = f"cell {int(self._file.stem)}: {title}"
+        with self._sweep_display.stage(title, count, ledger, summary=False) as stage, self.watching(stage):
+            yield stage
+        if summary:
+            self.line(stage.summary())
 
     def close(self) -> None:
         with explain_storage_errors(self._file, OUT_ELSEWHERE):

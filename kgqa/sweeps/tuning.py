@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from statistics import fmean, stdev
 
-from kgqa.artifacts.sweep import TUNE, SweepPlan, TunedCell, TunedPart, TuneRecord, sweep_name
+from kgqa.artifacts.sweep import TUNE, TunedCell, TunedPart, TuneRecord, sweep_name
 from kgqa.config.building import read_keys
 from kgqa.config.composing import Axis, expand_grid, parse_axes
 from kgqa.config.overrides import override_values, parse_override
 from kgqa.errors import ConfigError, DataError
-from kgqa.experiment.budget import Budget
 from kgqa.experiment.experiment import Experiment
 from kgqa.report.evaluation import tuning_sections
 from kgqa.report.section import markdown
+from kgqa.runtime.costs import Budget
 from kgqa.runtime.display import Display
-from kgqa.runtime.monitor import monitor_work
-from kgqa.sweeps.cells import Cell, check_metric, freeze_cells, place_cells, result_folder
-from kgqa.sweeps.running import open_sweep, run_cells, sweep_path, write_reports
-from kgqa.types import Json, Question
+from kgqa.sweeps.cells import Cell, check_metric, freeze_cells, result_folder
+from kgqa.sweeps.launching import run_in_folder
+from kgqa.types import Question
 from kgqa.util.fs import json_text, outputs, replace_file, text_digest
-from kgqa.util.text import pluralize
 from kgqa.util.validators import Count, Natural
 
 NOT_TUNED = ("dataset", "collection", "judge", "limit", "sample", "ids", "seed", "scoring")  # keys or groups
@@ -204,7 +202,9 @@ def run_tuning(tuning: Tuning, display: Display) -> TuneResult:
     texts = [*(cell.frozen for cell in dev_cells), tuning.keys.metric, *test.ids, *tuning.sets]
     name = tuning.keys.name or f"tune-{sweep_name(texts)}"
     folder = outputs() / "sweeps" / name
-    _run_sweep(dev_cells, name, {axis.key: list(axis.values) for axis in tuning.axes if axis.swept}, tuning, display)
+    axes = {axis.key: axis.values for axis in tuning.axes if axis.swept}
+    run = partial(run_in_folder, command=tuning.command, display=display, budget=tuning.budget, key="tune.name")
+    run(dev_cells, name, axes)
     record = TuneRecord(
         command=tuning.command,
         metric=tuning.keys.metric,
@@ -216,8 +216,7 @@ def run_tuning(tuning: Tuning, display: Display) -> TuneResult:
     replace_file(folder / TUNE, json_text(record.json()))  # before the test, which can fail
     best = _best(dev_cells, record)
     test_cells = tuning.on_test(tuning.cells[best.number])
-    axes = {"method.demonstration_set": list(tuning.sets)} if tuning.sets else {}
-    _run_sweep(test_cells, f"{name}-test", axes, tuning, display)
+    run(test_cells, f"{name}-test", {"method.demonstration_set": tuning.sets} if tuning.sets else {})
     tested = tuple(_record(cell, tuning.keys.metric) for cell in test_cells)
     means = [float(run.score.mean) for run in tested if run.score and run.score.mean is not None]
     record = record.replace(chosen=best.number, tested=tested)
@@ -226,18 +225,6 @@ def run_tuning(tuning: Tuning, display: Display) -> TuneResult:
     replace_file(folder / "tune.md", markdown("Tuning", tuning_sections(record)))
     file = replace_file(folder / TUNE, json_text(record.json()))
     return TuneResult(file, record, dev_cells, test_cells)
-
-
-def _run_sweep(
-    cells: Sequence[Cell], name: str, axes: Mapping[str, Sequence[Json]], tuning: Tuning, display: Display
-) -> None:
-    place_cells(cells)
-    plan = SweepPlan(command=tuning.command, axes={key: tuple(values) for key, values in axes.items()}, cells=())
-    with open_sweep(sweep_path(name, cells, "tune.name"), plan, cells, "tune.name") as folder:
-        display.line(f"{pluralize(len(cells), 'cell')} in {folder.path}")
-        with monitor_work(display, "sweep", folder.path) as monitor:
-            run_cells(cells, folder.path, monitor, budget=tuning.budget)
-        write_reports(folder.path)
 
 
 def _record(cell: Cell, metric: str) -> TunedCell:

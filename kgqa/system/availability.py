@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from os import environ
-from pathlib import Path
 
 from kgqa.config import building as parts
 from kgqa.config.composing import resolve_node
@@ -75,25 +74,20 @@ def _missing_models(values: Mapping[str, str]) -> Iterator[str]:
                 yield f"{key}={name}: no server. Write server=URL, or set OPENAI_BASE_URL or OPENAI_API_KEY"
             continue
         fit = describe_fitness(preset)
-        if fit.startswith("yes"):
-            continue
-        reasons = [f"runs {fit}"]
-        if not preset.is_hosted:
-            absent = [] if preset.model.at_hand() else [f"weights are not on this machine (hub: {preset.model.hub})"]
-            reasons = absent if fit.startswith("once fetched") else [*absent, fit]
-        yield f"{key}={name}: {'. '.join(reasons)}. Or set {key}=PRESET"
-
-
-def _calls_models(method: str) -> bool:
-    """Return whether a method calls models. "" is the default method."""
-    file = config_files("method").get(method)
-    return file is None or _uses_models(method, (file, file.stat().st_mtime_ns))
+        if not fit.startswith("yes"):
+            is_absent = not preset.is_hosted and not preset.model.at_hand()
+            reasons = [f"weights are not on this machine (hub: {preset.model.hub})"] if is_absent else []
+            if not fit.startswith("once fetched"):
+                reasons.append(f"runs {fit}" if preset.is_hosted else fit)
+            yield f"{key}={name}: {'. '.join(reasons)}. Or set {key}=PRESET"
 
 
 @cache
-def _uses_models(method: str, _version: tuple[Path, int]) -> bool:
-    """Remember the answer until the method's file changes: a table has hundreds of cells."""
-    return bool(parts.method(resolve_node("method", method)).uses & {"model", "triples"})
+def _calls_models(method: str) -> bool:
+    """Return whether a method calls models. "" is the default method."""
+    return method not in config_files("method") or bool(
+        parts.method(resolve_node("method", method)).uses & {"model", "triples"}
+    )
 
 
 def _missing_encoders(values: Mapping[str, str]) -> Iterator[str]:
@@ -105,16 +99,14 @@ def _missing_encoders(values: Mapping[str, str]) -> Iterator[str]:
         inside = parse_override(key).part or group
         if group not in ENCODERS or name not in config_files(group) or inside in own:
             continue
-        reasons = filter(None, map(_missing_encoder, _encoder_models(group, name, inside, chosen)))
-        yield from (f"{key}={name}: {reason}. Or set {key}=PRESET" for reason in [*reasons][:1])
-
-
-def _missing_encoder(model: str) -> str:
-    """Return why an encoder's model cannot be loaded on this machine, or ""."""
-    try:
-        return "" if hub.find_encoder(model) else f"weights are not on this machine (hub: {model})"
-    except ConfigError as error:
-        return str(error)
+        for model in _encoder_models(group, name, inside, chosen):
+            try:
+                reason = "" if hub.find_encoder(model) else f"weights are not on this machine (hub: {model})"
+            except ConfigError as error:
+                reason = str(error)
+            if reason:
+                yield f"{key}={name}: {reason}. Or set {key}=PRESET"
+                break
 
 
 def _encoder_models(group: str, name: str, inside: str, chosen: set[str]) -> list[str]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Sequence
 
 from kgqa.artifacts.run import SCRIPTED_TARGET
 from kgqa.config import building as parts
@@ -12,24 +11,18 @@ from kgqa.config.composing import compose
 from kgqa.config.files import Config, list_choices
 from kgqa.config.overrides import format_override, override_group, override_key
 from kgqa.config.short_forms import SERVER, model_slug
-from kgqa.engines.openai.detection import ServedModels, detect_server, last_seen_server
+from kgqa.engines.openai.detection import ServedModels, detect_server
 from kgqa.engines.openai.engine import UNKNOWN_CONTEXT, OpenAI, name_at_server
 from kgqa.engines.openai.names import is_same_model
 from kgqa.engines.openai.transport import DEFAULT_URL, find_address
-from kgqa.errors import ConfigError, ServerLost
+from kgqa.errors import ConfigError
 from kgqa.system.models import Preset, describe_model, list_local_models
 from kgqa.types import Json
 from kgqa.util.optional_deps import missing_libraries
 
 OPENAI_TARGET = f"{OpenAI.__module__.rpartition('.')[0]}.{OpenAI.__name__}"
 SHOWN = 10  # models of a server in a message
-
-
-class Completed(NamedTuple):
-    """A configuration without open choices. `remarks`: what was chosen, for users."""
-
-    config: Config
-    remarks: tuple[str, ...] = ()
+Completed = tuple[Config, tuple[str, ...]]  # a configuration without open choices, and remarks on what was chosen
 
 
 def complete(config: Config, overrides: Sequence[str]) -> Completed:
@@ -53,21 +46,21 @@ def complete(config: Config, overrides: Sequence[str]) -> Completed:
         for choice in list_choices(group, name)
     }
     if target == SCRIPTED_TARGET or {"model", "engine"} <= named | brought:
-        return Completed(config)
+        return config, ()
     words, remarks = list[str](), list[str]()
     if "model" in named | brought:
         preset = Preset(config["choices"]["model"], parts.model(config["model"]))
     else:
         fit = list_local_models(config["choices"]["engine"] if "engine" in named | brought else "")
         if not fit:  # `check` reports it if the run needs a model
-            return Completed(config)
+            return config, ()
         preset = fit[0]
         words.append(f"model={preset.name}")
         remarks.append(describe_model(preset))
     if "engine" not in named | brought:
         words.append(f"engine={choose_engine(preset)}")
     changed = [word for word in words if word.partition("=")[2] != config["choices"][override_key(word)]]
-    return Completed(compose([*overrides, *words]) if changed else config, tuple(remarks))
+    return (compose([*overrides, *words]) if changed else config), tuple(remarks)
 
 
 def choose_engine(preset: Preset) -> str:
@@ -85,8 +78,8 @@ def _complete_server(config: Config, overrides: Sequence[str], named: Collection
     is_hosted = SERVER not in named and (model.get("about") or {}).get("engines") == ["openai"]
     if is_model_named and (engine["server"] or is_hosted):
         engine = {**engine, "server": engine["server"] or "hosted"}
-        return Completed(_show_served({**config, "engine": engine}))
-    found, is_seen_now = _find_server(url, engine, is_model_named=is_model_named)
+        return _show_served({**config, "engine": engine}), ()
+    found = detect_server(url, engine["api_key_env"], engine["server_timeout"])
     served = _choose_served(found, config, is_model_named=is_model_named)
     if not is_model_named:
         config = compose([*overrides, format_override("model", served)])
@@ -107,66 +100,43 @@ def _complete_server(config: Config, overrides: Sequence[str], named: Collection
     tokens = min(context, limit or context)
     software = found.software or "OpenAI-compatible"
     remarks = [f"server: {software} at {found.url}, model {served}, context {tokens:,} tokens"]
-    if not is_seen_now:
-        remarks.append(f"warning: {found.url} does not respond. kgqa uses the models that it listed last time.")
     if found.truncates and not is_set:
         remarks.append(
             f"warning: Ollama truncates longer prompts without an error, so kgqa sends at most {context:,} tokens. If "
             "the server runs with a larger OLLAMA_CONTEXT_LENGTH, set model.context= to it."
         )
-    return Completed(_show_served(config), tuple(remarks))
-
-
-def _find_server(url: str, engine: Config, *, is_model_named: bool) -> tuple[ServedModels, bool]:
-    """Return the models at an address, and whether the server answers now.
-
-    If it does not, its last answer is enough to find a finished run of a named model. Before a new call,
-    the client waits for the server and compares its models.
-    """
-    seen = last_seen_server(url) if is_model_named else None
-    try:
-        return detect_server(url, engine["api_key_env"], 0.0 if seen else engine["server_timeout"]), True
-    except ServerLost:
-        if seen is None:
-            raise
-        return seen, False
+    return _show_served(config), tuple(remarks)
 
 
 def _choose_served(found: ServedModels, config: Config, *, is_model_named: bool) -> str:
     """Return the name of the model at the server. Raises ConfigError if it is not served, or not the only one."""
     model, given = config["model"], config["engine"]["served_model"]
-    expected = given or name_at_server(model["name"], model["hub"])
+    expected, choice = str(given or name_at_server(model["name"], model["hub"])), str(config["choices"]["model"])
     known = {*found.contexts, *found.names}
+    is_named = is_model_named or given
+    if is_named and (not known or expected in known):
+        return expected
     if not known:
-        if is_model_named or given:
-            return str(expected)
         variable = config["engine"]["api_key_env"]
         key = "" if os.environ.get(variable) else f" If it needs a key, set {variable}."
         raise ConfigError(f"{found.url} does not list its models. Name one: model=NAME.{key}")
-    if given or is_model_named:
-        if expected in known:
-            return str(expected)
-        names = [str(expected), str(config["choices"]["model"]), str(model["name"])]
-        same = [] if given else [each for each in known if any(is_same_model(each, name) for name in names)]
-        if len(same) == 1:
-            return same[0]
-        chosen = f"engine.served_model={given}" if given else f"model={config['choices']['model']}"
-        wanted = "" if given or str(expected) == config["choices"]["model"] else f" ({expected})"
-        remedy = _list_served(found.contexts)
-        if len(found.contexts) == 1:
-            (only,) = found.contexts
-            remedy = f"It serves only {only}. Leave {chosen.partition('=')[0]}= out to use that"
-            remedy += "." if given else f", or add engine.served_model={only} if it is the same model."
-        raise ConfigError(f"{chosen}{wanted}: {found.url} does not serve it. {remedy}")
-    if len(found.contexts) == 1:
-        return next(iter(found.contexts))
-    raise ConfigError(f"{found.url} serves {len(found.contexts):,} models. {_list_served(found.contexts)}")
-
-
-def _list_served(names: Iterable[str]) -> str:
-    listed = sorted(names)
+    names = (expected, choice, str(model["name"]))
+    same = [name for name in known if any(is_same_model(name, each) for each in names)] if is_model_named else []
+    if not is_named:
+        same = list(found.contexts)
+    if len(same) == 1 and not given:
+        return same[0]
+    listed = sorted(found.contexts)
     more = f" and {len(listed) - SHOWN:,} more" if len(listed) > SHOWN else ""
-    return f"Choose one with model=NAME: {', '.join(listed[:SHOWN])}{more}."
+    remedy = f"Choose one with model=NAME: {', '.join(listed[:SHOWN])}{more}."
+    if not is_named:
+        raise ConfigError(f"{found.url} serves {len(listed):,} models. {remedy}")
+    chosen = f"engine.served_model={given}" if given else f"model={choice}"
+    wanted = "" if expected in (given, choice) else f" ({expected})"
+    raise ConfigError(
+        f"{chosen}{wanted}: {found.url} does not serve it. {remedy} If one of them is the model of the preset, add "
+        "engine.served_model=NAME."
+    )
 
 
 def _show_served(config: Config) -> Config:

@@ -6,19 +6,20 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, metadata, version
 from urllib.parse import urlsplit
 
 from kgqa.config import building as parts
 from kgqa.config.building import check_node, errors_name
-from kgqa.config.files import SECOND, config_file, config_files, groups, is_own, load_node
+from kgqa.config.files import SECOND, config_files, groups, is_own, load_node
 from kgqa.errors import ConfigError, DataError, UsageError, nearest
-from kgqa.system.hardware import GB, cores, free_space, gpus, memory, size_text
+from kgqa.system.hardware import GB, free_space, gpus, memory, size_text
 from kgqa.system.models import first_model, list_local_models
 from kgqa.util.fs import call_cache, home, outputs
 from kgqa.util.http import trusted_certificates
+from kgqa.util.machine import count_cores
 from kgqa.util.optional_deps import find_version, install_command, is_available, requirements
 
 SECONDS = 1.0  # how long to wait for a server
@@ -30,7 +31,6 @@ class Finding:
     """One line.
 
     state: "ok", "gap" (something is missing) or "note". remedy: how to get what is missing.
-    optional: only needed for what the finding is named after.
     """
 
     area: str
@@ -38,7 +38,11 @@ class Finding:
     state: str
     text: str
     remedy: str = ""
-    optional: bool = False
+
+    @property
+    def optional(self) -> bool:
+        """Return whether only the part that the finding is named after needs it."""
+        return self.area in ("extras", "servers", "data") and self.name != "kgqa"
 
 
 def examine(names: Sequence[str]) -> list[Finding]:
@@ -47,22 +51,14 @@ def examine(names: Sequence[str]) -> list[Finding]:
     Raises:
         ConfigError: no finding has the name.
     """
-    findings = list(_findings())
+    checks = (_machine, _extras, _servers, _datasets, _own_files, _folders, _start)
+    findings = [finding for check in checks for finding in check()]
     wanted = [name.partition("=")[2] or name for name in names]
     known = {finding.name for finding in findings}
     for name in wanted:
         if name not in known:
             raise ConfigError(f"kgqa doctor {name}: no such check. {nearest(name, known)}")
     return [finding for finding in findings if not wanted or finding.name in wanted]
-
-
-def _findings() -> Iterator[Finding]:
-    checks: tuple[Callable[[], Iterator[Finding]], ...] = (
-        _machine, _extras, _servers, _datasets, _own_files, _folders, _start,
-    )  # fmt: skip
-    for check in checks:
-        optional = check in (_extras, _servers, _datasets)
-        yield from (replace(finding, optional=optional and finding.name != "kgqa") for finding in check())
 
 
 def _gap_if(is_gap: object, area: str, name: str, text: str, remedy: str) -> Finding:
@@ -73,7 +69,7 @@ def _gap_if(is_gap: object, area: str, name: str, text: str, remedy: str) -> Fin
 def _machine() -> Iterator[Finding]:
     is_supported = (3, 10) <= sys.version_info[:2] <= (3, 13)
     yield _gap_if(not is_supported, "machine", "python", platform.python_version(), "use 3.10–3.13")
-    yield Finding("machine", "platform", "note", f"{platform.system()} {platform.machine()}, {cores()} cores")
+    yield Finding("machine", "platform", "note", f"{platform.system()} {platform.machine()}, {count_cores()} cores")
     yield Finding("machine", "memory", "note", f"{memory() / GB:.1f} GB")
     if not gpus():
         yield Finding("machine", "gpu", "note", "not found by nvidia-smi")
@@ -128,35 +124,29 @@ def _server(name: str, url: str, remedy: str) -> Finding:
 
 
 def _datasets() -> Iterator[Finding]:
-    yield from map(_dataset, groups()["dataset"])
-
-
-def _dataset(name: str) -> Finding:
-    try:
-        return Finding("data", name, "ok", str(parts.dataset(load_node("dataset", name)).file))
-    except DataError as error:
-        missing = re.split(r"[;.] ", str(error).partition(": ")[2])[0]
-        return Finding("data", name, "gap", missing, f"kgqa data download dataset={name}, or set KGQA_DATA=FOLDER")
-    except ConfigError as error:  # the user's own documents, which have to be named
-        return Finding("data", name, "note", str(error).partition(": ")[2])
+    for name in groups()["dataset"]:
+        try:
+            yield Finding("data", name, "ok", str(parts.dataset(load_node("dataset", name)).file))
+        except DataError as error:  # noqa: PERF203 - each dataset has its own error
+            missing = re.split(r"[;.] ", str(error).partition(": ")[2])[0]
+            remedy = f"kgqa data download dataset={name}, or set KGQA_DATA=FOLDER"
+            yield Finding("data", name, "gap", missing, remedy)
+        except ConfigError as error:  # the user's own documents, which have to be named
+            yield Finding("data", name, "note", str(error).partition(": ")[2])
 
 
 def _own_files() -> Iterator[Finding]:
     """Yield each file of the user's conf/ that names a class: its class must exist and have the file's keys."""
-    for group in groups():
-        for name in config_files(group) if group not in (*SECOND, "experiment", "adapter") else ():
+    for group in (each for each in groups() if each not in (*SECOND, "experiment", "adapter")):
+        built = {"engine": {"model"}, "collection": {"dataset"}}.get(group, ())
+        for name, file in config_files(group).items():
             if is_own(group, name):
-                yield _own_file(group, name)
-
-
-def _own_file(group: str, name: str) -> Finding:
-    file = config_file(group, name)
-    try:
-        with errors_name(file):
-            check_node(load_node(group, name), group, {"engine": {"model"}, "collection": {"dataset"}}.get(group, ()))
-    except UsageError as error:
-        return Finding("own files", name, "gap", str(error))
-    return Finding("own files", name, "ok", str(file))
+                try:
+                    with errors_name(file):
+                        check_node(load_node(group, name), group, built)
+                    yield Finding("own files", name, "ok", str(file))
+                except UsageError as error:
+                    yield Finding("own files", name, "gap", str(error))
 
 
 def _folders() -> Iterator[Finding]:
@@ -184,11 +174,8 @@ def _start() -> Iterator[Finding]:
     else:
         remedy = f"{first_model()}, or name a server: export OPENAI_BASE_URL=URL"
         yield Finding("to start", "model", "gap", "no weights with an engine for them, and no server", remedy)
-    if not is_available("semantic-text-splitter"):
-        text = "document readers are not installed"
-    elif not is_available("pdfplumber"):
-        text = "the reader of PDFs is not installed"
-    else:
-        yield Finding("to start", "own-documents", "ok", "text, Markdown, HTML, DOCX, PDF: kgqa ask QUESTION FOLDER")
-        return
-    yield Finding("to start", "own-documents", "gap", text, install_command("pdf"))
+    missing = [name for name in ("semantic-text-splitter", "pdfplumber") if not is_available(name)]
+    text = (
+        "document readers are not installed" if missing else "text, Markdown, HTML, DOCX, PDF: kgqa ask QUESTION FOLDER"
+    )
+    yield _gap_if(missing, "to start", "own-documents", text, install_command("pdf"))

@@ -54,11 +54,6 @@ def memory() -> int:
     return min(limits)
 
 
-def cores() -> int:
-    """Count the cores that this process can use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def free_space(folder: Path) -> int:
     """Return the free bytes at a folder that exists or would be created."""
     while not folder.exists():
@@ -69,14 +64,6 @@ def free_space(folder: Path) -> int:
 def size_text(folder: Path) -> str:
     """Return the size of a folder, e.g. 1.2 GB in 34 files. A very large one is estimated by its first files."""
     files = list(islice(folder.rglob("*"), FILES))
-    sizes = [size for file in files if (size := _bytes(file)) is not None]
+    sizes = [file.stat().st_size for file in files if file.is_file() and not file.is_symlink()]
     more = " or more" if len(files) == FILES else ""
     return f"{sum(sizes) / GB:.1f} GB in {pluralize(len(sizes), 'file')}{more}" if sizes else "empty"
-
-
-def _bytes(file: Path) -> int | None:
-    """Return the size of a file, or None if it is no file or has disappeared."""
-    try:
-        return file.stat().st_size if file.is_file() and not file.is_symlink() else None
-    except OSError:
-        return None

@@ -8,9 +8,9 @@ from functools import lru_cache
 from pathlib import Path
 
 from kgqa.artifacts.adapter import ADAPTER, CONFIG, MANIFEST, Adapter
-from kgqa.artifacts.trained import finished, refuse_begun
+from kgqa.artifacts.trained import finished
 from kgqa.config import building as parts
-from kgqa.config.files import config_file, config_files, load_node, own_files
+from kgqa.config.files import config_files, load_node, own_files
 from kgqa.engines.weights import FOLDER_FILES, About, Model
 from kgqa.errors import ConfigError, UsageError, nearest
 from kgqa.system.hardware import GB, gpus, memory
@@ -19,7 +19,6 @@ from kgqa.util.optional_deps import install_command, missing_libraries
 
 SPARE = 1.2  # times the weights: room for keys and values
 BFLOAT16 = 16  # bits of a parameter
-INT4 = 0.3  # of the bytes in bfloat16: layers are quantized, embeddings are not
 NOTHING_SAID = About(licence=None, parameters=None, bits=None, engines=())
 LARGE = 3 * GB  # weights that take a CPU seconds per token
 SMALL_MODEL = "smollm2_135m"
@@ -89,15 +88,14 @@ def load_presets() -> dict[str, Preset | UsageError]:
 @lru_cache(maxsize=8)
 def _load_presets(_: object) -> dict[str, Preset | UsageError]:
     """Return all presets. A sweep chooses the default model for each cell, and its files stay the same."""
-    return {name: _try_preset(name) for name in config_files("model")}
-
-
-def _try_preset(name: str) -> Preset | UsageError:
-    try:
-        with parts.errors_name(config_file("model", name)):
-            return Preset(name, parts.model(load_node("model", name)))
-    except UsageError as error:
-        return error
+    presets: dict[str, Preset | UsageError] = {}
+    for name, file in config_files("model").items():
+        try:
+            with parts.errors_name(file):
+                presets[name] = Preset(name, parts.model(load_node("model", name)))
+        except UsageError as error:  # noqa: PERF203 - each preset has its own error
+            presets[name] = error
+    return presets
 
 
 def describe_fitness(preset: Preset) -> str:
@@ -107,10 +105,7 @@ def describe_fitness(preset: Preset) -> str:
     size = preset.size()
     room = max(sum(gpu.memory for gpu in gpus()), memory())
     if size is not None and size * SPARE > room:
-        quarter = size * INT4 * SPARE
-        can_quantize = (preset.about.bits or BFLOAT16) >= BFLOAT16 and preset.engines[0] != "llamacpp"
-        hint = f"; engine.quantization=int4: {quarter / GB:.0f} GB" if can_quantize and quarter < room else ""
-        return f"needs about {size * SPARE / GB:.0f} GB of memory{hint}"
+        return f"needs about {size * SPARE / GB:.0f} GB of memory"
     ready = [engine for engine in preset.engines if not missing_libraries(engine)]
     if not ready:
         return " or ".join(install_command(engine) for engine in preset.engines)
@@ -153,7 +148,7 @@ def find_adapter(name: str) -> Adapter:
     """Return the adapter behind the + of a role's choice: of conf/adapter, trained here, or a folder of PEFT.
 
     Raises:
-        ConfigError: no adapter has the name, or its training is not finished.
+        ConfigError: no finished adapter has the name.
     """
     if not name:
         raise ConfigError("no adapter after the +. Add its name or folder")
@@ -169,7 +164,6 @@ def find_adapter(name: str) -> Adapter:
         raise ConfigError(
             f"{name}: complete weights, not an adapter. Use them as PRESET:{trained[0] / 'model'}, or model.path"
         )
-    refuse_begun(name)
     known = [each.name for each in list_adapters()]
     raise ConfigError(
         f"no adapter {name}: not in conf/adapter, not in {training_folder()}, and not a folder with {CONFIG}. "

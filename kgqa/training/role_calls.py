@@ -10,9 +10,9 @@ from kgqa.artifacts.examples import NotTaught
 from kgqa.artifacts.metrics import Costs
 from kgqa.calls import Program
 from kgqa.errors import BudgetSpent
-from kgqa.experiment.budget import Budget
 from kgqa.experiment.engines import Engines, role_nodes
 from kgqa.experiment.session import Session
+from kgqa.runtime.costs import Budget
 from kgqa.runtime.display import Display
 
 Programs = Iterable[tuple[str, Program[Any]]]

@@ -6,7 +6,7 @@ A list has flagged questions, one text per line, as SAFE's authors publish them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
@@ -17,14 +17,12 @@ from kgqa.artifacts.metrics import Agreement, Costs
 from kgqa.artifacts.verdicts import (
     STAGE,
     VERDICTS,
-    MatchedLines,
     VerificationOutcome,
     VerifiedQuestion,
     read_verified,
 )
 from kgqa.config.program_code import program_hash
 from kgqa.errors import ConfigError, DataError
-from kgqa.experiment.budget import Budget
 from kgqa.experiment.dry_run import Plan, Planner, Shared
 from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.manifest import origin
@@ -32,6 +30,7 @@ from kgqa.experiment.session import Session
 from kgqa.kg.verification import ROLE
 from kgqa.report.section import Section, markdown
 from kgqa.report.training import Published, verification_sections
+from kgqa.runtime.costs import Budget
 from kgqa.runtime.display import Display
 from kgqa.runtime.folder import ArtifactDir
 from kgqa.runtime.monitor import monitor_work
@@ -43,27 +42,19 @@ from kgqa.util.fs import ids_digest, jsonl_text, outputs, replace_file, sha256
 from kgqa.util.redaction import describe_error
 
 REPORT = "report.md"
-SHOWN = 5  # lines of a list that match no question
 PATH_FIGURE = "triples in the path"  # of valid questions only; other figures count 0 where they are missing
 
 
 @dataclass(frozen=True)
 class Verification:
-    """A finished verification. `agreements`: by the name of the verification that it is compared with."""
+    """A finished verification."""
 
     folder: Path
     outcome: VerificationOutcome
-    agreements: Mapping[str, Agreement]
-    published: Published | None
+    title: str
+    sections: list[Section]
     errors: tuple[str, ...] = ()  # of the first failed questions
     failure: str | None = None  # if too many questions failed
-
-    @property
-    def title(self) -> str:
-        return f"Verification of {self.outcome.dataset}, {self.outcome.split}: {self.outcome.name}"
-
-    def sections(self) -> list[Section]:
-        return verification_sections(self.outcome, self.agreements, self.published)
 
 
 def verify(
@@ -87,9 +78,10 @@ def verify(
         counts = f"{outcome.failed} of {outcome.questions} questions failed"
         failure = f"{counts}, above max_failure_rate={limit:g}: {errors[0]}"
     others = compare_verifications(folder.path, experiment.data_sha256, _parent(experiment))
-    verification = Verification(folder.path, outcome, others, published, errors, failure)
-    replace_file(folder.path / REPORT, markdown(verification.title, verification.sections()))
-    return verification
+    title = f"Verification of {outcome.dataset}, {outcome.split}: {outcome.name}"
+    sections = verification_sections(outcome, others, published)
+    replace_file(folder.path / REPORT, markdown(title, sections))
+    return Verification(folder.path, outcome, title, sections, errors, failure)
 
 
 def load_verification(session: Session) -> VerificationOutcome | None:
@@ -126,9 +118,7 @@ def verification_folder(session: Session) -> ArtifactDir:
         identity["verify"] = {key: value for key, value in config["verify"].items() if key not in ("_target_", "list")}
         identity["code"] = program_hash(program)
         identity["verifier"] = dict(role_engines(session, ROLE)(ROLE).identity())
-    if experiment.settings.output_dir is not None:
-        return ArtifactDir(STAGE, Path(experiment.settings.output_dir), identity)
-    return ArtifactDir.for_identity(STAGE, _parent(experiment), identity)
+    return ArtifactDir.for_identity(STAGE, _parent(experiment), identity, experiment.settings.output_dir)
 
 
 def _parent(experiment: Experiment) -> Path:
@@ -145,9 +135,10 @@ def _run(
         if program.list is not None:
             file = Path(program.list)
             lines = read_list(file)
-            listed = match_lines(file, lines, experiment.whole.questions())
+            if unmatched := find_unmatched(file, lines, experiment.whole.questions()):
+                shown.line(f"{file}: {len(unmatched)} of {len(lines)} lines match no question: {unmatched[0]}, …")
             verdicts = verify_by_list(lines, questions)
-            outcome = summarize(experiment, verdicts, f"list {file.name}", listed)
+            outcome = summarize(experiment, verdicts, f"list {file.name}")
         else:
             results, cost = run_programs(session, ROLE, _programs(experiment), len(questions), shown, budget)
             verdicts = [_verdict(question, results[question.id]) for question in questions]
@@ -174,7 +165,6 @@ def summarize(
     experiment: Experiment,
     verdicts: Sequence[VerifiedQuestion],
     by: str,
-    listed: MatchedLines | None = None,
     cost: Costs | None = None,
 ) -> VerificationOutcome:
     """Count the verdicts, and average the figures of each question."""
@@ -184,7 +174,7 @@ def summarize(
         dataset=experiment.name("dataset"),
         split=str(experiment.config["dataset"].get("split", "")),
         by=by,
-        swapped=experiment.verification.swap_answers and listed is None,
+        swapped=experiment.verification.swap_answers,
         questions=len(verdicts),
         valid=counts["valid"],
         noise=counts["noise"],
@@ -193,7 +183,6 @@ def summarize(
         noise_percent=estimate([float(line.verdict == "noise") for line in verdicts], experiment.settings.seed),
         figures=_mean_figures(verdicts),
         flags=dict(sorted(flags.items())),
-        listed=listed,
         cost=cost,
     )
 
@@ -231,7 +220,7 @@ def _labels(file: Path) -> dict[str, str | None]:
 
 
 def read_list(file: Path) -> list[str]:
-    """Read the texts of a file, one question per line, with normal spaces and without empty lines.
+    """Read the distinct texts of a file, one question per line, with normal spaces and without empty lines.
 
     Raises:
         DataError: it cannot be read, is not text, or has no line.
@@ -243,33 +232,27 @@ def read_list(file: Path) -> list[str]:
         raise DataError(f"verify.list={file}: {reason}. Name a UTF-8 file with one question per line") from error
     if not any(lines):
         raise DataError(f"verify.list={file}: the file is empty. Name a file with one question per line")
-    return [line for line in lines if line]
+    return list(dict.fromkeys(line for line in lines if line))
 
 
-def match_lines(file: Path, lines: Sequence[str], questions: Iterable[Question]) -> MatchedLines:
-    """Count the lines that are questions of the dataset. Raises DataError: none of them is."""
-    known, distinct = {_normalize(question.text) for question in questions}, list(dict.fromkeys(lines))
-    unmatched = [line for line in distinct if line not in known]
-    if len(unmatched) == len(distinct):
+def find_unmatched(file: Path, lines: Sequence[str], questions: Iterable[Question]) -> list[str]:
+    """Return the lines that are no question of the dataset. Raises DataError: none of them is."""
+    known = {_normalize(question.text) for question in questions}
+    unmatched = [line for line in lines if line not in known]
+    if len(unmatched) == len(lines):
         raise DataError(
-            f"verify.list={file}: none of its {len(distinct):,} questions is in the dataset, the first is "
-            f"{distinct[0]!r:.80}. Is it for another dataset= or dataset.split=?"
+            f"verify.list={file}: none of its {len(lines):,} questions is in the dataset, the first is "
+            f"{lines[0]!r:.80}. Is it for another dataset= or dataset.split=?"
         )
-    return MatchedLines(
-        lines=len(lines),
-        distinct=len(distinct),
-        matched=len(distinct) - len(unmatched),
-        unmatched=len(unmatched),
-        examples=tuple(unmatched[:SHOWN]),
-    )
+    return unmatched
 
 
 def verify_by_list(lines: Iterable[str], questions: Iterable[Question]) -> list[VerifiedQuestion]:
     """Return noise for the questions in the list, and valid for all others."""
-    noise, named = {*lines}, ((each.id, each.text) for each in questions)
+    noise = {*lines}
     return [
-        VerifiedQuestion(id=id_, question=text, verdict="noise" if _normalize(text) in noise else "valid")
-        for id_, text in named
+        VerifiedQuestion(id=each.id, question=each.text, verdict="noise" if _normalize(each.text) in noise else "valid")
+        for each in questions
     ]
 
 

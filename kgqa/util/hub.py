@@ -147,29 +147,16 @@ def _request(model: str, get: Callable[[Any], str]) -> str:
     """Return the result of `get(huggingface_hub)`. Raise a ConfigError if the hub is not reachable or refuses."""
     import huggingface_hub
 
-    if is_offline():
-        raise ConfigError(
-            f"model={model}: not on this machine, and HF_HUB_OFFLINE forbids the download. Unset it, or name a folder"
-        )
-    if not is_reachable():
-        raise ConfigError(
-            f"model={model}: not available from the hub (no connection within {REACH} s). "
-            "Connect this machine, copy the model into the hub's cache here, or name a folder"
-        )
-    try:
-        return str(get(huggingface_hub))
-    except _hub_errors() as error:
-        remedy = {
-            "GatedRepoError": "Accept its terms on the hub and run hf auth login",
-            "RepositoryNotFoundError": "Check its name, run hf auth login if it is private",
-        }.get(type(error).__name__, "Connect this machine, copy the model into its hub cache")
-        cause: BaseException = error
-        while inner := cause.__cause__ or cause.__context__:  # the library's own message is a page about the cache
-            cause = inner
-        reason = next(iter(str(cause).strip().splitlines()), type(cause).__name__)
-        raise ConfigError(
-            f"model={model}: not available from the hub ({reason}). {remedy}, or name a folder"
-        ) from error
+    reason = ""
+    if not is_offline() and is_reachable():
+        try:
+            return str(get(huggingface_hub))
+        except _hub_errors() as error:
+            cause: BaseException = error
+            while inner := cause.__cause__ or cause.__context__:  # the library's own message is a page about the cache
+                cause = inner
+            reason = f" ({next(iter(str(cause).strip().splitlines()), type(cause).__name__)})"
+    raise ConfigError(f"model={model}: not available from the hub{reason}: {describe_access()}, or name a folder")
 
 
 def _hub_errors() -> tuple[type[Exception], ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
@@ -10,11 +9,10 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
-from importlib.metadata import PackageNotFoundError, distribution, version
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
-from urllib.request import url2pathname
 
 from kgqa.errors import ConfigError
 
@@ -46,35 +44,24 @@ def require_packages(extra: str, *packages: str) -> Mapping[str, str]:
 
 
 def install_command(extra: str) -> str:
-    """Return the command that adds an extra to this environment, from the clone, wheel or index of kgqa."""
-    source, editable = _source()
-    requirement = shlex.quote(f"{source}[{extra}]")
-    python, first = shlex.quote(_relative(sys.executable)), shutil.which("pip")
+    """Return the command that adds an extra to this environment, from the clone or the index of kgqa."""
+    clone = Path(__file__).parents[2]
+    is_clone = (clone / "pyproject.toml").is_file()
+    requirement = shlex.quote(f"{_relative(clone) if is_clone else 'kgqa'}[{extra}]")
+    python, first = shlex.quote(_relative(Path(sys.executable))), shutil.which("pip")
     if find_spec("pip") is None:
         pip = f"uv pip install --python {python}"
     elif first and Path(first).parent == Path(sys.executable).parent:  # the environment is active
         pip = "pip install"
     else:
         pip = f"{python} -m pip install"
-    return f"{pip} {'-e ' if editable else ''}{requirement}"
+    return f"{pip} {'-e ' if is_clone else ''}{requirement}"
 
 
-def _source() -> tuple[str, bool]:
-    """Return what pip installs kgqa from, and whether it is an editable installation (PEP 610)."""
-    try:
-        origin = json.loads(distribution("kgqa").read_text("direct_url.json") or "{}")
-    except PackageNotFoundError:  # from its source, without being installed
-        return _relative(str(Path(__file__).parents[2])), True
-    url = str(origin.get("url", ""))
-    if not url.startswith("file://") or not os.path.exists(path := url2pathname(url.removeprefix("file://"))):
-        return "kgqa", False
-    return _relative(path), bool(origin.get("dir_info", {}).get("editable"))
-
-
-def _relative(path: str) -> str:
+def _relative(path: Path) -> str:
     """Return a path below the current folder without that folder."""
     relative = os.path.relpath(path)
-    return path if relative.startswith("..") else relative
+    return str(path) if relative.startswith("..") else relative
 
 
 def keep_four_bits(network: Any) -> None:

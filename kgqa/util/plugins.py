@@ -1,37 +1,27 @@
-"""Find components in the user's folder, in installed packages, and in kgqa itself, in this order.
+"""Find components in the user's folder, then in kgqa itself.
 
-The user's folder is the working directory, or the parent of `$KGQA_CONF`. Packages declare the entry point group
-`kgqa.components`, see docs/OWN_CODE.md.
+The user's folder is the working directory, or the parent of `$KGQA_CONF`.
 """
 
 from __future__ import annotations
 
 import os
 from functools import cache
-from importlib.metadata import entry_points
-from importlib.util import find_spec
 from pathlib import Path
 
 from kgqa.errors import ConfigError
 from kgqa.util.fs import package_folder
 
-ENTRY_POINTS = "kgqa.components"
-
 
 def conf_folders() -> tuple[Path, ...]:
     """Return the folders of configurations. The first one with a name wins; the last is kgqa's own."""
-    named = (user_conf(), *(folder / "conf" for folder in packages().values()))
-    ours = package_conf()
-    return (*(folder for folder in named if folder.is_dir() and not folder.samefile(ours)), ours)
+    own, ours = user_conf(), package_conf()
+    return (own, ours) if own.is_dir() and not own.samefile(ours) else (ours,)
 
 
-def prompt_folders() -> tuple[Path, ...]:
+def prompt_folders() -> tuple[Path, Path]:
     """Return the folders of templates, in the same order."""
-    return (
-        user_folder() / "prompts",
-        *(folder / "prompts" for folder in packages().values()),
-        package_folder() / "prompts",
-    )
+    return user_folder() / "prompts", package_folder() / "prompts"
 
 
 @cache
@@ -44,24 +34,6 @@ def package_conf() -> Path:
 def user_folder() -> Path:
     """Return the folder with the user's modules, prompts and conf/."""
     return user_conf().parent
-
-
-@cache
-def packages() -> dict[str, Path]:
-    """Return the folders of packages that declare components, by import name. Raise a ConfigError if one is missing."""
-    folders = {}
-    for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name):
-        try:
-            spec = find_spec(point.module)
-        except ImportError:  # of the package that holds it
-            spec = None
-        if spec is None or not spec.submodule_search_locations:
-            holder = point.dist.name if point.dist else "the package that declares it"
-            raise ConfigError(
-                f"{ENTRY_POINTS}: {point.name} = {point.value}: no such package. Reinstall {holder} or remove it"
-            )
-        folders[point.module] = Path(spec.submodule_search_locations[0])
-    return folders
 
 
 def user_conf() -> Path:

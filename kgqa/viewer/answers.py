@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from string import ascii_uppercase
 
-from kgqa.artifacts.predictions import PREDICTIONS, run_predictions
+from kgqa.artifacts.predictions import PREDICTIONS
 from kgqa.artifacts.run import FinishedRun
-from kgqa.artifacts.trace import TRACE, read_offsets, read_question
+from kgqa.artifacts.trace import TRACE, read_question
 from kgqa.artifacts.verdicts import VERDICTS, Judgements
 from kgqa.errors import DataError
-from kgqa.report.questions import QuestionRow, ReportedQuestion, build_row, load_reported_question
+from kgqa.report.questions import QuestionRow, ReportedQuestion, index_questions, report_question
 from kgqa.scoring.comparison import Difference, compare
-from kgqa.viewer.folder import Row, modification_time
+from kgqa.viewer.folder import Row
 
 MAX_RUNS = 8  # in memory
 
@@ -25,27 +25,19 @@ class Answers:
     def __init__(self, folder: Path) -> None:
         """Read a run. Raises DataError: the trace is damaged, or lacks a question of the predictions."""
         self._run, self._judgements = FinishedRun.read(folder), Judgements(folder)
-        predictions = {each.question_id: each for each in run_predictions(folder)}
-        rows: dict[str, QuestionRow] = {}
-        self._offsets: dict[str, int] = {}
-        for offset, question in read_offsets(folder):
-            if prediction := predictions.get(question.id):
-                rows[question.id] = build_row(self._run, question, prediction, self._judgements.of(prediction))
-                self._offsets[question.id] = offset
-        if missing := predictions.keys() - rows.keys():
-            raise DataError(f"{folder / TRACE}: no question {min(missing)}, which {PREDICTIONS} has")
-        self.rows = {id_: rows[id_] for id_ in predictions}
+        self.rows, self._offsets = index_questions(self._run, self._judgements)
 
     def question(self, question_id: str) -> ReportedQuestion:
         """Return one question with its calls. Raises DataError: the run does not have it."""
-        if question_id not in self._offsets:
+        if question_id not in self.rows:
             raise DataError(f"{question_id}: no such question in {self._run.folder}")
         traced = read_question(self._run.folder, self._offsets[question_id])
-        return load_reported_question(self._run, traced, self._judgements)
+        return report_question(traced, self._run, self._judgements)
 
 
 def read_answers(row: Row) -> Answers:
-    return _read(row.folder, tuple(modification_time(row.folder / name) for name in (TRACE, PREDICTIONS, VERDICTS)))
+    files = [row.folder / name for name in (TRACE, PREDICTIONS, VERDICTS)]
+    return _read(row.folder, tuple(file.stat().st_mtime_ns if file.is_file() else 0 for file in files))
 
 
 @lru_cache(MAX_RUNS)
@@ -56,21 +48,24 @@ def _read(folder: Path, _: Sequence[int]) -> Answers:
 Side = list[QuestionRow | None]  # one per run. None: the run does not have the question
 
 
-def _is_flipped(side: Side) -> bool:
-    is_right = [row.is_right for row in side if row is not None]
-    return any(is_right) and not all(is_right)
-
-
-FILTERS: dict[str, Callable[[Side], bool]] = {"all questions": lambda _: True, "flipped": _is_flipped}
+FILTERS = ("all questions", "flipped")
 
 
 def side_by_side(runs: Sequence[Row], which: str, text: str) -> list[Side]:
-    """Return the questions of the first run that pass a filter and contain all words, with the answer of each run."""
+    """Return the questions of the first run that contain all words, with the answer of each run.
+
+    which: "flipped" are the questions that some runs have right and others do not.
+    """
     answers = [read_answers(run).rows for run in runs]
-    words = text.lower().split()
-    sides = [[rows.get(id_) for rows in answers] for id_ in answers[0]]
-    passes = FILTERS.get(which, FILTERS["all questions"])
-    return [side for side in sides if passes(side) and all(word in _text(side) for word in words)]
+    words, sides = text.lower().split(), []
+    for id_, first in answers[0].items():
+        side = [rows.get(id_) for rows in answers]
+        is_right = [row.is_right for row in side if row is not None]
+        texts = [id_, first.question, *first.gold, *(row.answer or "" for row in side if row)]
+        searched = "\n".join(texts).lower()
+        if (which != "flipped" or len(set(is_right)) > 1) and all(word in searched for word in words):
+            sides.append(side)
+    return sides
 
 
 def compare_scores(runs: Sequence[Row]) -> list[Difference]:
@@ -83,10 +78,3 @@ def compare_scores(runs: Sequence[Row]) -> list[Difference]:
             values = [rows[id_].scores[name.lower()] for id_ in ids]
             scores[name][letter] = [None if value is None else value / 100 for value in values]
     return compare(scores, seed=0)
-
-
-def _text(side: Side) -> str:
-    first = side[0]
-    assert first is not None
-    texts = [first.question_id, first.question, *first.gold, *(row.answer or "" for row in side if row)]
-    return "\n".join(texts).lower()

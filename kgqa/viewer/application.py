@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping, Sequence
-from functools import cache
+from collections.abc import Mapping
 from importlib.resources import files
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlencode
 
 from kgqa.errors import ConfigError, DataError, UsageError
 from kgqa.report.explorer import question_page
+from kgqa.report.page import template_environment
 from kgqa.runtime.monitor import read_heartbeats
 from kgqa.util.redaction import redact, write_crash_report
 from kgqa.util.text import escape_control, one_line
 from kgqa.viewer import ask_tab, table
 from kgqa.viewer.answers import FILTERS, compare_scores, read_answers, side_by_side
-from kgqa.viewer.folder import FIELDS, Folder, Row
+from kgqa.viewer.folder import FIELDS, Row, find_row, group_cells, read_rows
 
 if TYPE_CHECKING:
-    from jinja2 import Environment
     from starlette.applications import Starlette
     from starlette.requests import Request
     from starlette.responses import Response
@@ -38,8 +37,8 @@ SANDBOX = {"content-security-policy": "sandbox allow-scripts allow-downloads all
 class Viewer:
     """The pages of one folder of runs."""
 
-    def __init__(self, folder: Folder, choices: ask_tab.Choices) -> None:
-        self._folder, self._choices, self._question = folder, choices, ask_tab.Question()
+    def __init__(self, choices: ask_tab.Choices) -> None:
+        self._root, self._choices, self._question = choices.root, choices, ask_tab.Question()
 
     def close(self) -> None:
         """End the question that is being answered."""
@@ -68,19 +67,16 @@ class Viewer:
         return Starlette(routes=routes, exception_handlers=handlers)
 
     def runs(self, request: Request) -> Response:
-        """Show a page of the table. Without a filter and an order only its rows and all sweeps are read."""
-        query, listed = request.query_params, self._folder.list_runs()
+        """Show a page of the table. The cells of a sweep are below it if there is no filter and no order."""
+        query, rows = request.query_params, read_rows(self._root)
         text, order, first = query.get("filter", ""), query.get("sort", ""), _first(request)
-        if text or order:
-            every = [row for row in self._folder.rows(listed) if table.has_words(row, text)]
-            every = table.sort_rows(every, order) if order else every
-            rows, count = every[first : first + PAGE], len(every)
-        else:
-            rows, count = self._folder.rows(self._folder.group_runs(listed)[first : first + PAGE]), len(listed)
+        is_grouped = not (text or order)
+        rows = table.sort_rows([row for row in rows if table.has_words(row, text)], order)
+        shown = (group_cells(rows) if is_grouped else rows)[first : first + PAGE]
         return self._page(
-            request, "runs.html.j2", rows=rows, titles=table.titles_of(rows), grouped=not (text or order),
-            first=first, count=count, filter=text, sort=order, columns=table.columns_of(rows),
-            beats=read_heartbeats(self._folder.root),
+            request, "runs.html.j2", rows=shown, titles=table.titles_of(shown), grouped=is_grouped,
+            first=first, count=len(rows), filter=text, sort=order, columns=table.columns_of(shown),
+            beats=read_heartbeats(self._root),
         )  # fmt: skip
 
     def favicon(self, _: Request) -> Response:
@@ -94,18 +90,18 @@ class Viewer:
         return _html((files(package) / "assets" / name).read_text(encoding="utf-8"), media_type=kind)
 
     def work(self, request: Request) -> Response:
-        return self._page(request, "work.html.j2", beats=read_heartbeats(self._folder.root))
+        return self._page(request, "work.html.j2", beats=read_heartbeats(self._root))
 
     def run(self, request: Request) -> Response:
         """Show the report of a run, as the run wrote it."""
-        file = self._folder.run(request.path_params["key"]).folder / "report.html"
+        file = find_row(self._root, request.path_params["key"]).folder / "report.html"
         if not file.is_file():
             raise DataError(f"{file}: no report. Write it with kgqa report {file.parent}")
         return _html(file.read_text(encoding="utf-8", errors="replace"), headers=SANDBOX)
 
     def question(self, request: Request) -> Response:
         """Show one question of a run with all its calls."""
-        row = self._folder.run(request.path_params["key"])
+        row = find_row(self._root, request.path_params["key"])
         question = read_answers(row).question(request.query_params.get("id", ""))
         figures = (("EM", question.row.em), ("F1", question.row.f1), ("judge", question.row.verdict))
         facts = [("run", row.key), ("gold answer", " | ".join(question.row.gold))]
@@ -126,17 +122,17 @@ class Viewer:
     def plots(self, request: Request) -> Response:
         """Plot the chosen runs, those of a chosen sweep, or all."""
         query = request.query_params
-        listed = {row.key: row for row in self._folder.rows(self._folder.list_runs())}
+        listed = {row.key: row for row in read_rows(self._root)}
         named = [listed[key] for key in query.getlist("run") if key in listed] or list(listed.values())
-        keys = [key for row in named for key in (row.runs if row.kind == "sweep" else (row.key,))]
-        rows = [listed[key] for key in dict.fromkeys(keys) if key in listed and listed[key].figures]
+        keys = dict.fromkeys(key for row in named for key in (row.key, *row.runs))
+        rows = [listed[key] for key in keys if key in listed and listed[key].figures]
         figures = [name for name in table.columns_of(rows) if name not in FIELDS]
         x = query.get("x") or next((name for name in table.COSTS if name in figures), "")
         y = query.get("y") or next((name for name in figures if name not in table.COSTS), "")
         return self._page(
             request, "plots.html.j2", keys=query.getlist("run"), count=len(rows), figures=figures, x=x, y=y,
             sweep=named[0] if len(named) == 1 and named[0].kind == "sweep" else None,
-            bars=table.draw_bars(rows, y), plots=table.draw_plots(rows, x, y),
+            plots=table.draw_plots(rows, x, y),
         )  # fmt: skip
 
     def ask(self, request: Request) -> Response:
@@ -174,7 +170,7 @@ class Viewer:
         keys = request.query_params.getlist("run")
         if not 2 <= len(keys) <= MAX_RUNS:
             raise ConfigError(f"{len(keys)} runs chosen. Choose 2 to {MAX_RUNS} runs in the table")
-        return [self._folder.run(key) for key in keys]
+        return [find_row(self._root, key) for key in keys]
 
     def _page(self, request: Request, template: str, status: int = 200, **values: object) -> Response:
         def link(**changes: object) -> str:
@@ -182,13 +178,10 @@ class Viewer:
             query = parse_qs(request.url.query)
             return f"?{urlencode(query | {key: [str(value)] for key, value in changes.items()}, doseq=True)}"
 
-        shared = {
-            "view": request.url.path,
-            "folder": escape_control(str(self._folder.root)),
-            "link": link,
-            "page": PAGE,
-        }
-        text = _environment().get_template(template).render(**shared, **values)
+        text = template_environment("kgqa.viewer").get_template(template).render(
+            view=request.url.path, folder=escape_control(str(self._root)), link=link, page=PAGE,
+            cell_text=table.cell_text, column_kind=table.column_kind, status_mark=table.status_mark, **values,
+        )  # fmt: skip
         return _html(text, status)
 
 
@@ -212,24 +205,3 @@ def _first(request: Request) -> int:
     if not text.isdecimal():
         raise ConfigError(f"from={text!r:.20}: must be a number from 0")
     return int(text)
-
-
-@cache
-def _environment() -> Environment:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader("kgqa.viewer", "assets"),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        autoescape=True,
-    )
-    environment.globals.update(
-        cell_text=table.cell_text, column_kind=table.column_kind, run_query=_run_query, status_mark=table.status_mark
-    )
-    return environment
-
-
-def _run_query(runs: Sequence[Row]) -> str:
-    return urlencode([("run", row.key) for row in runs])

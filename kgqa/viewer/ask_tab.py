@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from kgqa.artifacts.predictions import FOLDER, SUFFIX, SavedAnswer, answers_folder
+from kgqa.artifacts.predictions import SUFFIX, SavedAnswer, answers_folder
 from kgqa.config.files import describe_choice, groups
 from kgqa.config.overrides import override_key, override_values
-from kgqa.datasets.documents import KINDS
 from kgqa.errors import ConfigError, DataError
 from kgqa.util.jsonio import decode_json
 from kgqa.util.text import escape_control, one_line
@@ -25,17 +24,16 @@ from kgqa.util.text import escape_control, one_line
 MAX_LENGTH = 2000  # characters of a question
 MAX_SAVED = 50  # earlier questions on the page
 MAX_LINES = 40  # of progress
-FIRST_METHODS = ("trace", "kgp", "knowtrace")
 NEEDS_GOLD = ("golden",)
 
 
 @dataclass(frozen=True)
 class Choices:
-    """The folders of documents and methods of the page. A request can use only these.
+    """The folders and methods of the page. A request can use only these.
 
     Args:
         root: the folder of runs that is shown.
-        documents: folders of the command line.
+        documents: folders with documents.
         overrides: `key=value` of the command line, used for every question.
     """
 
@@ -45,32 +43,31 @@ class Choices:
 
     def __post_init__(self) -> None:
         """Check the folders. Raises DataError: one does not exist."""
+        if not self.root.is_dir():
+            raise DataError(f"{self.root}: no such folder. Name an outputs/ folder, e.g. kgqa view outputs")
         for folder in self.documents:
             if not folder.is_dir():
                 raise DataError(f"--documents {folder}: no such folder. Name a folder with documents")
 
     def folders(self) -> dict[str, Path]:
-        """Return the folders of the command line, then those with documents in the folder of runs."""
-        below = [each for each in sorted(self.root.iterdir()) if each.name != FOLDER and _has_documents(each)]
-        return {escape_control(str(folder)): folder for folder in (*self.documents, *below)}
+        """Return the folders by the name on the page."""
+        return {escape_control(str(folder)): folder for folder in self.documents}
 
     @cached_property
     def methods(self) -> dict[str, str]:
         """Return the methods that call a model and need no gold answer, with a line about each."""
         texts = {name: describe_choice("method", name).partition(" Needs ") for name in groups()["method"]}
         usable = {name: text for name, (text, _, needs) in texts.items() if "model" in needs.partition(".")[0]}
-        order = [*FIRST_METHODS, *(name for name in usable if name not in (*FIRST_METHODS, *NEEDS_GOLD))]
-        return {name: usable[name] for name in order if name in usable}
+        return {name: text for name, text in usable.items() if name not in NEEDS_GOLD}
 
     @property
     def method(self) -> str:
-        return str(override_values(self.overrides).get("method", FIRST_METHODS[0]))
+        return str(override_values(self.overrides).get("method", "trace"))
 
     def command(self, form: Mapping[str, str]) -> list[str]:
         """Return the command that answers the question of a form.
 
-        Raises:
-            UsageError: the question is empty or too long, or a value is not one of the choices.
+        Raises UsageError: the question is empty or too long, or a value is not one of the choices.
         """
         question, folders = one_line(form.get("question", "")), self.folders()
         documents, method = form.get("documents", ""), form.get("method", "")
@@ -148,9 +145,3 @@ def read_page(name: str) -> str:
     if name not in pages:
         raise DataError(f"{name}: no such answer in {answers_folder()}")
     return pages[name].read_text(encoding="utf-8", errors="replace")
-
-
-def _has_documents(folder: Path) -> bool:
-    if folder.name.startswith(".") or folder.is_symlink() or not folder.is_dir():
-        return False
-    return any(file.suffix.lower() in KINDS and file.is_file() for file in folder.iterdir())

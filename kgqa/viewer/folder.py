@@ -1,21 +1,20 @@
-"""The runs and sweeps of a folder as rows of one table. A row is read again when its files change."""
+"""The runs and sweeps of a folder as rows of one table. A run is read again when its files change."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 
-from kgqa.artifacts.metrics import METRICS, Metrics
-from kgqa.artifacts.run import SETTINGS, SWEEP, Chosen, RunEntry, list_runs, list_sweeps
+from kgqa.artifacts.metrics import Metrics
+from kgqa.artifacts.run import SETTINGS, Chosen, RunEntry, list_runs, list_sweeps
 from kgqa.artifacts.schema import read
 from kgqa.artifacts.sweep import SweepPlan
 from kgqa.errors import DataError
 from kgqa.report.columns import Measured, columns
 from kgqa.runtime.monitor import read_heartbeats
 from kgqa.util.fs import outputs
-from kgqa.util.text import escape_control
 
 FIELDS = ("name", "dataset", "method", "model", "status", "questions", "written")  # columns without figures
 
@@ -52,89 +51,38 @@ class Row:
         return value
 
 
-class Folder:
-    """`outputs/` or another folder of runs. Several threads can use it."""
-
-    def __init__(self, root: Path) -> None:
-        """Open a folder. Raises DataError: it does not exist."""
-        if not root.is_dir():
-            raise DataError(f"{root}: no such folder. Name an outputs/ folder, e.g. kgqa view outputs")
-        self.root = root
-        self._lock = threading.Lock()
-        self._cache: dict[str, tuple[tuple[int, ...], Row]] = {}
-
-    def list_runs(self) -> list[RunEntry]:
-        """Return runs and sweeps, newest first."""
-        return sorted([*list_runs(self.root), *list_sweeps(self.root)], key=lambda entry: -entry.written)
-
-    def group_runs(self, listed: Sequence[RunEntry]) -> list[RunEntry]:
-        """Return the same with the cells of each sweep below it. A cell of several sweeps is below the first."""
-        cells = {self._key(each.folder): each for each in listed if not _is_sweep(each)}
-        groups = {}
-        for sweep in self.rows([each for each in listed if _is_sweep(each)]):
-            groups[sweep.key] = [cells.pop(key) for key in sweep.runs if key in cells]
-        tops = [each for each in listed if _is_sweep(each) or self._key(each.folder) in cells]
-        return [entry for top in tops for entry in (top, *groups.get(self._key(top.folder), ()))]
-
-    def rows(self, listed: Sequence[RunEntry]) -> list[Row]:
-        """Return one row per run or sweep. A damaged one has its error in `trouble`."""
-        working = {self._path(beat.folder) for beat in read_heartbeats(self.root) if beat.is_running}
-        return [self._row(entry, bool(working) and entry.folder.resolve() in working) for entry in listed]
-
-    def run(self, key: str) -> Row:
-        """Return a finished run. Raises DataError: there is no such run, or it is a sweep or not finished."""
-        for entry in self.list_runs():
-            if self._key(entry.folder) == key:
-                (row,) = self.rows([entry])
-                if row.kind == "sweep" or not entry.ended:
-                    raise DataError(f"{key}: a sweep or a run that is not finished. Choose a finished run")
-                return row
-        raise DataError(f"{key}: no run in {self.root}. It may have been removed: see kgqa runs")
-
-    def _key(self, folder: Path) -> str:
-        """Return the name of a run in addresses, with escapes for bytes that are no text."""
-        return escape_control(folder.relative_to(self.root).as_posix())
-
-    def _row(self, entry: RunEntry, working: bool) -> Row:
-        key, sweep = self._key(entry.folder), _is_sweep(entry)
-        status = "running" if working else "done" if entry.ended else "not finished"
-        names = (SWEEP, "cells", "report.html") if sweep else (METRICS, SETTINGS)
-        stamp = (working, entry.ended, *(modification_time(entry.folder / name) for name in names))
-        with self._lock:
-            known = self._cache.get(key)
-        if known is None or known[0] != stamp:
-            known = (stamp, self._read_sweep(entry, key, status) if sweep else _read_run(entry, key, status))
-            with self._lock:
-                self._cache[key] = known
-        return known[1]
-
-    def _read_sweep(self, entry: RunEntry, key: str, status: str) -> Row:
-        row = Row(key, entry.folder, "sweep", escape_control(entry.parts[-1]), status, entry.written)
-        try:
-            plan = SweepPlan.read(entry.folder)
-            states = [cell.state for cell in plan.cells]
-        except DataError as error:
-            return replace(row, trouble=str(error))
-        done = [self._path(state.run) for state in states if state and state.status == "done" and state.run]
-        root = self.root.resolve()
-        runs = tuple(escape_control(run.relative_to(root).as_posix()) for run in done if run.is_relative_to(root))
-        if status == "done" and len(done) < len(states):  # it has a report, though not of all cells
-            row = replace(row, status="not finished")
-        return replace(row, cells=f"{len(done)} of {len(states)} cells", axes=tuple(plan.axes), runs=runs)
-
-    def _path(self, saved: str) -> Path:
-        """Return the folder that a saved path names. Paths below outputs/ are below this folder."""
-        path = Path(saved)
-        return (self.root.joinpath(*path.parts[1:]) if path.parts[:1] == (outputs().name,) else path).resolve()
+def read_rows(root: Path) -> list[Row]:
+    """Return the runs and sweeps below a folder, newest first. A damaged one has its error in `trouble`."""
+    rows = [*map(_read_run, list_runs(root)), *(_read_sweep(entry, root) for entry in list_sweeps(root))]
+    working = {_locate(beat.folder, root) for beat in read_heartbeats(root) if beat.is_running}
+    if working:
+        rows = [replace(row, status="running") if row.folder.resolve() in working else row for row in rows]
+    return sorted(rows, key=lambda row: -row.written)
 
 
-def _is_sweep(entry: RunEntry) -> bool:
-    return entry.parts[0] == "sweeps" and len(entry.parts) == 2
+def find_row(root: Path, key: str) -> Row:
+    """Return a finished run. Raises DataError: there is no such run, or it is a sweep or not finished."""
+    row = next((row for row in read_rows(root) if row.key == key), None)
+    if row is None:
+        raise DataError(f"{key}: no run in {root}. It may have been removed: see kgqa runs")
+    if row.questions is None:
+        raise DataError(row.trouble or f"{key}: a sweep or a run that is not finished. Choose a finished run")
+    return row
 
 
-def _read_run(entry: RunEntry, key: str, status: str) -> Row:
-    dataset, method, model, name = map(escape_control, entry.parts)
-    row = Row(key, entry.folder, "run", name, status, entry.written, dataset, method, model)
+def group_cells(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows with the cells of each sweep below it. A cell of several sweeps is below the first."""
+    cells = {row.key: row for row in rows if row.kind == "run"}
+    groups = {row.key: [cells.pop(key) for key in row.runs if key in cells] for row in rows}
+    tops = [row for row in rows if row.kind == "sweep" or row.key in cells]
+    return [row for top in tops for row in (top, *groups[top.key])]
+
+
+@lru_cache(maxsize=10_000)  # an entry has the time at which metrics.json was written
+def _read_run(entry: RunEntry) -> Row:
+    dataset, method, model, name = entry.parts
+    status = "done" if entry.ended else "not finished"
+    row = Row(entry.name, entry.folder, "run", name, status, entry.written, dataset, method, model)
     if not entry.ended:
         return row
     try:
@@ -149,9 +97,25 @@ def _read_run(entry: RunEntry, key: str, status: str) -> Row:
     )
 
 
-def modification_time(file: Path) -> int:
-    """Return when a file was last written, in nanoseconds, or 0 if it does not exist."""
+def _read_sweep(entry: RunEntry, root: Path) -> Row:
+    row = Row(entry.name, entry.folder, "sweep", entry.parts[-1], "not finished", entry.written)
     try:
-        return file.stat().st_mtime_ns
-    except OSError:
-        return 0
+        plan = SweepPlan.read(entry.folder)
+    except DataError as error:
+        return replace(row, trouble=str(error))
+    states = [cell.state for cell in plan.cells]
+    done = [_locate(state.run, root) for state in states if state and state.status == "done" and state.run]
+    base = root.resolve()
+    return replace(
+        row,
+        status="done" if entry.ended and len(done) == len(states) else "not finished",
+        cells=f"{len(done)} of {len(states)} cells",
+        axes=tuple(plan.axes),
+        runs=tuple(run.relative_to(base).as_posix() for run in done if run.is_relative_to(base)),
+    )
+
+
+def _locate(saved: str, root: Path) -> Path:
+    """Return the folder that a saved path names. Paths below outputs/ are below the root."""
+    path = Path(saved)
+    return (root.joinpath(*path.parts[1:]) if path.parts[:1] == (outputs().name,) else path).resolve()

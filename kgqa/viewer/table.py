@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from kgqa.report.columns import columns, name_by_settings
-from kgqa.report.plots import Bar, BarPlot, Plot, Point, Series, bars_svg, svg
+from kgqa.report.plots import Bar, BarPlot, Plot, Point, Series
 from kgqa.viewer.folder import FIELDS, Row
 
 _IN_COLUMNS = ("dataset", "model", "engine")  # settings that other columns show, or that change no answer
@@ -73,11 +73,12 @@ def sort_rows(rows: Iterable[Row], column: str) -> list[Row]:
     name = column.removeprefix("-")
     known = [row for row in rows if row.value(name) is not None]
     missing = [row for row in rows if row.value(name) is None]
-    return [*sorted(known, key=lambda row: _sort_key(row.value(name)), reverse=column.startswith("-")), *missing]
 
+    def key(row: Row) -> Any:
+        value = row.value(name)
+        return value.lower() if isinstance(value, str) else value
 
-def _sort_key(value: float | str | None) -> Any:
-    return value.lower() if isinstance(value, str) else value
+    return [*sorted(known, key=key, reverse=column.startswith("-")), *missing]
 
 
 def has_words(row: Row, text: str) -> bool:
@@ -87,26 +88,20 @@ def has_words(row: Row, text: str) -> bool:
     return all(word in pairs or word in names for word in text.lower().split())
 
 
-def draw_plots(rows: Sequence[Row], x: str, y: str) -> dict[str, str]:
-    """Return a plot of two figures as SVG by dataset: a point per run, named by what differs, with `y`'s interval."""
-    titles, points = titles_of(rows), dict[str, list[Point]]()
-    for row in rows:
-        at, figure = row.figures.get(x), row.figures.get(y)
-        if at and figure:
-            point = Point(at.value, figure.value, figure.low, figure.high, titles[row.key])
-            points.setdefault(row.dataset, []).append(point)
-    return {
-        dataset: svg(Plot(f"{y} against {x}", x, y, [Series(dataset, each, colour, line=False)], x_is_cost=x in COSTS))
-        for colour, (dataset, each) in enumerate(sorted(points.items()))
-    }
-
-
-def draw_bars(rows: Sequence[Row], y: str) -> str:
-    """Return a figure of all runs as bars with intervals, by dataset and named by what differs, or ""."""
-    titles = titles_of(rows)
-    bars = [
-        Bar(titles[row.key], figure.value, figure.low, figure.high, row.dataset)
-        for row in rows
-        if (figure := row.figures.get(y)) is not None
-    ]
-    return bars_svg(BarPlot(f"{y} of {len(bars)} runs", bars)) if bars else ""
+def draw_plots(rows: Sequence[Row], x: str, y: str) -> dict[str, tuple[BarPlot, Plot]]:
+    """Return `y` as bars, and as points against `x`, by dataset. Runs are named by what differs."""
+    titles, plots = titles_of(rows), {}
+    for dataset in sorted({row.dataset for row in rows if y in row.figures}):
+        known = [(titles[row.key], row.figures) for row in rows if row.dataset == dataset and y in row.figures]
+        bars = [Bar(title, (each := figures[y]).value, each.low, each.high) for title, figures in known]
+        points = [
+            Point(figures[x].value, (each := figures[y]).value, each.low, each.high, title)
+            for title, figures in known
+            if x in figures
+        ]
+        series = [Series(dataset, points, 0, line=False)]
+        plots[dataset] = (
+            BarPlot(f"{y} on {dataset}", bars),
+            Plot(f"{y} against {x}", x, y, series, x_is_cost=x in COSTS),
+        )
+    return plots

@@ -55,7 +55,6 @@ class Browser:
         self.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 
     def open(self, file: Path, fragment: str = "", ready: str = READY) -> None:
-        """Load a file anew and wait until it is ready: an explorer's script says so itself."""
         self.visit(f"{file.resolve().as_uri()}{fragment}", ready)
 
     def visit(self, url: str, ready: str = READY) -> None:
@@ -70,7 +69,6 @@ class Browser:
             time.sleep(0.02)
 
     def value(self, expression: str) -> Any:
-        """What a JavaScript expression gives, promises awaited."""
         answer = self.ask("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")

@@ -67,7 +67,6 @@ _RELATIONS = """<?xml version="1.0" encoding="UTF-8"?>
 
 
 def write_island(folder: Path) -> Path:
-    """The five files, in a folder that is made."""
     folder.mkdir(parents=True)
     (folder / "lighthouse.md").write_text(LIGHTHOUSE, encoding="utf-8")
     (folder / "vall.txt").write_text(ENGINEER, encoding="utf-8")
@@ -78,7 +77,6 @@ def write_island(folder: Path) -> Path:
 
 
 def write_docx(file: Path, paragraphs: Sequence[str]) -> None:
-    """As little of a Word file as is one."""
     body = "".join(f"<w:p><w:r><w:t>{escape(text)}</w:t></w:r></w:p>" for text in paragraphs)
     document = f'<?xml version="1.0"?><w:document xmlns:w="{_NAMESPACE}"><w:body>{body}</w:body></w:document>'
     with zipfile.ZipFile(file, "w") as packed:
@@ -88,7 +86,6 @@ def write_docx(file: Path, paragraphs: Sequence[str]) -> None:
 
 
 def write_pdf(file: Path, pages: Sequence[str]) -> None:
-    """A paragraph a page."""
     from reportlab.lib.styles import getSampleStyleSheet
     from reportlab.platypus import PageBreak, Paragraph, SimpleDocTemplate
 

@@ -18,7 +18,7 @@ JUDGE = [
     {"match": "Decide whether", "reply": '{"is_correct": "wrong", "reasoning": "no"}'},
     {"match": "bridge was opened first", "reply": "Candle Bridge"},
 ]
-JUDGED_BY = ("engine=scripted", "engine.rules=rules.jsonl")  # `rules` writes the file
+JUDGED_BY = ("model=smollm2_135m", "engine=scripted", "engine.rules=rules.jsonl")  # `rules` writes the file
 
 
 def rules(records: list[dict[str, str]] = JUDGE, name: str = "rules.jsonl") -> str:
@@ -27,7 +27,6 @@ def rules(records: list[dict[str, str]] = JUDGE, name: str = "rules.jsonl") -> s
 
 
 def answered(kgqa: Kgqa, name: str = "a", *overrides: str) -> Path:
-    """A finished run of three questions, one of them right."""
     ran = kgqa("run", "method=no_context", "limit=3", f"run_name={name}", *QUICK, rules(), *overrides)
     assert ran.code == 0, ran.err
     return ran.folder

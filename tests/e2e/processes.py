@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import sqlite3
 import subprocess
 import sys
@@ -21,47 +20,17 @@ OF_ONE_COMMAND = {
     "cached_tokens",  # a prefix cache is its process's
     *("paid", "extraction_paid", "cache_hits"),
 }
-KILLED_AT_FILE = """
-import os, signal, sys
-from kgqa.cli.main import main
-left, replace = int(sys.argv[1]), os.replace
-def replace_or_die(*files, **folders):
-    global left
-    left -= "outputs/.running/" not in str(files[0])  # claims come every two seconds
-    if left == 0:
-        os.kill(os.getpid(), signal.SIGKILL)
-    replace(*files, **folders)
-os.replace = replace_or_die
-sys.exit(main(sys.argv[2:]))
-"""
 
 
-def started(arguments: Sequence[str], folder: Path, file_limit: int | None = None) -> subprocess.Popen[str]:
-    """`kgqa` with these arguments in a folder; `file_limit`: the largest file it may write, in bytes."""
-
-    def limited() -> None:
-        if file_limit is not None:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (file_limit, file_limit))
-
+def started(arguments: Sequence[str], folder: Path) -> subprocess.Popen[str]:
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     return subprocess.Popen(
         [sys.executable, "-m", "kgqa", *arguments], cwd=folder, env=environment,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=limited,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
 
 
-def killed_at_file(count: int, arguments: Sequence[str], folder: Path) -> tuple[int, str]:
-    """Run `kgqa`, killed as it is about to give a file its name, the `count`th; its exit code and output.
-
-    Claims, of which there are as many as the run takes time, do not count.
-    """
-    command = [sys.executable, "-c", KILLED_AT_FILE, str(count), *arguments]
-    ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    return ended.returncode, ended.stdout
-
-
 def replies_kept(folder: Path) -> int:
-    """Replies in the call cache of a run that may be going on."""
     file = folder / "outputs/.cache/calls.sqlite"
     if not file.exists():
         return 0

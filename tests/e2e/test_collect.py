@@ -1,4 +1,4 @@
-"""`kgqa collect`: folders of examples, from data, from finished runs and from a scripted teacher."""
+"""`kgqa collect`: folders of examples."""
 
 from __future__ import annotations
 
@@ -11,17 +11,40 @@ import pytest
 from kgqa.artifacts.examples import Collected, Example, Positive, id_hash, read_examples
 from kgqa.artifacts.manifest import StageManifest
 from tests.e2e.conftest import QUICK, Kgqa, Ran
-from tests.e2e.test_verify import verified
 from tests.golden.test_program_prompts import AGREED, TEACHER
+
+TRIPLES = {"triples": [["Candle Bridge", "designed_by", "Ilse Ravenholt"], ["Ilse Ravenholt", "born_in", "Pellery"]]}
+
+
+RULES = [
+    ("Missing:$", {"triples": []}),
+    ("Groups:$", {"groups": [["Ilse Ravenholt", "Candle Bridge"]]}),
+    ("Answer: Pellery\n.*Path:$", {"is_valid": True, "reasoning_path": TRIPLES["triples"], "explanation": "by birth"}),
+    ("Answer: 1846\n.*Path:$", "I cannot say."),  # of 2hop__demo_09
+    ("Path:$", {"is_valid": False, "reasoning_path": [], "explanation": "nothing says so"}),
+    ("Triples:$", TRIPLES),
+]
+
+
+def rules(folder: Path) -> str:
+    file = folder / "rules.jsonl"
+    texts = ((match, reply if isinstance(reply, str) else json.dumps(reply)) for match, reply in RULES)
+    file.write_text("".join(json.dumps({"match": match, "reply": reply}) + "\n" for match, reply in texts))
+    return f"engine.rules={file}"
+
+
+def verified(kgqa: Kgqa, folder: Path, *more: str) -> Ran:
+    return kgqa("data", "verify", "engine=scripted", rules(folder), *more)
+
 
 KGP = ("collect", "kgp", "dataset=demo", "limit=8")
 
 
-def lines(file: Path) -> list[dict[str, Any]]:
+def lines_of(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
-def outcome(folder: Path, recipe: str) -> Collected:
+def outcome_of(folder: Path, recipe: str) -> Collected:
     return StageManifest.read(folder, f"collect {recipe}").read_outcome(Collected, folder)
 
 
@@ -33,8 +56,8 @@ def test_examples_are_made_once_and_held_out_by_question(kgqa: Kgqa) -> None:
     assert f"{first.folder}: already complete" in again.out
     assert (again.folder / "examples.jsonl").stat().st_mtime_ns == written
     assert kgqa(*KGP, "collect.agent=llama").folder != first.folder
-    collected = outcome(first.folder, "kgp")
-    asked = {f"demo/{line['question']}" for line in lines(first.folder / "examples.jsonl")}
+    collected = outcome_of(first.folder, "kgp")
+    asked = {f"demo/{line['question']}" for line in lines_of(first.folder / "examples.jsonl")}
     out = set(collected.held_out)
     assert out < asked
     assert len(out) == round(0.5 * len(asked))
@@ -43,7 +66,7 @@ def test_examples_are_made_once_and_held_out_by_question(kgqa: Kgqa) -> None:
 
 
 def test_an_encoder_learns_both_hops_against_the_questions_other_passages(kgqa: Kgqa) -> None:
-    folder = kgqa("collect", "mdr", "dataset=demo", "limit=6", "collect.negatives=bm25").folder
+    folder = kgqa("collect", "mdr", "dataset=demo", "limit=6").folder
     examples = [example for example in read_examples(folder / "examples.jsonl") if isinstance(example, Positive)]
     firsts, seconds = ([e for e in examples if e.label == f"hop {hop}"] for hop in (1, 2))
     for first, second in zip(firsts, seconds, strict=True):
@@ -53,7 +76,9 @@ def test_an_encoder_learns_both_hops_against_the_questions_other_passages(kgqa: 
 
 
 BRIDGE = "Question: In which town was the architect of the Candle Bridge born\\?\nKnowledge:\n"
-RULES = [
+
+
+LESSONS = [
     (f"{BRIDGE}none\nSufficient:$", " No\nExplore:\n- Candle Bridge | architect\n- Candle Bridge | colour"),
     (f"{BRIDGE}<[^\n]*Ilse Ravenholt>\n<[^\n]*>\nSufficient:$", " No\n- Ilse Ravenholt | birthplace"),
     (f"{BRIDGE}.*Pellery>.*\nSufficient:$", " Yes\nThought: Ilse Ravenholt was born in Pellery.\nAnswer: Pellery"),
@@ -66,18 +91,15 @@ RULES = [
 
 @pytest.fixture
 def ran(kgqa: Kgqa) -> Ran:
-    """Of three questions the first is answered right."""
-    rules = [json.dumps({"match": match, "reply": reply}) for match, reply in RULES]
+    rules = [json.dumps({"match": match, "reply": reply}) for match, reply in LESSONS]
     Path("rules.jsonl").write_text("\n".join(rules), encoding="utf-8")
     ran = kgqa("run", "method=knowtrace", "dataset=demo", "limit=3", "engine.rules=rules.jsonl", *QUICK)
-    assert ran.code == 0, ran.err
     assert ran.json("metrics.json")["scores"]["em"]["mean"] == pytest.approx(33.33, abs=0.01)
     return ran
 
 
 def collected(kgqa: Kgqa, *given: str) -> tuple[list[Example], Path]:
     made = kgqa("collect", "knowtrace", *given)
-    assert made.code == 0, made.err
     examples = [each for each in read_examples(made.folder / "examples.jsonl") if isinstance(each, Example)]
     return examples, made.folder
 
@@ -92,26 +114,16 @@ def test_what_backtracing_keeps_of_right_answers_is_learnt(kgqa: Kgqa, ran: Ran)
         ("explorer", "Yes\nThought: Ilse Ravenholt was born in Pellery.\nAnswer: Pellery"),
     ]
     assert [example.origin.place for example in examples] == [1, 1, 2, 2, 3]
-    lines = map(json.loads, (folder / "dropped.jsonl").read_text(encoding="utf-8").splitlines())
-    dropped = [(one["what"], one["why"]) for one in lines]
-    assert dropped == [
+    assert [(one["what"], one["why"]) for one in lines_of(folder / "dropped.jsonl")] == [
         ("completer, reply 2", "backtracing removes all of it"),
         ("question", "the answer is wrong"),
         ("question", "the answer is wrong"),
     ]
 
 
-def test_a_run_of_another_method_has_no_lessons(kgqa: Kgqa) -> None:
-    answers = Path("rules.jsonl")
-    answers.write_text(json.dumps({"match": "", "reply": "Pellery"}), encoding="utf-8")
-    kgqa("run", "method=no_context", "dataset=demo", "limit=1", f"engine.rules={answers}", *QUICK)
-    refused = kgqa("collect", "knowtrace", "--from", "last")
-    assert refused.code == 2
-    assert "no examples: no reply is suitable: forced, not readable, or of another method" in refused.err
-    assert len(refused.err.splitlines()) == 1
-
-
 RIGHT = '{"error_type": "Correct (No Error)", "diagnosis": "Fine.", "guidance": "Answer."}'
+
+
 TAUGHT = [
     ("Question: Which bridge was opened first.*Plan:$", "no plan"),  # of 2hop__demo_02
     ("Plan:$", TEACHER["teach/plan"]),
@@ -125,47 +137,41 @@ TAUGHT = [
     ("Step 1:$", " The town is unknown. (Logical)"),
     ("Step 2:$", " ####ANSWER: nowhere (Final Answer)"),
 ]
+
+
 BY_MODEL = ("collect", "safe", "dataset=demo", "limit=3", "collect.teacher=model", "collect.balance=all", *QUICK)
 
 
 @pytest.fixture
 def words(tmp_path: Path) -> str:
-    """The override that has the scripted engine teach."""
     rules = [json.dumps({"match": match, "reply": reply}) for match, reply in TAUGHT]
     (tmp_path / "teacher.jsonl").write_text("\n".join(rules), encoding="utf-8")
     return "engine.rules=teacher.jsonl"
 
 
 def examples(ran: Ran) -> list[Example]:
-    assert ran.code == 0, ran.err
     return [each for each in read_examples(ran.folder / "examples.jsonl") if isinstance(each, Example)]
 
 
 def test_a_teachers_labels_are_examples_and_what_it_cannot_say_is_none(kgqa: Kgqa, words: str) -> None:
+    planned = kgqa(*BY_MODEL, words, "dry_run=true", "engine.rules=null")
+    assert "33 model calls, 33 of them new" in planned.out
+    assert not Path("outputs/examples").exists()
     ran = kgqa(*BY_MODEL, words)
     made = examples(ran)
     assert {each.question for each in made} == {"2hop__demo_01", "3hop1__demo_03"}
     assert len(made) == 6  # a right step and two wrong ones each
     assert {each.origin.made_by for each in made} == {"teacher"}
-    lines = map(json.loads, (ran.folder / "dropped.jsonl").read_text(encoding="utf-8").splitlines())
-    dropped = [(one["question"], one["why"]) for one in lines]
+    dropped = [(one["question"], one["why"]) for one in lines_of(ran.folder / "dropped.jsonl")]
     assert dropped == [("2hop__demo_02", "a reply to teach/plan cannot be read")]
-    came = outcome(ran.folder, "safe")
+    came = outcome_of(ran.folder, "safe")
     assert came.cost is not None
     assert came.cost.paid.calls == 2 + 2 * (3 + 2 + 2 * 3)  # two tries; plan, steps, check, and those of each step
     assert "| teacher | 6 |" in (ran.folder / "report.md").read_text(encoding="utf-8")
 
 
-def test_a_dry_run_counts_the_teachers_calls(kgqa: Kgqa, words: str) -> None:
-    planned = kgqa(*BY_MODEL, words, "dry_run=true", "engine.rules=null")
-    assert planned.code == 0, planned.err
-    assert "33 model calls, 33 of them new" in planned.out
-    assert not Path("outputs/examples").exists()
-
-
 def test_hard_cases_are_the_first_errors_of_a_runs_wrong_answers(kgqa: Kgqa, words: str) -> None:
     ran = kgqa("run", "method=safe", "dataset=demo", "limit=2", words, *QUICK)
-    assert ran.code == 0, ran.err
     made = examples(kgqa(*BY_MODEL, words, "--from", str(ran.folder), "collect.hard_cases=1"))
     hard = [each for each in made if each.origin.made_by.startswith("hard case")]
     assert [(each.label, each.origin.place, each.role) for each in hard] == [("Off-topic", 1, "feedback")]
@@ -178,21 +184,24 @@ def test_noise_is_of_questions_that_verification_flagged(kgqa: Kgqa, tmp_path: P
     folder = verified(kgqa, tmp_path, "limit=9").folder
     ran = kgqa("collect", "safe", "dataset=demo", f"dataset.verified={folder}", "collect.noise=5", *QUICK)
     made = examples(ran)
-    assert outcome(ran.folder, "safe").made_by["rules, of a flagged question"] == 5
+    assert outcome_of(ran.folder, "safe").made_by["rules, of a flagged question"] == 5
     assert {each.question for each in made if each.origin.made_by == "rules"} == {"2hop__demo_01"}
     without = examples(kgqa("collect", "safe", "dataset=demo", f"dataset.verified={folder}", *QUICK))
     assert without == [each for each in made if each.origin.made_by == "rules"]
 
 
 def test_what_does_not_fit_is_one_line(kgqa: Kgqa) -> None:
-    assert kgqa("run", "method=no_context", "dataset=demo", "limit=1", *QUICK).code == 0
+    Path("rules.jsonl").write_text(json.dumps({"match": "", "reply": "Pellery"}), encoding="utf-8")
+    run = ("run", "method=no_context", "dataset=demo", "limit=1", "engine.rules=rules.jsonl")
+    assert kgqa(*run, *QUICK).code == 0
     for words, why in [
-        ("dataset=demo --from last", "only a teacher finds hard cases. Set collect.teacher=model"),
-        ("dataset=demo collect.teacher=model collect.hard_cases=0 --from last", "collect.hard_cases=0 uses no runs"),
-        ("dataset=demo roles.teacher=gpt_oss_120b", "rules use no teacher. Set collect.teacher=model"),
-        ("dataset=demo collect.noise=5", "collect.noise: which questions of demo are noise? Set dataset.verified="),
+        ("knowtrace --from last", "no examples: no reply is suitable: forced, not readable, or of another method"),
+        ("safe dataset=demo --from last", "only a teacher finds hard cases. Set collect.teacher=model"),
+        ("safe dataset=demo roles.teacher=gpt_oss_120b", "rules use no teacher. Set collect.teacher=model"),
+        ("safe dataset=demo collect.teacher=model collect.hard_cases=0 --from last", "hard_cases=0 uses no runs"),
+        ("safe dataset=demo collect.noise=5", "which questions of demo are noise?"),
     ]:
-        refused = kgqa("collect", "safe", *words.split(), *QUICK)
+        refused = kgqa("collect", *words.split(), *(QUICK if "safe" in words else ()))
         assert refused.code == 2
         assert why in refused.err
         assert len(refused.err.strip().splitlines()) == 1

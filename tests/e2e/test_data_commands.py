@@ -1,4 +1,4 @@
-"""`kgqa data list | prepare | check` from the command line; downloads come from a server on this machine."""
+"""`kgqa data` and `kgqa cache` from the command line; downloads come from a server on this machine."""
 
 from __future__ import annotations
 
@@ -6,17 +6,22 @@ import hashlib
 import io
 import json
 import os
+import re
+import sqlite3
 import zipfile
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+import zstandard
 
-from kgqa.config.files import groups
+from kgqa.cache.store import CallCache, checksum
 from kgqa.datasets.download import Source
 from kgqa.experiment import data
 from tests.e2e.conftest import QUICK, Kgqa
+from tests.e2e.judged_runs import refused
 from tests.file_server import Behaviour, serving
 
 MUSIQUE = {
@@ -62,19 +67,8 @@ def zipped(**files: str) -> bytes:
 
 
 def figures(out: str) -> dict[str, int]:
-    """What `data check` counted, by what it counted."""
     rows = [line.strip().partition("  ") for line in out.splitlines() if line.startswith("  ")]
     return {what: int(count.replace(",", "")) for count, _, what in rows}
-
-
-def test_every_dataset_has_a_source() -> None:
-    given = {"folder", "kgp", "flashrag"}  # a user's own files, and what no program can fetch
-    known = data.sources()
-    assert set(groups()["dataset"]) - given <= set(known)
-    assert {source.corpus for source in known.values()} - {None} <= known.keys()
-
-
-# prepare
 
 
 def test_download_fetches_unpacks_and_makes_a_runnable_dataset(
@@ -91,6 +85,8 @@ def test_download_fetches_unpacks_and_makes_a_runnable_dataset(
     monkeypatch.setenv("KGQA_DATA", "collection")
     assert kgqa("data", "download", "dataset=musique").code == 0
     assert os.listdir("collection/musique") == ["musique_ans_v1.0_dev.jsonl"]
+    assert kgqa("data", "download", "dataset=musique", "to=elsewhere").code == 0
+    assert os.listdir("elsewhere") == ["musique_ans_v1.0_dev.jsonl"]
 
 
 def test_download_fetches_the_corpus_too(kgqa: Kgqa, offer: Offer) -> None:
@@ -123,24 +119,13 @@ def test_archive_that_a_user_put_there_is_checked_and_stays(kgqa: Kgqa, offer: O
     archive = Path("data/2wiki/data_ids_april7.zip")
     archive.parent.mkdir(parents=True)
     archive.write_bytes(b"another one")
-    ran = kgqa("data", "download", "dataset=2wiki")
-    assert ran.code == 2
-    assert "Delete the file and run the same command again" in ran.err
+    refused(kgqa("data", "download", "dataset=2wiki"), "Delete the file and run the same command again")
     assert archive.read_bytes() == b"another one"
     archive.write_bytes(content)
     assert kgqa("data", "download", "dataset=2wiki").code == 0
     assert server.requests == 0
     assert archive.is_file()
     assert Path("data/2wiki/id_aliases.json").is_file()
-
-
-def test_download_writes_where_it_is_told_to(kgqa: Kgqa, offer: Offer, monkeypatch: pytest.MonkeyPatch) -> None:
-    offer("hotpotqa", b"[]")
-    assert kgqa("data", "download", "dataset=hotpotqa", "to=elsewhere").code == 0
-    assert os.listdir("elsewhere") == ["hotpot_dev_distractor_v1.json"]
-    monkeypatch.setenv("KGQA_DATA", "collection")
-    assert kgqa("data", "download", "dataset=hotpotqa").code == 0
-    assert os.listdir("collection/hotpotqa") == ["hotpot_dev_distractor_v1.json"]
 
 
 def test_download_converts_a_data_set_in_hugging_faces_form(kgqa: Kgqa, offer: Offer, tmp_path: Path) -> None:
@@ -154,9 +139,6 @@ def test_download_converts_a_data_set_in_hugging_faces_form(kgqa: Kgqa, offer: O
     assert figures(kgqa("data", "check", "dataset=musique").out)["questions"] == 1
 
 
-# check
-
-
 def test_check_counts_what_is_odd(kgqa: Kgqa) -> None:
     lonely = {"id": "b", "question": "?", "answer": "x", "supporting_titles": ["Carl"]}
     blind = {"id": "c", "question": "?", "answer": "x"}
@@ -164,23 +146,12 @@ def test_check_counts_what_is_odd(kgqa: Kgqa) -> None:
     Path("q.jsonl").write_text(LINE + "".join(json.dumps(record) + "\n" for record in (lonely, blind, full)))
     found = figures(kgqa("data", "check", "dataset=musique", "dataset.path=q.jsonl").out)
     expected = {
-        "questions": 3,
-        "gold answers, aliases included": 4,
-        "questions with aliases": 1,
-        "passages given": 3,
-        "gold passages": 2,
-        "gold passages among those given": 1,
-        "skipped: no answer": 1,
-        "questions without passages": 2,
-        "questions without gold passages": 1,
-        "passages given without text": 1,
-        "passages in the corpus": 6,
-        "of them distinct": 3,
-        "repeated passages (stored once)": 3,
-        "passages without text": 1,
-        "gold titles of the questions": 2,
-        "of these titles in the corpus": 1,
-    }
+        "questions": 3, "gold answers, aliases included": 4, "questions with aliases": 1, "passages given": 3,
+        "gold passages": 2, "gold passages among those given": 1, "skipped: no answer": 1,
+        "questions without passages": 2, "questions without gold passages": 1, "passages given without text": 1,
+        "passages in the corpus": 6, "of them distinct": 3, "repeated passages (stored once)": 3,
+        "passages without text": 1, "gold titles of the questions": 2, "of these titles in the corpus": 1,
+    }  # fmt: skip
     assert {name: found.get(name) for name in expected} == expected
 
 
@@ -192,3 +163,124 @@ def test_check_of_questions_without_passages_asks_for_a_corpus(kgqa: Kgqa) -> No
     Path("c.jsonl").write_text('{"title": "ann", "text": "Ann."}\n')
     ran = kgqa("data", "check", "dataset=musique", "dataset.path=q.jsonl", "dataset.corpus=c.jsonl")
     assert figures(ran.out)["of these titles in the corpus"] == 1
+
+
+TRACE = ("run", "method=trace", "limit=3", *QUICK)
+CACHE = Path("outputs/.cache/calls.sqlite")
+
+
+def changed(statement: str, file: Path = CACHE) -> None:
+    with closing(sqlite3.connect(file)) as cache, cache:
+        cache.execute(statement)
+
+
+def unpacked(file: str) -> bytes:
+    return zstandard.ZstdDecompressor().stream_reader(Path(file).read_bytes()).read()
+
+
+def packed(text: str) -> bytes:
+    return zstandard.ZstdCompressor().compress(text.encode())
+
+
+def test_repair_deletes_damaged_rows(kgqa: Kgqa) -> None:
+    first = kgqa(*TRACE)
+    before = (first.folder / "predictions.jsonl").read_bytes()
+    changed("UPDATE calls SET value = '{}' WHERE value LIKE '{%'")
+    assert kgqa("cache", "check").code == 1
+    assert kgqa("cache", "check", "--repair").code == 0
+    assert kgqa("cache", "check").out.endswith("0 damaged: whole\n")
+    again = kgqa(*TRACE)
+    assert (again.folder / "predictions.jsonl").read_bytes() == before
+
+
+def test_export_replays_elsewhere(kgqa: Kgqa, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = kgqa(*TRACE, "judge=three_way")
+    kgqa("run", "method=no_context", "limit=7", *QUICK)
+    ran = kgqa("cache", "export", "calls.jsonl.zst", "--run", str(first.folder))
+    assert ran.code == 0
+    assert "calls that reproduce its predictions" in ran.out
+    refused(kgqa("cache", "export", "none.jsonl.zst", "--engine", "script"), "Did you mean scripted?")
+    with monkeypatch.context() as patch:
+        patch.setenv("KGQA_CACHE", str(tmp_path / "elsewhere"))
+        patch.chdir(tmp_path / "outputs")  # where there are no triples yet
+        merged = kgqa("cache", "import", str(tmp_path / "calls.jsonl.zst"))
+        assert merged.code == 0
+        assert "0 equal, 0 different" in merged.out
+        again = kgqa(*TRACE, "judge=three_way")
+        before, after = (tmp_path / first.folder), again.folder
+        assert (after / "predictions.jsonl").read_bytes() == (before / "predictions.jsonl").read_bytes()
+        metrics = again.json("metrics.json")
+        assert metrics["cost"]["paid"]["calls"] == metrics["judge"]["cost"]["paid"]["calls"] == 0
+        assert metrics["cost"]["extraction_paid"]["calls"] == 0
+        assert " 0 new" in f" {kgqa('cache', 'import', str(tmp_path / 'calls.jsonl.zst')).out}"
+    changed("DELETE FROM calls WHERE value LIKE '{\"logprobs\"%'")
+    refused(kgqa("cache", "export", "none.jsonl.zst", "--run", str(first.folder)), "calls are not in this call cache")
+    assert not Path("none.jsonl.zst").exists()
+
+
+def test_import_keeps_stored_replies_and_refuses_a_damaged_export(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
+    kgqa("run", "method=no_context", "limit=3", *QUICK)
+    kgqa("cache", "export", "calls.jsonl.zst")
+    exported, text = unpacked("calls.jsonl.zst"), unpacked("calls.jsonl.zst").decode()
+    half = Path("calls.jsonl.zst").read_bytes()[:-200]
+    monkeypatch.setenv("KGQA_CACHE", "other")
+    for spoiled, message in [
+        (half, "truncated after|not what kgqa cache export writes"),
+        (b"no zstd", "bad.jsonl.zst:1: not what kgqa cache export writes"),
+        (packed(text.rpartition('{"calls"')[0]), "truncated after line 4"),
+        (packed(text.replace("kgqa calls 1", "kgqa calls 9")), "expected the format 'kgqa calls 1'"),
+        (packed(text.replace("stop", "step", 1)), "bad.jsonl.zst:2: damaged"),
+        (packed(text.replace('"value"', '"words"', 1)), "bad.jsonl.zst:2"),
+        (packed(text.replace('"engine": "scripted"', '"engine": "\\ud800"', 1)), "bad.jsonl.zst:3"),
+        (b"", "truncated after line 0"),
+    ]:
+        Path("bad.jsonl.zst").write_bytes(spoiled)
+        ran = kgqa("cache", "import", "bad.jsonl.zst")
+        assert (ran.code, ran.err.count("\n")) == (2, 1)
+        assert re.search(message, ran.err)
+        assert "0 calls, 0 damaged: whole" in kgqa("cache", "check").out
+    assert kgqa("cache", "import", "calls.jsonl.zst").out == "3 new, 0 equal, 0 different\n"
+    lines = [json.loads(line) for line in exported.splitlines()]
+    assert lines[0] == {"format": "kgqa calls 1"}
+    assert lines[-1] == {"calls": 3}
+    other = '{"text": "another", "finish": "stop", "usage": [1, 0, 1, 0.0], "flags": []}'
+    lines[1] |= {"value": other, "checksum": checksum(lines[1]["key"].encode(), other.encode())}
+    Path("other.jsonl.zst").write_bytes(packed("".join(json.dumps(line) + "\n" for line in lines)))
+    ran = kgqa("cache", "import", "other.jsonl.zst")
+    assert ran.out == "0 new, 2 equal, 1 different (existing calls are not replaced)\n"
+    kgqa("cache", "export", "again.jsonl.zst")
+    assert unpacked("again.jsonl.zst") == exported
+
+
+def test_export_omits_secrets(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
+    kgqa("run", "method=no_context", "limit=3", *QUICK)
+    cache_text = '{"text": "your key is sk-Tr0ub4dor/\\"x", "finish": "stop", "usage": [1, 0, 1, 0.0], "flags": []}'
+    cache = CallCache(CACHE.parent)
+    cache.put([("secretive", json.loads(cache_text))])
+    cache.close()
+    monkeypatch.setenv("OPENAI_API_KEY", 'sk-Tr0ub4dor/"x')
+    ran = kgqa("cache", "export", "calls.jsonl.zst")
+    assert "skipped: 1 calls (their replies contain a key from your environment)" in ran.out
+    assert b"Tr0ub4dor" not in unpacked("calls.jsonl.zst")
+
+
+def test_prune(kgqa: Kgqa) -> None:
+    kgqa(*TRACE)
+    before = json.loads(kgqa("cache", "stats", "--json").out)
+    assert {share["engine"] for share in before} == {"scripted", "lexical"}
+    ranked = sum(share["calls"] for share in before if share["engine"] == "lexical")
+    assert kgqa("cache", "prune").code == 2
+    assert f"{ranked:,} calls of " in kgqa("cache", "prune", "--engine", "lexical").out
+    assert json.loads(kgqa("cache", "stats", "--json").out) == before
+    assert kgqa("cache", "prune", "--engine", "lexical", "--yes").out == f"{ranked:,} calls deleted\n"
+    assert json.loads(kgqa("cache", "stats", "--json").out) == [s for s in before if s["engine"] != "lexical"]
+    changed("UPDATE calls SET made = made - 86400 * 200 WHERE value LIKE '{\"text\"%'")
+    assert not kgqa("cache", "prune", "--older-than", "190").out.startswith("0 calls")
+    for days in ("210", "9" * 30):
+        assert kgqa("cache", "prune", "--older-than", days).out.startswith("0 calls")
+
+
+def test_without_a_cache(kgqa: Kgqa) -> None:
+    for words in (("check",), ("stats",), ("export", "x.zst"), ("prune", "--older-than", "1")):
+        refused(kgqa("cache", *words), "no such call cache")
+        assert not Path("outputs").exists()

@@ -1,4 +1,4 @@
-"""`kgqa demo`: three methods side by side; recorded calls need no model."""
+"""`kgqa demo` shows three methods, or recorded calls."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ SMALL = ("demo", "engine=scripted", "ranker=lexical")  # no weights
 def test_three_methods_answer_the_same_questions_and_trace_shows_its_chain(
     kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second demo is read from the folders of the first."""
     ran = kgqa(*SMALL, "method.beam=1", "method.chains=1", "seed=7")
     assert (ran.code, ran.err) == (0, "")
     rows = [line.split() for line in ran.out.splitlines() if re.match(r"\w+ +\d+\.\d +\d+\.\d +\d", line)]

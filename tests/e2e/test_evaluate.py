@@ -1,12 +1,22 @@
-"""Scoring and judging apart from running: evaluate, compare and calibrate from folders of runs."""
+"""Scoring, judging, exporting and tracking from folders of runs, each form against the figures of its run."""
 
 from __future__ import annotations
 
 import json
+import socket
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from kgqa.artifacts.metrics import Retrieval
+from kgqa.artifacts.run import FinishedRun
+from kgqa.artifacts.trace import read_trace
+from kgqa.errors import TrackerError
+from kgqa.report.exports import trec_column
+from kgqa.report.questions import call_rows, prediction_rows, write_jsonl
+from kgqa.util.optional_deps import install_command
 from tests.e2e.conftest import DEMO, QUICK, Kgqa
 from tests.e2e.judged_runs import ANSWERS, IDS, JUDGED_BY, answered, read, refused, rules, verdicts
 from tests.engines.misbehaving import Misbehaving, refuse
@@ -40,7 +50,7 @@ def test_runs_are_compared_on_the_questions_they_share(kgqa: Kgqa) -> None:
     assert "2hop__demo_02" in ran.out
     assert "Holm's correction over all rows" in ran.out
     assert "judge: three_way smollm2_135m@scripted" in kgqa("compare", str(first), str(second)).out
-    assert kgqa("evaluate", str(second), "judge=kgp", "engine=scripted").code == 0
+    assert kgqa("evaluate", str(second), "judge=kgp", *JUDGED_BY[:2]).code == 0
     assert "verdicts are not compared" in kgqa("compare", str(first), str(second)).out
     five = kgqa("run", "method=no_context", "limit=5", "run_name=five", *QUICK).folder
     ran = kgqa("compare", str(first), str(five))
@@ -97,10 +107,7 @@ def test_what_is_broken_in_a_folder_is_named_and_nothing_is_overwritten(kgqa: Kg
 
 
 def test_a_run_that_answers_nothing_is_neither_judged_nor_scored_again(kgqa: Kgqa) -> None:
-    refused(
-        kgqa("run", "method=retrieve_only", "limit=2", "judge=kgp", *QUICK),
-        "method=retrieve_only does not answer questions",
-    )
+    refused(kgqa("run", "method=retrieve_only", "limit=2", "judge=kgp", *QUICK), "does not answer questions")
     folder = kgqa("run", "method=retrieve_only", "limit=2", *QUICK).folder
     refused(kgqa("evaluate", str(folder)), "only retrieved passages")
 
@@ -147,7 +154,7 @@ def test_a_finished_run_is_judged_once_and_a_judge_that_fails_leaves_all_unscore
         assert judged["cost"]["method"]["calls"] == 4
     assert verdicts(folder) == dict(zip(IDS, ["incorrect", None, "correct"], strict=True))
     silent = rules([{"match": ".", "reply": "INCORRECT or CORRECT"}], "silent.jsonl")
-    ran = kgqa("evaluate", str(folder), "judge=three_way", "engine=scripted", silent)
+    ran = kgqa("evaluate", str(folder), "judge=three_way", *JUDGED_BY[:2], silent)
     assert ran.code == 0
     judged = read(folder / "evaluation.json")["judge"]
     assert (judged["unscored"], judged["accuracy"]["mean"]) == (3, None)
@@ -182,7 +189,8 @@ def test_calibration_compares_with_exact_match_a_second_judge_and_people(kgqa: K
         assert not (folder / "calibration.json").exists()
     human = f"question_id,correct,note\n{IDS[0]},0,\n{IDS[2]},yes,sure\n{IDS[1]},,\n"
     Path("human.csv").write_text(human, encoding="utf-8")
-    ran = kgqa("evaluate", "--calibrate", str(folder), "human=human.csv", "other=kgp", *JUDGED_BY)
+    assert kgqa("evaluate", str(folder), "judge=kgp", *JUDGED_BY, "output_dir=second").code == 0
+    ran = kgqa("evaluate", "--calibrate", str(folder), "human=human.csv", "other=second")
     assert ran.code == 0, ran.err
     measured = read(folder / "calibration.json")
     assert measured["human"]["percent"] == 100.0
@@ -193,9 +201,258 @@ def test_calibration_compares_with_exact_match_a_second_judge_and_people(kgqa: K
         "incorrect": {"correct": 1, "incorrect": 0},
     }
     assert (measured["containment"]["n"], measured["containment"]["left_out"]) == (2, 1)
-    assert kgqa("evaluate", str(folder), "judge=kgp", *JUDGED_BY, "output_dir=second").code == 0
-    assert kgqa("evaluate", "--calibrate", str(folder), "other=second").code == 0
-    assert read(folder / "calibration.json")["second judge"]["n"] == 2
     file = folder / "verdicts.jsonl"
     file.write_text(file.read_text(encoding="utf-8").replace("Candle Bridge", "Lantern Bridge"), encoding="utf-8")
     refused(kgqa("evaluate", "--calibrate", str(folder)), f"the verdict is on another answer to question {IDS[1]}")
+
+
+KINDS = {"LLM", "RETRIEVER", "RERANKER", "CHAIN", "EVALUATOR"}  # of OpenInference, those a run has
+
+
+def exported(kgqa: Kgqa, form: str, *run: str) -> Path:
+    assert kgqa("run", *run, "limit=4", *QUICK, "output_dir=one").code == 0
+    ran = kgqa("report", "one", "--format", form, "--out", form)
+    assert ran.code == 0, ran.err
+    assert all(Path(line).exists() for line in ran.out.splitlines())
+    return Path(form)
+
+
+def lines_of(file: Path) -> list[Any]:
+    return [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+
+
+def retrieval() -> Retrieval:
+    found = FinishedRun.read(Path("one")).metrics.retrieval
+    assert found is not None
+    return found
+
+
+def spans_of(request: Any) -> list[Any]:
+    found: list[Any] = request["resourceSpans"][0]["scopeSpans"][0]["spans"]
+    return found
+
+
+def attributes(span: Any) -> dict[str, Any]:
+    return {each["key"]: next(iter(each["value"].values())) for each in span["attributes"]}
+
+
+def test_predictions_are_the_runs_and_calls_are_the_traces(kgqa: Kgqa) -> None:
+    folder = exported(kgqa, "jsonl", "method=trace")
+    predictions, calls = lines_of(folder / "predictions.jsonl"), lines_of(folder / "traces.jsonl")
+    run = FinishedRun.read(Path("one"))
+    assert (predictions, calls) == (list(prediction_rows(run)), list(call_rows(run)))
+    keys = ("question_id", "question", "gold", "answer", "error", "em", "f1")
+    for row, prediction in zip(predictions, lines_of(Path("one/predictions.jsonl")), strict=True):
+        assert {key: row[key] for key in keys} == {key: prediction[key] for key in keys}
+        assert row["evidence"] == prediction["evidence"]
+    mean = sum(row["f1"] for row in predictions) / len(predictions)
+    assert mean == pytest.approx(run.metrics.score("f1").mean)
+    traced = [call for question in read_trace(Path("one")) for call in question.calls]
+    assert len(calls) == len(traced) == sum(row["calls"] for row in predictions)
+    for row, call in zip(calls, traced, strict=True):
+        assert json.loads(row["reply"]) == call.reply
+        assert json.loads(row["request"]).get("prompt") == call.request.get("prompt")
+    assert sum(row["output_tokens"] or 0 for row in calls) == sum(row["output_tokens"] for row in predictions)
+    write_jsonl(iter([{"text": "half: \ud800"}]), Path("half.jsonl"))  # half a character is an escape
+    assert lines_of(Path("half.jsonl")) == [{"text": "half: \ud800"}]
+
+
+def test_trec_files_give_the_runs_own_recall(kgqa: Kgqa) -> None:
+    folder = exported(kgqa, "trec", "method=retrieve_read")
+    run, gold = dict[str, list[str]](), dict[str, set[str]]()
+    for line in (folder / "run.trec").read_text("utf-8").splitlines():
+        question, q0, passage, rank, _, tag = line.split(" ")
+        run.setdefault(question, []).append(passage)
+        assert (q0, int(rank), tag) == ("Q0", len(run[question]), "retrieve_read")
+    for line in (folder / "qrels.trec").read_text("utf-8").splitlines():
+        question, _, passage, relevance = line.split(" ")
+        gold.setdefault(question, set()).add(passage)
+        assert relevance == "1"
+    assert trec_column("missing:The Elm\u00a0House") == "missing:The%20Elm%C2%A0House"
+    assert trec_column("a%20b") != trec_column("a b")
+    for budget, recall in retrieval().recall.items():
+        shares = [len(gold[id_] & set(run[id_][: int(budget)])) / len(gold[id_]) for id_ in gold]
+        assert 100 * sum(shares) / len(shares) == pytest.approx(recall.mean), budget
+
+
+def test_a_trace_per_question_with_a_span_for_each_call(kgqa: Kgqa) -> None:
+    folder = exported(kgqa, "otlp", "method=trace", "judge=three_way")
+    traced = {question.question.id: question for question in read_trace(Path("one"))}
+    text = (folder / "spans.jsonl").read_text("utf-8")
+    requests, several = [json.loads(line) for line in text.splitlines()], 0
+    assert len(requests) == len(traced) == 4
+    for request in requests:
+        *calls, root = spans_of(request)
+        question = traced[json.loads(attributes(root)["metadata"])["question_id"]]
+        assert attributes(root)["output.value"] == question.prediction.answer
+        assert {span["parentSpanId"] for span in calls} == {root["spanId"]}
+        assert len({span["traceId"] for span in [*calls, root]}) == 1
+        kinds = [attributes(span)["openinference.span.kind"] for span in [*calls, root]]
+        assert set(kinds) <= KINDS
+        asked = [call for call in question.calls if call.kind in ("generate", "choose")]
+        assert kinds.count("LLM") == len(asked)
+        tokens = sum(int(attributes(span).get("llm.token_count.prompt", 0)) for span in calls)
+        assert tokens == sum(call.usage.prompt_tokens for call in asked if call.usage)
+        assert all(int(span["startTimeUnixNano"]) < int(span["endTimeUnixNano"]) for span in [*calls, root])
+        for each in map(attributes, calls):
+            if "llm.input_messages.1.message.content" in each:  # Langfuse reads input.value and no message next to it
+                several += 1
+                messages = [message["content"] for message in json.loads(each["input.value"])]
+                assert messages == [each[f"llm.input_messages.{n}.message.content"] for n in range(len(messages))]
+                assert f"llm.input_messages.{len(messages)}.message.content" not in each
+        ranked = [call for call in question.calls if call.kind == "rank"]
+        found = [each for each in map(attributes, calls) if "retrieval.documents.0.document.content" in each]
+        assert len(found) >= len(ranked) > 0
+    assert several
+    Path("again.part").mkdir()
+    Path("again.part/left.jsonl").write_text("of an export that was killed")
+    assert kgqa("report", "one", "--format", "otlp", "--out", "again").code == 0
+    assert text == Path("again/spans.jsonl").read_text("utf-8")
+    assert [file.name for file in Path("again").iterdir()] == ["spans.jsonl"]
+    service = pytest.importorskip("opentelemetry.proto_json.collector.trace.v1.trace_service")
+    for line, ours in zip(text.splitlines(), map(spans_of, requests), strict=True):
+        read = service.ExportTraceServiceRequest.from_json(line).resource_spans[0].scope_spans[0].spans
+        assert [span.span_id.hex() for span in read] == [span["spanId"] for span in ours]
+        assert [len(span.attributes) for span in read] == [len(span["attributes"]) for span in ours]
+
+
+def record_of(folder: Path) -> Any:
+    (file,) = folder.rglob("*.json")
+    return json.loads(file.read_text("utf-8"))
+
+
+def test_every_eval_ever_has_the_runs_scores_and_the_judges(kgqa: Kgqa) -> None:
+    folder = answered(kgqa, "a", "judge=three_way")
+    assert kgqa("report", str(folder), "--format", "eee", "--out", "eee").code == 0
+    record = record_of(Path("eee"))
+    results = record["evaluation_results"]
+    by_id = {each["evaluation_result_id"]: each["score_details"]["score"] for each in results}
+    metrics = FinishedRun.read(folder).metrics
+    assert metrics.judge is not None
+    for name, score in {**metrics.scores, "judge": metrics.judge.accuracy}.items():
+        if score.mean is not None:
+            assert by_id[f"demo/no_context/{name}"] == pytest.approx(score.mean)
+    assert results[-1]["metric_config"]["llm_scoring"]["judges"]
+    jsonschema = pytest.importorskip("jsonschema")
+    package = find_spec("every_eval_ever")
+    if package is None or package.origin is None:
+        pytest.skip("every_eval_ever is not installed")
+    schema = Path(package.origin).parent / "schemas/eval.schema.json"
+    jsonschema.validate(record, json.loads(schema.read_text("utf-8")))
+
+
+def test_what_cannot_be_exported_is_refused_and_leaves_nothing(
+    kgqa: Kgqa, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert kgqa("run", "method=retrieve_only", "limit=2", *QUICK, "output_dir=one").code == 0
+    for folder in ("full", "empty"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "full/mine.txt").write_text("mine")
+    refusals = {
+        ("one", "--format", "jsonl"): "--out DIR is missing",
+        ("one", "--out", "out", "--format", "parquet"): "--format parquet: no such value. Choose from",
+        ("nowhere", "--format", "jsonl", "--out", "out"): "no finished run matches",
+        ("one", "--format", "jsonl", "--out", "full"): "--out full: this folder is not empty",
+        ("one", "--format", "eee", "--out", "out"): "--format eee: one has no answers of a model",
+    }
+    for arguments, said in refusals.items():
+        ran = kgqa("report", *arguments)
+        assert (ran.code, ran.err.count("\n")) == (2, 1)
+        assert said in ran.err
+    trace = tmp_path / "one/trace.jsonl.zst"
+    trace.write_bytes(b"\0" * 100 + trace.read_bytes()[100:])
+    ran = kgqa("report", "one", "--format", "jsonl", "--out", "out")
+    assert (ran.code, "damaged trace" in ran.err) == (2, True)
+    assert not [*tmp_path.glob("out"), *tmp_path.glob("*.part")]
+    assert [file.name for file in (tmp_path / "full").iterdir()] == ["mine.txt"]
+    monkeypatch.chdir(tmp_path / "empty")
+    assert "--out .: name a folder" in kgqa("report", "../one", "--format", "jsonl", "--out", ".").err
+
+
+TRACKED = ("run", "method=all_documents", "limit=3", *QUICK)
+
+
+@pytest.fixture
+def tracked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")  # else MLflow asks for a database, which mlflow-skinny lacks
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
+    for name in ("WANDB_CACHE_DIR", "WANDB_CONFIG_DIR", "WANDB_DATA_DIR"):
+        monkeypatch.setenv(name, str(tmp_path / "wandb-own"))
+
+
+@pytest.mark.usefixtures("tracked")
+def test_mlflow_has_parameters_scores_with_intervals_costs_and_the_report(kgqa: Kgqa, tmp_path: Path) -> None:
+    mlflow: Any = pytest.importorskip("mlflow", reason="needs the extra mlflow")
+    uri = (tmp_path / "store").as_uri()
+    ran = kgqa(*TRACKED, "tracker=mlflow", f"tracker.uri={uri}", "output_dir=one")
+    assert ran.code == 0, ran.err
+    assert "tracked: MLflow run" in ran.out
+    client = mlflow.MlflowClient(uri)
+    [found] = client.search_runs([client.get_experiment_by_name("kgqa").experiment_id])
+    assert found.info.status == "FINISHED"
+    assert found.info.run_name == "demo/all_documents/one"
+    assert found.data.params["method"] == "all_documents"
+    assert found.data.params["seed"] == "0"
+    assert not [name for name in found.data.params if name.startswith(("retriever", "tracker"))]  # not used
+    metrics = ran.json("metrics.json")
+    for name, end in (("f1", "mean"), ("f1_low", "low"), ("f1_high", "high")):
+        assert found.data.metrics[name] == metrics["scores"]["f1"][end]
+    assert found.data.metrics["cost_method_prompt_tokens"] == metrics["cost"]["method"]["prompt_tokens"] > 0
+    files = {file.path for file in client.list_artifacts(found.info.run_id)}
+    assert {"report.html", "report.md", "metrics.json", "predictions.jsonl"} <= files
+
+
+@pytest.mark.usefixtures("tracked")
+def test_wandb_offline_keeps_the_run_and_asks_no_network(
+    kgqa: Kgqa, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("wandb", reason="needs the extra wandb")
+    monkeypatch.setattr(socket, "gethostname", lambda: "host-not-to-be-told")
+    for name in ("USER", "LOGNAME", "USERNAME", "WANDB_API_KEY"):
+        monkeypatch.setenv(name, f"{name}-not-to-be-told")
+    ran = kgqa(*TRACKED, "tracker=wandb", "tracker.folder=kept", "output_dir=one")
+    assert ran.code == 0, ran.err
+    [folder] = (tmp_path / "kept/wandb").glob("offline-run-*")
+    assert f"tracked: {folder.relative_to(tmp_path)}" in ran.out.replace(str(tmp_path) + "/", "")
+    [kept] = folder.glob("*.wandb")
+    recorded = kept.read_bytes()
+    metrics = ran.json("metrics.json")
+    for part in (b"dataset.profile", b"f1_low", b"cost_method_usd"):
+        assert (part in recorded) == (part != b"cost_method_usd")  # no prices, so no cost in dollars
+    assert json.dumps(metrics["scores"]["f1"]["high"]).encode() in recorded
+    assert (folder / "files/report.html").read_text("utf-8") == (tmp_path / "one/report.html").read_text("utf-8")
+    assert b"not-to-be-told" not in b"".join(file.read_bytes() for file in folder.rglob("*") if file.is_file())
+    assert not (folder / "files/requirements.txt").exists()
+
+
+def test_unreachable_tracker_is_one_warning_without_its_password(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
+    """MLFLOW_TRACKING_URI can hold a password, and MLflow's errors repeat the address."""
+
+    def fail(*_: object) -> str:
+        raise TrackerError("API request to http://user:hunter22@127.0.0.1:1/api failed")
+
+    plain = kgqa(*TRACKED)
+    monkeypatch.setattr("kgqa.trackers.mlflow.find_spec", lambda name: object())
+    monkeypatch.setattr("kgqa.trackers.mlflow.MlflowTracker.log", fail)
+    ran = kgqa(*TRACKED, "tracker=mlflow")
+    assert (ran.code, ran.folder) == (0, plain.folder)  # a tracker does not make another run
+    [said] = [line for line in ran.out.splitlines() if "tracker=mlflow" in line]
+    assert said.startswith("warning: tracker=mlflow: API request to http://[key]@127.0.0.1:1/api failed")
+    assert said.endswith("The run itself is complete")
+
+
+def test_missing_package_and_address_with_credentials_are_refused_before_any_call(
+    kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for module in ("mlflow", "wandb"):
+        monkeypatch.setattr(f"kgqa.trackers.{module}.find_spec", lambda name: None)
+        ran = kgqa(*TRACKED, f"tracker={module}", "output_dir=one")
+        assert ran.code == 2
+        assert install_command(module) in ran.err
+    assert not (tmp_path / "one").exists()
+    ran = kgqa(*TRACKED, "tracker=mlflow", "tracker.uri='http://user:hunter22@127.0.0.1:5000'")
+    assert ran.code == 2
+    assert "tracker.uri: an address must not contain a user name, a password" in ran.err
+    assert "hunter22" not in ran.out + ran.err
+    assert not list(tmp_path.rglob("*.json"))

@@ -1,4 +1,4 @@
-"""A run is identified by what answers: weights, presets, rules and own code. An edit of one of them runs again."""
+"""A run is identified by what answers."""
 
 from __future__ import annotations
 
@@ -55,7 +55,6 @@ def test_other_weights_under_one_path_are_another_run(role: str) -> None:
 
 @pytest.mark.usefixtures("folder")
 def test_any_edit_of_a_question_file_is_another_run() -> None:
-    """Change one character of the texts, and give the file its old times."""
     demo, file = DEMO.read_bytes().splitlines()[0], Path("questions.jsonl")
     words = ["method=no_context", "dataset=musique", f"dataset.path={file}", *QUICK]
     place = demo.index(b'"paragraph_text": "') + 22
@@ -68,14 +67,12 @@ def test_any_edit_of_a_question_file_is_another_run() -> None:
 
 
 ROLES = ("method=no_context", "engine=scripted", "roles.reader=my@mine")
+
+
 EDITS = {
-    "context": ("model", 1024),
-    "name": ("model", "other"),
-    "base_url": ("engine", "http://127.0.0.1:9/v2"),
-    "served_model": ("engine", "other"),
-    "extra_body": ("engine", {"top_k": 3}),
-    "endpoints": ("engine", "chat"),
-}
+    "context": ("model", 1024), "name": ("model", "other"), "base_url": ("engine", "http://127.0.0.1:9/v2"),
+    "served_model": ("engine", "other"), "extra_body": ("engine", {"top_k": 3}), "endpoints": ("engine", "chat"),
+}  # fmt: skip
 
 
 @pytest.mark.usefixtures("folder")
@@ -117,7 +114,8 @@ class Mine:
 """
 
 
-def test_edited_ranker_gets_new_calls_and_a_new_run(kgqa: Kgqa) -> None:
+@pytest.mark.usefixtures("folder")
+def test_edited_ranker_gets_new_calls_and_a_new_run() -> None:
     write("mine.py", RANKER.replace("SIGN", "1"))
     write("conf/ranker/mine.yaml", "_target_: mine.Mine\n")
 
@@ -127,7 +125,6 @@ def test_edited_ranker_gets_new_calls_and_a_new_run(kgqa: Kgqa) -> None:
             return experiment.identity["ranker"], session.ranker("ranker").identity()
 
     before = identify()
-    assert kgqa("run", "limit=1", "engine=scripted", "ranker=mine", "demonstrations_ranker=lexical").code == 0
     write("mine.py", RANKER.replace("SIGN", "-1"))
     after = identify()
     assert before[0] != after[0]
@@ -152,7 +149,6 @@ HELPERS = ["helper.py", "tools/__init__.py", "tools/deep.py", "plain/inner.py"]
 
 @pytest.mark.usefixtures("folder")
 def test_helpers_and_templates_beside_the_module_count() -> None:
-    """Also a template with a composed name."""
     write("own_walk.py", "import helper\nfrom plain.inner import two\nfrom tools import deep\nname = 'mine/ask'\n")
     write("prompts/mine/ask.j2", "{% block user %}Who?{% endblock %}")
     for name in HELPERS:

@@ -1,14 +1,25 @@
-"""`kgqa data index | check`, and the index of a run."""
+"""`kgqa data index | check`, the index of a run, a search server that stops; `kgqa kg` and runs on imported triples."""
 
 from __future__ import annotations
 
+import json
+import shutil
+import signal
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kgqa.experiment.prepare import indexes
-from tests.e2e.conftest import QUICK, Kgqa
+from kgqa.retrieval import elasticsearch
+from tests.e2e.conftest import QUICK, Kgqa, Ran
+from tests.e2e.judged_runs import refused
+from tests.e2e.processes import replies_kept, started, wait_for_replies
+from tests.retrieval.elasticsearch_servers import StandIn
 
 
 def manifests() -> list[Path]:
@@ -55,11 +66,10 @@ SEARCHING = ("run", "method=retrieve_only", "limit=3", *QUICK)
 
 
 def test_a_large_corpus_is_refused_with_the_command_that_helps(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sooner if it would be embedded. Nothing is loaded."""
     monkeypatch.setattr(indexes, "SMALL", 100)
-    ran = kgqa(*SEARCHING, "retriever.fields.title=2")
-    assert ran.code == 2
-    assert "Index it first: kgqa data index dataset=demo retriever=bm25 retriever.fields.title=2" in ran.err
+    refused(
+        kgqa(*SEARCHING, "retriever.fields.title=2"), "kgqa data index dataset=demo retriever=bm25 retriever.fields"
+    )
     assert not Path("outputs/demo").exists()
     assert kgqa("data", "index", "dataset=demo", "retriever=bm25", "retriever.fields.title=2").code == 0
     assert kgqa(*SEARCHING, "retriever.fields.title=2").code == 0
@@ -71,3 +81,168 @@ def test_a_large_corpus_is_refused_with_the_command_that_helps(kgqa: Kgqa, monke
         assert "more than 136 passages, too many to embed inside a run" in ran.err
         assert f"Index it first: kgqa data index dataset=demo retriever={retriever}" in ran.err
     assert len(manifests()) == 1
+
+
+ELASTIC_INDEX = ("dataset=demo", "retriever=elasticsearch")
+ELASTIC = ("run", "method=iter_retgen", "engine=scripted", "limit=6", "max_parallel_questions=1", *ELASTIC_INDEX)
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
+    pytest.importorskip("elasticsearch", reason="the client library elasticsearch is not installed")
+    pytest.importorskip("noida_db", reason="noida-db, a stand-in for Elasticsearch, is not installed")
+    started = StandIn(tmp_path / "stand-in")
+    monkeypatch.setenv("KGQA_ES_URL", started.url)
+    started.start()
+    yield started
+    started.stop()
+
+
+def predictions(ran: Ran) -> bytes:
+    return (ran.folder / "predictions.jsonl").read_bytes()
+
+
+def test_a_server_stopped_in_the_middle_of_a_run_loses_nothing(
+    kgqa: Kgqa, server: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count, stop_before = 0, -1
+    search = elasticsearch.Server.search
+
+    def counted(connection: Any, index: str, bodies: Any) -> Any:
+        nonlocal count
+        if count == stop_before:
+            server.stop()
+        found = search(connection, index, bodies)
+        count += 1
+        return found
+
+    monkeypatch.setattr(elasticsearch.Server, "search", counted)
+    wanted, whole = predictions(kgqa(*ELASTIC)), count
+    assert whole >= 6
+    shutil.rmtree("outputs")
+    count, stop_before = 0, 4
+    stopped = kgqa(*ELASTIC)
+    assert stopped.code == 3
+    assert f"KGQA_ES_URL={server.url}: cannot be reached" in stopped.err
+    assert "Traceback" not in stopped.err
+    server.start()
+    stop_before = -1
+    assert predictions(kgqa(*ELASTIC)) == wanted
+    assert count == whole  # no search is repeated
+
+
+DEMO = ("dataset=demo", *QUICK)
+MINE = ("kg=imported", "kg.path=mine.jsonl")
+
+
+def export_triples(kgqa: Kgqa) -> None:
+    """mine.jsonl: the triples of three questions, as a model wrote them."""
+    assert kgqa("kg", "build", "limit=3", *DEMO).code == 0
+    ran = kgqa("kg", "export", "limit=3", *DEMO, "--out", "mine.jsonl")
+    assert (ran.code, ran.out) == (0, "mine.jsonl\n"), ran.err
+
+
+def identity(folder: str) -> Any:
+    return json.loads((Path(folder) / "identity.json").read_text("utf-8"))
+
+
+def test_exported_triples_give_the_same_predictions_wherever_the_file_is(kgqa: Kgqa) -> None:
+    export_triples(kgqa)
+    trace = ("run", "method=trace", "limit=3", *DEMO)
+    assert kgqa(*trace, "output_dir=extracted").code == 0
+    assert kgqa(*trace, *MINE, "output_dir=given").code == 0
+    assert Path("given/predictions.jsonl").read_bytes() == Path("extracted/predictions.jsonl").read_bytes()
+    Path("mine.jsonl").rename("moved.jsonl")
+    moved = (*trace, MINE[0], "kg.path=moved.jsonl")
+    assert kgqa(*moved, "output_dir=there").code == 0
+    assert identity("given") == identity("there")
+    line, *others = Path("moved.jsonl").read_text("utf-8").splitlines(keepends=True)
+    changed = json.dumps({**json.loads(line), "triples": [["a", "b", "c"]]}) + "\n"
+    Path("moved.jsonl").write_text("".join([changed, *others]), "utf-8")
+    assert kgqa(*moved, "output_dir=changed").code == 0
+    assert identity("changed")["kg"] != identity("given")["kg"]
+
+
+def test_missing_passages_are_reported_or_refused(kgqa: Kgqa) -> None:
+    export_triples(kgqa)
+    trace = ("run", "method=trace", "limit=4", *DEMO, *MINE)
+    said = "kg.require_existing=true: 10 of 22 passages are not in mine.jsonl"
+    refused(kgqa(*trace, "kg.require_existing=true", "output_dir=one"), said)
+    ran = kgqa(*trace, "output_dir=one")
+    assert ran.code == 0, ran.err
+    assert "10 of 22 passages are not in mine.jsonl" in ran.out + ran.err
+    assert ran.json("metrics.json")["graph"]["unmatched"] == 10
+    assert "unmatched" in (Path("one") / "report.md").read_text("utf-8")
+    refused(kgqa("kg", "build", "limit=3", *DEMO, *MINE), "kg=imported: the triples are imported from a file")
+    assert kgqa("kg", "stats", "limit=3", *DEMO, *MINE).code == 0
+    assert kgqa(*trace, "dry_run=true").code == 0
+    Path("mine.jsonl").write_text('{"title": "Elm", "text": "A tree.", "triples": [["Elm", "is", "tree"]]}\n')
+    refused(kgqa(*trace, "output_dir=other"), "Was it made for dataset=demo?")
+    assert not Path("other/metrics.json").exists()
+
+
+def test_import_reports_counts(kgqa: Kgqa) -> None:
+    document = {"passage": "Elm\nA tree.", "extracted_triples": [["Elm", "is", "tree"], ["Elm", "is"]]}
+    Path("theirs.json").write_text(json.dumps({"docs": [document]}))
+    ran = kgqa("kg", "import", "theirs.json", "--format", "hipporag", "dataset=demo", "limit=2")
+    assert ran.code == 0, ran.err
+    assert "1 passages (0 without triples), 1 triples\n1 skipped" in ran.out
+    assert "0 of 10 passages of the questions are in it" in ran.out
+    assert Path("outputs/kg/imported/theirs.jsonl").is_file()
+    refused(kgqa("kg", "import", "theirs.json", "--format", "hipporag"), "this file exists")
+    refused(kgqa("kg", "import", "theirs.json", "--format", "jsonl", "--out", "x"), "theirs.json:1: no key 'text'")
+    refused(kgqa("kg", "import", "gone.json", "--format", "tsv", "--out", "x"), "gone.json: cannot be read")
+
+
+PASSAGES = 137  # of the demo's 36 questions
+CALLS = 2  # for each: to rank the examples, to write triples; tokens are counted without one
+
+
+def stored(file: Path) -> list[bytes]:
+    with closing(sqlite3.connect(file)) as connection:
+        return [line for (line,) in connection.execute("SELECT line FROM extractions ORDER BY passage_id")]
+
+
+def artefact(folder: Path) -> dict[str, object]:
+    """Return the rows of a store and its settings: no path, no time, no order of arrival."""
+    return {
+        "extractions.sqlite": stored(folder / "extractions.sqlite"),
+        "manifest.json": (folder / "manifest.json").read_bytes(),
+    }
+
+
+def build_alone(kgqa: Kgqa, *arguments: str) -> dict[str, Any]:
+    ran = kgqa("kg", "build", *arguments, *QUICK)
+    files = artefact(ran.folder)
+    written = {file.name for file in ran.folder.iterdir()}
+    assert written == {*files, "log.jsonl"}  # nothing else
+    shutil.rmtree("outputs")  # with the call cache: the next build is on its own
+    return files
+
+
+def test_a_corpus_is_built_to_the_bytes_of_a_build_for_questions_also_after_a_kill(kgqa: Kgqa, tmp_path: Path) -> None:
+    counted = "kg.max_prompt_tokens=1000"  # every prompt has more bytes, so that its tokens are counted
+    reference = build_alone(kgqa, counted)
+    assert len(reference["extractions.sqlite"]) == PASSAGES
+    assert build_alone(kgqa, "--corpus", "max_parallel_questions=3", counted) == reference
+    command = ("kg", "build", "--corpus", "engine.delay=0.2", counted, *QUICK)
+    process = started(command, tmp_path)
+    wait_for_replies(tmp_path, 200)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    paid = replies_kept(tmp_path)
+    ran = kgqa(*command)
+    assert replies_kept(tmp_path) == CALLS * PASSAGES > paid
+    assert artefact(ran.folder) == reference
+
+
+def test_more_than_five_percent_failed_stops_and_keeps_the_others(kgqa: Kgqa) -> None:
+    short = "kg.max_prompt_tokens=66"  # words: those of the instruction and a title of two
+    refused = kgqa("kg", "build", "--corpus", short, *QUICK)
+    assert refused.code == 3
+    assert "of 137 passages, first " in refused.err
+    assert "it extracts only the failed passages" in refused.err
+    [file] = Path("outputs").glob("kg/demo/*/extractions.sqlite")
+    kept = len(stored(file))
+    assert 0 < kept < 131
+    assert f"of {PASSAGES - kept} passages" in kgqa("kg", "build", "--corpus", short, *QUICK).err

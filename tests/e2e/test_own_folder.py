@@ -34,30 +34,25 @@ def kgqa(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     return run
 
 
-@pytest.mark.parametrize(
-    ("group", "files"),
-    [
-        ("method", ["conf/method/mine.yaml", "mine.py", "prompts/mine/answer.j2", "test_mine.py"]),
-        ("dataset", ["conf/dataset/mine.yaml", "data/mine.jsonl", "mine.py", "test_mine.py"]),
-        ("retriever", ["conf/retriever/mine.yaml", "mine.py", "test_mine.py"]),
-    ],
-)
-def test_what_kgqa_new_writes_runs_and_passes_its_test(
-    group: str, files: list[str], kgqa: Kgqa, tmp_path: Path
-) -> None:
+def test_what_kgqa_new_writes_runs_and_passes_its_test(kgqa: Kgqa, tmp_path: Path) -> None:
     own = tmp_path / "own"
-    said = kgqa(f"new {group} mine")
-    assert sorted(str(file.relative_to(own)) for file in own.rglob("*") if file.is_file()) == files
-    told = FIRST_RUNS[group].format(name="mine")
-    assert told in said
-    folder = own / kgqa(told.removeprefix("kgqa ")).splitlines()[-1]
-    metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
-    assert metrics["questions"] > 1
-    assert metrics["failed"] == 0
-    tested = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_mine.py"]
+    for group in ("method", "dataset", "retriever"):
+        told = FIRST_RUNS[group].format(name=f"own_{group}")
+        assert told in kgqa(f"new {group} own_{group}")
+        folder = own / kgqa(told.removeprefix("kgqa ")).splitlines()[-1]
+        metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
+        assert metrics["questions"] > 1
+        assert metrics["failed"] == 0
+        assert "this name exists. Choose another name" in kgqa(f"new {group} own_{group}")
+    files = [str(file.relative_to(own)) for file in own.rglob("*") if file.is_file()]
+    assert sorted(file for file in files if not file.startswith("outputs") and file.endswith(("l", ".py", ".j2"))) == [
+        *(f"conf/{group}/own_{group}.yaml" for group in ("dataset", "method", "retriever")), "data/own_dataset.jsonl",
+        "own_dataset.py", "own_method.py", "own_retriever.py", "prompts/own_method/answer.j2",
+        *(f"test_own_{group}.py" for group in ("dataset", "method", "retriever")),
+    ]  # fmt: skip
+    tested = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *map(str, own.glob("test_own_*.py"))]
     ended = subprocess.run(tested, cwd=own, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stdout
-    assert kgqa(f"new {group} mine") == f"kgqa: {group}=mine: this name exists. Choose another name.\n"
 
 
 def test_passages_of_an_own_dataset_are_searched(kgqa: Kgqa, tmp_path: Path) -> None:
@@ -80,7 +75,7 @@ def test_passages_of_an_own_dataset_are_searched(kgqa: Kgqa, tmp_path: Path) -> 
 def test_new_model_names_its_weights(kgqa: Kgqa) -> None:
     for number, (source, key) in enumerate([
         ("Qwen/Qwen3-8B", "hub: Qwen/Qwen3-8B"),
-        ("https://huggingface.co/Qwen/Qwen3-8B-GGUF/blob/main/q8.gguf", "hub: Qwen/Qwen3-8B-GGUF:q8.gguf"),
+        ("Qwen/Qwen3-8B-GGUF:q8.gguf", "hub: Qwen/Qwen3-8B-GGUF:q8.gguf"),
         ("/weights/q8.gguf", "path: /weights/q8.gguf"),
         ("", "hub: Qwen/Qwen3-0.6B"),
     ]):  # fmt: skip
@@ -120,7 +115,7 @@ def test_broken_files_are_rows_of_models_and_doctor(kgqa: Kgqa, tmp_path: Path) 
     listed = kgqa("models").split()
     assert {"cut", "odd", "sound", "smollm2_135m"} <= set(listed)
     found = " ".join(kgqa("doctor").split())
-    assert "conf/model/cut.yaml:2: expected" in found
+    assert "conf/model/cut.yaml:2: did not find expected" in found
     assert "conf/model/odd.yaml: model.contexts=7: unknown key. Did you mean context?" in found
     missing = "conf/method/mine.yaml:3: no value for 'more', a field of mine.Mine."
     assert missing in found

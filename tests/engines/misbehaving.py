@@ -132,9 +132,6 @@ def reply(body: Body, text: str | None = None) -> Body:
     return {"model": body["model"], "choices": [choice], "usage": usage}
 
 
-# What can go wrong
-
-
 def refuse(status: int, message: str = "no", retry_after: str | None = None, **error: Any) -> Fault:
     headers = {} if retry_after is None else {"Retry_After": retry_after}
     value = {"error": {"message": message, **error}}

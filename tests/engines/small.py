@@ -31,7 +31,7 @@ class Small(NamedTuple):
         return self.gguf if engine == "llamacpp" else self.folder
 
 
-def made(folder: Path, smollm2: Model, architecture: str = "llama", **config: Any) -> Small:
+def make_small(folder: Path, smollm2: Model, architecture: str = "llama", **config: Any) -> Small:
     plain = tiny(folder / "tiny", smollm2, architecture, **config)
     file = as_gguf(plain, smollm2.locate(), folder / "tiny.gguf")
     attention = Attention.of(plain)

@@ -19,11 +19,9 @@ from tests.engines.test_exactness import by_hand
 pytestmark = pytest.mark.weights
 TOLERANCE = {"llamacpp": 0.02}  # nats; it keeps keys and values in float16, the others compute in float32
 CALLS: list[Any] = [
-    choose("Which letter?", 21, "Answer:"),
-    write("Tell me a story.", 12),
-    choose(f"{FACTS} Which one is first?", 5),
-    write(f"{FACTS} Who lives where?", 9),
-]
+    choose("Which letter?", 21, "Answer:"), write("Tell me a story.", 12),
+    choose(f"{FACTS} Which one is first?", 5), write(f"{FACTS} Who lives where?", 9),
+]  # fmt: skip
 
 
 def engine_on(name: str, model: Model) -> Any:
@@ -40,14 +38,10 @@ def engines(request: pytest.FixtureRequest, small: Small) -> Iterator[dict[str, 
     base.close()
 
 
-def kind(engine: Any) -> str:
-    return str(engine.identity()["engine"])
-
-
 def test_an_adapter_answers_as_if_it_were_merged_and_the_base_as_if_there_were_none(
     engines: dict[str, Any], small: Small
 ) -> None:
-    near = TOLERANCE.get(kind(engines[""]), 1e-4)
+    near = TOLERANCE.get(engines[""].identity()["engine"], 1e-4)
     answers = {}
     for name, adapter in {"one": small.one, "": None, "two": small.two}.items():
         [reply] = ask(engines[name], CALLS[:1])
@@ -60,7 +54,7 @@ def test_an_adapter_answers_as_if_it_were_merged_and_the_base_as_if_there_were_n
 
 def test_asked_in_turns_each_answers_as_when_it_is_alone(engines: dict[str, Any], small: Small) -> None:
     """The same prompts, so that what is kept of one's must not serve another."""
-    name = kind(engines[""])
+    name = engines[""].identity()["engine"]
     near = TOLERANCE.get(name, 1e-4)
     alone = {}
     for which, adapter in {"": None, "one": small.one, "two": small.two}.items():
@@ -72,20 +66,13 @@ def test_asked_in_turns_each_answers_as_when_it_is_alone(engines: dict[str, Any]
     for round_ in (["", "one", "two"], ["one", "", "two"], ["two", "one", ""]):
         for which in round_:
             for call, expected in zip(CALLS, alone[which], strict=True):
-                [reply] = ask(engines[which], [call])
-                same(reply, expected, near)
+                reply: Any = ask(engines[which], [call])[0]
+                assert not isinstance(reply, Exception), reply
+                if hasattr(expected, "logprobs"):
+                    assert largest_difference(reply, expected) < near
+                else:
+                    assert reply.text == expected.text  # type: ignore[union-attr]
         ask(engines[round_[0]], others)
-
-
-def same(reply: Any, expected: Any, near: float) -> None:
-    assert not isinstance(reply, Exception), reply
-    if hasattr(expected, "logprobs"):
-        assert largest_difference(reply, expected) < near
-    else:
-        assert reply.text == expected.text
-
-
-# Servers
 
 
 def server_at(url: str, model: Model, server: str) -> Any:

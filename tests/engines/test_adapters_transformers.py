@@ -38,10 +38,8 @@ def test_an_encoder_decoder_model_answers_through_an_adapter_of_peft(tmp_path: P
     trained.save_pretrained(tmp_path / "lora")
     engine = Transformers(tiny, "float32", None, batch_size=8, device="cpu", max_model_len=None)
     calls = [completion(f"Which letter follows {letter}?", 10) for letter in "AQZ"]
-    with_it, without = (
-        texts(ask(engine.with_adapter(Adapter("t5", str(tmp_path / "lora"))), calls)),
-        texts(ask(engine, calls)),
-    )
+    adapted = engine.with_adapter(Adapter("t5", str(tmp_path / "lora")))
+    with_it, without = texts(ask(adapted, calls)), texts(ask(engine, calls))
     engine.close()
     base = T5ForConditionalGeneration.from_pretrained(tiny.path)
     whole = PeftModel.from_pretrained(base, str(tmp_path / "lora")).merge_and_unload().eval()

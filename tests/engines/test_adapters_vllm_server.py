@@ -39,9 +39,8 @@ def test_adapters_and_base_are_asked_by_their_names(vllm_server: str, small: Sma
 
 def test_an_adapter_that_is_not_served_is_named_with_the_flag_that_serves_it(vllm_server: str, small: Small) -> None:
     client = server_at(vllm_server, small.folder, "vllm")
-    [error], [reply] = (
-        ask(client.with_adapter(Adapter(name, None, "a" * 64)), CALLS[:1]) for name in ("absent", "two")
-    )
+    adapters = [Adapter(name, None, "a" * 64) for name in ("absent", "two")]
+    [error], [reply] = (ask(client.with_adapter(adapter), CALLS[:1]) for adapter in adapters)
     [same] = ask(client.with_adapter(small.two), CALLS[:1])
     client.close()
     assert isinstance(error, ConfigError)

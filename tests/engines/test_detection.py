@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from http.server import BaseHTTPRequestHandler
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kgqa.engines.openai.detection import detect_server, last_seen_server
+from kgqa.engines.openai.detection import detect_server
 from kgqa.engines.openai.names import is_same_model, is_snapshot
 from kgqa.errors import ConfigError, EngineDied
 from kgqa.experiment.experiment import Experiment
 from kgqa.util.fs import outputs
-from tests import http_server
+from tests.http_server import serve_json
 
 pytest.importorskip("aiohttp", reason="engine openai needs aiohttp")
 Answers = Mapping[str, Any]
+Serve = Callable[[Answers], str]
 
 
 def listing(owner: str, *names: str, **facts: Any) -> Any:
@@ -27,21 +26,12 @@ def listing(owner: str, *names: str, **facts: Any) -> Any:
 
 
 TOKENS = {"tokens": [1], "count": 1}
-VLLM = {
-    "/v1/models": listing("vllm", "Qwen/Qwen3-8B", max_model_len=16384, parent=None),
-    "/version": {"version": "0.11.0"},
-    "/tokenize": TOKENS,
-}
-ADAPTED = {
-    **VLLM,
-    "/v1/models": {
-        "data": [
-            {"id": "sim", "owned_by": "vllm", "parent": None, "max_model_len": 2048},
-            {"id": "safe", "owned_by": "vllm", "parent": "sim"},
-        ]
-    },
-}
-PROXIED = {"/v1/models": VLLM["/v1/models"]}  # a proxy that lets only /v1 through
+QWEN = listing("vllm", "Qwen/Qwen3-8B", max_model_len=16384, parent=None)
+VLLM = {"/v1/models": QWEN, "/version": {"version": "0.11.0"}, "/tokenize": TOKENS}
+SERVED = [{"id": "sim", "owned_by": "vllm", "parent": None, "max_model_len": 2048}]
+SERVED += [{"id": "safe", "owned_by": "vllm", "parent": "sim"}]
+ADAPTED = {**VLLM, "/v1/models": {"data": SERVED}}
+PROXIED = {"/v1/models": QWEN}  # a proxy that lets only /v1 through
 SGLANG = {"/v1/models": listing("sglang", "Qwen/Qwen3-8B", max_model_len=40960), "/tokenize": TOKENS}
 LLAMACPP = {
     "/v1/models": listing("llamacpp", "/models/tiny.gguf", meta={"n_ctx_train": 8192}),
@@ -54,60 +44,37 @@ OLLAMA = {
     "/api/version": {"version": "0.13.0"},
     "/api/show": {"parameters": 'stop "<|im_end|>"\nnum_ctx 16384', "model_info": {"qwen3.context_length": 40960}},
 }
-LITELLM = {
-    "/v1/models": listing("openai", "my-gpt"),
-    "/models": listing("openai", "my-gpt"),
-    "/health/readiness": {"status": "healthy", "litellm_version": "1.80.0"},
-}
+MINE = listing("openai", "my-gpt")
+LITELLM = {"/v1/models": MINE, "/models": MINE, "/health/readiness": {"status": "ok", "litellm_version": "1.80.0"}}
 HOSTED = {"/api/v1/models": {"data": [{"id": "qwen/qwen3-8b", "context_length": 40960}, {"id": "other/model"}]}}
 SILENT: Answers = {}
-
-
-@contextmanager
-def serving(answers: Answers) -> Iterator[str]:
-    """Serve JSON by path, and 404 as FastAPI writes it for all other paths."""
-
-    class Answer(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            status = 200 if self.path in answers else 404
-            content = json.dumps(answers.get(self.path, {"detail": "Not Found"})).encode()
-            self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-        do_POST = do_GET  # noqa: N815 - a name of the standard library
-
-    with http_server.serve(Answer) as url:
-        yield url
+NOT_FOUND = (404, {"detail": "Not Found"})  # as FastAPI writes it
 
 
 @pytest.fixture
-def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Answers], str]]:
+def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
     for variable in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
         monkeypatch.delenv(variable, raising=False)
     with ExitStack() as servers:
-        yield lambda answers: servers.enter_context(serving(answers))
+        yield lambda answers: servers.enter_context(
+            serve_json(lambda request, _: (200, answers[request.path]) if request.path in answers else NOT_FOUND, {})
+        )
 
 
 @pytest.mark.parametrize(
     ("answers", "kind", "software", "contexts"),
     [
-        (VLLM, "vllm", "vLLM 0.11.0", {"Qwen/Qwen3-8B": 16384}),
-        (ADAPTED, "vllm", "vLLM 0.11.0", {"sim": 2048}),
-        (PROXIED, "hosted", "", {"Qwen/Qwen3-8B": 16384}),
-        (SGLANG, "sglang", "SGLang", {"Qwen/Qwen3-8B": 40960}),
+        (VLLM, "vllm", "vLLM 0.11.0", {"Qwen/Qwen3-8B": 16384}), (ADAPTED, "vllm", "vLLM 0.11.0", {"sim": 2048}),
+        (PROXIED, "hosted", "", {"Qwen/Qwen3-8B": 16384}), (SGLANG, "sglang", "SGLang", {"Qwen/Qwen3-8B": 40960}),
         (LLAMACPP, "llamacpp", "llama.cpp", {"/models/tiny.gguf": 4096}),
         (OLLAMA, "hosted", "Ollama 0.13.0", {"qwen3:8b": 16384, "llama3.2:latest": 16384}),
         (LITELLM, "hosted", "LiteLLM 1.80.0", {"my-gpt": None}),
-        (HOSTED, "hosted", "", {"qwen/qwen3-8b": 40960, "other/model": None}),
-        (SILENT, "hosted", "", {}),
+        (HOSTED, "hosted", "", {"qwen/qwen3-8b": 40960, "other/model": None}), (SILENT, "hosted", "", {}),
     ],
     ids=["vllm", "adapter", "proxied", "sglang", "llamacpp", "ollama", "litellm", "hosted", "silent"],
-)
+)  # fmt: skip
 def test_kind_and_models_are_detected(
-    serve: Callable[[Answers], str], answers: Answers, kind: str, software: str, contexts: Answers
+    serve: Serve, answers: Answers, kind: str, software: str, contexts: Answers
 ) -> None:
     """At any of the addresses that users copy. A path that only a hosted API has stays."""
     address, own = serve(answers), "/api/v1" if answers is HOSTED else "/v1"
@@ -132,7 +99,7 @@ def test_kind_and_models_are_detected(
     ],
 )
 def test_server_and_model_in_two_words(
-    serve: Callable[[Answers], str], answers: Answers, words: str, choice: str, settings: Answers
+    serve: Serve, answers: Answers, words: str, choice: str, settings: Answers
 ) -> None:
     experiment = Experiment.of(["method=no_context", f"server={serve(answers)}", *words.split()])
     chosen = {**experiment.config["model"], **experiment.config["engine"]}
@@ -152,36 +119,19 @@ def test_server_and_model_in_two_words(
             "model=qwen3_4b",
             r"model=qwen3_4b \(Qwen/Qwen3-4B\): .* does not serve it. Choose one with model=NAME",
         ),
-        (ADAPTED, "model=qwen3_8b", r"serves only sim. Leave model= out to use that, or add engine.served_model=sim"),
-        (ADAPTED, "engine.served_model=x", r"^engine.served_model=x: .* only sim. Leave engine.served_model= out"),
+        (ADAPTED, "model=qwen3_8b", r"with model=NAME: sim\. If one of them is .* add engine.served_model=NAME"),
+        (ADAPTED, "engine.served_model=x", r"^engine.served_model=x: .* does not serve it. Choose one .*: sim\."),
         (SILENT, "", "does not list its models. Name one: model=NAME"),
         (VLLM, "engine=vllm", r"engine=vllm: server=http.* already sets it. Remove engine=\."),
     ],
 )
-def test_open_choice_is_one_message(
-    serve: Callable[[Answers], str], answers: Answers, words: str, message: str
-) -> None:
+def test_open_choice_is_one_message(serve: Serve, answers: Answers, words: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Experiment.of(["method=no_context", f"server={serve(answers)}", *words.split()])
 
 
-def test_note_of_a_server_cannot_name_another_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    address = "http://127.0.0.1:9/v1"
-    with serving(VLLM) as url:
-        for given in (url, f"{url}/v1/models"):
-            found = detect_server(given, "OPENAI_API_KEY", 1.0)
-            assert last_seen_server(given) == found
-        (note, _) = sorted(Path("outputs/.cache/servers").iterdir())
-        seen = json.loads(note.read_bytes())
-        for each in Path("outputs/.cache/servers").iterdir():
-            each.write_text(json.dumps({**seen, "url": address}))
-        assert last_seen_server(url) is None
-    assert last_seen_server(address) is None
-
-
 def test_finished_configuration_is_not_detected_again(
-    serve: Callable[[Answers], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A stored configuration is complete, so that a run can be read without its server. It can be in a file."""
     monkeypatch.chdir(tmp_path)
@@ -198,23 +148,14 @@ def test_finished_configuration_is_not_detected_again(
 
 
 def test_names_of_one_model() -> None:
-    for requested, answered, expected in [
-        ("gpt-4o", "gpt-4o", "same"),
-        ("Qwen/Qwen3-8B", "qwen3-8b", "same"),
-        ("qwen3:8b", "qwen3:8b:latest", "same"),
-        ("/models/tiny.gguf", "tiny.gguf", "same"),
-        ("openai/gpt-4o-mini", "gpt-4o-mini-2024-07-18", "snapshot"),
-        ("claude-3-5-sonnet-latest", "claude-3-5-sonnet-20241022", "snapshot"),
-        ("gpt-3.5-turbo", "gpt-3.5-turbo-0125", "snapshot"),
-        ("gpt-4", "gpt-4-1106-preview", "snapshot"),
-        ("gpt-4o", "gpt-4o-mini", "other"),
-        ("gpt-4o-mini", "gpt-4o", "other"),
-        ("gpt-4o", "gpt-4o-mini-2024-07-18", "other"),
-        ("gpt-4o-2024-05-13", "gpt-4o-2024-08-06", "other"),
-        ("llama-3.1-70b", "llama-3.1-8b", "other"),
-        ("gpt-4", "gpt-4.1", "other"),
-        ("my-alias", "azure/gpt-4o", "other"),
-    ]:
-        is_same = is_same_model(requested, answered)
-        found = "same" if is_same else "snapshot" if is_snapshot(answered, requested) else "other"
-        assert found == expected
+    for expected, pairs in (
+        ("same", "gpt-4o=gpt-4o Qwen/Qwen3-8B=qwen3-8b qwen3:8b=qwen3:8b:latest /models/tiny.gguf=tiny.gguf"),
+        ("snapshot", "openai/gpt-4o-mini=gpt-4o-mini-2024-07-18 claude-3-5-sonnet-latest=claude-3-5-sonnet-20241022"),
+        ("snapshot", "gpt-3.5-turbo=gpt-3.5-turbo-0125 gpt-4=gpt-4-1106-preview"),
+        ("other", "gpt-4o=gpt-4o-mini gpt-4o-mini=gpt-4o gpt-4o=gpt-4o-mini-2024-07-18 llama-3.1-70b=llama-3.1-8b"),
+        ("other", "gpt-4o-2024-05-13=gpt-4o-2024-08-06 gpt-4=gpt-4.1 my-alias=azure/gpt-4o"),
+    ):
+        for pair in pairs.split():
+            requested, answered = pair.split("=")
+            is_same = is_same_model(requested, answered)
+            assert expected == ("same" if is_same else "snapshot" if is_snapshot(answered, requested) else "other")

@@ -144,9 +144,8 @@ def test_option_probabilities_equal_plain_forward_passes(tiny: Any, plain: Any, 
 def test_a_model_with_absolute_positions_is_refused(tiny: Any, tmp_path: Path) -> None:
     for name in ("tokenizer.json", "tokenizer_config.json"):
         (tmp_path / name).write_bytes((Path(tiny.model.path) / name).read_bytes())
-    (tmp_path / "config.json").write_text(
-        '{"is_encoder_decoder": true, "eos_token_id": 1, "decoder_start_token_id": 0}'
-    )
+    settings = {"is_encoder_decoder": True, "eos_token_id": 1, "decoder_start_token_id": 0}
+    (tmp_path / "config.json").write_text(json.dumps(settings))
     other = replace(tiny, model=replace(tiny.model, path=str(tmp_path)))
     with pytest.raises(ConfigError, match="Only T5 and its relatives"):
         other.render(completion("Which?"))

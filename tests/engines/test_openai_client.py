@@ -14,48 +14,18 @@ from typing import Any
 import pytest
 
 from kgqa.calls import Generate, labels
-from kgqa.engines.openai.concurrency import INITIAL_LIMIT
 from kgqa.engines.openai.option_logprobs import find_label
 from kgqa.errors import BudgetSpent, ConfigError, EngineDied, EngineError, PromptTooLong, ServerLost
 from kgqa.types import Choice, Completion, Message, Prompt
+from tests.engines import misbehaving
 from tests.engines.asking import ask, choose, texts, write
-from tests.engines.misbehaving import (
-    SECRET,
-    Body,
-    Conversation,
-    Fault,
-    Serving,
-    answer,
-    capped,
-    late,
-    prompt,
-    raw,
-    refuse,
-    reset,
-    say,
-    slow,
-    without,
-    without_logprobs,
-)
+from tests.engines.misbehaving import SECRET, Body, Conversation, Fault, Serving, answer, prompt, refuse, slow, without
 from tests.engines.openai_calls import CALLS, MODEL, REPLIES, asked, engine
-from tests.faults import logprob, whole
+from tests.faults import logprob, usage, whole
 
 PREFILLED = Generate(Prompt("test/prefill", (Message("system", "Be brief."), Message("user", "Who?")), "Answer:"), 5)
 PLAIN = Generate(Prompt("test/plain", (Message("user", "Q: why?\nA:"),), form="completion"), 5)
 WEIGHTS = [0.5 ** (place + 1) for place in range(20)]  # of A to T at the server
-
-# Retries
-
-
-def test_passing_faults_lose_nothing(serving: Serving) -> None:
-    cut, page = raw(b'{"choices": [{"mess', promised=400), raw(b"<html>gateway</html>")
-    busy = [refuse(429, "slow down"), refuse(503, retry_after="0"), refuse(200, "overloaded", code=529)]
-    server = serving(*busy, reset, cut, page)
-    replies = asked(server, list(CALLS), server_timeout=60.0)
-    assert texts(replies) == REPLIES
-    assert set(server.answered.values()) == {1}
-    assert len(server.asked) == len(CALLS) + 6
-    assert all((reply.usage.prompt_tokens, reply.usage.output_tokens) == (2, 4) for reply in replies)
 
 
 def test_retry_after_holds_for_every_call(serving: Serving) -> None:
@@ -121,18 +91,12 @@ def test_call_that_fails_beside_others_is_an_error_of_its_own(serving: Serving) 
     opened.close()
     assert type(error) is EngineError
     assert "the dog ate it" in str(error)
-
-
-@pytest.mark.parametrize("fault", [refuse(500, "the dog ate it"), refuse(403, "the dog ate it")])
-def test_last_call_that_fails_alone_is_an_error_of_its_own(serving: Serving, fault: Fault) -> None:
-    """A test request shows that the server works. Otherwise the run could never end."""
-    server = serving(always=poisoned(fault))
-    [error] = asked(server, CALLS[:1], server_timeout=0.1)
-    assert type(error) is EngineError
-    assert "the server answers a test call, but not this call: " in str(error)
-    assert server.answered == {"Hello": 1}
-    assert error.usage is not None
-    assert error.usage.output_tokens == 4  # the test was charged
+    for status in (500, 403):  # the last call: a test request shows that the server works, so the run can end
+        server = serving(always=poisoned(refuse(status, "the dog ate it")))
+        [error] = asked(server, CALLS[:1], server_timeout=0.1)
+        assert type(error) is EngineError
+        assert "the server answers a test call, but not this call: " in str(error)
+        assert server.answered == {"Hello": 1}
 
 
 def test_close_drops_running_calls(serving: Serving) -> None:
@@ -148,16 +112,13 @@ def test_close_drops_running_calls(serving: Serving) -> None:
         opened.submit(CALLS[0], delivered.append)
 
 
-@pytest.mark.parametrize(("concurrency", "limit"), [(5, 5), (None, 22)])
-def test_rate_limit_lowers_concurrency(serving: Serving, concurrency: int | None, limit: int) -> None:
-    opened = engine(serving(*[refuse(429, "too many requests")] * 3), concurrency=concurrency)
-    assert opened.max_concurrency == (concurrency or INITIAL_LIMIT)
-    ask(opened, CALLS)
-    opened.close()
-    assert opened.max_concurrency == limit
-
-
-# Refusals
+def test_rate_limit_lowers_concurrency(serving: Serving) -> None:
+    for concurrency, limit in ((5, 5), (None, 22)):
+        opened = engine(serving(*[refuse(429, "too many requests")] * 3), concurrency=concurrency)
+        assert opened.max_concurrency == (concurrency or 32)
+        ask(opened, CALLS)
+        opened.close()
+        assert opened.max_concurrency == limit
 
 
 def test_missing_key(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,14 +145,11 @@ def test_prompt_too_long_without_numbers_is_shortened_by_a_step(serving: Serving
 
 
 @pytest.mark.parametrize("status", [403, 500, 503])
-def test_server_without_a_list_of_models_is_asked_once(serving: Serving, status: int) -> None:
+def test_server_without_models_is_asked_once_or_waited_for(serving: Serving, status: int) -> None:
     server = serving()
     server.models_status = status
     assert texts(asked(server, list(CALLS))) == REPLIES
     assert server.listed == 1
-
-
-def test_server_that_loads_its_model_is_waited_for(serving: Serving) -> None:
     server = serving()
     server.models_status, server.models = 503, ["Loading model"]  # type: ignore[list-item]
     [error] = asked(server, CALLS[:1], server_timeout=0.1)
@@ -200,22 +158,18 @@ def test_server_that_loads_its_model_is_waited_for(serving: Serving) -> None:
     assert not server.asked
 
 
-@pytest.mark.parametrize(
-    ("models", "message"),
-    [
-        ([{"id": MODEL.name, "owned_by": "vllm"}], "/v1 is vllm. Set engine.server"),
-        ([{"id": "gemma"}], "serves 'gemma', not 'gpt-4o-mini-2024-07-18'. Set engine.served_model"),
-    ],
-)
-def test_other_server_or_model(serving: Serving, models: list[Body], message: str) -> None:
-    server = serving()
-    server.models = models
-    [error] = asked(server, CALLS[:1])
-    assert isinstance(error, ConfigError)
-    assert message in str(error)
-    assert not server.asked
-    if "served_model" in message:
-        assert texts(asked(server, CALLS[:1], served_model="gemma")) == REPLIES[:1]
+def test_other_server_or_model(serving: Serving) -> None:
+    for listed, message in (
+        ({"id": MODEL.name, "owned_by": "vllm"}, "/v1 is vllm. Set engine.server"),
+        ({"id": "gemma"}, "serves 'gemma', not 'gpt-4o-mini-2024-07-18'. Set engine.served_model"),
+    ):
+        (server := serving()).models = [listed]
+        [error] = asked(server, CALLS[:1])
+        assert isinstance(error, ConfigError)
+        assert message in str(error)
+        assert not server.asked
+        if "gemma" in message:
+            assert texts(asked(server, CALLS[:1], served_model="gemma")) == REPLIES[:1]
 
 
 @pytest.mark.parametrize(
@@ -238,9 +192,6 @@ def test_invalid_settings(fields: dict[str, Any], message: str) -> None:
     assert SECRET not in str(refused.value)
 
 
-# Keys and proxies
-
-
 def test_proxy_and_netrc(serving: Serving, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
@@ -257,15 +208,12 @@ def test_proxy_and_netrc(serving: Serving, monkeypatch: pytest.MonkeyPatch, tmp_
     assert server.keys == {f"Bearer {SECRET}"}
 
 
-# Options
-
-
 def test_unlisted_options_share_what_is_left(serving: Serving) -> None:
     """31 options at a server that lists 20. The shares of 20 are exact."""
-    [reply] = asked(serving(always=capped), [choose("Pick.", 20)])
+    [reply] = asked(serving(always=misbehaving.capped), [choose("Pick.", 20)])
     assert (reply.flags, reply.mass) == ((), pytest.approx(sum(WEIGHTS)))
     assert [math.exp(p) for p in reply.logprobs] == pytest.approx([weight / sum(WEIGHTS) for weight in WEIGHTS])
-    server = serving(always=capped)
+    server = serving(always=misbehaving.capped)
     for reply in asked(server, [choose("Pick.", 31), choose("Pick again.", 31)], concurrency=1):
         assert isinstance(reply, Choice)
         assert (reply.flags, reply.mass) == (("bounded_choice",), None)
@@ -279,7 +227,7 @@ def test_unlisted_options_share_what_is_left(serving: Serving) -> None:
 
 
 def test_parsed_choice(serving: Serving) -> None:
-    [reply] = asked(serving(always=without_logprobs), [choose("Pick.", 5)])
+    [reply] = asked(serving(always=misbehaving.without_logprobs), [choose("Pick.", 5)])
     assert reply.flags == ("parsed_choice",)
     assert max(reply.logprobs) == reply.logprobs[2]
     assert math.isclose(sum(map(math.exp, reply.logprobs)), 1)
@@ -289,34 +237,22 @@ def test_parsed_choice(serving: Serving) -> None:
     assert reply.logprobs == pytest.approx([-math.log(4)] * 4)
     [reply] = asked(serving(always=logprob(-9999.0)), [choose("Pick.", 4)])  # all of them are impossible
     assert "parsed_choice" in reply.flags
+    for text, label in {"B": "B", " C.": "C", "**D**": "D", "(B) because": "B", "The answer is C": "C"}.items():
+        assert find_label(text, labels(4)) == label
+    assert [find_label(text, labels(4)) for text in ("B or C", "", "E")] == [None] * 3
+    assert find_label("A dog", labels(4)[1:]) is None
 
 
-@pytest.mark.parametrize(
-    ("text", "label"),
-    [
-        ("B", "B"), (" C.", "C"), ("**D**", "D"), ("(B) because", "B"), ("The answer is C", "C"), ("A dog", None),
-        ("B or C", None), ("", None), ("E", None),
-    ],
-)  # fmt: skip
-def test_find_label(text: str, label: str | None) -> None:
-    assert find_label(text, labels(4)[1:] if text == "A dog" else labels(4)) == label
-
-
-# Missing features
-
-
-@pytest.mark.parametrize(
-    ("key", "flag", "call"),
-    [
-        ("temperature", "fixed_temperature", write("question")),
-        ("seed", "no_seed", write("question", temperature=1.0, seed=3)),
-        ("response_format", "unconstrained", write("question", schema=json.dumps({"type": "object"}))),
-    ],
-)
-def test_rejected_key_is_omitted_and_flagged(serving: Serving, key: str, flag: str, call: Generate) -> None:
+@pytest.mark.parametrize("key", ["temperature", "seed", "response_format"])
+def test_rejected_key_is_omitted_and_flagged(serving: Serving, key: str) -> None:
+    changes: dict[str, Any] = {
+        "seed": {"temperature": 1.0, "seed": 3},
+        "response_format": {"schema": '{"type": "object"}'},
+    }
+    flag = {"temperature": "fixed_temperature", "seed": "no_seed", "response_format": "unconstrained"}[key]
     server = serving(always=without(key))
     opened = engine(server)
-    replies = [reply for _ in range(2) for reply in ask(opened, [call])]
+    replies = [reply for _ in range(2) for reply in ask(opened, [write("question", **changes.get(key, {}))])]
     opened.close()
     assert [reply.flags for reply in replies if isinstance(reply, Completion)] == [(flag,)] * 2
     assert len(server.asked) == 3  # once with the key
@@ -327,7 +263,7 @@ def test_rejected_schema_leaves_others(serving: Serving) -> None:
         if "required" in json.dumps(body.get("response_format")):
             refuse(400, "Invalid schema: too much is required.")(conversation, body)
         else:
-            conversation.server.boss.reply(conversation, body)
+            good(conversation, body)
 
     required = '{"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}'
     calls = [write("question", schema=schema) for schema in (required, '{"type": "object"}', "no JSON", "[]")]
@@ -336,17 +272,15 @@ def test_rejected_schema_leaves_others(serving: Serving) -> None:
     assert [reply.flags for reply in replies] == [unconstrained, (), unconstrained, unconstrained]
 
 
-@pytest.mark.parametrize(
-    ("message", "code"),
-    [
-        ("The 'temperature' of this prompt is unsupported by our content filter.", "content_filter"),
-        ("Your input exceeds the context window of this model; 'temperature' is not supported.", None),
-        ("The 'temperature' of this request was not allowed, nor is it without one.", None),
-    ],
-)
+FILTERED = "The 'temperature' of this prompt is unsupported by our content filter."
+NOT_WITHOUT = "The 'temperature' of this request was not allowed, nor is it without one."
+LONG = "Your input exceeds the context window of this model; 'temperature' is not supported."
+
+
+@pytest.mark.parametrize(("message", "code"), [(FILTERED, "content_filter"), (LONG, None), (NOT_WITHOUT, None)])
 def test_refused_prompt_changes_no_later_request(serving: Serving, message: str, code: str | None) -> None:
     """Also a refusal that names a key: the request fails without it as well."""
-    server = serving(refuse(400, message, code=code), refuse(400, message, code=code))
+    server = serving(*[refuse(400, message, code=code)] * 2)
     opened = engine(server)
     [error] = ask(opened, CALLS[:1])
     server.faults.clear()
@@ -366,7 +300,7 @@ def test_requests_and_replies_of_servers_that_lack_something(serving: Serving) -
     [reply] = asked(serving(always=without("stop")), [write("one two three four", stop=("three",))])
     assert (reply.text, reply.finish, reply.flags) == ("re: one two ", "stop", ())  # cut here
     calls = [PREFILLED, replace(PREFILLED, max_tokens=6)]
-    replies = asked(serving(say("Answer: me"), say("you")), calls, concurrency=1)
+    replies = asked(serving(misbehaving.say("Answer: me"), misbehaving.say("you")), calls, concurrency=1)
     assert sorted(texts(replies)) == [" me", "you"]
     assert {reply.flags for reply in replies} == {("no_prefill",)}
     server = serving()
@@ -391,9 +325,6 @@ def test_identity_and_tokens(serving: Serving) -> None:
     assert [engine().count_tokens(text) for text in ("", "Hello world")] == [0, 3]
     assert str(engine().identity()["tokens"]).startswith("estimated")
     assert SECRET not in f"{engine()!r} {engine().identity()} {engine().render(CALLS[0])}"
-
-
-# Budgets
 
 
 @pytest.mark.parametrize("budget", [{"budget_tokens": 20}, {"budget_usd": 35e-6}], ids=["tokens", "dollars"])
@@ -428,7 +359,7 @@ def test_replies_that_cannot_be_read_are_charged(serving: Serving, temperature: 
     assert (reply.usage.prompt_tokens, reply.usage.output_tokens) == (10 + 2, 25 + 4)
 
 
-def test_tokens_are_estimated_if_the_server_does_not_count(serving: Serving) -> None:
+def test_tokens_are_estimated_if_the_server_does_not_count_and_a_cut_prompt_is_flagged(serving: Serving) -> None:
     server = serving(always=whole(lambda good: good.pop("usage") and None))
     opened = engine(server, budget_tokens=3)
     [reply, spent] = [each for call in CALLS[:2] for each in ask(opened, [call])]
@@ -437,18 +368,13 @@ def test_tokens_are_estimated_if_the_server_does_not_count(serving: Serving) -> 
     assert (reply.text, reply.flags) == (REPLIES[0], ("estimated_usage",))
     assert (reply.usage.prompt_tokens, reply.usage.output_tokens) == (3, 4)
     assert isinstance(spent, BudgetSpent)
-
-
-@pytest.mark.parametrize(("read", "flags"), [(50, ("cut_prompt",)), (4096, ("cut_prompt",)), (7500, ())])
-def test_cut_prompt_is_flagged(serving: Serving, read: int, flags: tuple[str, ...]) -> None:
-    """A prompt of 34,000 characters."""
-    server = serving(always=whole(lambda good: good["usage"].update(prompt_tokens=read)))
-    [reply] = asked(server, [write("some words of text " * 1790)])
-    assert reply.flags == flags
+    for read, flags in ((50, ("cut_prompt",)), (4096, ("cut_prompt",)), (7500, ())):  # of 34,000 characters
+        [reply] = asked(serving(always=usage(prompt_tokens=read)), [write("some words of text " * 1790)])
+        assert reply.flags == flags
 
 
 def test_running_calls_are_delivered_before_the_budget_error(serving: Serving) -> None:
-    opened = engine(serving(always=late(0.3)), budget_tokens=1)
+    opened = engine(serving(always=misbehaving.late(0.3)), budget_tokens=1)
     delivered: SimpleQueue[Any] = SimpleQueue()
     for call in CALLS[:5]:
         opened.submit(call, delivered.put)

@@ -2,39 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from kgqa.calls import ModelCall
-from kgqa.engines.weights import Model
 from tests.engines.asking import COUNTS, ask, choose, largest_difference, texts, write
-from tests.engines.conftest import build
+from tests.engines.conftest import one
 
 pytestmark = pytest.mark.weights
 
 
-@pytest.fixture(scope="module")
-def openai(model: Model) -> Iterator[Any]:
-    engine = build("openai", model)
-    yield engine
-    engine.close()
-
-
+openai = one("openai")
 NEAR = 0.03  # nats; what a server still knows of a prompt moves its log-probabilities a little
-
-
-def answer(engine: Any, call: ModelCall) -> Any:
-    [reply] = ask(engine, [call])
-    assert not isinstance(reply, Exception), reply
-    return reply
 
 
 @pytest.mark.parametrize("count", COUNTS)
 def test_options_are_exact(openai: Any, llamacpp: Any, count: int) -> None:
     call = choose("Which letter?", count, "Answer:")
-    reply, exact = answer(openai, call), answer(llamacpp, call)
+    [reply], [exact] = cast(Any, (ask(openai, [call]), ask(llamacpp, [call])))
     assert reply.flags == ()
     assert largest_difference(reply, exact) < NEAR
     assert reply.mass == pytest.approx(exact.mass, rel=0.01)

@@ -24,9 +24,7 @@ FORMS: dict[str, dict[str, Any]] = {  # of one and the same reply
     "vllm, ollama, openrouter": {"content": "Lyon", "reasoning": "In France.", "reasoning_details": []},
     "untouched": {"content": "<think>\nIn France.\n</think>\n\nLyon"},
     "opened in the prompt": {"content": "In France.\n</think>\n\nLyon"},
-    "gpt-oss, untouched": {
-        "content": "<|channel|>analysis<|message|>In France.<|end|><|start|>assistant<|channel|>final<|message|>Lyon"
-    },
+    "gpt-oss": {"content": "<|channel|>analysis<|message|>In France.<|end|><|start|>x<|channel|>final<|message|>Lyon"},
     "mistral": {"content": PARTS},
 }
 
@@ -47,14 +45,9 @@ def test_reasoning_is_separated_and_counted(serving: Serving, form: str, setting
     assert estimated.flags == ("no_prefill", "estimated_thought")
     (added,) = thinking(serving(answer(FORMS[form], total_tokens=50, **THOUGHT)), [CALL])  # xAI counts it in addition
     assert (added.usage.output_tokens, added.usage.reasoning_tokens) == (40, 15)
-
-
-@pytest.mark.parametrize("form", ["deepseek", "untouched", "mistral"])
-def test_tags_stay_in_the_text_if_the_call_keeps_thoughts(serving: Serving, form: str) -> None:
-    call = replace(CALL, thoughts="keep", stop=())
-    (reply,) = thinking(serving(answer(FORMS[form], **THOUGHT)), [call])
-    assert reply.text == "<think>\nIn France.\n</think>\n\nLyon"
-    assert reply.thought == ""
+    if form in ("deepseek", "untouched", "mistral"):
+        (kept,) = thinking(serving(answer(FORMS[form], **THOUGHT)), [replace(CALL, thoughts="keep", stop=())])
+        assert (kept.text, kept.thought) == ("<think>\nIn France.\n</think>\n\nLyon", "")
 
 
 @pytest.mark.parametrize("setting", [BUDGET, "off"])
@@ -67,44 +60,31 @@ def test_budget_that_ends_in_reasoning(serving: Serving, message: dict[str, Any]
     (got,) = thinking(serving(answer(message, "length", **spent)), [CALL], setting)
     assert (got.text, got.finish, got.usage.reasoning_tokens) == ("", "length", 25)
     assert "thought_out" in got.flags
-
-
-def test_cut_reply_without_tag_is_reasoning(serving: Serving) -> None:
-    """The prompt opened the tag, and the budget ended before it was closed."""
-    cut = answer({"content": "In France there are"}, "length")
+    cut = answer({"content": "In France there are"}, "length")  # the prompt opened a tag that is not closed
     (got,) = thinking(serving(cut), [CALL])
     assert (got.text, got.thought, "thought_out" in got.flags) == ("", "In France there are", True)
     (plain,) = thinking(serving(cut), [CALL], "off")
     assert (plain.text, plain.thought) == ("In France there are", "")
 
 
-@pytest.mark.parametrize(
-    ("setting", "limit", "effort", "stop"),
-    [("low", 1049, "low", None), (BUDGET, 125, None, None), ("off", 25, None, ["\n"])],
-)
-def test_request(serving: Serving, setting: Any, limit: int, effort: Any, stop: Any) -> None:
-    server = serving(answer({"content": "Answer:Lyon\nQuestion", "reasoning": "In\nFrance."}))
-    (got,) = thinking(server, [CALL], setting)
-    assert (got.text, got.thought) == ("Lyon", "In\nFrance.")
-    body = server.asked[0][1]
-    assert (body["max_tokens"], body.get("reasoning_effort"), body.get("stop")) == (limit, effort, stop)
+def test_request(serving: Serving) -> None:
+    cases: list[Any] = [("low", 1049, "low", None), (BUDGET, 125, None, None), ("off", 25, None, ["\n"])]
+    for setting, *expected in cases:
+        server = serving(answer({"content": "Answer:Lyon\nQuestion", "reasoning": "In\nFrance."}))
+        (got,) = thinking(server, [CALL], setting)
+        assert (got.text, got.thought) == ("Lyon", "In\nFrance.")
+        assert [server.asked[0][1].get(key) for key in ("max_tokens", "reasoning_effort", "stop")] == expected
 
 
-@pytest.mark.parametrize(
-    "message",
-    [
-        "Unrecognized request argument supplied: reasoning_effort",  # OpenAI
-        'think value "medium" is not supported for this model',  # Ollama, issue 12561
-        "Thinking level MEDIUM is not supported for this model.",  # Gemini
-    ],
-)
+OPENAI = "Unrecognized request argument supplied: reasoning_effort"
+OLLAMA = 'think value "medium" is not supported for this model'  # issue 12561
+GEMINI = "Thinking level MEDIUM is not supported for this model."
+
+
+@pytest.mark.parametrize("message", [OPENAI, OLLAMA, GEMINI])
 def test_rejected_effort(serving: Serving, message: str) -> None:
-    def fault(conversation: Any, body: dict[str, Any]) -> None:
-        known = "reasoning_effort" in body
-        (refuse(400, message) if known else answer({"content": "Lyon"}))(conversation, body)
-
-    (got,) = thinking(serving(always=fault), [CALL], "medium")
-    assert (got.text, "no_effort" in got.flags) == ("Lyon", True)
+    (got,) = thinking(serving(always=without("reasoning_effort", message)), [CALL], "medium")
+    assert "no_effort" in got.flags
 
 
 def test_choice_is_read_behind_reasoning(serving: Serving) -> None:
@@ -156,14 +136,12 @@ def test_extra_body_is_sent_and_in_the_identity(serving: Serving) -> None:
 @pytest.mark.parametrize(
     ("fields", "extra"),
     [
-        ({}, {"temperature": 0.6}),
-        ({}, {"stream": True}),
+        ({}, {"temperature": 0.6}), ({}, {"stream": True}),
         ({"model": replace(MODEL, thinking="low", context=9000)}, {"reasoning_effort": "high"}),
-        ({"server": "vllm"}, {"top_k": 20}),
-        ({"server": "sglang"}, {"chat_template_kwargs": {}}),
+        ({"server": "vllm"}, {"top_k": 20}), ({"server": "sglang"}, {"chat_template_kwargs": {}}),
         ({}, {"api_key": "sk-123"}),
     ],
-)
+)  # fmt: skip
 def test_reserved_key(fields: dict[str, Any], extra: dict[str, Any]) -> None:
     (key,) = extra
     with pytest.raises(ConfigError, match=rf"^engine\.extra_body\.{key}: [^\n]+$") as refused:

@@ -35,25 +35,17 @@ def pair(request: pytest.FixtureRequest, model: Model) -> Iterator[tuple[Any, An
     next(plain, None)
 
 
-@pytest.fixture
-def thinking(pair: tuple[Any, Any]) -> Any:
-    return pair[0]
-
-
-def test_the_answer_keeps_its_whole_length_behind_the_thought(thinking: Any) -> None:
-    (reply,) = ask(thinking, [where()])
+def test_the_answer_keeps_its_whole_length_behind_the_thought(pair: tuple[Any, Any]) -> None:
+    """Stop strings and schemas are the answer's alone."""
+    (reply,) = ask(pair[0], [where()])
     assert isinstance(reply, Completion), reply
     assert reply.thought
     assert reply.text
-    assert "<think>" not in reply.text + reply.thought
-    assert "</think>" not in reply.text + reply.thought
+    assert not any(tag in reply.text + reply.thought for tag in ("<think>", "</think>"))
     assert 0 < reply.usage.reasoning_tokens <= BUDGET
     assert reply.usage.output_tokens - reply.usage.reasoning_tokens <= 8
     assert ("thought_out" in reply.flags) == (reply.usage.reasoning_tokens == BUDGET)
-
-
-def test_stop_strings_and_schemas_are_the_answers_alone(thinking: Any) -> None:
-    stopped, formed = ask(thinking, [where(stop=("e", " ")), where(schema=SCHEMA, max_tokens=40)])
+    stopped, formed = ask(pair[0], [where(stop=("e", " ")), where(schema=SCHEMA, max_tokens=40)])
     assert isinstance(stopped, Completion), stopped
     assert isinstance(formed, Completion), formed
     assert "e" in stopped.thought
@@ -84,7 +76,7 @@ def test_a_choice_does_not_think(pair: tuple[Any, Any]) -> None:
     assert chosen.usage.reasoning_tokens == 0
 
 
-def test_a_prompt_that_leaves_no_room_for_the_thought_is_too_long(thinking: Any) -> None:
-    (reply,) = ask(thinking, [where("word " * (CONTEXT - BUDGET - 30), max_tokens=2)])
+def test_a_prompt_that_leaves_no_room_for_the_thought_is_too_long(pair: tuple[Any, Any]) -> None:
+    (reply,) = ask(pair[0], [where("word " * (CONTEXT - BUDGET - 30), max_tokens=2)])
     assert isinstance(reply, PromptTooLong)
     assert reply.limit <= CONTEXT - BUDGET - 2

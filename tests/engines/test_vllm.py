@@ -51,19 +51,13 @@ def test_closing_while_vllm_starts_leaves_no_process(small: Model) -> None:
     assert gone(fresh, 10)
 
 
-@pytest.mark.parametrize(
-    ("field", "value", "said"),
-    [
-        ("quantization", "nonsense", "nonsense"),
-        ("batch_invariant", True, "needs a GPU"),
-    ],
-)
-def test_what_vllm_cannot_do_is_a_config_error(small: Model, field: str, value: Any, said: str) -> None:
+@pytest.mark.parametrize(("field", "value"), [("quantization", "nonsense"), ("batch_invariant", True)])
+def test_what_vllm_cannot_do_is_a_config_error(small: Model, field: str, value: Any) -> None:
     engine = vllm_engine(small, **{field: value})
     [reply] = ask(engine, [write("Say one.")])
     engine.close()
     assert isinstance(reply, ConfigError)
-    assert said in str(reply)
+    assert ("needs a GPU" if value is True else "nonsense") in str(reply)
     assert "\n" not in str(reply)
 
 
@@ -90,12 +84,10 @@ def test_its_server_gives_what_the_engine_gives(served: str, forgetful: Model, v
     here = {"base_url": served, "server": "vllm", "served_model": str(forgetful.locate())}
     client: OpenAI = build(compose(["engine=openai"])["engine"] | here, "engine", model=forgetful)
     plain = Prompt("test/plain", (Message("user", "The capital of France is"),), form="completion")
+    capital = write("What is the capital of France? Answer in one word.", 40)
     calls: list[Any] = [
-        write("What is the capital of France? Answer in one word.", 40),
-        Generate(plain, 12),
-        choose("Which letter?", 5),
-        choose("Which letter?", 31, "Answer:"),
-    ]
+        capital, Generate(plain, 12), choose("Which letter?", 5), choose("Which letter?", 31, "Answer:"),
+    ]  # fmt: skip
     theirs: list[Any] = ask(client, calls)
     ours: list[Any] = ask(vllm, calls)
     facts = write(f"{FACTS} Which one is last?", 3)

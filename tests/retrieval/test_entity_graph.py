@@ -34,18 +34,15 @@ def graph() -> Any:
     return retriever_of("retriever=entity_graph")
 
 
-@pytest.mark.parametrize(
-    ("text", "names"),
-    [
-        ("Was Ida Ruhn born in Ekelby?", ["ida ruhn", "ekelby"]),
-        ("Did IDA RUHN of the Ekelby Film Club win?", ["ida ruhn", "ekelby film club"]),
-        ("was ida ruhn born in ekelby?", []),
-        ("Who founded The Who in 1964?", ["the who", "1964"]),
-    ],
-)
-def test_names_are_found_without_case_and_do_not_overlap(text: str, names: list[str]) -> None:
+def test_names_are_found_without_case_and_do_not_overlap() -> None:
     known = frozenset(["ida ruhn", "ruhn", "ekelby", "ekelby film club", "film club", "who", "the who", "1964"])
-    assert list(find_names(text, known)) == names
+    for text, names in {
+        "Was Ida Ruhn born in Ekelby?": ["ida ruhn", "ekelby"],
+        "Did IDA RUHN of the Ekelby Film Club win?": ["ida ruhn", "ekelby film club"],
+        "was ida ruhn born in ekelby?": [],
+        "Who founded The Who in 1964?": ["the who", "1964"],
+    }.items():
+        assert list(find_names(text, known)) == names
 
 
 def test_a_passage_is_found_over_a_bridge(graph: EntityGraph, tmp_path: Path) -> None:

@@ -30,11 +30,9 @@ PASSAGES = (
     Passage.of("Otto Brandel", "He was born in Vessin."),
 )
 TRIPLES: tuple[list[list[str]], ...] = (
-    [["Silver Harbour", "directed by", "Ida Ruhn"], ["Silver  Harbour", "released in", "1931"]],
-    [],
-    [["ida ruhn", "born in", "Ekelby"]],
-    [["Otto Brandel", "born in", "Vessin"]],
-)
+    [["Silver Harbour", "directed by", "Ida Ruhn"], ["Silver  Harbour", "released in", "1931"]], [],
+    [["ida ruhn", "born in", "Ekelby"]], [["Otto Brandel", "born in", "Vessin"]],
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -55,7 +53,7 @@ def with_path(hipporag: HippoRag, path: Path | None) -> HippoRag:
     return replace(hipporag, triples=replace(triples, path=path and str(path)))
 
 
-def test_the_graph_has_one_node_per_name_and_passage(hipporag: HippoRag) -> None:
+def test_the_graph_has_one_node_per_name_and_passage_and_synonyms_have_similar_letters(hipporag: HippoRag) -> None:
     graph = FactGraph.of([hipporag.triples.triples(passage) for passage in PASSAGES])
     assert graph.facts[0] == ("silver harbour", "directed by", "ida ruhn")
     assert list(graph.names) == ["silver harbour", "ida ruhn", "1931", "ekelby", "otto brandel", "vessin"]
@@ -63,21 +61,11 @@ def test_the_graph_has_one_node_per_name_and_passage(hipporag: HippoRag) -> None
     assert graph.edges[0, 1] == 2  # the fact, in both directions
     assert graph.edges[0, 6] == 1
     assert {edge for edge in graph.edges if edge[1] >= 6} == {(0, 6), (1, 6), (2, 6), (1, 8), (3, 8), (4, 9), (5, 9)}
-
-
-def test_synonyms_have_similar_letters_and_more_than_two() -> None:
     names = ["harbour island", "harbour islands", "vessin", "uk", "uk.", "ekelby", "ostrand", "quillmere"]
     synonyms = find_synonyms(names, 0.8, 100)
     assert list(synonyms) == [(0, 1)]
     assert 1.6 <= synonyms[0, 1] < 2  # both directions of one cosine
     assert not find_synonyms(names, 1.0, 100)
-
-
-def test_a_passage_is_found_over_an_entity(hipporag: HippoRag, tmp_path: Path) -> None:
-    finder = built(hipporag, PASSAGES, tmp_path / "index")
-    assert find(finder, "Silver Harbour was directed by whom?", 3)[:2] == [0, 2]
-    assert find(finder, "Silver Harbour was directed by whom?", 3, (1, 2)) == [2]
-    assert find(finder, "pictures", 2) == [1]  # no fact has the word
 
 
 DIRECTED = ("silver harbour", "directed by", "ida ruhn")
@@ -86,6 +74,9 @@ RELEASED = ("silver harbour", "released in", "1931")
 
 def test_a_search_starts_from_the_given_facts(hipporag: HippoRag, tmp_path: Path) -> None:
     finder = built(hipporag, PASSAGES, tmp_path / "index")
+    assert find(finder, "Silver Harbour was directed by whom?", 3)[:2] == [0, 2]
+    assert find(finder, "Silver Harbour was directed by whom?", 3, (1, 2)) == [2]
+    assert find(finder, "pictures", 2) == [1]  # no fact has the word
     assert isinstance(finder, OpenedFacts)
     born = ("otto brandel", "born in", "vessin")
     query = Query("Vessin Otto Brandel and Silver Harbour directed", 2)
@@ -98,44 +89,26 @@ def test_a_search_starts_from_the_given_facts(hipporag: HippoRag, tmp_path: Path
     assert search() == search(("not", "a", "fact")) == find(finder.finders["passages"], query.text, 1)
 
 
-@pytest.mark.parametrize(
-    ("reply", "kept"),
-    [
-        ('{"facts": [["silver harbour", "directed by", "ida ruhn"]]}', (DIRECTED,)),
-        (
-            'Sure: {"facts": [["Silver Harbour", "directed", "Ida Ruhn"], ["silver harbour", "directed by"]]}',
-            (DIRECTED,),
-        ),
-        ('{"facts": []}', ()),
-        ('{"facts": [["silver harb', ()),
-        ("None of them helps.", ()),
-        ('{"facts": "silver harbour"}', ()),
-    ],
-)
-def test_the_filter_keeps_the_nearest_candidates(
-    hipporag: HippoRag, reply: str, kept: tuple[tuple[str, str, str], ...]
-) -> None:
-    calls: list[Call[Any]] = []
+MANY = 'Sure: {"facts": [["Silver Harbour", "directed", "Ida Ruhn"], ["silver harbour", "directed by"]]}'
+NONE = ('{"facts": []}', '{"facts": [["silver harb', "None of them helps.", '{"facts": "silver harbour"}')
+
+
+@pytest.mark.parametrize("reply", ['{"facts": [["silver harbour", "directed by", "ida ruhn"]]}', MANY, *NONE])
+def test_the_filter_keeps_the_nearest_candidates(hipporag: HippoRag, reply: str) -> None:
+    calls, facts = list[Call[Any]](), [DIRECTED, RELEASED]
 
     def answer(call: Call[Any]) -> Any:
         calls.append(call)
-        return {Facts: (DIRECTED, RELEASED), Generate: Completion(reply), Search: PASSAGES}[type(call)]
+        return {Facts: tuple(facts), Generate: Completion(reply), Search: PASSAGES}[type(call)]
 
     call = Search("Who directed it?", 4, titles=("Film",))
     assert drive(hipporag.search(call), answer) == PASSAGES
     assert [type(each) for each in calls] == [Facts, Generate, Search]
-    assert calls[-1] == replace(call, facts=kept)
-
-
-def test_a_search_without_facts_calls_no_model(hipporag: HippoRag) -> None:
-    calls: list[Call[Any]] = []
-
-    def answer(call: Call[Any]) -> Any:
-        calls.append(call)
-        return ()
-
-    drive(hipporag.search(Search("Who?", 4)), answer)
-    assert calls == [Facts("Who?", hipporag.fact_count), Search("Who?", 4, facts=())]
+    assert calls[-1] == replace(call, facts=() if reply in NONE else (DIRECTED,))
+    calls.clear()
+    facts.clear()
+    drive(hipporag.search(call), answer)  # without facts no model is called
+    assert calls == [Facts("Who directed it?", hipporag.fact_count), replace(call, facts=())]
 
 
 def test_identity_and_what_hipporag_cannot_be(hipporag: HippoRag, tmp_path: Path) -> None:
@@ -188,11 +161,7 @@ def test_recall_on_musique_with_triples_of_gpt_3_5(hipporag: HippoRag, tmp_path:
     assert measure_recall(built(retriever, passages, tmp_path / "index"), questions, gold) >= 0.568
 
 
-# Personalized PageRank
-
-
-@pytest.mark.parametrize("damping", [0.5, 0.85])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("seed", "damping"), [(0, 0.5), (1, 0.85), (2, 0.5)])
 def test_scores_equal_a_dense_solution(seed: int, damping: float) -> None:
     random = np.random.default_rng(seed)
     nodes, edges = 60, 90  # some nodes stay without edges
@@ -207,8 +176,5 @@ def test_scores_equal_a_dense_solution(seed: int, damping: float) -> None:
     exact = np.linalg.solve(np.eye(nodes) - damping * dense, (1 - damping) * start)
 
     assert np.abs(compute_pagerank(transitions, reset, damping, 1e-9) - exact).sum() < 1e-8
-
-
-def test_weights_of_repeated_edges_are_added() -> None:
-    transitions = transition_matrix(3, [0, 0, 0], [1, 1, 2], [1.0, 2.0, 1.0])
+    transitions = transition_matrix(3, [0, 0, 0], [1, 1, 2], [1.0, 2.0, 1.0])  # of repeated edges, weights are added
     assert transitions.toarray()[:, 0].tolist() == [0, 0.75, 0.25]

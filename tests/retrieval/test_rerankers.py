@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,6 @@ import pytest
 
 from kgqa.calls import Rank
 from kgqa.errors import ConfigError
-from kgqa.protocols import Ranker
 from kgqa.retrieval.rerankers import CrossEncoder, MonoT5, RankLlama
 from tests.retrieval.tiny_models import BERT, LLAMA, saved, seeded, tokenizer
 
@@ -23,19 +22,12 @@ TEXTS = ("maria lund directed the lighthouse film .", "the river is long", "a ca
 T5 = {"d_model": 16, "d_kv": 8, "d_ff": 32, "num_layers": 2, "num_heads": 2, "initializer_factor": 3.0}
 
 
-def crossencoder(model: Path, **changes: Any) -> CrossEncoder:
-    settings = {"model": str(model), "max_length": 32, "batch_size": 3, "device": "cpu", "dtype": "float32"}
-    return CrossEncoder(**{**settings, **changes})
+def configure(kind: Any, **fixed: Any) -> Callable[[Path], Any]:
+    settings = {"max_length": 32, "batch_size": 3, "device": "cpu", "dtype": "float32", **fixed}
+    return lambda model: kind(model=str(model), **settings)
 
 
-def monot5(model: Path, **changes: Any) -> MonoT5:
-    settings = {"model": str(model), "max_length": 32, "batch_size": 3, "device": "cpu", "dtype": "float32"}
-    return MonoT5(**{**settings, **changes})
-
-
-def rankllama(model: Path, **changes: Any) -> RankLlama:
-    settings = {"base": None, "max_length": 32, "batch_size": 3, "device": "cpu", "dtype": "float32"}
-    return RankLlama(**{"model": str(model), **settings, **changes})
+crossencoder, monot5, rankllama = configure(CrossEncoder), configure(MonoT5), configure(RankLlama, base=None)
 
 
 @pytest.fixture(scope="module")
@@ -59,27 +51,14 @@ def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return saved(transformers.LlamaForSequenceClassification(config), tmp_path_factory.mktemp("llama"), "llama")
 
 
-@pytest.fixture(params=["crossencoder", "monot5", "rankllama"])
-def reranker(request: pytest.FixtureRequest) -> Ranker:
-    make: dict[str, tuple[Any, str]] = {
-        "crossencoder": (crossencoder, "bert"),
-        "monot5": (monot5, "t5"),
-        "rankllama": (rankllama, "llama"),
-    }
-    build, model = make[request.param]
-    ranker: Ranker = build(request.getfixturevalue(model))
-    return ranker
-
-
-def test_scores_keep_the_order_of_the_texts_and_equal_texts_score_alike(reranker: Ranker) -> None:
+@pytest.mark.parametrize(("build", "base"), [(crossencoder, "bert"), (monot5, "t5"), (rankllama, "llama")])
+def test_scores_keep_the_order_of_the_texts_and_equal_texts_score_alike(build: Any, base: str, request: Any) -> None:
+    reranker = build(request.getfixturevalue(base))
     (forward,) = reranker.score([Rank(QUERY, (*TEXTS, TEXTS[0]))])
     (backward,) = reranker.score([Rank(QUERY, (*TEXTS, TEXTS[0])[::-1])])
     assert forward == backward[::-1]
     assert forward[0] == forward[-1]
     assert len(set(forward)) == len(TEXTS)
-
-
-# Cross-encoders
 
 
 def test_a_crossencoder_gives_the_logit_of_the_pair(bert: Path) -> None:
@@ -114,12 +93,9 @@ def said_true(folder: Path, ids: Sequence[int]) -> float:
     return float(both.log_softmax(dim=0)[1])
 
 
-def test_monot5_gives_the_log_probability_of_true(t5: Path) -> None:
+def test_monot5_gives_the_log_probability_of_true_even_after_a_long_text(t5: Path) -> None:
     by_hand = [said_true(t5, t5_ids(f"Query: {QUERY} Document: {text} Relevant:")) for text in TEXTS]
     assert monot5(t5).score([Rank(QUERY, TEXTS)])[0] == pytest.approx(by_hand, abs=1e-4)
-
-
-def test_monot5_asks_for_relevance_even_after_a_long_text(t5: Path) -> None:
     end = t5_ids("Relevant:")
     ids = [*t5_ids(f"Query: {QUERY} Document: {'castle ' * 90}")[: 32 - len(end)], *end]
     ((score,),) = monot5(t5).score([Rank(QUERY, ("castle " * 90,))])
@@ -134,9 +110,6 @@ def test_a_t5_without_the_words_is_refused(tmp_path: Path) -> None:
         monot5(folder).score([Rank(QUERY, TEXTS)])
 
 
-# RankLLaMA
-
-
 def llama_ids(text: str) -> list[int]:
     words = tokenizer("llama")
     query, document = (words(part)["input_ids"] for part in (f"query: {QUERY}", f"document: {text}"))
@@ -148,14 +121,10 @@ def logit(model: Any, ids: Sequence[int]) -> float:
         return float(model.eval()(input_ids=torch.tensor([ids])).logits)
 
 
-def test_rankllama_gives_the_logit_at_the_last_token(llama: Path) -> None:
+def test_rankllama_gives_the_logit_at_the_last_token_of_a_cut_document(llama: Path) -> None:
     model = transformers.LlamaForSequenceClassification.from_pretrained(llama)
     by_hand = [logit(model, llama_ids(text)) for text in TEXTS]
     assert rankllama(llama).score([Rank(QUERY, TEXTS)])[0] == pytest.approx(by_hand, abs=1e-4)
-
-
-def test_a_long_document_is_cut_and_a_long_query_leaves_it_half(llama: Path) -> None:
-    model = transformers.LlamaForSequenceClassification.from_pretrained(llama)
     ((cut,),) = rankllama(llama).score([Rank(QUERY, ("river " * 90,))])
     assert cut == pytest.approx(logit(model, llama_ids("river " * 90)[:32]), abs=1e-4)
     (short, other) = rankllama(llama).score([Rank("castle " * 90, ("river",)), Rank("castle " * 90, ("berlin",))])

@@ -22,7 +22,7 @@ from kgqa.retrieval.biencoder import get_biencoder
 from kgqa.retrieval.server import ServerEncoder
 from kgqa.types import Passage
 from tests.composed import composed_node
-from tests.http_server import serve
+from tests.http_server import serve_json
 from tests.retrieval.conftest import built, find, retriever_of
 
 Body = dict[str, Any]
@@ -66,22 +66,13 @@ class Endpoint:
 def endpoint() -> Iterator[Endpoint]:
     state = Endpoint()
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.write(200, {"data": [{"id": name} for name in state.models]})
+    def answer(request: BaseHTTPRequestHandler, content: bytes) -> tuple[int, Any]:
+        if request.command == "GET":
+            return 200, {"data": [{"id": name} for name in state.models]}
+        state.keys.add(request.headers.get("Authorization"))
+        return state.answer(json.loads(content))
 
-        def do_POST(self) -> None:
-            state.keys.add(self.headers.get("Authorization"))
-            self.write(*state.answer(json.loads(self.rfile.read(int(self.headers["Content-Length"])))))
-
-        def write(self, status: int, value: Any) -> None:
-            content = json.dumps(value).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-    with serve(Handler) as address:
+    with serve_json(answer, {}) as address:
         state.url = f"{address}/v1"
         yield state
 
@@ -130,23 +121,20 @@ def test_passing_failures_and_large_batches_lose_nothing(endpoint: Endpoint, sta
     assert asyncio.run(cell()).tolist() == [words(text) for text in TEXTS]
 
 
-@pytest.mark.parametrize(
-    ("status", "message"),
-    [
-        (400, "This model's maximum context length is 40 tokens, however you requested {tokens} tokens"),
-        (500, "input ({tokens} tokens) is too large to process. increase the physical batch size (current: 40)"),
-    ],
-)
-def test_long_texts_are_cut_to_what_fits(endpoint: Endpoint, status: int, message: str) -> None:
-    def refuse(texts: list[str]) -> tuple[int, str] | None:
-        longest = max(len(text.split()) for text in texts)
-        return (status, message.format(tokens=longest)) if longest > 40 else None
+def test_long_texts_are_cut_to_what_fits(endpoint: Endpoint) -> None:
+    for status, message in (
+        (400, "This model's maximum context length is 40 tokens, however you requested {} tokens"),
+        (500, "input ({} tokens) is too large to process. increase the physical batch size (current: 40)"),
+    ):
 
-    endpoint.refuse = refuse
-    long = "harbour " * 300
-    rows = encoder(endpoint).encode("passage", ["short text", long])
-    assert rows[0].tolist() == words("short text")
-    assert 20 <= rows[1].sum() <= 40
+        def refuse(texts: list[str], status: int = status, message: str = message) -> tuple[int, str] | None:
+            longest = max(len(text.split()) for text in texts)
+            return (status, message.format(longest)) if longest > 40 else None
+
+        endpoint.refuse = refuse
+        rows = encoder(endpoint).encode("passage", ["short text", f"{'harbour ' * 300}{status}"])
+        assert rows[0].tolist() == words("short text")
+        assert 20 <= rows[1].sum() <= 40
 
 
 @pytest.mark.parametrize(
@@ -172,61 +160,41 @@ def test_invalid_vectors_are_one_error(
     assert endpoint.url in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("status", "text", "kind", "message"),
-    [
+def test_refusals_are_explained_without_the_key(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KGQA_TEST_KEY", SECRET)
+    cases: list[tuple[int, str, type[KgqaError], str]] = [
         (401, f"Incorrect API key {SECRET}", ConfigError, "does not accept the key of encoder.api_key_env"),
         (404, "no such model", ConfigError, "does not know the model or the path"),
         (400, "unknown parameter", EngineError, "rejected the call (400): unknown parameter"),
-    ],
-)
-def test_refusals_are_explained_without_the_key(
-    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch, status: int, text: str, kind: type[KgqaError], message: str
-) -> None:
-    monkeypatch.setenv("KGQA_TEST_KEY", SECRET)
-    endpoint.refuse = lambda texts: (status, text)
-    with pytest.raises(kind) as caught:
-        encoder(endpoint).encode("passage", TEXTS)
-    assert message in str(caught.value)
-    assert SECRET not in str(caught.value)
-    assert endpoint.keys == {f"Bearer {SECRET}"}
+    ]
+    for status, text, kind, message in cases:
+        endpoint.refuse = lambda texts, status=status, text=text: (status, text)  # type: ignore[misc]
+        with pytest.raises(kind) as caught:
+            encoder(endpoint).encode("passage", TEXTS)
+        assert message in str(caught.value)
+        assert SECRET not in str(caught.value)
+        assert endpoint.keys == {f"Bearer {SECRET}"}
 
 
-def test_model_of_the_server(endpoint: Endpoint, caplog: pytest.LogCaptureFixture) -> None:
-    """The only model needs no name. Another one than the named is refused, and reported if only a reply shows it."""
+def test_incomplete_settings_and_models_that_are_not_served_are_one_line(endpoint: Endpoint) -> None:
     endpoint.models = ["other/model"]
     with pytest.raises(ConfigError, match=r"serves 'other/model', not 'words'. Set encoder\.model to that"):
         encoder(endpoint).encode("passage", TEXTS)
-    for endpoint.models, message in ((["a", "b"], "has the models a, b. Name one"), ([], "does not list its models")):
-        with pytest.raises(ConfigError, match=message):
-            encoder(endpoint, model=None).identity()
-    endpoint.models = ["words"]
-    chosen = encoder(endpoint, model=None)
-    assert chosen.fingerprint("query") == encoder(endpoint).fingerprint("query")
-    assert chosen.encode("query", ["a b"]).tolist() == [words("a b")]
-    assert endpoint.requests[0]["model"] == "words"
-    endpoint.name = "other"
-    encoder(endpoint).encode("passage", TEXTS)
-    assert caplog.messages == [f"warning: {endpoint.url} answers as model 'other', but model 'words' was requested"]
+    with pytest.raises(ConfigError, match=r"encoder\.model=null: name the model"):
+        encoder(endpoint, model=None).identity()
     with pytest.raises(ServerLost, match=r"Start the server, or set encoder\.base_url"):
         encoder(endpoint, base_url="http://127.0.0.1:9/v1").encode("query", ["a"])
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
+    for changes, message in (
         ({"base_url": None}, "encoder.base_url=null: name the server"),
         ({"base_url": "127.0.0.1:80"}, "encoder.base_url=127.0.0.1:80: must be like http"),
         ({"api_key_env": SECRET}, "encoder.api_key_env: must be the NAME"),
-    ],
-)
-def test_incomplete_settings_are_one_line(endpoint: Endpoint, changes: Body, message: str) -> None:
-    with pytest.raises(ConfigError, match=message) as caught:
-        encoder(endpoint, **changes).identity()
-    assert SECRET not in str(caught.value)
+    ):
+        with pytest.raises(ConfigError, match=message) as caught:
+            encoder(endpoint, **changes).identity()
+        assert SECRET not in str(caught.value)
 
 
-def test_ranker_and_memory(endpoint: Endpoint) -> None:
+def test_ranker_remembers_and_an_index_is_searched(endpoint: Endpoint, tmp_path: Path) -> None:
     ranker = encoder(endpoint, query_prefix="query: ")
     call = Rank("slate harbour", ("slate", "the harbour of slate", "carrots"))
     ((first, second, third),) = ranker.score([call])
@@ -234,9 +202,6 @@ def test_ranker_and_memory(endpoint: Endpoint) -> None:
     count = len(endpoint.requests)
     assert list(get_biencoder(ranker).score([call])) == [(first, second, third)]
     assert len(endpoint.requests) == count
-
-
-def test_index_is_searched(endpoint: Endpoint, tmp_path: Path) -> None:
     changes = [f"retriever.encoder.base_url={endpoint.url}", "retriever.encoder.model=words"]
     passages = [Passage.of("", text) for text in ("carrots and ginger soup", "slate harbour", "river")]
     finder = built(retriever_of("retriever=server", *changes), passages, tmp_path)
@@ -258,19 +223,13 @@ def test_identity_has_what_decides_a_vector() -> None:
     for other in ("model=other", "dimensions=4", "query_prefix=q", "normalise=false", address, "deployment=mine"):
         assert identity(other) != identity()
     assert identity("deployment=mine", address) == identity("deployment=mine")
-
-
-def test_ranker_is_in_the_identity_of_a_run() -> None:
-    words = ["method=trace", "engine=scripted", "ranker=server", "ranker.base_url=http://127.0.0.1:9/v1"]
-    one, same, other = (
-        Experiment.of([*words, *changes]).identity
+    chosen = ["method=trace", "engine=scripted", "ranker=server", "ranker.base_url=http://127.0.0.1:9/v1"]
+    one, equal, different = (
+        Experiment.of([*chosen, *changes]).identity
         for changes in (["ranker.model=m"], ["ranker.model=m", "ranker.batch_size=7"], ["ranker.model=n"])
     )
-    assert one == same != other
-
-
-@pytest.mark.parametrize("name", ["text_embedding_3_small", "nv_embed_v2", "qwen3_embedding_8b"])
-def test_presets_name_their_model(name: str) -> None:
-    preset = composed_node("retriever", name)["encoder"]
-    assert preset["model"]
-    assert preset == composed_node("ranker", name)
+    assert one == equal != different
+    for name in ("text_embedding_3_small", "nv_embed_v2", "qwen3_embedding_8b"):
+        preset = composed_node("retriever", name)["encoder"]
+        assert preset["model"]
+        assert preset == composed_node("ranker", name)

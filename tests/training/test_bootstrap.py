@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -67,12 +68,10 @@ def wait_for(happened: Callable[[], bool], process: subprocess.Popen[str]) -> No
         time.sleep(0.05)
 
 
-def made(folder: Path) -> dict[str, bytes]:
-    """Examples and adapters."""
-    files = [
-        *folder.glob("outputs/examples/*/*/examples.jsonl"),
-        *folder.glob("outputs/trained/*/*/*/*/adapter/*.saf*"),
-    ]
+def read_outputs(folder: Path) -> dict[str, bytes]:
+    """Return the bytes of the examples and adapters below a folder."""
+    patterns = ("examples/*/*/examples.jsonl", "trained/*/*/*/*/adapter/*.saf*")
+    files = [file for pattern in patterns for file in folder.glob(f"outputs/{pattern}")]
     outputs = {file.relative_to(folder).as_posix(): file.read_bytes() for file in files}
     assert len(outputs) == 8  # of two rounds and two roles
     return outputs
@@ -99,9 +98,7 @@ def test_each_round_learns_from_what_the_round_before_got_right(undisturbed: tup
     assert first.adapters != second.adapters
 
 
-def test_killed_bootstrapping_resumes_to_equal_bytes(
-    undisturbed: tuple[Path, Path], llama: Path, tmp_path: Path
-) -> None:
+def test_killed_bootstrapping_resumes_to_equal_bytes(undisturbed: Any, llama: Path, tmp_path: Path) -> None:
     process = started(tmp_path, llama)
     completer = tmp_path / "outputs/trained/knowtrace-demo/round1/completer"
     wait_for(lambda: any(completer.glob("*/checkpoints/*/trainer_state.json")), process)
@@ -112,12 +109,10 @@ def test_killed_bootstrapping_resumes_to_equal_bytes(
     assert len(before) == 3  # round 0, the run that round 1 learns from, its explorer
     ended(started(tmp_path, llama))
     assert {file: file.stat().st_mtime_ns for file in before} == before
-    assert made(tmp_path) == made(undisturbed[0])
+    assert read_outputs(tmp_path) == read_outputs(undisturbed[0])
 
 
-def test_few_right_answers_and_questions_that_are_learnt_from_end_it(
-    undisturbed: tuple[Path, Path], llama: Path
-) -> None:
+def test_few_right_answers_and_questions_that_are_learnt_from_end_it(undisturbed: Any, llama: Path) -> None:
     place, _ = undisturbed
     for words, message in [
         (("bootstrap.fewest=3", "bootstrap.filter=none"), "round 1: 2 of 2 answers are right, fewer than"),

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -42,35 +41,8 @@ def start(command: list[str], folder: Path, **options: Any) -> subprocess.Popen[
     )  # fmt: skip
 
 
-def wait_for(happened: Callable[[], object]) -> None:
-    until = time.monotonic() + SLOW
-    while not happened():
-        assert time.monotonic() < until
-        time.sleep(0.02)
-
-
 def weights(folder: Path) -> bytes:
     return (folder / "adapter/adapter_model.safetensors").read_bytes()
-
-
-def checkpoints(folder: Path) -> list[Path]:
-    return list(folder.glob("checkpoints/checkpoint-*/trainer_state.json"))
-
-
-def words(llama: Path, *more: str) -> list[str]:
-    Path("lines.jsonl").write_text(tiny.jsonl(tiny.lines()))
-    return [
-        "train", "kgp_llama", f"train.base=smollm2_135m:{llama}", "train.examples=lines.jsonl", "train.batch_size=2",
-        "train.lora_r=4", "train.precision=float32", "train.eval_fraction=2", "train.replies=2",
-        "train.reply_tokens=4", *more,
-    ]  # fmt: skip
-
-
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("KGQA_TRAINED", raising=False)
-    return tmp_path
 
 
 def test_full_disk_is_one_line_and_the_checkpoint_stays(llama: Path, trained: Path, tmp_path: Path) -> None:
@@ -99,10 +71,22 @@ def test_two_processes_learn_as_one_with_twice_the_batch(llama: Path, tmp_path: 
     assert len(weights(both)) == len(weights(one))
 
 
-def test_interrupted_command_resumes_and_leaves_all_files(llama: Path, here: Path) -> None:
-    given = words(llama, "train.epochs=20", "train.save_minutes=0")
+def test_interrupted_command_resumes_and_leaves_all_files(
+    llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(here := tmp_path)
+    monkeypatch.delenv("KGQA_TRAINED", raising=False)
+    Path("lines.jsonl").write_text(tiny.jsonl(tiny.lines()))
+    given = [
+        "train", "kgp_llama", f"train.base=smollm2_135m:{llama}", "train.examples=lines.jsonl", "train.batch_size=2",
+        "train.lora_r=4", "train.precision=float32", "train.eval_fraction=2", "train.replies=2",
+        "train.reply_tokens=4", "train.epochs=20", "train.save_minutes=0",
+    ]  # fmt: skip
     process = start(["-c", COMMAND, *given], here)
-    wait_for(lambda: [folder for folder in here.glob("outputs/trained/kgp_llama/*") if checkpoints(folder)])
+    until = time.monotonic() + SLOW
+    while not [*here.glob("outputs/trained/kgp_llama/*/checkpoints/checkpoint-*/trainer_state.json")]:
+        assert time.monotonic() < until
+        time.sleep(0.02)
     process.send_signal(signal.SIGINT)
     said = process.communicate()[1]
     assert process.returncode == 130, said

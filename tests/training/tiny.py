@@ -151,4 +151,4 @@ def train_step(settings: Path) -> int:
 
 def losses(folder: Path) -> list[float]:
     """Return the loss of each step of a finished training."""
-    return [point["loss"] for point in json.loads((folder / "outcome.json").read_text())["curve"] if point.get("loss")]
+    return [loss for _, loss in json.loads((folder / "outcome.json").read_text())["series"]["loss"]]

@@ -75,7 +75,7 @@ def test_what_is_no_adapter_is_refused_naming_the_key() -> None:
     for choice, said in [
         ("smollm2_135m+saef", r"^roles.reader=smollm2_135m\+saef: no adapter saef: .*Did you mean safe\?$"),
         ("smollm2_135m+", r"^roles.reader=smollm2_135m\+: no adapter after the \+. Add its name or folder$"),
-        ("+unfinished", "its training is not finished. Run its command again"),
+        ("+unfinished", "no adapter unfinished: not in conf/adapter"),
         ("+t5", "complete weights, not an adapter. Use them as PRESET:.*t5/ab/model"),
         ("+half", r"no adapter half: not in conf/adapter"),
     ]:
@@ -103,8 +103,7 @@ def test_roles_on_one_model_share_its_weights_and_are_told_apart() -> None:
     alone = engines("roles.reader=+one")("reader")
     told_apart: list[Any] = [reader, one, two, alone]
     replies = [engine.answer([CALL])[0].text for engine in told_apart]
-    assert len(set(replies[:3])) == 3
-    assert replies[1] == replies[3]
+    assert (len(set(replies[:3])), replies[1]) == (3, replies[3])
     asked.discard([one])
     assert asked("reader") is not reader
     assert asked("feedback") is not two

@@ -66,7 +66,7 @@ CASES: list[tuple[str | None, str | None, float, float]] = [
 ]
 
 
-def test_scores_of_pairs() -> None:
+def test_scores_of_pairs_which_a_lone_question_and_ordinary_datasets_have_not() -> None:
     questions = pairs(len(CASES))
     answers = [answer for case in CASES for answer in case[:2]]
     predictions = {
@@ -76,21 +76,13 @@ def test_scores_of_pairs() -> None:
     rows = score_questions(questions, predictions, "musique")
     scores = summarise(rows).scores
     expected = {
-        "pair_f1": sum(case[2] for case in CASES) / 7,
-        "pair_support_f1": sum(case[3] for case in CASES) / 7,
-        "answerability": 10 / 14,
-        "correct_abstention": 5 / 7,
-        "false_abstention": 1 / 7,
-        "selective_em": 3 / 6,
-        "em": 3 / 7,
-        "f1": (1 + 2 / 3 + 0 + 1 + 0 + 1 + 0) / 7,
-    }
+        "pair_f1": sum(case[2] for case in CASES) / 7, "pair_support_f1": sum(case[3] for case in CASES) / 7,
+        "answerability": 10 / 14, "correct_abstention": 5 / 7, "false_abstention": 1 / 7, "selective_em": 3 / 6,
+        "em": 3 / 7, "f1": (1 + 2 / 3 + 0 + 1 + 0 + 1 + 0) / 7,
+    }  # fmt: skip
     for name, value in expected.items():
         assert scores[name].mean == pytest.approx(100 * value), name
     assert (scores["pair_f1"].n, scores["em"].n, scores["answerability"].n) == (7, 7, 14)
-
-
-def test_a_pair_without_its_twin_and_ordinary_datasets_have_no_such_scores() -> None:
     (question, _) = pairs(1)
     (row,) = score_questions([question], {"q0": Prediction("q0", "Ann Lund")}, "musique")
     assert "pair_f1" not in summarise([row]).scores

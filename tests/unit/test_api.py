@@ -64,8 +64,7 @@ def test_a_question_is_answered_over_ones_own_passages() -> None:
     answered = kgqa.ask("Who built the mill?", MILL, method="all_documents", engine="scripted", display=QUIET)
     assert answered.prediction.error is None
     assert answered.prediction.answer
-    assert answered.prediction.evidence_titles == ("Mill", "Town")
-    assert answered.calls[0].template == "reader/answer"
+    assert (answered.prediction.evidence_titles, answered.calls[0].template) == (("Mill", "Town"), "reader/answer")
     assert sorted(path.name for path in Path("outputs").iterdir()) == [".cache"]
 
 
@@ -73,12 +72,10 @@ def test_a_mistake_is_an_error_of_one_line() -> None:
     mistakes: list[tuple[Callable[[], object], str]] = [
         (lambda: kgqa.run(method="trase", **QUICK), "method=trase: no such method. Did you mean trace"),
         (lambda: kgqa.run(method="golden", dry_run=True, **QUICK), "dry_run"),
-        (lambda: kgqa.load("nowhere"), "nowhere"),
-        (lambda: golden().question("none"), "none: no such question"),
-        (lambda: kgqa.compare("one"), "two or more"),
-        (lambda: kgqa.ask(" ", MILL), "a question and a passage"),
+        (lambda: kgqa.load("nowhere"), "nowhere"), (lambda: golden().question("none"), "none: no such question"),
+        (lambda: kgqa.compare("one"), "two or more"), (lambda: kgqa.ask(" ", MILL), "a question and a passage"),
         (lambda: kgqa.ask("Who?", [("Title", "")]), "a question and a passage"),
-    ]
+    ]  # fmt: skip
     for wrong, said in mistakes:
         with pytest.raises((ConfigError, DataError), match=said) as raised:
             wrong()

@@ -34,7 +34,7 @@ def answer(method: Method, completion: Completion | Exception, question: Questio
     return result, generated[0]
 
 
-def test_no_context_shows_the_question_alone_and_all_documents_their_original_order() -> None:
+def test_no_context_shows_the_question_all_documents_their_order_and_an_answer_is_one_line() -> None:
     result, call = answer(NoContext("zero_shot", 25), Completion(" T2"))
     assert result == Answer("T2", context_tokens=0)
     assert "ontext" not in call.prompt.messages[0].content
@@ -42,11 +42,7 @@ def test_no_context_shows_the_question_alone_and_all_documents_their_original_or
     result, call = answer(AllDocuments(25), Completion("T2"))
     context = "Title: T0\ntext 0\n\nTitle: T1\ntext 1\n\nTitle: T2\ntext 2"
     assert context in call.prompt.messages[0].content
-    assert result.evidence == tuple(passage.id for passage in PASSAGES)
-    assert result.context_tokens == len(context.split())
-
-
-def test_the_answer_is_the_first_line_of_the_reply() -> None:
+    assert (result.evidence, result.context_tokens) == (tuple(passage.id for passage in PASSAGES), len(context.split()))
     for completion, text, flags in [
         (Completion(" Paris.\nBecause it is."), "Paris.", {}),
         (Completion('"Paris"'), '"Paris"', {}),
@@ -61,8 +57,7 @@ def test_the_answer_is_the_first_line_of_the_reply() -> None:
 def test_retrieve_only_searches_once_and_asks_no_model() -> None:
     world = World([])
     answer = world.answer(ONLY)
-    assert world.calls == [Search("did the book by Alder appear?", 2)]
-    assert answer == Answer("", (ALDER.id, CEDAR.id))
+    assert (world.calls, answer) == ([Search("did the book by Alder appear?", 2)], Answer("", (ALDER.id, CEDAR.id)))
     assert ONLY.uses == {"search"}
     assert World([], {}).answer(ONLY) == Answer("", flags={"empty_retrieval": 1})
     found = {"": (BIRCH, CEDAR)}  # Birch has too many words
@@ -75,15 +70,13 @@ def test_a_reranker_orders_the_candidates_and_the_best_are_kept() -> None:
     answer = world.answer(replace(ONLY, reranker=True))
     assert world.sequence() == ["search did the book by Alder appear?", "rank reranker"]
     [rank] = (call for call in world.calls if isinstance(call, Rank))
-    assert [call.k for call in world.calls if isinstance(call, Search)] == [3]
-    assert rank.query == QUESTION.text
+    assert ([call.k for call in world.calls if isinstance(call, Search)], rank.query) == ([3], QUESTION.text)
     assert rank.texts == ("Alder: Alder wrote Birch.", "Cedar: Cedar is a town.", "Birch: Birch is a book of 1901.")
     assert answer.evidence == (BIRCH.id, ALDER.id)  # the world prefers long texts
     world, method = World([]), replace(ONLY, scope="own", reranker=True)
     answer = world.answer(method, replace(QUESTION, passages=(*QUESTION.passages, BIRCH)))
-    assert world.sequence() == ["rank reranker"]
-    assert answer.evidence == (BIRCH.id, DOGWOOD.id)
     assert method.uses == {"reranker"}
+    assert (world.sequence(), answer.evidence) == (["rank reranker"], (BIRCH.id, DOGWOOD.id))
 
 
 def test_retrieve_read_shows_the_reader_what_was_found() -> None:
@@ -94,14 +87,14 @@ def test_retrieve_read_shows_the_reader_what_was_found() -> None:
     assert world.asked() == [f"{passages}\n\nQ: {QUESTION.text}\nA:"]
     assert (answer.text, answer.evidence) == ("1901", (ALDER.id, CEDAR.id))
     assert answer.context_tokens == 11  # words of "Title: Alder Alder wrote Birch. Title: Cedar Cedar is a town."
-    assert answer.flags == {}
     assert READ.uses == {"model", "search"}
+    assert answer.flags == {}
     world, method = World(["1901"]), replace(READ, scope="none")
     answer = world.answer(method)
     assert world.sequence() == ["reader few_shot/answer"]
     assert "Wikipedia Title" not in world.prompts()[0]
-    assert (answer.text, answer.evidence, answer.flags) == ("1901", (), {})
     assert method.uses == {"model"}
+    assert (answer.text, answer.evidence, answer.flags) == ("1901", (), {})
 
 
 def test_question_words_leave_the_query() -> None:

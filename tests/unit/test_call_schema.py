@@ -31,19 +31,11 @@ def test_key_changes_with_the_call_and_the_engine_and_not_with_role_and_template
         (Message("system", "s"), Message("user", "u", answers="1")),
     ]
     calls: list[Call[Any]] = [
-        CALL,
-        replace(CALL, max_tokens=11),
-        replace(CALL, stop=()),
-        replace(CALL, temperature=0.5),
-        replace(CALL, top_p=0.9),
-        replace(CALL, seed=1),
-        replace(CALL, thoughts="keep"),
-        replace(CALL, tools="[]"),
-        replace(CALL, prompt=replace(PROMPT, prefill="")),
-        replace(CALL, prompt=replace(PROMPT, form="completion")),
-        *(replace(CALL, prompt=replace(PROMPT, messages=each)) for each in messages),
-        Choose(PROMPT, ("A", "B")),
-    ]
+        CALL, replace(CALL, max_tokens=11), replace(CALL, stop=()), replace(CALL, temperature=0.5),
+        replace(CALL, top_p=0.9), replace(CALL, seed=1), replace(CALL, thoughts="keep"), replace(CALL, tools="[]"),
+        replace(CALL, prompt=replace(PROMPT, prefill="")), replace(CALL, prompt=replace(PROMPT, form="completion")),
+        *(replace(CALL, prompt=replace(PROMPT, messages=each)) for each in messages), Choose(PROMPT, ("A", "B")),
+    ]  # fmt: skip
     assert len({cache_key({"engine": "e"}, call) for call in calls}) == len(calls)
     assert cache_key({"engine": "e", "dtype": "bfloat16"}, CALL) != cache_key({"engine": "e", "dtype": "float32"}, CALL)
     other = replace(CALL, role="judge", prompt=replace(PROMPT, name="judge/verdict"))
@@ -78,11 +70,9 @@ def test_key_is_the_hash_of_canonical_json() -> None:
 REPLIES: list[tuple[Call[Any], Any]] = [
     (CALL, Completion("a text", usage=Usage(3, 1, 2, 0.5))),
     (CALL, Completion("", tool_calls=(TOOL_CALL, ToolCall("2", "", "no JSON")))),
-    (Choose(PROMPT, ("A", "B")), Choice((-0.1, -2.0), 0.9)),
-    (Rank("query", ("one", "two")), (0.5, 1.5)),
-    (CountTokens("some text"), 2),
-    (Search("query", 2), (Passage("p", "Title", "text"),)),
-]
+    (Choose(PROMPT, ("A", "B")), Choice((-0.1, -2.0), 0.9)), (Rank("query", ("one", "two")), (0.5, 1.5)),
+    (CountTokens("some text"), 2), (Search("query", 2), (Passage("p", "Title", "text"),)),
+]  # fmt: skip
 SHAPES: list[Json] = [{}, [], ["a"], [0.5], [1.0, 2.0, 3.0], [None, None], "text", 1.5, -1, True, [[]], [{}, {}, {}]]
 
 

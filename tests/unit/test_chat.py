@@ -89,8 +89,7 @@ def test_template_without_system_role_or_weights_without_template() -> None:
     assert template(CHATML).render(CONVERSATION) == "<system>Be brief.<user>Why?<assistant>So.<assistant>Answer:"
     bare = ChatTemplate(None, "<s>", "</s>", completion_bos=True)
     assert bare.render(CONVERSATION) == "<s>Be brief.\n\nWhy?\n\nSo.\nAnswer:"
-    assert bare.flags(CONVERSATION) == ("no_template",)
-    assert (bare.render(PLAIN), bare.flags(PLAIN)) == ("<s>Q:", ())
+    assert (bare.flags(CONVERSATION), bare.render(PLAIN), bare.flags(PLAIN)) == (("no_template",), "<s>Q:", ())
     assert template(None, 100).flags(CALL) == ("no_template", "no_thinking")
 
 

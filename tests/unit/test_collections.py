@@ -108,8 +108,7 @@ def test_without_sentences_a_gold_paragraph_or_a_pinned_passage_is_support(tmp_p
     answer = {"question_id": "a", "question_text": "?", "answers_objects": [{"spans": ["x"]}]}
     file = lines(tmp_path, {**answer, "contexts": [long, {**long, "title": "Linked"}], "pinned_contexts": [long]})
     (question,) = collected(IIRC("iirc", "dev", {"dev": ("x",)}, "drop", "iirc", path=str(file)))
-    assert question.pinned == ()
-    assert {passage.title for passage in gold(question)} == {"Mill", "Linked"}
+    assert (question.pinned, {passage.title for passage in gold(question)}) == ((), {"Mill", "Linked"})
 
 
 def test_whole_articles_are_all_passages_of_a_title(tmp_path: Path) -> None:
@@ -188,13 +187,11 @@ RECORD = {
     "docs": ["The Herring Queen is an opera. It is long.", "He was born in Fauskenes."],
     "docs_chunks": [["It is long.", "The Herring Queen is an opera."], ["He was born in Fauskenes."]],
     "title_chunks": [
-        ["The Herring Queen", "It is long."],
-        ["The Herring Queen", "The Herring Queen is an opera."],
-        ["Asbjarne Lyngholt", "He was born in Fauskenes."],
-        ["Asbjarne Lyngholt", "He was born in Fauskenes."],
+        ["The Herring Queen", "It is long."], ["The Herring Queen", "The Herring Queen is an opera."],
+        ["Asbjarne Lyngholt", "He was born in Fauskenes."], ["Asbjarne Lyngholt", "He was born in Fauskenes."],
     ],
     "supports": [["Asbjarne Lyngholt", "He was born in Fauskenes."], ["The Herring Queen", "Nobody says this."]],
-}
+}  # fmt: skip
 
 
 def dataset(folder: Path, *records: dict[str, Any]) -> Any:
@@ -211,18 +208,10 @@ def test_passages_and_support_are_the_files_own(tmp_path: Path) -> None:
         ("Asbjarne Lyngholt", "He was born in Fauskenes."),
     ]
     assert first.support == {first.passages[2].id, "missing:The Herring Queen"}
-    assert second.support == {second.passages[2].id}
-    assert (first.id, second.id, first.answers) == ("0", "1", ("Fauskenes",))
+    assert (second.support, first.id, second.id, first.answers) == ({second.passages[2].id}, "0", "1", ("Fauskenes",))
     assert first.support_titles == {"The Herring Queen", "Asbjarne Lyngholt"}
     other = {**RECORD, "title_chunks": [["Tveit", "Tveit is a fjord."]], "supports": []}
     assert [passage.title for passage in dataset(tmp_path, RECORD, other).passages()][-1] == "Tveit"
-
-
-def test_no_collection_is_made_of_a_collection(tmp_path: Path) -> None:
-    given = ["engine=scripted", "dataset=kgp", f"dataset.path={dataset(tmp_path, RECORD).file}"]
-    with pytest.raises(ConfigError, match=r"dataset=kgp has collections already\. Leave collection= out"):
-        _ = Experiment.of([*given, "collection=kgp"]).questions
-    assert len(Experiment.of([*given, "experiment=kgp_setting", "collection=null"]).questions) == 1
 
 
 def test_a_file_is_named_by_the_person_and_another_datasets_is_refused(tmp_path: Path) -> None:

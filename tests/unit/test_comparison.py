@@ -26,12 +26,9 @@ TRANSCRIPTS = Path(os.environ.get("KGQA_DATA", "")) / "field" / "search_agent_tr
 
 def test_kappa_is_that_of_statsmodels_and_missing_verdicts_are_counted() -> None:
     for table, expected in [
-        ([[20, 5], [10, 15]], 0.4),
-        ([[44, 5, 1], [7, 20, 3], [9, 5, 6]], 0.49152542372881347),
-        ([[0, 1], [1, 0]], -1.0),
-        ([[9]], None),
-        ([], None),
-    ]:
+        ([[20, 5], [10, 15]], 0.4), ([[44, 5, 1], [7, 20, 3], [9, 5, 6]], 0.49152542372881347),
+        ([[0, 1], [1, 0]], -1.0), ([[9]], None), ([], None),
+    ]:  # fmt: skip
         pairs = [(row, column) for row, counts in enumerate(table) for column, n in enumerate(counts) for _ in range(n)]
         assert cohen_kappa(pairs) == (expected if expected is None else pytest.approx(expected, abs=1e-12))
     measured = agreement(["correct", None, "incorrect", "correct"], ["correct", "correct", None, "incorrect"])
@@ -42,7 +39,6 @@ def test_kappa_is_that_of_statsmodels_and_missing_verdicts_are_counted() -> None
 
 
 def test_scores_agree_with_1597_verdicts_of_gpt_4o() -> None:
-    """R1-Searcher's released answers, labelled as `kgqa evaluate --calibrate` does."""
     files = sorted(TRANSCRIPTS.glob("r1searcher_*.jsonl.gz"))
     if not files:
         pytest.skip("no search_agent_transcripts; set KGQA_DATA")
@@ -59,8 +55,8 @@ def test_scores_agree_with_1597_verdicts_of_gpt_4o() -> None:
         ("containment", 89.61, 0.774, (953, 152, 14, 478)),
     ]:
         found = agreement(verdicts, [labels[judge][question.id] for question in questions])
-        assert (found.n, found.left_out) == (1597, 0)
         assert found.percent == pytest.approx(percent, abs=0.005)
+        assert (found.n, found.left_out) == (1597, 0)
         assert found.kappa == pytest.approx(kappa, abs=0.0005)
         assert tuple(found.confusion[mine][other] for mine in (RIGHT, WRONG) for other in (RIGHT, WRONG)) == confusion
 
@@ -75,8 +71,7 @@ def test_mcnemar_holm_and_power_are_those_of_statsmodels() -> None:
     assert mcnemar(1, 0) == mcnemar(0, 0) == 1.0
     # stats.multitest.multipletests(method="holm")
     assert holm([0.01, 0.04, 0.03, 0.005, 0.2, 0.6]) == pytest.approx([0.05, 0.12, 0.12, 0.03, 0.4, 0.6])
-    assert holm([0.9, 0.8]) == [1.0, 1.0]
-    assert holm([]) == []
+    assert (holm([0.9, 0.8]), holm([])) == ([1.0, 1.0], [])
     # NormalIndPower(ddof=0).solve_power(ratio=0), ceiled
     for difference, deviation, needed in [(2, 30, 1766), (5, 40, 503), (1, 25, 4906), (-2, 30, 1766), (100, 1, 2)]:
         assert questions_needed(difference, deviation) == needed
@@ -103,7 +98,7 @@ def test_few_differences_have_the_p_of_all_their_signs_in_any_order() -> None:
     assert permutation(moved, seed=1) == permutation(moved[::-1], seed=1) != permutation(moved, seed=2)
 
 
-def test_every_pair_of_runs_is_compared_in_every_metric_and_corrected_together() -> None:
+def test_every_pair_of_runs_is_compared_and_corrected_together_with_odds_or_cohens_d() -> None:
     right, wrong = [1.0] * 20, [0.0] * 20
     half = [1.0, 0.5] * 10
     found = compare({"EM": {"A": right, "B": wrong, "C": right}, "F1": {"A": right, "B": half, "C": half}}, seed=0)
@@ -112,15 +107,12 @@ def test_every_pair_of_runs_is_compared_in_every_metric_and_corrected_together()
     ]
     first = found[0]
     assert (first.n, first.means, first.difference) == (20, (100.0, 0.0), 100.0)
-    assert (first.wins, first.binary) == ((20, 0), True)
     assert first.p == pytest.approx(2 / 2**20)
+    assert (first.wins, first.binary) == ((20, 0), True)
     assert first.adjusted == pytest.approx(6 * first.p)
     assert first.significant
     assert first.effect is None  # B never wins: no odds
     assert [each.adjusted for each in found] == holm([each.p for each in found])
-
-
-def test_effects_are_odds_of_right_or_wrong_and_cohens_d_of_shares() -> None:
     em = compare({"EM": {"A": [1.0, 1.0, 1.0, 0.0], "B": [0.0, 0.0, 0.0, 1.0]}}, seed=0)[0]
     assert (em.binary, em.effect) == (True, 3.0)
     judged = compare({"judge": {"A": [1.0, None, 1.0, 0.0], "B": [0.0, 1.0, None, 0.0]}}, seed=0)
@@ -144,20 +136,18 @@ def test_it_agrees_with_scipys_percentile_bootstrap(values: list[float]) -> None
     assert high == pytest.approx(result.confidence_interval.high, abs=tolerance)
 
 
-def test_the_seed_decides_and_the_order_of_questions_and_chunks_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = interval(FEW_VALUES, seed=3, resamples=1000)
-    assert interval(FEW_VALUES[::-1], seed=3, resamples=1000) == whole
-    distinct = [number**0.5 for number in range(200)]
-    assert interval(distinct, seed=3, resamples=1000) != interval(distinct, seed=4, resamples=1000)
-    monkeypatch.setattr(intervals, "_CELLS_PER_CHUNK", 70)
-    assert interval(FEW_VALUES, seed=3, resamples=1000) == whole
-
-
-def test_few_values_give_their_extremes_and_no_numbers_are_refused() -> None:
-    # 0 or 1 with equal chance, twice: means 0, 1/2, 1 with chances 1/4, 1/2, 1/4
+def test_few_values_give_their_extremes_and_the_seed_decides_but_no_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     assert interval([0.0, 1.0]) == (0.0, 1.0)
     for values in ([0.7], [1 / 3] * 7, [0, 0, 0]):
         assert interval(values) == (values[0], values[0])
     for values in ([], [0.5, float("nan")], [float("inf"), 0.0]):
         with pytest.raises(ValueError, match="finite"):
             interval(values)
+    whole = interval(FEW_VALUES, seed=3, resamples=1000)
+    assert interval(FEW_VALUES[::-1], seed=3, resamples=1000) == whole
+    distinct = [number**0.5 for number in range(200)]
+    assert interval(distinct, seed=3, resamples=1000) != interval(distinct, seed=4, resamples=1000)
+    monkeypatch.setattr(intervals, "_CELLS_PER_CHUNK", 70)
+    assert interval(FEW_VALUES, seed=3, resamples=1000) == whole

@@ -53,7 +53,7 @@ class World:
         return answer
 
 
-def test_chain_of_sub_queries() -> None:
+def test_chain_of_sub_queries_and_a_repeated_one_is_sampled_anew_at_most_four_times() -> None:
     world = World(["Query 1: Who composed it?", "nothing"])
     answer = world.answer(max_steps=2, documents=1, passages=2)
     assert [call.query for call in world.calls["Search search"]] == ["Who composed it?", "nothing", QUESTION.text]
@@ -79,9 +79,6 @@ def test_chain_of_sub_queries() -> None:
     assert world.answer(max_steps=1, documents=0).text == "Fauskenes"
     assert [call.query for call in world.calls["Search search"]] == ["who?"]
     assert not world.passages_of(world.calls["Generate corag/answer"][0])
-
-
-def test_repeated_sub_query_is_sampled_anew_at_most_four_times_per_step() -> None:
     world = World(["who?", '"who?"', "", "where?"])
     answer = world.answer(max_steps=2)
     assert [call.temperature for call in world.calls["Generate corag/query"]] == [0.0, 0.0, 0.7, 0.7]
@@ -114,5 +111,4 @@ def test_best_chain_makes_no_information_least_likely() -> None:
 def test_label_and_quotes_are_no_part_of_a_sub_query() -> None:
     for line in (" Who? ", '"Who?"', "Intermediate query 2: Who?", "Query 3: Who?", "Follow-up question: Who?"):
         assert read_query(line) == "Who?"
-    assert read_query("Query letters: who wrote them?") == "Query letters: who wrote them?"
-    assert read_query("") == ""
+    assert (read_query("Query letters: who wrote them?"), read_query("")) == ("Query letters: who wrote them?", "")

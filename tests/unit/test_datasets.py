@@ -63,7 +63,7 @@ def test_hotpotqa_record(tmp_path: Path) -> None:
     assert question.decomposition == (Hop("C, director", "Ann", question.passages[1].id), Hop("Ann, born", "1900", ""))
 
 
-def test_gold_is_the_passage_with_the_sentence_and_stays_where_there_is_none(tmp_path: Path) -> None:
+def test_gold_is_the_passage_with_the_sentence_and_stays_a_title_where_there_is_none(tmp_path: Path) -> None:
     question = only(hotpotqa(array(tmp_path, hotpotqa_record(supporting_facts=[["C", 0], ["D &amp; E", 0]]))))
     assert question.support == {question.passages[1].id, "missing:D & E"}
     assert question.support_titles == {"C", "D & E"}
@@ -71,9 +71,6 @@ def test_gold_is_the_passage_with_the_sentence_and_stays_where_there_is_none(tmp
     question = only(hotpotqa(array(tmp_path, hotpotqa_record(context=context, supporting_facts=[["C", 1]]))))
     assert question.support == {question.passages[1].id}
     assert question.passages[1] == question.passages[3]
-
-
-def test_gold_titles_and_answers_of_questions_without_contexts(tmp_path: Path) -> None:
     bare = {"id": "a", "question": "?", "answer": "x", "type": "bridge"}
     for gold in (
         {"supporting_facts": [["A &amp; B", 0], ["C", 2], ["C", 3]]},
@@ -110,8 +107,7 @@ def test_data_folders_are_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             folder = Path(root, below)
             folder.mkdir(exist_ok=True, parents=True)
             target = lines(tmp_path, MUSIQUE).rename(folder / "musique_dev.jsonl")
-            assert musique(None).file == target
-            assert musique(root).file == target
+            assert (musique(None).file, musique(root).file) == (target, target)
             target.unlink()
     text = json.dumps(MUSIQUE)
     for content in (text.encode("utf-8-sig"), gzip.compress(text.encode()), f"{text}\r\n\r\n".encode()):
@@ -138,15 +134,13 @@ def test_missing_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_broken_file_invalid_value_and_file_of_another_dataset_are_refused_with_their_place(tmp_path: Path) -> None:
     file, whole = tmp_path / "questions.jsonl", json.dumps(MUSIQUE).encode()
     for content, said in [
-        (b"", ": the file is empty. Download it again"),
-        (b"[]", ": no answerable questions"),
-        (b"[\n" + whole[:-30], ": not JSON: .*download it again"),
-        (whole + b'\n{"id": "b', ":2: not JSON"),
+        (b"", ": the file is empty. Download it again"), (b"[]", ": no answerable questions"),
+        (b"[\n" + whole[:-30], ": not JSON: .*download it again"), (whole + b'\n{"id": "b', ":2: not JSON"),
         (b'{"id": "caf\xe9"}\n', r":1: not JSON: not UTF-8 \(byte 0xe9\)"),
         (gzip.compress(whole)[:-20], ": broken gzip file"),
         (json.dumps(musique_record(question="\ud800?")).encode(), r":1: '\\ud800' is half a character"),
         (b"[%s, %s]" % (whole, whole), r": record 2 .*: id '2hop__1_2' is already used by .*: record 1"),
-    ]:
+    ]:  # fmt: skip
         file.write_bytes(content)
         assert re.match(f"{re.escape(str(file))}{said}", refusal(musique(file)))
     cases: list[tuple[dict[str, Any], str]] = [

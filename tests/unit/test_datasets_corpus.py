@@ -89,13 +89,10 @@ def test_the_corpus_is_all_files_or_else_the_contexts_and_its_identity_follows_i
 def test_what_is_no_corpus_is_refused_with_its_place(tmp_path: Path) -> None:
     nothing = "no passages with text in this file"
     for text, said in [
-        ("", "the file is empty"),
-        ("{}", nothing),
-        (lines({**MUSIQUE, "paragraphs": []}), nothing),
+        ("", "the file is empty"), ("{}", nothing), (lines({**MUSIQUE, "paragraphs": []}), nothing),
         (lines({"question": "Who?", "answer": "Ann", "supporting_titles": ["Ann"]}), nothing),
         (lines({"title": "Ann", "text": ""}, {"title": "Bob", "text": " "}), nothing),
-        (json.dumps({"Ann": [], "Bob": [""]}), nothing),
-        (lines(ANN, {"title": "Bob"}), "c.json:2: no key 'text'"),
+        (json.dumps({"Ann": [], "Bob": [""]}), nothing), (lines(ANN, {"title": "Bob"}), "c.json:2: no key 'text'"),
         (lines(ANN, {"title": 5, "text": "Bob."}), "c.json:2: title=5"),
         (json.dumps([ANN, {"title": "Bob"}]), "c.json: record 2: no key 'text'"),
         (json.dumps({"Ann": ["A."], "Bob": [1]}, indent=0), "c.json (Bob): expected the sentences"),
@@ -103,7 +100,7 @@ def test_what_is_no_corpus_is_refused_with_its_place(tmp_path: Path) -> None:
         (json.dumps([ANN, BOB], indent=0)[:-9], "c.json: not JSON"),
         (json.dumps({"Ann": ["A."]}, indent=0) + "\n{}", "c.json: not JSON: parse error: trailing garbage"),
         (lines(ANN, {"title": "Bob", "text": "\ud800"}), "c.json:2: '\\ud800' is half a character"),
-    ]:
+    ]:  # fmt: skip
         with pytest.raises(DataError) as raised:
             list(corpus.read(write_file(tmp_path / "c.json", text)))
         assert said in str(raised.value)

@@ -35,14 +35,10 @@ def test_seven_sets_are_read_without_loss_and_every_alias_is_scored() -> None:
     if not FOLDER.is_dir():
         pytest.skip("no seven_sets; set KGQA_DATA")
     for name, preset, count in [
-        ("nq_test_512", "nq", 512),
-        ("tq_test_512", "triviaqa", 512),
-        ("popqa_test_512", "popqa", 512),
-        ("bamboogle_test_125", "bamboogle", 125),
-        ("hotpotqa_dev_125", "flashrag", 116),
-        ("2wiki_test_512", "flashrag", 454),
-        ("musique_test_512", "flashrag", 8),
-    ]:
+        ("nq_test_512", "nq", 512), ("tq_test_512", "triviaqa", 512), ("popqa_test_512", "popqa", 512),
+        ("bamboogle_test_125", "bamboogle", 125), ("hotpotqa_dev_125", "flashrag", 116),
+        ("2wiki_test_512", "flashrag", 454), ("musique_test_512", "flashrag", 8),
+    ]:  # fmt: skip
         file = FOLDER / f"{name}.jsonl.gz"
         questions = read(file, preset)
         rows = [json.loads(line) for line in gzip.decompress(file.read_bytes()).splitlines()]
@@ -84,11 +80,9 @@ def test_corpus_of_contents_has_titles_without_quotes_and_is_searched(tmp_path: 
     contents = ['"Ann Lee"\nAnn is a painter.', "Bob\nBob\nbuilds.", "one line", '"\nx']
     file = write_records(tmp_path / "c.jsonl", *({"id": str(n), "contents": text} for n, text in enumerate(contents)))
     assert list(corpus.read(file)) == [
-        Passage.of("Ann Lee", "Ann is a painter."),
-        Passage.of("Bob", "Bob\nbuilds."),
-        Passage.of("", "one line"),
+        Passage.of("Ann Lee", "Ann is a painter."), Passage.of("Bob", "Bob\nbuilds."), Passage.of("", "one line"),
         Passage.of('"', "x"),
-    ]
+    ]  # fmt: skip
     both = {"id": "0", "title": "Ann", "text": "Ann is a painter.", "contents": "Ann\nAnn is a painter."}
     assert list(corpus.read(write_records(tmp_path / "b.jsonl", both))) == [Passage.of("Ann", "Ann is a painter.")]
     node = {**composed_node("dataset", "flashrag"), "path": str(write_records(tmp_path / "q.jsonl", RECORD))}

@@ -18,12 +18,10 @@ Record = dict[str, Any]
 def original(*questions: Record, **changes: Any) -> Record:
     """The keys of the official files; the text is ours."""
     record = {
-        "pid": "p_17",
-        "title": "Marla Fenn",
-        "text": " Fenn was born in Tarnwick and sailed on the Heron. ",
+        "pid": "p_17", "title": "Marla Fenn", "text": " Fenn was born in Tarnwick and sailed on the Heron. ",
         "links": [{"target": "Tarnwick", "indices": [18, 26]}, {"target": "Heron (ship)", "indices": [45, 50]}],
         "questions": list(questions),
-    }
+    }  # fmt: skip
     return {**record, **changes}
 
 
@@ -57,13 +55,11 @@ def processed(**changes: Any) -> Record:
         return {"idx": 0, "title": title, "paragraph_text": f"{title} in words.", "is_supporting": supporting}
 
     record = {
-        "question_id": "q_2",
-        "question_text": "Who owned the ship?",
+        "question_id": "q_2", "question_text": "Who owned the ship?",
         "answers_objects": [{"number": "", "date": {"day": "", "month": "", "year": ""}, "spans": ["Hugo Pell"]}],
         "contexts": [paragraph("Heron", True), paragraph("Tarnwick", False), paragraph("Marla Fenn", True)],
-        "pinned_contexts": [paragraph("Marla Fenn", True)],
-        "valid_titles": ["Heron", "Tarnwick"],
-    }
+        "pinned_contexts": [paragraph("Marla Fenn", True)], "valid_titles": ["Heron", "Tarnwick"],
+    }  # fmt: skip
     return {**record, **changes}
 
 
@@ -85,11 +81,8 @@ def test_the_original_form_has_a_pinned_passage_linked_pages_and_one_gold_per_ki
     assert (found.passages, found.support) == ((), frozenset())
     assert (found.id, found.type, found.hops) == ("q_1", "value", None)
     for answer, gold in [
-        (span(" Hugo Pell "), "Hugo Pell"),
-        (span("Ann", "Bob"), '["Ann", "Bob"]'),
-        (VALUE, "53"),
-        (BINARY, "yes"),
-    ]:
+        (span(" Hugo Pell "), "Hugo Pell"), (span("Ann", "Bob"), '["Ann", "Bob"]'), (VALUE, "53"), (BINARY, "yes"),
+    ]:  # fmt: skip
         assert [each.answers for each in read(tmp_path, original(question(answer)))] == [(gold,)]
     several = dataset(
         tmp_path, original(question(NONE), question(BINARY, qid="q_2")), original(question(NONE, qid="3"))
@@ -101,8 +94,7 @@ def test_the_original_form_has_a_pinned_passage_linked_pages_and_one_gold_per_ki
 def test_the_processed_form_has_paragraphs_their_support_and_answers_in_drops_form(tmp_path: Path) -> None:
     (found,) = read(tmp_path, processed())
     assert [passage.title for passage in found.passages] == ["Heron", "Tarnwick", "Marla Fenn"]
-    assert [passage.title for passage in found.pinned] == ["Marla Fenn"]
-    assert found.answers == ("Hugo Pell",)
+    assert ([passage.title for passage in found.pinned], found.answers) == (["Marla Fenn"], ("Hugo Pell",))
     assert found.support == {found.passages[0].id}  # the main passage is in every prompt
     assert found.support_titles == {"Heron"}
     date = {"day": "3", "month": "May", "year": "1902"}

@@ -64,8 +64,7 @@ def test_records_are_read(tmp_path: Path) -> None:
     assert (first.type, first.answerable, second.answerable) == ("inference_query", True, False)
     assert second.answers == ("Insufficient information.",)
     (question,) = read(tmp_path, "frames", FRAMES, "test.tsv")
-    assert question.text == 'Who is "Ann"\nto Bob?'
-    assert question.answers == ("His sister",)
+    assert (question.text, question.answers) == ('Who is "Ann"\nto Bob?', ("His sister",))
     assert question.support_titles == {"Ann Lund", "Café"}
     assert question.type == "Multiple constraints"
 
@@ -94,12 +93,10 @@ def test_files_are_found_where_they_are_downloaded_and_hipporags_corpus_is_searc
     files: dict[str, tuple[str, Any]] = {
         "hipporag_musique": ("hipporag/musique.json", [MUSIQUE]),
         "hipporag_2wiki": ("hipporag/2wikimultihopqa.json", [{**HOTPOTQA, "type": "compositional"}]),
-        "hipporag_hotpotqa": ("hipporag/hotpotqa.json", [HOTPOTQA]),
-        "hipporag_nq": ("hipporag/nq_rear.json", [NQ]),
+        "hipporag_hotpotqa": ("hipporag/hotpotqa.json", [HOTPOTQA]), "hipporag_nq": ("hipporag/nq_rear.json", [NQ]),
         "hipporag_popqa": ("hipporag/popqa.json", [POPQA]),
-        "multihop_rag": ("multihop_rag/MultiHopRAG.json", MULTIHOP_RAG),
-        "frames": ("frames/test.tsv", FRAMES),
-    }
+        "multihop_rag": ("multihop_rag/MultiHopRAG.json", MULTIHOP_RAG), "frames": ("frames/test.tsv", FRAMES),
+    }  # fmt: skip
     for preset, (file, content) in files.items():
         (tmp_path / file).parent.mkdir(exist_ok=True)
         (tmp_path / file).write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")

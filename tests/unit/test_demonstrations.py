@@ -48,8 +48,7 @@ def write_records(folder: Path, *records: Any) -> str:
 
 def test_own_records_and_shipped_files(tmp_path: Path) -> None:
     [chain] = load_chains(write_records(tmp_path, CHAIN))
-    assert chain.chain == ("<Elm; painter; Fir>",)
-    assert [step.choice for step in chain.selections] == [1, None]
+    assert (chain.chain, [step.choice for step in chain.selections]) == (("<Elm; painter; Fir>",), [1, None])
     assert chain.selections[0].candidates == ("<Elm; size; small>", "<Elm; painter; Fir>")
     [document] = load_documents(write_records(tmp_path, DOCUMENT))
     assert (document.topic, document.triples) == ("Elm: Elm is by Fir.", ("<Elm; painter; Fir>",))
@@ -66,8 +65,7 @@ def test_the_authors_file_is_read_by_data_set(tmp_path: Path) -> None:
     [document] = load_documents(f"{path}#hotpotqa")
     assert document.triples == ("<Elm; painter; Fir>", "<Elm; a>")
     [chain] = load_chains(f"{path}#HOTPOTQA")
-    assert chain.chain == ("<y>",)
-    assert chain.selections[1].candidates == ("<z>",)
+    assert (chain.chain, chain.selections[1].candidates) == (("<y>",), ("<z>",))
     with pytest.raises(DataError, match=r"has several datasets. Name one, e.g. .*#HOTPOTQA"):
         load_chains(str(path))
     with pytest.raises(DataError, match=r"no list 'TRIPLE_EXAMPLARS_IIRC'. Datasets in this file: HOTPOTQA"):
@@ -103,11 +101,9 @@ def test_three_sets_of_fifteen_differ_and_keep_the_files_order() -> None:
     labelled = load_thoughts("musique")
     sets = [demonstration_set(labelled, number, 15) for number in (1, 2, 3)]
     for one in sets:
-        assert len(one) == 15
-        assert list(one) == [each for each in labelled if each in one]
+        assert (len(one), list(one)) == (15, [each for each in labelled if each in one])
     assert all(set(one) != set(other) for one, other in combinations([{d.question for d in s} for s in sets], 2))
-    assert demonstration_set(labelled, 1, 15) == sets[0]
-    assert demonstration_set(labelled, 1, 99) == labelled
+    assert (demonstration_set(labelled, 1, 15), demonstration_set(labelled, 1, 99)) == (sets[0], labelled)
     assert demonstration_set(labelled, 1, 0) == ()
     assert describe_set(labelled, 2, 15) == "15 of 20 questions, random sample 2"
 
@@ -131,8 +127,7 @@ def test_the_authors_set_is_shown_in_its_order_and_a_method_says_it() -> None:
         shown = demonstration_set(labelled, number, 15)
         by_place = {each.places[number]: each for each in labelled if number in each.places}
         ids = sets[name][number - 1]
-        assert len(shown) == count
-        assert (shown[0], shown[-1]) == (by_place[ids.index(first)], by_place[ids.index(last)])
+        assert (len(shown), shown[0], shown[-1]) == (count, by_place[ids.index(first)], by_place[ids.index(last)])
         assert demonstration_set(labelled, number, 4) == shown[:4]
     for method, name, count, said in [
         ("ircot", "hotpotqa", 4, "4 of the 15 questions of the authors' set 1"),

@@ -13,11 +13,10 @@ from rich.console import Console
 
 from kgqa.cli.terminal import _bars
 from kgqa.errors import EngineDied, notes
-from kgqa.runtime import work_log
+from kgqa.runtime import monitor
 from kgqa.runtime.costs import Ledger, Tally
 from kgqa.runtime.display import QUIET, PlainLines, Stage, log_lines
-from kgqa.runtime.monitor import monitor_work, read_heartbeats
-from kgqa.runtime.work_log import LOG, log_event
+from kgqa.runtime.monitor import LOG, log_event, monitor_work, read_heartbeats
 from kgqa.types import Usage
 from kgqa.util.waiting import describe_waits, waiting
 
@@ -32,7 +31,7 @@ def test_events_are_logged_without_secrets_and_not_shown(tmp_path: Path, monkeyp
     shown = io.StringIO()
     with log_lines(PlainLines(shown)):
         log_event("x", "no log is open")
-        with work_log.work_log(tmp_path):
+        with monitor.work_log(tmp_path):
             log_event("x", "a reply with sk-Tr0ub4dor in it", field=["sk-Tr0ub4dor"])
             logging.getLogger("kgqa.engines").warning("for people: %s", "sk-Tr0ub4dor, short")
     logging.getLogger("kgqa.engines").info("nothing is open")
@@ -45,19 +44,19 @@ def test_events_are_logged_without_secrets_and_not_shown(tmp_path: Path, monkeyp
 def test_log_is_bounded_and_stops_nothing_where_it_cannot_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(work_log, "LARGEST", 2_000)
-    with work_log.work_log(tmp_path):
+    monkeypatch.setattr(monitor, "LARGEST", 2_000)
+    with monitor.work_log(tmp_path):
         for number in range(500):
             log_event("x", f"line {number}")
     files = sorted(tmp_path.iterdir())
-    assert [file.name for file in files] == [LOG, *(f"{LOG}.{older}" for older in range(1, work_log.OLDER + 1))]
+    assert [file.name for file in files] == [LOG, *(f"{LOG}.{older}" for older in range(1, monitor.OLDER + 1))]
     assert all(file.stat().st_size <= 2_000 for file in files)
     assert lines(tmp_path)[-1]["message"] == "line 499"
     (tmp_path / "file").write_text("", encoding="utf-8")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / LOG).symlink_to("/dev/full")
     for folder in (tmp_path / "file", tmp_path / "full"):
-        with work_log.work_log(folder):
+        with monitor.work_log(folder):
             log_event("x", "into a file that is no folder, and a full disk")
     assert capfd.readouterr() == ("", "")
 
@@ -67,10 +66,10 @@ def test_error_gets_notes_on_how_to_continue(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr("sys.argv", ["/bin/kgqa", "run", "ids=[a, b]"])
 
     def work() -> None:
-        with monitor_work(QUIET, "run", tmp_path) as monitor:
+        with monitor_work(QUIET, "run", tmp_path) as shown:
             (beat,) = read_heartbeats()
             assert (beat.is_running, beat.what) == (True, "run")
-            with monitor.stage("questions", 7, Ledger()) as stage:
+            with shown.stage("questions", 7, Ledger()) as stage:
                 stage.finish(failed=False)
                 stage.finish(failed=True)
                 raise EngineDied("it died")
@@ -86,11 +85,15 @@ def test_error_gets_notes_on_how_to_continue(tmp_path: Path, monkeypatch: pytest
     assert not read_heartbeats()
 
 
-def test_what_does_not_fit_is_dropped_and_a_wait_is_whole() -> None:
-    """Show the most important parts at 80 columns, and while kgqa waits, the cause in full."""
+class Parts:
+    def parts(self) -> list[str]:
+        return ["37/60", "12 min left", "0.3 calls/s", "x" * 80]
+
+
+def test_what_does_not_fit_is_cut_and_a_wait_is_whole() -> None:
     console = Console(width=80, file=io.StringIO())
     bars = _bars(console)
-    bars.add_task("questions", total=60, parts=lambda _: ["37/60", "12 min left", "0.3 calls/s", "x" * 80])
+    bars.add_task("questions", total=60, stage=Parts())
     with waiting("a lock"), waiting("a lock"), waiting("a server"):
         assert describe_waits() == "a lock · a server"
     assert describe_waits() == ""
@@ -99,7 +102,8 @@ def test_what_does_not_fit_is_dropped_and_a_wait_is_whole() -> None:
         console.print(bars.get_renderable())
     with console.capture() as held, waiting(cause):
         console.print(bars.get_renderable())
-    assert free.get().rstrip().endswith("37/60 · 12 min left · 0.3 calls/s")
+    assert free.get().rstrip().endswith("…")
+    assert "37/60 · 12 min left · 0.3 calls/s · xx" in free.get()
     assert " ".join(held.get().replace("━", "").split()).endswith(f"waiting: {cause}")
 
 

@@ -55,13 +55,11 @@ def test_word_file_gives_its_heading_and_its_blocks_in_order(tmp_path: Path) -> 
 def test_markdown_and_html_give_heading_and_blocks() -> None:
     for text, heading in [
         ("Words before.\n\n## Part\n\n# The *old* [mill](a.md) of `Oustry` #\n", "The old mill of Oustry"),
-        ("## Part one\n\n### A\n\n## Part two\n", "Part one"),
-        ("The mill\n========\n\nWords.", "The mill"),
-        ("- an item\n---\n\n| a |\n|---|\n", ""),
-        ("```sh\n# no heading\n```\n\nWords.", ""),
+        ("## Part one\n\n### A\n\n## Part two\n", "Part one"), ("The mill\n========\n\nWords.", "The mill"),
+        ("- an item\n---\n\n| a |\n|---|\n", ""), ("```sh\n# no heading\n```\n\nWords.", ""),
         ("---\ntags: [a]\ntitle: 'Harbour minutes'\n---\n\n# Others\n", "Harbour minutes"),
         ("---\ntags: [a]\n---\n\n# The mill\n", "The mill"),
-    ]:
+    ]:  # fmt: skip
         assert markdown_heading(text) == heading
     for html, heading, text in [
         ("<title>Towns</title><h1>Oustry <b>a</b></h1><h1>Two</h1>Words", "Oustry a", "Oustry a\n\nTwo\n\nWords"),

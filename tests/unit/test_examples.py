@@ -78,23 +78,11 @@ def test_questions_without_what_a_method_shows_are_refused(tmp_path: Path) -> No
 def test_an_example_has_a_graph_that_names_nothing_to_be_found_and_a_transcript() -> None:
     film = Example(next(each for each in load_thoughts("2wiki") if "The Painted Tollgate" in each.question))
     assert list(map(str, film.masked)) == [
-        "<The Painted Tollgate; director; ?1>",
-        "<?1; date of birth; ?2>",
-        "<Midnight at Orbury; director; ?3>",
+        "<The Painted Tollgate; director; ?1>", "<?1; date of birth; ?2>", "<Midnight at Orbury; director; ?3>",
         "<?3; date of birth; ?4>",
-    ]
-    assert str(film.filled[3]) == "<Patrice Vaucelin; date of birth; 21 July 1926>"
+    ]  # fmt: skip
+    assert str(film.shown.steps[3].triple) == "<Patrice Vaucelin; date of birth; 21 July 1926>"
     assert [len(film.actions(place)) for place in range(4)] == [5, 6, 2, 6]
     first, last = film.actions(2)  # a search that finds all passages is the only one
     assert all(passage.text in first.observation for passage in film.shown.context(0))
-    assert last.action == f"Finish[{film.answer}]"
-
-
-def test_the_documented_record_has_all_that_methods_show(tmp_path: Path) -> None:
-    documented = Path(__file__).parents[2] / "docs" / "OWN_CODE.md"
-    _, _, rest = documented.read_text(encoding="utf-8").partition("## Few-shot examples")
-    record = rest.partition("```json\n")[2].partition("```")[0]
-    file = tmp_path / "my_pool.jsonl"
-    file.write_text(record.replace("\n", ""), encoding="utf-8")
-    [shown] = load_thoughts(str(file), needs=("steps", "triples", "implied", "entities"))
-    assert shown.steps[0].answer == "Ida Vos"
+    assert last.action == f"Finish[{film.shown.answer}]"

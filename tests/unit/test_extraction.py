@@ -99,18 +99,6 @@ def words(shown: int) -> int:
     return len(f"{world.prompt()} Triples:".split())
 
 
-def test_the_least_similar_demonstrations_are_dropped_before_the_passage_is_cut() -> None:
-    text = PASSAGE.text
-    two, one, none = (words(count) for count in (2, 1, 0))
-    assert fitting(two) == ({"demonstrations_dropped": 1}, ["Title 3", "Title 1", "Low Tide"], text)
-    assert fitting(one) == ({"demonstrations_dropped": 2}, ["Title 1", "Low Tide"], text)
-    assert fitting(none) == ({"demonstrations_dropped": 3}, ["Low Tide"], text)
-    flags, titles, cut = fitting(none - 1)
-    assert (flags, titles) == ({"demonstrations_dropped": 3, "passage_cut": 1}, ["Low Tide"])
-    assert text.startswith(cut)
-    assert cut != text
-
-
 def test_the_title_is_every_head_of_the_instruction_and_of_the_demonstrations() -> None:
     triples = ("<Elm (town); has; mill>", "<mill; builder; Fir>", "<Elm; a; b>")
     mixed = DocumentDemonstration("Elm (town)", "Elm has a mill, built by Fir.", triples)
@@ -128,7 +116,16 @@ def test_the_title_is_every_head_of_the_instruction_and_of_the_demonstrations() 
     assert "<Fir; occupation; mason>" in world.prompt()
 
 
-def test_more_demonstrations_than_there_are_and_a_limit_without_room_are_refused() -> None:
+def test_the_least_similar_demonstrations_are_dropped_before_the_passage_and_no_room_refused() -> None:
+    text = PASSAGE.text
+    two, one, none = (words(count) for count in (2, 1, 0))
+    assert fitting(two) == ({"demonstrations_dropped": 1}, ["Title 3", "Title 1", "Low Tide"], text)
+    assert fitting(one) == ({"demonstrations_dropped": 2}, ["Title 1", "Low Tide"], text)
+    assert fitting(none) == ({"demonstrations_dropped": 3}, ["Low Tide"], text)
+    flags, titles, cut = fitting(none - 1)
+    assert (flags, titles) == ({"demonstrations_dropped": 3, "passage_cut": 1}, ["Low Tide"])
+    assert text.startswith(cut)
+    assert cut != text
     with pytest.raises(ConfigError, match=r"kg.demonstration_count=5: the file has only 4"):
         replace(EXTRACTOR, demonstration_count=5)
     with pytest.raises(ConfigError, match=r"kg.max_prompt_tokens=20: the instruction .*\. Increase it"):

@@ -6,8 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from kgqa.calls import CountTokens
 from kgqa.errors import PromptTooLong
@@ -27,21 +25,9 @@ def written(world: World, few_shot: FewShot = FEW_SHOT, case: Shot = CASE) -> Fe
 
 
 def words(few_shot: FewShot, case: Shot = CASE) -> int:
-    """Of the whole prompt."""
     world = World([""])
     written(world, few_shot, case)
     return len(world.prompts()[0].split())
-
-
-def test_demonstrations_stand_before_the_question_each_with_its_distractors() -> None:
-    world = World(["."])
-    written(world)
-    one, two, last = world.prompts()[0].split("\n\n\n")
-    assert one.count("Wikipedia Title: ") == 2
-    assert one.endswith("Q: Question 1?\nA: Thought 1. So the answer is: answer 1.")
-    assert two.endswith("Q: Question 2?\nA: Thought 2. So the answer is: answer 2.")
-    passages = "Wikipedia Title: Alder\nAlder wrote Birch.\n\nWikipedia Title: Birch\nBirch is a book of 1901."
-    assert last == f"{passages}\n\nQ: When?\nA:"
 
 
 def test_as_many_demonstrations_are_shown_as_fit_the_first_ones_then_as_many_passages() -> None:
@@ -49,16 +35,14 @@ def test_as_many_demonstrations_are_shown_as_fit_the_first_ones_then_as_many_pas
         room = words(replace(MANY, labelled=MANY.labelled[:shown]))
         world = World(["."])
         reply = written(world, replace(MANY, context_limit=room + 40))
-        assert (reply.demonstrations, reply.flags) == (shown, {})
-        assert len(world.prompts()[0].split()) == room
+        assert (reply.demonstrations, reply.flags, len(world.prompts()[0].split())) == (shown, {}, room)
         counted = [call for call in world.calls if isinstance(call, CountTokens)]
         assert len(counted) <= 5
         assert {call.role for call in counted} == {"agent"}
     room = words(replace(FEW_SHOT, labelled=()), replace(CASE, passages=(ALDER,)))
     world = World(["."])
     reply = written(world, replace(FEW_SHOT, context_limit=room + 40))
-    assert (reply.demonstrations, reply.flags) == (0, {"passages_dropped": 1})
-    assert world.prompts() == [world.asked()[0]]
+    assert (reply.demonstrations, reply.flags, world.prompts()) == (0, {"passages_dropped": 1}, [world.asked()[0]])
     assert "Alder" in world.prompts()[0]
     assert "Birch is" not in world.prompts()[0]
 
@@ -82,8 +66,7 @@ def test_a_prompt_the_engine_refuses_is_made_smaller_and_flagged() -> None:
     for shown in (0, 1, 8):
         world = World(["."], limit=words(replace(MANY, labelled=MANY.labelled[:shown])))
         reply = written(world, MANY)
-        assert (reply.demonstrations, reply.flags) == (shown, {"shortened_prompt": 1})
-        assert len(world.prompts()) == 2
+        assert (reply.demonstrations, reply.flags, len(world.prompts())) == (shown, {"shortened_prompt": 1}, 2)
     world = World([], limit=2)
     with pytest.raises(PromptTooLong):
         written(world)
@@ -125,15 +108,6 @@ def test_a_text_is_split_where_its_sentences_end() -> None:
         ('She said "Go." Then she left.', ['She said "Go."', "Then she left."]),
         ("Is it? It is! Well… Yes", ["Is it?", "It is!", "Well…", "Yes"]),
         ("他是谁？他是王。好", ["他是谁？", "他是王。", "好"]),
-        ("no stop at all", ["no stop at all"]),
-        ("", []),
-    ]:
+        ("no stop at all", ["no stop at all"]), ("", []),
+    ]:  # fmt: skip
         assert sentences(text) == expected
-
-
-@settings(max_examples=50)
-@given(st.text() | st.text(alphabet="ab AB.?!\"'()。\n "))
-def test_nothing_but_blanks_is_lost_and_nothing_is_added(text: str) -> None:
-    found = sentences(text)
-    assert "".join("".join(found).split()) == "".join(text.split())
-    assert all(sentence and sentence == sentence.strip() for sentence in found)

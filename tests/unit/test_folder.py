@@ -112,15 +112,13 @@ def test_trace_survives_a_cut(tmp_path: Path) -> None:
     folder.finish([])
     folder.close()
     traced = list(read_trace(tmp_path))
-    assert len(traced) == 3
-    assert (traced[0].calls[0].text, traced[0].calls[0].cached) == ("said", True)
+    assert (len(traced), traced[0].calls[0].text, traced[0].calls[0].cached) == (3, "said", True)
     trace = tmp_path / "trace.jsonl.zst"
     trace.write_bytes(trace.read_bytes()[:-10])
     assert len(list(read_trace(tmp_path))) == 2
 
 
 def test_disk_limit_is_one_line(tmp_path: Path) -> None:
-    """The kernel's limit on file size refuses as a full disk does."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     folder = RunFolder(tmp_path / "run", {})
     try:
@@ -173,5 +171,5 @@ def test_missing_or_changed_file_makes_a_stage_unfinished(tmp_path: Path, damage
     manifest = StageManifest.read(stage.path, "verify")
     with pytest.raises(DataError, match=r"verdicts\.jsonl: (no such file|changed .*)\. Run the command .* kgqa verify"):
         manifest.file(stage.path, "verdicts.jsonl")
-    with pytest.raises(DataError, match="made by kgqa data verify, not by kgqa collect safe"):
+    with pytest.raises(DataError, match="made by kgqa verify, not by kgqa collect safe"):
         StageManifest.read(stage.path, "collect safe")

@@ -31,11 +31,9 @@ def test_a_question_says_its_answers_type_and_support(tmp_path: Path) -> None:
     (tmp_path / "mill.txt").write_text(f"{SENTENCE * 4}\n\nThe mill was built by\nAnn Reed.", encoding="utf-8")
     make(tmp_path / "tables.pdf", ["Words.", "Table 2: Flow", STATIONS])
     support = [
-        "mill",
-        {"title": "mill", "text": "built by Ann Reed"},
-        {"title": "tables", "place": "table 2"},
+        "mill", {"title": "mill", "text": "built by Ann Reed"}, {"title": "tables", "place": "table 2"},
         {"title": "tables", "place": "page 1"},
-    ]
+    ]  # fmt: skip
     record = {"id": "a", "question": "Who?", "answers": ["Ann", "Reed"], "type": "structural", "support": support}
     (question,) = ask(tmp_path, record)
     assert (question.id, question.answers, question.type) == ("a", ("Ann", "Reed"), "structural")
@@ -84,17 +82,13 @@ def test_missing_and_unreadable_files_are_refused(tmp_path: Path) -> None:
 def test_identity_follows_documents_questions_and_size_but_no_paths(tmp_path: Path) -> None:
     identities = []
     for name, text, question in [
-        ("a", "One.", "Who?"),
-        ("b", "One.", "Who?"),
-        ("c", "Two.", "Who?"),
-        ("d", "One.", "?"),
-    ]:
+        ("a", "One.", "Who?"), ("b", "One.", "Who?"), ("c", "Two.", "Who?"), ("d", "One.", "?"),
+    ]:  # fmt: skip
         (tmp_path / name).mkdir()
         (tmp_path / name / "x.txt").write_text(text, encoding="utf-8")
         ask(tmp_path / name, {**WHO, "question": question})
         identities.append(folder(tmp_path / name).sha256)
-    assert identities[0] == identities[1]
-    assert len({*identities, folder(tmp_path / "a", size=100).sha256}) == 4
+    assert (identities[0], len({*identities, folder(tmp_path / "a", size=100).sha256})) == (identities[1], 4)
 
 
 def test_the_shipped_set_has_forty_questions_half_of_them_structural() -> None:
@@ -103,8 +97,7 @@ def test_the_shipped_set_has_forty_questions_half_of_them_structural() -> None:
     questions = experiment.questions
     assert (len(questions), [question.type for question in questions].count("structural")) == (40, 20)
     passages = {passage.id: passage for passage in questions[0].passages}
-    assert len(passages) == 79
-    assert len({passage.title for passage in passages.values()}) == 5
+    assert (len(passages), len({passage.title for passage in passages.values()})) == (79, 5)
     for question in questions:
         assert question.support
         assert {bool(passages[id_].place) for id_ in question.support} == {question.type == "structural"}

@@ -88,7 +88,7 @@ def test_log_probabilities_have_a_floor(value: Any) -> None:
         assert LOWEST <= logprob <= 1e-3
 
 
-def test_long_pause_ends_the_wait_and_a_failure_after_the_end_is_not_shown() -> None:
+def test_long_pause_ends_the_wait_and_a_cancelled_trial_lets_the_next_call_try() -> None:
     for after, is_over in [(0.0, False), (59.0, False), (61.0, True), (math.inf, True)]:
         hold = Hold("http://127.0.0.1:1/v1", AT_ONCE)
         assert hold.fail("429", after, is_trial=False) is is_over
@@ -99,8 +99,6 @@ def test_long_pause_ends_the_wait_and_a_failure_after_the_end_is_not_shown() -> 
     assert asyncio.run(enter(hold))  # a call that waits
     assert describe_waits() == ""
 
-
-def test_cancelled_trial_lets_the_next_call_try() -> None:
     async def enter_twice(pause: float) -> None:
         hold = Hold("http://127.0.0.1:1/v1", RetryPolicy(1.0, 0, 0.0, 120.0))
         hold.fail("503", pause, is_trial=False)

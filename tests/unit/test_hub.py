@@ -87,5 +87,4 @@ def test_an_encoders_folder_is_known_by_its_files_wherever_it_lies(tmp_path: Pat
 
 def test_an_engine_lacks_what_cannot_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extras, "LIBRARIES", {"one": ("json", "kgqa_has_no_such_package")})
-    assert extras.missing_libraries("one") == ["kgqa_has_no_such_package"]
-    assert extras.missing_libraries("scripted") == []
+    assert (extras.missing_libraries("one"), extras.missing_libraries("scripted")) == (["kgqa_has_no_such_package"], [])

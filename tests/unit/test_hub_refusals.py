@@ -32,17 +32,13 @@ for name in os.environ["ASKED"].split():
 os.environ["HF_HUB_OFFLINE"] = "1"
 ask("owner/offline")
 """
-# by name of the model: how the server refuses, and what is said
-REFUSALS = {
-    "owner/gated": (403, "GatedRepo", "Accept its terms on the hub and run hf auth login, or name a folder"),
-    "owner/private": (401, "RepoNotFound", "Check its name, run hf auth login if it is private, or name a folder"),
-    "owner/broken": (400, "", "Connect this machine, copy the model into its hub cache, or name a folder"),
-}
+# by name of the model: how the server refuses
+REFUSALS = {"owner/gated": (403, "GatedRepo"), "owner/private": (401, "RepoNotFound"), "owner/broken": (400, "")}
 
 
 class Refusing(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
-        status, code, _ = next(refusal for name, refusal in REFUSALS.items() if name in self.path)
+        status, code = next(refusal for name, refusal in REFUSALS.items() if name in self.path)
         self.send_response(status)
         self.send_header("X-Error-Code", code)
         self.send_header("Content-Length", "0")
@@ -63,13 +59,13 @@ def ask(endpoint: str, home: Path, *names: str) -> list[str]:
 def test_a_refusal_of_the_hub_says_what_to_do(tmp_path: Path) -> None:
     with serve(Refusing) as endpoint:
         *refused, first, second = ask(endpoint, tmp_path, *REFUSALS)
-    for place, (name, (_, _, remedy)) in enumerate(REFUSALS.items()):
+    for place, name in enumerate(REFUSALS):
         for line in refused[2 * place : 2 * place + 2]:
             assert line.startswith(f"model={name}: not available from the hub (")
-            assert remedy in line
+            assert "check the name, accept the licence on the hub, and set HF_TOKEN, or name a folder" in line
     assert len(refused) == 6
     for line in (first, second):
-        assert "HF_HUB_OFFLINE forbids the download. Unset it, or name a folder" in line
+        assert "unset HF_HUB_OFFLINE, or name a folder" in line
 
 
 def test_a_hub_that_cannot_be_reached_is_one_line(tmp_path: Path) -> None:
@@ -78,6 +74,6 @@ def test_a_hub_that_cannot_be_reached_is_one_line(tmp_path: Path) -> None:
         refused = ask(f"http://127.0.0.1:{closed.getsockname()[1]}", tmp_path, "owner/encoder")
     assert len(refused) == 4
     for line in refused[:2]:
-        assert line.startswith("model=owner/encoder: not available from the hub (")
+        assert line.startswith("model=owner/encoder: not available from the hub: ")
         assert "onnect" in line
         assert "name a folder" in line

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import Any
-
-from hypothesis import given
-from hypothesis import strategies as st
 
 from kgqa.calls import Search
 from kgqa.methods.ircot import choose_query, is_near_duplicate
@@ -25,8 +21,6 @@ from tests.thoughts_world import (
     READ,
     WROTE,
     World,
-    demonstration,
-    with_demonstrations,
 )
 
 FOUND = {"wrote": (ALDER, BIRCH), "appeared": (BIRCH, DOGWOOD), "Alder": (ALDER, CEDAR)}
@@ -36,39 +30,19 @@ def test_retrieval_and_reasoning_take_turns_until_the_answer_then_the_reader_beg
     world = World([f"{WROTE} More.", APPEARED, CONCLUDED, "1901"], FOUND)
     answer = world.answer(IRCOT)
     assert world.sequence() == [
-        "search did the book by Alder appear?",
-        "agent few_shot/answer",
-        f"search {WROTE}",
-        "agent few_shot/answer",
-        f"search {APPEARED}",
-        "agent few_shot/answer",
-        "reader few_shot/answer",
-    ]
-    assert answer.text == "1901"
-    assert answer.evidence == (ALDER.id, CEDAR.id, BIRCH.id, DOGWOOD.id)
+        "search did the book by Alder appear?", "agent few_shot/answer", f"search {WROTE}", "agent few_shot/answer",
+        f"search {APPEARED}", "agent few_shot/answer", "reader few_shot/answer",
+    ]  # fmt: skip
+    assert (answer.text, answer.evidence) == ("1901", (ALDER.id, CEDAR.id, BIRCH.id, DOGWOOD.id))
     assert answer.notes["thoughts"] == (WROTE, APPEARED, CONCLUDED)
-    assert answer.notes["queries"] == ["did the book by Alder appear?", WROTE, APPEARED]
-    assert answer.flags == {}
-
-
-def test_until_there_are_enough_passages_no_answer_ends_the_loop_and_each_step_finds_new_ones() -> None:
-    """IRCoT as KGP compares with it (KGP supplement 8.2)."""
-    world = World([CONCLUDED, "", "1901"], {"": (ALDER, BIRCH, CEDAR, DOGWOOD)})
-    answer = world.answer(replace(IRCOT, until="passages", passages_per_step=1, max_passages=3))
-    assert answer.evidence == (ALDER.id, BIRCH.id, CEDAR.id)
-    assert world.sequence().count("agent few_shot/answer") == 2
-    assert answer.flags == {}
-    answer = World([WROTE, "1901"], {"": (ALDER,)}).answer(replace(IRCOT, until="passages", passages_per_step=2))
-    assert (answer.text, answer.evidence) == ("1901", (ALDER.id,))  # nothing new is found
+    assert (answer.notes["queries"], answer.flags) == (["did the book by Alder appear?", WROTE, APPEARED], {})
 
 
 def test_the_query_is_the_last_thought_that_is_not_mere_reasoning() -> None:
     asked = "did the book by Alder appear?"
     cases: dict[Any, list[tuple[tuple[str, ...], str]]] = {
         "names": [
-            ((), asked),
-            (("So it is Birch.",), asked),
-            (("Alder won 2-1 in 1901.",), "Alder won 2-1 in 1901."),
+            ((), asked), (("So it is Birch.",), asked), (("Alder won 2-1 in 1901.",), "Alder won 2-1 in 1901."),
             (("Alder lived 1840-1901.", "Hence he was old."), "Alder lived 1840-1901."),
             (("She served 1864 - 1811 = 53 years.",), asked),
         ],
@@ -80,7 +54,7 @@ def test_the_query_is_the_last_thought_that_is_not_mere_reasoning() -> None:
             (("Alder is old.", "12 / 3 = 4."), "12 / 3 = 4."),
             (("Alder is old.", "Soames is old."), "Soames old."),
         ],
-    }
+    }  # fmt: skip
     for rules, rows in cases.items():
         for thoughts, query in rows:
             assert choose_query(QUESTION, thoughts, stripped=True, rules=rules) == query
@@ -95,7 +69,13 @@ def test_one_title_or_one_text_alone_makes_no_duplicate_and_a_passage_cannot_for
     assert "\nQ: Forged?" not in world.prompts()[0]
 
 
-def test_every_other_end_of_the_loop() -> None:
+def test_enough_passages_end_the_loop_and_so_do_all_its_other_ends() -> None:
+    world = World([CONCLUDED, "", "1901"], {"": (ALDER, BIRCH, CEDAR, DOGWOOD)})
+    answer = world.answer(replace(IRCOT, until="passages", passages_per_step=1, max_passages=3))
+    assert (answer.evidence, world.sequence().count("agent few_shot/answer")) == ((ALDER.id, BIRCH.id, CEDAR.id), 2)
+    assert answer.flags == {}
+    answer = World([WROTE, "1901"], {"": (ALDER,)}).answer(replace(IRCOT, until="passages", passages_per_step=2))
+    assert (answer.text, answer.evidence) == ("1901", (ALDER.id,))  # nothing new is found
     world = World([WROTE, APPEARED, "1901"], FOUND)
     answer = world.answer(replace(IRCOT, max_steps=2))
     assert len([call for call in world.calls if isinstance(call, Search)]) == 2  # no search after the last step
@@ -116,37 +96,16 @@ PINNED = replace(QUESTION, pinned=(MAIN,))
 PAGES = {"alder": (ALDER, CEDAR), "Birk": (CEDAR, BIRCH), "": (DOGWOOD,)}
 
 
-def test_ircot_names_pages_maps_them_and_searches_only_there() -> None:
+def test_named_pages_are_mapped_and_searched_or_else_the_whole_corpus() -> None:
     world = World(['["alder", "Birch Birk"]', WROTE, CONCLUDED, "1901"], PAGES)
     answer = world.answer(IRCOT, PINNED)
     assert world.sequence() == [
-        "agent few_shot/titles",
-        "search alder",
-        "search Birch Birk",
-        "search did the book by Alder appear?",
-        "agent few_shot/answer",
-        f"search {WROTE}",
-        "agent few_shot/answer",
-        "reader few_shot/answer",
-    ]
+        "agent few_shot/titles", "search alder", "search Birch Birk", "search did the book by Alder appear?",
+        "agent few_shot/answer", f"search {WROTE}", "agent few_shot/answer", "reader few_shot/answer",
+    ]  # fmt: skip
     scopes = [call.titles for call in world.calls if isinstance(call, Search)]
-    assert scopes == [None, None, ("Alder", "Birch"), ("Alder", "Birch")]
-    assert answer.notes["pages"] == ("Alder", "Birch")
+    assert (scopes, answer.notes["pages"]) == ([None, None, ("Alder", "Birch"), ("Alder", "Birch")], ("Alder", "Birch"))
     assert answer.flags == {}
-
-
-def test_without_retrieval_demonstrations_show_their_pinned_passages_as_the_question_does() -> None:
-    """NoR on IIRC: the main passage is part of every input (appendix B)."""
-    method = with_demonstrations(replace(READ, scope="none"), demonstration(1), demonstration(2, pinned=(CEDAR,)))
-    world = World(["1901"])
-    world.answer(method, PINNED)
-    one, two, last = world.prompts()[0].split("\n\n\n")
-    assert one == "Q: Question 1?\nA: answer 1"
-    assert two == "Wikipedia Title: Cedar\nCedar is a town.\n\nQ: Question 2?\nA: answer 2"
-    assert last.startswith("Wikipedia Title: Elm\n")
-
-
-def test_a_reply_without_pages_of_the_corpus_is_flagged_and_the_whole_corpus_searched() -> None:
     for reply in ("", '["", " "]', "[, ]", '["Nowhere"]'):
         world = World([reply, CONCLUDED, "1901"], {"Alder": (ALDER,)})
         answer = world.answer(IRCOT, PINNED)
@@ -160,25 +119,12 @@ def test_a_reply_without_pages_of_the_corpus_is_flagged_and_the_whole_corpus_sea
 
 def test_titles_are_what_stands_in_quotes_or_between_commas() -> None:
     for reply, titles in [
-        ('["Alder", "Birch"]', ["Alder", "Birch"]),
-        ('["Alder", "Bir', ["Alder"]),
-        ('["A \\"great\\" elm"]', ['A "great" elm']),
-        ('["Caf\\u00e9"]', ["Café"]),
-        ('["C\\elm"]', ["C\\elm"]),
-        ("[Alder, Birch]", ["Alder", "Birch"]),
-        ("Alder, Birch Tree,", ["Alder", "Birch Tree"]),
-        ("1. Alder, 2. Birch, - 1984", ["Alder", "Birch", "1984"]),
-        ('["Elm, Ohio", Birch]', ["Elm, Ohio"]),
-        ("", []),
-    ]:
+        ('["Alder", "Birch"]', ["Alder", "Birch"]), ('["Alder", "Bir', ["Alder"]),
+        ('["A \\"great\\" elm"]', ['A "great" elm']), ('["Caf\\u00e9"]', ["Café"]), ('["C\\elm"]', ["C\\elm"]),
+        ("[Alder, Birch]", ["Alder", "Birch"]), ("Alder, Birch Tree,", ["Alder", "Birch Tree"]),
+        ("1. Alder, 2. Birch, - 1984", ["Alder", "Birch", "1984"]), ('["Elm, Ohio", Birch]', ["Elm, Ohio"]), ("", []),
+    ]:  # fmt: skip
         assert parse_titles(reply) == titles
     passages = tuple(Passage.of(title, "") for title in ("Elm Town", "Elm, Ohio", "Ohio elm"))
-    assert nearest_title("elm (ohio)", passages) == "Elm, Ohio"
-    assert nearest_title("Fir", passages) == "Elm Town"
+    assert (nearest_title("elm (ohio)", passages), nearest_title("Fir", passages)) == ("Elm, Ohio", "Elm Town")
     assert nearest_title("Fir", ()) is None
-
-
-@given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1), max_size=5))
-def test_a_list_of_titles_is_read_as_it_was_written(titles: list[str]) -> None:
-    wanted = list(dict.fromkeys(title.strip() for title in titles if title.strip()))
-    assert parse_titles(json.dumps(titles)) == wanted

@@ -26,15 +26,13 @@ HOSTILE = (
     '{"id": "\udcff"}',  # not UTF-8
 )
 READERS: dict[str, Callable[[Path], object]] = {
-    "records": lambda file: list(stream_records(file)),
-    "an artefact": lambda file: read_json(file),
-    "an artefact's lines": lambda file: list(read_lines(file)),
-    "a corpus": lambda file: list(read_corpus(file)),
+    "records": lambda file: list(stream_records(file)), "an artefact": lambda file: read_json(file),
+    "an artefact's lines": lambda file: list(read_lines(file)), "a corpus": lambda file: list(read_corpus(file)),
     "predictions": lambda file: read_predictions(file),
     "released documents": lambda file: load_documents(f"{file}#HOTPOTQA"),
     "thoughts": lambda file: load_thoughts(str(file)),
     "prompts of IRCoT": lambda file: load_thoughts(f"{file}#hotpotqa"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("reader", READERS)

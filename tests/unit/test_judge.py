@@ -61,11 +61,9 @@ READINGS: dict[str, dict[str, str | None]] = {
     "safe": {
         '{"is_correct": "correct", "reasoning": "the same town"}': "correct",
         '{"is_correct": "wrong", "reasoning": "a {brace}"}': "incorrect",
-        '{"is_correct": "incorrect", "reasoning": ""}': None,
-        '{"is_correct": true}': None,
-        "wrong": "incorrect",
+        '{"is_correct": "incorrect", "reasoning": ""}': None, '{"is_correct": true}': None, "wrong": "incorrect",
     },
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -73,8 +71,7 @@ def test_verdict_is_read_whole_or_not_at_all_and_an_unreadable_reply_repeated_on
     assert {reply: FORMS[form].read(reply) for reply in READINGS[form]} == READINGS[form]
     wrong = "0" if form == "kgp" else "wrong" if form == "safe" else "incorrect"
     verdict, calls = judged(one(form), "Well, it depends.", wrong)
-    assert verdict.label == "incorrect"
-    assert len(verdict.votes[0].replies) == 2
+    assert (verdict.label, len(verdict.votes[0].replies)) == ("incorrect", 2)
     first, second = (call.prompt.messages[-1].content for call in calls)
     assert "Your last reply" in second
     assert "Your last reply" not in first
@@ -96,7 +93,7 @@ def test_an_exact_match_is_sent_unless_skipping_is_asked_for() -> None:
     assert (asked.label, len(calls)) == ("correct", 1)
 
 
-def test_panel_has_the_verdict_of_more_than_half() -> None:
+def test_panel_has_the_verdict_of_more_than_half_and_one_that_is_none_is_refused() -> None:
     replies: list[tuple[tuple[str | Exception, ...], str | None]] = [
         (("correct", "1", "wrong"), "correct"),
         (("not attempted", "0", "correct"), None),  # a tie
@@ -104,23 +101,17 @@ def test_panel_has_the_verdict_of_more_than_half() -> None:
         ((EngineError("gone"), "0", "wrong"), "incorrect"),
     ]
     for votes, label in replies:
-        verdict, calls = judged(Panel(("three_way", "kgp", "safe"), 32, False), *votes)
-        assert verdict.label == label
-        assert [call.role for call in calls[:2]] == ["judge_1", "judge_2"]
+        verdict, calls = judged(Panel(32, False, ("three_way", "kgp", "safe")), *votes)
+        assert (verdict.label, [call.role for call in calls[:2]]) == (label, ["judge_1", "judge_2"])
         assert verdict.votes[0].error == ("EngineError: gone" if isinstance(votes[0], EngineError) else None)
-    assert judged(Panel(("three_way", "kgp"), 32, False), "correct", "0")[0].label is None
+    assert judged(Panel(32, False, ("three_way", "kgp")), "correct", "0")[0].label is None
     roles = {"judge_1": "a@vllm", "judge_2": None, "judge_3": "b"}
-    assert Panel(("three_way:a@vllm", "three_way", "kgp:b"), 32, False).roles == roles
-
-
-def test_a_panel_that_is_none_and_a_judge_without_a_token_are_refused() -> None:
+    assert Panel(32, False, ("three_way:a@vllm", "three_way", "kgp:b")).roles == roles
     for members, said in [
-        (("three_way",), "at least two"),
-        (("kgp", "kgp"), "each once"),
-        (("kgp", "trueway"), "is not form"),
-    ]:
+        (("three_way",), "at least two"), (("kgp", "kgp"), "each once"), (("kgp", "trueway"), "is not form"),
+    ]:  # fmt: skip
         with pytest.raises(ConfigError, match=said):
-            Panel(members, 32, False)
+            Panel(32, False, members)
     with pytest.raises(ConfigError, match=r"judge\.max_tokens=0"):
         one(max_tokens=0)
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 import pytest
 
-from kgqa.calls import Call, CountTokens, Generate, Neighbours, Rank, Search
-from kgqa.config.building import build
+from kgqa.calls import Call, CountTokens, Generate, Rank, Search
 from kgqa.config.composing import compose
 from kgqa.errors import DataError, PromptTooLong
 from kgqa.methods.steps.structure import PageOrTable, find_nodes, parse_nodes
-from kgqa.reproduce.tables import load_table, table_ids
 from kgqa.testing import drive
 from kgqa.types import Answer, Completion, Passage, Question
 from tests.composed import built_method
@@ -25,8 +22,7 @@ def test_each_seed_grows_by_the_neighbours_that_match_the_evidence() -> None:
     answer = walk(world, "branching=1")
     traversal = answer.notes["traversal"]
     assert traversal["seeds"] == [OPERA.id, COMPOSER.id]
-    assert traversal["paths"] == [[OPERA.id, COMPOSER.id], [COMPOSER.id, TOWN.id]]
-    assert answer.text == "Fauskenes"
+    assert (traversal["paths"], answer.text) == ([[OPERA.id, COMPOSER.id], [COMPOSER.id, TOWN.id]], "Fauskenes")
     assert answer.evidence == (OPERA.id, COMPOSER.id, TOWN.id)
     assert answer.figures == {"seeds": 2, "steps": 2, "paths": 2, "visited": 3, "neighbours": 2.0}
     assert not answer.flags
@@ -70,11 +66,9 @@ def test_hops_budget_and_rounds_bound_the_paths() -> None:
 def test_empty_replies_and_missing_neighbours_or_seeds_are_flagged() -> None:
     world = World(lambda call: Completion("  \n"))
     answer = walk(world)
-    assert answer.flags["empty_evidence"] == 2
-    assert world.made(Rank)[0].query == QUESTION.text
+    assert (answer.flags["empty_evidence"], world.made(Rank)[0].query) == (2, QUESTION.text)
     answer = walk(World(edges={}))
-    assert answer.flags == {"no_neighbours": 2}
-    assert answer.notes["traversal"]["paths"] == [[OPERA.id], [COMPOSER.id]]
+    assert (answer.flags, answer.notes["traversal"]["paths"]) == ({"no_neighbours": 2}, [[OPERA.id], [COMPOSER.id]])
     assert answer.text == "Fauskenes"
 
     class Nothing(World):
@@ -83,8 +77,7 @@ def test_empty_replies_and_missing_neighbours_or_seeds_are_flagged() -> None:
 
     world = Nothing()
     answer = walk(world, question=Question("q", QUESTION.text, ("Fauskenes",)))
-    assert answer.flags == {"no_seeds": 1}
-    assert answer.evidence == ()
+    assert (answer.flags, answer.evidence) == ({"no_seeds": 1}, ())
     assert "Contexts" not in world.asked("kgp/answer")[0]
 
 
@@ -97,17 +90,14 @@ def test_the_last_paths_are_left_out_where_the_prompt_is_too_long() -> None:
 
     world = Short()
     answer = walk(world, "branching=1")
-    assert answer.flags == {"context_cut": 1}
-    assert len(world.asked("kgp/answer")) == 2
+    assert (answer.flags, len(world.asked("kgp/answer"))) == ({"context_cut": 1}, 2)
 
 
 PAGES = (
-    Passage.of("report", "Page one text.", place="page 1"),
-    Passage.of("report", "Page two text.", place="page 2"),
+    Passage.of("report", "Page one text.", place="page 1"), Passage.of("report", "Page two text.", place="page 2"),
     Passage.of("report", "| a | b |", place="table 1 page 1"),
-    Passage.of("report", "| c | d |", place="table 2 pages 1-2"),
-    Passage.of("other", "Its page one.", place="page 1"),
-)
+    Passage.of("report", "| c | d |", place="table 2 pages 1-2"), Passage.of("other", "Its page one.", place="page 1"),
+)  # fmt: skip
 STRUCTURED = Question("s", "What does page 2 of the report say?", ("text",), (*POOL, *PAGES))
 
 
@@ -118,8 +108,7 @@ def structural_reply(reply: str) -> Writes:
 def test_a_question_about_a_page_is_answered_from_its_node_and_others_from_passages() -> None:
     world = World(structural_reply(" page 2"))
     answer = walk(world, question=STRUCTURED)
-    assert answer.evidence == (PAGES[1].id,)
-    assert answer.flags == {"structural": 1}
+    assert (answer.evidence, answer.flags) == ((PAGES[1].id,), {"structural": 1})
     assert "report, page 2:\nPage two text." in world.asked("kgp/answer")[0]
     assert not world.made(Search)
     world = World(structural_reply("content"))
@@ -148,29 +137,22 @@ def test_pages_too_long_for_the_model_are_each_read_from_their_beginning() -> No
     world = Short(structural_reply("page 1\npage 2"))
     answer = walk(world, question=Question("s", "What do they say?", ("text",), (*POOL, *long)))
     *_, asked = world.asked("kgp/answer")
-    assert answer.flags == {"structural": 1, "context_cut": 1}
-    assert asked.count("line 80 of the table\n") == 2
+    assert (answer.flags, asked.count("line 80 of the table\n")) == ({"structural": 1, "context_cut": 1}, 2)
     assert "report, page 2:\nline 0 of the table" in asked
 
 
-def test_a_classifying_reply_is_read_line_by_line() -> None:
+def test_a_classifying_reply_is_read_line_by_line_and_a_place_finds_its_nodes() -> None:
     for reply, places in [
         ("page 4\ntable 2", (PageOrTable(page=4), PageOrTable(table=2))),
         ("- Table on page 3.", (PageOrTable(page=3, any_table=True),)),
         ("tables 1, 2 and 3 on page 4", (PageOrTable(4, 1), PageOrTable(4, 2), PageOrTable(4, 3))),
         ("pages 3-5", (PageOrTable(page=3), PageOrTable(page=4), PageOrTable(page=5))),
         ("Pages 1, 3 to 4", (PageOrTable(page=1), PageOrTable(page=3), PageOrTable(page=4))),
-        ("tables 2–3 on page 9", (PageOrTable(9, 2), PageOrTable(9, 3))),
-        ("page 3 - 1", (PageOrTable(page=3),)),
-        ("pages 1-1000000", (PageOrTable(page=1),)),
-        ("page 1, table 2", (PageOrTable(page=1, table=2),)),
-        ("", ()),
+        ("tables 2–3 on page 9", (PageOrTable(9, 2), PageOrTable(9, 3))), ("page 3 - 1", (PageOrTable(page=3),)),
+        ("pages 1-1000000", (PageOrTable(page=1),)), ("page 1, table 2", (PageOrTable(page=1, table=2),)), ("", ()),
         ("Table 2\nTable 2", (PageOrTable(table=2),)),
-    ]:
+    ]:  # fmt: skip
         assert parse_nodes(reply) == places
-
-
-def test_a_place_finds_its_nodes() -> None:
     for place, found in [
         (PageOrTable(page=1), ["page 1"]),
         (PageOrTable(table=2), ["table 2 pages 1-2"]),
@@ -184,57 +166,16 @@ def test_a_place_finds_its_nodes() -> None:
         assert [node.place for node in find_nodes([place], PAGES[:4])] == found
 
 
-COLLECTION = tuple(Passage.of(f"T{number}", f"text {number}") for number in range(40))
-ASKED = Question("q", "Which one?", ("text 1",), COLLECTION, frozenset({COLLECTION[1].id, COLLECTION[2].id}))
-ROWS = ("kgp_none", "kgp_retrieve", "kgp_mdr", "kgp_ircot", "kgp_golden", "kgp_setting")
-
-
-@cache
-def composed(experiment: str) -> Any:
-    return compose([f"experiment={experiment}"])
-
-
-def last_prompt(experiment: str) -> str:
-    prompts: list[str] = []
-
-    def reply(call: Call[Any]) -> Any:
-        match call:
-            case Generate():
-                prompts.append(f"{call.prompt.name}\n{call.prompt.messages[-1].content}")
-                return Completion(" text 1 is what is prompts.")
-            case Search():
-                return (call.pool or ())[: call.k]
-            case Neighbours():
-                return COLLECTION[20:]
-            case Rank():
-                return tuple(0.0 for _ in call.texts)
-            case CountTokens():
-                return len(call.text.split())
-        raise AssertionError(call)
-
-    config = composed(experiment)
-    assert config["choices"]["collection"] == "kgp"
-    drive(build(config["method"], "method").answer(ASKED), reply)
-    return prompts[-1]
-
-
 def test_the_rows_of_table_1_share_collection_reader_and_thirty_contexts() -> None:
-    last = {row: last_prompt(row) for row in ROWS}
-    assert all(prompt.startswith("kgp/answer\n") for prompt in last.values())
-    ircot = composed("kgp_ircot")["method"]
-    assert (ircot["max_passages"], ircot["passages_per_step"], ircot["few_shot"]["sample_size"]) == (30, 5, 2)
-    for row, thirtieth in (
-        ("kgp_retrieve", "\n30: text 29\n"), ("kgp_mdr", "\n30: text 9\ntext 2\n"), ("kgp_setting", "\n30: "),
-    ):  # fmt: skip
-        assert thirtieth in last[row]
-        assert "\n31: " not in last[row]
-
-
-def test_the_cells_of_a_row_are_run_by_the_rows_experiment() -> None:
-    """So a table cannot leave the setting that docs/KGP.md names; Figures 5 and 9 ask no model."""
-    for table_id in (each for each in table_ids() if each.startswith("kgp/")):
-        for cell in load_table(table_id).cells:
-            assert any(each.startswith(("experiment=kgp_", "method=neighbourhood")) for each in cell.overrides), cell
+    rows = {
+        row: compose([f"experiment=kgp_{row}"]) for row in ("none", "golden", "retrieve", "mdr", "ircot", "setting")
+    }
+    assert {config["choices"]["collection"] for config in rows.values()} == {"kgp"}
+    methods = {row: config["method"] for row, config in rows.items()}
+    assert [methods[row]["reader"] for row in ("none", "golden", "retrieve", "ircot")] == ["short"] * 4
+    limits = ("retrieve", "passages"), ("mdr", "pairs"), ("ircot", "max_passages"), ("setting", "budget")
+    assert [methods[row][limit] for row, limit in limits] == [30] * 4
+    assert (methods["ircot"]["passages_per_step"], methods["ircot"]["few_shot"]["sample_size"]) == (5, 2)
 
 
 A, B, C = (Passage.of(letter, f"text {letter}") for letter in "abc")
@@ -273,9 +214,7 @@ def test_mdr_reads_pairs_in_the_order_of_the_product_or_sum_of_their_scores() ->
     # a c: 0.72, b a: 0.45, a b: 0.18, b c: 0.05
     wanted = "1: text a\ntext c\n2: text b\ntext a\n3: text a\ntext b\n4: text b\ntext c\n"
     assert wanted in contexts(calls)
-    assert answer.evidence == (A.id, C.id, B.id)
-    assert answer.figures == {"pairs": 4}
-    assert answer.text == "b"
+    assert (answer.evidence, answer.figures, answer.text) == ((A.id, C.id, B.id), {"pairs": 4}, "b")
     _, calls = answered("first_hop=2", "second_hop=1", "score=sum")
     assert "1: text a\ntext c\n2: text b\ntext a\n" in contexts(calls)  # 1.7 and 1.4
 

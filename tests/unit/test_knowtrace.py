@@ -17,16 +17,14 @@ from kgqa.methods.knowtrace import COMPLETER, EXPLORER, KnowTrace
 from kgqa.methods.steps.knowtrace_graph import (
     Fact,
     Pair,
-    casefold_entity,
     find_initial_entities,
     find_target_entities,
     format_paths,
-    normalize_entity,
     support,
 )
 from kgqa.methods.steps.knowtrace_replies import read_exploration, read_facts
 from kgqa.testing import drive
-from kgqa.types import Answer, Completion, Lesson, Passage, Question
+from kgqa.types import Answer, Completion, Passage, Question
 from tests.composed import built_method
 
 METHOD: KnowTrace = replace(
@@ -87,8 +85,7 @@ def test_knowledge_is_traced_hop_by_hop_until_it_suffices() -> None:
         "Ada Holm where she was educated",
     ]
     kinds = [c.prompt.name.removeprefix("knowtrace/") for c in world.calls if isinstance(c, Generate)]
-    assert kinds == ["explore", "complete", "explore", "complete", "explore"]
-    assert answer.evidence == (REED.id, HOLM.id)
+    assert (kinds, answer.evidence) == (["explore", "complete", "explore", "complete", "explore"], (REED.id, HOLM.id))
     assert not answer.flags
     first, second, third = (prompt.rsplit("Question:", 1)[1] for prompt in world.prompts("knowtrace/explore"))
     assert first.endswith("Knowledge:\nnone")
@@ -98,8 +95,7 @@ def test_knowledge_is_traced_hop_by_hop_until_it_suffices() -> None:
         ("Reed Lake", "was written by", "Ada Holm"),
         ("Ada Holm", "was educated at", "Gorm College"),
     ]
-    assert answer.figures["support"] == 2
-    assert answer.figures["triples"] == 3
+    assert (answer.figures["support"], answer.figures["triples"]) == (2, 3)
     words = " ".join((ASK_AUTHOR, ASK_SCHOOL, CONCLUDE, AUTHOR, SCHOOL)).split()
     assert answer.figures["filtered_tokens"] == len(["<Ada", "Holm;", "kept;", "bees>"])
     assert answer.figures["written_tokens"] == len(words)
@@ -126,14 +122,13 @@ def test_memory_is_paths_or_a_text_that_the_model_rewrites() -> None:
 
 
 def test_what_supports_nothing_is_filtered() -> None:
-    for exact, supporting in ((False, 2), (True, 1)):  # entities are matched as answers are, or exactly
-        world = World([ASK_AUTHOR, ASK_SCHOOL, CONCLUDE], ["<the Reed Lake; was written by; Ada Holm.>", SCHOOL])
-        assert world.answer(exact=exact).figures["support"] == supporting
+    world = World([ASK_AUTHOR, ASK_SCHOOL, CONCLUDE], ["<the Reed Lake; was written by; Ada Holm.>", SCHOOL])
+    assert world.answer().figures["support"] == 2  # entities are matched as answers are
     useless = " No\nExplore:\n- Holm Island | where it is"
     world = World([useless, " Yes\nThought: I know it.\nAnswer: Gorm College"], ["<Holm Island; is in; the sea>"])
     world.calls.clear()
     answer = replace_search(world, HOLM)
-    assert answer.figures["support"] == 0
+    assert (answer.figures["support"], answer.lessons[1].role, answer.lessons[1].kept) == (0, COMPLETER, "")
     all_words = len(f"{useless} Yes Thought: I know it. Answer: Gorm College <Holm Island; is in; the sea>".split())
     assert answer.figures["filtered_tokens"] == len(f"{useless} <Holm Island; is in; the sea>".split())
     assert answer.figures["written_tokens"] == all_words
@@ -172,97 +167,48 @@ def test_where_tracing_cannot_go_on_an_answer_is_forced(
 ) -> None:
     world = World(explore, complete)
     answer = world.answer()
-    assert answer.text == "Gorm College"
-    assert answer.flags == {"forced_answer": 1, **flags}
+    assert (answer.text, answer.flags) == ("Gorm College", {"forced_answer": 1, **flags})
     assert answer.figures["forced_answer"] == 1
     final = [c for c in world.calls if isinstance(c, Generate)][-1]
     assert final.prompt.prefill == "Sufficient: Yes\nThought:"
 
 
-def test_no_answer_is_forced_with_at_limit_empty() -> None:
+def test_a_forced_reply_has_an_answer_or_is_asked_for_it_and_at_limit_empty_none_is() -> None:
     more: list[tuple[list[Any], list[Any]]] = [([ASK_AUTHOR], ["none"]), (["Vielleicht."], [])]
     for explore, complete in [*more, ([ASK_AUTHOR, ASK_SCHOOL], [AUTHOR, "<Ada Holm; kept; bees>"])]:
         answer = World(explore, complete).answer(at_limit="empty", max_iterations=2)
         assert (answer.text, answer.flags["unfinished"], answer.figures["forced_answer"]) == ("", 1, 0)
     world = World([ASK_AUTHOR, ASK_SCHOOL, CONCLUDE], [AUTHOR, SCHOOL])
     assert world.answer(at_limit="empty").flags == {}
-
-
-def test_a_forced_reply_has_an_answer_or_is_asked_for_it() -> None:
     answer = World(["?", "nothing is known", ""]).answer()
-    assert answer.text == ""
-    assert answer.flags["empty_answer"] == 1
+    assert (answer.text, answer.flags["empty_answer"]) == ("", 1)
     world = World(["?", " Holm wrote it.", " Gorm College"])
     answer = world.answer()
-    assert answer.text == "Gorm College"
-    assert answer.notes["thought"] == "Holm wrote it."
+    assert (answer.text, answer.notes["thought"]) == ("Gorm College", "Holm wrote it.")
     assert answer.flags == {"forced_answer": 1, "unreadable_exploration": 2}
     final = [c for c in world.calls if isinstance(c, Generate)][-1]
     assert final.prompt.prefill == "Sufficient: Yes\nThought: Holm wrote it.\nAnswer:"
 
 
-# Table 5, in the forms of our prompts
-RIOTING = "The rioting being a dividing factor in Birmingham"
-TOY = Question("toy", "Where was the person who wrote about the rioting educated?", ("University of Glasgow",))
-EXPLORED = [
-    f" No\nExplore:\n- {RIOTING}; who wrote about this topic\n- Birmingham; where Birmingham is located",
-    " No\nExplore:\n- James Watt; which school James Watt attended",
-    f" Yes\nThought: James Watt wrote about {RIOTING}. He studied there.\nAnswer: University of Glasgow",
-]
-COMPLETED = [
-    f" <James Watt; wrote; {RIOTING}>\n<James Watt; is; an industrialist>\n<{RIOTING}; refers to; Priestley Riots>",
-    " <Birmingham; is located in; the West Midlands region of England>",
-    " <James Watt; was educated at; University of Glasgow>",
-]
-PAGE = Passage.of("A page", "What it says.")
-
-
-def toy(explored: list[str], completed: list[str]) -> Answer:
-    replies = {"knowtrace/explore": list(explored), "knowtrace/complete": list(completed)}
-
-    def world(call: Call[Any]) -> Any:
-        if isinstance(call, Search):
-            return (PAGE,)
-        if isinstance(call, CountTokens):
-            return len(call.text.split())
-        assert isinstance(call, Generate)
-        return Completion(replies[call.prompt.name].pop(0))
-
-    return drive(METHOD.answer(TOY), world)
-
-
-def test_of_the_papers_example_the_town_and_the_industrialist_are_dropped() -> None:
-    lessons = toy(EXPLORED, COMPLETED).lessons
-    assert lessons == (
-        Lesson(0, EXPLORER, f"No\nExplore:\n- {RIOTING}; who wrote about this topic"),
-        Lesson(1, COMPLETER, f"<James Watt; wrote; {RIOTING}>"), Lesson(2, COMPLETER, ""),
-        Lesson(3, EXPLORER, EXPLORED[1].strip()), Lesson(4, COMPLETER, COMPLETED[2].strip()),
-        Lesson(5, EXPLORER, EXPLORED[2].strip()),
-    )  # fmt: skip
-
-
-def test_lessons_are_what_is_kept_of_replies() -> None:
+def test_lessons_are_what_is_kept_of_replies_with_the_traces_number_and_the_operations_role() -> None:
     odd = " No\nWhat to look up:\n* Reed Lake : who wrote it\n"
     world = World([odd, ASK_SCHOOL, CONCLUDE], [f"1. {AUTHOR}", SCHOOL])
     kept = [lesson.kept for lesson in world.answer().lessons]
-    assert kept[1] == f"1. {AUTHOR}"
-    assert kept[3] == SCHOOL.partition("\n")[0]
+    assert (kept[1], kept[3]) == (f"1. {AUTHOR}", SCHOOL.partition("\n")[0])
     muddled = f"{ASK_AUTHOR}\n- and what else"
     assert World([muddled, ASK_SCHOOL, CONCLUDE], [AUTHOR, SCHOOL]).answer().lessons[0].kept == ASK_AUTHOR.strip()
     world = World([ASK_AUTHOR, "perhaps", " Ada Holm went to Gorm College.\nAnswer: Gorm College"], [AUTHOR])
     assert [lesson.call for lesson in world.answer().lessons] == [0, 1]
     world = World(["perhaps", " Ada Holm went there.", " Gorm College"])
     assert world.answer().lessons == ()
-
-
-def test_calls_are_numbered_as_the_trace_has_them_and_each_operation_has_a_role() -> None:
-    """A pair without passages makes no call. Roles leave cache keys as they are."""
     both = f"{ASK_AUTHOR}\n- Nowhere | what is there"
     world = World([both, ASK_SCHOOL, CONCLUDE], [AUTHOR, SCHOOL])
     answer = world.answer(memory="texts")
     asked = [call.prompt.name.partition("/")[2] for call in world.calls if isinstance(call, Generate)]
     assert asked == ["explore", "complete", "rewrite", "explore", "complete", "rewrite", "explore"]
-    assert [lesson.call for lesson in answer.lessons] == [0, 1, 3, 4, 6]
+    assert [(each.call, each.role) for each in answer.lessons] == [
+        (0, EXPLORER), (1, COMPLETER), (3, EXPLORER), (4, COMPLETER), (6, EXPLORER)
+    ]  # fmt: skip
     calls = [call for call in world.calls if isinstance(call, Generate)]
     roles = {call.prompt.name.partition("/")[2]: call.role for call in calls}
     assert roles == {"explore": EXPLORER, "complete": COMPLETER, "rewrite": "reader"}
@@ -270,23 +216,17 @@ def test_calls_are_numbered_as_the_trace_has_them_and_each_operation_has_a_role(
         assert cache_key({}, call) == cache_key({}, replace(call, role="reader"))
 
 
-def test_only_shortest_paths_support() -> None:
-    """From d back to a: over b, and not over c and e. `test_knowtrace.py` has the paper's example."""
-    graph = [Fact("a", "r", "b"), Fact("b", "r", "d"), Fact("a", "r", "c"), Fact("c", "r", "e"), Fact("e", "r", "d")]
-    assert support(graph, {"a"}, {"d"}) == graph[:2]
-    assert support(graph, {"a"}, {"e"}) == graph[2:4]
-    assert support(graph, set(), {"d"}) == []
-
-
 WROTE = Fact("Reed Lake", "was written by", "the poet Ada Holm")
 EDUCATED = Fact("The poet Ada Holm.", "was educated at", "Gorm College")
 ROUNDS = [([Pair('"Reed Lake"', "author")], [WROTE]), ([Pair("Ada Holm", "school")], [EDUCATED])]
 
 
-def test_entities_are_one_where_scorers_would_take_them_for_one() -> None:
-    for naming, kept in ((normalize_entity, [WROTE, EDUCATED]), (casefold_entity, [])):
-        targets = find_target_entities([WROTE, EDUCATED], "She went to the Gorm College.", naming)
-        assert support([WROTE, EDUCATED], find_initial_entities(ROUNDS[:1], naming), targets, naming) == kept
+def test_only_shortest_paths_support_and_entities_are_one_where_scorers_take_them_for_one() -> None:
+    graph = [Fact("a", "r", "b"), Fact("b", "r", "d"), Fact("a", "r", "c"), Fact("c", "r", "e"), Fact("e", "r", "d")]
+    assert (support(graph, {"a"}, {"d"}), support(graph, {"a"}, {"e"})) == (graph[:2], graph[2:4])
+    assert support(graph, set(), {"d"}) == []
+    targets = find_target_entities([WROTE, EDUCATED], "She went to the Gorm College.")
+    assert support([WROTE, EDUCATED], find_initial_entities(ROUNDS[:1]), targets) == [WROTE, EDUCATED]
 
 
 REED_FACT = Fact("Reed Lake", "was written by", "Ada Holm")
@@ -322,11 +262,9 @@ def test_pairs_are_read_as_models_write_them() -> None:
         " No\nExplore:\n- James Watt | which school he attended",
         " No\nExplore:\n- James Watt : which school he attended",  # as in the paper's Table 5
         "No.\n1. James Watt | which school he attended",
-        "No\n\n* James Watt|which school he attended\n",
         "No\n2) **James Watt** | *which school he attended*",
         '**No**\n**Explore:**\n• "James Watt" | "which school he attended"',
         "No\nExplore: James Watt | which school he attended",
-        "No\nJames Watt | which school he attended",
         "No\n- <James Watt | which school he attended>",
         "No - James Watt | which school he attended",
         "No\nExplore: James Watt; which school he attended",
@@ -350,7 +288,6 @@ def test_triplets_are_read_as_models_write_them() -> None:
     for reply in [
         "<James Watt; was educated at; University of Glasgow>",
         "( James Watt , was educated at , University of Glasgow )",  # as in the paper's Table 5
-        "(James Watt; was educated at; University of Glasgow);",
         "1. (James Watt, was educated at, University of Glasgow)",
         '- <"James Watt"; was educated at; "University of Glasgow">',
         '("James Watt", "was educated at", "University of Glasgow").',

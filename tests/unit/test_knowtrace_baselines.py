@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kgqa.calls import Call, CountTokens, Search
-from kgqa.experiment.answers import without_tokens
+from kgqa.experiment.run import without_tokens
 from kgqa.methods.safe import read_answer
 from kgqa.methods.steps.knowtrace_replies import read_exploration
 from kgqa.methods.steps.reader import read
@@ -34,8 +34,7 @@ def test_sg_prompt_and_iter_retgen_search_and_answer() -> None:
     assert set(answer.evidence) == {REED.id, HOLM.id}
     world = World("<Reed Lake; by; Ada Holm>\n<Ada Holm; born in; Gorm>\n<oops; x>", " So.\nAnswer: Gorm")
     answer = world.answer("sg_prompt")
-    assert world.calls == [f"search {QUESTION.text}", "extract", "answer"]
-    assert answer.text == "Gorm"
+    assert (world.calls, answer.text) == ([f"search {QUESTION.text}", "extract", "answer"], "Gorm")
     assert answer.flags == {"malformed_triple": 1}
     assert "<Ada Holm; born in; Gorm>" in world.prompts[1].prompt.messages[0].content
 
@@ -74,8 +73,7 @@ def test_react_alternates_thought_action_and_observation() -> None:
     )
     answer = world.answer("react")
     assert world.calls == ["step", "search Reed Lake author", "step", "search Ada Holm born", "step"]
-    assert answer.text == "Gorm"
-    assert answer.evidence == (REED.id, HOLM.id)
+    assert (answer.text, answer.evidence) == ("Gorm", (REED.id, HOLM.id))
     assert world.prompts[1].prompt.prefill == (
         "Thought 1: I need the author.\nAction 1: Search[Reed Lake author]\n"
         "Observation 1: Title: Reed Lake\nReed Lake is a novel by Ada Holm.\nThought 2:"
@@ -112,6 +110,8 @@ def test_actions_and_scores_are_read_as_models_write_them() -> None:
         assert read_score(text) == score
     for text in ("", "Gorm", "The answer to all questions", "He answered: yes", "Answerable: no"):
         assert read_conclusion(text) == (text, False)
+    for text in ("I looked.\nAnswer:", "**Final answer:**", "So the answer is:"):  # nothing after the marker
+        assert read_conclusion(text) == ("", True)
 
 
 ODD = ("", "\n\n\n", "Die Antwort ist Gorm.", "la " * 200, '{"answer": ', "<a;b;c", "[](); \x00 ?1 <?1; ?1; ?1>")
@@ -136,7 +136,7 @@ PLAIN: dict[str, Any] = {"rewrite": False, "threshold": 0}
 GRAPH = "<Reed Lake; author; ?1>\n<?1; born in; ?2>"
 
 
-def test_each_triple_is_asked_for_and_what_is_sure_enough_goes_on() -> None:
+def test_each_triple_is_asked_for_and_only_what_is_told_and_sure_enough_goes_on() -> None:
     world = World(
         GRAPH, " Who wrote Reed Lake?", " Ada Holm\n", " 9", " Where was Ada Holm born?", " Gorm.", " 6.",
         " The author is from Gorm.\nAnswer: Gorm",
@@ -154,9 +154,6 @@ def test_each_triple_is_asked_for_and_what_is_sure_enough_goes_on() -> None:
         "Sub-questions:\nWho wrote Reed Lake? Ada Holm\nWhere was Ada Holm born? Gorm"
     )
     assert answer.notes["fills"] == [("Who wrote Reed Lake?", "Ada Holm", 9), ("Where was Ada Holm born?", "Gorm", 6)]
-
-
-def test_what_is_not_sure_or_not_told_is_left_out() -> None:
     for reply, flag in ((" 5", "unsure_fill"), (" surely", "unreadable_score")):
         world = World("<Reed Lake; author; ?1>", " Who wrote Reed Lake?", " Ada Holm", reply, "\nAnswer: Gorm")
         assert world.answer("ge_reasoning").flags == {flag: 1, "unfilled": 1}
@@ -209,20 +206,16 @@ def test_era_cot_goes_through_its_five_stages() -> None:
     assert "capital of" not in final  # scored below the threshold
     once = len(f"Title: {REED.title} {REED.text}".split())
     assert answer.figures == {"entities": 3, "explicit": 2, "implicit": 1, "passage_tokens": 6 * once}
-    assert answer.context_tokens == once
-    assert answer.text == "Gorm"
+    assert (answer.context_tokens, answer.text) == (once, "Gorm")
     between = "\n".join(f"<A; relation {number}; B>\n<b; relation {number}; a>" for number in range(3))
     others = "\n".join(f"<entity {number}; relation; C>" for number in range(30))
     world = World("A (person)", "", f"{between}\n{others}", *["9"] * 32, "\nAnswer: Gorm")
     answer = world.answer("era_cot", relations_per_pair=2)
     assert "at most 2 for each pair" in world.prompts[2].prompt.messages[0].content
     assert [relation for relation, _ in answer.notes["implicit"]][:3] == [
-        "<A; relation 0; B>",
-        "<b; relation 0; a>",
-        "<entity 0; relation; C>",
-    ]
-    assert answer.figures["implicit"] == 32
-    assert answer.flags == {"too_many_relations": 4}
+        "<A; relation 0; B>", "<b; relation 0; a>", "<entity 0; relation; C>",
+    ]  # fmt: skip
+    assert (answer.figures["implicit"], answer.flags) == (32, {"too_many_relations": 4})
 
 
 def test_passages_are_counted_with_each_call_unless_estimated() -> None:

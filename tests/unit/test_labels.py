@@ -26,11 +26,8 @@ def chances(path: Path) -> list[float]:
 
 
 def conditional(spelling: Spelling) -> dict[Path, float]:
-    return {
-        (*path, token): math.log(chances(path)[token])
-        for path, tokens in spelling.following.items()
-        for token in tokens
-    }
+    following = spelling.following.items()
+    return {(*path, each): math.log(chances(path)[each]) for path, tokens in following for each in tokens}
 
 
 def longest_match(option: str, options: tuple[str, ...], ahead: int) -> float:

@@ -16,10 +16,8 @@ from kgqa.types import Passage, Question
 
 TOWN, BRIDGE = Passage.of("Pellery", "A town."), Passage.of("R&B Bridge", "A bridge.")
 QUESTIONS = [Question(key, "Where?", ("Pellery",), (TOWN, BRIDGE), frozenset({TOWN.id})) for key in ("q1", "q2")]
-OFFICIAL = {
-    "answer": {"q1": "Pellery", "q2": ""},
-    "sp": {"q1": [["Pellery", 0], ["Pellery", 1], ["R&amp;B Bridge", 2]]},
-}
+SP = {"q1": [["Pellery", 0], ["Pellery", 1], ["R&amp;B Bridge", 2]]}
+OFFICIAL = {"answer": {"q1": "Pellery", "q2": ""}, "sp": SP}
 
 
 def write_predictions(folder: Path, content: Any, name: str = "predictions.json") -> Path:
@@ -61,7 +59,6 @@ def test_files_of_predictions_give_answers_and_titles(tmp_path: Path) -> None:
 def test_what_is_wrong_is_one_line_with_its_place(tmp_path: Path) -> None:
     for content, said in [
         (lines({"id": "q1", "answer": "a"}, {"id": "q1", "answer": "b"}), r":2: question q1 is already answered above"),
-        (lines({"id": "q1", "answer": 7}), ":1: answer=7 is not a valid string"),
         ('{"id": "q1", "answer": NaN}\n', ":1: not JSON: NaN is not a JSON value"),
         ('{"id": "q1", "answer": "a", "figures": {"x": 1e999}}', r":1: figures\.x=inf is not a finite number"),
         ('{"id": "q1", "answer": "a", "flags": {"x": "many"}}', r":1: flags\.x='many' is not a valid integer"),
@@ -70,13 +67,8 @@ def test_what_is_wrong_is_one_line_with_its_place(tmp_path: Path) -> None:
         (lines({"id": "q1"}), ":1: no answer"),
         (lines(["q1", "a"]), "record 1: .*should be a valid dictionary"),
         (lines({"id": "q1", "predicted_answer": None}), ":1: predicted_answer=None: must be a text"),
-        (
-            lines({"id": "q1", "predicted_answer": "a", "predicted_support_idxs": ["0"]}),
-            r"predicted_support_idxs\.0='0': must be an integer",
-        ),
-        ('{"answer": {"q1": "a", "q1": "b"}}', "question q1: given more than once"),
+        ('{"id": "q1", "predicted_answer": "a", "predicted_support_idxs": ["0"]}', r"idxs\.0='0': must be an integer"),
         ('{"answer": {"q1": "a"}, "sp": {"q1": [["T"]]}}', r"no key 'sp\.q1\.0\.1'"),
-        ('{"answer": {"q1": "a"}, "sp": {"q9": []}}', "question q9: supporting facts in sp, but no answer"),
         ('{"answer": {"q1": "a"}, "sp": []}', r"sp=\[\]: must be a mapping"),
         ('{"answer": {}}', "answer={}: dictionary should have at least 1 item"),
         ('{"answer": {"q1": "a"', "not JSON"),

@@ -13,7 +13,6 @@ import pytest
 from kgqa.calls import Call, CountTokens, Generate, Neighbours, Rank, Search
 from kgqa.datasets.demonstrations import load_thoughts
 from kgqa.errors import DataError
-from kgqa.methods.steps.replies import extract_answer
 from kgqa.prompting import render, render_dry_run_reply
 from kgqa.testing import drive
 from kgqa.types import Answer, Completion, Passage, Question
@@ -31,7 +30,6 @@ NAMES = sorted({file.stem for folder in conf_folders() for file in Path(folder, 
 
 
 def answer_and_render(name: str, question: Question, *found: Passage) -> tuple[Answer, list[str]]:
-    """The answer, and every prompt in which the question stands."""
     prompts: list[str] = []
 
     def reply(call: Call[Any]) -> Any:
@@ -76,14 +74,11 @@ def test_render_edited_template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 DIRECT = "gold_with_1_distractors_context_direct_qa_codex.txt"
-RELEASED = Path(os.environ.get("KGQA_DATA", "data")) / "demonstrations" / "ircot_prompts.json.gz"
 OURS = {
-    "question": "Who wrote Birch?",
-    "answer": "Alder",
-    "thoughts": ["Birch is by Alder.", "So the answer is: Alder."],
+    "question": "Who wrote Birch?", "answer": "Alder", "thoughts": ["Birch is by Alder.", "So the answer is: Alder."],
     "passages": [{"title": "Birch", "text": "Birch is by Alder."}],
     "distractors": [{"title": "Elm", "text": "Elm is old."}, {"title": "Fir", "text": "Fir is new."}],
-}
+}  # fmt: skip
 
 
 def authors_prompt(reply: str, *titles: str) -> str:
@@ -103,14 +98,12 @@ def released(**changes: str | None) -> dict[str, str]:
     return {f"prompts/hotpotqa/{name}": text for name, text in texts.items() if text is not None}
 
 
-def packed(folder: Path, content: Any) -> str:
-    path = folder / "released.json.gz"
-    path.write_bytes(gzip.compress(json.dumps(content).encode()))
-    return str(path)
-
-
 def test_the_authors_prompts_keep_every_paragraph_in_its_place_and_other_files_are_refused(tmp_path: Path) -> None:
-    [read] = load_thoughts(packed(tmp_path, released()) + "#hotpotqa")
+    def packed(content: Any, section: str = "hotpotqa") -> str:
+        (tmp_path / "released.json.gz").write_bytes(gzip.compress(json.dumps(content).encode()))
+        return f"{tmp_path}/released.json.gz#{section}"
+
+    [read] = load_thoughts(packed(released()))
     assert (read.question, read.answer, read.thoughts) == ("Who?", "Elm", "It is Elm. So the answer is: Elm.")
     titles = [[passage.title for passage in context] for context in read.contexts]
     assert titles == [["Elm"], ["Fir", "Elm"], ["Oak", "Elm", "Fir"], ["Ash", "Yew", "Elm", "Oak"]]
@@ -128,33 +121,11 @@ def test_the_authors_prompts_keep_every_paragraph_in_its_place_and_other_files_a
             load_thoughts(str(own))
     for content, section, message in [
         (released(), "musique", "no prompts of 'musique'. Datasets in this file: hotpotqa"),
-        ([1], "hotpotqa", "not a file of IRCoT's prompts"),
-        (released(**{DIRECT: None}), "hotpotqa", "is missing. Download"),
-        (
-            released(**{DIRECT: '# METADATA: {"qid": "q2"}\nQ: W\nA: E'}),
-            "hotpotqa",
-            "q1 is not in every prompt",
-        ),
+        ([1], "hotpotqa", "hotpotqa: not IRCoT's prompts"),
+        (released(**{DIRECT: None}), "hotpotqa", rf"'{DIRECT}'\). Download the file again"),
+        (released(**{DIRECT: '# METADATA: {"qid": "q2"}\nQ: W\nA: E'}), "hotpotqa", "'q1'"),
         (released(**{DIRECT: '# METADATA: {"qid": "q1"}\nText'}), "hotpotqa", "expected 'Q: …' and 'A: …'"),
-        (
-            released(**{"no_context_open_llm_retrieval_codex.txt": authors_prompt("Elm", "Main")}),
-            "hotpotqa",
-            "not JSON",
-        ),
+        (released(**{"no_context_open_llm_retrieval_codex.txt": authors_prompt("A", "B")}), "hotpotqa", "JsonError"),
     ]:
         with pytest.raises(DataError, match=message):
-            load_thoughts(f"{packed(tmp_path, content)}#{section}")
-
-
-@pytest.mark.skipif(not RELEASED.is_file(), reason="IRCoT's prompts are not in KGQA_DATA")
-def test_the_authors_real_file_is_read_whole() -> None:
-    for section, count in (("hotpotqa", 29), ("2wikimultihopqa", 20), ("musique", 20), ("iirc", 12)):
-        read = load_thoughts(f"{RELEASED}#{section}")
-        assert len(read) == count
-        for each in read:
-            assert extract_answer(each.thoughts), each.question
-            assert each.answer in each.thoughts
-            assert len(each.contexts) == 4
-            assert len(each.context(1)) + 2 == len(each.context(2)) + 1 == len(each.context(3))
-            assert set(each.context(0)) <= set(each.context(3))
-            assert bool(each.pinned) == (section == "iirc")
+            load_thoughts(packed(content, section))

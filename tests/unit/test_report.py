@@ -20,15 +20,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kgqa.artifacts.predictions import question_ids
-from kgqa.artifacts.run import FinishedRun, list_runs
+from kgqa.artifacts.run import FinishedRun
 from kgqa.artifacts.trace import TracedCall, read_trace
 from kgqa.cli.main import main
 from kgqa.errors import DataError
 from kgqa.experiment.compare import compare_answers
+from kgqa.report import explorer
 from kgqa.report.explorer import REFERENCE, abridge_call, pack, run_page
 from kgqa.report.exports import write_export
 from kgqa.report.page import mark_text, notebook_html
-from kgqa.report.questions import load_reported_questions
+from kgqa.report.questions import QuestionRow, load_reported_questions
 from kgqa.report.run_report import notices, sections, write_report
 from kgqa.report.section import (
     MarkedCell,
@@ -43,9 +44,8 @@ from kgqa.report.section import (
 from kgqa.report.sweeps import SweepReport, write_sweep_report
 from kgqa.scoring.questions import METRICS, Metric, ScoredQuestion
 from kgqa.sweeps.cells import check_metric, freeze_cells
-from kgqa.viewer.folder import Folder
+from kgqa.viewer.folder import read_rows
 from kgqa.viewer.table import columns_of
-from scripts.bench.questions import write_questions
 
 HOSTILE = "</script><script>alert(1)</script><!-- & | \x01"
 
@@ -83,7 +83,6 @@ def inflated(line: str) -> Any:
 
 
 def packed(page: str) -> list[Any]:
-    """Return the rows and the traces as a browser unpacks them."""
     texts = re.findall(r'id="(?:index|traces)">([^<]*)<', page)
     return [inflated(line) for text in texts for line in text.strip().split("\n")]
 
@@ -127,9 +126,8 @@ def test_every_table_is_in_markdown_html_notebooks_and_latex(run: FinishedRun, f
     assert text.count(r"\begin{table}") == text.count(r"\end{table}") == text.count(r"\toprule") >= 4
     assert "{EM and F1 by scoring profile: trace on musique with smollm2\\_135m, scripted}" in text
     assert "% Scripted replies: no model was called." in text
-    assert escape_latex("50 % of A_b & {c}\n~^\\") == (
-        r"50 \% of A\_b \& \{c\} \textasciitilde{}\textasciicircum{}\textbackslash{}"
-    )
+    escaped = r"50 \% of A\_b \& \{c\} \textasciitilde{}\textasciicircum{}\textbackslash{}"
+    assert escape_latex("50 % of A_b & {c}\n~^\\") == escaped
 
 
 def test_questions_average_to_the_scores_of_the_run_and_are_in_the_csv(run: FinishedRun, folder: Path) -> None:
@@ -157,9 +155,8 @@ def test_the_page_has_the_traces_of_the_run_ends_no_element_and_needs_no_network
     for row, trace in zip(rows, traces, strict=True):
         traced = kept[row["question_id"]]
         calls = [abridge_call(call) for call in traced.calls]
-        assert whole(trace["value"], trace["paragraphs"]) == rounded(
-            {**traced.json(), "calls": calls, "judgement": None}
-        )
+        told = rounded({**traced.json(), "calls": calls, "judgement": None})
+        assert whole(trace["value"], trace["paragraphs"]) == told
     assert rows[0]["question"].endswith(HOSTILE)
     assert "alert(1)" not in page
     assert page.count("<script") == page.count("</script>") == 3
@@ -174,13 +171,11 @@ def test_pages_pack_texts_once_and_show_the_best_of_a_ranking() -> None:
     line = inflated(pack(value))
     assert value == before
     texts = ["forty " * 9]
-    assert whole(line["value"], texts) == [
-        "-inf", 1.5, ["a pair", "half a character: \ud800"], "é", {"texts": texts, "n": 0.1235},
-    ]  # fmt: skip
+    expected = ["-inf", 1.5, ["a pair", "half a character: \ud800"], "é", {"texts": texts, "n": 0.1235}]
+    assert whole(line["value"], texts) == expected
     ours, others = "A demonstration that every prompt repeats, word for word.", "What only one prompt contains."
     packed = inflated(pack({"prompts": [f"{ours}\n\n{others} {n}" for n in range(50)]}))
-    assert packed["paragraphs"].count(ours) == 1
-    assert len(packed["paragraphs"]) == 51
+    assert (packed["paragraphs"].count(ours), len(packed["paragraphs"])) == (1, 51)
     ranked, scores = [f"text {n}" for n in range(40)], [n / 40 for n in range(40)]
     ranking = TracedCall((0,), "rank", {"scorer": "ranker", "query": "q", "texts": ranked}, scores, cached=False)
     shown = abridge_call(ranking)
@@ -190,38 +185,23 @@ def test_pages_pack_texts_once_and_show_the_best_of_a_ranking() -> None:
     assert abridge_call(failed) == failed.json()
 
 
-@pytest.fixture(scope="module")
-def long_run(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
-    base = tmp_path_factory.mktemp("sizes")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(base)
-        patch.setenv("KGQA_CACHE", str(base / "cache"))
-        asked = ("method=all_documents", "dataset=musique", f"dataset.path={write_questions(base / 'q.jsonl', 300)}")
-        assert main(["run", *asked, "engine=scripted", f"output_dir={base / 'run'}"]) == 0
-    return FinishedRun.read(base / "run")
-
-
-def test_a_page_has_every_row_and_as_many_calls_as_fit_the_failed_and_judged_first(
-    long_run: FinishedRun, tmp_path: Path
+def test_a_page_has_every_row_and_as_many_calls_as_fit_wrong_answers_first(
+    run: FinishedRun, page: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for limit in (500_000,):
-        page = "".join(run_page(long_run, sections(long_run), [], limit))
-        assert 0.9 * limit < len(page.encode()) <= limit
-        traces = re.findall(r'id="traces">([^<]*)<', page)[0].split("\n")[:-1]
-        assert len(traces) == 300
-        assert f"The calls of {sum(trace != '' for trace in traces)} of these questions are in this page" in page
-    assert 'id="selection"' not in "".join(run_page(long_run, sections(long_run), []))
-    copied = tmp_path / "run"
-    shutil.copytree(long_run.folder, copied)
-    predictions = [json.loads(line) for line in (copied / "predictions.jsonl").read_text("utf-8").splitlines()]
-    disputed = predictions[-1]
-    vote = {"verdict": "correct", "fate": "judged", "votes": [], "judge": "three_way"}
-    line = {"question_id": disputed["question_id"], "answer": disputed["answer"], **vote}
-    (copied / "verdicts.jsonl").write_text(json.dumps(line), encoding="utf-8")
-    page = "".join(run_page(FinishedRun.read(copied), [], [], 300_000))
-    traces = re.findall(r'id="traces">([^<]*)<', page)[0].split("\n")[:-1]
-    assert traces[-1]
-    assert not traces[-2]
+    def traces() -> Any:
+        return re.findall(r'id="traces">([^<]*)<', "".join(run_page(run, [], [])))[0].split("\n")[:-1]
+
+    right = [row["question_id"] for row in inflated(re.findall(r'id="index">([^<]*)<', page)[0])][::2]
+    monkeypatch.setattr(QuestionRow, "is_right", property(lambda row: row.question_id in right))
+    wrong_first = [1, 3, 0, 2, 4]
+    assert 'id="selection"' not in "".join(run_page(run, [], []))
+    whole = traces()
+    for count in (3, 4, 5):
+        shown = wrong_first[:count]
+        monkeypatch.setattr(explorer, "TRACE_BYTES", sum(len(whole[n]) for n in shown))
+        assert traces() == [trace if n in shown else "" for n, trace in enumerate(whole)]
+    monkeypatch.setattr(explorer, "TRACE_BYTES", len(whole[wrong_first[0]]))
+    assert "The calls of 1 of these questions are in this page" in "".join(run_page(run, [], []))
 
 
 def test_marks_links_code_and_bold_are_written_in_each_form() -> None:
@@ -252,8 +232,6 @@ def test_bad_requests_and_damaged_files_are_refused(
     assert not list(tmp_path.iterdir())
     assert main(["report", str(folder), "--format", "pdf"]) == 2
     assert "--format pdf: no such value. Choose from: csv, eee, html" in capsys.readouterr().err
-    assert main(["report", str(folder), "--score", "F1"]) == 2
-    assert "--score works only for the report of a sweep" in capsys.readouterr().err
     damaged, magic = tmp_path / "damaged", b"\x28\xb5\x2f\xfd"  # each question is a separate zstd frame
     shutil.copytree(folder, damaged)
     (damaged / "verdicts.jsonl").write_text('{"question_id": "q", "verdict": "correct"}\n', encoding="utf-8")
@@ -285,14 +263,13 @@ def test_verdicts_are_shown_for_the_answers_they_were_given_for(
         lines.append(json.dumps({**line, "votes": votes, "judge": "three_way"}))
     (judged / "verdicts.jsonl").write_text("\n".join(lines), encoding="utf-8")
     rows = csv_rows(write_report(judged, "csv"))
-    assert [line["verdict"] for line in rows] == ["correct", "", "unscored", "", "incorrect"]
+    expected = ["correct", "", "unscored", "", "incorrect"]
+    assert [line["verdict"] for line in rows] == expected
     shown = []
     for prediction in predictions:
         assert main(["show", str(judged), prediction["question_id"]]) == 0
         shown.append([line for line in capsys.readouterr().out.splitlines() if line.startswith("judge:")])
-    assert [line.split()[1] if line else "" for line in map("".join, shown)] == [
-        "correct", "", "unscored", "", "incorrect",
-    ]  # fmt: skip
+    assert [line.split()[1] if line else "" for line in map("".join, shown)] == expected
 
 
 def test_a_metric_that_is_registered_is_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -303,10 +280,10 @@ def test_a_metric_that_is_registered_is_everywhere(tmp_path: Path, monkeypatch: 
     monkeypatch.chdir(tmp_path)
     swept = ("method=golden", "method.max_answer_tokens=1,2", "dataset=demo", "limit=3", "engine=scripted")
     assert main(["run", "-m", *swept, "ranker=lexical", "sweep.name=s"]) == 0
-    report = SweepReport.read(Path("outputs/sweeps/s"), "word share")
+    report = SweepReport.read(Path("outputs/sweeps/s"))
     (table,), runs = report.tables(), [cell.finished for cell in report.cells if cell.finished]
     assert "word share" in table.header
-    assert table.plots[0].title.startswith("word share")
+    assert len(table.plots) == 2
     assert report.csv().startswith("cell,name,method.max_answer_tokens,status,questions,EM,F1,containment,")
     assert "word share low" in report.csv()
     mean = runs[0].metrics.score("words").mean
@@ -319,7 +296,7 @@ def test_a_metric_that_is_registered_is_everywhere(tmp_path: Path, monkeypatch: 
     assert sum(scores) / 3 == pytest.approx(mean)
     compared = compare_answers([each.folder for each in runs], flips=0)
     assert {"EM", "F1", "word share"} <= {row[0] for row in compared.sections[0].rows}
-    assert "word share" in columns_of(Folder(Path("outputs")).rows(list_runs(Path("outputs"))))
+    assert "word share" in columns_of(read_rows(Path("outputs")))
     check_metric("tune.metric", "words")
     (cell,) = freeze_cells([("", ["method=golden"])])
     cell.metrics, cell.status = runs[0].metrics, "done"
@@ -328,29 +305,22 @@ def test_a_metric_that_is_registered_is_everywhere(tmp_path: Path, monkeypatch: 
     assert "kgqa.words" in written
 
 
-def test_a_sweep_lists_the_questions_on_which_cells_differ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sweep_links_its_cells_and_omits_scores_of_passages_that_were_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    rule = {"match": "Ilse Ravenholt", "reply": "Pellery"}  # a gold passage contains her name, no question does
-    Path("rules.jsonl").write_text(json.dumps(rule), encoding="utf-8")
-    swept = ("method=no_context,golden", "dataset=demo", "limit=3", "engine=scripted", "engine.rules=rules.jsonl")
+    swept = ("method=no_context,golden", "dataset=demo", "limit=3", "engine=scripted")
     assert main(["run", "-m", *swept, "sweep.name=s"]) == 0
-    scores, table = SweepReport.read(Path("outputs/sweeps/s")).tables(with_questions=True)
+    (scores,) = SweepReport.read(Path("outputs/sweeps/s")).tables()
     recall = [row[list(scores.header).index("support recall")] for row in scores.rows]
     assert recall == ["–", "100.0 [100.0, 100.0]"]  # a method without passages has none
     page = write_sweep_report(Path("outputs/sweeps/s"), "html").read_text("utf-8")
     links = re.findall(r'<a href="([^"]*)/[^/"]*/report.html">(\w+)</a>', page)
-    assert links[:2] == [(f"../../demo/{name}/scripted", name) for name in ("no_context", "golden")]
-    ((question, *outcomes),) = table.rows
-    assert table.header == ["question", "no_context", "golden"]
-    assert question == "In which town was the architect of the Candle Bridge born?"
-    assert [(cell, cell.mark) for cell in outcomes if isinstance(cell, MarkedCell)] == [("✗", "wrong"), ("✓", "right")]
-    assert all("/report.html#q=2hop__demo_01" in cell.link for cell in outcomes if isinstance(cell, MarkedCell))
+    assert links == [(f"../../demo/{name}/scripted", name) for name in ("no_context", "golden")]
 
 
 def test_a_formula_is_marked_as_text_and_other_values_stay() -> None:
-    for text in (
-        "=1+1", "+1+1", "-1+1", "@SUM(A1)", "\t=1", "\r=1", "=cmd|' /C calc'!A0", "-", "'=1", "''@x", "=", "+a",
-    ):  # fmt: skip
+    for text in ("=1+1", "+1+1", "-1+1", "@SUM(A1)", "\t=1", "\r=1", "=cmd|' /C calc'!A0", "-", "'=1", "''@x", "+a"):
         assert quote_formula(text) == f"'{text}"
     for value in (-1.5, -3, 0, None, True, "", "a=b", "-1.5", "+3", "1e-5", "-1,200.5", "'", "O'Neill"):
         assert quote_formula(value) is value

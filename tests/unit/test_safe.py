@@ -40,11 +40,8 @@ def configured() -> Safe:
 
 
 class World:
-    """Replies from one list; the calls are kept."""
-
     def __init__(self, *replies: str | Completion) -> None:
-        self.replies = list(replies)
-        self.calls: list[Generate] = []
+        self.replies, self.calls = list(replies), list[Generate]()
 
     def __call__(self, call: Call[Any]) -> Any:
         if isinstance(call, CountTokens):
@@ -67,8 +64,7 @@ def test_without_feedback_steps_follow_each_other_to_the_final_answer() -> None:
     answer = world.answer(feedback="none")
     assert world.stages == ["step", "step", "step"]
     assert [call.prompt.prefill for call in world.calls] == ["Step 1:", "Step 2:", "Step 3:"]
-    assert answer.text == "Gorm"
-    assert set(answer.evidence) == {REED.id, HOLM.id}
+    assert (answer.text, set(answer.evidence)) == ("Gorm", {REED.id, HOLM.id})
     assert answer.figures == {"steps": 3, "retries": 0}
     assert not answer.flags
 
@@ -92,13 +88,10 @@ def test_a_rejected_step_is_tried_again_and_kept_after_the_last_retry() -> None:
     final = world.calls[4].prompt.messages[0].content
     assert "Step 1: According to Passage 2" in final
     assert "Ada Holm wrote" not in final  # what was rejected is no part of the chain
-    assert answer.figures["errors, off-topic"] == 1
-    assert answer.figures["errors at step 1"] == 1
-    assert answer.figures["retries"] == 1
+    assert [answer.figures[name] for name in ("errors, off-topic", "errors at step 1", "retries")] == [1, 1, 1]
     world = World(AUTHOR, verdict("Redundancy"), AUTHOR, verdict("Redundancy"), FINAL, RIGHT)
     answer = world.answer(max_retries=1)
-    assert world.stages == ["step", "judge"] * 3
-    assert answer.flags == {"unresolved_step": 1}
+    assert (world.stages, answer.flags) == (["step", "judge"] * 3, {"unresolved_step": 1})
     assert [attempt["accepted"] for attempt in answer.notes["attempts"]] == [False, True, True]  # the tries are equal
     retried, following = (world.calls[place].prompt.messages[0].content for place in (2, 4))
     assert "Rejected attempt at step 1" in retried
@@ -111,9 +104,7 @@ def test_the_released_loop_differs_in_four_places() -> None:
     rejected = verdict("Redundancy")
     world = World(AUTHOR, rejected, AUTHOR, rejected, FINAL, RIGHT)
     world.answer(max_retries=2, count_first_try=True)
-    assert [call.prompt.prefill for call in world.calls if call.prompt.name == "safe/step"] == [
-        "Step 1:", "Step 1:", "Step 2:",
-    ]  # fmt: skip
+    assert [call.prompt.prefill for call in world.calls[::2]] == ["Step 1:", "Step 1:", "Step 2:"]
     guided = verdict(CORRECT, "Submit ####ANSWER: town.")
     world = World(AUTHOR, guided, " Gorm (Final Answer)", RIGHT)
     answer = world.answer(guided_answer="conclude")
@@ -126,18 +117,14 @@ def test_the_released_loop_differs_in_four_places() -> None:
     assert (answer.text, answer.figures["steps"]) == ("Torvane", 3)
     world = World(FINAL, wrong, BORN, RIGHT)
     assert world.answer(max_retries=0, rejected_answer="continue", max_steps=2).text == "Gorm"
-    world = World(AUTHOR, "fine", FINAL, RIGHT)
-    answer = world.answer(unparsable="reject", max_retries=0)
-    assert world.stages == ["step", "judge", "step", "judge"]
+    answer = World(AUTHOR, "fine", FINAL, RIGHT).answer(unparsable="reject", max_retries=0)
     assert answer.flags == {"unparsable_verdict": 1, "unresolved_step": 1}
 
 
 def test_at_the_bound_an_answer_is_forced() -> None:
     for written in (
-        " Gorm (Final Answer)",
         "\nGorm\n\nStep 3: According to",  # a small model begins its answer on a line of its own
-        "####ANSWER: Gorm (Final Answer)",  # Figure 13's form, once more behind the prefill
-        "\n#### ANSWER: Gorm (Final Answer)\n",
+        "\n#### ANSWER: Gorm (Final Answer)\n",  # Figure 13's form, once more behind the prefill
         "Step 3: ####ANSWER: Gorm (Final Answer)",
         "####ANSWER: Gorm (Final Answer)\n####ANSWER: Torvane (Final Answer)",
         "Gorm (Final Answer)\n\n####ANSWER: Torvane",
@@ -147,8 +134,7 @@ def test_at_the_bound_an_answer_is_forced() -> None:
     ):
         world = World(AUTHOR, RIGHT, BORN, RIGHT, written)
         answer = world.answer(max_steps=2)
-        assert world.stages == ["step", "judge", "step", "judge", "conclude"]
-        assert world.calls[-1].stop == ()
+        assert (world.stages, world.calls[-1].stop) == (["step", "judge", "step", "judge", "conclude"], ())
         assert (answer.text, answer.flags) == ("Gorm", {"forced_answer": 1})
 
 
@@ -157,8 +143,7 @@ def test_verdicts_are_asked_for_once_more_and_have_the_chosen_labels() -> None:
     answer = world.answer()
     assert world.stages == ["step", "judge", "judge"]
     assert world.calls[1].prompt != world.calls[2].prompt  # greedy: the same prompt would get the same reply
-    assert answer.text == "Gorm"
-    assert answer.flags == {"unparsable_verdict": 1, "no_passage_cited": 1}
+    assert (answer.text, answer.flags) == ("Gorm", {"unparsable_verdict": 1, "no_passage_cited": 1})
     early = verdict("Premature Conclusion")
     world = World(FINAL, early, FINAL, RIGHT)
     assert world.answer(labels="released").figures["errors, premature conclusion"] == 1
@@ -173,8 +158,7 @@ def test_ten_passages_are_kept_gold_among_them_in_an_order_of_the_questions_own(
     gold = frozenset(passage.id for passage in passages[15:19])
     one = Question("one", "?", ("a",), passages, support=gold)
     chosen = configured().sample_passages(one)
-    assert len(chosen) == 10
-    assert gold <= {passage.id for passage in chosen}
+    assert (len(chosen), len(gold & {passage.id for passage in chosen})) == (10, 4)
     assert chosen == configured().sample_passages(one)
     assert chosen != configured().sample_passages(replace(one, id="two"))
     assert len(configured().sample_passages(QUESTION)) == 2
@@ -182,9 +166,7 @@ def test_ten_passages_are_kept_gold_among_them_in_an_order_of_the_questions_own(
 
 def test_texts_of_steps_and_verdicts_are_read() -> None:
     for text, kind, answer in [
-        ("A is B. (Attribution)", "attribution", None),
-        ("So C. (logical).", "logical", None),
-        ("####ANSWER: 5 May (Final Answer)", "final answer", "5 May"),
+        *(("A. (Attribution)", "attribution", None), ("So C. (logical).", "logical", None)),
         ("####ANSWER: 5 May. (Logical)", "final answer", "5 May."),  # small models give it another step's tag
         ("## answer: (the) Gorm", "final answer", "(the) Gorm"),
         *(("####ANSWER:", "final answer", ""), ("I think so.", "", None), ("", "", None)),

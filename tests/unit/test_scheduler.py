@@ -6,6 +6,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -30,8 +31,7 @@ def test_calls_share_batches_and_have_their_own_seeds(cache: CallCache) -> None:
 
     engine = Batches(size=8)
     fans = drive(engine, cache, named(1, fan))
-    assert fans[0].result == ["re: q0 0", "re: q0 1", "re: q0 2"]
-    assert len(engine.asked) == 1
+    assert (fans[0].result, len(engine.asked)) == (["re: q0 0", "re: q0 1", "re: q0 2"], 1)
     assert [record.path for record in fans[0].records] == [(0, 0, 0), (0, 1, 0), (0, 2, 0)]
 
     async def same(name: str) -> str:
@@ -41,21 +41,18 @@ def test_calls_share_batches_and_have_their_own_seeds(cache: CallCache) -> None:
     finished = drive(engine, cache, named(5, same))
     assert engine.asked == [["the same for all"]]
     assert sum(record.cached for each in finished for record in each.records) == 4
-    again = Batches(size=8)
-    drive(again, cache, named(5, same))
+    drive(again := Batches(size=8), cache, named(5, same))
     assert again.asked == []
 
-    async def sampled(name: str) -> list[int | None]:
+    async def sampled(name: str) -> None:
         await gather(*(replace(ask("draw"), temperature=1.0) for _ in range(2)))
-        return []
 
     def seeds(width: int) -> list[int | None]:
         finished = drive(Batches(size=2), cache, named(3, sampled), width=width)
         calls = [record.call for each in sorted(finished, key=lambda each: each.key) for record in each.records]
         return [call.seed for call in calls if isinstance(call, Generate)]
 
-    assert seeds(1) == seeds(3)
-    assert len(set(seeds(3))) == 6
+    assert (seeds(1), len(set(seeds(3)))) == (seeds(3), 6)
 
 
 def test_a_failing_engine_or_disk_stops_the_run(cache: CallCache) -> None:
@@ -104,22 +101,11 @@ def test_failures_stay_with_their_program_or_calls(cache: CallCache) -> None:
     assert "ValueError: no" in str(error)
 
 
-def test_interrupted_run_resumes_in_the_same_batches(cache: CallCache, tmp_path: object) -> None:
+def test_interrupted_run_resumes_in_the_same_batches(cache: CallCache) -> None:
     whole = Batches(size=4)
     drive(whole, cache, named(10, two_steps))
-
-    class Stop(BaseException):
-        pass
-
     other = CallCache(cache.path.parent / "other")
-    asked = 0
-
-    def interrupted(call: ModelCall) -> ModelReply:
-        nonlocal asked
-        asked += 1
-        return echo(call)
-
-    part = Batches(interrupted, size=4)
+    part = Batches(size=4)
     done = Done()
     waves = Waves(done, other, part)
     scheduler = Scheduler(lambda call: waves, done, width=64)
@@ -149,14 +135,12 @@ def test_closing_the_iterator_closes_programs(cache: CallCache) -> None:
         finally:
             closed.append(name)
 
-    async def quick(name: str) -> str:
-        return name
+    async def quick() -> None: ...
 
     done = Done()
     waves = Waves(done, cache, Batches(size=8))
     scheduler = Scheduler(lambda call: waves, done, width=64)
-    programs = [("q0", program("q0")), ("q1", program("q1")), ("quick", quick("quick"))]
-    running = scheduler.run(programs)
+    running = scheduler.run([("q0", program("q0")), ("q1", program("q1")), ("quick", quick())])
     assert next(running).key == "quick"
     running.close()
     scheduler.stop()
@@ -181,18 +165,14 @@ def run_with(cache: CallCache, answer: Any) -> list[Any]:
         scheduler.stop(1)
 
 
-@pytest.mark.parametrize(
-    ("thrown", "raised"),
-    [(Panic("slice"), EngineDied), (KeyboardInterrupt(), KeyboardInterrupt), (SystemExit(4), SystemExit)],
-)
-def test_panic_interrupt_and_exit_end_the_run(
-    cache: CallCache, thrown: BaseException, raised: type[BaseException]
-) -> None:
-    def answer(calls: Sequence[Any]) -> Sequence[Any]:
-        raise thrown
-
-    with pytest.raises(raised, match="engine crashed: Panic: slice" if raised is EngineDied else None):
-        run_with(cache, answer)
+def test_panic_interrupt_and_exit_end_the_run(cache: CallCache) -> None:
+    crashed = "engine crashed: Panic: slice"
+    for thrown, raised, said in [
+        *((Panic("slice"), EngineDied, crashed), (KeyboardInterrupt(), KeyboardInterrupt, None)),
+        (SystemExit(4), SystemExit, None),
+    ]:
+        with pytest.raises(raised, match=said):
+            run_with(cache, Mock(side_effect=thrown))
 
 
 def test_worker_answers_waiting_calls_together(cache: CallCache) -> None:
@@ -211,8 +191,7 @@ def test_worker_answers_waiting_calls_together(cache: CallCache) -> None:
     resume.set()
     assert sorted(next_reply(done).ticket for _ in range(40)) == list(range(40))
     worker.submit(Request((0, 40), 40, Search("quay", 3), 0.0))  # it sleeps, or is about to
-    assert next_reply(done).ticket == 40
-    assert batches == [1, 32, 7, 1]
+    assert (next_reply(done).ticket, batches) == (40, [1, 32, 7, 1])
     worker.stop(1)
 
 
@@ -228,8 +207,7 @@ def test_a_bad_call_fails_alone_and_three_in_a_row_mean_a_crash() -> None:
         return [call.upper() for call in calls]
 
     *good, bad, last = BatchIsolator(answer)(["a", "b", "c", "bad", "d"])
-    assert (good, last) == (["A", "B", "C"], "D")
-    assert type(bad) is EngineError
+    assert (good, last, type(bad)) == (["A", "B", "C"], "D", EngineError)
     assert "ValueError: cannot" in str(bad)
     assert sizes == [5, 2, 3, 1, 2, 1, 1]
     assert [type(reply) for reply in BatchIsolator(answer)(["a", "panic", "c"])] == [EngineDied] * 3
@@ -237,6 +215,5 @@ def test_a_bad_call_fails_alone_and_three_in_a_row_mean_a_crash() -> None:
 
     isolator = BatchIsolator(answer)
     kinds = [type(isolator([call])[0]) for call in ("bad", "bad", "good", "bad", "bad", "bad", "bad", "good", "bad")]
-    assert kinds == [
-        EngineError, EngineError, str, EngineError, EngineError, EngineDied, EngineDied, str, EngineError,
-    ]  # fmt: skip
+    failing = [EngineError, EngineError]
+    assert kinds == [*failing, str, *failing, EngineDied, EngineDied, str, EngineError]

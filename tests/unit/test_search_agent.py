@@ -37,8 +37,6 @@ def tool_agent() -> ToolAgent:
 
 
 class World:
-    """Replies in order, and the prompts and searches that the agent made."""
-
     def __init__(self, replies: Sequence[str | Completion | Exception]) -> None:
         self.replies, self.calls, self.searches = list(replies), list[Generate](), list[Search]()
 
@@ -69,17 +67,14 @@ def test_a_query_is_answered_with_passages_and_the_transcript_goes_on() -> None:
     assert world.calls[1].prompt.prefill == f"<think>Who?</think>\n<search> opera </search>{shown}"
     assert world.calls[0].stop == ("</search>", "</answer>")
     assert {call.thoughts for call in world.calls} == {"keep"}
-    assert answer.text == "Fauskenes"
-    assert answer.evidence == (OPERA.id,)
-    assert answer.figures["searches"] == 1
+    assert (answer.text, answer.evidence, answer.figures["searches"]) == ("Fauskenes", (OPERA.id,), 1)
     assert answer.notes["searches"] == [["opera", [OPERA.id]]]
     assert answer.notes["transcript"].endswith("<answer> Fauskenes </answer>")
     assert answer.flags == {}
 
 
-@pytest.mark.parametrize(
-    ("replies", "searches", "flags"),
-    [
+def test_what_ends_a_turn_is_flagged() -> None:
+    cases: list[tuple[list[str | Completion], int, dict[str, int]]] = [
         (["I know it.", " Fauskenes\nSo it is."], 0, {"forced_answer": 1, "no_action": 1}),
         (["<search>a", "<search>b", "<search>c", "Fauskenes"], 2, {"forced_answer": 1}),
         (["<search>a", "<search>a", "<answer>Fauskenes"], 2, {"repeated_search": 1}),
@@ -87,20 +82,17 @@ def test_a_query_is_answered_with_passages_and_the_transcript_goes_on() -> None:
         (["<search> ", "<answer>Fauskenes"], 1, {"empty_query": 1, "empty_retrieval": 1}),
         ([Completion("I think", "length"), "<answer>Fauskenes"], 0, {"cut_reply": 1}),
         (["An <answer> needs a <search>a", "<answer>Fauskenes"], 1, {}),
-    ],
-)
-def test_what_ends_a_turn_is_flagged(replies: list[str | Completion], searches: int, flags: dict[str, int]) -> None:
-    answer = World(replies).answer(agent(max_searches=2))
-    assert (answer.text, answer.figures["searches"], answer.flags) == ("Fauskenes", searches, flags)
+    ]
+    for replies, searches, flags in cases:
+        answer = World(replies).answer(agent(max_searches=2))
+        assert (answer.text, answer.figures["searches"], answer.flags) == ("Fauskenes", searches, flags)
 
 
 def test_passages_that_do_not_fit_are_dropped_and_without_a_forced_answer_it_is_empty() -> None:
     world = World(["<search>opera", PromptTooLong(100, 99), "<answer>Fauskenes"])
     answer = world.answer(agent())
-    assert COMPOSER.text in world.calls[1].prompt.prefill
-    assert COMPOSER.text not in world.calls[2].prompt.prefill
-    assert OPERA.text in world.calls[2].prompt.prefill
-    assert answer.flags == {"passages_dropped": 1}
+    shown = [[each.text in call.prompt.prefill for each in (OPERA, COMPOSER)] for call in world.calls[1:]]
+    assert (shown, answer.flags) == ([[True, True], [True, False]], {"passages_dropped": 1})
     answer = World(["I do not know."]).answer(agent(at_limit="empty"))
     assert (answer.text, answer.flags) == ("", {"no_action": 1, "empty_answer": 1})
     with pytest.raises(ConfigError, match=r"method\.passage='\{name\}': fields are \{number\}, \{title\} and \{text\}"):
@@ -145,11 +137,8 @@ def test_results_are_messages_that_alternate() -> None:
     assert (answer.text, answer.flags) == ("Fauskenes", {"empty_retrieval": 1})
     assert answer.notes["calls"][0] == ["semantic_search", '{"query": "opera"}', [OPERA.id]]
     messages = [Message("user", "q"), Message("assistant", "c", (ToolCall("1", "a", "{}"),)), Message("tool", "r")]
-    assert as_text([*messages, Message("user", "now")]) == (
-        Message("user", "q"),
-        Message("assistant", "c"),
-        Message("user", "<tool_response>\nr\n</tool_response>\nnow"),
-    )
+    last = Message("user", "<tool_response>\nr\n</tool_response>\nnow")
+    assert as_text([*messages, Message("user", "now")]) == (Message("user", "q"), Message("assistant", "c"), last)
 
 
 def test_keywords_are_searched_and_a_chunk_is_read_once() -> None:
@@ -157,8 +146,7 @@ def test_keywords_are_searched_and_a_chunk_is_read_once() -> None:
     world = World([SEARCH, read % "1", read % "2, 9", "Answer: Fauskenes"])
     answer = world.answer(tool_agent())
     shown = world.calls[3].prompt.messages[-1].content
-    assert OPERA.text not in shown
-    assert COMPOSER.text in shown
+    assert (OPERA.text in shown, COMPOSER.text in shown) == (False, True)
     assert "Chunk 1 was read before.\nError: there is no chunk 9" in shown
     assert (answer.evidence, answer.flags) == ((OPERA.id, COMPOSER.id), {"invalid_call": 1})
     world = World([SEARCH, f"Answer: Fauskenes\n{SEARCH}"])
@@ -168,10 +156,9 @@ def test_keywords_are_searched_and_a_chunk_is_read_once() -> None:
     assert "You cannot call more tools." in last[3].content
     assert (answer.text, answer.flags) == ("Fauskenes", {"forced_answer": 1})
     call = '<tool_call>{"name": "keyword_search", "arguments": {"keywords": ["Lyngholt", "opera"]}}'
-    scopes: tuple[tuple[Any, Any], ...] = (("corpus", None), ("own", QUESTION.passages))
-    for scope, pool in scopes:
+    for scope, pool in (("corpus", None), ("own", QUESTION.passages)):
         world = World([call, "Answer: Fauskenes"])
-        world.answer(replace(tool_agent(), scope=scope))
+        world.answer(replace(tool_agent(), scope=scope))  # type: ignore[arg-type]
         assert world.searches == [Search("Lyngholt; opera", 5, None, pool, ("Lyngholt", "opera"))]
 
 
@@ -182,7 +169,6 @@ def test_calls_in_a_reply() -> None:
         ('<tool_call>{"name": "a"}<tool_call>{"name": "b"}', [("a", "{}"), ("b", "{}")]),
         ('<tool_call>\n```json\n{"name": "a", "arguments": "{}"}\n```\n</tool_call>', [("a", "{}")]),
         ("<tool_call>look at it</tool_call>", [("", "look at it")]),
-        ('<tool_call>["a"]</tool_call>', [("", '["a"]')]),
         ('<tool_call>{"arguments": {}}</tool_call>', [("", '{"arguments": {}}')]),
         ("<tool_call>", [("", "")]),
         ('<tools>\n{"type": "a", "arguments": {"x": 1}}\n</tools>', [("a", '{"x": 1}')]),
@@ -195,8 +181,7 @@ def test_calls_in_a_reply() -> None:
     for text, calls in replies:
         before, read = read_calls(text)
         assert [(call.name, call.arguments) for call in read] == calls
-        assert text.startswith(before)
-        assert (before == text) == (not calls)
+        assert (text.startswith(before), before == text) == (True, not calls)
 
 
 def test_snippets() -> None:

@@ -12,7 +12,6 @@ from kgqa.artifacts.predictions import Prediction
 from kgqa.artifacts.trace import Notes, TracedQuestion
 from kgqa.datasets.documents import KINDS, Documents
 from kgqa.errors import DataError
-from kgqa.report.graph_lines import traversal_lines
 from kgqa.report.steps import MAX_PASSAGES, best_sentence, is_quoted, quote_steps
 from kgqa.types import Passage, Question
 
@@ -40,18 +39,15 @@ def test_the_likeliest_chain_that_holds_the_answer_is_quoted(documents: Document
     first, second = quote_steps(traced(documents, "Ambel", chain), documents)
     assert (first.triple, first.sentence) == (("Hesper Vall", "born in", "Oustry"), "Hesper Vall was born in Oustry.")
     assert (first.line, second.line) == (1, 3)
-    assert second.sentence == "It lies on the Ambel, a river."
-    assert second.where == f"{second.file}:3"
+    assert (second.sentence, second.where) == ("It lies on the Ambel, a river.", f"{second.file}:3")
     assert Path(second.file or "").name == "towns.md"
     steps = quote_steps(traced(documents, "Oustry", [["Hesper Vall", "born in", "Oustry", vall.id]]), documents)
     assert all(is_quoted(answer, steps) for answer in ("Oustry", "oustry.", "in Oustry", "yes", "No."))
     assert not any(is_quoted(answer, steps) for answer in ("Oust", "", "Oustry in born"))
-    towns, vall = documents.collection
     without = [["Hesper Vall", "built", "a bridge", vall.id]]
     within = [["Hesper Vall", "born in", "Oustry", vall.id]]
     assert quote_steps(traced(documents, "oustry.", [], without, within), documents)[0].triple == tuple(within[0][:3])
     assert quote_steps(traced(documents, "Ambe", [], without, within), documents)[0].triple == tuple(without[0][:3])
-    assert towns.id != vall.id
 
 
 def test_where_no_link_says_the_answer_a_sentence_of_the_evidence_that_does_is_the_last_step(
@@ -95,24 +91,6 @@ def test_of_a_table_a_row_is_quoted_of_equal_sentences_the_first_and_otherwise_t
     assert (step.file, step.where) == (None, "a")
 
 
-def test_a_traversal_is_told_seed_by_seed_with_gold_passages_marked() -> None:
-    passages = (Passage("a", "A", "one"), Passage("b", "B", "two"), Passage("c", "C", "three"))
-    step = {"path": ["a"], "neighbours": 1, "evidence": "", "chosen": ["b"]}
-    walked = {"traversal": {"agent": "random", "seeds": ["a", "c"], "steps": [step], "paths": [["a", "b"]]}}
-    walk = TracedQuestion(
-        Question("q1", "Who?", ("Ann",), passages, frozenset({"b"})),
-        Prediction("q1", "Ann", None, ("a", "b"), notes=walked),
-        (),
-    )
-    traversal = Notes.of(walk).traversal
-    assert traversal is not None
-    assert list(traversal_lines(walk, traversal)) == [
-        "agent: random · 2 seeds · 1 paths", "  A: one", "    chooses among 1 neighbours", "    → * B: two",
-        "  C: three   (not expanded: the budget was spent)",
-    ]  # fmt: skip
-
-
-STEP = {"path": ["a"], "neighbours": 1, "evidence": "", "chosen": []}
 WHO = Question("q1", "Who?", ("Ann",), ())
 
 
@@ -122,8 +100,6 @@ def test_a_note_of_another_shape_is_one_line() -> None:
         ({"chains": ["x"]}, "chains.0='x'"),
         ({"chains": [{"score": 1, "ended": True, "triples": [[]]}]}, "chains.0.triples.0=[]"),
         ({"thoughts": [1]}, "thoughts.0=1 is not a valid string"),
-        ({"traversal": {"agent": "random", "seeds": [], "steps": [STEP | {"path": []}], "paths": []}}, "steps.0.path"),
-        ({"traversal": {"agent": "random", "seeds": [7], "steps": [], "paths": []}}, "traversal.seeds.0=7"),
     ]
     for notes, said in listed:
         with pytest.raises(DataError, match=re.escape(said)):

@@ -49,24 +49,16 @@ LOST: dict[str, Any] = {
 
 
 def row(question_id: str = "q1", profile: str = "musique", **changed: Any) -> ScoredQuestion:
-    """A right answer, and what is different."""
     asked = {**ASKED, **{key: value for key, value in changed.items() if key in ASKED}}
     answered = {**ANSWERED, **{key: value for key, value in changed.items() if key not in ASKED}}
     return score_question(Question(question_id, **asked), Prediction(question_id, **answered), profile)
 
 
 RIGHT = row()
-HALF = row(
-    "q2",
-    answer="Lake Geneva",  # F1 against "Geneva": precision 1/2, recall 1
-    answers=("Geneva",),
-    evidence=("a", "x", "y", "z"),
-    context_tokens=300,
-    hops=3,
-    type="comparison",
-    flags={"malformed_triple": 1, "empty_chain": 1},
-    figures={"hops": 3.0},
-)
+HALF = row(  # F1 against "Geneva": precision 1/2, recall 1
+    "q2", answer="Lake Geneva", answers=("Geneva",), evidence=("a", "x", "y", "z"), context_tokens=300, hops=3,
+    type="comparison", flags={"malformed_triple": 1, "empty_chain": 1}, figures={"hops": 3.0},
+)  # fmt: skip
 FAILED = row("q3", **LOST)
 EMPTY = row("q4", answer=" ", evidence=(), context_tokens=0, hops=4, flags={})
 
@@ -86,29 +78,23 @@ def test_counts_and_means_in_any_order() -> None:
         row(profile="musiqe")
     with pytest.raises(DataError, match="question q1 has no answers, so its answer cannot be scored"):
         row(answers=())
-    rows = [RIGHT, HALF, FAILED, EMPTY]
-    written = json.dumps(as_json(summarise(rows)), allow_nan=False, sort_keys=True)
-    assert json.dumps(as_json(summarise(rows[::-1])), allow_nan=False, sort_keys=True) == written
-    json.dumps(as_json(summarise([FAILED])), allow_nan=False)
+    assert as_json(summarise([EMPTY, FAILED, HALF, RIGHT])) == as_json(metrics)
+    json.dumps([as_json(metrics), as_json(summarise([FAILED]))], allow_nan=False)
 
 
 def test_scores_are_percentages_with_failed_questions_as_zero() -> None:
     scores = summarise([RIGHT, HALF, FAILED, EMPTY]).scores
-    assert scores["em"].mean == pytest.approx(25)
-    assert scores["f1"].mean == pytest.approx(100 * (1 + 2 / 3) / 4)
+    assert [scores["em"].mean, scores["f1"].mean] == pytest.approx([25, 100 * (1 + 2 / 3) / 4])
     assert scores["em"].n == scores["f1"].n == 4
     f1 = as_json(scores["f1"])
     assert 0 <= f1["low"] < f1["mean"] < f1["high"] <= 100
     assert scores["support_recall"].mean == pytest.approx(100 * (1 + 0.5 + 0 + 0) / 4)
-    assert scores["support_recall"].n == 4
     assert scores["support_precision"].mean == pytest.approx(100 * (1 + 0.25) / 2)
-    assert scores["support_precision"].n == 2
+    assert [scores[f"support_{name}"].n for name in ("recall", "precision", "error_rate")] == [4, 2, 2]
     assert scores["support_error_rate"].mean == pytest.approx(100 * (0 + 0.75) / 2)
-    assert scores["support_error_rate"].n == 2
     assert scores["support_f1"].mean == pytest.approx(100 * (1 + 1 / 3) / 4)
     scores = summarise([RIGHT, HALF, FAILED, row("q5", answer="It is in Paris.")]).scores
-    assert scores["containment"] == estimate([1.0, 1.0, 0.0, 1.0], 0)
-    assert scores["em"].mean == 25
+    assert (scores["containment"], scores["em"].mean) == (estimate([1.0, 1.0, 0.0, 1.0], 0), 25)
 
 
 def test_wording_figures_and_gold_passages() -> None:
@@ -122,7 +108,8 @@ def test_wording_figures_and_gold_passages() -> None:
     assert summarise([RIGHT, HALF, FAILED, EMPTY, lucky]).found_and_right == FoundAndRight(
         found_right=1, found_wrong=0, missed_right=1, missed_wrong=3
     )
-    assert summarise([row(support=frozenset())]).found_and_right is None
+    untold = summarise([row(support=frozenset())])
+    assert (untold.found_and_right, untold.scores["support_recall"]) == (None, UNDEFINED)
     given = summarise([RIGHT, row("q2", support=frozenset({"a", "missing:Lyon"}))]).given
     assert as_json(given) == {"support_recall": pytest.approx(75), "support_error_rate": pytest.approx(85)}
 
@@ -130,15 +117,11 @@ def test_wording_figures_and_gold_passages() -> None:
 def test_what_no_question_defines_is_null_and_not_zero() -> None:
     scores = summarise([RIGHT, row("q3", **LOST, support=frozenset())]).scores
     assert scores["support_recall"] == Estimate(mean=100.0, low=100.0, high=100.0, n=1)
-    scores = summarise([row(support=frozenset())]).scores
-    assert scores["support_recall"] == UNDEFINED
     metrics = summarise([FAILED, FAILED])
     assert {score.n for score in metrics.scores.values()} == {0}
     assert (metrics.by_hops, metrics.by_type, metrics.profiles) == ({}, {}, {})
     metrics = summarise([row(error="the engine gave up"), EMPTY])
-    assert metrics.failed == 1
-    assert metrics.scores["em"].mean == 0
-    assert metrics.scores["support_recall"].mean == 0
+    assert (metrics.failed, metrics.scores["em"].mean, metrics.scores["support_recall"].mean) == (1, 0, 0)
     assert metrics.scores["support_precision"].n == 0
     silent = row(evidence=None)
     assert (silent.em, silent.support_recall, silent.support.given_recall) == (1.0, None, None)
@@ -146,19 +129,15 @@ def test_what_no_question_defines_is_null_and_not_zero() -> None:
 
 def test_scores_are_broken_down_by_hops_type_and_profile() -> None:
     metrics = summarise([HALF, FAILED, RIGHT, row("q4", answer=" ", hops=None)])
-    assert list(metrics.by_hops) == ["2", "3", "unknown"]
-    assert metrics.by_hops["2"] == {"n": 1, "em": 100, "f1": 100}
+    assert (list(metrics.by_hops), metrics.by_hops["2"]) == (["2", "3", "unknown"], {"n": 1, "em": 100, "f1": 100})
     assert as_json(metrics.by_hops["3"]) == {"n": 2, "em": 0, "f1": pytest.approx(100 / 3)}
     assert metrics.by_type["bridge"]["n"] == 3
     assert as_json(metrics.by_type["comparison"]) == {"n": 1, "em": 0, "f1": pytest.approx(200 / 3)}
-    metrics = summarise([row(hops=None, type="")])
-    assert metrics.by_hops == {}
-    assert metrics.by_type == {}
+    plain = summarise([row(hops=None, type="")])
+    assert (plain.by_hops, plain.by_type) == ({}, {})
     profiles = summarise([row(answer="City of Light")]).profiles
-    assert set(profiles) == set(PROFILES)
-    assert profiles["musique"] == {"em": 100, "f1": 100}
-    assert profiles["hotpotqa"] == {"em": 0, "f1": 0}
-    assert profiles["trace"] == {"em": 100, "f1": 0}
+    assert (set(profiles), profiles["musique"]) == (set(PROFILES), {"em": 100, "f1": 100})
+    assert (profiles["hotpotqa"], profiles["trace"]) == ({"em": 0, "f1": 0}, {"em": 100, "f1": 0})
 
 
 def test_struct_em_is_em_over_the_structural_questions() -> None:
@@ -173,7 +152,6 @@ def test_struct_em_is_em_over_the_structural_questions() -> None:
 def test_support_figures_are_those_computed_by_hand() -> None:
     for evidence, gold, given, *expected in [  # recall, precision, F1, error rate, and of the given passages
         (["a", "b", "c"], {"a", "d"}, TEN, 1 / 2, 1 / 3, 2 / 5, 2 / 3, 1.0, 0.8),
-        (["d", "a"], {"a", "d"}, TEN, 1, 1, 1, 0, 1.0, 0.8),
         (["b"], {"a", "d"}, TEN, 0, 0, 0, 1, 1.0, 0.8),
         (["a", "a", "b", "a"], {"a", "d"}, TEN, 1 / 2, 1 / 2, 1 / 2, 1 / 2, 1.0, 0.8),
         ([], {"a", "d"}, TEN, 0, None, 0, None, 1.0, 0.8),
@@ -203,12 +181,10 @@ def retrieved(*ids: str, places: tuple[int | None, ...] = (None,), hops: int | N
 
 
 def test_gold_passages_are_found_by_id_words_or_title() -> None:
-    gold = gold_passages(QUESTION, corpus(OTHER_ALDER, ALDER, BIRCH))
-    assert gold_ranks(gold, (OTHER_ALDER.id, BIRCH.id), ("Alder", "Birch")) == (None, 2)
-    gold = gold_passages(QUESTION, corpus())
-    assert gold_ranks(gold, (OTHER_ALDER.id, BIRCH.id), ("Alder", "Birch")) == (None, 2)
-    gold = gold_passages(QUESTION, corpus(OTHER_ALDER, MORE_ALDER, BIRCH))
-    assert gold_ranks(gold, (OTHER_ALDER.id, BIRCH.id), ("Alder", "Birch")) == (None, 2)
+    gold: tuple[GoldPassage, ...] = ()
+    for page in (corpus(OTHER_ALDER, ALDER, BIRCH), corpus(), corpus(OTHER_ALDER, MORE_ALDER, BIRCH)):
+        gold = tuple(gold_passages(QUESTION, page))
+        assert gold_ranks(gold, (OTHER_ALDER.id, BIRCH.id), ("Alder", "Birch")) == (None, 2)
     assert gold_ranks(gold, (OTHER_ALDER.id, MORE_ALDER.id), ("Alder", "alder")) == (2, None)
     both = replace(QUESTION, support=frozenset({ALDER.id, OTHER_ALDER.id}), support_titles=frozenset({"Alder"}))
     assert gold_ranks(gold_passages(both, corpus(MORE_ALDER)), (MORE_ALDER.id,), ("alder",)) == (1,)
@@ -232,8 +208,7 @@ def test_quoted_and_pinned_passages() -> None:
     page = corpus(ALDER, OTHER_ALDER, MORE_ALDER, BIRCH)
     ids, titles = (ALDER.id, MORE_ALDER.id, BIRCH.id, OTHER_ALDER.id), ("Alder", "alder", "Birch", "Alder")
     gold = gold_passages(question, page)
-    assert gold_ranks(gold, ids, titles) == (4, 3, None)
-    assert gold_ranks(gold_pages(gold), ids, titles) == (1, 3, None)
+    assert (gold_ranks(gold, ids, titles), gold_ranks(gold_pages(gold), ids, titles)) == ((4, 3, None), (1, 3, None))
     question = Question("q", "?", ("a",), quoted=(Passage.of("Alder", "a tree"),), pinned=(ALDER,))
     assert gold_passages(question, corpus(ALDER)) == ()
     pinned = replace(QUESTION, pinned=(ALDER,))
@@ -242,15 +217,12 @@ def test_quoted_and_pinned_passages() -> None:
 
 def test_recall_all_gold_and_reciprocal_rank() -> None:
     places = (1, 6, None)
-    assert recall(places, 2) == pytest.approx(1 / 3)
-    assert recall(places, 6) == pytest.approx(2 / 3)
-    assert recall(places, 99) == pytest.approx(2 / 3)
+    assert [recall(places, 2), recall(places, 6)] == pytest.approx([1 / 3, 2 / 3])
     assert recall((), 5) is None
     assert [all_gold((2, 5), budget) for budget in (2, 4, 5)] == [0, 0, 1]
     assert all_gold((1, None), 15) == 0
     assert all_gold((), 15) is None
-    assert reciprocal_rank((4, 2, None)) == 0.5
-    assert reciprocal_rank((None, None)) == 0
+    assert (reciprocal_rank((4, 2, None)), reciprocal_rank((None, None))) == (0.5, 0)
     assert reciprocal_rank(()) is None
 
 
@@ -264,14 +236,11 @@ def test_a_summary_is_the_mean_over_questions_with_gold() -> None:
     measured = summarise_retrieval(rows, ranked=True, seed=0)
     assert measured.n == 3
     assert [measured.recall[str(budget)].mean for budget in (2, 5, 10, 15)] == pytest.approx([100 / 3, 50, 50, 50])
-    assert measured.all_gold["15"] == pytest.approx(100 / 3)
-    assert measured.fixed_budget_recall == pytest.approx(50)
+    assert [measured.all_gold["15"], measured.fixed_budget_recall] == pytest.approx([100 / 3, 50])
     assert measured.mrr == pytest.approx(100 * (1 + 1 / 3 + 0) / 3)
-    assert measured.passages_per_question == pytest.approx(6 / 4)
-    assert measured.without_passages == 1
+    assert [measured.passages_per_question, measured.without_passages] == pytest.approx([6 / 4, 1])
     assert measured.by_hops["2"] == {"n": 2, "2": 50, "5": 75, "10": 75, "15": 75}
-    assert list(measured.by_hops) == ["2", "3", "unknown"]
-    assert measured.by_type == {}
+    assert (list(measured.by_hops), measured.by_type) == (["2", "3", "unknown"], {})
     assert measured.alarm is None
     assert summarise_retrieval([retrieved("a", places=(1,))], ranked=False, seed=0).mrr is None
     with pytest.raises(ValueError, match="no questions"):
@@ -288,9 +257,8 @@ def test_an_alarm_needs_more_than_five_questions_and_more_than_a_fifth() -> None
     for alike, different, alarmed in [
         (6, 0, True), (5, 0, False), (6, 23, True), (6, 24, False), (21, 79, True), (20, 80, False),
     ]:  # fmt: skip
-        alarm = same_passages_alarm(
-            [retrieved("a", "b")] * alike + [retrieved(str(number)) for number in range(different)]
-        )
+        rows = [retrieved("a", "b")] * alike + [retrieved(str(number)) for number in range(different)]
+        alarm = same_passages_alarm(rows)
         same = f"{alike} of {alike + different} questions got the same passages in the same order"
         assert alarm.startswith(same) if alarm else not alarmed
         assert (alarm is not None) == alarmed

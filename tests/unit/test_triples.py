@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 from xml.etree import ElementTree
 
 import pytest
@@ -65,12 +66,9 @@ def test_missing_and_failed_passages_are_extracted_in_order(folder: Path) -> Non
     store.add([extraction(PASSAGES[1])])
     assert list(store.missing([PASSAGES[2], PASSAGES[1], PASSAGES[0]])) == [PASSAGES[2], PASSAGES[0]]
     store.add([extraction(PASSAGES[0], error="prompt too long")])
-    assert store.triples(PASSAGES[0]) == ()
-    assert store.extraction(PASSAGES[0]).error == "prompt too long"
+    assert (store.triples(PASSAGES[0]), store.extraction(PASSAGES[0]).error) == ((), "prompt too long")
     assert list(opened(folder).missing(PASSAGES)) == [PASSAGES[0], PASSAGES[2]]
-    with pytest.raises(
-        DataError, match=rf"no triples for passage {PASSAGES[2].id} in .*\. Run: kgqa kg build dataset=demo"
-    ):
+    with pytest.raises(DataError, match=rf"no triples for passage {PASSAGES[2].id} in .*\. Run: kgqa kg build"):
         opened(folder).triples(PASSAGES[2])
 
 
@@ -99,15 +97,10 @@ def test_damage_and_disk_errors_are_named(folder: Path, monkeypatch: pytest.Monk
     with pytest.raises(DataError, match=r"extractions.sqlite: damaged"):
         opened(folder).triples(PASSAGES[0])
 
-    def fail(*_: object, **__: object) -> None:
-        raise sqlite3.OperationalError("database or disk is full")
-
-    monkeypatch.setattr(sqlite3, "connect", fail)
+    monkeypatch.setattr(sqlite3, "connect", Mock(side_effect=sqlite3.OperationalError("database or disk is full")))
     with pytest.raises(StorageError, match=r"extractions.sqlite: database or disk is full"):
         opened(folder).add([extraction(PASSAGES[0])])
 
-
-# Parsing
 
 PASSAGE = Passage.of("Low Tide", "Low Tide is a painting by Oddny Fir; it hangs in Elm Hall.")
 
@@ -121,16 +114,13 @@ def malformed(completion: str) -> int:
 
 
 def test_triples_are_read_from_a_completion_and_others_counted() -> None:
-    one_a_line = "\n<Low Tide; painter; Oddny Fir>\n<Low Tide; place; Elm Hall>\n"
-    several = "<Low Tide; painter; Oddny Fir>, <Low Tide; place; Elm Hall>"
-    assert (
-        parts(one_a_line) == parts(several) == [("Low Tide", "painter", "Oddny Fir"), ("Low Tide", "place", "Elm Hall")]
-    )
+    for between in ("\n", ", "):
+        text = f"\n<Low Tide; painter; Fir>{between}<Low Tide; place; Elm>\n"
+        assert parts(text) == [("Low Tide", "painter", "Fir"), ("Low Tide", "place", "Elm")]
     passage = Passage.of("Stay; a song", "")
     assert parts("<Stay; a song; year; 1901>", passage) == [("Stay; a song", "year", "1901")]
     text = "<Low Tide; painter; Oddny Fir>\n<Low Tide;painter;  Oddny Fir >"
-    assert parts(text) == [("Low Tide", "painter", "Oddny Fir")]
-    assert malformed(text) == 0
+    assert (parts(text), malformed(text)) == ([("Low Tide", "painter", "Oddny Fir")], 0)
     for head, becomes in (("low tide", "low tide"), ("Oddny fir", "Oddny fir"), ("The painting's owner", "Low Tide")):
         assert parts(f"<{head}; year; 1881>") == [(becomes, "year", "1881")]
     assert parts("<Alder; year; 1881>", Passage.of("", "A text.")) == [("Alder", "year", "1881")]
@@ -139,11 +129,8 @@ def test_triples_are_read_from_a_completion_and_others_counted() -> None:
         "<a; b; c\n>",
     ]  # fmt: skip
     for completion in [*wrong, "", "\n\n", "Here are the triples:", "The text states nothing."]:
-        assert parts(completion) == []
-        assert malformed(completion) == (completion in wrong)
+        assert (parts(completion), malformed(completion)) == ([], completion in wrong)
 
-
-# Graphs
 
 TRIANGLE = (Triple("a", "r", "b"), Triple("b", "r", "c"), Triple("c", "r", "a"))
 
@@ -158,14 +145,9 @@ def test_statistics_of_graphs_and_chains() -> None:
     assert statistics["triples_per_question"] == pytest.approx(4 / 3)
     assert statistics["density_percent"] == pytest.approx(50.0)  # 50 and 50; the empty graph has none
     gold = frozenset({"gold"})
-    answered = [
-        ReadChains(gold, ("gold", "other"), (3, 2)),
-        ReadChains(gold, ("gold",), (1, 0)),
-        ReadChains(gold, (), (0,)),
-    ]
-    statistics = chain_statistics(answered)
-    assert statistics["length"] == pytest.approx(2.0)
-    assert statistics["documents_per_question"] == pytest.approx(1.0)
+    read = [(("gold", "other"), (3, 2)), (("gold",), (1, 0)), ((), (0,))]
+    statistics = chain_statistics([ReadChains(gold, *each) for each in read])
+    assert [statistics["length"], statistics["documents_per_question"]] == pytest.approx([2.0, 1.0])
     assert statistics["document_error_rate_percent"] == pytest.approx(25.0)
 
 
@@ -194,10 +176,8 @@ def test_openie_writes_triples_with_entities_and_flags_unreadable_replies() -> N
     assert ENTITIES in calls[1].prompt.messages[-1].content
     assert all(call.schema and call.role == "extractor" for call in calls)
     assert extraction.flags == {}
-    assert parse_triples(extraction.completion, HERRING).triples[0] == Triple(
-        "The Herring Queen", "composer", "Asbjarne Lyngholt", HERRING.id
-    )
-    assert parse_triples(extraction.completion, HERRING).malformed == 0
+    parsed = parse_triples(extraction.completion, HERRING)
+    assert (parsed.triples[0], parsed.malformed) == (Triple(rows[0][0], rows[0][1], rows[0][2], HERRING.id), 0)
     for replies, flags, malformed in [
         (["no JSON", '{"triples": []}'], {"unreadable_entities": 1}, 0),
         ([ENTITIES, '{"triples": "none"}'], {"unreadable_triples": 1}, 0),
@@ -249,11 +229,9 @@ def test_forms_of_a_passage_and_its_triples(tmp_path: Path) -> None:
         assert imported(read(form, THEIRS[form], tmp_path), tmp_path).triples(ELM) == expected
     text = hipporag(idx="1", passage=f"{ELM.title}\n{ELM.text}", extracted_triples=TRIPLES)
     assert len(imported(read("hipporag", text, tmp_path), tmp_path).triples(ELM)) == 2
-    lines = [
-        {"head": head, "relation": relation, "tail": tail, "title": "Elm", "text": ELM.text}
-        for head, relation, tail in (*TRIPLES, TRIPLES[0])
-    ]
-    (passage,) = read("jsonl", "\n".join(map(json.dumps, lines)), tmp_path)
+    names = ("head", "relation", "tail", "title", "text")
+    lines = [json.dumps(dict(zip(names, (*row, "Elm", ELM.text), strict=True))) for row in (*TRIPLES, TRIPLES[0])]
+    (passage,) = read("jsonl", "\n".join(lines), tmp_path)
     assert passage.triples == TRIPLES
     written: list[Json] = [
         ["a", "b"], ["a", "b", "c", "d"], ["a", " ", "c"], ["a", 1, "c"], "abc", [" a ", "b\nb", "c"],
@@ -269,8 +247,7 @@ def test_passages_are_found_by_letters_digits_and_title(tmp_path: Path) -> None:
     untitled = imported([TripledPassage("", ELM.text, TRIPLES)], tmp_path)
     assert untitled.triples(ELM)
     other = imported([TripledPassage("Elm (film)", ELM.text, TRIPLES)], tmp_path)
-    assert other.missing([ELM]) == [ELM]
-    assert other.triples(ELM) == ()
+    assert (other.missing([ELM]), other.triples(ELM)) == ([ELM], ())
     there, empty, absent = ELM, Passage.of("Ash", "Ash is a tree."), Passage.of("Oak", "Oak is one, too.")
     file = imported([TripledPassage("Elm", ELM.text, TRIPLES), TripledPassage("Ash", empty.text, ())], tmp_path)
     assert file.counts([there, empty, absent]) == {"passages": 3, "unmatched": 1, "empty": 2, "triples": 2}
@@ -280,7 +257,6 @@ REFUSED = {
     "no docs": ("hipporag", "{}", "no key 'docs'"),
     "docs no list": ("hipporag", '{"docs": 1}', "document 1: not in this format"),
     "no text": ("hipporag", '{"docs": [{"extracted_triples": []}]}', "document 1: no key 'passage'"),
-    "no triples": ("jsonl", '{"title": "a", "text": "b"}', "theirs:1: no key 'triples'"),
     "no letters": ("jsonl", '{"title": "", "text": "!", "triples": []}', "theirs:1: title and text contain no letters"),
     "number": ("jsonl", "1", "theirs:1: not in this format"),
     "no JSON": ("openie", "{", "not JSON"),
@@ -309,8 +285,6 @@ def test_a_missing_or_damaged_file_of_ours_is_named(tmp_path: Path) -> None:
             ImportedTriples(str(file)).triples(ELM)
 
 
-# Export
-
 EXPORTED = (
     Passage.of('The "Elm", & <co>', "Elm is a town; it has\ta mill."),
     Passage.of("Ash\x02", "Ash is a tree — 楡.", ("Ash is a tree — 楡.",)),
@@ -332,17 +306,8 @@ def triples(passage: Passage) -> tuple[Triple, ...]:
 
 
 def write_form(form: str, tmp_path: Path) -> Path:
-    write_triples(EXPORTED, triples, tmp_path / "out", form)
-    return tmp_path / "out"
-
-
-def expected(control: str = "\ufffd", half: str = "\ufffd") -> Counter[tuple[str, str, str, str]]:
-    """Count triples with their passage, as a format without control characters and lone surrogates gives them."""
-    return Counter(
-        (*(part.replace("\x03", control).replace("\ud800", half) for part in parts), id_)  # type: ignore[misc]
-        for id_, listed in GRAPH.items()
-        for parts in listed
-    )
+    write_triples(EXPORTED, triples, tmp_path / form, form)
+    return tmp_path / form
 
 
 def test_every_export_has_every_triple(tmp_path: Path) -> None:
@@ -350,15 +315,11 @@ def test_every_export_has_every_triple(tmp_path: Path) -> None:
     for passage in EXPORTED:
         assert ImportedTriples(str(file)).triples(passage) == triples(passage)
     assert ImportedTriples(str(file)).missing(EXPORTED) == []
-    assert [each.triples for each in read_passages(file, "jsonl")] == [
-        GRAPH.get(passage.id, ()) for passage in EXPORTED
-    ]
-    (tmp_path / "out").unlink()
+    assert [each.triples for each in read_passages(file, "jsonl")] == [GRAPH.get(each.id, ()) for each in EXPORTED]
     read = read_passages(write_form("tsv", tmp_path), "tsv")
     assert [len(each.triples) for each in read] == [3, 2]
     assert read[0].triples[0] == ('Elm, "the" town', "lies <in>", "Über & Co")
     assert read[0].text == "Elm is a town; it has a mill."
-    (tmp_path / "out").unlink()
     graph = ElementTree.parse(write_form("graphml", tmp_path)).getroot().find("g:graph", NAMESPACE)
     assert graph is not None
     names = {node.get("id"): node.findtext("g:data", "", NAMESPACE) for node in graph.findall("g:node", NAMESPACE)}
@@ -367,12 +328,10 @@ def test_every_export_has_every_triple(tmp_path: Path) -> None:
     for edge in graph.findall("g:edge", NAMESPACE):
         data = {each.get("key"): each.text or "" for each in edge.findall("g:data", NAMESPACE)}
         found[names[edge.get("source")], data["relation"], names[edge.get("target")], data["passage"]] += 1
-    assert found == expected()
-
-
-def test_existing_file_is_not_replaced(tmp_path: Path) -> None:
-    (tmp_path / "out").write_text("mine")
+    clean = str.maketrans("\x03\ud800", "\ufffd\ufffd")
+    assert found == Counter((*(part.translate(clean) for part in row), id_) for id_ in GRAPH for row in GRAPH[id_])
     for form in EXPORT_FORMATS:
+        (tmp_path / form).write_text("mine")
         with pytest.raises(ConfigError, match="this file exists"):
             write_form(form, tmp_path)
-        assert (tmp_path / "out").read_text() == "mine"
+        assert (tmp_path / form).read_text() == "mine"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ from kgqa.experiment.experiment import Experiment
 from kgqa.kg.verification import GROUPS_SCHEMA, TRIPLES_SCHEMA, Verification, path_schema, read_lists, read_path
 from kgqa.report.training import Published, verification_sections
 from kgqa.testing import drive
-from kgqa.training.verify import choose_answers, match_lines, read_list, summarize, verify_by_list
+from kgqa.training.verify import choose_answers, find_unmatched, read_list, summarize, verify_by_list
 from kgqa.types import Completion, Passage, Question
 from tests.composed import composed_node
 
@@ -26,11 +26,8 @@ FILM = Passage.of("Parasite", "Parasite is a film by Bong. He was born in Daegu.
 TOWN = Passage.of("Bong", "Bong Joon-ho is a director.")
 OTHER = Passage.of("Cake", "A cake.")
 QUESTION = Question("q", "Where was its maker born?", ("Daegu",), (FILM, OTHER, TOWN), frozenset({FILM.id, TOWN.id}))
-MADE, BORN, LONG = (
-    ["Parasite", "directed_by", "Bong"],
-    ["Bong Joon-ho", "born_in", "Daegu"],
-    ["Bong", "said", "x" * 101],
-)
+MADE, BORN = ["Parasite", "directed_by", "Bong"], ["Bong Joon-ho", "born_in", "Daegu"]
+LONG = ["Bong", "said", "x" * 101]
 VALID = {"is_valid": True, "reasoning_path": [MADE], "explanation": "By its director."}
 
 
@@ -67,11 +64,9 @@ def _verified(verifier: Verifier, question: Question = QUESTION, **changed: obje
 
 def test_names_are_merged_and_triples_gleaned() -> None:
     verifier = Verifier(triples=[{"triples": [MADE, LONG]}], resolve=[{"groups": [["Bong", "x" * 101]]}])
-    line = _verified(verifier)
+    assert _verified(verifier).groups == ()
     names = verifier.prompts("resolve")[0].partition("Triples:")[0]
-    assert '"Bong"' in names
-    assert "x" * 101 not in names
-    assert line.groups == ()
+    assert ('"Bong"' in names, "x" * 101 in names) == (True, False)
     assert json.dumps(LONG) in verifier.prompts("path")[0]
     exactly = Verifier(triples=[{"triples": [["Bong", "said", "x" * 100]]}])
     assert _verified(exactly).figures["entities"] == 2
@@ -83,16 +78,14 @@ def test_names_are_merged_and_triples_gleaned() -> None:
     assert line.groups == (("Bong Joon-ho", "Bong"),)  # of the names given; each in one group; one name is none
     shown = verifier.prompts("path")[0]
     assert '["Parasite", "directed_by", "Bong Joon-ho"]' in shown
-    assert shown.count('["Bong Joon-ho", "born_in", "Daegu"]') == 1
-    assert line.figures["names merged"] == 1
-    verifier = Verifier(
-        glean=[{"triples": [BORN]}, {"triples": [["PARASITE", "Directed_By", "bong"]]}, {"triples": []}]
-    )
+    assert (shown.count('["Bong Joon-ho", "born_in", "Daegu"]'), line.figures["names merged"]) == (1, 1)
+    again = ["PARASITE", "Directed_By", "bong"]
+    verifier = Verifier(glean=[{"triples": [BORN]}, {"triples": [again]}, {"triples": []}])
     line = _verified(verifier, replace(QUESTION, support=frozenset({FILM.id})))
     assert len(verifier.prompts("glean")) == 2  # the second brought what was there, in other letters
     assert json.dumps(BORN) in verifier.prompts("glean")[1]
-    assert line.figures["triples extracted"] == 1
-    assert (line.figures["triples gleaned in round 1"], line.figures["triples gleaned in round 2"]) == (1, 0)
+    figures = ("triples extracted", "triples gleaned in round 1", "triples gleaned in round 2")
+    assert [line.figures[name] for name in figures] == [1, 1, 0]
 
 
 def test_a_verdict_is_valid_noise_or_unverified() -> None:
@@ -108,11 +101,10 @@ def test_a_verdict_is_valid_noise_or_unverified() -> None:
     line = _verified(verifier, replace(QUESTION, support=frozenset({"elsewhere"})), unparsable="noise")
     assert (line.verdict, verifier.asked) == ("unverified", [])
     assert line.flags == {"no_gold_passage": 1, "missing_passage": 1}
-    none: Callable[[object], Verifier] = lambda reply: Verifier(triples=[reply], glean=[reply])  # noqa: E731
-    read, unread = none({"triples": []}), none("There are none.")
-    assert _verified(read).verdict == "noise"
-    assert _verified(unread).verdict == "unverified"
-    assert _verified(none("There are none."), unparsable="noise").verdict == "noise"
+    nothing: tuple[object, ...] = ({"triples": []}, "There are none.")
+    read, unread = (Verifier(triples=[reply], glean=[reply]) for reply in nothing)
+    assert (_verified(read).verdict, _verified(unread).verdict) == ("noise", "unverified")
+    assert _verified(unread, unparsable="noise").verdict == "noise"
     assert not [call for call in (*read.asked, *unread.asked) if call.prompt.name == "verify/path"]
 
 
@@ -120,30 +112,22 @@ def _question(number: int, *answers: str, gold: bool = True) -> Question:
     return Question(f"q{number}", f"What is  {number}?", answers, support=frozenset({"p"} if gold else ()))
 
 
-def write_list(folder: Path, content: bytes) -> Path:
-    file = folder / "wrong.txt"
-    file.write_bytes(content)
-    return file
-
-
 def test_answers_are_swapped_and_lists_of_flagged_questions_read(tmp_path: Path) -> None:
-    file = write_list(tmp_path, "\ufeffWhat is 1?\r\n\r\n What  is 7? \nWhat is 1?\n".encode())
+    file = tmp_path / "wrong.txt"
+    file.write_text("\ufeffWhat is 1?\r\n\r\n What  is 7? \nWhat is 1?\n", encoding="utf-8")
     lines = read_list(file)
-    assert lines == ["What is 1?", "What is 7?", "What is 1?"]
+    assert lines == ["What is 1?", "What is 7?"]
     questions = [_question(1, "a"), _question(2, "b")]
-    matched = match_lines(file, lines, questions)
-    assert (matched.lines, matched.distinct, matched.matched, matched.unmatched) == (3, 2, 1, 1)
-    assert matched.examples == ("What is 7?",)
+    assert find_unmatched(file, lines, questions) == ["What is 7?"]
     assert [line.verdict for line in verify_by_list(lines, questions)] == ["noise", "valid"]
-    with pytest.raises(DataError, match=r"wrong\.txt: the file is empty"):
-        read_list(write_list(tmp_path, b"\n \n"))
-    with pytest.raises(DataError, match=r"wrong\.txt: .*utf-8.*. Name a UTF-8 file with one question per line"):
-        read_list(write_list(tmp_path, b"\xff\xfe"))
+    for content, said in ((b"\n \n", "the file is empty"), (b"\xff\xfe", ".*utf-8.*Name a UTF-8 file with one")):
+        file.write_bytes(content)
+        with pytest.raises(DataError, match=rf"wrong\.txt: {said}"):
+            read_list(file)
     with pytest.raises(DataError, match=r"Is a directory\. Name a UTF-8 file with one question per line"):
         read_list(tmp_path)
-    file = write_list(tmp_path, b"Why?\n")
     with pytest.raises(DataError, match="none of its 1 questions is in the dataset, the first is 'Why\\?'"):
-        match_lines(file, read_list(file), [_question(1, "a")])
+        find_unmatched(file, ["Why?"], [_question(1, "a")])
     named = [_question(1, "Ann", "Anne"), _question(2, "anne"), _question(3, " ANN "), _question(4, "Bob")]
     assert choose_answers(named, swapped=True) == {"q1": "Bob", "q2": " ANN ", "q3": "Bob", "q4": "Ann"}
     with pytest.raises(ConfigError, match=r"no question has another answer than q1\. Use more"):
@@ -166,8 +150,7 @@ def test_totals_of_a_verification() -> None:
     ]
     outcome = summarize(experiment, verdicts, by="model")
     counts = (outcome.questions, outcome.valid, outcome.noise, outcome.unverified, outcome.failed)
-    assert counts == (4, 1, 2, 1, 1)
-    assert outcome.noise_percent.mean == 50
+    assert (counts, outcome.noise_percent.mean) == ((4, 1, 2, 1, 1), 50)
     assert outcome.figures == {"triples": 2.3333, "triples in the path": 2, "gleaned": 1}
     assert outcome.flags == {"unparsable": 3}
     table, graphs, flags = verification_sections(outcome, {}, Published(100, 7, 7.0))
@@ -184,7 +167,6 @@ A, B = ("Ann", "born_in", "Elm"), ("Elm", "in", "Ash")
 def test_replies_are_read_as_models_write_them() -> None:
     for reply, expected in [
         ('{"triples": [["Ann", "born_in", "Elm"], ["Elm", "in", "Ash"]]}', ((A, B), 0, True)),
-        ('[["Ann", "born_in", "Elm"], ["Elm", "in", "Ash"]]', ((A, B), 0, True)),
         ('Here [1]:\n```json\n[\n  ["Ann", "born_in", "Elm"],\n  ["Elm",  "in", " Ash "]\n]\n```', ((A, B), 0, True)),
         ('{"triples": [["Ann", "born_in", "Elm"], ["Elm", "in", "As', ((A,), 0, False)),  # cut
         ('[["Ann", "born_in", "Elm"], ["Ann", "born_in"], ["", "b", "c"], ["a", "b", null], 7, {}]', ((A,), 5, True)),
@@ -196,15 +178,12 @@ def test_replies_are_read_as_models_write_them() -> None:
         assert read is None or (read.members, read.whole) == ((), False)
     groups = read_lists('{"groups": [["USA", "U.S.", "United States"], ["a", "b"], []]}')
     assert groups == ((("USA", "U.S.", "United States"), ("a", "b")), 1, True)
-    reply = (
-        'So: {"is_valid": "True", "reasoning_path": [["Ann", "born_in", "Elm"], "Elm"], "explanation": " by\\nbirth "}.'
-    )
-    assert read_path(reply) == (True, (A,), "by birth", 1)
-    assert read_path('{"is_valid": false}') == (False, (), "", 0)
+    reply = '"reasoning_path": [["Ann", "born_in", "Elm"], "Elm"], "explanation": " by\\nbirth "'
+    reply = f'So: {{"is_valid": "True", {reply}}}.'
+    assert (read_path(reply), read_path('{"is_valid": false}')) == ((True, (A,), "by birth", 1), (False, (), "", 0))
     for unreadable in ("", "{}", "[]", '{"is_valid": 1}', '{"is_valid": tr', '{"is_valid": null}', "{" * 99_999):
         assert read_path(unreadable) is None
     for schema in (TRIPLES_SCHEMA, GROUPS_SCHEMA, path_schema(400)):
         form = json.loads(schema)
-        assert form["type"] == "object"
-        assert form["additionalProperties"] is False
+        assert (form["type"], form["additionalProperties"]) == ("object", False)
         assert form["required"] == list(form["properties"])

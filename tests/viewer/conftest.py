@@ -11,18 +11,16 @@ import pytest
 from kgqa.artifacts.run import list_runs
 from kgqa.cli.main import main
 from tests.e2e.browser import CHROMIUM, Browser
-from tests.e2e.conftest import QUICK
+from tests.e2e.conftest import DEMO, QUICK
 from tests.e2e.invented_island import RULES, write_island
 from tests.viewer.viewing import Viewing
 
-DEMO = Path(__file__).parents[2] / "kgqa/datasets/demo.jsonl"
 SCRIPT = "<script>alert(1)</script><img src=x onerror=alert(2)>"
 HOSTILE = "2hop__demo_01&call=0/<img src=x>%zz\"'"  # an id that means something to HTML and to addresses
 
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder that contains `outputs/`."""
     pytest.importorskip("starlette", reason="kgqa view needs the extra view")
     base = tmp_path_factory.mktemp("viewed")
     first, *others = DEMO.read_text(encoding="utf-8").splitlines()[:12]
@@ -57,7 +55,6 @@ def viewing(folder: Path) -> Iterator[Viewing]:
 
 @pytest.fixture(scope="session")
 def keys(folder: Path) -> dict[str, str]:
-    """The keys of the two runs by method."""
     root = folder / "outputs"
     return {each.parts[1]: each.name for each in list_runs(root) if each.parts[0] == "musique"}
 
@@ -78,7 +75,6 @@ def browser(chromium: Browser, viewing: Viewing) -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with documents, one of them hostile, and rules in place of a model."""
     pytest.importorskip("mammoth", reason="kgqa ask needs the extra documents")
     base = tmp_path_factory.mktemp("asking")
     island = write_island(base / "island")

@@ -57,7 +57,6 @@ class Viewing:
             return response, response.read().decode()
 
     def get(self, path: str) -> str:
-        """Return a page, as the browser with the cookie gets it."""
         return self.ask(path, {"Cookie": self.cookie})[1]
 
     def error(self, path: str) -> str:

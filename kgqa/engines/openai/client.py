@@ -13,7 +13,9 @@ from kgqa.artifacts.metrics import ANSWERED_BY
 from kgqa.calls import Generate, ModelCall
 from kgqa.engines.chat import END_TOKENS, ChatTemplate
 from kgqa.engines.labels import Spelling, spell
-from kgqa.engines.openai.concurrency import AdaptiveLimiter, Budget
+from kgqa.engines.openai.budget import Budget
+from kgqa.engines.openai.concurrency import AdaptiveLimiter
+from kgqa.engines.openai.detection import read_context
 from kgqa.engines.openai.names import is_same_model, is_snapshot
 from kgqa.engines.openai.payloads import (
     SCHEMAS,
@@ -29,7 +31,9 @@ from kgqa.engines.openai.payloads import (
     join_text,
     measure_usage,
     read_completion,
+    read_finish,
     read_response,
+    small_request,
     too_long,
 )
 from kgqa.engines.openai.transport import Refused, Transport
@@ -68,12 +72,12 @@ class Client:
     server: Server
     served: str  # the model's name at the server
     context: int  # tokens of prompt and reply; lowered to the server's limit
-    endpoints: Endpoints
-    budget: Budget
     thinking: Thinking
-    extra: Mapping[str, Json]  # more keys for every request for a reply
-    limiter: AdaptiveLimiter
     adapter: Adapter | None
+    endpoints: Endpoints = "both"
+    budget: Budget = field(default_factory=Budget)
+    extra: Mapping[str, Json] = field(default_factory=dict)  # more keys for every request for a reply
+    limiter: AdaptiveLimiter = field(default_factory=AdaptiveLimiter)
     _abilities: Abilities = field(default_factory=Abilities)
     _connected: bool = False
     _connecting: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -99,34 +103,31 @@ class Client:
                 properties = await self.transport.get("../props")  # a server can hide them
                 if isinstance(properties, dict):
                     self.limiter.set_slots(properties.get("total_slots"))
-                    if await self.transport.get("../lora-adapters"):
-                        raise ConfigError(f"{self.transport.url} applies adapters. Start it without --lora.")
+                if await self.transport.get("../lora-adapters"):
+                    raise ConfigError(f"{self.transport.url} applies adapters. Start it without --lora.")
             if self.server == "vllm":  # llama.cpp knows the usual ones
                 known = [await self.tokenize(token) for token in END_TOKENS]
                 self._stops = {"stop_token_ids": [tokens[0] for tokens in known if len(tokens) == 1]}
             self._connected = True
 
     async def _check_models(self) -> None:
-        answer = await self.transport.get("/models")
-        listed = answer.get("data") if isinstance(answer, dict) else answer
-        models = [model for model in listed if isinstance(model, dict)] if isinstance(listed, list) else []
+        models = await self.transport.list_models() or []
         kinds = {str(model.get("owned_by")) for model in models} & KINDS
         url = self.transport.url
         if kinds and self.server not in kinds:
             raise ConfigError(
                 f"engine.server={self.server}: the server at {url} is {kinds.pop()}. Set engine.server to that."
             )
-        named = [model for model in models if self.model in (model.get("id"), *(model.get("aliases") or ()))]
+        named = [model for model in models if self.model in (model["id"], *(model.get("aliases") or ()))]
         if models and not named and self.model != self.served:
             raise ConfigError(
                 f"{url} serves no adapter {self.model!r}. Start it with --lora-modules {self.model}=FOLDER, "
                 "or set its name there as served_name in conf/adapter."
             )
         if len(models) == 1 and not named:  # llama.cpp answers to any name
-            raise ConfigError(f"{url} serves {models[0].get('id')!r}, not {self.model!r}. Set engine.served_model.")
-        for model in (*named, *(model for model in models if model.get("id") == self.served)):
-            limits = (model.get("max_model_len"), (model.get("meta") or {}).get("n_ctx"))
-            self.context = min([self.context, *(limit for limit in limits if isinstance(limit, int))])
+            raise ConfigError(f"{url} serves {models[0]['id']!r}, not {self.model!r}. Set engine.served_model.")
+        for model in (*named, *(model for model in models if model["id"] == self.served)):
+            self.context = min(self.context, read_context(model) or self.context)
 
     # Requests for a reply
 
@@ -184,25 +185,17 @@ class Client:
         request = {"model": self.model, **self.extra, **body}
         abilities, retries = self._abilities, self.transport.policy.retries if request.get("temperature") else 1
         charged, attempts = Usage(), 0
-        flags: Flags = ()
-
-        def accept(answer: Json) -> dict[str, Json]:
-            nonlocal charged, flags
-            envelope = check_envelope(answer)
-            usage, flags = measure_usage(envelope, fitted)
-            self.budget.spend(usage)
-            charged += usage
-            return envelope
-
         while True:
             fitted = abilities.fit(request)
             try:
-                answer, seconds = await self.transport.post(path, fitted, accept, self._test_request(fitted))
+                answer, seconds = await self.transport.post(path, fitted, check_envelope, small_request(fitted))
+                usage, flags = measure_usage(answer, fitted)
+                self.budget.spend(usage)
+                charged += usage
                 response = read_response(answer, has_logprobs=bool(fitted.get("logprobs")))
                 self._abilities |= abilities
-                flags = (*flags, *self._flag_model(response.model))
                 response.charged = replace(charged, seconds=seconds)
-                return response, (*abilities.flags(request), *flags)
+                return response, (*abilities.flags(request), *flags, *self._flag_model(response.model))
             except Refused as refused:
                 if "tools" in fitted and (refused.meaning == "tools" or find_rejected_key(refused, fitted) == "tools"):
                     raise ConfigError(f"{self.transport.url}: {refused.message}. {WITHOUT_TOOLS}") from refused
@@ -221,12 +214,6 @@ class Client:
                     unread = EngineError(f"the server sent {attempts} replies that cannot be read: {invalid}")
                     unread.charge(charged)
                     raise unread from invalid
-
-    def _test_request(self, request: Mapping[str, Json]) -> dict[str, Json]:
-        """Return a small request that every working server answers."""
-        text = {"messages": [{"role": "user", "content": "Hello"}]} if "messages" in request else {"prompt": "Hello"}
-        limit = "max_completion_tokens" if "max_completion_tokens" in request else "max_tokens"
-        return {"model": self.model, **text, limit: 16}
 
     def _find_omitted_prefill(self, call: ModelCall) -> str:
         """Return the prefill if this server cannot continue one, or would not reason then."""
@@ -250,25 +237,17 @@ class Client:
         shown = {"preserved_tokens": [marks(begin).end]}  # llama.cpp's way to show special tokens
         first |= {"skip_special_tokens": False} if self.server == "vllm" else shown
         response, _ = await self._continue(prompt, first)
-        choice, charged = response.choices[0], response.charged
-        finish: Literal["stop", "length"] = "length" if choice.finish_reason == "length" else "stop"
-        thought = Completion(choice.text or "", finish, charged)
+        thought = Completion(response.choices[0].text or "", read_finish(response), response.charged)
         tokens = [*prompt, *await close(thought.text)]
         settings = generation_settings(call, self.server)
         try:
             response, flags = await self._continue(tokens, settings)
         except EngineError as error:
-            error.charge(charged)
+            error.charge(thought.usage)
             raise
         flags = (*flags, *_flag_schema(call, settings))
         answer = cut_reply(read_completion(response, flags, thinks=False), call.stop, "")
-        reply, usage = join_thought(thought, answer), answer.usage
-        both = replace(
-            reply.usage,
-            prompt_tokens=reply.usage.prompt_tokens + usage.prompt_tokens,
-            cached_tokens=reply.usage.cached_tokens + usage.cached_tokens,
-        )
-        return replace(reply, usage=both)
+        return join_thought(thought, answer, is_read_twice=True)
 
     def _flag_model(self, name: Json) -> Flags:
         """Return the flag of a reply from a model with another name. Warn once per name."""

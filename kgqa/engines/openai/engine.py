@@ -17,8 +17,9 @@ from kgqa.artifacts.adapter import Adapter
 from kgqa.calls import Generate, ModelCall, ModelReply
 from kgqa.engines.base import BaseEngine
 from kgqa.engines.event_loop import EventLoopThread
+from kgqa.engines.openai.budget import Budget
 from kgqa.engines.openai.client import TOKEN_SERVERS, Client, Endpoints
-from kgqa.engines.openai.concurrency import AdaptiveLimiter, Budget
+from kgqa.engines.openai.concurrency import AdaptiveLimiter
 from kgqa.engines.openai.hold import RetryPolicy
 from kgqa.engines.openai.option_logprobs import OptionScorer
 from kgqa.engines.openai.payloads import BYTES_PER_TOKEN, Server, check_extra, estimate_tokens
@@ -121,7 +122,7 @@ class OpenAI(BaseEngine):
     def close(self) -> None:
         """Drop all calls and their connections."""
         self._closing.set()
-        self._loop.close(self._close_transport)
+        self._loop.close(lambda: self._transport.close())  # noqa: PLW0108 - without a key there is none
 
     def _check_adapter(self, adapter: Adapter) -> bool:
         if self._kind != "vllm":
@@ -129,16 +130,15 @@ class OpenAI(BaseEngine):
         return super()._check_adapter(adapter)
 
     async def _serve(self, call: ModelCall, adapter: Adapter | None) -> ModelReply:
-        await self._budget.acquire()
-        limit = self._limiter.acquire()
-        started, seconds, tokens = time.perf_counter(), None, 0
-        try:
-            reply = await self._reply(call, self._client(adapter))
-            seconds, tokens = time.perf_counter() - started, reply.usage.output_tokens
-            return reply
-        finally:
-            self._limiter.release(limit, seconds, tokens)
-            self._budget.release()
+        async with self._budget.turn():
+            limit = self._limiter.acquire()
+            started, seconds, tokens = time.perf_counter(), None, 0
+            try:
+                reply = await self._reply(call, self._client(adapter))
+                seconds, tokens = time.perf_counter() - started, reply.usage.output_tokens
+                return reply
+            finally:
+                self._limiter.release(limit, seconds, tokens)
 
     async def _reply(self, call: ModelCall, client: Client) -> ModelReply:
         await client.connect()
@@ -154,10 +154,6 @@ class OpenAI(BaseEngine):
         await client.connect()
         return len(await client.tokenize(text))
 
-    async def _close_transport(self) -> None:
-        if "_transport" in self.__dict__:
-            await self._transport.close()
-
     def _client(self, adapter: Adapter | None) -> Client:
         """Return the client of an adapter, which has its own model name. Use it in the loop's thread only."""
         if adapter not in self._clients:
@@ -166,12 +162,12 @@ class OpenAI(BaseEngine):
                 self._kind,
                 self._model_name,
                 self._context,
+                self._thinking,
+                adapter,
                 self.endpoints,
                 self._budget,
-                self._thinking,
                 self.extra_body or {},
                 self._limiter,
-                adapter,
             )
         return self._clients[adapter]
 

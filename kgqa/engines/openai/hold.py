@@ -42,7 +42,6 @@ class Hold:
     url: str
     policy: RetryPolicy
     answers: int = 0  # of the server: a call that fails sees whether others were answered meanwhile
-    _is_closed: bool = False
     _trial: asyncio.Lock = field(default_factory=asyncio.Lock)  # of the one call that tries a held server
     _waiting: int = 0
     _since: float | None = None  # when the server was held; None: it is not
@@ -86,8 +85,7 @@ class Hold:
         now = time.monotonic()
         if self._since is None:
             self._since, self._failures = now, 0
-            if not self._is_closed:
-                add_wait(self.describe)
+            add_wait(self.describe)
         elif not is_trial:  # sent before the server was held
             return False
         self._failures += 1
@@ -98,8 +96,7 @@ class Hold:
         return left <= ALMOST or after > left
 
     def close(self) -> None:
-        """Stop showing the wait, also for attempts that fail later because the connection was closed."""
-        self._is_closed = True
+        """Stop showing the wait."""
         remove_wait(self.describe)
 
     def describe(self) -> str:

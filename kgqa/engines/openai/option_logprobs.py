@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from kgqa.calls import Choose
 from kgqa.engines.labels import BIAS
 from kgqa.engines.openai.client import COMPLETIONS, TOKEN_SERVERS, Client
-from kgqa.engines.openai.payloads import DEFAULTS, Response, Token, read_completion
+from kgqa.engines.openai.payloads import DEFAULTS, ServerChoice, read_completion
 from kgqa.engines.thinking import NO_THINKING
 from kgqa.errors import EngineError
 from kgqa.types import Choice, Json, Usage
@@ -71,8 +71,7 @@ class OptionScorer:
         for start in range(0, len(tokens), MAX_TOKEN_IDS):
             ids = tokens[start : start + MAX_TOKEN_IDS]
             body = {"prompt": prompt, "logprob_token_ids": ids, "return_tokens_as_token_ids": True, **GREEDY}
-            response = await self._complete({**body, "logprobs": min(len(ids), MAX_LOGPROBS)})
-            names = response.choices[0].first_logprobs
+            names = (await self._complete({**body, "logprobs": min(len(ids), MAX_LOGPROBS)})).first_logprobs
             listed |= {int(name.rpartition(":")[2]): logprob for name, logprob in names.items()}
         return listed
 
@@ -80,13 +79,13 @@ class OptionScorer:
         """Return log-probabilities: ratios of the raised tokens, and the first token's value from a second request."""
         raised = {"prompt": prompt, "logit_bias": {str(token): BIAS for token in tokens}, "max_tokens": 1}
         drawn = {"temperature": 1.0, "samplers": ["temperature"], "post_sampling_probs": True, "seed": 0}
-        first = await self._first_token({**raised, **drawn, "logprobs": len(tokens)})
+        first = (await self._complete({**raised, **drawn, "logprobs": len(tokens)})).first_token
         shares = {entry.id: entry.prob or 0.0 for entry in (first and first.top_probs) or ()}
         anchor = tokens[0]
         if not set(tokens) <= set(shares) or shares[anchor] <= 0:
             return {}
         alone = {"prompt": prompt, "logit_bias": {str(anchor): BIAS}, "logprobs": 1, **DEFAULTS["llamacpp"], **GREEDY}
-        own = await self._first_token(alone)
+        own = (await self._complete(alone)).first_token
         if own is None or own.logprob is None:
             return {}
         log = {token: math.log(max(shares[token], 1e-45)) for token in tokens}
@@ -144,13 +143,10 @@ class OptionScorer:
         logprobs = tuple(likely if option == label else math.log(rest) for option in options)
         return Choice(logprobs, None, self._usage, flags, reply.thought)
 
-    async def _complete(self, body: Mapping[str, Json]) -> Response:
+    async def _complete(self, body: Mapping[str, Json]) -> ServerChoice:
         response, flags = await self._client.complete(COMPLETIONS, body)
         self._count(response.charged, flags)
-        return response
-
-    async def _first_token(self, body: Mapping[str, Json]) -> Token | None:
-        return (await self._complete(body)).choices[0].first_token
+        return response.choices[0]
 
     def _count(self, more: Usage, flags: tuple[str, ...]) -> None:
         self._usage += more

@@ -22,7 +22,6 @@ from kgqa.engines.openai.transport import Refused
 from kgqa.engines.thinking import NO_THINKING, TAGS, Thinking, split_thought
 from kgqa.errors import ConfigError, PromptTooLong
 from kgqa.types import Completion, Json, Prompt, ToolCall, Usage
-from kgqa.types import Message as PromptMessage
 
 Server = Literal["hosted", "vllm", "sglang", "llamacpp"]
 
@@ -101,21 +100,14 @@ class Part(BaseModel):
         return content if isinstance(content, str) else "".join(part.read("text") for part in content)
 
 
-class Function(BaseModel):
-    """A called function. Some servers send its arguments as JSON values, not as text."""
-
-    name: str = ""
-    arguments: Any = ""
-
-
 class CalledTool(BaseModel):
     id: str | None = None
-    function: Function
+    function: dict[str, Any]
 
     def read(self, number: int) -> ToolCall:
-        arguments = self.function.arguments
+        arguments = self.function.get("arguments", "")  # some servers send JSON values, not text
         text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-        return ToolCall(self.id or f"call_{number}", self.function.name, text)
+        return ToolCall(self.id or f"call_{number}", str(self.function.get("name", "")), text)
 
 
 class Message(BaseModel):
@@ -226,18 +218,20 @@ def measure_usage(answer: Mapping[str, Json], request: Mapping[str, Json]) -> tu
     than the prompt has.
     """
     prompt = request.get("prompt")
-    texts = [str(message["content"] or "") for message in request.get("messages", ())] if prompt is None else [prompt]
-    tokens = len(prompt) if isinstance(prompt, list) else 0
-    characters = 0 if tokens else sum(map(len, texts))
+    if isinstance(prompt, list):
+        estimated, characters = len(prompt), 0
+    else:
+        contents = [prompt] if prompt is not None else [message["content"] for message in request.get("messages", ())]
+        texts = [str(content or "") for content in contents]
+        estimated, characters = sum(map(estimate_tokens, texts)), sum(map(len, texts))
     try:
         usage = ServerUsage.model_validate(answer.get("usage")).read()
     except ValidationError:
         choice = answer["choices"][0] if answer["choices"] else {}
         message = choice["message"] if isinstance(choice.get("message"), dict) else {"text": choice.get("text")}
         written = sum(estimate_tokens(str(value)) for key, value in message.items() if value and key != "role")
-        return Usage(tokens or sum(map(estimate_tokens, texts)), 0, written), ("estimated_usage",)
-    read = usage.prompt_tokens
-    is_cut = 2 * read < tokens or (characters >= LONG and MOST_PER_TOKEN * read < characters)
+        return Usage(estimated, 0, written), ("estimated_usage",)
+    is_cut = characters >= LONG and MOST_PER_TOKEN * usage.prompt_tokens < characters
     return usage, (("cut_prompt",) if is_cut else ())
 
 
@@ -385,37 +379,31 @@ def generation_settings(call: Generate, server: Server, thinking: Thinking = NO_
         body["seed"] = call.seed or 0
     if call.stop and not thinking.budget:
         body["stop"] = list(call.stop[:MAX_STOPS] if server == "hosted" else call.stop)
-    if call.schema is not None:
-        body |= _schema_settings(call.schema, server)
+    # servers would drop a schema that cannot be followed without an error
+    if call.schema is not None and (grammar := bound_schema(call.schema)) is not None:
+        named = {"name": "reply", "strict": True, "schema": json.loads(call.schema)}
+        response_format = {"response_format": {"type": "json_schema", "json_schema": named}}
+        body |= {"json_schema": grammar} if server == "llamacpp" else response_format  # its completions know no other
     if call.tools is not None:
         body["tools"] = json.loads(call.tools)
     return body
 
 
-def _schema_settings(schema: str, server: Server) -> dict[str, Json]:
-    """Return the schema's settings, or {} if it cannot be followed: servers would drop it without an error."""
-    grammar = bound_schema(schema)
-    if grammar is None:
-        return {}
-    if server == "llamacpp":  # its completions know no response_format
-        return {"json_schema": grammar}
-    named = {"name": "reply", "strict": True, "schema": json.loads(schema)}
-    return {"response_format": {"type": "json_schema", "json_schema": named}}
-
-
 def build_messages(prompt: Prompt) -> list[Json]:
-    return [_build_message(message) for message in prompt.messages]
-
-
-def _build_message(message: PromptMessage) -> Json:
-    built: dict[str, Json] = {"role": message.role, "content": message.content}
-    if message.tool_calls:
-        built["content"] = message.content or None
-        built["tool_calls"] = [
-            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-            for call in message.tool_calls
-        ]
-    return {**built, "tool_call_id": message.answers} if message.role == "tool" else built
+    """Return the messages in OpenAI's form."""
+    built = []
+    for message in prompt.messages:
+        entry: dict[str, Json] = {"role": message.role, "content": message.content}
+        if message.tool_calls:
+            entry["content"] = message.content or None
+            entry["tool_calls"] = [
+                {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+                for call in message.tool_calls
+            ]
+        if message.role == "tool":
+            entry["tool_call_id"] = message.answers
+        built.append(entry)
+    return built
 
 
 def build_chat(prompt: Prompt, server: Server, thinking: Thinking = NO_THINKING) -> dict[str, Json]:
@@ -428,6 +416,13 @@ def build_chat(prompt: Prompt, server: Server, thinking: Thinking = NO_THINKING)
         body["messages"].append({"role": "assistant", "content": prompt.prefill})
         body |= {"continue_final_message": True, "add_generation_prompt": False}
     return body
+
+
+def small_request(request: Mapping[str, Json]) -> dict[str, Json]:
+    """Return a request in the same form that every working server answers."""
+    text = {"messages": [{"role": "user", "content": "Hello"}]} if "messages" in request else {"prompt": "Hello"}
+    limit = "max_completion_tokens" if "max_completion_tokens" in request else "max_tokens"
+    return {"model": request["model"], **text, limit: 16}
 
 
 def read_completion(response: Response, flags: Iterable[str], *, thinks: bool) -> Completion:
@@ -455,9 +450,12 @@ def _read_text(response: Response, flags: Iterable[str]) -> Completion:
     text = choice.message.read("text") or refusal if choice.message else choice.text or ""
     called = (choice.message and choice.message.tool_calls) or ()
     calls = tuple(tool.read(number) for number, tool in enumerate(called, start=1))
-    finish: Literal["stop", "length"] = "length" if choice.finish_reason == "length" else "stop"
     filtered = ("filtered",) if refusal or choice.finish_reason == "content_filter" else ()
-    return Completion(text, finish, response.charged, (*flags, *filtered), tool_calls=calls)
+    return Completion(text, read_finish(response), response.charged, (*flags, *filtered), tool_calls=calls)
+
+
+def read_finish(response: Response) -> Literal["stop", "length"]:
+    return "length" if response.choices[0].finish_reason == "length" else "stop"
 
 
 def cut_reply(reply: Completion, stops: Sequence[str], omitted_prefill: str) -> Completion:

@@ -1,6 +1,6 @@
 """Send HTTP requests to an OpenAI-compatible server, retry failed attempts, and raise one clear error at the end.
 
-aiohttp needs a sixth of httpx2's CPU time per call (docs/PERFORMANCE.md). OpenAI's client does not wait for a server
+aiohttp needs a sixth of httpx2's CPU time per call (docs/dev/LOG.md). OpenAI's client does not wait for a server
 that is down, ignores Retry-After of more than a minute, and does not report the time of the last attempt.
 """
 
@@ -13,6 +13,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
@@ -28,7 +29,7 @@ from kgqa.util.redaction import Key
 if TYPE_CHECKING:
     import aiohttp
 
-events = logging.getLogger("kgqa.events")  # see kgqa.runtime.work_log
+events = logging.getLogger("kgqa.events")  # see kgqa.runtime.monitor
 
 T = TypeVar("T")
 DEFAULT_URL = "https://api.openai.com/v1"
@@ -56,18 +57,21 @@ class _Failure(Exception):
     """An attempt failed, but another can succeed.
 
     reason: for the final error. cause: a few words for progress lines. after: seconds that the server asks to wait.
-    is_own: the request can be the reason, if the server answers others. denied: the error if the server has not
-    answered any call yet.
+    is_own: the request can be the reason, if the server answers others. denied: the configuration is wrong, unless the
+    server has answered a call.
     """
 
     reason: str
     cause: str
     after: float = 0.0
     is_own: bool = True
-    denied: KgqaError | None = None
+    denied: str = ""
 
     def __str__(self) -> str:
         return self.reason
+
+    def log(self, event: str) -> None:
+        events.info("%s", self, extra={"fields": {"event": event, "cause": self.reason}})
 
 
 class Transport:
@@ -109,6 +113,14 @@ class Transport:
                     failure = error
                 if self._is_over(failure, is_trial=is_trial):
                     raise self._explain(failure) from failure
+
+    async def list_models(self, path: str = "/models") -> list[dict[str, Json]] | None:
+        """Return the models that the server lists, or None if it has no list."""
+        answer = await self.get(path)
+        listed = answer.get("data") if isinstance(answer, dict) else answer
+        if not isinstance(listed, list):
+            return None
+        return [model for model in listed if isinstance(model, dict) and model.get("id")]
 
     async def post(
         self,
@@ -154,12 +166,16 @@ class Transport:
                 own += 1
                 if own > self.policy.retries:
                     raise EngineError(f"the call failed {own} times while others succeeded: {failure}") from failure
-                _log("retry", failure)
+                failure.log("retry")
                 await asyncio.sleep(self.policy.pause(own))
             elif is_over:
                 if is_tested:
                     raise EngineError(f"the server answers a test call, but not this call: {failure}") from failure
-                if not (failure.is_own and test and await self._works(url, test, validate)):
+                if not (failure.is_own and test):
+                    raise self._explain(failure) from failure
+                try:
+                    await self._attempt(url, encode_request(dict(test)), validate)
+                except (_Failure, Refused):
                     raise self._explain(failure) from failure
                 is_tested = True
 
@@ -174,22 +190,14 @@ class Transport:
 
     def _is_over(self, failure: _Failure, *, is_trial: bool) -> bool:
         """Hold the server. Return whether the run must stop."""
-        _log("wait", failure)
+        failure.log("wait")
         is_over = self._hold.fail(failure.cause, failure.after, is_trial=is_trial)
-        return is_over or (failure.denied is not None and not self._hold.answers)
-
-    async def _works(self, url: str, test: Mapping[str, Json], validate: Callable[[Json], object]) -> bool:
-        """Return whether the server answers a small request."""
-        try:
-            await self._attempt(url, encode_request(dict(test)), validate)
-        except (_Failure, Refused):
-            return False
-        return True
+        return is_over or bool(failure.denied and not self._hold.answers)
 
     def _explain(self, failure: _Failure) -> KgqaError:
         """Return the error that stops the run."""
         if failure.denied and not self._hold.answers:
-            return failure.denied
+            return ConfigError(failure.denied)
         limit = f"{self._group}.server_timeout={self.policy.server_timeout:g}"
         if failure.after > self.policy.server_timeout:
             return ServerLost(f"{self.url} requires a wait of {failure.after:g} s, but {limit}: {failure}")
@@ -275,15 +283,17 @@ class Transport:
             return UsageError(f"the account is used up: {refused.message}. All replies so far are saved.")
         if status == RATE_LIMITED or meaning == "limited":
             self._on_rate_limited()
-        reason, cause, after = f"{status} {refused.message}", str(status), _retry_after(headers)
+        reason, cause, after = f"{status} {refused.message}", str(status), 0.0
+        with suppress(ValueError):  # it can be a date
+            after = max(0.0, float(headers.get("retry-after", "")))
         if status in BUSY or meaning == "limited" or (after and status >= 500):
             return _Failure(reason, cause, after, is_own=False)
         if status in RETRIED or status >= 500:
             return _Failure(reason, cause, after)
         if status == 401 or meaning == "key":
-            return _Failure(reason, cause, is_own=False, denied=ConfigError(self._explain_key(refused)))
+            return _Failure(reason, cause, is_own=False, denied=self._explain_key(refused))
         if status == 403:
-            return _Failure(reason, cause, denied=ConfigError(f"the server denies access: {refused.message}"))
+            return _Failure(reason, cause, denied=f"the server denies access: {refused.message}")
         if status == 404:
             return ConfigError(f"the server does not know the model or the path: {refused.message}")
         return refused
@@ -331,18 +341,6 @@ def find_key(variable: str, url: str, group: str = "engine") -> str | None:
             f"export {variable}=…, or name your own server: {group}.base_url=URL (or ${URL_VARIABLE})"
         )
     return value or None
-
-
-def _retry_after(headers: Mapping[str, str]) -> float:
-    """Return the seconds of Retry-After, or 0 if it is missing or a date."""
-    try:
-        return max(0.0, float(headers.get("retry-after", "")))
-    except ValueError:
-        return 0.0
-
-
-def _log(event: str, failure: _Failure) -> None:
-    events.info("%s", failure, extra={"fields": {"event": event, "cause": failure.reason}})
 
 
 def _decode(content: bytes) -> Json | None:

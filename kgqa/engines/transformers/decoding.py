@@ -161,6 +161,16 @@ class Decoder(ABC):
         if self.stop.is_set():
             raise EngineDied("the engine was closed while it was answering")
 
+    def _pad(self, rows: Prompts, side: Literal["left", "right"]) -> tuple[Tensor, Tensor]:
+        """Return tokens and mask, (rows, longest)."""
+        import torch
+        from torch.nn.utils.rnn import pad_sequence
+
+        tokens = [torch.tensor(row, dtype=torch.long) for row in rows]
+        ids = pad_sequence(tokens, batch_first=True, padding_side=side)
+        mask = pad_sequence([torch.ones_like(row) for row in tokens], batch_first=True, padding_side=side)
+        return ids.to(self.device), mask.to(self.device)
+
     def _ids(self, rows: Sequence[Sequence[int]]) -> Tensor:
         import torch
 
@@ -200,21 +210,14 @@ class CausalDecoder(Decoder):
             head, reused = self._read_head(prompt)
             heads.append(head)
             cached.append(reused * CHUNK)
-        cache = self._join(heads)
-        depth = max(len(head) for head in heads) * CHUNK
         tails = [prompt[len(head) * CHUNK :] for prompt, head in zip(prompts, heads, strict=True)]
-        width = max(len(tail) for tail in tails)
-        ids = torch.zeros((len(prompts), width), dtype=torch.long)
-        positions = torch.zeros_like(ids)
-        mask = torch.zeros((len(prompts), depth + width), dtype=torch.long)
-        for row, (head, tail) in enumerate(zip(heads, tails, strict=True)):
-            ids[row, width - len(tail) :] = torch.tensor(tail)
-            positions[row, width - len(tail) :] = torch.arange(len(tail)) + len(head) * CHUNK
-            mask[row, depth - len(head) * CHUNK : depth] = 1
-            mask[row, depth + width - len(tail) :] = 1
-        mask = mask.to(self.device)
-        logits = self._read(ids.to(self.device), cache, mask, positions.to(self.device))
-        return Batch(cache, mask, logits), cached
+        ids, read = self._pad(tails, "left")
+        lengths = torch.tensor([[len(head) * CHUNK] for head in heads], device=self.device)
+        depth = int(lengths.max())
+        mask = torch.cat([(torch.arange(depth, device=self.device) >= depth - lengths).long(), read], -1)
+        positions = (mask.cumsum(-1) - 1).clamp(min=0)[:, depth:]
+        cache = self._join(heads)
+        return Batch(cache, mask, self._read(ids, cache, mask, positions)), cached
 
     def _read_head(self, prompt: Sequence[int]) -> tuple[list[Chunk], int]:
         """Return the prompt's complete chunks, which leave at least one token, and how many were cached."""
@@ -289,23 +292,11 @@ class EncoderDecoder(Decoder):
 
         start = self.network.config.decoder_start_token_id
         seams = [len(prompt) - 1 - list(reversed(prompt)).index(start) for prompt in prompts]
-        ids, mask = self._pad([prompt[:seam] for prompt, seam in zip(prompts, seams, strict=True)], left=False)
+        ids, mask = self._pad([prompt[:seam] for prompt, seam in zip(prompts, seams, strict=True)], "right")
         self._check()
         encoded = self.network.get_encoder()(input_ids=ids, attention_mask=mask).last_hidden_state
-        ids, written = self._pad([prompt[seam:] for prompt, seam in zip(prompts, seams, strict=True)], left=True)
+        ids, written = self._pad([prompt[seam:] for prompt, seam in zip(prompts, seams, strict=True)], "left")
         cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
         batch = Batch(cache, written, None, (encoded, mask))
         batch.logits = self._continue(ids, batch)
         return batch, [0] * len(prompts)
-
-    def _pad(self, rows: Prompts, *, left: bool) -> tuple[Tensor, Tensor]:
-        """Return tokens and mask, (rows, longest)."""
-        width = max(len(row) for row in rows)
-        start = self.network.config.decoder_start_token_id
-        ids, mask = [], []
-        for row in rows:
-            missing = width - len(row)
-            blanks, zeros, ones = [start] * missing, [0] * missing, [1] * len(row)
-            ids.append([*blanks, *row] if left else [*row, *blanks])
-            mask.append([*zeros, *ones] if left else [*ones, *zeros])
-        return self._ids(ids), self._ids(mask)

@@ -37,7 +37,6 @@ class Transformers(LocalEngine):
     quantization: Literal["int8", "int4"] | None
     batch_size: Count
     device: str
-    max_model_len: Count | None  # tokens of prompt and reply; None: the model's own
 
     streaming: ClassVar[bool] = False
 
@@ -77,9 +76,6 @@ class Transformers(LocalEngine):
         self._closing.set()
         with self._lock:
             self.__dict__.pop("_decoder", None)
-
-    def _context(self) -> int | None:
-        return self.max_model_len
 
     def _generate(self, prompts: list[list[int]], calls: list[Any]) -> list[ModelReply]:
         """Generate the reasoning of all calls that use it, and then all answers."""

@@ -16,7 +16,6 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -32,7 +31,7 @@ from kgqa.errors import ConfigError, EngineDied, EngineError
 from kgqa.protocols import Deliver
 from kgqa.types import Choice, Completion, Json, Usage
 from kgqa.util.fs import ensure_dir, home
-from kgqa.util.optional_deps import install_command
+from kgqa.util.optional_deps import install_command, missing_libraries
 from kgqa.util.validators import Count, Validator
 
 Output = Any  # vllm.RequestOutput; vLLM is imported late and not checked
@@ -63,7 +62,6 @@ class Vllm(LocalEngine):
 
     dtype: Literal["bfloat16", "float16", "float32"]
     quantization: str | None
-    max_model_len: Count | None  # tokens of prompt and reply; None: the model's own
     max_num_seqs: Count  # of each copy of the model
     tensor_parallel: Count
     data_parallel: Count
@@ -123,9 +121,6 @@ class Vllm(LocalEngine):
             self._runtimes.clear()
         for runtime in runtimes:
             runtime.close()
-
-    def _context(self) -> int | None:
-        return self.max_model_len
 
     async def _reply(self, runtime: _Runtime, call: ModelCall, lora: tuple[int, str] | None) -> ModelReply:
         await runtime.start()
@@ -188,9 +183,8 @@ class Vllm(LocalEngine):
 
     def _settings(self) -> tuple[dict[str, Any], dict[str, str]]:
         """Return the arguments of AsyncEngineArgs, and environment variables. Convert weights if needed."""
-        missing = [library for library in ("vllm", "torch", "transformers") if find_spec(library) is None]
-        if missing:
-            raise ConfigError(f"engine=vllm needs {', '.join(missing)}. Run: {install_command('vllm')}")
+        if missing_libraries("vllm"):
+            raise ConfigError(f"engine=vllm needs vllm. Run: {install_command('vllm')}")
         from vllm.platforms import current_platform
 
         on_cpu = current_platform.is_cpu()

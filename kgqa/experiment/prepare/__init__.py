@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kgqa.experiment.session import Inputs, Session
-from kgqa.protocols import Index
+from kgqa.retrieval.search import PoolIndex
 from kgqa.runtime.costs import Ledger
 from kgqa.runtime.display import Display
 
@@ -25,7 +25,7 @@ class Prepared:
     extraction: Ledger
 
 
-def prepare(session: Session, index: Index | None, display: Display) -> Prepared:
+def prepare(session: Session, index: PoolIndex | None, display: Display) -> Prepared:
     """Extract and link what the method uses and what does not exist yet.
 
     Raises:

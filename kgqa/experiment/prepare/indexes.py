@@ -7,15 +7,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import fields, is_dataclass
 from itertools import islice
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from kgqa.calls import Program
 from kgqa.errors import ConfigError
 from kgqa.experiment.session import Session
-from kgqa.protocols import ExpandingRetriever, Index
+from kgqa.protocols import ExpandingRetriever
 from kgqa.retrieval.index import IndexFolder
 from kgqa.retrieval.search import PassageIndex, PoolIndex
-from kgqa.runtime.costs import Ledger, total
+from kgqa.runtime.costs import total
 from kgqa.runtime.display import Display
 from kgqa.runtime.monitor import monitor_work
 from kgqa.util.fs import digest, outputs
@@ -40,36 +40,36 @@ def index_folder(session: Session) -> IndexFolder:
     return IndexFolder(outputs().joinpath("index", *names, address), retriever, made_from, command)
 
 
-class Built(NamedTuple):
-    manifest: Mapping[str, Any]
-    anew: bool  # this process worked on at least one passage
-
-
-def build_index(session: Session, display: Display) -> Built:
-    """Build the index, or return it if it exists."""
+def build_index(session: Session, display: Display) -> tuple[Mapping[str, Any], bool]:
+    """Build the index unless it exists. Return its manifest, and whether anything was built."""
     folder, passages = index_folder(session), 0
+
+    def run(program: Program[T]) -> T:
+        """Run a program with the run's model, and report its cost."""
+        with session.runner() as runner:
+            (ended,) = runner.run([("index", program)])
+        made, paid = (total(tallies.values()) for tallies in (runner.ledger.method, runner.ledger.paid))
+        shown.line(
+            f"model calls of the index: {made.calls:,} calls, {made.usage.tokens:,} tokens, "
+            f"{paid.calls:,} calls and {paid.usage.tokens:,} tokens of them new"
+        )
+        if isinstance(ended.result, Exception):
+            raise ended.result
+        return ended.result
+
     with monitor_work(display, "index build", folder.path) as shown, shown.counting("passages") as advance:
 
-        def count(stage: str, more: int, of: int | None) -> None:
+        def count(step: str, more: int, of: int | None) -> None:
             nonlocal passages
             passages += more
-            advance(stage, more, of)
-
-        def run(program: Program[T]) -> T:
-            """Run a program with the run's model, and report its cost."""
-            with session.runner() as runner:
-                (ended,) = runner.run([("index", program)])
-                shown.line(_describe_cost(runner.ledger))
-            if isinstance(ended.result, Exception):
-                raise ended.result
-            return ended.result
+            advance(step, more, of)
 
         manifest = folder.build(session.experiment.corpus.passages(), count, run)
-    return Built(manifest, passages > 0)
+    return manifest, passages > 0
 
 
 @contextmanager
-def open_index(session: Session, display: Display) -> Iterator[Index | None]:
+def open_index(session: Session, display: Display) -> Iterator[PoolIndex | None]:
     """Open the index that a run searches, None if its method does not search. Build that of a small corpus.
 
     Raises:
@@ -94,8 +94,7 @@ def open_index(session: Session, display: Display) -> Iterator[Index | None]:
 def corpus_index(session: Session, display: Display) -> Iterator[PassageIndex]:
     """Open the index of the corpus for any method. Build it if necessary, even of a large corpus.
 
-    Raises:
-        DataError: it is damaged.
+    Raises DataError if it is damaged.
     """
     folder = index_folder(session)
     if not folder.finished():
@@ -104,23 +103,11 @@ def corpus_index(session: Session, display: Display) -> Iterator[PassageIndex]:
         yield index
 
 
-def _describe_cost(ledger: Ledger) -> str:
-    made, paid = total(ledger.method.values()), total(ledger.paid.values())
-    usage = made.usage
-    return (
-        f"model calls of the index: {made.calls:,} calls, {usage.prompt_tokens:,} + {usage.output_tokens:,} tokens, "
-        f"{paid.calls:,} calls and {paid.usage.tokens:,} tokens of them new"
-    )
-
-
 def _refuse_large(session: Session, command: str) -> None:
-    count = sum(1 for _ in islice(session.experiment.corpus.passages(), SMALL + 1))
-    if count <= min(WRITTEN, EMBEDDED, SMALL):
-        return
     what, limit = ("embed", EMBEDDED) if _embeds(session.retriever) else ("index", SMALL)
     if getattr(session.retriever, "writer", ""):
         what, limit = "index with model calls", WRITTEN
-    if count > limit:
+    if sum(1 for _ in islice(session.experiment.corpus.passages(), limit + 1)) > limit:
         raise ConfigError(
             f"the corpus has more than {limit:,} passages, too many to {what} inside a run. Index it first: {command}"
         )

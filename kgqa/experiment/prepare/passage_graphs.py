@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from itertools import islice
 
 from kgqa.errors import ConfigError
@@ -22,22 +23,16 @@ class PassageGraphs:
 
     def __init__(self, session: Session) -> None:
         self._experiment = session.experiment
-        self._corpus: tuple[Passage, ...] | None = None
         name = session.experiment.name("graph")
-        self.store = GraphStore(outputs() / "graphs", name, session.linker, self.corpus)
+        self.store = GraphStore(outputs() / "graphs", name, session.linker, lambda: self.corpus)
 
+    @cached_property
     def corpus(self) -> tuple[Passage, ...]:
-        """Return all passages of the dataset's corpus. They are read when a call has no pool.
-
-        Raises:
-            ConfigError: there are too many to link.
-        """
-        if self._corpus is None:
-            some = tuple(islice(self._experiment.corpus.passages(), LARGEST + 1))
-            if len(some) > LARGEST:
-                raise ConfigError(f"the corpus has more than {LARGEST:,} passages. Choose method.scope=own")
-            self._corpus = text_passages(some)
-        return self._corpus
+        """Return all passages of the dataset's corpus. Raises ConfigError if there are too many to link."""
+        some = tuple(islice(self._experiment.corpus.passages(), LARGEST + 1))
+        if len(some) > LARGEST:
+            raise ConfigError(f"the corpus has more than {LARGEST:,} passages. Choose method.scope=own")
+        return text_passages(some)
 
     def build(self, questions: Sequence[Question], display: Display) -> int:
         """Build the missing graphs of these questions, and return their number."""
@@ -60,6 +55,6 @@ class PassageGraphs:
     def _pools(self, questions: Sequence[Question]) -> list[tuple[Passage, ...]]:
         """Return the distinct collections that the method uses, in the questions' order."""
         if getattr(self._experiment.method, "scope", "own") == "corpus":
-            return [self.corpus()]
+            return [self.corpus]
         pools = (text_passages(question.passages) for question in questions)
         return list({tuple(passage.id for passage in pool): pool for pool in pools if pool}.values())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
 from itertools import islice
 
 from kgqa.calls import Program
@@ -23,17 +22,7 @@ from kgqa.util.fs import outputs, text_digest
 from kgqa.util.redaction import describe_error
 
 Passages = Callable[[], Iterable[Passage]]  # distinct ones; read again at each call, so that none stays in memory
-# What extracts passages: opened with the builder, it gives a ledger, and extractions that count in it as they come
-Extractions = Callable[[Iterable[Passage], Callable[[], None]], Iterator[Extraction]]
-Extract = Callable[["TripleBuilder", int], AbstractContextManager[tuple[Ledger, Extractions]]]
 STORED_TOGETHER = 64  # extractions of a commit; those of a kill come from the call cache
-
-
-@contextmanager
-def extract_here(builder: TripleBuilder, count: int) -> Iterator[tuple[Ledger, Extractions]]:  # noqa: ARG001
-    """Extract in this process."""
-    with builder.session.runner() as runner:
-        yield runner.ledger, lambda passages, recorded: builder.extractions(runner, passages, recorded)
 
 
 class _Source:
@@ -75,7 +64,7 @@ class TripleBuilder(_Source):
             **({"code": code} if (code := user_code(type(self.extractor).__module__)) else {}),
         }
 
-    def extract(self, passages: Passages, display: Display, extract: Extract = extract_here) -> Ledger:
+    def extract(self, passages: Passages, display: Display) -> Ledger:
         """Extract the missing passages, and return the cost.
 
         Raises:
@@ -93,10 +82,8 @@ class TripleBuilder(_Source):
                 f"{self.store.folder}. Run: {command}"
             )
         failed, pending = list[Extraction](), list[Extraction]()
-        with ExitStack() as opened:
-            ledger, extractions = opened.enter_context(extract(self, count))
-            stage = opened.enter_context(display.stage("passages", count, ledger))
-            for extraction in extractions(self.store.missing(passages()), stage.record):
+        with self.session.runner() as runner, display.stage("passages", count, runner.ledger) as stage:
+            for extraction in self.extractions(runner, self.store.missing(passages()), stage.record):
                 (pending if extraction.error is None else failed).append(extraction)
                 stage.finish(failed=extraction.error is not None)
                 if len(pending) == STORED_TOGETHER:
@@ -106,7 +93,7 @@ class TripleBuilder(_Source):
         if error := too_many_failed(failed, count):
             raise error
         self.store.add(failed)
-        return ledger
+        return runner.ledger
 
     def extractions(
         self, runner: Runner, passages: Iterable[Passage], recorded: Callable[[], None] = lambda: None
@@ -179,7 +166,7 @@ def corpus_passages(session: Session) -> Iterator[Passage]:
     return islice(session.experiment.corpus.passages(), settings.limit)
 
 
-def build_corpus(session: Session, display: Display, extract: Extract = extract_here) -> dict[str, Json]:
+def build_corpus(session: Session, display: Display) -> dict[str, Json]:
     """Extract the passages of the corpus that have no triples yet, and return the figures of all."""
     builder = TripleBuilder(session)
 
@@ -187,6 +174,6 @@ def build_corpus(session: Session, display: Display, extract: Extract = extract_
         return corpus_passages(session)
 
     with monitor_work(display, "kg build", builder.store.folder) as shown:
-        builder.extract(corpus, shown, extract)
+        builder.extract(corpus, shown)
     counts = builder.store.counts(corpus())
     return {"folder": builder.place, "triples_per_passage": counts["triples"] / counts["passages"], **counts}

@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from kgqa.methods.steps.reader import ReadingLog, add_pinned, passages_text
 from kgqa.methods.steps.replies import extract_answer
-from kgqa.prompting import render
 from kgqa.prompting.demonstrations import Entity, SubQuestion, ThoughtDemonstration, demonstration_set, describe_set
 from kgqa.protocols import Need
-from kgqa.types import Passage, Prompt, Question, Triple
+from kgqa.types import Passage, Question, Triple
 from kgqa.util.sentences import sentences
 from kgqa.util.validators import Count, Natural
 
@@ -48,14 +47,6 @@ class Example:
     shown: ThoughtDemonstration
 
     @property
-    def question(self) -> str:
-        return self.shown.question
-
-    @property
-    def answer(self) -> str:
-        return self.shown.answer
-
-    @property
     def pinned(self) -> str:
         return passages_text(self.shown.pinned)
 
@@ -69,21 +60,9 @@ class Example:
         return " ".join(self._thoughts)
 
     @property
-    def steps(self) -> tuple[SubQuestion, ...]:
-        return self.shown.steps
-
-    @property
-    def triples(self) -> tuple[Triple, ...]:
-        return self.shown.triples
-
-    @property
-    def implied(self) -> tuple[Triple, ...]:
-        return self.shown.implied
-
-    @property
     def entities(self) -> tuple[Entity, ...]:
         """Return the entities, those of the decomposition first."""
-        named = {name for step in self.steps for name in (step.triple.head, step.triple.tail)}
+        named = {name for step in self.shown.steps for name in (step.triple.head, step.triple.tail)}
         return tuple(sorted(self.shown.entities, key=lambda entity: entity.name not in named))
 
     @property
@@ -91,20 +70,16 @@ class Example:
         """Return the decomposition as a graph in which the answer of step n is ?n."""
         marks: dict[str, str] = {}
         graph = []
-        for number, step in enumerate(self.steps, start=1):
-            triple = step.triple
-            graph.append(Triple(marks.get(triple.head, triple.head), triple.relation, f"?{number}"))
+        for number, step in enumerate(self.shown.steps, start=1):
+            head = marks.get(step.triple.head, step.triple.head)
+            graph.append(Triple(head, step.triple.relation, f"?{number}"))
             marks[step.answer] = f"?{number}"
         return tuple(graph)
 
     @property
-    def filled(self) -> tuple[Triple, ...]:
-        return tuple(step.triple for step in self.steps)
-
-    @property
     def fill(self) -> Fill:
         """Return the last step with the passage that answers it."""
-        return self._fill(self.steps[-1].passage, self.steps[-1].answer)
+        return self._fill(self.shown.steps[-1].passage, self.shown.steps[-1].answer)
 
     @property
     def unfillable(self) -> Fill:
@@ -119,9 +94,9 @@ class Example:
         search for each passage, the first search fails, the first search finds all, the last search fails.
         """
         known, fact, actions = {passage.id for passage in self.shown.pinned}, "", list[Action]()
-        wanted = {step.passage.id: step for step in self.steps if step.passage.id not in known}
+        wanted = {step.passage.id: step for step in self.shown.steps if step.passage.id not in known}
         failing = {1: [*wanted][:1], 3: [*wanted][-1:]}.get(position % 4, [])
-        for step in self.steps:
+        for step in self.shown.steps:
             if step.passage.id not in known:
                 found = [each.passage for each in wanted.values()] if position % 4 == 2 else [step.passage]
                 known.update(passage.id for passage in found)
@@ -135,7 +110,7 @@ class Example:
                 shown = (*others, *found) if len(actions) % 2 else (*found, *others)
                 actions.append(Action(f"{need} {step.question}", search, passages_text(shown)))
             fact = self._find_thought(step)
-        return (*actions, Action(self.thought, f"Finish[{self.answer}]"))
+        return (*actions, Action(self.thought, f"Finish[{self.shown.answer}]"))
 
     def _distractors(self, start: int, count: int) -> list[Passage]:
         """Return `count` passages that support nothing, if there are any, from the `start`-th on and in a circle."""
@@ -153,9 +128,9 @@ class Example:
         return next(iter(both or thoughts), f"So it is {step.answer}.")
 
     def _fill(self, passage: Passage, value: str) -> Fill:
-        step = self.steps[-1]
-        around = add_pinned(Question("", self.question, (), pinned=self.shown.pinned), (passage,))
-        mark = f"?{len(self.steps)}"
+        step = self.shown.steps[-1]
+        around = add_pinned(Question("", self.shown.question, (), pinned=self.shown.pinned), (passage,))
+        mark = f"?{len(self.shown.steps)}"
         return Fill(passages_text(around), Triple(step.triple.head, step.triple.relation, mark), step.question, value)
 
 
@@ -192,19 +167,8 @@ class PooledFewShot(FewShotKeys):
         sample = demonstration_set(self.pool, self.demonstration_set, self.demonstration_count)
         return tuple(map(Example, sample))
 
-    async def generate(
-        self,
-        log: ReadingLog,
-        template: str,
-        passages: Sequence[Passage],
-        max_tokens: int,
-        *,
-        stop: tuple[str, ...] = ("\nPassages:",),
-        **values: object,
+    async def read(
+        self, log: ReadingLog, template: str, passages: Sequence[Passage], max_tokens: int, **values: Any
     ) -> str:
-        """Generate with a template that shows the passages, as many as fit."""
-
-        def prompt(shown: tuple[Passage, ...]) -> Prompt:
-            return render(template, examples=self.examples, passages=passages_text(shown), **values)
-
-        return (await log.generate(prompt, passages, max_tokens, stop)).text
+        """Generate with a template that shows the examples and the passages, as many as fit."""
+        return await log.read(template, passages, max_tokens, examples=self.examples, **values)

@@ -136,7 +136,10 @@ class FewShot:
 
     def shorten(self, passages: Sequence[Passage]) -> tuple[Passage, ...]:
         """Return the passages as the prompt has them: on one line each, with at most `passage_words` words."""
-        return tuple(_on_one_line(passage, self.passage_words) for passage in passages)
+        return tuple(
+            replace(p, title=" ".join(p.title.split()), text=" ".join(p.text.split()[: self.passage_words]))
+            for p in passages
+        )
 
     async def pack(
         self, prompt: Callable[[Size], Prompt], examples: int, passages: int, max_tokens: int, role: str
@@ -196,10 +199,6 @@ class FewShot:
         return first, last
 
 
-def _on_one_line(passage: Passage, words: int | None) -> Passage:
-    return replace(passage, title=" ".join(passage.title.split()), text=" ".join(passage.text.split()[:words]))
-
-
 async def largest_fitting(
     prompt: Callable[[Size], Prompt], sizes: Sequence[Size], room: float, role: str
 ) -> tuple[Size, int]:
@@ -252,19 +251,18 @@ def unescape(string: str) -> str:
 
 
 def nearest_title(wanted: str, passages: tuple[Passage, ...]) -> str | None:
-    """Return the title with the most words in common with `wanted`, ties by rank; None without passages.
+    """Return the title with the most words in common with `wanted` (Jaccard), ties by rank; None without passages.
 
     BM25 scores titles together with texts, so its best passage can have another title.
     """
     first = words(wanted)
-    scored = [(overlap(first, words(passage.title)), -index) for index, passage in enumerate(passages)]
-    return passages[-max(scored)[1]].title if scored else None
+
+    def similarity(passage: Passage) -> float:
+        second = words(passage.title)
+        return len(first & second) / max(1, len(first | second))
+
+    return max(passages, key=similarity).title if passages else None
 
 
 def words(title: str) -> frozenset[str]:
     return frozenset(re.findall(r"\w+", title.casefold()))
-
-
-def overlap(first: frozenset[str], second: frozenset[str]) -> float:
-    """Return the Jaccard similarity: 1 for the same words, 0 for no common word."""
-    return len(first & second) / len(first | second) if first | second else 0.0

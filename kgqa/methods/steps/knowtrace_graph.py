@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
+from kgqa.methods.steps.replies import plain_words
 from kgqa.scoring.normalisation import normalise
-
-EntityName = Callable[[str], str]  # maps names of one entity to the same name
 
 
 class Fact(NamedTuple):
@@ -32,17 +31,12 @@ class Pair(NamedTuple):
         return f"{self.entity}; {self.relation}"
 
 
-def casefold_entity(entity: str) -> str:
-    """Return the name without case and repeated spaces."""
-    return " ".join(entity.casefold().split())
+def name(entity: str) -> str:
+    """Return the name as scorers normalize answers: "The Gorm." and "gorm" are one entity."""
+    return normalise(entity) or " ".join(entity.casefold().split())
 
 
-def normalize_entity(entity: str) -> str:
-    """Return the name as scorers normalize answers: "The Gorm." and "gorm" are equal."""
-    return normalise(entity) or casefold_entity(entity)
-
-
-def format_paths(graph: Sequence[Fact], name: EntityName = normalize_entity) -> list[str]:
+def format_paths(graph: Sequence[Fact]) -> list[str]:
     """Join triples at shared entities, in both directions: `a → r → b ← s ← c` (KG-to-Paths).
 
     Each triple that is not on a path yet starts one. A path is extended without repeating an entity, first over triples
@@ -52,7 +46,7 @@ def format_paths(graph: Sequence[Fact], name: EntityName = normalize_entity) -> 
     paths: list[str] = []
     for fact in graph:
         if fact not in used:
-            path = _path_through(fact, graph, used, name)
+            path = _path_through(fact, graph, used)
             used.update(step.fact for step in path)
             paths.append(path[0].start + "".join(map(str, path)))
     return paths
@@ -77,7 +71,7 @@ class PathStep(NamedTuple):
         return f" {arrow} {self.fact.relation} {arrow} {self.end}"
 
 
-def _path_through(fact: Fact, graph: Sequence[Fact], used: Collection[Fact], name: EntityName) -> deque[PathStep]:
+def _path_through(fact: Fact, graph: Sequence[Fact], used: Collection[Fact]) -> deque[PathStep]:
     path = deque([PathStep(fact)])
     seen = {name(fact.subject), name(fact.object)}
 
@@ -96,35 +90,29 @@ def _path_through(fact: Fact, graph: Sequence[Fact], used: Collection[Fact], nam
     return path
 
 
-def find_initial_entities(
-    rounds: Sequence[tuple[Sequence[Pair], Sequence[Fact]]], name: EntityName = normalize_entity
-) -> set[str]:
+def find_initial_entities(rounds: Sequence[tuple[Sequence[Pair], Sequence[Fact]]]) -> set[str]:
     """Return the names of entities that explorations introduced, which were not in the graph (§3.2).
 
     rounds: per iteration the explored pairs and their triples.
     """
-    known: set[str] = set()
-    initial: set[str] = set()
+    known, initial = set[str](), set[str]()
     for pairs, facts in rounds:
         initial |= {name(pair.entity) for pair in pairs} - known
         known |= {name(entity) for fact in facts for entity in (fact.subject, fact.object)}
     return initial
 
 
-def find_target_entities(graph: Collection[Fact], conclusion: str, name: EntityName = normalize_entity) -> set[str]:
+def find_target_entities(graph: Collection[Fact], conclusion: str) -> set[str]:
     """Return the names of the graph's entities that are in the thought or the answer as whole words."""
-    texts = {wording: f" {wording(conclusion)} " for wording in (_words, name)}
-    entities = {entity for fact in graph for entity in (fact.subject, fact.object)}
+    found = set[str]()
+    for form in (plain_words, name):
+        text = f" {form(conclusion)} "
+        entities = {entity for fact in graph for entity in (fact.subject, fact.object)}
+        found |= {name(entity) for entity in entities if form(entity) and f" {form(entity)} " in text}
+    return found
 
-    def occurs(entity: str) -> bool:
-        return any(wording(entity) and f" {wording(entity)} " in text for wording, text in texts.items())
 
-    return {name(entity) for entity in entities if occurs(entity)}
-
-
-def support(
-    graph: Sequence[Fact], initial: Collection[str], targets: Collection[str], name: EntityName = normalize_entity
-) -> list[Fact]:
+def support(graph: Sequence[Fact], initial: Collection[str], targets: Collection[str]) -> list[Fact]:
     """Return the triples on the shortest paths from target entities to the nearest initial entities, in graph order.
 
     Edges go in both directions. The paper does not specify which of several paths counts, here all shortest ones. A
@@ -132,28 +120,18 @@ def support(
     """
     edges = [(name(fact.subject), name(fact.object), fact) for fact in graph]
     edges += [(end, start, fact) for start, end, fact in edges]
-    distance, supporting, on_path = _distances(edges, initial), set[Fact](), {*targets}
+    entities = {start for start, _, _ in edges}
+    distance = {entity: 0 for entity in initial if entity in entities}  # to the nearest initial entity
+    waiting = deque(distance)
+    while waiting:
+        here = waiting.popleft()
+        further = dict.fromkeys(end for start, end, _ in edges if start == here and end not in distance)
+        distance |= dict.fromkeys(further, distance[here] + 1)
+        waiting.extend(further)
+    supporting, on_path = set[Fact](), {*targets}
     for here in sorted(distance, key=lambda entity: -distance[entity]):
         if here in on_path:
             nearer = {fact: end for start, end, fact in edges if start == here and distance[end] < distance[here]}
             supporting.update(nearer)
             on_path.update(nearer.values())
     return [fact for fact in graph if fact in supporting]
-
-
-def _distances(edges: Sequence[tuple[str, str, Fact]], initial: Collection[str]) -> dict[str, int]:
-    """Return the distance of each reachable entity to its nearest initial entity."""
-    entities = {start for start, _, _ in edges}
-    distance = {entity: 0 for entity in initial if entity in entities}
-    waiting = deque(distance)
-    while waiting:
-        here = waiting.popleft()
-        for start, end, _ in edges:
-            if start == here and end not in distance:
-                distance[end] = distance[here] + 1
-                waiting.append(end)
-    return distance
-
-
-def _words(text: str) -> str:
-    return " ".join("".join(c if c.isalnum() else " " for c in text.casefold()).split())

@@ -34,6 +34,11 @@ def add_pinned(question: Question, retrieved: Iterable[Passage]) -> tuple[Passag
     return (*question.pinned, *(passage for passage in retrieved if passage.id not in pinned))
 
 
+def pinned_text(question: Question, shown: Sequence[Passage]) -> str:
+    """Return the pinned passages among those that a prompt shows."""
+    return passages_text(passage for passage in question.pinned if passage in shown)
+
+
 def number_contexts(contexts: Iterable[str], mark: str = ": ") -> str:
     """Number the contexts as KGP's reader does, or with the mark ". " as TRACE's released code."""
     return "\n".join(f"{number}{mark}{context}" for number, context in enumerate(contexts, start=1))
@@ -90,6 +95,22 @@ class ReadingLog:
         """
         return await self.send(lambda shown: Generate(prompt(shown), max_tokens, stop, role=role), passages)
 
+    async def read(
+        self,
+        template: str,
+        passages: Sequence[Passage],
+        max_tokens: int,
+        stop: tuple[str, ...] = ("\nPassages:",),
+        role: str = "reader",
+        **values: object,
+    ) -> str:
+        """Generate with a template that shows the passages, as `generate` does."""
+
+        def prompt(shown: tuple[Passage, ...]) -> Prompt:
+            return render(template, passages=passages_text(shown), **values)
+
+        return (await self.generate(prompt, passages, max_tokens, stop, role)).text
+
     async def send(self, call: Callable[[tuple[Passage, ...]], Generate], passages: Sequence[Passage]) -> Completion:
         """Send `call(passages)` as `generate` does."""
         passages = shown = add_pinned(self.question, passages)
@@ -119,9 +140,9 @@ class ReadingLog:
         return reply.text
 
     def read_conclusion(self, reply: str) -> str:
-        """Return the answer after "Answer:", or the last line. Flags `no_answer_marker` and `empty_answer`."""
+        """Return the answer after "Answer:", or the last line. Flag `no_answer_marker`."""
         text, marked = read_conclusion(reply)
-        self.flags.update({"no_answer_marker": not marked, "empty_answer": not text})
+        self.flags["no_answer_marker"] += not marked
         return text
 
     def answer(
@@ -132,7 +153,7 @@ class ReadingLog:
         figures: Mapping[str, float] = MappingProxyType({}),
         context_tokens: int | None = None,
     ) -> Answer:
-        """Return an answer with these flags and passage_tokens (#Tok of KnowTrace's Table 2).
+        """Return an answer with these flags, `empty_answer`, and passage_tokens (#Tok of KnowTrace's Table 2).
 
         Args:
             passages: the evidence, repeated passages once.
@@ -142,7 +163,7 @@ class ReadingLog:
             text,
             tuple(dict.fromkeys(passage.id for passage in passages)),
             context_tokens=self.last if context_tokens is None else context_tokens,
-            flags=nonzero_flags(**self.flags),
+            flags=nonzero_flags(**self.flags, empty_answer=not text),
             figures={**figures, "passage_tokens": self.tokens},
             notes=notes,
         )

@@ -78,6 +78,11 @@ def read_score(text: str) -> float | None:
     return float(match.group(1)) if match else None
 
 
+def plain_words(text: str) -> str:
+    """Return the words without case and punctuation, separated by blanks."""
+    return " ".join("".join(letter if letter.isalnum() else " " for letter in text.casefold()).split())
+
+
 def nonzero_flags(**flags: bool | int) -> dict[str, int]:
     """Return the flags with a count, for `Answer.flags`."""
     return {flag: int(count) for flag, count in flags.items() if count}
@@ -90,9 +95,12 @@ def first_line(reply: Completion) -> tuple[str, bool]:
 
 
 def read_conclusion(text: str) -> tuple[str, bool]:
-    """Return the marked answer and True, or the last line and False."""
-    answer = find_answer(text)
-    return (answer, True) if answer else (text.strip().rpartition("\n")[2].strip(), False)
+    """Return the marked answer and True, or the last line and False. A marker without a text is an empty answer."""
+    if answer := find_answer(text):
+        return answer, True
+    last = text.strip().rpartition("\n")[2].strip()
+    answer = strip_answer_label(last)
+    return answer, answer != last
 
 
 def read_triple_lines(text: str) -> WrittenTriples:

@@ -10,8 +10,9 @@ import random
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
-from kgqa.methods.steps.safe_plan import GoldFact, Plan, sentence
+from kgqa.methods.steps.safe_plan import GoldFact, Plan, contains, sentence
 from kgqa.methods.steps.safe_verdict import CORRECT, StepVerdict
 from kgqa.scoring.normalisation import normalise
 from kgqa.types import Passage
@@ -19,7 +20,8 @@ from kgqa.types import Passage
 LONGEST = 240  # maximum characters of a sentence that a step quotes
 YEAR = re.compile(r"\b(1\d|20)\d\d\b")
 _TAGGED = re.compile(r"\((?:Attribution|Logical|Final Answer)\)|\s+")
-FINAL = "(Final Answer)"
+Wrong = tuple[int, str, str]  # number, text and diagnosis of a step with an error
+Numbered = tuple[int, Passage]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,31 +36,28 @@ class JudgedStep:
 
 @dataclass(frozen=True)
 class Solution:
-    """The ideal steps of a question, and the material for errors."""
+    """The ideal steps of a question, and the material for errors.
+
+    gold: the ids of the gold passages. others: values of other questions by the wanted relation.
+    Each error type of Table 1 has a method with its name. It returns None if the solution has no place for the error.
+    """
 
     plan: Plan
     shown: Sequence[Passage]
-    gold: frozenset[str]  # ids
-    others: Mapping[str, Sequence[str]]  # values of other questions by the wanted relation
-    steps: tuple[str, ...]
+    gold: frozenset[str]
+    others: Mapping[str, Sequence[str]]
+    chance: random.Random
 
-    @classmethod
-    def of(
-        cls,
-        plan: Plan,
-        shown: Sequence[Passage],
-        gold: frozenset[str],
-        others: Mapping[str, Sequence[str]],
-        chance: random.Random,
-    ) -> Solution:
-        attributions = [fact.attribution(chance) for fact in plan.facts]
-        ending = (f"{plan.conclusion} (Logical)", format_answer(plan.answer))
-        return cls(plan, shown, gold, others, (*attributions, *ending))
+    @cached_property
+    def steps(self) -> tuple[str, ...]:
+        attributions = [fact.attribution(self.chance) for fact in self.plan.facts]
+        return (*attributions, f"{self.plan.conclusion} (Logical)", format_answer(self.plan.answer))
 
     def instruction(self, number: int) -> str:
         """Return the guidance before this step."""
         if number <= len(self.plan.facts):
-            return f"{self.plan.facts[number - 1].instruction}."
+            fact = self.plan.facts[number - 1]
+            return f"Take {fact.wanted} from Passage {fact.passage}."
         if number < self.plan.last:
             return "Draw the conclusion that the steps so far lead to."
         return f"Give the final answer as {format_answer(self.plan.answer)}"
@@ -68,167 +67,133 @@ class Solution:
         verdict = StepVerdict(error, sentence(diagnosis), guidance or self.instruction(number))
         return JudgedStep(number, self.steps[: number - 1], text, verdict)
 
-    def distractors(self, fact: GoldFact | None = None) -> list[tuple[int, Passage]]:
-        """Return the numbered passages that are not gold, and do not contain the fact if one is given."""
-        listed = [(n, p) for n, p in enumerate(self.shown, start=1) if p.id not in self.gold]
-        return [(n, p) for n, p in listed if fact is None or not _contains(p, fact.value)]
+    def correct_steps(self) -> Iterator[JudgedStep]:
+        """Yield the ideal steps with their verdicts."""
+        for number, text in enumerate(self.steps, start=1):
+            diagnosis, following = f"Step {number - 1} leads to this answer", "Nothing is left to do."
+            if number < self.plan.last:
+                diagnosis = "This follows from the steps so far and decides the question"
+                following = self.instruction(number + 1)
+            if number <= len(self.plan.facts):
+                fact = self.plan.facts[number - 1]
+                diagnosis = f"Passage {fact.passage} gives {fact.wanted}, which the question needs"
+            yield self.judge(number, text, CORRECT, diagnosis, following)
 
+    def corrupt(self, error: str, chance: random.Random) -> JudgedStep | None:
+        """Return a step with this error, or None if the solution has no place for it."""
+        wrong: Wrong | None = getattr(self, re.sub(r"\W", "_", error.lower()))(chance)
+        return self.judge(wrong[0], wrong[1], error, wrong[2]) if wrong else None
 
-def format_answer(answer: str) -> str:
-    return f"####ANSWER: {answer} {FINAL}"
-
-
-def correct_steps(solution: Solution) -> Iterator[JudgedStep]:
-    plan = solution.plan
-    for number, text in enumerate(solution.steps, start=1):
-        if number <= len(plan.facts):
-            fact = plan.facts[number - 1]
-            diagnosis = f"Passage {fact.passage} gives {fact.wanted}, which the question needs"
-        elif number < plan.last:
-            diagnosis = "This follows from the steps so far and decides the question"
-        else:
-            diagnosis = f"Step {number - 1} leads to this answer"
-        following = solution.instruction(number + 1) if number < plan.last else "Nothing is left to do."
-        yield solution.judge(number, text, CORRECT, diagnosis, following)
-
-
-def corrupt_step(error: str, solution: Solution, chance: random.Random) -> JudgedStep | None:
-    """Return a step with this error, or None if the solution has no place for it."""
-    corrupt = getattr(Corruption(solution, solution.plan, chance), re.sub(r"\W", "_", error.lower()))
-    if (made := corrupt()) is None:
-        return None
-    number, text, diagnosis = made
-    return solution.judge(number, text, error, diagnosis)
-
-
-Wrong = tuple[int, str, str]  # number, text and diagnosis of a step with an error
-
-
-@dataclass(frozen=True)
-class Corruption:
-    """One method for each error, with its name in Table 1. None: the solution has no place for it."""
-
-    solution: Solution
-    plan: Plan
-    chance: random.Random
-
-    def sample_number(self, first: int = 1) -> int:
-        """Sample the number of an attribution step."""
-        return sample_late(range(first, len(self.plan.facts) + 1), self.chance)
-
-    def wrong_conclusion(self) -> Wrong:
+    def wrong_conclusion(self, _: random.Random) -> Wrong:
         plan = self.plan
         diagnosis = f"Step {plan.last - 1} leads to {plan.answer}, not to {plan.wrong_answer}"
         return plan.last, format_answer(plan.wrong_answer), diagnosis
 
-    def premature_conclusion(self) -> Wrong:
-        number = self.sample_number(2)
-        missing = self.plan.facts[number - 1]
+    def premature_conclusion(self, chance: random.Random) -> Wrong:
+        number, missing = self.sample_fact(chance, 2)
         return number, format_answer(self.plan.answer), f"No step has found {missing.wanted} yet"
 
-    def overthinking(self) -> Wrong | None:
-        solution, last = self.solution, self.plan.last
-        gold = [(n, p) for n, p in enumerate(solution.shown, start=1) if p.id in solution.gold]
-        if (more := _sample_sentence(gold, self.chance)) is None:
+    def overthinking(self, chance: random.Random) -> Wrong | None:
+        gold = [(number, passage) for number, passage in enumerate(self.shown, start=1) if passage.id in self.gold]
+        if not (more := sample_sentence(gold, chance)):
             return None
-        text = f"Passage {more[0]} says: {more[2]} (Attribution)"
-        return last, text, f"Step {last - 1} already holds the answer, so no further fact is needed"
+        last = self.plan.last
+        diagnosis = f"Step {last - 1} already holds the answer, so no further fact is needed"
+        return last, f"Passage {more[0]} says: {more[1]} (Attribution)", diagnosis
 
-    def off_topic(self) -> Wrong | None:
-        if (aside := _sample_sentence(self.solution.distractors(), self.chance)) is None:
+    def off_topic(self, chance: random.Random) -> Wrong | None:
+        if not (aside := sample_sentence(self.distractors(), chance)):
             return None
-        number, passage, said = aside
-        diagnosis = f"What Passage {number} says of {passage.title} does not help with the question"
-        return self.sample_number(), f"Passage {number} says: {said} (Attribution)", diagnosis
+        passage, said = aside
+        diagnosis = f"What Passage {passage} says of {self.shown[passage - 1].title} does not help with the question"
+        return self.sample_fact(chance)[0], f"Passage {passage} says: {said} (Attribution)", diagnosis
 
-    def redundancy(self) -> Wrong:
-        number = self.sample_number(2)
-        earlier = self.chance.randrange(number - 1)
+    def redundancy(self, chance: random.Random) -> Wrong:
+        number, _ = self.sample_fact(chance, 2)
+        earlier = chance.randrange(number - 1)
         fact = self.plan.facts[earlier]
-        return number, fact.attribution(self.chance), f"Step {earlier + 1} already found that {fact.claim}"
+        return number, fact.attribution(chance), f"Step {earlier + 1} already found that {fact.claim}"
 
-    def inefficiency(self) -> Wrong:
-        number = sample_late(range(1, self.plan.last), self.chance)
+    def inefficiency(self, chance: random.Random) -> Wrong:
+        number = sample_late(range(1, self.plan.last), chance)
         text = "Now the facts of the steps so far have to be put together. (Logical)"
         if number <= len(self.plan.facts):
             wanted = self.plan.facts[number - 1].wanted
             announced = (f"Next, {wanted} has to be found", f"I will now look for {wanted}")
-            text = f"{sentence(self.chance.choice(announced))} (Attribution)"
+            text = f"{sentence(chance.choice(announced))} (Attribution)"
         return number, text, "The step announces what is to be done and does nothing of it"
 
-    def contradictory(self) -> Wrong | None:
-        number = self.sample_number()
-        fact = self.plan.facts[number - 1]
-        if (other := _another_value(fact, self.solution, self.chance)) is None:
+    def contradictory(self, chance: random.Random) -> Wrong | None:
+        """Replace the value by another year, or by the value of a similar fact of another question."""
+        number, fact = self.sample_fact(chance)
+        if year := YEAR.search(fact.value):
+            shifts = [shift for shift in range(-20, 21) if shift]
+            years = [str(int(year.group()) + shift) for shift in chance.sample(shifts, len(shifts))]
+            values = [fact.value[: year.start()] + other + fact.value[year.end() :] for other in years]
+        else:
+            kind = fact.wanted.removesuffix(f" of {fact.subject}")
+            listed = [*self.others.get(kind, ()), *(passage.title for _, passage in self.distractors())]
+            values = chance.sample(listed, len(listed))
+        passage = self.shown[fact.passage - 1]
+        other = next((value for value in values if normalise(value) and not contains(passage, value)), None)
+        if other is None:
             return None
-        text = fact.attribution(self.chance, claim=f"{fact.wanted} is {other}")
+        text = fact.attribution(chance, claim=f"{fact.wanted} is {other}")
         return number, text, f"Passage {fact.passage} says {fact.value}, not {other}"
 
-    def unsupported(self) -> Wrong | None:
-        number = self.sample_number()
-        fact = self.plan.facts[number - 1]
-        if not (silent := self.solution.distractors(fact)):
+    def unsupported(self, chance: random.Random) -> Wrong | None:
+        number, fact = self.sample_fact(chance)
+        silent = [number for number, passage in self.distractors() if not contains(passage, fact.value)]
+        if not silent:
             return None
-        passage, _ = self.chance.choice(silent)
-        text = fact.attribution(self.chance, passage=passage)
-        return number, text, f"Passage {passage} does not say that {fact.claim}"
+        passage = chance.choice(silent)
+        return number, fact.attribution(chance, passage=passage), f"Passage {passage} does not say that {fact.claim}"
 
-    def information_miss(self) -> Wrong:
-        number = self.sample_number()
-        fact = self.plan.facts[number - 1]
+    def information_miss(self, chance: random.Random) -> Wrong:
+        number, fact = self.sample_fact(chance)
         denied = (f"Passage {fact.passage} does not give {fact.wanted}", f"No passage tells {fact.wanted}")
-        text = f"{sentence(self.chance.choice(denied))} (Attribution)"
+        text = f"{sentence(chance.choice(denied))} (Attribution)"
         return number, text, f"Passage {fact.passage} gives it: {fact.value}"
 
-    def premature_attribution(self) -> Wrong | None:
+    def premature_attribution(self, chance: random.Random) -> Wrong | None:
         """Put a fact before the one that connects its subject with the question."""
-        facts = self.plan.facts
-        bridged = [(need, number) for number, fact in enumerate(facts) for need in fact.needs]
-        if not bridged:
+        bridges = {need: index for index, fact in enumerate(self.plan.facts) for need in fact.needs}
+        if not bridges:
             return None
-        numbers = [need + 1 for need, _ in bridged]
-        need, number = bridged[numbers.index(sample_late(numbers, self.chance))]
-        diagnosis = (
-            f"No step has found yet that {facts[need].claim}, so {facts[need].value} is not connected with the question"
-        )
-        return need + 1, self.solution.steps[number], diagnosis
+        number = sample_late([need + 1 for need in bridges], chance)
+        fact = self.plan.facts[number - 1]
+        diagnosis = f"No step has found yet that {fact.claim}, so {fact.value} is not connected with the question"
+        return number, self.steps[bridges[number - 1]], diagnosis
 
-    def logical_fallacy(self) -> Wrong:
+    def logical_fallacy(self, _: random.Random) -> Wrong:
         diagnosis = f"The steps so far lead to this: {self.plan.conclusion}"
         return self.plan.last - 1, f"{self.plan.wrong_conclusion} (Logical)", diagnosis
 
+    def sample_fact(self, chance: random.Random, first: int = 1) -> tuple[int, GoldFact]:
+        """Sample an attribution step, and return its number and fact."""
+        number = sample_late(range(first, len(self.plan.facts) + 1), chance)
+        return number, self.plan.facts[number - 1]
 
-def sample_late(numbers: Sequence[int] | range, chance: random.Random) -> int:
+    def distractors(self) -> list[Numbered]:
+        """Return the numbered passages that are not gold."""
+        return [(number, p) for number, p in enumerate(self.shown, start=1) if p.id not in self.gold]
+
+
+def format_answer(answer: str) -> str:
+    return f"####ANSWER: {answer} (Final Answer)"
+
+
+def sample_late(numbers: Sequence[int], chance: random.Random) -> int:
     """Sample a number i with weight i², because later steps are rarer (the released code does so for Unsupported)."""
     return chance.choices(numbers, [number * number for number in numbers])[0]
 
 
-def _another_value(fact: GoldFact, solution: Solution, chance: random.Random) -> str | None:
-    """Return another year, or the value of a similar fact of another question, that the passage does not contain."""
-    passage = solution.shown[fact.passage - 1]
-    if year := YEAR.search(fact.value):
-        shifts = [n for n in range(-20, 21) if n]
-        years = [str(int(year.group()) + shift) for shift in chance.sample(shifts, len(shifts))]
-        changed = [fact.value[: year.start()] + other + fact.value[year.end() :] for other in years]
-    else:
-        kind = fact.wanted.removesuffix(f" of {fact.subject}")
-        listed = [*solution.others.get(kind, ()), *(other.title for _, other in solution.distractors())]
-        changed = chance.sample(listed, len(listed))
-    return next((other for other in changed if normalise(other) and not _contains(passage, other)), None)
-
-
-def _contains(passage: Passage, value: str) -> bool:
-    return f" {normalise(value)} " in f" {normalise(f'{passage.title} {passage.text}')} "
-
-
-def _sample_sentence(passages: Sequence[tuple[int, Passage]], chance: random.Random) -> tuple[int, Passage, str] | None:
-    """Sample a sentence of the passages, but not the first of several."""
-    said = [(number, passage, text) for number, passage in passages for text in _sentences(passage)]
+def sample_sentence(passages: Sequence[Numbered], chance: random.Random) -> tuple[int, str] | None:
+    """Sample a sentence of the passages, but not the first of several, and return it with its passage's number."""
+    said = list[tuple[int, str]]()
+    for number, passage in passages:
+        split = passage.sentences or re.split(r"(?<=[.!?])\s+", passage.text)
+        plain = [sentence(_TAGGED.sub(" ", text).strip()) for text in split if text.strip()]
+        short = [text for text in plain if 20 <= len(text) <= LONGEST]
+        said += [(number, text) for text in short[1:] or short]
     return chance.choice(said) if said else None
-
-
-def _sentences(passage: Passage) -> list[str]:
-    split = passage.sentences or tuple(re.split(r"(?<=[.!?])\s+", passage.text))
-    plain = [sentence(_TAGGED.sub(" ", text).strip()) for text in split if text.strip()]
-    short = [text for text in plain if 20 <= len(text) <= LONGEST]
-    return short[1:] or short

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
-from functools import cache
 from typing import Literal, NamedTuple
+
+from kgqa.prompting.json_replies import object_schema, read_object
 
 CORRECT = "Correct (No Error)"
 # Table 1 with our descriptions, by the phases of the evaluation protocol (Figure 12) and in its order
@@ -28,7 +28,6 @@ PROTOCOL: Mapping[str, Mapping[str, str]] = {
 }
 PREMATURE_CONCLUSION = {"Premature Conclusion": "a final answer before the earlier steps hold all that it needs"}
 Labels = Literal["paper", "released"]
-OBJECT = re.compile(r"\{.*\}", flags=re.DOTALL)
 
 
 class StepVerdict(NamedTuple):
@@ -41,7 +40,6 @@ class StepVerdict(NamedTuple):
         return self.error_type != CORRECT
 
 
-@cache
 def protocol(labels: Labels) -> Mapping[str, Mapping[str, str]]:
     """Return Table 1; `released` adds the error type of the released code."""
     if labels == "paper":
@@ -49,27 +47,15 @@ def protocol(labels: Labels) -> Mapping[str, Mapping[str, str]]:
     return {**PROTOCOL, "final answer": {**PROTOCOL["final answer"], **PREMATURE_CONCLUSION}}
 
 
-@cache
-def errors(labels: Labels) -> tuple[str, ...]:
-    return tuple(name for phase in protocol(labels).values() for name in phase)
+def errors(labels: Labels) -> Mapping[str, str]:
+    """Return the meaning of each error type."""
+    return {name: meaning for phase in protocol(labels).values() for name, meaning in phase.items()}
 
 
-@cache
 def verdict_schema(characters: int, labels: Labels) -> str:
     """Return the JSON schema of a reply, with a maximum length of diagnosis and guidance."""
-    text = {"type": "string", "maxLength": characters}
-    named = {"error_type": {"type": "string", "enum": [*errors(labels), CORRECT]}, "diagnosis": text, "guidance": text}
-    schema = {"type": "object", "properties": named, "required": [*named], "additionalProperties": False}
-    return json.dumps(schema)
-
-
-def _normalize(name: str) -> str:
-    return re.sub(r"[\s_-]+", "", name.casefold())
-
-
-@cache
-def _names(labels: Labels) -> Mapping[str, str]:
-    return {**{_normalize(name): name for name in (*errors(labels), CORRECT)}, "correct": CORRECT}
+    text, named = {"type": "string", "maxLength": characters}, {"type": "string", "enum": [*errors(labels), CORRECT]}
+    return object_schema(error_type=named, diagnosis=text, guidance=text)
 
 
 def read_verdict(text: str, labels: Labels = "paper") -> StepVerdict | None:
@@ -77,17 +63,13 @@ def read_verdict(text: str, labels: Labels = "paper") -> StepVerdict | None:
 
     Case, spaces and hyphens of error types are ignored, and "Correct" is a synonym. Missing texts are empty.
     """
-    match = OBJECT.search(text)
-    if match is None:
-        return None
-    try:
-        written = json.loads(match.group())
-    except (ValueError, RecursionError):  # an integer of thousands of digits is a ValueError too
-        return None
-    name = written.get("error_type")
-    names = _names(labels)
-    if not isinstance(name, str) or _normalize(name) not in names:
+    written = read_object(text) or {}
+    names = {_normalize(name): name for name in (*errors(labels), CORRECT)} | {"correct": CORRECT}
+    if not (name := names.get(_normalize(str(written.get("error_type"))))):
         return None
     texts = (written.get(key) for key in ("diagnosis", "guidance"))
-    diagnosis, guidance = (text.strip() if isinstance(text, str) else "" for text in texts)
-    return StepVerdict(names[_normalize(name)], diagnosis, guidance)
+    return StepVerdict(name, *(text.strip() if isinstance(text, str) else "" for text in texts))
+
+
+def _normalize(name: str) -> str:
+    return re.sub(r"[\s_-]+", "", name.casefold())

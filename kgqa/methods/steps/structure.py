@@ -11,13 +11,9 @@ from dataclasses import dataclass
 
 from kgqa.types import Passage
 
-NODE = re.compile(r"(?:table (?P<table>\d+) pages? (?P<first>\d+)(?:-(?P<last>\d+))?|page (?P<page>\d+))")
-TO = r"\s*(?:-|–|—|\bto\b|\bthrough\b)\s*"
-NUMBERS = rf"\d+(?:{TO}\d+)?"
-NAMED = re.compile(
-    rf"\b(page|table)s?\s*(?:no\.?|number|#)?\s*({NUMBERS}(?:(?:\s*,\s*and|\s*,|\s+and)\s+{NUMBERS}\b)*)", re.IGNORECASE
-)
-SPAN = re.compile(rf"(\d+)(?:{TO}(\d+))?", re.IGNORECASE)
+PLACE = re.compile(r"(?:table (\d+) )?pages? (\d+)(?:-(\d+))?")
+NAMED = re.compile(r"\b(page|table)s?((?:[\s\d,–-]|\band\b|\bto\b)+)", re.IGNORECASE)
+SPAN = re.compile(r"(\d+)(?:\s*(?:-|–|to)\s*(\d+))?", re.IGNORECASE)
 LONGEST_SPAN = 100  # maximum length of a range such as "pages 3-5"; of a longer one only the first number counts
 
 
@@ -46,16 +42,16 @@ def parse_nodes(reply: str) -> tuple[PageOrTable, ...]:
     A line can name a page ("page 3"), a table ("table 2"), a table on a page ("table 2 on page 3"), or "table on page
     3". "pages 1, 2 and 4" are three pages, and so are "pages 3-5". Lines without a number are ignored.
     """
-    named_nodes = []
+    named_nodes = list[PageOrTable]()
     for line in reply.splitlines():
-        named = [(kind.lower(), number) for kind, listed in NAMED.findall(line) for number in _numbers(listed)]
-        pages = [number for kind, number in named if kind == "page"]
-        tables = [number for kind, number in named if kind == "table"]
+        numbers: dict[str, list[int]] = {"page": [], "table": []}
+        for kind, listed in NAMED.findall(line):
+            numbers[kind.lower()] += _numbers(listed)
+        pages, tables = numbers["page"], numbers["table"]
         if tables:
             named_nodes += [PageOrTable(pages[0] if len(pages) == 1 else None, table) for table in tables]
-        elif pages:
-            unnumbered = re.search(r"\btable\b", line, re.IGNORECASE) is not None
-            named_nodes += [PageOrTable(page, any_table=unnumbered) for page in pages]
+        else:
+            named_nodes += [PageOrTable(page, any_table="table" in line.lower()) for page in pages]
     return tuple(dict.fromkeys(named_nodes))
 
 
@@ -71,29 +67,28 @@ def find_nodes(named_nodes: Sequence[PageOrTable], passages: Iterable[Passage]) 
 
     "Table 1 on page 4" is the table with this number if it is on the page, otherwise the first table of the page.
     """
-    nodes = [(passage, match) for passage in passages if (match := NODE.fullmatch(passage.place))]
-    titles = list(dict.fromkeys(passage.title for passage, _ in nodes))
-    named: dict[str, Passage] = {}
-    for node in named_nodes:
-        for title in titles:
-            of_title = [(passage, match) for passage, match in nodes if passage.title == title]
-            named |= {passage.id: passage for passage in _find_in_document(node, of_title)}
-    return tuple(named.values())
+    documents: dict[str, list[Passage]] = {}
+    for passage in passages:
+        documents.setdefault(passage.title, []).append(passage)
+    found = (_find_in_document(node, document) for node in named_nodes for document in documents.values())
+    return tuple(dict.fromkeys(passage for group in found for passage in group))
 
 
-def _find_in_document(node: PageOrTable, nodes: Sequence[tuple[Passage, re.Match[str]]]) -> list[Passage]:
+def _find_in_document(node: PageOrTable, document: Sequence[Passage]) -> list[Passage]:
     """Return the passages of one document for a page or table."""
-    tables = [(passage, match) for passage, match in nodes if match["table"]]
-    if node.table is None and not node.any_table:
-        return [passage for passage, match in nodes if match["page"] and int(match["page"]) == node.page]
-    on_page = [(passage, match) for passage, match in tables if node.page is None or _covers_page(match, node.page)]
+    pages, tables = list[Passage](), list[tuple[int, Passage]]()  # on the page, if the node has one
+    for passage in document:
+        if match := PLACE.fullmatch(passage.place):
+            table, first, last = match.groups()
+            if node.page is not None and not int(first) <= node.page <= int(last or first):
+                continue
+            if table:
+                tables.append((int(table), passage))
+            else:
+                pages.append(passage)
     if node.table is None:
-        return [passage for passage, _ in on_page]
-    numbered = [passage for passage, match in on_page if int(match["table"]) == node.table]
-    if numbered or node.page is None:
+        return [passage for _, passage in tables] if node.any_table else pages
+    numbered = [passage for number, passage in tables if number == node.table]
+    if numbered or node.page is None or not node.table:
         return numbered
-    return [passage for passage, _ in on_page[node.table - 1 : node.table]] if node.table else []
-
-
-def _covers_page(match: re.Match[str], page: int) -> bool:
-    return int(match["first"]) <= page <= int(match["last"] or match["first"])
+    return [passage for _, passage in tables[node.table - 1 : node.table]]

@@ -10,7 +10,6 @@ const OUTCOMES = {
   flagged: (row) => Object.keys(row.flags).length > 0,
   disputed: (row) => row.em !== null && !["unscored", null].includes(row.verdict) && (row.verdict === "correct") !== (row.em === 100),
   unscored: (row) => row.verdict === "unscored",
-  traced: (row) => row.traced,
 };
 
 const used = (row) => row.prompt_tokens + row.output_tokens;
@@ -30,21 +29,10 @@ let current = -1; // number of the opened row
 let openedCall = null; // the path of the call that the address names
 const drawn = new Map(); // row number -> its <li>
 
-async function allTraces() {
-  await loaded; // the traces come after this script
-  packed ??= byId("traces").textContent.split("\n");
-}
-
-/** Marks the rows with calls in this page after the browser has read it completely. */
-async function noteTraced() {
-  await allTraces();
-  for (const [place, row] of rows.entries()) row.traced = packed[place] !== "";
-  if (byId("outcome").value === "traced") filter();
-}
-
 /** Returns null if the page had no room for the calls. */
 async function traceOf(place) {
-  await allTraces();
+  await loaded; // the traces come after this script
+  packed ??= byId("traces").textContent.split("\n");
   if (packed[place] === "") return null;
   const { value, paragraphs } = await unpacked(packed[place]);
   return whole(value, paragraphs);
@@ -132,7 +120,7 @@ function intoSight(place) {
 /** Downloads the listed questions. */
 function downloadShown(form) {
   const lines = visible.map((place) => rows[place]);
-  const names = Object.keys(lines[0] ?? {}).filter((name) => !["searched", "traced"].includes(name));
+  const names = Object.keys(lines[0] ?? {}).filter((name) => name !== "searched");
   if (form === "csv") downloaded("questions.csv", "text/csv", csvOf(lines, names));
   else downloaded("questions.jsonl", "application/jsonl", jsonlOf(lines, names));
 }
@@ -247,7 +235,6 @@ async function start() {
   offer("hops", rows.map((row) => row.hops));
   offer("type", rows.map((row) => row.type));
   for (const id of ["disputed", "unscored"]) byId("outcome").querySelector(`[value=${id}]`).hidden = rows.every((row) => row.verdict === null);
-  if (byId("selection")) void noteTraced();
   await navigate();
   document.documentElement.dataset.ready = "yes";
 }

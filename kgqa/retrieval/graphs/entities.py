@@ -154,17 +154,14 @@ class Tagme:
             return set()
         form = {"gcube-token": os.environ[self.token_env], "text": passage.text, "lang": self.language}
         try:
+            # no redirects: the key is for this address
             answer = requests.post(
                 self.url, data=form, timeout=self.timeout, verify=certificates, allow_redirects=False
             )
-        except OSError as error:  # requests' errors are OSErrors
-            raise DataError(f"TAGME at {self.url} cannot be reached ({error}). Try again, {OFFLINE}") from None
-        if answer.is_redirect:  # the key is for this address
-            raise DataError(f"TAGME at {self.url}: redirects to another address. Fix graph.url, {OFFLINE}")
-        if not answer.ok:
-            raise DataError(f"TAGME at {self.url}: HTTP {answer.status_code}. Check {self.token_env}, {OFFLINE}")
-        try:
+            answer.raise_for_status()
             notes = answer.json()["annotations"]
             return {int(note["id"]) for note in notes if note[self.confidence] >= self.threshold}
-        except (ValueError, KeyError, TypeError) as error:
-            raise DataError(f"TAGME at {self.url}: no annotations in its answer ({error!r}). Check graph.url") from None
+        except (OSError, ValueError, KeyError, TypeError) as error:  # requests' errors are OSErrors
+            raise DataError(
+                f"TAGME at {self.url}: {error!r}. Check {self.token_env} and graph.url, {OFFLINE}"
+            ) from None

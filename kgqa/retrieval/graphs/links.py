@@ -7,7 +7,6 @@ A graph is stored as what its passages hold in common. A table of pairs would gr
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -99,8 +98,10 @@ class BuiltGraph:
 
     passages: Pool
     links: Links
-    edges: int
-    seconds: float  # that building took
+
+    @cached_property
+    def edges(self) -> int:
+        return self.links.edges()
 
     @cached_property
     def positions(self) -> dict[str, int]:
@@ -124,42 +125,35 @@ class GraphStore:
     def __init__(self, root: Path, name: str, graph: PassageGraph, corpus: Callable[[], Pool]) -> None:
         self._graph, self._corpus = graph, corpus
         self.folder = root / name / digest(dict(graph.identity()), 12, ensure_ascii=False)
-        self._open_cached = lru_cache(OPEN_GRAPHS)(self._open)
+        self.open = lru_cache(OPEN_GRAPHS)(self._open)
 
     def has(self, pool: Pool) -> bool:
         return self._file(pool).is_file()
 
     def build(self, pool: Pool) -> BuiltGraph:
         """Link the passages and save the graph; an existing one is replaced."""
-        distinct = _distinct(pool)
-        started = time.perf_counter()
-        links = self._graph.links(distinct)
-        built = BuiltGraph(distinct, links, links.edges(), time.perf_counter() - started)
-        holds = {"indptr": links.holds.indptr, "indices": links.holds.indices, "shape": np.array(links.holds.shape)}
-        with replace_atomically(self._file(pool)) as fresh, fresh.open("wb") as target:
-            np.savez(target, **holds, edges=np.array(built.edges), seconds=np.array(built.seconds))
-        return built
+        from scipy.sparse import save_npz
 
-    def open(self, pool: Pool) -> BuiltGraph:
-        """Return the collection's graph, from memory, from the disk, or built now."""
-        return self._open_cached(pool)
+        distinct = _distinct(pool)
+        links = self._graph.links(distinct)
+        with replace_atomically(self._file(pool)) as fresh, fresh.open("wb") as target:
+            save_npz(target, links.holds)
+        return BuiltGraph(distinct, links)
 
     def neighbours(self, call: Neighbours) -> Pool:
-        return self._open_cached(call.pool).neighbours(call.passage)
+        return self.open(call.pool).neighbours(call.passage)
 
     def _open(self, pool: Pool | None) -> BuiltGraph:
-        """Open the graph of a pool, or of the corpus."""
-        from scipy.sparse import csr_array
+        """Return the graph of a pool, or of the corpus, from the disk or built now."""
+        from scipy.sparse import load_npz
 
         pool = self._corpus() if pool is None else pool
         if not self.has(pool):
             return self.build(pool)
         file = self._file(pool)
         try:
-            with file.open("rb") as source, np.load(source) as saved:
-                ones = np.ones(len(saved["indices"]), np.int32)
-                holds = csr_array((ones, saved["indices"], saved["indptr"]), shape=tuple(map(int, saved["shape"])))
-                return BuiltGraph(_distinct(pool), Links(holds), int(saved["edges"]), float(saved["seconds"]))
+            with file.open("rb") as source:
+                return BuiltGraph(_distinct(pool), Links(load_npz(source)))
         except (OSError, EOFError, ValueError, KeyError, BadZipFile) as error:
             raise DataError(f"{file}: damaged graph ({error}). Delete the file and run again") from error
 
@@ -184,6 +178,4 @@ def average_figures(graphs: Sequence[BuiltGraph]) -> dict[str, Any]:
         "edges": mean([built.edges for built in graphs]),
         "passage_words": mean([len(passage.text.split()) for built in graphs for passage in built.passages]),
         "density": mean([built.density for built in graphs]),
-        "without_edges": sum(not built.edges for built in graphs),
-        "build_seconds": mean([built.seconds for built in graphs]),
     }

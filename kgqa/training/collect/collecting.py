@@ -13,7 +13,6 @@ from kgqa.artifacts.examples import (
     DROPPED,
     EXAMPLES,
     STAGE,
-    CallTeacher,
     Collected,
     Dropped,
     Example,
@@ -36,7 +35,7 @@ from kgqa.artifacts.verdicts import VERDICTS, read_verified
 from kgqa.calls import Program
 from kgqa.config import building
 from kgqa.config.files import check_choice
-from kgqa.config.overrides import format_override, override_group, override_key, override_values, parse_override
+from kgqa.config.overrides import format_override, override_key, override_values, parse_override
 from kgqa.config.program_code import program_hash
 from kgqa.config.user_code import load_run_config
 from kgqa.errors import ConfigError, DataError, UsageError
@@ -57,7 +56,6 @@ from kgqa.util.fs import digest, outputs, sha256, text_digest
 from kgqa.util.redaction import describe_error
 
 REPORT = "report.md"
-ONE_DATASET = ("dataset.path", "dataset.files", "dataset.verified")  # keys that cannot be set for several datasets
 Key = tuple[str, str]  # a dataset and a question's id
 
 
@@ -65,7 +63,7 @@ Key = tuple[str, str]  # a dataset and a question's id
 class Tally:
     """The counts of all examples that passed through `count`."""
 
-    labels: Counter[tuple[str, str, str, int]] = field(default_factory=Counter)  # dataset, question, label, number
+    labels: Counter[tuple[str, str, str]] = field(default_factory=Counter)  # dataset, question, label
     made_by: Counter[str] = field(default_factory=Counter)
     templates: set[str] = field(default_factory=set)
     dropped: list[Dropped] = field(default_factory=list)
@@ -78,7 +76,7 @@ class Tally:
             if isinstance(one, Dropped):
                 self.dropped.append(one)
                 continue
-            self.labels[one.origin.dataset, one.question, one.label, one.origin.place] += 1
+            self.labels[one.origin.dataset, one.question, one.label] += 1
             self.made_by[one.origin.made_by] += 1
             if isinstance(one, Example):
                 self.templates.add(one.prompt.name)
@@ -93,10 +91,9 @@ class Tally:
         texts = {(each.dataset, one.id): one.text for each in sources for one in (*each.questions, *each.noise)}
         questions = list(dict.fromkeys(key[:2] for key in self.labels))
         out = sample_held_out({key: texts[key] for key in questions}, recipe.held_out, recipe.seed)
-        labels: dict[str, Counter[int]] = defaultdict(Counter)
-        held_out_labels, examples = Counter[str](), Counter[str]()
-        for (dataset, question, label, number), count in self.labels.items():
-            labels[label][number] += count
+        labels, held_out_labels, examples = Counter[str](), Counter[str](), Counter[str]()
+        for (dataset, question, label), count in self.labels.items():
+            labels[label] += count
             examples[dataset] += count
             if (dataset, question) in out:
                 held_out_labels[label] += count
@@ -104,7 +101,7 @@ class Tally:
         return Collected(
             recipe=name,
             datasets={dataset: Instances(examples=n, questions=unique[dataset]) for dataset, n in examples.items()},
-            labels={label: dict(sorted(numbers.items())) for label, numbers in labels.items()},
+            labels=labels,
             held_out_labels=held_out_labels,
             held_out=tuple(sorted("/".join(key) for key in out)),
             dropped=Counter(one.why for one in self.dropped),
@@ -153,7 +150,17 @@ class Collecting:
         experiments = _experiments(name, overrides)
         first = experiments[0]
         recipe = building.build_part(first.config["collect"], "collect", Recipe)
-        _check(name, recipe, overrides, runs)
+        values = override_values(overrides)
+        if not recipe.uses_teacher and values.get(f"roles.{ROLE}", "null") != "null":
+            raise ConfigError(f"collect {name}: roles.{ROLE}: rules use no teacher. Set collect.teacher=model")
+        if "collection" in values:
+            raise ConfigError("collection: its passages are not the question's own. Remove collection=")
+        if runs and recipe.no_runs:
+            raise ConfigError(f"--from {runs[0]}: collect {name} {recipe.no_runs}")
+        if not recipe.sources and not runs:
+            raise ConfigError(
+                f"collect {name}: needs finished runs. Name them: --from RUN (kgqa train: train.examples=FOLDER)"
+            )
         sources, identities = list[Source](), list[Json]()
         for each in experiments if recipe.sources else ():
             noise = noise_questions(each) if recipe.uses_noise else ()
@@ -166,10 +173,17 @@ class Collecting:
                 {"dataset": each.name("dataset"), "sha256": each.data_sha256, "questions": ids, **flagged}
             )
         for run in runs:
-            sources.append(_run_source(run, recipe))
+            order = {id_: number for number, id_ in enumerate(question_ids(run))}
+            questions = sorted(read_questions(run), key=lambda question: order.get(question.id, len(order)))
+            method = building.method(load_run_config(run)["method"]) if recipe.sources else None
+            sources.append(Source(read(Chosen, run / SETTINGS).choices["dataset"], questions, method, run))
             identities.append({"run": digest(read_json(run / IDENTITY)), "predictions": sha256(run / PREDICTIONS)})
         identity = _identity(name, recipe, first, identities)
-        return cls(name, recipe, first, tuple(sources), _folder(name, first, identity))
+        parent, output_dir = outputs() / "examples" / name, first.settings.output_dir
+        return cls(
+            name, recipe, first, tuple(sources),
+            ArtifactDir.for_identity(f"{STAGE} {name}", parent, identity, output_dir),
+        )  # fmt: skip
 
     @property
     def finished(self) -> Collected | None:
@@ -200,14 +214,14 @@ class Collecting:
 
         with self.stage.lock():
             with monitor_work(display, STAGE, self.stage.path) as shown:
-                self.stage.write(EXAMPLES, map(_line, tally.count(self._make(shown, call_teacher))))
+                self.stage.write(EXAMPLES, map(_line, tally.count(self.recipe.collect(self.sources, call_teacher))))
                 self.stage.write(DROPPED, map(_line, tally.dropped))
             collected = tally.summarize(self.name, self.recipe, self.sources)
             self.stage.write(REPORT, [markdown(f"Examples: {self.name}", example_sections(collected))])
             self.stage.finish(collected, origin(command))
         return collected
 
-    def plan(self, display: Display) -> tuple[Collected, Example | Positive, Plan]:
+    def plan(self) -> tuple[Collected, Example | Positive, Plan]:
         """Return the figures, the first example and the planned calls of a teacher, without writing anything."""
         tally, plan = Tally(), Plan()
 
@@ -218,20 +232,11 @@ class Collecting:
             plan.update(planner.plan)
             return results
 
-        for _ in tally.count(self._make(display, call_teacher)):
+        for _ in tally.count(self.recipe.collect(self.sources, call_teacher)):
             pass
         collected = tally.summarize(self.name, self.recipe, self.sources)
         assert tally.first is not None
         return collected, tally.first, plan
-
-    def _make(self, display: Display, call_teacher: CallTeacher) -> Iterator[Made]:
-        if self.recipe.uses_teacher:  # its calls are shown
-            yield from self.recipe.collect(self.sources, call_teacher)
-            return
-        with display.counting("examples") as advance:
-            for made in self.recipe.collect(self.sources):
-                advance("", 1, None)
-                yield made
 
 
 def _line(made: Made) -> str:
@@ -250,24 +255,7 @@ def _experiments(name: str, overrides: Sequence[str]) -> list[Experiment]:
     for words in wanted:
         if folder := node.get("verdicts", {}).get(parse_override(words[0]).value):
             words.append(format_override("dataset.verified", folder))
-    if len(wanted) > 1 and (own := [word for word in others if override_key(word) in ONE_DATASET]):
-        raise ConfigError(f"{own[0]}: applies to one dataset. Choose it with dataset=NAME")
     return [Experiment.of([f"collect={name}", *dataset, *others]) for dataset in wanted or [[]]]
-
-
-def _check(name: str, recipe: Recipe, overrides: Sequence[str], runs: Sequence[Path]) -> None:
-    """Raise ConfigError: the recipe cannot use these overrides and runs."""
-    teacher = override_values(overrides).get(f"roles.{ROLE}", "null")
-    if teacher != "null" and not recipe.uses_teacher:
-        raise ConfigError(f"collect {name}: roles.{ROLE}={teacher}: rules use no teacher. Set collect.teacher=model")
-    if runs and recipe.no_runs:
-        raise ConfigError(f"--from {runs[0]}: collect {name} {recipe.no_runs}")
-    if not recipe.sources and not runs:
-        raise ConfigError(
-            f"collect {name}: needs finished runs. Name them: --from RUN (kgqa train: train.examples=FOLDER)"
-        )
-    if "collection" in map(override_group, overrides):
-        raise ConfigError("collection: its passages are not the question's own. Remove collection=")
 
 
 def noise_questions(experiment: Experiment) -> tuple[Question, ...]:
@@ -289,13 +277,6 @@ def noise_questions(experiment: Experiment) -> tuple[Question, ...]:
     return tuple(question for question in experiment.whole.questions() if question.id in noise)
 
 
-def _run_source(run: Path, recipe: Recipe) -> Source:
-    order = {id_: number for number, id_ in enumerate(question_ids(run))}
-    questions = sorted(read_questions(run), key=lambda question: order.get(question.id, len(order)))
-    method = building.method(load_run_config(run)["method"]) if recipe.sources else None
-    return Source(read(Chosen, run / SETTINGS).choices["dataset"], questions, method, run)
-
-
 def _identity(name: str, recipe: Recipe, experiment: Experiment, sources: Sequence[Json]) -> dict[str, Json]:
     """Return everything that can change an example."""
     settings = {key: value for key, value in experiment.config["collect"].items() if key not in ("sources", "verdicts")}
@@ -306,13 +287,3 @@ def _identity(name: str, recipe: Recipe, experiment: Experiment, sources: Sequen
         with Session(experiment) as session:
             identity["teacher"] = dict(role_engines(session, ROLE)(ROLE).identity())
     return {**identity, "sources": [*sources]}
-
-
-def _folder(name: str, experiment: Experiment, identity: dict[str, Json]) -> ArtifactDir:
-    stage, settings = f"{STAGE} {name}", experiment.settings
-    if settings.output_dir is not None:
-        return ArtifactDir(stage, Path(settings.output_dir), identity)
-    parent = outputs() / "examples" / name
-    if settings.run_name is not None:
-        return ArtifactDir(stage, parent / settings.run_name, identity)
-    return ArtifactDir.for_identity(stage, parent, identity)

@@ -5,16 +5,12 @@ from __future__ import annotations
 import random
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass, replace
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import ClassVar, Literal
 
 from kgqa.artifacts.examples import CallTeacher, Dropped, Example, Made, Origin, Positive, Recipe, Source
 from kgqa.methods.kgp import Kgp
 from kgqa.methods.kgp_baselines import Mdr
-from kgqa.protocols import Query, Retriever
 from kgqa.retrieval.graphs.keywords import bare_title
 from kgqa.types import Passage, Question
 from kgqa.util.validators import Count, Natural
@@ -26,7 +22,7 @@ class FactRecipe(Recipe):
 
     no_example: ClassVar[str] = "fewer than two passages in an order"  # why a question has none
 
-    def collect(self, sources: Sequence[Source], call_teacher: CallTeacher | None = None) -> Iterator[Made]:
+    def collect(self, sources: Sequence[Source], call_teacher: CallTeacher) -> Iterator[Made]:
         """Yield the examples of each question, or why it has none."""
         del call_teacher
         for source in sources:
@@ -71,14 +67,9 @@ class NextFacts(FactRecipe):
 
 @dataclass(frozen=True)
 class PairRecipe(FactRecipe):
-    """A recipe of pairs for an encoder.
+    """A recipe of pairs for an encoder. `negatives_each`: number of the question's other passages, at random."""
 
-    negatives: the question's other passages, `negatives_each` at random, or those that BM25 ranks first.
-    """
-
-    negatives: Literal["random", "bm25"]
     negatives_each: Natural
-    sparse: Retriever
 
     def pair(
         self, question: Question, anchor: str, passage: Passage, label: str, origin: Origin, chance: random.Random
@@ -86,10 +77,7 @@ class PairRecipe(FactRecipe):
         """Return the pair with its negatives."""
         gold = {passage.id for passage in ordered_passages(question)} | question.support
         others = list({passage.id: passage for passage in question.passages if passage.id not in gold}.values())
-        if self.negatives == "random" or not others:
-            sample = chance.sample(others, min(self.negatives_each, len(others)))
-        else:
-            sample = self.rank(anchor, others)
+        sample = chance.sample(others, min(self.negatives_each, len(others)))
         return Positive(
             id=f"{origin.dataset}/{question.id}/{label.partition(' ')[0]} {origin.place}",
             question=question.id,
@@ -99,15 +87,6 @@ class PairRecipe(FactRecipe):
             label=label,
             origin=origin,
         )
-
-    def rank(self, anchor: str, others: Sequence[Passage]) -> list[Passage]:
-        """Return the passages that BM25 ranks first."""
-        # an open index looks at its folder from a thread of its own, and may put a lock into it to the last
-        with TemporaryDirectory(prefix="kgqa-pool-", ignore_cleanup_errors=True) as folder:
-            self.sparse.build(others, Path(folder), lambda _: None)
-            with closing(self.sparse.open(others, Path(folder))) as finder:
-                (places,) = finder.find([Query(anchor, self.negatives_each)])
-        return [others[place] for place in places]
 
     def chance(self, question: Question) -> random.Random:
         return random.Random(f"{self.seed}/{question.id}")  # noqa: S311 - a sample, not a secret

@@ -33,7 +33,7 @@ class RunLessons(Recipe):
     right: Literal["em", "f1"]
     least: Share
 
-    def collect(self, sources: Sequence[Source], call_teacher: CallTeacher | None = None) -> Iterator[Made]:
+    def collect(self, sources: Sequence[Source], call_teacher: CallTeacher) -> Iterator[Made]:
         """Yield examples by run, with its questions in the order of the data file.
 
         Raises:

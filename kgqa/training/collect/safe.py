@@ -18,7 +18,7 @@ from kgqa.artifacts.trace import read_trace
 from kgqa.methods.safe import Safe, read_step, step_line
 from kgqa.methods.safe_teaching import Teacher, TeacherSettings
 from kgqa.methods.steps.safe_plan import NoPlan, Plan, plan
-from kgqa.methods.steps.safe_rules import JudgedStep, Solution, correct_steps, corrupt_step
+from kgqa.methods.steps.safe_rules import JudgedStep, Solution
 from kgqa.methods.steps.safe_verdict import CORRECT, Labels, errors
 from kgqa.prompting import to_json
 from kgqa.scoring.metrics import score
@@ -95,10 +95,10 @@ class JudgedSteps(Recipe, TeacherSettings):
             return "uses no runs: only a teacher finds hard cases. Set collect.teacher=model"
         return "" if self.hard_cases else "with collect.hard_cases=0 uses no runs. Remove --from"
 
-    def collect(self, sources: Sequence[Source], call_teacher: CallTeacher | None = None) -> Iterator[Made]:
+    def collect(self, sources: Sequence[Source], call_teacher: CallTeacher) -> Iterator[Made]:
         """Yield examples by question in the order of the sources, then hard cases."""
         questions = list(self._questions([source for source in sources if source.run is None]))
-        if call_teacher is None:
+        if not self.uses_teacher:
             yield from self._balance(self._by_rules(questions))
             return
         wrong = [each for source in sources if source.run is not None for each in self._wrong(source)]
@@ -135,11 +135,11 @@ class JudgedSteps(Recipe, TeacherSettings):
         others = _others(made for _, made in planned)
         for each, made in planned:
             question, shown = each.question, each.method.sample_passages(each.question)
-            solution = Solution.of(made, shown, question.support, others, self._chance(question, "steps"))
-            for step in correct_steps(solution):
+            solution = Solution(made, shown, question.support, others, self._chance(question, "steps"))
+            for step in solution.correct_steps():
                 yield replace(each, label=CORRECT, step=step)
             for error in errors(self.labels):
-                if wrong := corrupt_step(error, solution, self._chance(question, error)):
+                if wrong := solution.corrupt(error, self._chance(question, error)):
                     yield replace(each, label=error, step=wrong)
                 else:
                     yield each.drop(f"the solution has no step for {error}", error)

@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from kgqa.artifacts.examples import EXAMPLES, STAGE, Collected, Example, Positive, id_hash, read_examples
-from kgqa.artifacts.manifest import MANIFEST, StageManifest
-from kgqa.artifacts.schema import check_json, read
+from kgqa.artifacts.manifest import StageManifest
+from kgqa.artifacts.schema import check_json
 from kgqa.calls import Generate
 from kgqa.config import building
 from kgqa.config.composing import compose
@@ -25,7 +25,6 @@ from kgqa.training.trainers.process import PairExample, TextExample
 from kgqa.util.fs import text_digest
 from kgqa.util.jsonio import stream_records
 
-FEWEST = 2  # questions: one to train on, one held out
 NOT_COLLECT = ("train", "tracker", "experiment", "dry_run", "hydra")  # groups of overrides that do not choose examples
 AnyExample = TextExample | PairExample
 
@@ -50,15 +49,15 @@ def prepare_examples(request: TrainRequest, display: Display, folder: Path | Non
 def read_example_file(file: Path, *, pairs: bool) -> Iterator[AnyExample]:
     """Read the lines of a file of rendered texts. Raises DataError naming the line."""
     ids: set[str] = set()
+    kind: type[AnyExample] = PairExample if pairs else TextExample
     for location, line in stream_records(file):
-        kind: type[AnyExample] = PairExample if pairs else TextExample
         example = check_json(kind, line, location, "Correct the line.")
         if isinstance(example, PairExample):
             first, second = example.anchor, example.positive
         else:
             first, second = example.prompt, example.completion
-        if not pairs and not second.strip():
-            raise DataError(f"{location}: completion is empty. Remove the line")
+        if not second.strip():
+            raise DataError(f"{location}: {'positive' if pairs else 'completion'} is empty. Remove the line")
         name = example.id or text_digest(f"{first}\n{second}", 16)
         if name in ids:
             raise DataError(f"{location}: id={name!r:.60} occurs twice. Use a different id for each line")
@@ -67,21 +66,10 @@ def read_example_file(file: Path, *, pairs: bool) -> Iterator[AnyExample]:
 
 
 def split_examples(examples: Iterable[AnyExample], eval_fraction: float, count: int | None, seed: int) -> ExampleSplit:
-    """Hold out some questions with all their examples, and train on the first `count` of the others.
-
-    Raises:
-        ConfigError: more examples or held-out questions are requested than there are.
-        DataError: there is only one question.
-    """
+    """Hold out some questions with all their examples, and train on the first `count` of the others."""
     ordered = shuffle(examples, seed)
-    questions = sorted({example.question for example in ordered})
-    if len(questions) < FEWEST:
-        raise DataError(f"the examples come from {len(questions)} question. Training needs at least {FEWEST}")
+    questions = {example.question for example in ordered}
     out = frozenset(sample_questions(questions, eval_fraction, len(questions), seed))
-    if len(out) == len(questions):
-        raise ConfigError(
-            f"train.eval_fraction={eval_fraction:g}: there are only {len(questions):,} questions. Set a fraction"
-        )
     return divide(ordered, out, out, count)
 
 
@@ -99,12 +87,20 @@ def sample_questions(questions: Iterable[str], wanted: float, total: int, seed: 
 def divide(
     examples: Sequence[AnyExample], held_out: frozenset[str], evaluated: frozenset[str], count: int | None
 ) -> ExampleSplit:
-    """Split by question. `evaluated`: the held-out questions with examples that are evaluated."""
+    """Split by question. `evaluated`: the held-out questions with examples that are evaluated.
+
+    Raises:
+        ConfigError: more examples are requested than there are.
+        DataError: none is left for training.
+    """
     train = [example for example in examples if example.question not in held_out]
     if count is not None and count > len(train):
         raise ConfigError(f"train.examples={count}: only {len(train):,} examples are not held out")
     if not train:
-        raise DataError("all examples are held out, so none is left for training")
+        raise DataError(
+            f"all {len(held_out):,} questions of the examples are held out, so none is left for training. "
+            "Lower train.eval_fraction, or use more examples"
+        )
     return ExampleSplit(tuple(train[:count]), tuple(example for example in examples if example.question in evaluated))
 
 
@@ -125,11 +121,7 @@ def _collect(request: TrainRequest, display: Display) -> Path:
 
 def _load_folder(request: TrainRequest, folder: Path) -> ExampleSplit:
     """Load a folder of `kgqa collect`. What it holds out stays held out."""
-    manifest = read(
-        StageManifest, folder / MANIFEST, missing=f"no such file, so this is not the folder of a finished kgqa {STAGE}"
-    )
-    if not manifest.stage.startswith(f"{STAGE} "):
-        raise DataError(f"{folder}: made by kgqa {manifest.stage}, not by kgqa {STAGE}")
+    manifest = StageManifest.read(folder, STAGE)
     collected, training = manifest.read_outcome(Collected, folder), request.training
     examples = list(read_examples(manifest.file(folder, EXAMPLES)))
     pairs = any(isinstance(example, Positive) for example in examples)

@@ -1,4 +1,4 @@
-"""Trained weights for other programs (merged, or GGUF), and whether a training's files are complete.
+"""Adapters as GGUF, for llama.cpp.
 
 llama.cpp reads an adapter as one GGUF file of float32 matrices. It keeps the rows of a LLaMA's query and key weights in
 another order (pairs of a head's two halves side by side, for its rotary embedding), so an adapter's are put in that
@@ -7,7 +7,6 @@ order, too. Those of Qwen2 and Qwen3 stay as they are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,18 +16,13 @@ from kgqa.artifacts.manifest import MANIFEST
 from kgqa.artifacts.schema import read
 from kgqa.artifacts.trained import Trained
 from kgqa.engines.weights import is_gguf, read_header
-from kgqa.errors import ConfigError, DataError, EngineDied
-from kgqa.runtime.display import Display
+from kgqa.errors import ConfigError, DataError
 from kgqa.system.models import find_adapter
-from kgqa.training.train.request import Base, run_apart
-from kgqa.training.trainers.lora import LoraTraining, merge
-from kgqa.training.trainers.process import HELD_OUT, TRAIN
+from kgqa.training.train.request import Base
 from kgqa.types import Json
-from kgqa.util.fs import replace_atomically, sha256, text_digest
+from kgqa.util.fs import replace_atomically
 from kgqa.util.optional_deps import install_command
 
-ADAPTER = LoraTraining.output
-MERGED = "merged"
 ARCHITECTURES = ("llama", "qwen2", "qwen3")  # as both Hugging Face and GGUF call them
 LAYERS = {
     "self_attn.q_proj": "attn_q",
@@ -44,28 +38,6 @@ ROTATED = {
     "attn_k": "kv_heads",
 }  # layers of LLaMA with another order of rows, and the number of heads
 MERGE_HINT = "Merge it into its base instead"
-
-
-def export_merged(folder: Path, out: Path | None, display: Display) -> Path:
-    """Write base and adapter as one transformers folder.
-
-    Raises:
-        ConfigError: the folder has no adapter, or the target exists.
-        DataError: the base has changed since the training.
-        EngineDied: the process that merges crashed.
-    """
-    trained, target = Trained.read(folder), out or folder / MERGED
-    if not (folder / ADAPTER).is_dir():
-        raise ConfigError(f"{folder}: these are complete weights, not an adapter. Use them as they are")
-    if target.exists():
-        raise ConfigError(f"{target}: already exists. Remove it or set --out")
-    source = _base(trained).folder(display.line)
-    display.line(f"merging {trained.name} into {trained.base}")
-    try:
-        run_apart(merge, source, folder / ADAPTER, target)
-    except (OSError, ValueError, RuntimeError) as error:
-        raise EngineDied(f"merging failed: {error}") from error
-    return target
 
 
 def export_gguf(name: str, out: Path | None) -> Path:
@@ -97,22 +69,6 @@ def _base(trained: Trained) -> Base:
             f"{trained.base_sha256[:12]}. Get those again"
         )
     return base
-
-
-def find_damage(folder: Path) -> Iterator[str]:
-    """Yield a line for each file that is missing or differs from the manifest. Raises DataError: there is none."""
-    trained = Trained.read(folder)
-    for name, expected in trained.weights.items():
-        file = folder / name
-        if not file.is_file():
-            yield f"{file}: missing"
-        elif sha256(file) != expected:
-            yield f"{file}: has another sha256 than after training"
-    files = [folder / name for name in (TRAIN, HELD_OUT)]
-    if not all(file.is_file() for file in files):
-        yield f"{files[0].parent}: the examples are missing"
-    elif text_digest("\n".join(file.read_text(encoding="utf-8") for file in files)) != trained.examples.sha256:
-        yield f"{files[0].parent}: not the examples of the training"
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,9 @@ from kgqa.config.files import Config, check_choice, find_sources, flatten, group
 from kgqa.config.overrides import format_value, override_group, override_key, parse_role
 from kgqa.engines.weights import Model, convert_weights, is_gguf
 from kgqa.errors import ConfigError, EngineDied, nearest
+from kgqa.experiment.dry_run import CHARACTERS_PER_TOKEN
 from kgqa.runtime.folder import run_name
-from kgqa.system.models import NOTHING_SAID, Preset
-from kgqa.training.trainers.base import Trainer
+from kgqa.training.trainers.base import TextTrainer, Trainer
 from kgqa.training.trainers.process import PairExample, TextExample
 from kgqa.types import Json
 from kgqa.util import hub
@@ -51,11 +51,8 @@ class Base:
                 raise ConfigError(f"train.base={choice}: its file in conf/ranker names no model. Name a folder")
             return cls(choice, None, encoder)
         preset, path, adapter, engine = parse_role(choice)
-        if engine:
-            raise ConfigError(f"train.base={choice}: remove @{engine}, since no engine is used for training")
-        if adapter:
-            command = f"kgqa models trained {adapter} --merged"
-            raise ConfigError(f"train.base={choice}: merge the adapter first: {command}")
+        if engine or adapter:
+            raise ConfigError(f"train.base={choice}: name PRESET or PRESET:PATH, without adapter and engine")
         if preset not in groups()["model"]:
             raise ConfigError(f"train.base={choice}: no such model. {nearest(preset, groups()['model'])}")
         settings = {**load_node("model", preset), **({"path": path, "sha256": None} if path else {})}
@@ -67,20 +64,7 @@ class Base:
 
     @property
     def licence(self) -> str | None:
-        return (self.model.about or NOTHING_SAID).licence if self.model else None
-
-    @property
-    def parameters(self) -> float | None:
-        """Return the number of parameters from the preset, or estimated from the size of the weights."""
-        if self.model is None:
-            folder = hub.find_encoder(self.encoder)
-            size = sum(file.stat().st_size for file in folder.glob("*.safetensors")) if folder else 0
-            return size / 4 or None
-        if self.model.about and self.model.about.parameters:
-            return self.model.about.parameters * 1e9
-        size_of = Preset(self.name, self.model).size()
-        bytes_each = 0.65 if any(is_gguf(file) for file in self.model.at_hand()) else 2  # 4 to 5 bits, bfloat16
-        return None if size_of is None else size_of / bytes_each
+        return self.model.about.licence if self.model and self.model.about else None
 
     @property
     def is_here(self) -> bool:
@@ -140,10 +124,6 @@ class ExampleSplit:
     @property
     def questions(self) -> list[str]:
         return sorted({example.question for example in self.train})
-
-    @property
-    def held_out_questions(self) -> list[str]:
-        return sorted({example.question for example in self.held_out})
 
 
 def _line(example: TextExample | PairExample) -> dict[str, Json]:
@@ -221,6 +201,24 @@ class TrainRequest:
         recipe = {key: value for key, value in asdict(self.training).items() if key not in self.training.not_identity}
         identity = {"kind": self.kind, "recipe": recipe, "base": self.base.digest(), "examples": examples.sha256}
         return training_folder() / self.name / run_name(identity)
+
+    def plan(self, examples: ExampleSplit) -> tuple[str, str, str]:
+        """Return the number of examples, steps and tokens, estimated without loading a model.
+
+        Examples that are too long do not count.
+        """
+        training = self.training
+        texts = [
+            (each.prompt, each.completion)
+            if isinstance(each, TextExample)
+            else (each.anchor, each.positive, *each.negatives)
+            for each in examples.train
+        ]
+        lengths = [1 + sum(map(len, each)) // CHARACTERS_PER_TOKEN for each in texts]
+        skips_long = isinstance(training, TextTrainer) and not training.truncation
+        fitting = [min(n, training.longest) for n in lengths if n <= training.longest or not skips_long]
+        tokens = sum(fitting) * training.passes(len(fitting))
+        return f"{len(fitting):,} of {len(texts):,}", f"{training.steps(len(fitting)):,}", f"about {tokens:,.0f}"
 
     @property
     def settings(self) -> tuple[Setting, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -11,11 +10,11 @@ from pathlib import Path
 from statistics import fmean
 
 from kgqa.artifacts.manifest import MANIFEST
+from kgqa.artifacts.metrics import Estimate
 from kgqa.artifacts.schema import read_lines
-from kgqa.artifacts.trained import CARD, Losses, Measured, Trained, TrainedExamples, TrainFigures
-from kgqa.engines.chat import ChatTemplate
+from kgqa.artifacts.trained import CARD, Losses, Trained, TrainedExamples, TrainFigures, is_finished
 from kgqa.engines.weights import digest
-from kgqa.errors import ConfigError, DataError
+from kgqa.errors import ConfigError
 from kgqa.experiment.data import sources
 from kgqa.experiment.manifest import origin
 from kgqa.experiment.tracking import LONGEST, log_run
@@ -27,7 +26,7 @@ from kgqa.report.section import Section, markdown
 from kgqa.report.training import card_sections, loss_plot, training_sections
 from kgqa.runtime.display import Advance, Display
 from kgqa.runtime.monitor import monitor_work
-from kgqa.scoring.intervals import interval
+from kgqa.scoring.intervals import estimate
 from kgqa.scoring.metrics import token_f1
 from kgqa.training.train.request import ExampleSplit, TrainRequest
 from kgqa.training.trainers.process import (
@@ -51,21 +50,6 @@ REPORT, PICTURE = "report.html", "losses.svg"
 TRACKED = (REPORT, CARD, PICTURE, MANIFEST)
 
 
-def check_packages(request: TrainRequest) -> None:
-    """Raise ConfigError if a library that the training needs is not installed."""
-    extra, modules = request.training.packages
-    if missing := missing_imports(list(modules)):
-        raise ConfigError(f"train={request.recipe} needs {', '.join(missing)}. Install it: {install_command(extra)}")
-
-
-def is_finished(folder: Path) -> bool:
-    try:
-        Trained.read(folder)
-    except DataError:
-        return False
-    return True
-
-
 def train(request: TrainRequest, examples: ExampleSplit, display: Display, command: Sequence[str] = ()) -> Path:
     """Train, and return the folder. A finished training is left as it is.
 
@@ -79,7 +63,9 @@ def train(request: TrainRequest, examples: ExampleSplit, display: Display, comma
     if is_finished(folder):
         display.line(f"{folder}: trained with these examples and settings")
         return folder
-    check_packages(request)
+    extra, modules = request.training.packages
+    if missing := missing_imports(list(modules)):
+        raise ConfigError(f"train={request.recipe} needs {', '.join(missing)}. Install it: {install_command(extra)}")
 
     def refuse() -> None:
         raise ConfigError(f"{folder}: another kgqa process is training this. Wait for it, or set another train.name=")
@@ -96,10 +82,10 @@ def train(request: TrainRequest, examples: ExampleSplit, display: Display, comma
             with shown.counting("steps") as advance:
                 run_worker(task, request.training.processes, show_events(advance, shown))
         result = TrainResult.read(folder)
-        figures = evaluate(folder, examples, result, request.training.seed)
+        figures = evaluate(folder, examples, request.training.seed)
         command = command or ("train", request.recipe, *request.overrides)
         trained = _manifest(request, examples, folder, base, command, result, *figures)
-        plot = loss_plot(trained.name, result.series())
+        plot = loss_plot(trained.name, result.series)
         sections = [Section("Losses by step", (), (), plots=[plot]), *training_sections(trained)]
         title = f"{trained.name}: {trained.title} on {trained.base}"
         replace_file(folder / PICTURE, svg(plot))
@@ -136,13 +122,12 @@ def _manifest(
     base: Path,
     command: Sequence[str],
     result: TrainResult,
-    measured: tuple[Measured, ...],
+    measured: Mapping[str, Estimate],
     baselines: Mapping[str, float],
 ) -> Trained:
     training, made_by, known = request.training, origin(command), sources()
-    template = None if training.learns_pairs else ChatTemplate.of(base).source
     weights = sorted(file for file in (folder / training.output).rglob("*") if file.is_file())
-    losses = [float(point.loss) for point in result.curve if point.loss is not None]
+    losses, held_out = ([value for _, value in result.series.get(name, ())] for name in ("loss", "held_out_loss"))
     tail = losses[-max(1, len(losses) // 10) :]
     return Trained(
         **{name: getattr(result, name) for name in TrainFigures.model_fields},
@@ -156,7 +141,6 @@ def _manifest(
         base_sha256=request.base.digest(),
         base_folder_sha256=digest(base),
         base_licence=request.base.licence,
-        template_sha256=template and text_digest(template),
         rank=getattr(training, "lora_r", None),
         weights={str(file.relative_to(folder)): sha256(file) for file in weights},
         examples=TrainedExamples(
@@ -168,7 +152,6 @@ def _manifest(
             left_out=result.left_out,
             cut=result.cut,
             held_out_count=len(examples.held_out),
-            held_out=tuple(map(_question_hash, examples.held_out_questions)),
             question_hashes=tuple(map(_question_hash, examples.questions)),
             text_hashes=examples.text_hashes,
             templates=examples.templates,
@@ -179,9 +162,8 @@ def _manifest(
         losses=Losses(
             first=losses[0] if losses else None,
             last=sum(tail) / len(tail) if tail else None,
-            lowest=min(losses, default=None),
-            held_out_before=result.held_out_loss[0],
-            held_out_after=result.held_out_loss[1],
+            held_out_before=held_out[0] if held_out else None,
+            held_out_after=held_out[-1] if held_out else None,
         ),
         measured=measured,
         baselines=baselines,
@@ -199,54 +181,34 @@ def _tracked_run(trained: Trained, folder: Path, result: TrainResult) -> Tracked
     parameters = {key: redact(value)[:LONGEST] for key, value, _ in trained.settings}
     files = tuple(file for name in TRACKED if (file := folder / name).is_file())
     name = f"train/{trained.name}/{folder.name}"
-    return TrackedRun(name, parameters, list_tracked_figures(trained), files, result.series())
+    return TrackedRun(name, parameters, list_tracked_figures(trained), files, result.series)
 
 
 def list_tracked_figures(trained: Trained) -> dict[str, float]:
     """Return the figures that are defined, by name."""
     figures = {name: getattr(trained, name) for name in ("steps", "tokens", "seconds", "peak_memory", "trainable")}
     figures |= {f"loss_{name}": value for name, value in trained.losses}
-    for row in trained.measured:
-        name = re.sub(r"\W", "_", row.name)
-        figures |= {f"{name}_{part}": getattr(row, part) for part in ("before", "after", "low", "high")}
+    for name, score in trained.measured.items():
+        figures |= {f"{name.replace(' ', '_')}_{part}": getattr(score, part) for part in ("mean", "low", "high")}
     return {name: float(value) for name, value in figures.items() if value is not None}
 
 
-def evaluate(
-    folder: Path, split: ExampleSplit, result: TrainResult, seed: int
-) -> tuple[tuple[Measured, ...], dict[str, float]]:
-    """Return the trainer's figures with those of the replies in the folder of a training, and baselines in percent.
+def evaluate(folder: Path, split: ExampleSplit, seed: int) -> tuple[dict[str, Estimate], dict[str, float]]:
+    """Return the figures of the replies in the folder of a training, and baselines, both in percent.
 
     These are token F1, and for SAFE's verdicts the accuracy of labels. The baseline is the most frequent label only.
     """
-    rows = [compare(name, before, after, seed) for name, (before, after) in result.measured.items()]
     texts = {example.id: example for example in split.held_out if isinstance(example, TextExample)}
-    lines = [line for _, line in read_lines(folder / REPLIES)] if (folder / REPLIES).is_file() else []
-    replies = [(texts[line["id"]], line) for line in lines if line["id"] in texts]
-
-    def measure(name: str, score: Callable[[str, TextExample], float]) -> None:
-        before, after = ([score(line[when], example) for example, line in replies] for when in ("before", "after"))
-        rows.append(compare(name, before, after, seed))
-
+    replies = [(line["reply"], texts[line["id"]]) for _, line in read_lines(folder / REPLIES) if line["id"] in texts]
     if not replies:
-        return tuple(rows), {}
-    measure("token F1", lambda reply, example: token_f1(reply, example.completion))
-    if not read_verdict(replies[0][0].completion):
-        return tuple(rows), {}
-    measure("label accuracy", lambda reply, example: float(_label(reply) == example.label))
+        return {}, {}
+    figures = {"token F1": estimate([token_f1(reply, example.completion) for reply, example in replies], seed)}
+    if not read_verdict(replies[0][1].completion):
+        return figures, {}
+    right = [float(_label(reply) == example.label) for reply, example in replies]
     label = Counter(example.label for example in split.train if isinstance(example, TextExample)).most_common(1)[0][0]
-    share = fmean(float(example.label == label) for example, _ in replies)
-    return tuple(rows), {f"label accuracy, {label} only": 100 * share}
-
-
-def compare(name: str, before: Sequence[float], after: Sequence[float], seed: int) -> Measured:
-    """Return the means of a figure in percent, and their difference with its 95 % paired bootstrap interval."""
-    differences = [100 * (new - old) for old, new in zip(before, after, strict=True)]
-    low, high = interval(differences, seed=seed)
-    return Measured(
-        name=name, before=100 * fmean(before), after=100 * fmean(after), difference=fmean(differences),
-        low=low, high=high, n=len(differences),
-    )  # fmt: skip
+    share = fmean(float(example.label == label) for _, example in replies)
+    return {**figures, "label accuracy": estimate(right, seed)}, {f"label accuracy, {label} only": 100 * share}
 
 
 def _label(reply: str) -> str:

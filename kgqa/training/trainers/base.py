@@ -1,4 +1,4 @@
-"""The base class of trainers: settings, required packages, output and number of steps.
+"""The base classes of trainers: settings, required packages, output and number of steps.
 
 A class of `kgqa.training.trainers` adds its own settings and the methods that call its library. `conf/train/*.yaml` has
 each key with its value and source.
@@ -7,16 +7,21 @@ each key with its value and source.
 from __future__ import annotations
 
 import math
+import os
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+from kgqa.artifacts.schema import check_json, read_lines
 from kgqa.errors import ConfigError
-from kgqa.training.trainers.process import TrainTask
-from kgqa.util.validators import Count, NotNegative, Positive
+from kgqa.training.trainers.process import CHECKPOINTS, TextExample, TrainTask
+from kgqa.util.validators import Count, Natural, NotNegative, Positive
 
-Precision = Literal["bfloat16", "float32"]
+SCHEDULERS = {"cosine": "cosine", "linear": "linear", "constant": "constant_with_warmup"}
+LOGGED = 1000  # points of a curve
+DDP_TIMEOUT = 7200  # seconds that the other processes wait while the first one writes replies
+MODULES = ("torch", "transformers", "accelerate", "datasets")  # that all trainers import
 
 
 @dataclass(frozen=True)
@@ -47,7 +52,7 @@ class Trainer(ABC):
     warmup: NotNegative
     weight_decay: NotNegative
     clip: NotNegative
-    precision: Precision
+    precision: Literal["bfloat16", "float32"]
     seed: int
     processes: Count
     device: Literal["auto", "cpu"]
@@ -59,19 +64,52 @@ class Trainer(ABC):
     not_identity: ClassVar = ("name", "base", "examples", "processes", "device", "save_minutes")
 
     @property
-    @abstractmethod
     def packages(self) -> tuple[str, tuple[str, ...]]:
         """Return the extra of kgqa, and the modules that it must bring."""
+        return "train", MODULES
 
     @property
     @abstractmethod
     def longest(self) -> int:
         """Return the maximum number of tokens of one example."""
 
-    @property
-    def skips_long(self) -> bool:
-        """Return whether examples above `longest` are left out instead of truncated."""
-        return False
+    def arguments(self, task: TrainTask, rows: Any, held_out: Any) -> dict[str, Any]:
+        """Return the values for `transformers.TrainingArguments` that follow from the shared settings."""
+        import torch
+
+        processes = int(os.environ.get("WORLD_SIZE", "1"))
+        cpu = self.device == "cpu" or not torch.cuda.is_available()
+        return {
+            "output_dir": str(task.path / CHECKPOINTS),
+            "per_device_train_batch_size": self.batch_per_device,
+            "per_device_eval_batch_size": self.batch_per_device,
+            "gradient_accumulation_steps": self.accumulation(processes),
+            "num_train_epochs": self.epochs,
+            "max_steps": self.max_steps or -1,
+            "learning_rate": self.learning_rate,
+            "lr_scheduler_type": SCHEDULERS[self.lr_scheduler],
+            "warmup_steps": self.warmup,
+            "weight_decay": self.weight_decay,
+            "max_grad_norm": self.clip,
+            "bf16": self.precision == "bfloat16",
+            "optim": "adamw_torch",
+            "seed": self.seed,
+            "use_cpu": cpu,
+            "ddp_backend": "gloo" if cpu and processes > 1 else None,
+            "ddp_find_unused_parameters": False,
+            "ddp_timeout": DDP_TIMEOUT,
+            "save_strategy": "no",  # `Progress` saves by the clock
+            "save_total_limit": 2,
+            "enable_jit_checkpoint": True,  # at SIGTERM
+            "eval_strategy": "epoch" if held_out.rows else "no",
+            # an evaluation before `train` would keep the model out of DistributedDataParallel
+            "eval_on_start": bool(held_out.rows),
+            "logging_strategy": "steps",
+            "logging_steps": max(1, self.steps(len(rows.rows)) // LOGGED),
+            "logging_nan_inf_filter": False,
+            "report_to": "none",
+            "disable_tqdm": True,
+        }
 
     @abstractmethod
     def load(self, file: Path, base: Path) -> Any:
@@ -81,20 +119,17 @@ class Trainer(ABC):
     def build(self, task: TrainTask, rows: Any, held_out: Any) -> Any:
         """Return the library's trainer for these rows. Raises ConfigError: the base does not fit."""
 
-    @abstractmethod
-    def evaluate(self, trainer: Any, held_out: Any) -> tuple[dict[str, list[float]], list[str]]:
-        """Return figures by name, with a value for each held-out example, and the replies to the first of them."""
+    def reply(self, trainer: Any, held_out: Any) -> list[str]:
+        """Return the replies to the first held-out examples. An encoder has none."""
+        del trainer, held_out
+        return []
 
     @abstractmethod
     def save(self, trainer: Any, task: TrainTask, folder: Path) -> None:
         """Save the weights."""
 
     def accumulation(self, processes: int) -> int:
-        """Return how many passes make one step.
-
-        Raises:
-            ConfigError: the batch cannot be divided evenly.
-        """
+        """Return how many passes make one step. Raise ConfigError: the batch cannot be divided evenly."""
         at_once = self.batch_per_device * processes
         if self.batch_size % at_once:
             raise ConfigError(
@@ -110,3 +145,74 @@ class Trainer(ABC):
     def passes(self, examples: int) -> float:
         """Return how often each example is seen."""
         return self.max_steps * self.batch_size / examples if self.max_steps and examples else self.epochs
+
+
+@dataclass(frozen=True)
+class TextTrainer(Trainer):
+    """The settings of trainers for models that write: LoRA adapters and encoder-decoders.
+
+    truncation: truncate longer examples. false: leave them out.
+    activation_checkpointing: compute activations twice instead of storing them.
+    replies: number of held-out prompts that are answered after training, in up to `reply_tokens` tokens.
+    """
+
+    truncation: bool
+    activation_checkpointing: bool
+    group_by_length: bool
+    replies: Natural
+    reply_tokens: Count
+
+    @abstractmethod
+    def tokenize(self, tokenizer: Any, example: TextExample) -> tuple[dict[str, list[int]] | None, bool]:
+        """Return the tokens of an example by column, and whether it was truncated. None: it is left out."""
+
+    def load(self, file: Path, base: Path) -> Any:
+        from kgqa.training.trainers.library import Rows, load_tokenizer
+
+        tokenizer = load_tokenizer(base)
+        rows, left_out, cut = list[dict[str, Any]](), 0, 0
+        for location, line in read_lines(file):
+            example = check_json(TextExample, line, location)
+            tokens, is_cut = self.tokenize(tokenizer, example)
+            if tokens is None:
+                left_out += 1
+            else:
+                rows.append({"id": example.id, **tokens})
+                cut += is_cut
+        seen = sum(len(row["input_ids"]) + len(row.get("labels", ())) for row in rows)
+        return Rows(rows, seen, left_out, cut)
+
+    def arguments(self, task: TrainTask, rows: Any, held_out: Any) -> dict[str, Any]:
+        return {
+            **super().arguments(task, rows, held_out),
+            "gradient_checkpointing": self.activation_checkpointing,
+            "train_sampling_strategy": "group_by_length" if self.group_by_length else "random",
+        }
+
+    def datasets(self, task: TrainTask, rows: Any, held_out: Any) -> dict[str, Any]:
+        """Return the values for the library's trainer: both datasets and the tokenizer."""
+        from datasets import Dataset
+
+        from kgqa.training.trainers.library import load_tokenizer
+
+        return {
+            "train_dataset": Dataset.from_list(rows.rows),
+            "eval_dataset": Dataset.from_list(held_out.rows) if held_out.rows else None,
+            "processing_class": load_tokenizer(Path(task.base)),
+        }
+
+    def prompt_of(self, row: Any) -> list[int]:
+        """Return the tokens of a prompt."""
+        return list(row["input_ids"])
+
+    def reply(self, trainer: Any, held_out: Any) -> list[str]:
+        from kgqa.training.trainers.library import generate_replies
+
+        prompts = [self.prompt_of(row) for row in held_out.rows[: self.replies]]
+        return generate_replies(trainer.model, trainer.processing_class, prompts, self.reply_tokens)
+
+
+def encode(tokenizer: Any, text: str) -> list[int]:
+    """Return the tokens of a rendered text, which already contains its special tokens."""
+    ids: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
+    return ids

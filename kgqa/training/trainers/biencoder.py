@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
 
 from kgqa.artifacts.schema import check_json, read_lines
 from kgqa.errors import ConfigError
-from kgqa.training.trainers.base import Trainer
+from kgqa.training.trainers.base import MODULES, Trainer
 from kgqa.training.trainers.process import PairExample, TrainTask
 from kgqa.util.validators import Count, Natural, Positive
 
@@ -46,8 +45,7 @@ class BiEncoderTraining(Trainer):
 
     @property
     def packages(self) -> tuple[str, tuple[str, ...]]:
-        modules = ("torch", "transformers", "accelerate", "datasets", "sentence_transformers")
-        return "train,sentence-transformers", modules
+        return "train,sentence-transformers", (*MODULES, "sentence_transformers")
 
     @property
     def longest(self) -> int:
@@ -74,9 +72,8 @@ class BiEncoderTraining(Trainer):
             tokens += size + sum(count for _, count in passages[: 1 + self.negatives])
             positive, *negatives = (text for text, _ in passages)
             rows.append(
-                {"id": pair.id, "question": pair.question or pair.id, "hop": pair.hop, "anchor": anchor,
-                 "positive": positive, "negatives": negatives}
-            )  # fmt: skip
+                {"id": pair.id, "hop": pair.hop, "anchor": anchor, "positive": positive, "negatives": negatives}
+            )
         return Rows(rows, tokens)
 
     def build(self, task: TrainTask, rows: Any, held_out: Any) -> Any:
@@ -89,15 +86,13 @@ class BiEncoderTraining(Trainer):
         from sentence_transformers.losses import CachedMultipleNegativesRankingLoss
         from sentence_transformers.training_args import BatchSamplers
 
-        from kgqa.training.trainers.library import arguments
-
         if self.processes > 1:
             raise ConfigError(
                 f"train.processes={self.processes}: a bi-encoder is trained by one process, because its batch is one "
                 "softmax. Lower train.chunk_size if memory is short"
             )
         args = SentenceTransformerTrainingArguments(
-            **arguments(self, task, rows, held_out), batch_sampler=BatchSamplers.NO_DUPLICATES
+            **self.arguments(task, rows, held_out), batch_sampler=BatchSamplers.NO_DUPLICATES
         )
         network = self._load_base(Path(task.base), args.device)
         scale = self.scale or (1.0 if network.similarity_fn_name == "dot" else COSINE_SCALE)
@@ -142,34 +137,7 @@ class BiEncoderTraining(Trainer):
             raise ConfigError(f"train.base={self.base}: {folder}: not an encoder: {error}") from error
         return network.float()
 
-    def evaluate(self, trainer: Any, held_out: Any) -> tuple[dict[str, list[float]], list[str]]:
-        """Return by hop, for each pair, whether its passage ranks first and its reciprocal rank. There are no replies.
-
-        The candidates are all passages of the question's pairs. At the second hop the first fact is in the anchor, so
-        it is not a candidate.
-        """
-        by_question: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
-        for row in held_out.rows:
-            by_question[row["question"]].append(row)
-        figures: dict[str, list[float]] = {}
-        for row in held_out.rows:
-            own = by_question[row["question"]]
-            known = {one["positive"] for one in own if row["hop"] and one["hop"] and one["hop"] < row["hop"]}
-            passages = {*(one["positive"] for one in own), *chain.from_iterable(one["negatives"] for one in own)}
-            others = sorted(passages - known - {row["positive"]})
-            rank = _rank(trainer.model, row["anchor"], row["positive"], others)
-            shown = f", hop {row['hop']}" if row["hop"] is not None else ""
-            figures.setdefault(f"first place{shown}", []).append(float(rank == 1))
-            figures.setdefault(f"reciprocal rank{shown}", []).append(1 / rank)
-        return figures, []
-
     def save(self, trainer: Any, task: TrainTask, folder: Path) -> None:
         """Save a folder of sentence-transformers."""
         del task
         trainer.model.save(str(folder), create_model_card=False, safe_serialization=True)
-
-
-def _rank(network: Any, anchor: str, gold: str, others: Sequence[str]) -> int:
-    query, *passages = network.encode([anchor, gold, *others], convert_to_tensor=True, show_progress_bar=False)
-    first, *scores = (float(network.similarity(query, passage)) for passage in passages)
-    return 1 + sum(score > first for score in scores)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,12 +16,8 @@ import torch
 from transformers import AutoTokenizer, TrainerCallback
 
 from kgqa.errors import ConfigError, DataError
-from kgqa.training.trainers.base import Trainer
-from kgqa.training.trainers.process import CHECKPOINTS, CurvePoint, TrainEvent, TrainTask
+from kgqa.training.trainers.process import TrainEvent
 
-SCHEDULERS = {"cosine": "cosine", "linear": "linear", "constant": "constant_with_warmup"}
-LOGGED = 1000  # points of a curve
-DDP_TIMEOUT = 7200  # seconds that the other processes wait while the first one writes replies
 REPLIES_AT_ONCE = 8
 
 
@@ -52,49 +47,6 @@ def load_tokenizer(base: Path) -> Any:
     return tokenizer
 
 
-def encode(tokenizer: Any, text: str) -> list[int]:
-    """Return the tokens of a rendered text, which already contains its special tokens."""
-    ids: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
-    return ids
-
-
-def arguments(recipe: Trainer, task: TrainTask, rows: Rows, held_out: Rows) -> dict[str, Any]:
-    """Return the values for `transformers.TrainingArguments` that follow from the shared settings."""
-    processes = int(os.environ.get("WORLD_SIZE", "1"))
-    cpu = recipe.device == "cpu" or not torch.cuda.is_available()
-    return {
-        "output_dir": str(task.path / CHECKPOINTS),
-        "per_device_train_batch_size": recipe.batch_per_device,
-        "per_device_eval_batch_size": recipe.batch_per_device,
-        "gradient_accumulation_steps": recipe.accumulation(processes),
-        "num_train_epochs": recipe.epochs,
-        "max_steps": recipe.max_steps or -1,
-        "learning_rate": recipe.learning_rate,
-        "lr_scheduler_type": SCHEDULERS[recipe.lr_scheduler],
-        "warmup_steps": recipe.warmup,
-        "weight_decay": recipe.weight_decay,
-        "max_grad_norm": recipe.clip,
-        "bf16": recipe.precision == "bfloat16",
-        "optim": "adamw_torch",
-        "seed": recipe.seed,
-        "use_cpu": cpu,
-        "ddp_backend": "gloo" if cpu and processes > 1 else None,
-        "ddp_find_unused_parameters": False,
-        "ddp_timeout": DDP_TIMEOUT,
-        "save_strategy": "no",  # `Progress` saves by the clock
-        "save_total_limit": 2,
-        "enable_jit_checkpoint": True,  # at SIGTERM
-        "eval_strategy": "epoch" if held_out.rows else "no",
-        # an evaluation before `train` would keep the model out of DistributedDataParallel
-        "eval_on_start": bool(held_out.rows),
-        "logging_strategy": "steps",
-        "logging_steps": max(1, recipe.steps(len(rows.rows)) // LOGGED),
-        "logging_nan_inf_filter": False,
-        "report_to": "none",
-        "disable_tqdm": True,
-    }
-
-
 def last_checkpoint(folder: Path) -> str | None:
     """Return the newest complete checkpoint, and remove newer ones that a crash left incomplete."""
     steps = {int(digits): path for path in folder.glob("checkpoint-*") if (digits := path.name[11:]).isdigit()}
@@ -109,8 +61,8 @@ def last_checkpoint(folder: Path) -> str | None:
 class Progress(TrainerCallback):  # type: ignore[misc]
     """Reports each step, and saves by the clock."""
 
-    def __init__(self, recipe: Trainer, emit: Callable[[TrainEvent], None]) -> None:
-        self._minutes, self._emit = recipe.save_minutes, emit
+    def __init__(self, save_minutes: float, emit: Callable[[TrainEvent], None]) -> None:
+        self._minutes, self._emit = save_minutes, emit
         self._started = self._saved = time.monotonic()
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -161,15 +113,15 @@ def mean_loss(metrics: dict[str, float]) -> float | None:
     return sum(losses) / len(losses) if losses else None
 
 
-def curve(history: Sequence[dict[str, Any]]) -> Iterator[CurvePoint]:
-    """Yield the points of the library's log."""
-    by_step: dict[int, dict[str, Any]] = {}
+def series(history: Sequence[dict[str, Any]]) -> dict[str, tuple[tuple[int, float], ...]]:
+    """Return (step, value) pairs of the library's log by name. Step 0 is before training."""
+    values: dict[str, dict[int, float]] = {}
     for line in history:
-        if "loss" in line or mean_loss(line) is not None:
-            by_step.setdefault(line["step"], {}).update(line)
-    for step, line in sorted(by_step.items()):
-        values = {name: line.get(name) for name in ("loss", "learning_rate", "seconds")}
-        yield CurvePoint(step=step, epoch=round(line["epoch"], 4), held_out_loss=mean_loss(line), **values)
+        found = {"loss": line.get("loss"), "held_out_loss": mean_loss(line), "learning_rate": line.get("learning_rate")}
+        for name, value in found.items():
+            if value is not None:
+                values.setdefault(name, {})[line["step"]] = value
+    return {name: tuple(by_step.items()) for name, by_step in values.items()}
 
 
 def generate_replies(network: Any, tokenizer: Any, prompts: Sequence[Sequence[int]], max_tokens: int) -> list[str]:
@@ -189,12 +141,3 @@ def generate_replies(network: Any, tokenizer: Any, prompts: Sequence[Sequence[in
         written = ids if network.config.is_encoder_decoder else ids[:, batch["input_ids"].shape[1] :]
         replies += tokenizer.batch_decode(written, skip_special_tokens=True)
     return replies
-
-
-def replace_folder(folder: Path, save: Callable[[Path], None]) -> None:
-    """Save a model so that the folder is either complete or missing."""
-    fresh = folder.with_name(f"{folder.name}.new")
-    shutil.rmtree(fresh, ignore_errors=True)
-    save(fresh)
-    shutil.rmtree(folder, ignore_errors=True)
-    fresh.replace(folder)

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from kgqa.artifacts.schema import check_json, read_lines
 from kgqa.errors import ConfigError
+from kgqa.training.trainers.base import MODULES, TextTrainer, encode
 from kgqa.training.trainers.process import TextExample, TrainTask
-from kgqa.training.trainers.text import TextTrainer
 from kgqa.util.optional_deps import keep_four_bits
 from kgqa.util.validators import Count, Validator
 
@@ -42,31 +41,21 @@ class LoraTraining(TextTrainer):
 
     @property
     def packages(self) -> tuple[str, tuple[str, ...]]:
-        modules = ("torch", "transformers", "accelerate", "peft", "trl", "datasets")
+        modules = (*MODULES, "peft", "trl")
         return ("train", modules) if self.quantization == "none" else ("train,quantization", (*modules, "bitsandbytes"))
 
     @property
     def longest(self) -> int:
         return self.max_length
 
-    def load(self, file: Path, base: Path) -> Any:
-        from kgqa.training.trainers.library import Rows, encode, load_tokenizer
-
-        tokenizer = load_tokenizer(base)
-        rows, left_out, cut = [], 0, 0
-        for location, line in read_lines(file):
-            text = check_json(TextExample, line, location)
-            prompt = encode(tokenizer, text.prompt)
-            ids = [*prompt, *encode(tokenizer, text.completion), tokenizer.eos_token_id]
-            if len(ids) > self.max_length:
-                if not self.truncation or len(prompt) >= self.max_length:
-                    left_out += 1
-                    continue
-                cut += 1
-            mask = [0] * len(prompt) + [1] * (len(ids) - len(prompt))
-            kept = slice(self.max_length)
-            rows.append({"id": text.id, "input_ids": ids[kept], "completion_mask": mask[kept]})
-        return Rows(rows, sum(len(row["input_ids"]) for row in rows), left_out, cut)
+    def tokenize(self, tokenizer: Any, example: TextExample) -> tuple[dict[str, list[int]] | None, bool]:
+        prompt = encode(tokenizer, example.prompt)
+        ids = [*prompt, *encode(tokenizer, example.completion), tokenizer.eos_token_id]
+        is_long = len(ids) > self.max_length
+        if is_long and (not self.truncation or len(prompt) >= self.max_length):
+            return None, False
+        mask = [0] * len(prompt) + [1] * (len(ids) - len(prompt))
+        return {"input_ids": ids[: self.max_length], "completion_mask": mask[: self.max_length]}, is_long
 
     def build(self, task: TrainTask, rows: Any, held_out: Any) -> Any:
         """Return trl's trainer. Raises ConfigError: the base is not a causal model, or has no such layer."""
@@ -88,13 +77,8 @@ class LoraTraining(TextTrainer):
         except ValueError as error:
             if "Target modules" not in str(error):
                 raise
-            last = network.get_output_embeddings()
-            modules = [
-                name for name, each in network.named_modules() if hasattr(each, "in_features") and each is not last
-            ]
-            known = ", ".join(sorted({name.rpartition(".")[2] for name in modules}))
             names = ",".join(self.target_modules)
-            raise ConfigError(f"train.target_modules={names}: the base has no such layer. It has {known}") from error
+            raise ConfigError(f"train.target_modules={names}: the base has no such layer: {error}") from error
 
     def _load_base(self, folder: Path, device: Any) -> Any:
         import torch
@@ -131,21 +115,3 @@ class LoraTraining(TextTrainer):
         config.target_modules = sorted(config.target_modules)  # PEFT has a set
         trainer.model.save_pretrained(folder)
         (folder / "README.md").unlink(missing_ok=True)  # PEFT's empty card; ours is in the folder above
-
-
-def merge(base: Path, adapter: Path, out: Path) -> None:
-    """Write base and adapter as one transformers folder, in the base's own precision."""
-    from peft import PeftModel
-    from transformers import AutoModelForCausalLM
-
-    from kgqa.training.trainers.library import replace_folder
-    from kgqa.training.trainers.seq2seq import copy_tokenizer
-
-    network = AutoModelForCausalLM.from_pretrained(base, dtype="auto", local_files_only=True)
-    merged = PeftModel.from_pretrained(network, str(adapter)).merge_and_unload()
-
-    def save(folder: Path) -> None:
-        merged.save_pretrained(folder)
-        copy_tokenizer(base, folder)
-
-    replace_folder(out, save)

@@ -24,7 +24,7 @@ from kgqa.util.jsonio import decode_json
 from kgqa.util.text import one_line
 
 TRAIN, HELD_OUT, RESULT = "examples/train.jsonl", "examples/held_out.jsonl", "outcome.json"
-BEFORE, REPLIES = "before.json", "replies.jsonl"  # the untrained model on the held-out examples; replies of both
+REPLIES = "replies.jsonl"  # of the trained model to held-out prompts
 CHECKPOINTS, LOG = "checkpoints", "worker.log"
 LOCK, WORKER_LOCK = ".lock", ".worker.lock"
 PATIENCE = 120.0  # seconds for an interrupted worker to write its checkpoint
@@ -84,43 +84,18 @@ class TrainEvent(Artifact):
     text: str | None = omit_none()
 
 
-class CurvePoint(Artifact):
-    """The losses at a step. Step 0 is before training; `held_out_loss` is given where it was measured."""
-
-    step: int
-    epoch: Number | None = None
-    loss: Number | None = None
-    held_out_loss: Number | None = None
-    learning_rate: Number | None = None
-    seconds: Number | None = None
-
-
 class TrainResult(TrainFigures):
-    """The figures of a finished training.
-
-    measured: figures of the held-out examples by name, in their order, before and after training.
-    """
+    """The figures of a finished training."""
 
     examples: int
     left_out: int  # examples longer than the limit
     cut: int  # examples truncated to it
-    held_out_loss: tuple[Number | None, Number | None]  # before and after, nats per token or pair
-    measured: Mapping[str, tuple[tuple[Number, ...], tuple[Number, ...]]]
-    curve: tuple[CurvePoint, ...]
+    series: Mapping[str, tuple[tuple[int, float], ...]]  # (step, value) by name: loss, held_out_loss, learning_rate
 
     @classmethod
     def read(cls, folder: Path) -> TrainResult:
         """Read the result. Raises DataError: the training is not finished, or the file is damaged."""
         return read(cls, folder / RESULT, missing="no such file: the training is not finished")
-
-    def series(self) -> dict[str, tuple[tuple[int, float], ...]]:
-        """Return (step, value) pairs by name, for plots and trackers."""
-        series = {}
-        for name in ("loss", "held_out_loss", "learning_rate"):
-            points = [(point.step, getattr(point, name)) for point in self.curve]
-            if known := tuple((step, float(value)) for step, value in points if value is not None):
-                series[name] = known
-        return series
 
 
 def run_worker(task: TrainTask, processes: int, show: Callable[[TrainEvent], None]) -> None:

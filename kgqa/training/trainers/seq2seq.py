@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
-from kgqa.artifacts.schema import check_json, read_lines
 from kgqa.errors import ConfigError
+from kgqa.training.trainers.base import TextTrainer, encode
 from kgqa.training.trainers.process import TextExample, TrainTask
-from kgqa.training.trainers.text import TextTrainer
 from kgqa.util.validators import Count
 
 TOKENIZER_FILES = (
@@ -33,35 +33,19 @@ class Seq2SeqTraining(TextTrainer):
     output: ClassVar[str] = "model"
 
     @property
-    def packages(self) -> tuple[str, tuple[str, ...]]:
-        return "train", ("torch", "transformers", "accelerate", "datasets")
-
-    @property
     def longest(self) -> int:
         return self.max_input + self.max_output
 
-    def load(self, file: Path, base: Path) -> Any:
-        from transformers import AutoConfig
-
-        from kgqa.training.trainers.library import Rows, encode, load_tokenizer
-
-        tokenizer = load_tokenizer(base)
-        start = getattr(AutoConfig.from_pretrained(base), "decoder_start_token_id", None)
-        if not isinstance(start, int):
-            raise ConfigError(f"train.base={self.base}: {base}: not an encoder-decoder model")
-        rows, left_out, cut = [], 0, 0
-        for location, line in read_lines(file):
-            text = check_json(TextExample, line, location)
-            read, begin = split_prompt(encode(tokenizer, text.prompt), tokenizer.eos_token_id, start)
-            labels = [*begin, *encode(tokenizer, text.completion), tokenizer.eos_token_id]
-            if len(read) > self.max_input or len(labels) > self.max_output:
-                if not self.truncation:
-                    left_out += 1
-                    continue
-                read = [*read[: self.max_input - 1], tokenizer.eos_token_id]
-                labels, cut = labels[: self.max_output], cut + 1
-            rows.append({"id": text.id, "input_ids": read, "labels": labels})
-        return Rows(rows, sum(len(row["input_ids"]) + len(row["labels"]) for row in rows), left_out, cut)
+    def tokenize(self, tokenizer: Any, example: TextExample) -> tuple[dict[str, list[int]] | None, bool]:
+        start = _decoder_start(tokenizer.name_or_path)
+        read, begin = split_prompt(encode(tokenizer, example.prompt), tokenizer.eos_token_id, start)
+        labels = [*begin, *encode(tokenizer, example.completion), tokenizer.eos_token_id]
+        is_long = len(read) > self.max_input or len(labels) > self.max_output
+        if is_long and not self.truncation:
+            return None, False
+        if len(read) > self.max_input:
+            read = [*read[: self.max_input - 1], tokenizer.eos_token_id]
+        return {"input_ids": read, "labels": labels[: self.max_output]}, is_long
 
     def build(self, task: TrainTask, rows: Any, held_out: Any) -> Any:
         import torch
@@ -87,6 +71,17 @@ class Seq2SeqTraining(TextTrainer):
         trainer.model.config.use_cache = True
         trainer.model.save_pretrained(folder)
         copy_tokenizer(Path(task.base), folder)
+
+
+@cache
+def _decoder_start(base: str) -> int:
+    """Return the token with which the decoder starts."""
+    from transformers import AutoConfig
+
+    start = getattr(AutoConfig.from_pretrained(base), "decoder_start_token_id", None)
+    if not isinstance(start, int):
+        raise ConfigError(f"train.base={base}: not an encoder-decoder model")
+    return start
 
 
 def copy_tokenizer(base: Path, folder: Path) -> None:

@@ -17,11 +17,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, TextIO
 
-from kgqa.artifacts.schema import check_json, read, read_json
+from kgqa.artifacts.schema import check_json, read
 from kgqa.errors import DataError, KgqaError
 from kgqa.training import trainers
 from kgqa.training.trainers.process import (
-    BEFORE,
     CHECKPOINTS,
     HELD_OUT,
     REPLIES,
@@ -97,8 +96,7 @@ def train(task: TrainTask, recipe: Any, emit: Any) -> int:
         )
     trainer = recipe.build(task, rows, held_out)
     trainer.remove_callback(PrinterCallback)
-    before = _measure_untrained(task, recipe, trainer, held_out)
-    trainer.add_callback(library.Progress(recipe, emit))
+    trainer.add_callback(library.Progress(recipe.save_minutes, emit))
     checkpoint = library.last_checkpoint(task.path / CHECKPOINTS)
     if checkpoint:
         emit(TrainEvent(event="note", text=f"continuing from step {checkpoint.rpartition('-')[2]}"))
@@ -107,36 +105,20 @@ def train(task: TrainTask, recipe: Any, emit: Any) -> int:
     if trainer.state.global_step < trainer.state.max_steps:
         return 130
     if trainer.args.process_index == 0:
-        figures, replies = recipe.evaluate(trainer, held_out)
-        library.replace_folder(task.path / recipe.output, lambda folder: recipe.save(trainer, task, folder))
-        lines = zip(held_out.rows, before["replies"], replies, strict=False)
-        texts = jsonl_text({"id": row["id"], "before": old, "after": new} for row, old, new in lines)
-        replace_file(task.path / REPLIES, texts)
-        measured = {name: (tuple(before["figures"][name]), tuple(each)) for name, each in figures.items()}
-        result = _result(trainer, rows, held_out, measured)
+        recipe.save(trainer, task, task.path / recipe.output)
+        lines = zip(held_out.rows, recipe.reply(trainer, held_out), strict=False)
+        replace_file(task.path / REPLIES, jsonl_text({"id": row["id"], "reply": text} for row, text in lines))
+        result = _result(trainer, rows, held_out)
         replace_file(task.path / RESULT, json_text(result.json()))  # last: it marks the training as finished
     return 0
 
 
-def _measure_untrained(task: TrainTask, recipe: Any, trainer: Any, held_out: Any) -> Any:
-    """Return figures and replies of the untrained model. They are measured once."""
-    file = task.path / BEFORE
-    if file.is_file():
-        return read_json(file)
-    if trainer.args.process_index:
-        return {}
-    figures, replies = recipe.evaluate(trainer, held_out)
-    before = {"figures": figures, "replies": replies}
-    replace_file(file, json_text(before))
-    return before
-
-
-def _result(trainer: Any, rows: Any, held_out: Any, measured: Any) -> TrainResult:
+def _result(trainer: Any, rows: Any, held_out: Any) -> TrainResult:
     import torch
 
-    from kgqa.training.trainers.library import curve
+    from kgqa.training.trainers.library import series
 
-    state, points = trainer.state, tuple(curve(trainer.state.log_history))
+    state = trainer.state
     parameters = list(trainer.model.parameters())
     versions = {"python": platform.python_version()}
     for package in PACKAGES:
@@ -152,7 +134,7 @@ def _result(trainer: Any, rows: Any, held_out: Any, measured: Any) -> TrainResul
         steps=state.global_step,
         epochs=round(state.epoch, 3),
         tokens=round(rows.tokens * state.epoch),
-        seconds=next((point.seconds for point in reversed(points) if point.seconds is not None), 0),
+        seconds=next((line["seconds"] for line in reversed(state.log_history) if "seconds" in line), 0),
         peak_memory=memory,
         trainable=sum(each.numel() for each in parameters if each.requires_grad),
         parameters=sum(each.numel() for each in parameters),
@@ -162,10 +144,7 @@ def _result(trainer: Any, rows: Any, held_out: Any, measured: Any) -> TrainResul
         examples=len(rows.rows),
         left_out=rows.left_out + held_out.left_out,
         cut=rows.cut + held_out.cut,
-        # evaluated before the first step and after the last
-        held_out_loss=(points[0].held_out_loss, points[-1].held_out_loss),
-        measured=measured,
-        curve=points,
+        series=series(state.log_history),
     )
 
 

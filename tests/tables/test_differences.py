@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter, defaultdict
 from functools import cache
 
@@ -11,7 +10,7 @@ import pytest
 import yaml
 
 from kgqa.config.composing import compose
-from kgqa.config.files import groups, list_choices, list_keys
+from kgqa.config.files import groups, list_choices
 from kgqa.config.overrides import override_key
 from kgqa.errors import ConfigError
 from kgqa.experiment.experiment import Experiment
@@ -52,7 +51,6 @@ def cells_of(table_id: str) -> list[PublishedCell]:
 
 
 def listed(table_id: str, cell: PublishedCell, *given: str) -> list[tuple[str, str, str]]:
-    """The settings that differ: the name, the paper's value and ours."""
     overrides = (*cell.overrides, *given)
     planned = PlannedCell(cell, overrides, "run", experiment=experiment(overrides if given else choosing(cell)))
     return [
@@ -112,23 +110,6 @@ def test_which_questions_are_answered_is_described() -> None:
         rows = listed("knowtrace/table1", cell_of("knowtrace/table1", "LLaMA3, ReAct", "2Wiki"), *given)
         assert {name: ours for name, _, ours in rows}["questions"] == expected
         assert "sample" not in {name for name, _, _ in rows}
-
-
-SOURCE = re.compile(r"§|Table|Fig|Listing|[Aa]ppendix|supplement|abstract|footnote|Eq\.|Yoran|Yao|TRACE|Algorithm")
-INNER = (".path", ".keys", ".needs", ".sample", ".sample_size", "few_shot_path", "list", "url", "token_env", "language")
-
-
-def test_every_value_has_a_source_and_comments_of_keys_are_read_to_their_end() -> None:
-    """A mark such as [not in the paper] at the end of the comment, or a place in a paper."""
-    for group in ("method", "kg", "graph", "collection", "verify"):
-        for name in KNOWN[group]:
-            for key in list_keys(group, name):
-                if key.default and not key.name.endswith(INNER) and key.name != "path":
-                    assert key.mark or SOURCE.search(key.comment), f"{group}={name}: {key.name}: {key.comment}"
-    # a second line of a comment must be indented, otherwise the help of the key ends within a sentence
-    cut = re.compile(r"^[^#\n]+ # [^\n]*[^.\])\n]\n# [a-z]", re.MULTILINE)
-    files = sorted(package_conf().rglob("*.yaml"))
-    assert [file.name for file in files if cut.search(file.read_text(encoding="utf-8"))] == []
 
 
 def test_two_cells_have_equal_settings_only_where_the_paper_has_them() -> None:
