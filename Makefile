@@ -47,7 +47,7 @@ demo: $(DONE)-core $(DONE)-$(MODEL) ## set up (downloads 1.2 GB) and run three m
 	@echo "→ to use kgqa in this terminal: source $(VENV)/bin/activate"
 
 readme: $(DONE)-core $(DONE)-$(MODEL) ## run every command of README's quickstart, in the environment of make demo
-	@echo "→ testing the commands of README" && $(BIN)/python scripts/walk_readme.py
+	@echo "→ testing the commands of README" && $(BIN)/python scripts/readme.py
 
 export QUESTION FILES
 ask: $(DONE)-core $(DONE)-$(MODEL) ## set up and ask a question about your own files (QUESTION="…" FILES=notes)

@@ -16,11 +16,11 @@ from pathlib import Path
 from kgqa.artifacts.metrics import Metrics
 from kgqa.artifacts.predictions import SavedAnswer
 from kgqa.artifacts.run import FinishedRun, find_run
-from kgqa.artifacts.trace import TracedQuestion, read_trace
+from kgqa.artifacts.trace import TracedQuestion, find_question
 from kgqa.config.composing import compose
 from kgqa.config.overrides import Value, format_override, format_sweep
 from kgqa.datasets.in_memory import InMemoryDataset
-from kgqa.errors import ConfigError, nearest
+from kgqa.errors import ConfigError
 from kgqa.experiment.ask import PASSAGES, answer_unscored
 from kgqa.experiment.ask import ask_documents as _ask_documents
 from kgqa.experiment.check import check
@@ -70,12 +70,7 @@ class Run:
         Raises:
             ConfigError: the run has no such question.
         """
-        ids = []
-        for traced in read_trace(self.folder):
-            if traced.question.id == id:
-                return traced
-            ids.append(traced.question.id)
-        raise ConfigError(f"{id}: no such question in {self.folder}. {nearest(id, ids)}")
+        return find_question(self.folder, id)
 
     @cached_property
     def _find_finished(self) -> FinishedRun:
@@ -129,8 +124,8 @@ def sweep(*overrides: str, name: str | None = None, display: Display | None = No
     request = SweepRequest.of([*words, *([format_override("sweep.name", name)] if name else [])])
     if request.sweeper != "basic" or request.dry_run:
         raise ConfigError("kgqa.sweep runs every combination. For searches and plans use kgqa run -m")
-    ended = run_sweep(request, display or PlainLines(sys.stderr))
-    return [Run(cell.run) for cell in ended.cells if cell.run and cell.is_finished]
+    report = run_sweep(request, display or PlainLines(sys.stderr))
+    return [Run(cell.run) for cell in report.cells if cell.run and cell.is_finished]
 
 
 def compare(*runs: Run | str | Path, profile: str | None = None, in_all: bool = False, seed: int = 0) -> Comparison:

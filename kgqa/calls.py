@@ -6,7 +6,7 @@ exception is raised in the method. mypy finds a forgotten `await` (unused-awaita
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from string import ascii_lowercase, ascii_uppercase
@@ -15,6 +15,7 @@ from typing import Any, Generic, Literal, TypeVar
 from kgqa.types import Choice, Completion, Passage, Prompt, Triple
 
 T = TypeVar("T")
+Scorer = Literal["ranker", "demonstrations_ranker", "reranker", "tfidf"]
 Program = Coroutine["Call[Any]", Any, T]
 Fact = tuple[str, str, str]  # head, relation, tail
 
@@ -48,6 +49,10 @@ class Generate(Call[Completion]):
     thoughts: Literal["split", "keep"] = "split"
     tools: str | None = None
 
+    def cut(self, text: str) -> str:
+        """Return the text up to the first stop string."""
+        return text[: min((place for stop in self.stop if (place := text.find(stop)) >= 0), default=None)]
+
 
 @dataclass(frozen=True, slots=True)
 class Choose(Call[Choice]):
@@ -75,7 +80,7 @@ class Rank(Call[tuple[float, ...]]):
 
     query: str
     texts: tuple[str, ...]
-    scorer: Literal["ranker", "demonstrations_ranker", "reranker", "tfidf"] = "ranker"
+    scorer: Scorer = "ranker"
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +154,14 @@ async def gather(*awaitables: Awaitable[T]) -> list[T]:
             raise result
         results.append(result)
     return results
+
+
+async def rank(
+    query: str, items: Sequence[T], text: Callable[[T], str], scorer: Scorer = "ranker"
+) -> list[tuple[float, T]]:
+    """Return the items with the relevance of their texts, best first, ties in the given order."""
+    scores = await Rank(query, tuple(map(text, items)), scorer) if items else ()
+    return sorted(zip(scores, items, strict=True), key=lambda ranked: -ranked[0])
 
 
 async def _program(awaitable: Awaitable[T]) -> T:

@@ -110,5 +110,7 @@ def notes(error: BaseException) -> tuple[str, ...]:
 def nearest(name: str, choices: Iterable[str]) -> str:
     """Return a hint for a message: the choices closest to `name`, or all of them."""
     known = sorted(choices)
+    if not known:
+        return "There are none."
     close = get_close_matches(name, known, n=3, cutoff=0.5)
     return f"Did you mean {' or '.join(close)}?" if close else f"Choose from: {', '.join(known)}"

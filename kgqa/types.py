@@ -103,6 +103,10 @@ class Answer:
     notes: Mapping[str, Json] = field(default_factory=dict)  # for the trace: chains, reasoning, …
     lessons: tuple[Lesson, ...] = ()  # for `kgqa collect`, also of wrong answers
 
+    def __post_init__(self) -> None:
+        """Drop the flags without a count, so that methods can set `{"empty_answer": not text}`."""
+        object.__setattr__(self, "flags", {flag: int(count) for flag, count in self.flags.items() if count})
+
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
@@ -135,6 +139,11 @@ class Prompt:
     messages: tuple[Message, ...]
     prefill: str = ""
     form: Literal["chat", "completion"] = "chat"
+
+    @property
+    def characters(self) -> int:
+        """Return the length of its messages and its prefill."""
+        return sum(len(message.content) for message in self.messages) + len(self.prefill)
 
 
 @dataclass(frozen=True, slots=True)

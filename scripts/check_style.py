@@ -12,6 +12,7 @@ import ast
 import json
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -26,12 +27,27 @@ LISTS = {name: set(" ".join(lines).split()) for name, lines in WORDS.items()}
 PLAIN_WORDS = re.compile(rf"\b({'|'.join(sorted(WORDS['listed words']))})\b", re.IGNORECASE)
 
 
+# measures: each counts per 100 (or 1,000) of a total
+SHARES = {
+    "participle names": ("functions", 100),
+    "fragment docstrings": ("docstrings", 100),
+    "docstrings without a verb": ("function docstrings", 100),
+    "semicolons": ("words", 1000),
+    "long sentences": ("sentences", 100),
+    "listed words": ("words", 1000),
+    "semicolons in messages": ("messages", 100),
+    "long sentences in messages": ("messages", 100),
+    "listed words in messages": ("messages", 100),
+}
+
+
 class Found(NamedTuple):
-    """One thing that counts, with its place."""
+    """One thing that counts, with its place: of a measure, or of a total."""
 
     measure: str
     place: str
     text: str
+    times: int = 1
 
 
 def is_participle(name: str) -> bool:
@@ -42,34 +58,30 @@ def is_participle(name: str) -> bool:
     )
 
 
-def inspect_file(file: Path) -> tuple[dict[str, int], list[Found]]:
-    """Count functions and docstrings of one Python file, and list those that break a rule."""
-    totals = dict.fromkeys(("functions", "docstrings", "function docstrings"), 0)
-    findings: list[Found] = []
-    where = file.relative_to(ROOT)
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+def inspect_names(tree: ast.Module, where: Path) -> Iterator[Found]:
+    """Count functions and docstrings of one Python file, and yield those that break a rule."""
+    for node in ast.walk(tree):
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module):
             continue
         is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         name = getattr(node, "name", where.stem)
         place = f"{where}:{getattr(node, 'lineno', 1)}"
         if is_function:
-            totals["functions"] += 1
+            yield Found("functions", place, name)
             if is_participle(name):
-                findings.append(Found("participle names", place, name))
+                yield Found("participle names", place, name)
         text = ast.get_docstring(node)
         if not text:
             continue
-        totals["docstrings"] += 1
+        yield Found("docstrings", place, name)
         first = re.split(r"[\s:,]", text.lstrip("`*\"'"), maxsplit=1)[0].strip("`.").lower()
-        opening = text.splitlines()[0]
+        opening = f"{name}: {text.splitlines()[0]}"
         if first in LISTS["fragment starts"]:
-            findings.append(Found("fragment docstrings", place, f"{name}: {opening}"))
+            yield Found("fragment docstrings", place, opening)
         if is_function:
-            totals["function docstrings"] += 1
+            yield Found("function docstrings", place, name)
             if first not in LISTS["verbs"]:
-                findings.append(Found("docstrings without a verb", place, f"{name}: {opening}"))
-    return totals, findings
+                yield Found("docstrings without a verb", place, opening)
 
 
 def list_errors() -> set[str]:
@@ -78,72 +90,49 @@ def list_errors() -> set[str]:
     return {node.name for node in tree.body if isinstance(node, ast.ClassDef)}
 
 
-def inspect_messages(file: Path, errors: set[str]) -> tuple[int, list[Found]]:
-    """Count the messages of one file, and list semicolons, long sentences and listed words in them."""
-    findings: list[Found] = []
-    count = 0
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+def inspect_messages(tree: ast.Module, where: Path, errors: set[str]) -> Iterator[Found]:
+    """Count the messages of one file, and yield semicolons, long sentences and listed words in them."""
+    for node in ast.walk(tree):
         if not isinstance(node, ast.Call) or getattr(node.func, "id", "") not in errors or not node.args:
             continue
         parts = node.args[0].values if isinstance(node.args[0], ast.JoinedStr) else [node.args[0]]
         text = "".join(str(part.value) if isinstance(part, ast.Constant) else " x " for part in parts)
-        count += 1
-        place = f"{file.relative_to(ROOT)}:{node.lineno}"
-        findings += [Found("semicolons in messages", place, text)] * text.count(";")
-        findings += [Found("listed words in messages", place, m.group()) for m in PLAIN_WORDS.finditer(text)]
-        sentences = re.split(r"(?<=[.!?;])\s+", text)
-        findings += [Found("long sentences in messages", place, s) for s in sentences if len(s.split()) > LONG]
-    return count, findings
+        place = f"{where}:{node.lineno}"
+        yield Found("messages", place, text)
+        yield from inspect_text(place, text, re.split(r"(?<=[.!?;])\s+", text), " in messages")
 
 
-def inspect_page(file: Path) -> tuple[int, int, list[Found]]:
-    """Count words and sentences of a Markdown page without code, and list semicolons, long sentences, listed words."""
+def inspect_page(file: Path) -> Iterator[Found]:
+    """Count words and sentences of a Markdown page without code, and yield semicolons, long sentences, listed words."""
     text = re.sub(r"^(```|~~~).*?^\1", "", file.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
     text = re.sub(r"`[^`\n]*`|<[^>\n]*>|\]\([^)]*\)", " x ", text)
-    blocks = [line for line in re.sub(r"\n(?=[a-z(\"'])", " ", text).splitlines() if not line.startswith(("|", "#"))]
-    where = file.relative_to(ROOT)
-    findings = [Found("semicolons", str(where), line.strip()) for line in blocks for _ in range(line.count(";"))]
-    findings += [Found("listed words", str(where), m.group()) for line in blocks for m in PLAIN_WORDS.finditer(line)]
-    sentences = [s for line in blocks for s in re.split(r"(?<=[.!?])\s+", line.strip(" -*")) if s.split()]
-    findings += [Found("long sentences", str(where), s) for s in sentences if len(s.split()) > LONG]
-    return sum(len(line.split()) for line in blocks), len(sentences), findings
+    place = str(file.relative_to(ROOT))
+    for line in re.sub(r"\n(?=[a-z(\"'])", " ", text).splitlines():
+        if not line.startswith(("|", "#")):
+            sentences = [s for s in re.split(r"(?<=[.!?])\s+", line.strip(" -*")) if s.split()]
+            yield Found("words", place, line, len(line.split()))
+            yield Found("sentences", place, line, len(sentences))
+            yield from inspect_text(place, line.strip(), sentences)
 
 
-def list_pages() -> Iterator[Path]:
-    """Yield the pages that users read."""
-    yield from (ROOT / page for page in PAGES)
-    yield from sorted((ROOT / "docs").glob("*.md"))
+def inspect_text(place: str, text: str, sentences: list[str], kind: str = "") -> Iterator[Found]:
+    """Yield semicolons, listed words and long sentences of a text."""
+    if semicolons := text.count(";"):
+        yield Found(f"semicolons{kind}", place, text, semicolons)
+    yield from (Found(f"listed words{kind}", place, match.group()) for match in PLAIN_WORDS.finditer(text))
+    yield from (Found(f"long sentences{kind}", place, s) for s in sentences if len(s.split()) > LONG)
 
 
-def measure(paths: list[Path]) -> tuple[dict[str, float], list[Found]]:
-    """Return the shares in percent (in pages: per 1,000 words for semicolons and listed words), and all findings."""
-    code: dict[str, int] = {"functions": 0, "docstrings": 0, "function docstrings": 0}
-    errors, messages = list_errors(), 0
-    findings: list[Found] = []
+def inspect_all(paths: list[Path]) -> Iterator[Found]:
+    """Inspect code files and the pages that users read."""
+    errors = list_errors()
     for path in paths:
         for file in [path] if path.is_file() else sorted(path.rglob("*.py")):
-            totals, listed = inspect_file(file)
-            findings += listed
-            code = {key: code[key] + totals[key] for key in code}
-            count, listed = inspect_messages(file, errors)
-            messages, findings = messages + count, findings + listed
-    words = sentences = 0
-    for page in list_pages():
-        page_words, page_sentences, listed = inspect_page(page)
-        words, sentences, findings = words + page_words, sentences + page_sentences, findings + listed
-    per = {
-        "participle names": code["functions"] / 100,
-        "fragment docstrings": code["docstrings"] / 100,
-        "docstrings without a verb": code["function docstrings"] / 100,
-        "semicolons": words / 1000,
-        "long sentences": sentences / 100,
-        "listed words": words / 1000,
-        "semicolons in messages": messages / 100,
-        "long sentences in messages": messages / 100,
-        "listed words in messages": messages / 100,
-    }
-    counts = {name: sum(found.measure == name for found in findings) for name in per}
-    return {name: round(counts[name] / max(per[name], 0.01), 1) for name in per}, findings
+            tree, where = ast.parse(file.read_text(encoding="utf-8")), file.relative_to(ROOT)
+            yield from inspect_names(tree, where)
+            yield from inspect_messages(tree, where, errors)
+    for page in [*(ROOT / name for name in PAGES), *sorted((ROOT / "docs").glob("*.md"))]:
+        yield from inspect_page(page)
 
 
 def main() -> int:
@@ -153,10 +142,14 @@ def main() -> int:
     parser.add_argument("--list", action="store_true", help="list what counts")
     parser.add_argument("--update", action="store_true", help="write the baseline")
     options = parser.parse_args()
-    shares, findings = measure([path.resolve() for path in options.paths] or [ROOT / "kgqa"])
-    if options.list:
-        code = [found for found in findings if found.place.startswith("kgqa") or not options.paths]
-        print("\n".join(f"{found.place}: {found.measure}: {found.text}" for found in code))
+    findings = list(inspect_all([path.resolve() for path in options.paths] or [ROOT / "kgqa"]))
+    counts = Counter[str]()
+    for found in findings:
+        counts[found.measure] += found.times
+    shares = {name: round(counts[name] / max(counts[total] / per, 0.01), 1) for name, (total, per) in SHARES.items()}
+    for found in findings if options.list else ():
+        if found.measure in SHARES and (found.place.startswith("kgqa") or not options.paths):
+            print(f"{found.place}: {found.measure}: {found.text}")
     print(json.dumps(shares, indent=1))
     if options.update:
         BASELINE.write_text(json.dumps(shares, indent=1) + "\n", encoding="utf-8")

@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from jinja2 import Environment
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from kgqa.artifacts.metrics import Estimate
@@ -27,11 +29,12 @@ from kgqa.artifacts.run import FinishedRun
 from kgqa.artifacts.trace import Notes, TracedQuestion, read_trace
 from kgqa.errors import KgqaError
 from kgqa.experiment.compare import share_questions
-from kgqa.experiment.evaluate import AnsweredQuestions, open_run
+from kgqa.experiment.evaluate import open_run
 from kgqa.reproduce.tables import PublishedTable, load_table
 from kgqa.scoring.comparison import Difference, compare
 from kgqa.scoring.questions import ScoredQuestion
 
+PLOT = Path(__file__).with_name("results.svg.j2")
 REFERENCE = "all_documents"
 ORDER = [
     *("no_context", REFERENCE, "golden", "retrieve_read", "iter_retgen", "self_ask", "react", "ircot", "knowtrace"),
@@ -47,6 +50,8 @@ VARIANTS = {
 }
 CAUSES = ("right", "format", "no answer", "missed passage", "missed in chains", "reader")
 RETRIEVERS = {"bm25": "BM25", "minilm": "MiniLM", "hybrid": "BM25 + MiniLM", "entity_graph": "entity graph"}
+COLUMNS = ("method", "questions", "EM", "F1", "containment", "support recall", "calls", "tokens", "cached")
+GRID_COLUMNS = ("method", "retriever", "EM", "F1", "recall interval", "calls", "all tokens")
 DATASETS = {"hotpotqa": "HotpotQA", "2wiki": "2WikiMultiHopQA", "musique": "MuSiQue"}
 
 
@@ -98,22 +103,28 @@ class Shown:
             label = ", ".join([label, *chosen])
         return cls(label, finished.choices["dataset"], finished.choices.get("retriever") or "bm25", folder, finished)
 
-    def row(self) -> str:
+    def cells(self, columns: Sequence[str]) -> list[str]:
+        """Return columns of the tables: means with intervals, and costs per question."""
         metrics = self.finished.metrics
         cost, count, recall = metrics.cost.method, metrics.questions, metrics.score("support_recall").mean
-        cached = f"{100 * cost.cached_tokens / cost.prompt_tokens:.0f} %" if cost.prompt_tokens else "–"
-        cells = [
-            f"`{self.label}`",
-            str(count),
-            format_estimate(metrics.score("em")),
-            format_estimate(metrics.score("f1")),
-            format_estimate(metrics.score("containment")),
-            "–" if recall is None else f"{recall:.1f}",
-            f"{cost.calls / count:.1f}",
-            f"{cost.prompt_tokens / count:,.0f} + {cost.output_tokens / count:,.0f}",
-            cached,
-        ]
-        return table_row(cells)
+        prompt, output = cost.prompt_tokens, cost.output_tokens
+        names = ("em", "f1", "containment", "support_recall")
+        em, f1, containment, recall_interval = (format_estimate(metrics.score(name)) for name in names)
+        cells = {
+            "method": f"`{self.label}`",
+            "retriever": RETRIEVERS.get(self.retriever, self.retriever),
+            "questions": str(count),
+            "EM": em,
+            "F1": f1,
+            "containment": containment,
+            "support recall": "–" if recall is None else f"{recall:.1f}",
+            "recall interval": recall_interval,
+            "calls": f"{cost.calls / count:.1f}",
+            "tokens": f"{prompt / count:,.0f} + {output / count:,.0f}",
+            "all tokens": f"{(prompt + output) / count:,.0f}",
+            "cached": f"{100 * cost.cached_tokens / prompt:.0f} %" if prompt else "–",
+        }
+        return [cells[column] for column in columns]
 
 
 def table_row(cells: Iterable[str]) -> str:
@@ -152,22 +163,14 @@ def sort_runs(runs: Iterable[Shown], dataset: str) -> list[Shown]:
     return sorted(here, key=lambda run: (known.get(run.label, len(known)), run.label))
 
 
-def collect_scores(runs: Sequence[AnsweredQuestions], names: Sequence[str]) -> dict[str, dict[str, list[float | None]]]:
-    rows = {name: run.scored for name, run in zip(names, runs, strict=True)}
-    return {
-        "EM": {name: [row.em for row in each] for name, each in rows.items()},
-        "F1": {name: [row.f1 for row in each] for name, each in rows.items()},
-    }
-
-
 def compare_all(*pairs: tuple[Shown, Shown]) -> dict[str, Difference]:
     """Compare EM and F1 of two methods on the questions that both runs of a pair answered, over all pairs."""
-    pooled: dict[str, dict[str, list[float | None]]] = {}
-    for one, other in pairs:
-        shared = share_questions([open_run(one.folder), open_run(other.folder)], common=True)
-        for metric, by_method in collect_scores(shared, (one.label, other.label)).items():
-            for label, values in by_method.items():
-                pooled.setdefault(metric, {}).setdefault(label, []).extend(values)
+    pooled: dict[str, dict[str, list[float | None]]] = {"EM": {}, "F1": {}}
+    for pair in pairs:
+        shared = share_questions([open_run(run.folder) for run in pair], common=True)
+        for run, answers in zip(pair, shared, strict=True):
+            pooled["EM"].setdefault(run.label, []).extend(row.em for row in answers.scored)
+            pooled["F1"].setdefault(run.label, []).extend(row.f1 for row in answers.scored)
     return {each.metric: each for each in compare(pooled, seed=0)}
 
 
@@ -264,7 +267,7 @@ def find_cause(row: ScoredQuestion, label: str) -> str:
         return "no answer"
     if row.containment:
         return "format"
-    if row.support_recall is not None and row.support_recall < 1:
+    if row.support.recall is not None and row.support.recall < 1:
         return "missed in chains" if label.startswith("trace") else "missed passage"
     return "reader"
 
@@ -274,7 +277,7 @@ def explain_answers(runs: Sequence[Shown]) -> Iterator[str]:
     yield table_head(["method", "questions", *CAUSES])
     for label in ORDER:
         rows = [row for run in runs if run.label == label for row in open_run(run.folder).scored]
-        if any(row.support_recall for row in rows):
+        if any(row.support.recall for row in rows):
             counts = Counter(find_cause(row, label) for row in rows)
             yield table_row([f"`{label}`", str(len(rows)), *(str(counts[cause]) for cause in CAUSES)])
 
@@ -289,51 +292,21 @@ def grid_tables(runs: Sequence[Shown]) -> Iterator[str]:
         for label in methods:
             for retriever, retriever_name in RETRIEVERS.items():
                 run = by.get((label, retriever))
-                if run is None:
-                    yield table_row([f"`{label}`", retriever_name, *["not run"] + ["–"] * 4])
-                    continue
-                metrics = run.finished.metrics
-                cost, count = metrics.cost.method, metrics.questions
-                scores = [format_estimate(metrics.score(metric)) for metric in ("em", "f1", "support_recall")]
-                tokens = f"{(cost.prompt_tokens + cost.output_tokens) / count:,.0f}"
-                yield table_row([f"`{label}`", retriever_name, *scores, f"{cost.calls / count:.1f}", tokens])
+                missing = [f"`{label}`", retriever_name, "not run", *["–"] * 4]
+                yield table_row(run.cells(GRID_COLUMNS) if run else missing)
         yield ""
 
 
 def draw_scores(runs: Sequence[Shown]) -> str:
     """Return F1 with its interval by method as an SVG image, one panel per dataset."""
-    labels = [label for label in ORDER if any(run.label == label for run in runs)]
-    row, left, width, gap, top = 20, 130, 220, 24, 44
-    height = top + row * len(labels) + 26
-    total = left + (width + gap) * len(DATASETS)
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {total} {height}">',
-        "<style>text { font: 12px sans-serif }</style>",
-        f'<rect width="{total}" height="{height}" fill="#fff"/>',
-        '<text x="8" y="18">F1 with 95 % intervals</text>',
-    ]
-    for place, label in enumerate(labels):
-        parts.append(f'<text x="{left - 8}" y="{top + row * place + 14}" text-anchor="end">{label}</text>')
-    for panel, (dataset, name) in enumerate(DATASETS.items()):
-        start = left + panel * (width + gap)
-        parts.append(f'<text x="{start}" y="{top - 8}" font-weight="bold">{name}</text>')
-        for tick in range(0, 81, 20):
-            x = start + width * tick / 80
-            parts.append(f'<line x1="{x}" x2="{x}" y1="{top}" y2="{height - 22}" stroke="#ddd"/>')
-            parts.append(f'<text x="{x}" y="{height - 8}" text-anchor="middle" fill="#555">{tick}</text>')
-        for place, label in enumerate(labels):
-            found = next((run for run in runs if (run.label, run.dataset) == (label, dataset)), None)
-            if found is None:
-                continue
-            figure = found.finished.metrics.score("f1")
-            low, mean, high = (start + width * (value or 0) / 80 for value in (figure.low, figure.mean, figure.high))
-            y = top + row * place + 4
-            color = "#9aa5b1" if label in ("no_context", REFERENCE, "golden") else "#2f6db5"
-            parts.append(f'<rect x="{start}" y="{y}" width="{mean - start:.1f}" height="12" fill="{color}"/>')
-            parts.append(
-                f'<line x1="{low:.1f}" x2="{high:.1f}" y1="{y + 6}" y2="{y + 6}" stroke="#111" stroke-width="1.5"/>'
-            )
-    return "\n".join([*parts, "</svg>", ""])
+    environment = Environment(trim_blocks=True, keep_trailing_newline=True)
+    template = environment.from_string(PLOT.read_text(encoding="utf-8"))
+    return template.render(
+        labels=[label for label in ORDER if any(run.label == label for run in runs)],
+        datasets=DATASETS,
+        scores={(run.label, run.dataset): run.finished.metrics.score("f1") for run in runs},
+        references=("no_context", REFERENCE, "golden"),
+    )
 
 
 def results_tables(runs: Sequence[Shown]) -> Iterator[str]:
@@ -343,9 +316,8 @@ def results_tables(runs: Sequence[Shown]) -> Iterator[str]:
         if not here:
             continue
         yield f"### {name}\n"
-        titles = ["method", "questions", "EM", "F1", "containment", "support recall", "calls", "tokens"]
-        yield table_head([*titles, "cached"])
-        yield from (run.row() for run in here)
+        yield table_head(COLUMNS)
+        yield from (table_row(run.cells(COLUMNS)) for run in here)
         yield ""
         yield COMPARISON_HEAD
         yield from compare_with_reference(here)

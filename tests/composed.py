@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
 import yaml
 from omegaconf import OmegaConf
 
-from kgqa.config.building import build
+from kgqa.config.building import build, dataset
 from kgqa.config.composing import compose
 from kgqa.config.files import load_node
 
@@ -27,6 +28,16 @@ def composed_node(group: str, name: str) -> Any:
     if group in ("collect", "kg"):
         return compose([f"{group}={name}"])[group]
     return OmegaConf.to_container(OmegaConf.create({**_defaults(), group: node})[group], resolve=True)
+
+
+def build_choice(node: Mapping[str, Any], group: str) -> Any:
+    """Build a choice of any group, with the model or dataset that it is built with."""
+    given: dict[str, Any] = {}
+    if group == "engine":
+        given["model"] = build(composed_node("model", "smollm2_135m"), "model")
+    elif group == "collection":
+        given["dataset"] = dataset(composed_node("dataset", "demo"))
+    return build(node, group, **given)
 
 
 @cache

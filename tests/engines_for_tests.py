@@ -8,8 +8,6 @@ from typing import ClassVar
 from kgqa.calls import Generate, ModelCall, ModelReply
 from kgqa.types import Completion, Json, Message, Prompt, Usage
 
-Deliver = Callable[[ModelReply | Exception], None]
-
 
 def prompt(text: str) -> Prompt:
     return Prompt("test/prompt", (Message("user", text),))
@@ -23,19 +21,11 @@ def echo(call: ModelCall) -> Completion:
     return Completion(f"re: {call.prompt.messages[0].content}", usage=Usage(prompt_tokens=1, output_tokens=1))
 
 
-class Batches:
-    """A batch engine that records its calls, batch by batch."""
-
-    streaming: ClassVar[bool] = False
-    estimates_tokens: ClassVar[bool] = False
-
-    def __init__(self, answer: Callable[[ModelCall], ModelReply] = echo, size: int = 4, name: str = "batches") -> None:
-        self.batch_size = size
-        self.asked: list[list[str]] = []
-        self._answer, self._name = answer, name
+class SilentEngine:
+    """What an engine has beside answers."""
 
     def identity(self) -> Mapping[str, Json]:
-        return {"engine": self._name}
+        return {"engine": "test"}
 
     def render(self, call: ModelCall) -> str:
         return call.prompt.messages[0].content
@@ -43,9 +33,21 @@ class Batches:
     def count_tokens(self, text: str) -> int:
         return len(text.split())
 
+    def close(self) -> None:
+        """Nothing to free."""
+
+
+class Batches(SilentEngine):
+    """A batch engine that records its calls, batch by batch."""
+
+    streaming: ClassVar[bool] = False
+    estimates_tokens: ClassVar[bool] = False
+
+    def __init__(self, answer: Callable[[ModelCall], ModelReply] = echo, size: int = 4) -> None:
+        self.batch_size = size
+        self.asked: list[list[str]] = []
+        self._answer = answer
+
     def answer(self, calls: Sequence[ModelCall]) -> Sequence[ModelReply | Exception]:
         self.asked.append([self.render(call) for call in calls])
         return [self._answer(call) for call in calls]
-
-    def close(self) -> None:
-        """Nothing to free."""

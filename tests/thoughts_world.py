@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from kgqa.calls import Call, CountTokens, Generate, Rank, Search
+from kgqa.calls import Generate, Rank, Search
 from kgqa.errors import PromptTooLong
 from kgqa.methods.ircot import IRCoT
 from kgqa.methods.retrieve import RetrieveOnly, RetrieveRead
@@ -15,6 +14,7 @@ from kgqa.prompting.demonstrations import ThoughtDemonstration
 from kgqa.protocols import Method
 from kgqa.testing import drive
 from kgqa.types import Answer, Completion, Passage, Question
+from tests import method_world
 
 ALDER = Passage.of("Alder", "Alder wrote Birch.")
 BIRCH = Passage.of("Birch", "Birch is a book of 1901.")
@@ -54,54 +54,42 @@ IRCOT = IRCoT(
 )  # fmt: skip
 
 
-class World:
-    """Answers calls: model replies in the order given, searches by query, tokens as words.
+class World(method_world.World):
+    """`found` maps a part of a query to passages; a query that has none of the parts finds nothing.
 
-    `found` maps a part of a query to passages; a query that has none of the parts finds nothing. `limit` is the most
-    words a prompt may have before the engine refuses it.
+    `limit` is the most words a prompt may have before the engine refuses it.
     """
 
     def __init__(
         self, replies: Sequence[str | Completion], found: Mapping[str, Any] | None = None, limit: int = 1_000_000
     ) -> None:
-        self.replies, self.limit = list(replies), limit
+        super().__init__(replies)
         self.found = {"": (ALDER, CEDAR)} if found is None else found
-        self.calls: list[Call[Any]] = []
+        self.limit = limit
 
-    def __call__(self, call: Call[Any]) -> Any:
-        self.calls.append(call)
-        if isinstance(call, Search):
-            return next((passages for part, passages in self.found.items() if part in call.query), ())[: call.k]
-        if isinstance(call, Rank):
-            return tuple(float(len(text)) for text in call.texts)
-        if isinstance(call, CountTokens):
-            return len(call.text.split())
-        assert isinstance(call, Generate)
+    def search(self, call: Search) -> tuple[Passage, ...]:
+        found: tuple[Passage, ...] = next((here for part, here in self.found.items() if part in call.query), ())
+        return found[: call.k]
+
+    def rank(self, call: Rank) -> tuple[float, ...]:
+        return tuple(float(len(text)) for text in call.texts)
+
+    def write(self, call: Generate) -> method_world.Reply:
         words = len(call.prompt.messages[0].content.split())
-        if words > self.limit:
-            return PromptTooLong(words, self.limit)
-        reply = self.replies.pop(0)
-        return Completion(reply) if isinstance(reply, str) else reply
+        return PromptTooLong(words, self.limit) if words > self.limit else super().write(call)
 
     def answer(self, method: Method, question: Question = QUESTION) -> Answer:
         return drive(method.answer(question), self)
 
     def sequence(self) -> list[str]:
         """What was asked, in order: the kind of each call with its query or template; counted tokens left out."""
-        shown = {
+        shown: dict[Any, Callable[[Any], str]] = {
             Search: lambda call: f"search {call.query}",
             Generate: lambda call: f"{call.role} {call.prompt.name}",
             Rank: lambda call: f"rank {call.scorer}",
         }
         return [shown[type(call)](call) for call in self.calls if type(call) in shown]
 
-    def prompts(self) -> list[str]:
-        return [call.prompt.messages[0].content for call in self.calls if isinstance(call, Generate)]
-
     def asked(self) -> list[str]:
         """The end of each prompt: the question's own passages, the question and what is written of the reply."""
         return [prompt.rpartition("\n\n\n")[2] for prompt in self.prompts()]
-
-
-def with_demonstrations(method: Any, *labelled: ThoughtDemonstration, **changes: Any) -> Any:
-    return replace(method, few_shot=replace(method.few_shot, labelled=labelled, **changes))

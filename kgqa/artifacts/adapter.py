@@ -16,7 +16,7 @@ from pydantic import ConfigDict, PositiveFloat, PositiveInt
 from kgqa.artifacts.schema import Artifact, read
 from kgqa.errors import ConfigError, DataError
 from kgqa.types import Json
-from kgqa.util.fs import quick_sha256, text_digest
+from kgqa.util.fs import folder_sha256
 from kgqa.util.jsonio import decode_json
 from kgqa.util.validators import matches
 
@@ -93,7 +93,7 @@ class Adapter:
         if self.path is None and self.sha256 is not None:
             return self.sha256
         folder = self.folder
-        found = text_digest("".join(f"{quick_sha256(folder / name)}  {name}\n" for name in (CONFIG, MATRICES)))
+        found = folder_sha256(folder, (CONFIG, MATRICES))
         if self.sha256 not in (None, found):
             raise DataError(f"adapter {self.name}: sha256 of {folder} is {found}, not {self.sha256}. Get it again.")
         return found

@@ -15,17 +15,14 @@ from kgqa.errors import DataError
 from kgqa.types import Choice, Completion, Json, Message, Passage, Prompt, ToolCall, Triple, Usage
 from kgqa.util.fs import ids_digest
 
-_CALLS: tuple[type[Call[Any]], ...] = (Generate, Choose, CountTokens, Rank, Search, Triples, Neighbours, Facts)
-_KIND_OF = {call: re.sub(r"(?<=[a-z])(?=[A-Z])", "_", call.__name__).lower() for call in _CALLS}
 ROUTING = ("role", "scorer")  # fields that choose who answers, whose identity is in the cache key instead
 _OPTIONAL: Mapping[str, Json] = {"thoughts": "split", "tools": None, "keywords": None, "facts": None}  # omitted then
 
 
 def call_json(call: Call[Any]) -> dict[str, Json]:
     """Return a call's kind, its routing fields and then its other fields in order."""
-    names = sorted((field.name for field in fields(call)), key=lambda name: name not in ROUTING)  # type: ignore[arg-type]
     written: dict[str, Json] = {"call": _KIND_OF[type(call)]}
-    for name in names:
+    for name in _FIELDS[type(call)]:
         value = getattr(call, name)
         if name in _OPTIONAL and value == _OPTIONAL[name]:
             continue
@@ -81,8 +78,10 @@ def _message_json(message: Message) -> list[Json]:
 
 
 def _model_json(reply: Completion | Choice) -> dict[str, Json]:
-    *numbers, seconds, reasoning = astuple(reply.usage)
-    numbers += [round(seconds, 6), *([reasoning] if reasoning else [])]
+    usage = reply.usage
+    numbers: list[Json] = [usage.prompt_tokens, usage.cached_tokens, usage.output_tokens, round(usage.seconds, 6)]
+    if usage.reasoning_tokens:
+        numbers.append(usage.reasoning_tokens)
     thought = {"thought": reply.thought} if reply.thought else {}
     return {"usage": numbers, "flags": list(reply.flags), **thought}
 
@@ -126,16 +125,22 @@ class _Choice(_ModelReply):
     mass: _Float | None
 
 
-_REPLIES: Mapping[str, Any] = {  # types of stored replies by kind
-    "generate": _Completion,
-    "choose": _Choice,
-    "count_tokens": Annotated[StrictInt, Field(ge=0)],
-    "rank": tuple[_Float, ...],
-    "search": tuple[Passage, ...],
-    "triples": tuple[_Texts, ...],
-    "neighbours": tuple[str, ...],
-    "facts": tuple[_Texts, ...],
+_REPLIES: Mapping[type[Call[Any]], Any] = {  # types of stored replies
+    Generate: Annotated[_Completion, AfterValidator(lambda reply: Completion(**dict(reply)))],
+    Choose: Annotated[_Choice, AfterValidator(lambda reply: Choice(**dict(reply)))],
+    CountTokens: Annotated[StrictInt, Field(ge=0)],
+    Rank: tuple[_Float, ...],
+    Search: tuple[Passage, ...],
+    Triples: tuple[_Texts, ...],
+    Neighbours: tuple[str, ...],
+    Facts: tuple[_Texts, ...],
 }
+_KIND_OF = {call: re.sub(r"(?<=[a-z])(?=[A-Z])", "_", call.__name__).lower() for call in _REPLIES}
+_FIELDS = {  # in the order of `call_json`
+    call: sorted((field.name for field in fields(call)), key=lambda name: name not in ROUTING)  # type: ignore[arg-type]
+    for call in _REPLIES
+}
+_REPLY_OF = {kind: _REPLIES[call] for call, kind in _KIND_OF.items()}
 
 
 def reply_from_json(call: Call[Any], value: Json) -> object:
@@ -145,20 +150,18 @@ def reply_from_json(call: Call[Any], value: Json) -> object:
         ValueError: the value is not a reply to this call, or has another number of scores or options.
     """
     try:
-        reply = validate(_REPLIES[_KIND_OF[type(call)]], value)
+        reply = validate(_REPLIES[type(call)], value)
     except ValidationError as error:
         raise ValueError(f"no reply to {type(call).__name__}: {error.errors()[0]['msg']}") from None
-    fits = True
     match call:
-        case Generate():
-            return Completion(**dict(reply))
         case Choose():
             fits = len(reply.logprobs) == len(call.options)
-            reply = Choice(**dict(reply))
         case Rank():
             fits = len(reply) == len(call.texts)
         case Search() | Facts():
             fits = len(reply) <= call.k
+        case _:
+            fits = True
     if not fits:
         raise ValueError(f"no reply to {type(call).__name__}: of another length")
     return reply
@@ -166,7 +169,7 @@ def reply_from_json(call: Call[Any], value: Json) -> object:
 
 def check_reply(kind: str, reply: Json, location: str) -> None:
     """Check the reply to a call of a trace, which can be an error. Raises DataError if it has another type."""
-    if kind not in _REPLIES:
+    if kind not in _REPLY_OF:
         raise DataError(f"{location}: call={kind!r:.60}: no such kind. {AGAIN}")
     if not (isinstance(reply, dict) and "error" in reply):
-        check_json(_REPLIES[kind], reply, f"{location}: a call to {kind}: reply")
+        check_json(_REPLY_OF[kind], reply, f"{location}: a call to {kind}: reply")

@@ -94,6 +94,7 @@ class Source:
     noise: Sequence[Question] = ()
 
 
+TEACHER = "teacher"  # the role of the model that writes examples
 # runs a teacher's programs by key, and returns each result or the NotTaught that it raised
 CallTeacher = Callable[[Sequence[tuple[str, Program[Any]]]], Mapping[str, Any]]
 

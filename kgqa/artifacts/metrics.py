@@ -26,6 +26,9 @@ class Estimate(Artifact):
     high: Number | None
     n: int
 
+    def __str__(self) -> str:
+        return "–" if self.mean is None else f"{self.mean:.1f}  [{self.low:.1f}, {self.high:.1f}]"
+
 
 UNDEFINED = Estimate(mean=None, low=None, high=None, n=0)
 

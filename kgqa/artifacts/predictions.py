@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -43,17 +43,8 @@ class Prediction:
         """Build the prediction from a method's answer, or from the error that it raised."""
         if isinstance(outcome, Exception):
             return cls(question.id, None, describe_error(outcome), ())
-        return cls(
-            question.id,
-            outcome.text,
-            evidence=outcome.evidence,
-            evidence_titles=outcome.evidence_titles,
-            context_tokens=outcome.context_tokens,
-            flags=outcome.flags,
-            figures=outcome.figures,
-            notes=outcome.notes,
-            lessons=outcome.lessons,
-        )
+        same = {each.name: getattr(outcome, each.name) for each in fields(outcome) if each.name != "text"}
+        return cls(question.id, outcome.text, **same)
 
     @classmethod
     def of_json(

@@ -85,6 +85,11 @@ class RunEntry:
         """Return the name for command lines."""
         return "/".join(self.parts)
 
+    @property
+    def when(self) -> str:
+        """Return when its last file was written, in local time."""
+        return f"{datetime.fromtimestamp(self.written):%Y-%m-%d %H:%M}"
+
 
 def list_runs(root: Path | None = None) -> list[RunEntry]:
     """List the runs below `outputs/` or another folder, newest first, also unfinished ones.

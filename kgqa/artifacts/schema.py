@@ -112,6 +112,8 @@ def explain(error: ValidationError) -> str:
     key = ".".join(str(part) for part in first["loc"] if part not in ("int", "float"))  # of a union
     if kind == "missing":
         return f"{key} is missing"
+    if kind in ("extra_forbidden", "unexpected_keyword_argument"):
+        return f"{key}={first['input']!r:.60} is an unknown key"
     expected = first["msg"].removeprefix("Input should be ").partition(",")[0]
     if kind in ("model_type", "dataclass_type", "dict_type", "mapping_type"):
         expected = "a valid object"

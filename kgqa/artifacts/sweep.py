@@ -1,129 +1,195 @@
-"""The files of a sweep's folder.
+"""A sweep and its cells, as they run and as they are stored.
 
 `sweep.json` lists the cells. `cells/003.yaml` is the frozen configuration of a cell, `cells/003.json` its state and
-`cells/003.log` its output. `tune.json` is the record of `kgqa tune`.
+`cells/003.log` its output.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
-from kgqa.artifacts.metrics import Estimate, Metrics
+from kgqa.artifacts.manifest import StageManifest
+from kgqa.artifacts.metrics import Cost, Estimate, Metrics
 from kgqa.artifacts.predictions import question_ids
 from kgqa.artifacts.run import SWEEP, FinishedRun
 from kgqa.artifacts.schema import Artifact, Number, omit_none, read
-from kgqa.types import Json
+from kgqa.artifacts.verdicts import STAGE, VerificationOutcome
+from kgqa.errors import ConfigError
+from kgqa.types import Json, JsonObject
 from kgqa.util import fs
 
-TUNE = "tune.json"
+# "waiting" and "skipped" are not stored. "interrupted" and "changed" occur only in reports
+Status = Literal["running", "done", "failed", "not run", "waiting", "skipped", "interrupted", "changed"]
 _MISSING = "no such file, so this is not the folder of a sweep. Name outputs/sweeps/NAME."
 _REMEDY = "Remove it and run the sweep's command again."
 
 
-class CellState(Artifact):
-    """The state of a cell. `asked`: a hash of the questions that the run of a done cell answered."""
+def in_memory(default: Any) -> Any:
+    """Return the default of a field that is not stored."""
+    return Field(default=default, exclude=True)
 
-    status: Literal["running", "done", "failed", "not run", "interrupted", "changed"]  # the last two only in reports
-    run: str | None
+
+class CellState(Artifact):
+    """The state of a cell.
+
+    skipped: its run was finished before. failed: no run, or one with more failed questions than `max_failure_rate`.
+    """
+
+    model_config = ConfigDict(frozen=False)
+
+    status: Status
+    run: Path | None  # its folder, None: not known yet
     seconds: Number
     error: str | None  # one line
-    asked: str | None = omit_none()
+    asked: str | None = omit_none()  # a hash of the questions that the run of a done cell answered
 
     @classmethod
-    def read(cls, path: Path, number: int) -> CellState | None:
+    def read(cls, sweep: Path, number: int) -> CellState | None:
         """Read a state, or return None if the cell has not started. Raises DataError if the file is damaged."""
-        file = cell_file(path, number, "json")
+        file = cell_file(sweep, number, "json")
         return read(cls, file, remedy=_REMEDY) if fs.has_content(file) else None
 
-    def write(self, path: Path, number: int) -> None:
-        fs.replace_file(cell_file(path, number, "json"), fs.json_text(self.json()))
+    def write(self, sweep: Path, number: int) -> None:
+        fs.replace_file(cell_file(sweep, number, "json"), fs.json_text(self.json()))
 
 
-class SweepCell(Artifact):
-    """A cell as `sweep.json` lists it. `run`: its folder. None: unknown when the sweep started."""
+class Cell(CellState):
+    """One experiment of a sweep. Its frozen configuration stays the same if conf/ changes.
+
+    finished: the run, if it is finished. outcome: instead, of a cell that verifies questions.
+    """
 
     number: int
     name: str
     overrides: tuple[str, ...]
-    run: str | None
-    frozen: str = ""  # a hash of its configuration
-    state: CellState | None = Field(default=None, exclude=True)  # None: not started
-    finished: FinishedRun | None = Field(default=None, exclude=True)  # only in reports
+    status: Status = "waiting"
+    seconds: Number = 0.0
+    error: str | None = None
+    config: JsonObject = in_memory({})
+    frozen: str = in_memory("")  # the configuration as YAML
+    remarks: tuple[str, ...] = in_memory(())  # what was chosen where the overrides choose nothing
+    finished: FinishedRun | None = in_memory(None)
+    outcome: VerificationOutcome | None = in_memory(None)
 
     @property
-    def status(self) -> str:
-        return self.state.status if self.state else "waiting"
+    def is_finished(self) -> bool:
+        return self.status in ("done", "skipped")
 
     @property
-    def error(self) -> str | None:
-        return self.state.error if self.state else None
+    def verifies(self) -> bool:
+        """Return whether its questions are verified, and not answered."""
+        return self.config.get("verify") is not None
 
     @property
-    def metrics(self) -> Metrics:
-        assert self.finished is not None
-        return self.finished.metrics
+    def listed(self) -> dict[str, Json]:
+        """Return the cell as `sweep.json` lists it."""
+        run = str(self.run) if self.run else None
+        return {"number": self.number, "name": self.name, "overrides": self.overrides, "run": run}
 
     @property
     def values(self) -> dict[str, str]:
-        """Return the values by key."""
+        """Return the overrides' values by key."""
         pairs = (override.lstrip("+~").partition("=") for override in self.overrides)
         return {key: value for key, _, value in pairs}
 
+    @property
+    def metrics(self) -> Metrics | None:
+        return self.finished.metrics if self.finished else None
 
-class SweepPlan(Artifact):
-    """`axes`: values by key. `differing`: the values of all cells by key. `search`: a hash of a search's settings."""
+    @property
+    def figures(self) -> Mapping[str, Json] | None:
+        """Return what the cell measured, with the number of its `questions`."""
+        measured = self.metrics or self.outcome
+        return measured.json() if measured else None
 
+    @property
+    def costs(self) -> list[Cost]:
+        """Return the costs as if nothing had been cached, with the judge's cost separate."""
+        judged = self.metrics.judge if self.metrics else None
+        measured = (each.cost for each in (self.metrics, judged, self.outcome) if each)
+        return [cost.method for cost in measured if cost]
+
+    def score(self, metric: str, key: str) -> Estimate | None:
+        """Return a score, or None without a finished run. Raises ConfigError if its run has no such score."""
+        metrics = self.metrics
+        if metrics is None or not self.is_finished:
+            return None
+        scores = dict(metrics.scores)
+        if metrics.judge:
+            scores["judge"] = metrics.judge.accuracy
+        if metrics.retrieval:
+            scores |= {f"recall@{budget}": recall for budget, recall in metrics.retrieval.recall.items()}
+        score = scores.get(metric)
+        if score is None or score.mean is None:
+            known = [name for name, each in scores.items() if each.mean is not None]
+            raise ConfigError(f"{key}={metric}: the runs have no such score. Choose from {', '.join(known)}")
+        return score
+
+    def mean(self, metric: str, key: str) -> float | None:
+        """Return the mean of a score. Raises as `score`."""
+        score = self.score(metric, key)
+        return float(score.mean) if score and score.mean is not None else None
+
+    def write_state(self, sweep: Path) -> None:
+        """Store the state. A skipped cell is done, so that an interrupted sweep ends with the same files."""
+        state = {name: getattr(self, name) for name in CellState.model_fields}
+        if self.is_finished:
+            state["status"] = "done"
+            state["asked"] = questions_asked(self.finished.folder) if self.finished else None
+        CellState(**state).write(sweep, self.number)
+
+    def read_state(self, sweep: Path) -> None:
+        """Read how far another process is with the cell, if it has started it."""
+        if state := CellState.read(sweep, self.number):
+            for name, value in state:
+                setattr(self, name, value)
+
+    def read_result(self) -> None:
+        """Read the run of a done cell. Raises DataError if it is damaged or was changed."""
+        assert self.run is not None
+        if self.verifies:
+            self.outcome = StageManifest.read(self.run, STAGE).read_outcome(VerificationOutcome, self.run)
+        else:
+            self.finished = FinishedRun.read(self.run)
+
+
+class Sweep(Artifact):
+    """`axes`: values by key. `differing`: the values of all cells by key. `search`: a hash of a search's settings.
+
+    untried: cells of a search beyond the budget.
+    """
+
+    model_config = ConfigDict(frozen=False)
+
+    path: Path = in_memory(Path())
     search: str | None = omit_none()
     command: tuple[str, ...]
     axes: Mapping[str, tuple[Json, ...]]
     differing: Mapping[str, tuple[Json, ...]] | None = omit_none()
-    cells: tuple[SweepCell, ...]
+    cells: list[Cell]
+    untried: int = in_memory(0)
 
     @classmethod
-    def read(cls, path: Path) -> SweepPlan:
-        """Read a plan with the states of its cells. Raises DataError if the folder is no sweep's or is damaged."""
-        plan = read(cls, path / SWEEP, missing=_MISSING, remedy=_REMEDY)
-        cells = (cell.replace(state=CellState.read(path, cell.number)) for cell in plan.cells)
-        return plan.replace(cells=tuple(cells))
+    def read(cls, path: Path) -> Sweep:
+        """Read a sweep with the states of its cells. Raises DataError if the folder is no sweep's or is damaged."""
+        sweep = read(cls, path / SWEEP, missing=_MISSING, remedy=_REMEDY)
+        sweep.path = path
+        for cell in sweep.cells:
+            cell.read_state(path)
+        return sweep
 
+    def write(self) -> None:
+        """Store the sweep with its list of cells, whose states have their own files."""
+        fs.replace_file(self.path / SWEEP, fs.json_text({**self.json(), "cells": [cell.listed for cell in self.cells]}))
 
-class TunedPart(Artifact):
-    """Some questions of one data file, in its order."""
-
-    file: str | None  # None: the dataset's own file
-    sha256: str
-    questions: int
-    ids: tuple[str, ...]
-
-
-class TunedCell(Artifact):
-    """A cell with its score. None: no finished run."""
-
-    cell: int
-    settings: str
-    run: str | None
-    status: str
-    error: str | None
-    score: Estimate | None
-
-
-class TuneRecord(Artifact):
-    """`chosen`: the best cell on dev. `tested`: a run per set of few-shot examples, with the mean of their scores."""
-
-    command: tuple[str, ...]
-    metric: str
-    sets: tuple[str, ...]  # of few-shot examples
-    dev: TunedPart
-    test: TunedPart
-    tried: tuple[TunedCell, ...]
-    chosen: int | None = None
-    tested: tuple[TunedCell, ...] = ()
-    mean: Number | None = None
-    std: Number | None = None
+    @property
+    def is_complete(self) -> bool:
+        """Return whether every cell finished."""
+        return not self.untried and all(cell.is_finished for cell in self.cells)
 
 
 def questions_asked(run: Path) -> str:
@@ -136,5 +202,5 @@ def sweep_name(frozen: Sequence[str]) -> str:
     return fs.text_digest("\n".join(frozen), 8)
 
 
-def cell_file(path: Path, number: int, suffix: str) -> Path:
-    return path / "cells" / f"{number:03}.{suffix}"
+def cell_file(sweep: Path, number: int, suffix: str) -> Path:
+    return sweep / "cells" / f"{number:03}.{suffix}"

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Annotated
 
 from annotated_types import MinLen
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field
 
 from kgqa.artifacts.call_schema import check_reply
 from kgqa.artifacts.predictions import Prediction
 from kgqa.artifacts.schema import AGAIN, Artifact, Number, check_json
-from kgqa.errors import DataError
+from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.types import Json, Question, Usage
 from kgqa.util.jsonio import decode_first, decode_trace, encode_json
 
@@ -23,16 +23,24 @@ PARTIAL_TRACE = "trace.partial.jsonl.zst"  # while a run works
 _BLOCK = 1 << 18  # bytes read at a time
 
 
-@dataclass(frozen=True, slots=True)
-class TracedCall:
-    """An answered call. `path`: the number of the await in the program, and for each gather its slot and await."""
+class TracedCall(Artifact):
+    """An answered call. Its further keys are the request.
+
+    path: the number of the await in the program, and for each gather its slot and await.
+    """
+
+    model_config = ConfigDict(extra="allow")
 
     path: tuple[int, ...]
-    kind: str  # such as generate or count_tokens
-    request: Mapping[str, Json]  # the other fields of the call, see `call_schema.call_json`
+    kind: str = Field(alias="call")  # such as generate or count_tokens
     reply: Json
     cached: bool
     queued: Number | None = None  # seconds that it waited for its engine
+
+    @property
+    def request(self) -> Mapping[str, Json]:
+        """Return the fields of the call, see `call_schema.call_json`."""
+        return self.model_extra or {}
 
     @property
     def role(self) -> str | None:
@@ -66,7 +74,7 @@ class TracedCall:
         """Return the scores, passages or triples of a reply, or None for other replies and errors."""
         return self.reply if isinstance(self.reply, list) else None
 
-    def json(self) -> dict[str, Json]:
+    def json(self) -> dict[str, Json]:  # type: ignore[override]
         call = {"path": list(self.path), "call": self.kind, **self.request, "reply": self.reply, "cached": self.cached}
         return call if self.queued is None else {**call, "queued": self.queued}
 
@@ -110,24 +118,12 @@ class _QuestionLine(Artifact):
     question: Question
 
 
-class _Call(Artifact):
-    """A call. Its other keys are the request."""
-
-    model_config = ConfigDict(extra="allow")
-
-    path: tuple[int, ...]
-    call: str
-    reply: Json
-    cached: bool
-    queued: Number | None = None
-
-
 class _Line(_QuestionLine):
     """The keys of a line. `Prediction.of_json` checks those of its prediction."""
 
     question_id: str
     notes: Mapping[str, Json]
-    calls: tuple[_Call, ...]
+    calls: tuple[TracedCall, ...]
 
 
 def read_trace(folder: Path) -> Iterator[TracedQuestion]:
@@ -137,6 +133,21 @@ def read_trace(folder: Path) -> Iterator[TracedQuestion]:
         DataError: there is no trace, or it is damaged.
     """
     return (traced for _, traced in read_frames(folder))
+
+
+def find_question(folder: Path, question_id: str) -> TracedQuestion:
+    """Return a question with its prediction and all its calls.
+
+    Raises:
+        ConfigError: the run has no such question.
+        DataError: as `read_trace`.
+    """
+    ids = []
+    for traced in read_trace(folder):
+        if traced.question.id == question_id:
+            return traced
+        ids.append(traced.question.id)
+    raise ConfigError(f"{question_id}: no such question in {folder}. {nearest(question_id, ids[:2000])}")
 
 
 def read_frames(folder: Path) -> Iterator[tuple[int, TracedQuestion]]:
@@ -168,12 +179,9 @@ def _decode(text: str, location: str) -> TracedQuestion:
         raise DataError(f"{location}: damaged trace ({error}). {AGAIN}") from error
     parts = check_json(_Line, line, location)
     prediction = Prediction.of_json(line, parts.question_id, location, parts.notes)
-    calls = []
     for call in parts.calls:
-        check_reply(call.call, call.reply, location)
-        request = call.model_extra or {}
-        calls.append(TracedCall(call.path, call.call, request, call.reply, call.cached, call.queued))
-    return TracedQuestion(parts.question, prediction, tuple(calls))
+        check_reply(call.kind, call.reply, location)
+    return TracedQuestion(parts.question, prediction, parts.calls)
 
 
 def _trace_file(folder: Path) -> Path:

@@ -17,12 +17,12 @@ UNSCORED = "unscored"  # shown for no verdict
 Fate = Literal["judged", "exact", "failed"]
 
 
-class StoredVote(Artifact):
+class Vote(Artifact):
     """The vote of one judge of a panel, or of the only judge."""
 
     verdict: str | None
-    replies: tuple[str, ...]
-    error: str | None
+    replies: tuple[str, ...]  # a second one if the first had no verdict
+    error: str | None = None  # of a call that failed
 
 
 class Judgement(Artifact):
@@ -32,7 +32,7 @@ class Judgement(Artifact):
     verdict: str | None
     fate: Fate  # "exact": correct without being sent
     answer: str | None = None  # that was judged
-    votes: tuple[StoredVote, ...]
+    votes: tuple[Vote, ...]
     error: str | None = None
     judge: str  # name, models, and hash of settings and prompts
 

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kgqa import api
-from kgqa.artifacts.trace import TracedQuestion
 from kgqa.cli.terminal import Terminal
 from kgqa.errors import ConfigError
 from kgqa.experiment.ask import PASSAGES
-from kgqa.experiment.demo import DemoResult, demo_experiments, leading_chain, replay_demo, run_demo
+from kgqa.experiment.demo import DemoResult, demo_experiments, replay_demo, run_demo
+from kgqa.report.steps import leading_chain
 from kgqa.util.text import pluralize
 
 
@@ -31,11 +31,8 @@ def ask(args: Namespace, terminal: Terminal) -> int:
     else:
         terminal.line(f"answer: {answer.answer or 'none'}  ({answer.seconds:.0f} s)")
         for number, step in enumerate(answer.steps, start=1):
-            indent = f"  {number}. "
-            if step.triple:
-                terminal.line(f"{indent}<{'; '.join(step.triple)}>")
-                indent = "     "
-            terminal.line(f"{indent}“{' '.join(step.sentence.split())}” {step.where}")
+            triple = f"<{'; '.join(step.triple)}>\n     " if step.triple else ""
+            terminal.line(f"  {number}. {triple}“{' '.join(step.sentence.split())}” {step.where}")
         if not answer.steps:
             terminal.line("  no passage of the documents supports it. Check it.", alarm=True)
         elif not answer.supported:
@@ -50,7 +47,8 @@ def ask(args: Namespace, terminal: Terminal) -> int:
 def demo(args: Namespace, terminal: Terminal) -> int:
     """Run three methods on a few questions, or replay a recording."""
     if args.recorded:
-        return _replay(args.overrides, terminal)
+        _replay(args.overrides, terminal)
+        return 0
     experiments = demo_experiments(args.overrides)
     model, count = experiments[0].name("model"), len(experiments[0].questions)
     terminal.line(f"{len(experiments)} methods, the same {count} questions, {model}. The first time takes minutes")
@@ -66,7 +64,7 @@ def demo(args: Namespace, terminal: Terminal) -> int:
     return 2 if failures else 0
 
 
-def _replay(overrides: Sequence[str], terminal: Terminal) -> int:
+def _replay(overrides: Sequence[str], terminal: Terminal) -> None:
     if overrides:
         raise ConfigError(f"{overrides[0]}: the recorded demo has no keys. Remove the key or --recorded")
     recording, results = replay_demo()
@@ -78,7 +76,6 @@ def _replay(overrides: Sequence[str], terminal: Terminal) -> int:
     )
     terminal.line("This makes no model calls: all replies are from the recording. On your machine: kgqa demo")
     show_demo(results, terminal)
-    return 0
 
 
 def show_demo(results: Sequence[DemoResult], terminal: Terminal) -> None:
@@ -86,12 +83,16 @@ def show_demo(results: Sequence[DemoResult], terminal: Terminal) -> None:
     rows = []
     for each in results:
         triples = f" + {each.triple_seconds:.0f} for triples" if each.triple_seconds else ""
-        rows.append((each.method, f"{each.em:.1f}", f"{each.f1:.1f}", f"{each.seconds:.0f}{triples}"))
+        rows.append((each.method, each.em, each.f1, f"{each.seconds:.0f}{triples}"))
     terminal.line("")
     terminal.table(("method", "EM", "F1", "model seconds"), rows)
     count = len(results[0].questions)
-    for position in range(count):
-        _show_question(position, results, terminal)
+    width = max(len(each.method) for each in results)
+    for position, traced in enumerate(results[0].questions):
+        terminal.heading(traced.question.text)
+        terminal.line(f"  {'gold':{width}}  {' | '.join(traced.question.answers)}")
+        for each in results:
+            _show_answer(each, position, width, terminal)
     verb = "shows" if count == 1 else "show"
     terminal.line(
         f"\n{pluralize(count, 'question')} {verb} how answers are found, not how good a method is: "
@@ -99,22 +100,14 @@ def show_demo(results: Sequence[DemoResult], terminal: Terminal) -> None:
     )
 
 
-def _show_question(position: int, results: Sequence[DemoResult], terminal: Terminal) -> None:
-    question = results[0].questions[position].question
-    terminal.heading(question.text)
-    width = max(len(each.method) for each in results)
-    terminal.line(f"  {'gold':{width}}  {' | '.join(question.answers)}")
-    for each in results:
-        traced = each.questions[position]
-        prediction, is_right = traced.prediction, each.scored[position].em == 1
-        text = f"failed: {prediction.error}" if prediction.error else prediction.answer or "(nothing)"
-        mark, style = ("   (right)", "green") if is_right else ("", None)
-        terminal.line(f"  {each.method:{width}}  {text}{mark}", style=style)
-        _show_chain(traced, " " * (width + 4), terminal)
-
-
-def _show_chain(traced: TracedQuestion, margin: str, terminal: Terminal) -> None:
-    for head, relation, tail in leading_chain(traced):
+def _show_answer(result: DemoResult, position: int, width: int, terminal: Terminal) -> None:
+    """Show a method's answer to a question and the chain that led to it."""
+    traced, margin = result.questions[position], " " * (width + 4)
+    prediction, is_right = traced.prediction, result.scored[position].em == 1
+    text = f"failed: {prediction.error}" if prediction.error else prediction.answer or "(nothing)"
+    mark, style = ("   (right)", "green") if is_right else ("", None)
+    terminal.line(f"  {result.method:{width}}  {text}{mark}", style=style)
+    for head, relation, tail, _ in leading_chain(traced):
         terminal.line(f"{margin}{head} — {relation} → {tail}")
     if "chains" in traced.notes:
         titles = ", ".join(traced.prediction.evidence_titles) or "none"

@@ -24,7 +24,7 @@ from kgqa.training.verify import plan_verification, verification_folder, verify
 from kgqa.types import Json
 
 
-def show_datasets(_: Namespace, terminal: Terminal) -> int:
+def show_datasets(_: Namespace, terminal: Terminal) -> None:
     """Show every dataset and corpus with its source and local copy."""
     rows = []
     for name, source in sources().items():
@@ -34,10 +34,9 @@ def show_datasets(_: Namespace, terminal: Terminal) -> int:
         origin = "\n".join([source.licence, source.page, *source.urls, *hub])
         rows.append((name, source.content, origin, f"{size}\n{checksum}\n", place_of(name, source)))
     terminal.table(("dataset=", "content", "licence and source", "bytes, sha256", "here"), rows, fixed=1)
-    return 0
 
 
-def download(args: Namespace, terminal: Terminal) -> int:
+def download(args: Namespace, terminal: Terminal) -> None:
     """Download a dataset. A name alone means dataset=NAME."""
     settings = override_values(word if "=" in word else f"dataset={word}" for word in args.overrides)
     for key, value in settings.items():
@@ -47,13 +46,11 @@ def download(args: Namespace, terminal: Terminal) -> int:
         raise args.command.missing("dataset=")
     to = Path(settings["to"]).expanduser() if "to" in settings else None
     fetch_dataset(settings["dataset"], terminal, source_folder=settings.get("from"), to=to)
-    return 0
 
 
-def check_dataset(args: Namespace, terminal: Terminal) -> int:
+def check_dataset(args: Namespace, terminal: Terminal) -> None:
     """Read all files of a dataset."""
     read_through(compose(args.overrides), terminal)
-    return 0
 
 
 def verify_questions(args: Namespace, terminal: Terminal) -> int:
@@ -79,28 +76,26 @@ def verify_questions(args: Namespace, terminal: Terminal) -> int:
     return 0 if verified.failure is None else 2
 
 
-def build_index(args: Namespace, terminal: Terminal) -> int:
+def build_index(args: Namespace, terminal: Terminal) -> None:
     """Build the index of a run and print its folder last."""
     with Session(Experiment.of(args.overrides)) as session:
         if session.experiment.settings.dry_run:
             passages = sum(1 for _ in session.experiment.corpus.passages())
             show_plan(plan_index(session), passages, terminal, unit="passage")
-            return 0
+            return
         folder, started = indexes.index_folder(session), time.monotonic()
         manifest, is_new = indexes.build_index(session, terminal)
     took = f"built in {time.monotonic() - started:,.1f} s" if is_new else "already exists"
     terminal.line(f"{_describe(manifest)}, {took}")
     terminal.result(folder.path)
-    return 0
 
 
-def check_index(args: Namespace, terminal: Terminal) -> int:
+def check_index(args: Namespace, terminal: Terminal) -> None:
     """Compare every file of the index with its hash."""
     with Session(Experiment.of(args.overrides)) as session:
         folder = indexes.index_folder(session)
         terminal.line(f"{_describe(folder.verify())}, all files are unchanged")
     terminal.result(folder.path)
-    return 0
 
 
 def _describe(manifest: Mapping[str, Json]) -> str:

@@ -7,18 +7,16 @@ import webbrowser
 from argparse import Namespace
 from collections.abc import Sequence
 from contextlib import suppress
-from datetime import datetime
 from pathlib import Path
 
-from kgqa.artifacts.metrics import Estimate, Metrics
+from kgqa.artifacts.metrics import Metrics
 from kgqa.artifacts.run import SETTINGS, SWEEP, Chosen, RunEntry, find_run, list_runs, matching, run_json
 from kgqa.artifacts.schema import read
 from kgqa.cli.commands import EXPORTS
-from kgqa.cli.terminal import Cells, Terminal, styled
+from kgqa.cli.terminal import Cells, Terminal, style_text
 from kgqa.config.overrides import override_values
 from kgqa.errors import ConfigError, DataError
-from kgqa.report.exports import write_export
-from kgqa.report.run_report import write_report
+from kgqa.report.exports import write_export, write_report
 from kgqa.report.sweeps import write_sweep_report
 from kgqa.runtime.monitor import Heartbeat, read_heartbeats
 from kgqa.util.fs import ensure_dir, outputs
@@ -29,35 +27,30 @@ NO_DIFFERENCE = ("run_name", "output_dir")  # settings that describe no run
 RUNNING = ("work", "stage", "done", "failed", "left", "paid", "for")
 
 
-def runs(args: Namespace, terminal: Terminal) -> int:
+def runs(args: Namespace, terminal: Terminal) -> None:
     """List runs with their scores, or running work."""
     if args.running:
-        return _show_running(args, terminal)
+        _show_running(args, terminal)
+        return
     wanted = override_values(args.overrides)
-    keys = ("dataset", "method", "model")
+    parts = [wanted.get(key) for key in ("dataset", "method", "model")]
     listed = [
-        run
-        for run in list_runs()
-        if all(wanted.get(key) in (None, part) for key, part in zip(keys, run.parts, strict=False))
+        run for run in list_runs() if all(want in (None, part) for want, part in zip(parts, run.parts, strict=False))
     ]
     if args.positionals:
         listed = matching(args.positionals[0], listed)
     if args.json:
         terminal.json([run_json(run) for run in listed[: args.limit]])
-        return 0
+        return
     if not listed:
         terminal.line("no such runs in outputs/. Start with: kgqa run method=trace dataset=demo limit=3")
-        return 0
-    limit = args.limit or RUNS_SHOWN
-    differing = _list_differing(listed[:limit])
-    rows: list[Cells] = [
-        (f"{datetime.fromtimestamp(run.written):%Y-%m-%d %H:%M}", run.name, differing.get(run, ""), *_scores(run))
-        for run in listed[:limit]
-    ]
+        return
+    shown = listed[: args.limit or RUNS_SHOWN]
+    differing = _list_differing(shown)
+    rows = [(run.when, run.name, differing.get(run), *_scores(run)) for run in shown]
     terminal.table(("written", "run", "differs in", "questions", "EM", "F1", ""), rows, fixed=1)
-    if len(listed) > limit:
-        terminal.line(f"{limit} of {len(listed):,}. All: --limit {len(listed)}")
-    return 0
+    if len(listed) > len(shown):
+        terminal.line(f"{len(shown)} of {len(listed):,}. All: --limit {len(listed)}")
 
 
 def _list_differing(runs: Sequence[RunEntry]) -> dict[RunEntry, str]:
@@ -77,77 +70,66 @@ def _list_differing(runs: Sequence[RunEntry]) -> dict[RunEntry, str]:
 
 
 def _scores(run: RunEntry) -> Cells:
+    """Return the number of questions, EM, F1 and a remark."""
     if not run.ended:
-        return "", "", "", "not finished. Run its command again"
+        return None, None, None, "not finished. Run its command again"
     try:
         metrics = Metrics.read(run.folder)
     except DataError:
-        return "", "", "", "metrics.json is damaged. Run its command again"
-    failed = styled(f"{metrics.failed:,} failed", "red") if metrics.failed else ""
-    return f"{metrics.questions:,}", _mean(metrics.score("em")), _mean(metrics.score("f1")), failed
+        return None, None, None, "metrics.json is damaged. Run its command again"
+    failed = style_text(f"{metrics.failed:,} failed", "red") if metrics.failed else None
+    return metrics.questions, metrics.score("em").mean, metrics.score("f1").mean, failed
 
 
-def _mean(score: Estimate) -> str:
-    return "" if score.mean is None else f"{score.mean:.1f}"
-
-
-def _show_running(args: Namespace, terminal: Terminal) -> int:
+def _show_running(args: Namespace, terminal: Terminal) -> None:
     beats = read_heartbeats()
     if args.json:
         terminal.json([beat.json() for beat in beats])
-        return 0
+        return
     if beats:
         terminal.table(RUNNING, map(_progress, beats))
     else:
         terminal.line("no running work in outputs/. List finished runs: kgqa runs")
-    for beat in beats:
-        if not beat.is_running:
-            hint = f". Continue with: {beat.command}" if beat.command else ""
-            terminal.line(
-                f"process {beat.pid} on {beat.host} stopped. Its answers are saved in {beat.folder} and the call "
-                f"cache{hint}",
-                alarm=True,
-            )
-    return 0
+    for beat in (beat for beat in beats if not beat.is_running):
+        saved = f"Its answers are saved in {beat.folder} and the call cache"
+        hint = f". Continue with: {beat.command}" if beat.command else ""
+        terminal.line(f"process {beat.pid} on {beat.host} stopped. {saved}{hint}", alarm=True)
 
 
-def _progress(beat: Heartbeat) -> Sequence[str]:
+def _progress(beat: Heartbeat) -> Cells:
     done = f"{beat.ended:,}" if beat.count is None else f"{beat.ended:,} of {beat.count:,}"
     return (
         f"{beat.what} {beat.folder}" + ("" if beat.describe() == "running" else f"\n{beat.describe()}"),
         beat.stage,
-        done if beat.stage else "",
-        f"{beat.failed:,}" if beat.failed else "",
-        "" if beat.seconds_left is None else duration(beat.seconds_left),
+        done if beat.stage else None,
+        beat.failed or None,
+        None if beat.seconds_left is None else duration(beat.seconds_left),
         f"{beat.tokens:,} tokens" + ("" if beat.usd is None else f", {beat.usd:.4f} USD"),
         duration(time.time() - beat.started),
     )
 
 
-def report(args: Namespace, terminal: Terminal) -> int:
+def report(args: Namespace, terminal: Terminal) -> None:
     """Write the report of a run or sweep, export a run, or open a report."""
     form = args.format or "html"
     is_export = form in EXPORTS
     if is_export and args.out is None:
         raise args.command.missing("--out DIR")
     folder = find_run(args.positionals[0], sweeps=not is_export)
-    is_sweep = (folder / SWEEP).is_file()
     if args.open:
-        files = [folder / "report.html"]
-        if not files[0].is_file():
-            raise DataError(f"{files[0]}: no such file. Create it with kgqa report {args.positionals[0]}")
-        webbrowser.open(files[0].resolve().as_uri())  # does nothing if there is no browser
+        page = folder / "report.html"
+        if not page.is_file():
+            raise DataError(f"{page}: no such file. Create it with kgqa report {args.positionals[0]}")
+        webbrowser.open(page.resolve().as_uri())  # does nothing if there is no browser
+        terminal.line(page)
     elif is_export:
-        files = write_export(folder, args.out, form)
-    elif is_sweep:
-        files = [write_sweep_report(folder, form, args.out)]
+        terminal.lines(write_export(folder, args.out, form))
     else:
-        files = [write_report(folder, form, args.out)]
-    terminal.lines(files)
-    return 0
+        write = write_sweep_report if (folder / SWEEP).is_file() else write_report
+        terminal.line(write(folder, form, args.out))
 
 
-def view(args: Namespace, terminal: Terminal) -> int:
+def view(args: Namespace, terminal: Terminal) -> None:
     """Serve the local web app until Ctrl-C."""
     from kgqa.viewer.ask_tab import Choices
     from kgqa.viewer.server import PORT, serve
@@ -169,4 +151,3 @@ def view(args: Namespace, terminal: Terminal) -> int:
         serve(Choices(folder, documents, tuple(args.overrides)), port, announce)
     except KeyboardInterrupt:
         terminal.line("")
-    return 0

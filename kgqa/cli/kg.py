@@ -19,18 +19,20 @@ from kgqa.experiment.prepare.triples import (
     build_corpus,
     corpus_passages,
     distinct_passages,
+    triple_statistics,
     triples_of,
 )
 from kgqa.experiment.session import Session
 from kgqa.kg.exchange import ImportedTriples, read_passages, write_triples
+from kgqa.report.section import cell_text
 from kgqa.reproduce.tables import find_published
 from kgqa.runtime.monitor import monitor_work
 from kgqa.types import Json
-from kgqa.util.fs import OUT_ELSEWHERE, jsonl_text, outputs, replace_file_parts
+from kgqa.util.fs import jsonl_text, outputs, replace_file
 from kgqa.util.text import pluralize
 
 
-def build(args: Namespace, terminal: Terminal) -> int:
+def build(args: Namespace, terminal: Terminal) -> None:
     """Extract the missing triples of the questions' passages, or of the corpus."""
     with Session(Experiment.of([*args.overrides, "kg.require_existing=false"])) as session:
         experiment = session.experiment
@@ -38,46 +40,40 @@ def build(args: Namespace, terminal: Terminal) -> int:
             passages = list(corpus_passages(session) if args.corpus else distinct_passages(experiment.questions))
             show_plan(plan_extraction(session, passages), len(passages), terminal, unit="passage")
         elif args.corpus:
-            _show_figures("corpus", "sum", build_corpus(session, terminal), terminal)
+            _show_figures(build_corpus(session, terminal), None, terminal)
         else:
             builder = TripleBuilder(session)
             with monitor_work(terminal, "kg build", builder.store.folder) as display:
                 builder.extract(lambda: distinct_passages(experiment.questions), display)
-            _show_statistics(builder.statistics(experiment.questions), experiment, terminal)
-    return 0
+            _show_figures(triple_statistics(builder.store, experiment.questions), experiment, terminal)
 
 
-def show_statistics(args: Namespace, terminal: Terminal) -> int:
+def show_statistics(args: Namespace, terminal: Terminal) -> None:
     """Show the figures of existing triples without model calls."""
     with Session(Experiment.of([*args.overrides, "kg.require_existing=true"])) as session:
-        figures = triples_of(session).statistics(session.experiment.questions)
-        _show_statistics(figures, session.experiment, terminal)
-    return 0
+        figures = triple_statistics(triples_of(session), session.experiment.questions)
+        _show_figures(figures, session.experiment, terminal)
 
 
-def _show_statistics(figures: Mapping[str, Json], experiment: Experiment, terminal: Terminal) -> None:
-    title = pluralize(len(experiment.questions), "question")
-    _show_figures("per question (TRACE, Table 5)", "mean", figures, terminal, title)
-
-
-def _show_figures(label: str, column: str, figures: Mapping[str, Json], terminal: Terminal, title: str = "") -> None:
-    rows = [(key.replace("_", " "), _format(value, ",.2f")) for key, value in figures.items() if key != "folder"]
-    terminal.table((label, column), rows, title=title)
+def _show_figures(figures: Mapping[str, Json], experiment: Experiment | None, terminal: Terminal) -> None:
+    """Show the means over the questions of an experiment, or the sums over a corpus."""
+    rows = [(key.replace("_", " "), cell_text(value)) for key, value in figures.items() if key != "folder"]
+    if experiment:
+        title = pluralize(len(experiment.questions), "question")
+        terminal.table(("per question (TRACE, Table 5)", "mean"), rows, title=title)
+    else:
+        terminal.table(("corpus", "sum"), rows)
     terminal.result(figures["folder"])
 
 
-def _format(value: Json, precision: str) -> str:
-    return "–" if value is None else f"{value:{precision}}" if isinstance(value, float) else f"{value:,}"
-
-
-def link(args: Namespace, terminal: Terminal) -> int:
+def link(args: Namespace, terminal: Terminal) -> None:
     """Show KGP's Table 3 over the collections of the questions. `kgqa kg link` links the missing ones before."""
     experiment = Experiment.of(args.overrides)
     if not experiment.config["choices"]["graph"]:
         raise ConfigError(f"set a graph: graph=NAME. {nearest('', groups()['graph'])}")
     dataset, questions = experiment.name("dataset"), experiment.questions
     with Session(experiment) as session:
-        collections = PassageGraphs(session)
+        collections = PassageGraphs(session.experiment, session.linker)
         if args.command.name == "kg link":
             terminal.line(f"{collections.build(questions, terminal)} built, the others already existed")
         if missing := collections.missing(questions):
@@ -85,19 +81,18 @@ def link(args: Namespace, terminal: Terminal) -> int:
             raise ConfigError(f"{len(missing)} collections are not linked yet. Run: {command}")
         figures = collections.statistics(questions)
     published = find_published("kgp/table3", experiment)
-    rows = [
-        (key.replace("_", " "), _format(value, ",.4g"), f"{published[key]:,.7g}" if key in published else "")
-        for key, value in figures.items()
-        if key != "folder"
-    ]
+    rows = []
+    for key, value in figures.items():
+        if key != "folder":
+            ours = f"{value:,.4g}" if isinstance(value, float) else cell_text(value)
+            rows.append((key.replace("_", " "), ours, f"{published[key]:,.7g}" if key in published else ""))
     count = pluralize(len(questions), "question")
     title = f"dataset={dataset} graph={experiment.name('graph')}, {count}: means of a collection"
     terminal.table(("", "here", "KGP, Table 3 (TAGME)" if published else ""), rows, title=title)
     terminal.result(figures["folder"])
-    return 0
 
 
-def import_triples(args: Namespace, terminal: Terminal) -> int:
+def import_triples(args: Namespace, terminal: Terminal) -> None:
     """Convert triples of another program, and count the passages of a dataset that it has."""
     if args.format is None:
         raise args.command.missing("--format FORM")
@@ -110,7 +105,7 @@ def import_triples(args: Namespace, terminal: Terminal) -> int:
     triples, empty = sum(len(each.triples) for each in passages), sum(not each.triples for each in passages)
     if not triples:
         raise ConfigError(f"{source}: no triples found. Check --format {args.format}")
-    replace_file_parts(out, (jsonl_text([each.json()]) for each in passages), OUT_ELSEWHERE)
+    replace_file(out, (jsonl_text([each.json()]) for each in passages))
     terminal.line(f"{len(passages):,} passages ({empty:,} without triples), {triples:,} triples")
     if malformed := sum(each.malformed for each in passages):
         terminal.line(f"{malformed:,} skipped: not three texts")
@@ -122,16 +117,14 @@ def import_triples(args: Namespace, terminal: Terminal) -> int:
             "triples"
         )
     terminal.line(f"use them in a run: kg=imported kg.path={out}")
-    return 0
 
 
-def export_triples(args: Namespace, terminal: Terminal) -> int:
+def export_triples(args: Namespace, terminal: Terminal) -> None:
     """Write existing triples for other programs."""
     if args.out is None:
         raise args.command.missing("--out FILE")
     with Session(Experiment.of([*args.overrides, "kg.require_existing=true"])) as session:
         experiment = session.experiment
         passages = experiment.corpus.passages() if args.corpus else distinct_passages(experiment.questions)
-        file = write_triples(passages, triples_of(session).store.triples, args.out, args.format or "jsonl")
+        file = write_triples(passages, triples_of(session).triples, args.out, args.format or "jsonl")
     terminal.result(file)
-    return 0

@@ -38,11 +38,6 @@ class Argument:
         return [word.rstrip(",") for word in self.usage.split() if word.startswith("-")]
 
     @property
-    def key(self) -> str:
-        """Return the name of an option's value in the parsed arguments."""
-        return self.names[-1].strip("-").replace("-", "_")
-
-    @property
     def metavar(self) -> str:
         """Return the name of an option's value, "" for a switch."""
         return self.usage.removesuffix(" …").partition(self.names[-1])[2].strip()
@@ -52,28 +47,20 @@ class Argument:
         return self.metavar.strip("{}").split(",") if self.metavar.startswith("{") else []
 
     @property
-    def is_positional(self) -> bool:
-        return not self.names and "key=value" not in self.usage
-
-    @property
-    def name(self) -> str:
-        """Return the name of a positional."""
-        return self.usage.split()[0].strip("[]")
-
-    @property
     def least(self) -> int:
         """Return how many words a positional needs."""
         return 0 if self.usage.startswith("[") else len(self.usage.removesuffix(" …").split())
 
     def add_to(self, parser: argparse.ArgumentParser) -> None:
-        if not self.metavar:
-            parser.add_argument(*self.names, dest=self.key, action="store_true")
-            return
-        type_ = int if self.metavar in MINIMA else Path if self.metavar in PATHS else str
-        parser.add_argument(*self.names, dest=self.key, type=type_, action="append" if "…" in self.usage else "store")
+        if self.metavar:
+            type_ = int if self.metavar in MINIMA else Path if self.metavar in PATHS else str
+            parser.add_argument(*self.names, type=type_, action="append" if "…" in self.usage else "store")
+        else:
+            parser.add_argument(*self.names, action="store_true")
 
-    def check(self, value: Any) -> None:
+    def check(self, args: Namespace) -> None:
         """Raise a ConfigError for a value that the option does not allow."""
+        value = vars(args)[self.names[-1].strip("-").replace("-", "_")]
         if value is not None and self.choices and value not in self.choices:
             raise ConfigError(f"{self.names[-1]} {value}: no such value. {nearest(value, self.choices)}")
         if value is not None and value < MINIMA.get(self.metavar, value):
@@ -84,7 +71,7 @@ class Argument:
 class Command:
     """A command and its help.
 
-    function: `module:function` in kgqa.cli. It gets the parsed arguments and a Terminal, and returns the exit code.
+    function: `module:function` in kgqa.cli. It gets the parsed arguments and a Terminal, and can return an exit code.
         "" for a group of commands.
     arguments: lines of the help, each with the usage, two spaces and the meaning.
     own_keys: keys and groups that only this command has. With `only_own` it accepts no others.
@@ -113,7 +100,7 @@ class Command:
 
     @property
     def positionals(self) -> list[Argument]:
-        return [each for each in self._read_arguments() if each.is_positional]
+        return [each for each in self._read_arguments() if not each.names and "key=value" not in each.usage]
 
     @property
     def has_keys(self) -> bool:
@@ -141,13 +128,12 @@ class Command:
         args, left = parser.parse_known_args(words)
         for word in left:
             if word.startswith("-"):
-                names = [option.names[-1] for option in options]
-                hint = nearest(word, [*names, "--help"])
+                hint = nearest(word, [*(option.names[-1] for option in options), "--help"])
                 if self.has_keys and not hint.startswith("Did"):
                     hint += ". Settings are written KEY=VALUE, such as limit=3"
                 raise ConfigError(f"{word}: no such option of {self.program}. {hint}")
         for option in options:
-            option.check(getattr(args, option.key))
+            option.check(args)
         args.command = self
         args.overrides = [word for word in left if self.has_keys and (_is_key(word) or not self.positionals)]
         args.positionals = [word for word in left if word not in args.overrides]
@@ -160,8 +146,8 @@ class Command:
 
     def run(self, args: Namespace, *given: Any) -> int:
         module, _, function = self.function.partition(":")
-        code: int = getattr(import_module(f"kgqa.cli.{module}"), function)(args, *given)
-        return code
+        code: int | None = getattr(import_module(f"kgqa.cli.{module}"), function)(args, *given)
+        return code or 0
 
     def missing(self, what: str) -> ConfigError:
         return ConfigError(f"{what} is missing. Example: {self.examples.strip().splitlines()[0]}")
@@ -185,7 +171,8 @@ class Command:
         left = len(words)
         for positional in self.positionals:
             if left < positional.least:
-                raise self.missing(f"another {positional.name}" if left else positional.name)
+                name = positional.usage.split()[0]
+                raise self.missing(f"another {name}" if left else name)
             left -= left if "…" in positional.usage else min(left, max(positional.least, 1))
         if left:
             raise ConfigError(

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Mapping
-from itertools import islice
 from pathlib import Path
 
 from kgqa.artifacts.metrics import METRICS, Metrics
 from kgqa.artifacts.run import FinishedRun, find_run
-from kgqa.artifacts.trace import Notes, TracedCall, TracedQuestion, read_trace
+from kgqa.artifacts.trace import Notes, TracedCall, TracedQuestion, find_question
 from kgqa.artifacts.verdicts import UNSCORED, Judgements
-from kgqa.cli.terminal import Cells, Terminal, styled
-from kgqa.errors import ConfigError, DataError, nearest
-from kgqa.report.questions import QuestionRow, index_questions
+from kgqa.cli.terminal import Cells, Terminal, style_text
+from kgqa.errors import ConfigError
+from kgqa.report.questions import QuestionRow, RunQuestions
 from kgqa.scoring.questions import score_question
 from kgqa.util.text import pluralize
 
@@ -21,7 +20,7 @@ QUESTIONS_SHOWN = 50
 STYLES = {"right": "green", "wrong": "yellow", "failed": "red", "": ""}  # by outcome
 
 
-def show(args: Namespace, terminal: Terminal) -> int:
+def show(args: Namespace, terminal: Terminal) -> None:
     """Show the questions of a run, or one of them."""
     name, *question = args.positionals
     folder = find_run(name)
@@ -31,31 +30,29 @@ def show(args: Namespace, terminal: Terminal) -> int:
         _show_questions(folder, args, terminal)
     else:
         raise ConfigError(f"{folder}: not finished, so it has no scores yet. Run its command again, or name a question")
-    return 0
 
 
 def _show_questions(folder: Path, args: Namespace, terminal: Terminal) -> None:
     """Show questions in the order of the dataset."""
-    run = FinishedRun.read(folder)
-    questions = list(index_questions(run, Judgements(folder))[0].values())
+    questions = list(RunQuestions(FinishedRun.read(folder)).rows.values())
     outcomes = [_outcome(row) for row in questions]
     wanted = {outcome for outcome in ("wrong", "failed") if getattr(args, outcome)} or set(STYLES)
     chosen = [row for row, outcome in zip(questions, outcomes, strict=True) if outcome in wanted]
     shown = chosen[: args.limit or QUESTIONS_SHOWN]
     rows: list[Cells] = [
         [
-            row.question_id,
-            styled(_outcome(row), STYLES[_outcome(row)]),
-            "" if row.f1 is None else f"{row.f1:.1f}",
-            row.verdict or "",
-            f"failed: {row.error}" if row.error else row.answer or "",
-            row.gold[0],
-            row.question,
+            row["question_id"],
+            style_text(_outcome(row), STYLES[_outcome(row)]),
+            row["f1"],
+            row["verdict"],
+            f"failed: {row['error']}" if row["error"] else row["answer"],
+            row["gold"][0],
+            row["question"],
         ]
         for row in shown
     ]
     if rows:
-        judge = "judge" if any(row.verdict for row in shown) else ""
+        judge = "judge" if any(row["verdict"] for row in shown) else ""
         terminal.table(("question", "", "F1", judge, "answer", "gold", "text"), rows, fixed=1)
     counts = ", ".join(f"{outcomes.count(each):,} {each}" for each in STYLES if each and each in outcomes)
     summary = pluralize(len(questions), "question")
@@ -66,24 +63,14 @@ def _show_questions(folder: Path, args: Namespace, terminal: Terminal) -> None:
 
 def _outcome(row: QuestionRow) -> str:
     """Return the outcome, or "" if the run has no answers, as with `retrieve_only`."""
-    if row.error:
+    if row["error"]:
         return "failed"
-    return "" if row.em is None else "right" if row.is_right else "wrong"
+    return "" if row["em"] is None else "right" if row["em"] == 100 else "wrong"
 
 
 def _show_question(folder: Path, question_id: str, terminal: Terminal, *, with_calls: bool) -> None:
-    """Show one question's passages, chains, calls and answer.
-
-    Raises:
-        DataError: not a run's folder, no such question in it, or no walk to draw.
-    """
-    ids, judgements = [], Judgements(folder)
-    for traced in read_trace(folder):
-        ids.append(traced.question.id)
-        if ids[-1] == question_id:
-            break
-    else:
-        raise DataError(f"{folder}: no question {question_id} in this run. {nearest(question_id, islice(ids, 2000))}")
+    """Show one question's passages, chains, calls and answer."""
+    traced = find_question(folder, question_id)
     terminal.heading(f"{question_id}  {traced.question.text}")
     _show_evidence(traced, terminal, with_calls=with_calls)
     titles = {passage.id: passage.title for passage in traced.question.passages}
@@ -94,7 +81,7 @@ def _show_question(folder: Path, question_id: str, terminal: Terminal, *, with_c
             terminal.line(f"{head}{' (cached)' if call.cached else ''}", style="cyan")
             terminal.lines(_call_lines(call, with_calls=with_calls))
     _show_answer(traced, Metrics.read(folder).profile if (folder / METRICS).is_file() else None, terminal)
-    if judgement := judgements.of(traced.prediction):
+    if judgement := Judgements(folder).of(traced.prediction):
         terminal.line(f"judge:  {judgement.shown} ({judgement.judge})")
         for vote in judgement.votes:
             replies = vote.error or " | ".join(repr(reply) for reply in vote.replies)

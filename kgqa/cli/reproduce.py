@@ -13,8 +13,15 @@ from kgqa.cli.terminal import Terminal
 from kgqa.errors import ConfigError
 from kgqa.report.reproduction import differing_section, only_ours
 from kgqa.reproduce.cells import choose_cells
-from kgqa.reproduce.running import Reproduced, ReproduceRequest, example_choices, list_tables, run_table
-from kgqa.reproduce.trained_models import TrainingPlan, find_local, format_trained, list_missing
+from kgqa.reproduce.running import ReproduceRequest, example_choices, list_tables, run_table
+from kgqa.reproduce.trained_models import (
+    describe_training,
+    find_local,
+    format_trained,
+    list_missing,
+    plan_training,
+    train_models,
+)
 
 
 def reproduce(args: Namespace, terminal: Terminal) -> int:
@@ -32,7 +39,7 @@ def reproduce(args: Namespace, terminal: Terminal) -> int:
     if request.keys.dry_run and not args.plan:
         if request.protocol:
             raise ConfigError("dry_run=true does not work with protocol=paper. Use --plan")
-        _show_differences(request.differences(), terminal)
+        _show_differences(request.differences, terminal)
     if not cells:
         hint = f"no cell can run here (reasons above). With models of this machine: {example_choices()}"
         terminal.line(f"kgqa: {request.table.id}: {hint}", alarm=True)
@@ -40,7 +47,7 @@ def reproduce(args: Namespace, terminal: Terminal) -> int:
         return show_stages(request.stages(), terminal) if cells else 2
     if request.keys.dry_run:
         return show_estimates(cells, terminal) if cells else 2
-    return _show(run_table(request, terminal), terminal) or (0 if cells else 2)
+    return _run(request, terminal) or (0 if cells else 2)
 
 
 def _with_trained(request: ReproduceRequest, args: Namespace, terminal: Terminal) -> ReproduceRequest:
@@ -52,30 +59,30 @@ def _with_trained(request: ReproduceRequest, args: Namespace, terminal: Terminal
 
     names = list_missing(choose_cells(request.table, request.keys.only), request.overrides)
     here = {} if request.make else find_local(names)  # other keys make another model
-    training = TrainingPlan.of([name for name in names if name not in here], request.make)
-    terminal.lines(training.lines())
+    training = plan_training([name for name in names if name not in here], request.make)
+    terminal.lines(describe_training(training))
     if args.make and not (args.plan or request.keys.dry_run):
-        trained = training.run(run)
+        trained = train_models(training, run)
         here |= {name: trained[name] for name in names if name in trained}
     terminal.lines(f"trained here: {word}" for word in format_trained(here))
     return request.with_trained(format_trained(here))
 
 
-def _show(reproduced: Reproduced, terminal: Terminal) -> int:
-    """Show our values next to those published. Return 2 if a cell failed or was skipped."""
-    reproduction = reproduced.reproduction
-    if reproduced.results:
+def _run(request: ReproduceRequest, terminal: Terminal) -> int:
+    """Run the cells and show our values next to those published. Return 2 if a cell failed or was not run."""
+    report, reproduction = run_table(request, terminal)
+    if request.results:
         shown = only_ours(reproduction)
         verdicts = replace(shown.verdicts(), plots=[])
         orders = [shown.order_section()] if shown.orders else []
         terminal.sections(reproduction.heading, [*shown.comparison(), verdicts, *orders])
     _show_differences(reproduction.differing, terminal)
-    for result in reproduced.results:
+    for result in request.results:
         if result.error:
             terminal.line(f"{result.status}: {result.name}: {result.error}", alarm=True)
-    terminal.line(f"report: {reproduced.report}")
-    terminal.result(reproduced.folder)
-    return 0 if reproduced.is_complete else 2
+    terminal.line(f"report: {report}")
+    terminal.result(report.parent)
+    return 2 if any(result.status in ("failed", "not run") for result in request.results) else 0
 
 
 def _show_differences(rows: Sequence[tuple[str, str, str]], terminal: Terminal) -> None:

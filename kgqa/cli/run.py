@@ -13,7 +13,6 @@ from kgqa.config.files import format_yaml
 from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.run import Executed, execute_unless_finished
 from kgqa.experiment.session import Session
-from kgqa.report.summary import summary_rows
 from kgqa.runtime.monitor import LOG
 from kgqa.util.text import escape_control, pluralize
 
@@ -51,6 +50,8 @@ def run_one(overrides: Sequence[str], terminal: Terminal, *, with_prompts: bool 
 
 def _show_summary(experiment: Experiment, executed: Executed, terminal: Terminal) -> None:
     """Show scores in percent with 95 % bootstrap intervals, then costs and warnings."""
+    from kgqa.report.run_report import summary_rows
+
     choices, metrics = experiment.choices, executed.metrics
     title = " · ".join(choices[group] for group in NAMED if group in choices)
     for model, calls in metrics.other_models.items():

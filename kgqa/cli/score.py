@@ -22,10 +22,11 @@ Points = Annotated[float, Validator("must be above 0 and up to 100 points", lamb
 FLIPS = 10  # flipped questions per pair, without --all
 
 
-def evaluate(args: Namespace, terminal: Terminal) -> int:
+def evaluate(args: Namespace, terminal: Terminal) -> None:
     """Score a run, or predictions of another program."""
     if args.calibrate:
-        return _calibrate(args, terminal)
+        _calibrate(args, terminal)
+        return
     for override in args.overrides:
         group = parse_override(override).group
         if group in CALIBRATION_KEYS:
@@ -41,10 +42,9 @@ def evaluate(args: Namespace, terminal: Terminal) -> int:
     terminal.sections(evaluation.source, evaluation_sections(evaluation))
     if file:
         terminal.line(f"evaluation: {file}")
-    return 0
 
 
-def _calibrate(args: Namespace, terminal: Terminal) -> int:
+def _calibrate(args: Namespace, terminal: Terminal) -> None:
     values = override_values(args.overrides)
     for key, value in values.items():
         if key not in CALIBRATION_KEYS:
@@ -54,10 +54,9 @@ def _calibrate(args: Namespace, terminal: Terminal) -> int:
     judge, sections, file = calibrate_judge(run, human, other)
     terminal.sections(f"{run}\njudge: {judge}", sections)
     terminal.line(f"calibration: {file}")
-    return 0
 
 
-def compare(args: Namespace, terminal: Terminal) -> int:
+def compare(args: Namespace, terminal: Terminal) -> None:
     """Compare runs on the same questions."""
     values = override_values(args.overrides)
     seed = check_value("seed", values.get("seed", "0"), Natural)
@@ -68,4 +67,3 @@ def compare(args: Namespace, terminal: Terminal) -> int:
     profile = values.get("scoring")
     comparison = compare_answers(runs, profile, seed=seed, difference=difference, in_all=args.common, flips=flips)
     terminal.sections(comparison.heading, comparison.sections)
-    return 0

@@ -7,13 +7,11 @@ from collections import Counter
 from collections.abc import Sequence
 
 from kgqa.cli.dry_run import show_estimates
-from kgqa.cli.terminal import Cells, Terminal, styled
-from kgqa.report.evaluation import tuning_sections
+from kgqa.cli.terminal import Cells, Terminal, style_text
 from kgqa.report.section import MarkedCell
 from kgqa.report.sweeps import SweepReport
 from kgqa.runtime.monitor import command_line
 from kgqa.sweeps.grid import SweepRequest, run_search, run_sweep
-from kgqa.sweeps.running import SweepFolder
 from kgqa.sweeps.tuning import Tuning, run_tuning
 
 LEGEND = "bold: best · underlined: second · *: significantly below the best (paired test, Holm, p < 0.05)"
@@ -30,24 +28,24 @@ def sweep(overrides: Sequence[str], terminal: Terminal) -> int:
     return _show_sweep(run_sweep(request, terminal), terminal)
 
 
-def _show_sweep(swept: SweepFolder, terminal: Terminal) -> int:
-    report = SweepReport.read(swept.path)
-    for table in report.tables():
+def _show_sweep(report: SweepReport, terminal: Terminal) -> int:
+    sweep = report.sweep
+    for table in report.tables:
         rows = list[Cells]()
         for row in table.rows:
             cells = (cell if isinstance(cell, MarkedCell) else MarkedCell(cell) for cell in row)
-            rows.append([styled(cell + "*" * cell.worse, MARKS.get(cell.mark, "")) for cell in cells])
+            rows.append([style_text(cell + "*" * cell.worse, MARKS.get(cell.mark, "")) for cell in cells])
         terminal.table(table.header, rows, title=table.title, fixed=2)
         terminal.line(LEGEND, style="dim")
     for number, name, status, why in report.failures():
         terminal.line(f"cell {number} {status}: {name}: {why}", alarm=True)
-    counts = Counter(cell.status for cell in swept.cells)
+    counts = Counter(cell.status for cell in sweep.cells)
     terminal.line(f"cells: {', '.join(f'{count} {status}' for status, count in counts.items())}")
-    has_results = any(cell.status in ("done", "skipped", "not run") for cell in swept.cells)
-    if has_results and not swept.is_complete and (command := command_line()):
+    has_results = any(cell.status in ("done", "skipped", "not run") for cell in sweep.cells)
+    if has_results and not sweep.is_complete and (command := command_line()):
         terminal.line(f"finished cells and all replies are saved. Continue with: {command}")
-    terminal.end(swept.path)
-    return 0 if swept.is_complete else 2
+    terminal.end(sweep.path)
+    return 0 if sweep.is_complete else 2
 
 
 def tune(args: Namespace, terminal: Terminal) -> int:
@@ -56,6 +54,6 @@ def tune(args: Namespace, terminal: Terminal) -> int:
     if tuning.dry_run:
         return show_estimates(tuning.on_dev, terminal)
     tuned = run_tuning(tuning, terminal)
-    terminal.sections(f"{tuning.keys.metric} chosen on dev, measured on test", tuning_sections(tuned.record))
+    terminal.sections(f"{tuning.keys.metric} chosen on dev, measured on test", tuned.sections())
     terminal.result(tuned.file)
     return 0 if tuned.is_complete else 2

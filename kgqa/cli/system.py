@@ -11,7 +11,7 @@ from pathlib import Path
 from kgqa.artifacts.run import find_run
 from kgqa.cache.maintenance import check, export_calls, import_calls, prune, stats
 from kgqa.cache.store import FILE
-from kgqa.cli.terminal import Terminal, styled
+from kgqa.cli.terminal import Terminal, style_text
 from kgqa.config.user_code import write_scaffold
 from kgqa.errors import ConfigError
 from kgqa.experiment.replay import replay
@@ -41,7 +41,7 @@ def doctor(args: Namespace, terminal: Terminal) -> int:
             shown.append(Finding(area, "not found", "note", names, "optional. How to get one: kgqa doctor NAME"))
         for position, each in enumerate(shown):
             text = each.text + (f"\n→ {each.remedy}" if each.remedy else "")
-            rows.append((styled("" if position else area, "bold"), styled(*MARKS[each.state]), each.name, text))
+            rows.append((style_text("" if position else area, "bold"), style_text(*MARKS[each.state]), each.name, text))
     terminal.table((), rows, fixed=3)
     gaps = sum(each.state == "gap" and not (is_folded and each.optional) for each in findings)
     kind = "required checks" if is_folded else "checks"
@@ -58,34 +58,26 @@ def check_cache(args: Namespace, terminal: Terminal) -> int:
     return 0 if args.repair or not damaged else 1
 
 
-def show_cache(args: Namespace, terminal: Terminal) -> int:
+def show_cache(args: Namespace, terminal: Terminal) -> None:
     """Show calls by engine and model, with their sum."""
     shares = stats(call_cache())
     if args.json:
         terminal.json(shares)
-        return 0
-    rows = [
-        (
-            share["engine"] or "unknown",
-            share["model"],
-            f"{share['calls']:,}",
-            f"{share['bytes']:,}",
-            _date(share["oldest"]),
-            _date(share["newest"]),
-        )
-        for share in shares
-    ]
+        return
+    rows = []
+    for share in shares:
+        dates = _date(share["oldest"]), _date(share["newest"])
+        rows.append((share["engine"] or "unknown", share["model"], share["calls"], share["bytes"], *dates))
     terminal.table(("engine", "model", "calls", "bytes", "oldest", "newest"), rows)
     calls, size = (sum(share[name] for share in shares) for name in ("calls", "bytes"))
     terminal.line(f"{call_cache()}: {calls:,} calls, {size:,} bytes")
-    return 0
 
 
 def _date(seconds: int | None) -> str:
     return "–" if seconds is None else datetime.fromtimestamp(seconds).strftime("%Y-%m-%d")
 
 
-def export_cache(args: Namespace, terminal: Terminal) -> int:
+def export_cache(args: Namespace, terminal: Terminal) -> None:
     """Write calls to one file: all, or those that replay runs."""
     file = Path(args.positionals[0])
     if file.is_dir():
@@ -98,7 +90,6 @@ def export_cache(args: Namespace, terminal: Terminal) -> int:
         if count:
             terminal.line(f"skipped: {count:,} calls ({why})")
     terminal.line(f"{file}: {exported['calls']:,} calls, {file.stat().st_size:,} bytes")
-    return 0
 
 
 def _keys_of(runs: Sequence[str], terminal: Terminal) -> set[str]:
@@ -112,16 +103,15 @@ def _keys_of(runs: Sequence[str], terminal: Terminal) -> set[str]:
     return keys
 
 
-def import_cache(args: Namespace, terminal: Terminal) -> int:
+def import_cache(args: Namespace, terminal: Terminal) -> None:
     """Add the calls of a file to this cache."""
     imported = import_calls(call_cache(), Path(args.positionals[0]))
     kept = " (existing calls are not replaced)" if imported["different"] else ""
     counts = ", ".join(f"{imported[kind]:,} {kind}" for kind in ("new", "equal", "different"))
     terminal.line(f"{counts}{kept}")
-    return 0
 
 
-def prune_cache(args: Namespace, terminal: Terminal) -> int:
+def prune_cache(args: Namespace, terminal: Terminal) -> None:
     """List or delete calls by age and engine."""
     if args.older_than is None and args.engine is None:
         raise args.command.missing("--older-than or --engine")
@@ -131,10 +121,9 @@ def prune_cache(args: Namespace, terminal: Terminal) -> int:
     else:
         hint = ". Add --yes to delete them" if calls else ""
         terminal.line(f"{calls:,} calls of {size:,} bytes would be deleted{hint}")
-    return 0
 
 
-def new(args: Namespace, terminal: Terminal) -> int:
+def new(args: Namespace, terminal: Terminal) -> None:
     """Write the first files of your own component."""
     group, (name, *source) = args.command.name.split()[1], args.positionals
     files = write_scaffold(group, name, *source)
@@ -142,4 +131,3 @@ def new(args: Namespace, terminal: Terminal) -> int:
     terminal.line(f"\nNext:\n  {FIRST_RUNS[group].format(name=name)}")
     install = "" if is_available("pytest") else "pip install pytest && "
     terminal.lines(f"  {install}python -m pytest {file}" for file in files if file.name.startswith("test_"))
-    return 0

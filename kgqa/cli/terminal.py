@@ -9,22 +9,15 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    Progress,
-    ProgressColumn,
-    Task,
-    TextColumn,
-)
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.table import Column, Table
 from rich.text import Text
 
-from kgqa.runtime.costs import Ledger
 from kgqa.runtime.display import Display, PlainLines, Stage
 from kgqa.types import Json
 from kgqa.util.text import escape_control, escape_json
@@ -37,8 +30,8 @@ WIDTH = 160  # columns of a table in a file or another program
 NARROW = 100  # columns of a terminal that leaves less room for bars
 _FIGURE = re.compile(r"$|–|[-+–]?[\d,.:]+(?!\w)")
 
-
-Cells = Sequence[str | Text]  # of one row
+Cell = str | Text | int | float | None  # None is empty
+Cells = Sequence[Cell]  # of one row
 
 
 class Terminal(Display):
@@ -103,36 +96,55 @@ class Terminal(Display):
         """Print JSON to stdout."""
         sys.stdout.write(escape_json(json.dumps(value, indent=2, ensure_ascii=False)) + "\n")
 
-    def stage(
-        self, title: str, count: int | None, ledger: Ledger | None, *, summary: bool = True
-    ) -> AbstractContextManager[Stage]:
+    @contextmanager
+    def watching(self, stage: Stage) -> Iterator[None]:
         if not self.console.is_terminal:
-            return self._lines.stage(title, count, ledger, summary=summary)
-        return _stage_bar(self.console, Stage(title, count, ledger or Ledger()), summary=summary)
+            with self._lines.watching(stage):
+                yield
+            return
+        with _bars(self.console) as progress:
+            task = progress.add_task(escape_control(stage.title), total=stage.count, stage=stage)
+            stage.watchers.append(lambda stage: progress.update(task, completed=stage.ended, total=stage.count))
+            yield
 
 
-def styled(text: str, style: str = "") -> Text:
+def style_text(text: str, style: str = "") -> Text:
     """Return a text with a style, for a cell of a table."""
     return Text(escape_control(text), style=style)
 
 
 def _table(header: Sequence[str], rows: Sequence[Cells], title: str = "", fixed: int = 0) -> Table:
     table = Table(
-        title=styled(title) if title else None,
+        title=style_text(title) if title else None,
         title_justify="left",
         show_header=bool(header),
         header_style="bold",
         box=None,
         padding=(0, 2, 0, 0),
     )
-    cells = [[styled(cell) if isinstance(cell, str) else cell for cell in row] for row in rows]
+    cells = [[_format_cell(cell) for cell in row] for row in rows]
     for number, name in enumerate(header or [""] * max(map(len, rows), default=0)):
         texts = [row[number].plain for row in cells]
-        figures = bool(header) and any(texts) and all(map(_FIGURE.match, texts))
-        table.add_column(styled(name), justify="right" if figures else "left", overflow="fold", no_wrap=number < fixed)
+        has_figures = bool(header) and any(texts) and all(map(_FIGURE.match, texts))
+        table.add_column(
+            style_text(name), justify="right" if has_figures else "left", overflow="fold", no_wrap=number < fixed
+        )
     for row in cells:
         table.add_row(*row)
     return table
+
+
+def _format_cell(cell: Cell) -> Text:
+    """Write counts with commas, and scores with one decimal."""
+    match cell:
+        case Text():
+            return cell
+        case int():
+            return Text(f"{cell:,}")
+        case float():
+            return Text(f"{cell:.1f}")
+        case _:
+            return style_text(cell or "")
 
 
 class _StageColumn(ProgressColumn):
@@ -152,14 +164,3 @@ def _bars(console: Console) -> Progress:
     bar = BarColumn(10 if console.width < NARROW else 20, table_column=Column(no_wrap=True))
     title = TextColumn("{task.description}", table_column=Column(no_wrap=True))
     return Progress(title, bar, _StageColumn(), console=console, transient=True, expand=True)
-
-
-@contextmanager
-def _stage_bar(console: Console, stage: Stage, *, summary: bool) -> Iterator[Stage]:
-    """Show finished programs and costs. With a summary, one plain line remains."""
-    with _bars(console) as progress:
-        task = progress.add_task(escape_control(stage.title), total=stage.count, stage=stage)
-        stage.watchers.append(lambda stage: progress.update(task, completed=stage.ended, total=stage.count))
-        yield stage
-    if summary:
-        console.print(stage.summary(), highlight=False, markup=False, soft_wrap=True)

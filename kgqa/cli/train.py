@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Sequence
-from datetime import datetime
 from pathlib import Path
 
 from kgqa.artifacts.adapter import Adapter
@@ -12,23 +11,21 @@ from kgqa.artifacts.examples import Example, Positive
 from kgqa.artifacts.run import RunEntry, find_run
 from kgqa.artifacts.trained import Trained, find_trained, list_trainings
 from kgqa.cli.dry_run import show_plan, show_stages
-from kgqa.cli.terminal import Terminal
+from kgqa.cli.terminal import Cells, Terminal
 from kgqa.errors import ConfigError, DataError
-from kgqa.experiment.experiment import Experiment
 from kgqa.report.training import example_sections, rounds_section, training_sections
-from kgqa.sweeps.cells import Cell
+from kgqa.sweeps.cells import freeze_cells
 from kgqa.system.hardware import GB, gpus, memory, size_text
 from kgqa.system.models import Preset, describe_fitness, list_adapters, load_presets
 from kgqa.training.bootstrap import Bootstrap
 from kgqa.training.collect.collecting import Collecting
-from kgqa.training.train.examples import prepare_examples
 from kgqa.training.train.export import export_gguf
-from kgqa.training.train.request import TrainRequest
+from kgqa.training.train.request import TrainRequest, prepare_examples
 from kgqa.training.train.run import train as run_training
 from kgqa.util.hub import is_offline
 
 
-def collect(args: Namespace, terminal: Terminal) -> int:
+def collect(args: Namespace, terminal: Terminal) -> None:
     """Collect examples and print the folder last."""
     (name,) = args.positionals
     runs: list[str] = vars(args)["from"] or []
@@ -46,9 +43,8 @@ def collect(args: Namespace, terminal: Terminal) -> int:
     terminal.sections(f"collect {name}", example_sections(collected))
     if is_dry:
         terminal.line("dry_run=true: no file was written")
-        return 0
+        return
     terminal.result(collecting.stage.path)
-    return 0
 
 
 def _show_example(example: Example | Positive, terminal: Terminal) -> None:
@@ -65,7 +61,7 @@ def _show_example(example: Example | Positive, terminal: Terminal) -> None:
         terminal.line(text)
 
 
-def train(args: Namespace, terminal: Terminal) -> int:
+def train(args: Namespace, terminal: Terminal) -> None:
     """Train a recipe and print the folder last."""
     (recipe,) = args.positionals
     request = TrainRequest.of(recipe, args.overrides)
@@ -73,11 +69,10 @@ def train(args: Namespace, terminal: Terminal) -> int:
     if request.config["dry_run"]:
         terminal.table(("examples", "steps", "tokens"), [request.plan(examples)])
         terminal.line("dry_run=true: no model was trained")
-        return 0
+        return
     folder = run_training(request, examples, terminal)
     _show_trained(folder, terminal)
     terminal.result(folder)
-    return 0
 
 
 def _show_trained(folder: Path, terminal: Terminal) -> None:
@@ -95,7 +90,7 @@ def bootstrap(args: Namespace, terminal: Terminal) -> int:
     if bootstrapping.config["dry_run"]:
         runs = {"answer training questions": bootstrapping.learning({}), "evaluate": bootstrapping.evaluating({})}
         terminal.heading(f"{bootstrapping.title}: one of {bootstrapping.settings.rounds} rounds")
-        code = show_stages({stage: [Cell(0, stage, Experiment.of(words))] for stage, words in runs.items()}, terminal)
+        code = show_stages({stage: freeze_cells([(stage, words)]) for stage, words in runs.items()}, terminal)
         terminal.line("dry_run=true: no call was made and no model was trained")
         return code
     rounds = bootstrapping.run(terminal, ["bootstrap", *args.overrides])
@@ -103,11 +98,11 @@ def bootstrap(args: Namespace, terminal: Terminal) -> int:
     return terminal.end(folder)
 
 
-def models(args: Namespace, terminal: Terminal) -> int:
+def models(args: Namespace, terminal: Terminal) -> None:
     """List presets and adapters, or list, show or export trained models."""
     if not args.positionals:
         _show_presets(terminal)
-        return 0
+        return
     first, *name = args.positionals
     if first != "trained":
         raise ConfigError(f"kgqa models {first}: expected trained. Presets are listed without an argument")
@@ -121,7 +116,6 @@ def models(args: Namespace, terminal: Terminal) -> int:
         terminal.result(folder)
     else:
         _show_trainings(list_trainings(), terminal)
-    return 0
 
 
 def _show_trainings(trainings: Sequence[RunEntry], terminal: Terminal) -> None:
@@ -129,20 +123,22 @@ def _show_trainings(trainings: Sequence[RunEntry], terminal: Terminal) -> None:
     if not trainings:
         terminal.line("no trained models yet. See kgqa train --help")
         return
-    rows = []
+    rows = list[Cells]()
     for each in trainings:
-        base, examples, loss, note = "", "", "", "" if each.ended else "not finished. Run its command again"
+        figures: Cells = (None, None, None)
+        note = "" if each.ended else "not finished. Run its command again"
         try:
-            trained = Trained.read(each.folder) if each.ended else None
+            figures = _figures(Trained.read(each.folder)) if each.ended else figures
         except DataError:
-            trained, note = None, "damaged. Train it again"
-        if trained:
-            before, after = trained.losses.held_out_before, trained.losses.held_out_after
-            base, examples = trained.base, f"{trained.examples.count:,}"
-            loss = "" if before is None or after is None else f"{before:.3f} → {after:.3f}"
-        written = f"{datetime.fromtimestamp(each.written):%Y-%m-%d %H:%M}"
-        rows.append((written, each.name, base, examples, loss, size_text(each.folder), note))
+            note = "damaged. Train it again"
+        rows.append((each.when, each.name, *figures, size_text(each.folder), note))
     terminal.table(("written", "name", "base", "examples", "held-out loss", "on disk", ""), rows, fixed=1)
+
+
+def _figures(trained: Trained) -> Cells:
+    before, after = trained.losses.held_out_before, trained.losses.held_out_after
+    loss = None if before is None or after is None else f"{before:.3f} → {after:.3f}"
+    return trained.base, trained.examples.count, loss
 
 
 def _show_presets(terminal: Terminal) -> None:
@@ -150,7 +146,7 @@ def _show_presets(terminal: Terminal) -> None:
     known = load_presets()
     presets = [preset for preset in known.values() if isinstance(preset, Preset)]
     rows = [
-        _describe(preset) if isinstance(preset, Preset) else (name, "", "", "", "", f"✗ {preset}")
+        _describe(preset) if isinstance(preset, Preset) else (name, *[None] * 4, f"✗ {preset}")
         for name, preset in known.items()
     ]
     terminal.table(("model=", "size", "licence", "context", "weights", "this machine"), rows, fixed=1)
@@ -167,14 +163,14 @@ def _show_presets(terminal: Terminal) -> None:
     )
 
 
-def _describe(preset: Preset) -> Sequence[str]:
+def _describe(preset: Preset) -> Cells:
     size = preset.size()
     shown = "" if size is None else f"{size / GB:.1f} GB" if size >= GB / 10 else f"{size / 1e6:.0f} MB"
     return (
         preset.name,
         f"{preset.parameters}, {shown}" if preset.parameters else shown,
-        preset.about.licence or "",
-        f"{preset.model.context:,}" if preset.model.context else "",
+        preset.about.licence,
+        preset.model.context or None,
         preset.place,
         describe_fitness(preset),
     )

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from inspect import get_annotations, getattr_static, getmro
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
 from kgqa.config.files import Node
+from kgqa.config.overrides import override_values
 from kgqa.config.program_code import with_code
 from kgqa.config.user_code import find_target, import_target
 from kgqa.engines.weights import Model
@@ -94,12 +95,10 @@ def check_node(
         ConfigError: it cannot be imported, a value has no field, or a field without a default has no value.
     """
     path = str(node.get("_target_", ""))
-    values = {name: value for name, value in node.items() if name != "_target_"}
     try:
-        target = import_target(path, key)
-        types = _parameters(target, f"{key}._target_={path}")
-        _check_names(values, key, set(types) - set(built))
-        _check_missing(target, types, {*values, *built})
+        target, types = _import_node(node, key)
+        _check_names(node, key, types.keys() - {*built})
+        _check_missing(target, {*node, *built})
     except ConfigError as error:
         if location := find_target(key, path):
             raise ConfigError(f"{location}: {error}") from error
@@ -107,11 +106,10 @@ def check_node(
     return target, types
 
 
-def _check_missing(target: Callable[..., Json], types: Mapping[str, Any], given: Collection[str]) -> None:
+def _check_missing(target: Callable[..., Json], given: Collection[str]) -> None:
     """Raise a ConfigError if a field without a default has no value."""
-    parameters = inspect.signature(target).parameters
-    for name in types:
-        if parameters[name].default is inspect.Parameter.empty and name not in given:
+    for name, parameter in inspect.signature(target).parameters.items():
+        if parameter.default is parameter.empty and name not in given:
             owner = f"{target.__module__}.{target.__qualname__}"
             raise ConfigError(f"no value for {name!r}, a field of {owner}. Add the line {name}: VALUE")
 
@@ -121,17 +119,17 @@ def check_keys(node: Mapping[str, Any], key: str, run_keys: Collection[str] = ()
 
     run_keys: further keys of this location, which belong to the run.
     """
-    target = import_target(str(node["_target_"]), key)
-    _check_names(node, key, {"_target_", *run_keys, *_parameters(target, f"{key}._target_={node['_target_']}")})
+    _, types = _import_node(node, key)
+    _check_names(node, key, {*run_keys, *types})
     for name, value in node.items():
         if isinstance(value, Mapping) and "_target_" in value:
             check_keys(value, f"{key}.{name}")
 
 
-def _check_names(values: Mapping[str, Any], key: str, known: Collection[str]) -> None:
-    for name, value in values.items():
-        if name not in known:
-            raise ConfigError(f"{key}.{name}={value}: unknown key. {nearest(name, set(known) - {'_target_'})}")
+def _check_names(node: Mapping[str, Any], key: str, known: Collection[str]) -> None:
+    for name, value in node.items():
+        if name not in known and name != "_target_":
+            raise ConfigError(f"{key}.{name}={value}: unknown key. {nearest(name, known)}")
 
 
 def identity_of(node: Mapping[str, Any], key: str, *, reported: bool = False) -> dict[str, Json]:
@@ -139,7 +137,7 @@ def identity_of(node: Mapping[str, Any], key: str, *, reported: bool = False) ->
 
     reported: include those that change only what a run reports.
     """
-    types = _parameters(import_target(str(node["_target_"]), key), key)
+    _, types = _import_node(node, key)
     return {name: value for name, value in node.items() if is_identity(types.get(name), value, node, reported=reported)}
 
 
@@ -149,26 +147,25 @@ def is_identity(expected: Any, value: Any, others: Mapping[str, Any], *, reporte
     return not any(mark.holds(value, others, reported=reported) for mark in marks)
 
 
-def _parameters(target: Callable[..., Json], location: str) -> dict[str, Any]:
-    """Return the types of the parameters."""
+def _import_node(node: Mapping[str, Any], key: str) -> tuple[Callable[..., Json], Mapping[str, Any]]:
+    """Return the class of a node and the types of its parameters."""
+    path = str(node.get("_target_", ""))
+    target = import_target(path, key)
     try:
         hints = get_type_hints(target, include_extras=True)
-        if dataclasses.is_dataclass(target):
-            return {field.name: hints[field.name] for field in dataclasses.fields(target) if field.init}
-        return {name: hints.get(name, Any) for name in inspect.signature(target).parameters}
+        return target, {name: hints.get(name, Any) for name in inspect.signature(target).parameters}
     except (NameError, TypeError, ValueError) as error:  # a type that only type checkers import, or not callable
-        raise ConfigError(f"{location}: cannot be built: {error}") from error
+        raise ConfigError(f"{key}._target_={path}: cannot be built: {error}") from error
 
 
-def read_keys(kind: type[T], values: Mapping[str, str], prefix: str = "") -> T:
-    """Build a dataclass from keys of the command line, and convert each value to the type of its field.
-
-    prefix: of the keys in messages, such as "tune.".
+def read_keys(kind: type[T], overrides: Iterable[str], prefix: str = "") -> T:
+    """Build a dataclass from overrides with this prefix, and convert each value to the type of its field.
 
     Raises:
         ConfigError: a key is no field, or a value does not fit.
     """
     types = get_type_hints(kind, include_extras=True)
+    values = {key.removeprefix(prefix): value for key, value in override_values(overrides).items()}
     if unknown := next((key for key in values if key not in types), None):
         raise ConfigError(f"{prefix}{unknown}={values[unknown]}: unknown key. {nearest(unknown, types)}")
     return kind(**{key: check_value(f"{prefix}{key}", value, types[key]) for key, value in values.items()})

@@ -8,6 +8,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
+from typing import Any
 
 from hydra import compose as compose_with_hydra
 from hydra import initialize_config_dir
@@ -16,7 +17,6 @@ from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import IntervalSweep, RangeSweep
-from hydra.core.override_parser.types import Override as HydraOverride
 from hydra.core.plugins import Plugins
 from hydra.errors import HydraException
 from hydra.plugins.search_path_plugin import SearchPathPlugin
@@ -30,8 +30,6 @@ from kgqa.config.files import (
     OPTIONAL,
     SECOND,
     UNNAMED,
-    check_choice,
-    check_yaml,
     config_file,
     config_files,
     explain_yaml,
@@ -43,6 +41,7 @@ from kgqa.config.files import (
     list_run_keys,
     load_node,
     own_files,
+    read_yaml_text,
 )
 from kgqa.config.overrides import parse_override
 from kgqa.config.secrets import check_references, check_text, check_values
@@ -52,6 +51,7 @@ from kgqa.types import Json
 from kgqa.util.plugins import conf_folders, package_conf
 
 RUN = "kgqa_run"  # the configuration of a run. A config.yaml in an own conf/ belongs to another program
+NULL = ("null", "")  # values that choose nothing
 DATASET_KEYS = ("profile", "family")  # keys of a dataset that are not for its class
 
 
@@ -97,7 +97,7 @@ def compose(overrides: Sequence[str]) -> dict[str, Json]:
         raise ConfigError(f"{' '.join(overrides)}: a file names itself in its defaults. Remove it there.") from error
     _complete_own_files(resolved, chosen, {parse_override(override).key for override in overrides})
     check_values(resolved)
-    check_known_keys(resolved, chosen)
+    _check_known_keys(resolved, chosen)
     if "experiment" in resolved:  # a preset's keys are there if its file does not say that they are the run's
         file = config_file("experiment", str(chosen["experiment"]))
         raise ConfigError(f"{file}: its keys have no effect. Put '# @package _global_' into its first line")
@@ -110,17 +110,29 @@ def compose(overrides: Sequence[str]) -> dict[str, Json]:
 
 def _check_override(override: str) -> None:
     """Raise a ConfigError or DataError for what Hydra would accept, or explain badly."""
-    check_choice(override)
     parsed = parse_override(override)
-    check_text(parsed.key, parsed.value)
+    key, value, group = parsed.key, parsed.value, parsed.choice_group
+    if group in group_names() and parsed.has_value and not (key in OPTIONAL and value in NULL):
+        _check_choice(key, value, group)
+    check_text(key, value)
     if parsed.group.partition("/")[0] == "hydra":
         raise ConfigError(f"{override}: works only with kgqa run -m and kgqa reproduce")
-    if parsed.prefix == "~" and parsed.choice_group not in OPTIONAL:
+    if parsed.prefix == "~" and group not in OPTIONAL:
         raise ConfigError(f"{override}: this key is required. Do not remove it")
-    if parsed.choice_group in group_names() and (file := config_files(parsed.choice_group).get(parsed.value)):
-        check_yaml(file)
-        if parsed.key == "experiment" and "hydra" in load_node("experiment", parsed.value):
-            raise ConfigError(f"{file}: hydra: set these keys on the command line, after -m")
+
+
+def _check_choice(key: str, value: str, group: str) -> None:
+    """Raise a ConfigError for several names, one that the group does not have, or a file that cannot be used."""
+    is_swept, choices = value.startswith(("choice(", "glob(")), config_files(group)
+    for name in () if is_swept else value.split(","):
+        if name not in choices and name != UNNAMED:
+            raise ConfigError(f"{key}={name}: no such {group}. {nearest(name, choices)}")
+    if is_swept or "," in value:
+        raise ConfigError(f"{key}={value}: a list of values is a sweep: kgqa run -m {key}={value} …")
+    if value in choices:
+        read_yaml_text(choices[value])
+        if key == "experiment" and "hydra" in load_node("experiment", value):
+            raise ConfigError(f"{choices[value]}: hydra: set these keys on the command line, after -m")
 
 
 def _compose(overrides: Sequence[str]) -> tuple[dict[str, Json], dict[str, str | None]]:
@@ -160,11 +172,9 @@ def _is_choice(override: str) -> bool:
 def _choice_for_hydra(override: str) -> str:
     """Return a choice as Hydra accepts it: ~group for group=null, and a second choice of a group with its place."""
     parsed = parse_override(override)
-    if parsed.key in OPTIONAL and parsed.value in ("null", ""):
+    if parsed.key in OPTIONAL and parsed.value in NULL:
         return f"~{_hydra_key(parsed.key)}"
-    if parsed.key in SECOND and parsed.has_value:
-        return f"{_hydra_key(parsed.key)}={parsed.value}"
-    return override
+    return override.replace(parsed.key, _hydra_key(parsed.key), 1)
 
 
 def _hydra_key(group: str) -> str:
@@ -173,7 +183,7 @@ def _hydra_key(group: str) -> str:
 
 
 def _set_value(config: DictConfig, override: str) -> None:
-    """Set a value as Hydra would. Any key is accepted: `check_known_keys` also has to find those of files."""
+    """Set a value as Hydra would. Any key is accepted: `_check_known_keys` also has to find those of files."""
     key, value = parse_override(override).key, parse_override(override).value
     try:
         parsed = OverridesParser.create().parse_override(f"++{key}={value}")
@@ -207,11 +217,11 @@ def resolve_node(group: str, name: str) -> Json:
     return OmegaConf.to_container(whole[group], resolve=True)
 
 
-def check_known_keys(config: Mapping[str, Json], choices: Mapping[str, Json]) -> None:
+def _check_known_keys(config: Mapping[str, Json], choices: Mapping[str, Json]) -> None:
     """Raise a ConfigError for a key that no run reads. The message names its preset, if a preset sets it."""
     run_keys = [key.name for key in list_run_keys()]
     try:
-        _check_roots(config, run_keys, is_own("method", str(choices["method"])))
+        _check_run_keys(config, run_keys, str(choices["method"]))
         for group, name in choices.items():
             _check_group(config, run_keys, group, name)
     except ConfigError as error:
@@ -222,19 +232,19 @@ def check_known_keys(config: Mapping[str, Json], choices: Mapping[str, Json]) ->
         raise
 
 
-def _check_roots(config: Mapping[str, Json], run_keys: Sequence[str], is_own_method: bool) -> None:
-    """Check the keys of no group, and the roles. A user's method can have roles that kgqa does not know."""
+def _check_run_keys(config: Mapping[str, Json], run_keys: Sequence[str], method: str) -> None:
+    """Check the keys of no group. A user's method can have roles that kgqa does not know."""
     roots = {name.partition(".")[0] for name in run_keys} | set(group_names())
     for key, value in config.items():
         if key not in roots:
             text = "" if isinstance(value, Mapping) else f"={value}"
             raise ConfigError(f"{key}{text}: unknown key. {nearest(key, roots)}")
-    roles = [name for name in run_keys if name.startswith("roles.")]
-    if not isinstance(config["roles"], Mapping):
-        raise ConfigError(f"roles={config['roles']}: this key has settings. Set one of them: roles.reader=PRESET")
-    for role, value in config["roles"].items():
-        if f"roles.{role}" not in roles and not is_own_method:
-            raise ConfigError(f"roles.{role}={value}: unknown key. {nearest(f'roles.{role}', roles)}")
+    roles, known = config["roles"], [name for name in run_keys if name.startswith("roles.")]
+    if not isinstance(roles, Mapping):
+        raise ConfigError(f"roles={roles}: this key has settings. Set one of them: roles.reader=PRESET")
+    for role, value in () if is_own("method", method) else roles.items():
+        if f"roles.{role}" not in known:
+            raise ConfigError(f"roles.{role}={value}: unknown key. {nearest(f'roles.{role}', known)}")
 
 
 def _check_group(config: Mapping[str, Json], run_keys: Sequence[str], group: str, name: str | None) -> None:
@@ -269,18 +279,6 @@ def check_form(override: str) -> None:
 
 
 @dataclass(frozen=True)
-class Axis:
-    """One override of a sweep with the overrides of its values: a single one if it is not swept."""
-
-    key: str
-    values: tuple[str, ...]
-    swept: bool
-
-    def overrides(self) -> list[str]:
-        return [f"{self.key}={value}" for value in self.values] if self.swept else list(self.values)
-
-
-@dataclass(frozen=True)
 class Span:
     """A quantity from `low` to `high`, both included. They are whole numbers, `step` apart, if both ends are."""
 
@@ -290,50 +288,33 @@ class Span:
     log: bool = False  # search on a log scale
 
 
-def search_space(overrides: Sequence[str]) -> tuple[list[str], dict[str, Span | tuple[str, ...]]]:
-    """Return the overrides with one value, and the values to search of each other key.
+@dataclass(frozen=True)
+class Axis:
+    """One override of a sweep with its values: a single one, the override itself, if it is not swept.
 
-    Raises:
-        ConfigError: Hydra's grammar cannot read an override.
+    span: the values of an interval, which cannot be listed, or of a range of whole numbers.
     """
-    fixed, space = list[str](), dict[str, Span | tuple[str, ...]]()
-    for override, parsed in zip(overrides, parse_sweeps(overrides), strict=True):
-        if parsed.is_sweep_override():
-            space[parsed.get_key_element()] = _span_or_values(parsed)
-        else:
-            fixed.append(override)
-    return fixed, space
 
+    override: str
+    key: str
+    values: tuple[str, ...]
+    swept: bool
+    span: Span | None = None
 
-def _span_or_values(override: HydraOverride) -> Span | tuple[str, ...]:
-    sweep = override.value()
-    if isinstance(sweep, IntervalSweep):
-        low, high = (0.0 if end is None else end for end in (sweep.start, sweep.end))
-        return Span(low, high, log="log" in sweep.tags)
-    values = list(override.sweep_iterator())
-    numbers = [value for value in values if isinstance(value, int)]
-    if isinstance(sweep, RangeSweep) and numbers and len(numbers) == len(values):
-        return Span(min(numbers), max(numbers), abs(int(sweep.step)))
-    return tuple(override.sweep_string_iterator())
+    def overrides(self) -> list[str]:
+        return [f"{self.key}={value}" for value in self.values] if self.swept else [self.override]
 
 
 def parse_axes(overrides: Sequence[str]) -> list[Axis]:
-    """Return one axis per override: `key=a,b`, `choice(…)`, `range(…)` and `glob(…)` have several values.
+    """Return one axis per override: `key=a,b`, `choice(…)`, `range(…)`, `glob(…)` and `interval(…)` are swept.
 
     Raises:
-        ConfigError: Hydra's grammar cannot read an override, a key is swept twice, or an `interval` has no values.
+        ConfigError: Hydra's grammar cannot read an override, a key is swept twice, or no name matches.
     """
-    axes = []
-    for override, parsed in zip(overrides, parse_sweeps(overrides), strict=True):
-        if not parsed.is_sweep_override():
-            axes.append(Axis(parsed.key_or_group, (override,), swept=False))
-            continue
-        if not parsed.is_discrete_sweep():
-            raise ConfigError(f"{override}: an interval, not a list of values. Only hydra/sweeper=optuna can search it")
-        values = tuple(dict.fromkeys(parsed.sweep_string_iterator()))  # each once
-        if not values:
-            raise ConfigError(f"{override}: no name matches. See kgqa run --help")
-        axes.append(Axis(parsed.get_key_element(), values, swept=True))
+    with hydra_ready():
+        # the loader knows the names in each group, which glob() needs
+        parser = OverridesParser.create(config_loader=GlobalHydra.instance().config_loader())
+        axes = [_parse_axis(override, parser) for override in overrides]
     keys = [axis.key for axis in axes]
     for axis in axes:
         if axis.swept and keys.count(axis.key) > 1:
@@ -341,28 +322,40 @@ def parse_axes(overrides: Sequence[str]) -> list[Axis]:
     return axes
 
 
+def _parse_axis(override: str, parser: OverridesParser) -> Axis:
+    check_form(override)
+    try:
+        (parsed,) = parser.parse_overrides([override])
+    except (HydraException, ValueError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise ConfigError(f"{override}: cannot be read as a sweep ({reason}). E.g. method.candidates=15,20") from error
+    if not parsed.is_sweep_override():
+        return Axis(override, parsed.key_or_group, (override,), swept=False)
+    key, sweep = parsed.get_key_element(), parsed.value()
+    if isinstance(sweep, IntervalSweep):
+        low, high = (0.0 if end is None else end for end in (sweep.start, sweep.end))
+        return Axis(override, key, (), swept=True, span=Span(low, high, log="log" in sweep.tags))
+    values = tuple(dict.fromkeys(parsed.sweep_string_iterator()))  # each once
+    if not values:
+        raise ConfigError(f"{override}: no name matches. See kgqa run --help")
+    span, numbers = None, list[Any](parsed.sweep_iterator())
+    if isinstance(sweep, RangeSweep) and all(isinstance(number, int) for number in numbers):
+        span = Span(min(numbers), max(numbers), abs(int(sweep.step)))
+    return Axis(override, key, values, swept=True, span=span)
+
+
 def expand_grid(axes: Sequence[Axis]) -> list[tuple[str, list[str]]]:
-    """Return name and overrides of every cell. The last axis varies fastest."""
+    """Return name and overrides of every cell. The last axis varies fastest.
+
+    Raises:
+        ConfigError: the values of an interval cannot be listed.
+    """
+    for axis in axes:
+        if not axis.values:
+            remedy = "Only hydra/sweeper=optuna can search it"
+            raise ConfigError(f"{axis.override}: an interval, not a list of values. {remedy}")
     named = []
     for chosen in product(*(axis.overrides() for axis in axes)):
         varying = [override for axis, override in zip(axes, chosen, strict=True) if axis.swept]
         named.append((" ".join(varying) or "all", list(chosen)))
     return named
-
-
-def parse_sweeps(overrides: Sequence[str]) -> list[HydraOverride]:
-    """Parse overrides with Hydra's grammar. Raise a ConfigError that names the one that cannot be read."""
-    parsed = []
-    with hydra_ready():
-        # the loader knows the names in each group, which glob() needs
-        parser = OverridesParser.create(config_loader=GlobalHydra.instance().config_loader())
-        for override in overrides:
-            check_form(override)
-            try:
-                parsed += parser.parse_overrides([override])
-            except (HydraException, ValueError) as error:
-                reason = str(error).strip().splitlines()[0]
-                raise ConfigError(
-                    f"{override}: cannot be read as a sweep ({reason}). E.g. method.candidates=15,20"
-                ) from error
-    return parsed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
@@ -11,7 +11,6 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kgqa.config.overrides import parse_override
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.types import Json
 from kgqa.util.plugins import conf_folders, package_conf
@@ -33,8 +32,8 @@ UNNAMED = "unnamed_model"  # the choice of model= for a model without a preset
 MAX_ALIASES = 20  # of a file. 9 levels of 9 would be a billion values
 _ALIAS = re.compile(r"(?:^|[\s,\[{:-])\*[A-Za-z0-9_]+", re.MULTILINE)
 KEY_LINE = re.compile(r"^( *)([\w.]+):(?: +(.*?))??(?:\s+# *(.*))?$")
+PLACE = re.compile(r"§|Table|Fig|[Aa]ppendix")  # in a paper
 MARK = re.compile(r"\[([^][]+)\]\.?$")
-DEFAULTS_LINE = re.compile(r"^(?:override )?/?(\w+)(?:@(\S+))?(?:: *(\w+))?$")
 
 
 def groups() -> dict[str, list[str]]:
@@ -76,21 +75,6 @@ def config_file(group: str, name: str) -> Path:
     return files[name]
 
 
-def check_choice(override: str) -> None:
-    """Raise a ConfigError if an override chooses several names, or a name that its group does not have."""
-    parsed = parse_override(override)
-    key, value, group = parsed.key, parsed.value, parsed.choice_group
-    if group not in group_names() or (key in OPTIONAL and value in ("null", "")) or not parsed.has_value:
-        return
-    is_swept = value.startswith(("choice(", "glob("))
-    choices = config_files(group)
-    for name in () if is_swept else value.split(","):
-        if name not in choices and name != UNNAMED:
-            raise ConfigError(f"{key}={name}: no such {group}. {nearest(name, choices)}")
-    if is_swept or "," in value:
-        raise ConfigError(f"{key}={value}: a list of values is a sweep: kgqa run -m {key}={value} …")
-
-
 def is_own(group: str, name: str) -> bool:
     """Return whether a choice is the user's."""
     file = config_files(group).get(name)
@@ -113,25 +97,27 @@ def own_files() -> tuple[tuple[str, int, int], ...]:
 
 @lru_cache(maxsize=512)
 def _load_node(group: str, name: str, _: object) -> dict[str, Json]:
-    file = config_file(group, name)
-    parents = [choice.name for choice in _list_defaults(group, name) if choice.group == group and not choice.part]
-    if name in parents:
-        raise DataError(f"{file}: a file names itself in its defaults. Remove it there.")
-    node = load_yaml(file, "Fix this file")
-    if not isinstance(node, Mapping | None):
-        raise DataError(f"{file}: not a mapping of keys to values")
-    whole = {} if parents else _group_defaults(group)
-    for parent in parents:
-        whole = _merge(whole, load_node(group, parent))
-    for part in _list_defaults(group, name):
-        if part.part:
-            outer, _, key = part.part.rpartition(".")
-            inner = whole
-            for each in filter(None, outer.split(".")):
+    node = _load_file(group, name)
+    whole = _group_defaults(group)
+    for choice in _list_defaults(group, name):
+        if choice.part:
+            *outer, key = choice.part.split(".")
+            inner: dict[str, Json] = whole
+            for each in outer:
                 inner = inner.setdefault(each, {})
-            inner[key] = load_node(part.group, part.name)
-    whole = _merge(whole, {key: value for key, value in (node or {}).items() if key != "defaults"})
+            inner[key] = load_node(choice.group, choice.name)
+        elif choice.group == group:
+            whole = _merge(whole, load_node(group, choice.name))
+    whole = _merge(whole, {key: value for key, value in node.items() if key != "defaults"})
     return {**whole, **({"name": name} if is_unnamed(group, name) else {})}
+
+
+def _load_file(group: str, name: str) -> Mapping[str, Json]:
+    file = config_file(group, name)
+    node = load_yaml(file, "Fix this file")
+    if not isinstance(node, Mapping):
+        raise DataError(f"{file}: not a mapping of keys to values")
+    return node
 
 
 def _merge(base: Mapping[str, Json], own: Mapping[str, Json]) -> dict[str, Json]:
@@ -145,7 +131,7 @@ def _merge(base: Mapping[str, Json], own: Mapping[str, Json]) -> dict[str, Json]
 
 def is_unnamed(group: str, name: str) -> bool:
     """Return whether a file of the user leaves out the key `name`, which is then the name of the file."""
-    return group in NAMED and is_own(group, name) and not re.search(r"^name:", _text(group, name), re.MULTILINE)
+    return group in NAMED and is_own(group, name) and "name" not in _load_file(group, name)
 
 
 def _group_defaults(group: str) -> dict[str, Json]:
@@ -169,7 +155,7 @@ def _parse(file: Path, remedy: str) -> Json:
     import yaml
 
     try:
-        check_yaml(file)
+        read_yaml_text(file)
         with file.open(encoding="utf-8") as stream:
             return yaml.load(stream, Loader=_yaml_loader()) or {}  # noqa: S506 - a safe loader
     except yaml.YAMLError as error:
@@ -196,8 +182,8 @@ def _yaml_loader() -> type[Any]:
     return Loader
 
 
-def check_yaml(file: Path) -> None:
-    """Raise a DataError for what a library would accept or explain badly.
+def read_yaml_text(file: Path) -> str:
+    """Return the text of a YAML file. Raise a DataError for what a library would accept or explain badly.
 
     That is a file that is not UTF-8, or has many aliases: a list of aliases of lists can be a billion values.
     """
@@ -207,6 +193,7 @@ def check_yaml(file: Path) -> None:
         raise DataError(f"{file}: not UTF-8 ({error.reason} at byte {error.start}). Save the file as UTF-8") from error
     if (aliases := len(_ALIAS.findall(text))) > MAX_ALIASES:
         raise DataError(f"{file}: {aliases} aliases (*name), the maximum is {MAX_ALIASES}. Write the values out")
+    return text
 
 
 def explain_yaml(error: YAMLError) -> str:
@@ -280,23 +267,21 @@ class Choice:
 
 def describe_choice(group: str, name: str) -> str:
     """Return the opening comment of a choice's file."""
-    opening = re.match(r"(?:#.*\n)*", _text(group, name))
-    return " ".join(line.lstrip("# ") for line in opening[0].splitlines()) if opening else ""
+    opening = takewhile(lambda line: line.startswith("#"), read_yaml_text(config_file(group, name)).splitlines())
+    return " ".join(line.lstrip("# ") for line in opening)
 
 
 def list_keys(group: str, name: str) -> tuple[Key, ...]:
     """Return the keys of a choice in the order of its file, after those of the file that it extends."""
-    inherited = (
-        key
-        for key in _read_run_keys()
-        if group == "model" and key.name.startswith("model.") and key.name != "model.name"
-    )
-    by_name = {key.name.partition(".")[2]: replace(key, name=key.name.partition(".")[2]) for key in inherited}
+    keys = list[Key]()
+    if group == "model":
+        inherited = (key for key in _read_run_keys() if key.name.startswith("model.") and key.name != "model.name")
+        keys += (replace(key, name=key.name.removeprefix("model.")) for key in inherited)
     for choice in _list_defaults(group, name):
         if choice.group == group and not choice.part:
-            by_name |= {key.name: key for key in list_keys(group, choice.name)}
-    by_name |= {key.name: key for key in _read_keys(_text(group, name))}
-    return tuple(by_name.values())
+            keys += list_keys(group, choice.name)
+    keys += _read_keys(read_yaml_text(config_file(group, name)))
+    return tuple({key.name: key for key in keys}.values())
 
 
 def list_choices(group: str, name: str) -> list[Choice]:
@@ -306,7 +291,8 @@ def list_choices(group: str, name: str) -> list[Choice]:
 
 def default_choices() -> dict[str, str]:
     """Return the default name of each group that has one."""
-    return {choice.group: choice.name for choice in _read_defaults(_run_text()) if choice.name != "None"}
+    listed = _read_defaults("", load_yaml(package_conf() / "config.yaml"))
+    return {choice.group: choice.name for choice in listed if choice.name != "None"}
 
 
 def list_run_keys() -> tuple[Key, ...]:
@@ -315,7 +301,7 @@ def list_run_keys() -> tuple[Key, ...]:
 
 
 def _read_run_keys() -> tuple[Key, ...]:
-    return _read_keys(_run_text().partition("\n\n")[2])
+    return _read_keys((package_conf() / "config.yaml").read_text(encoding="utf-8").partition("\n\n")[2])
 
 
 def find_sources(config: Config) -> dict[str, str]:
@@ -332,10 +318,9 @@ def find_sources(config: Config) -> dict[str, str]:
                 who = "set on the command line"
                 if part in preset and not _differs(preset[part].default, values[part]):
                     who = f"experiment={experiment}" + (f" ({preset[part].source})" if preset[part].source else "")
-                origin = "paper" if re.search(r"§|Table|Fig|[Aa]ppendix", key.source) else "default"
-                origin = "default" if "not in" in key.source else origin
-                original = f"{origin}: {key.default}" + (f" ({key.source})" if key.source else "")
-                sources[part] = f"{who}; {original}"
+                is_published = PLACE.search(key.source) and "not in" not in key.source
+                original = f"{'paper' if is_published else 'default'}: {key.default}"
+                sources[part] = f"{who}; {original}" + (f" ({key.source})" if key.source else "")
     return {part: source for part, source in sources.items() if source}
 
 
@@ -346,26 +331,24 @@ def _differs(default: str, value: Json) -> bool:
     return bool(default) and "${" not in default and default != "[…]" and yaml.safe_load(default) != value
 
 
-def _list_defaults(group: str, name: str) -> Iterator[Choice]:
-    """Yield what a choice's file names under `defaults`. The group of `- dense` is the choice's own."""
-    for choice in _read_defaults(_text(group, name)):
-        yield choice if choice.group else replace(choice, group=group)
+def _list_defaults(group: str, name: str) -> list[Choice]:
+    """Return what a choice's file names under `defaults`. The group of `- dense` is the choice's own."""
+    choices = _read_defaults(group, _load_file(group, name))
+    if Choice(group, "", name) in choices:
+        raise DataError(f"{config_file(group, name)}: a file names itself in its defaults. Remove it there.")
+    return choices
 
 
-def _read_defaults(text: str) -> Iterator[Choice]:
-    import yaml
-
-    listed = re.search(r"^defaults:(?: *\n(?: *- .*(?:\n|$))+| *\[[^]]*\])", text, re.MULTILINE)
-    for entry in yaml.safe_load(listed[0])["defaults"] if listed else ():
-        line = ": ".join(map(str, *entry.items())) if isinstance(entry, dict) else str(entry)
-        match = DEFAULTS_LINE.match(line)
-        if not match or match[1] == "_self_":
-            continue
-        if match[3] is None:
-            yield Choice("", "", match[1])
-        else:
-            part = (match[2] or "").removeprefix(f"_global_.{match[1]}")
-            yield Choice(part, "", match[3]) if part in SECOND else Choice(match[1], part, match[3])
+def _read_defaults(own_group: str, node: Mapping[str, Json]) -> list[Choice]:
+    choices = []
+    for entry in node.get("defaults", ()):
+        if isinstance(entry, str) and entry != "_self_":
+            choices.append(Choice(own_group, "", entry))
+        for key, name in entry.items() if isinstance(entry, Mapping) else ():
+            group, _, place = key.split()[-1].lstrip("/").partition("@")
+            part = place.removeprefix(f"_global_.{group}")
+            choices.append(Choice(part, "", str(name)) if part in SECOND else Choice(group, part, str(name)))
+    return choices
 
 
 @lru_cache(maxsize=512)
@@ -385,13 +368,3 @@ def _read_keys(text: str) -> tuple[Key, ...]:
         comment = " ".join([match[4] or "", *(rest.lstrip(" #") for rest in more)]).strip()
         keys.append(Key(".".join(name for _, name in outer), value, comment))
     return tuple(keys)
-
-
-def _text(group: str, name: str) -> str:
-    file = config_file(group, name)
-    check_yaml(file)
-    return file.read_text(encoding="utf-8")
-
-
-def _run_text() -> str:
-    return (package_conf() / "config.yaml").read_text(encoding="utf-8")

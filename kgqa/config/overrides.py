@@ -13,6 +13,7 @@ Value = str | int | float | bool | None | Path | Sequence["Value"] | Mapping[str
 
 # what Hydra's grammar takes for one text as it stands
 _PLAIN = re.compile(r"[\w./@%+-][\w./@:%+ -]*(?<! )", re.ASCII)
+_ROLE = re.compile(r"([^:+]*?)(?:\+(.*?)|:(.*?))?(?:@([^@/:+]*))?", re.DOTALL)
 _READ_OTHERWISE = re.compile(r"(?i)[+-]?(\d[\d_.e+-]*|\.\d[\d_e+-]*|inf|nan)|true|false|null")  # as number, switch
 
 
@@ -62,6 +63,19 @@ def override_group(override: str) -> str:
     return parse_override(override).group
 
 
+HYDRA = ("hydra/", "hydra.")  # prefixes of the keys of a launcher or sweeper
+
+
+def split_overrides(overrides: Iterable[str], *prefixes: str | tuple[str, ...]) -> list[tuple[str, ...]]:
+    """Return the overrides that start with the first of the prefixes, with the second and so on, then the others."""
+    parts: list[list[str]] = [[] for _ in (*prefixes, "")]
+    for override in overrides:
+        bare = override.lstrip("+~")
+        place = next((n for n, prefix in enumerate(prefixes) if bare.startswith(prefix)), len(prefixes))
+        parts[place].append(override)
+    return [tuple(part) for part in parts]
+
+
 def override_values(overrides: Iterable[str]) -> dict[str, str]:
     """Return the values by key. The last one of the same key counts."""
     return {override.key: override.value for override in map(parse_override, overrides)}
@@ -77,23 +91,11 @@ class RoleChoice(NamedTuple):
 
 
 def parse_role(choice: str) -> RoleChoice:
-    """Parse the choice of a role. An adapter can be a path, as weights can."""
-    preset, named, rest = choice.partition(":")
-    if "+" in preset:
-        preset, _, rest = choice.partition("+")
-        adapter, engine = _split_engine(rest)
-        return RoleChoice(preset, "", adapter, engine)
-    if not named:
-        preset, _, engine = choice.partition("@")
-        return RoleChoice(preset, "", "", engine)
-    path, engine = _split_engine(rest)
-    return RoleChoice(preset, path, "", engine)
-
-
-def _split_engine(text: str) -> tuple[str, str]:
-    """Split a path or name, which can contain an @ itself, from the engine behind it."""
-    before, at, engine = text.rpartition("@")
-    return (before, engine) if at and "/" not in engine else (text, "")
+    """Parse the choice of a role. Paths of weights and adapters can contain an @ themselves, before a slash."""
+    match = _ROLE.fullmatch(choice)
+    assert match is not None  # it fits every text
+    preset, adapter, path, engine = (part or "" for part in match.groups())
+    return RoleChoice(preset, path, adapter, engine)
 
 
 def merge_overrides(*groups: Iterable[str]) -> tuple[str, ...]:

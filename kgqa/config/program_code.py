@@ -7,6 +7,7 @@ docstrings and layout change no answer, so they do not count.
 from __future__ import annotations
 
 import ast
+import fnmatch
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -24,6 +25,7 @@ from kgqa.util.plugins import prompt_folders, user_folder
 T = TypeVar("T")
 _IDENTITIES = ("identity", "corpus_identity", "fingerprint")  # methods of components that describe them
 _TEMPLATE = re.compile(r"[\w.-]+/[\w.-]+")
+_PATTERN = re.compile(r"[\w.-]+/([\w.-]+|[\w.-]*\*)")
 # modules that every program uses, or that answer its calls and have their own identity
 _SHARED = ("kgqa.types", "kgqa.errors", "kgqa.calls", "kgqa.protocols", "kgqa.prompting", "kgqa.util.validators")
 
@@ -70,9 +72,13 @@ def user_code(module: str) -> str | None:
 
 def _code_and_templates(start: str) -> tuple[dict[str, str], dict[str, str]]:
     trees = {name: _parse(file, file.stat().st_ctime_ns) for name, file in find_modules(start)}
-    names = {name for tree in trees.values() for text in _list_template_texts(tree) for name in _find_templates(*text)}
+    known, patterns = (
+        template_names(),
+        {pattern for tree in trees.values() for pattern in _list_template_patterns(tree)},
+    )
+    names = {name for pattern in patterns for name in fnmatch.filter(known, pattern)}
     if start.partition(".")[0] != "kgqa":  # it can compose names in any way
-        names |= {name for name in template_names() if (prompt_folders()[0] / f"{name}.j2").is_file()}
+        names |= {name for name in known if (prompt_folders()[0] / f"{name}.j2").is_file()}
     return {name: _unparse(tree) for name, tree in trees.items()}, {name: template_hash(name) for name in names}
 
 
@@ -120,31 +126,15 @@ _unparse = lru_cache(maxsize=256)(ast.unparse)
 
 
 @lru_cache(maxsize=256)
-def _list_template_texts(tree: ast.Module) -> list[tuple[str, bool]]:
-    """Return the strings of a module that can be a template's name, and whether each is a complete name.
-
-    For an f-string it is the beginning.
-    """
-    texts = list[tuple[str, bool]]()
+def _list_template_patterns(tree: ast.Module) -> list[str]:
+    """Return the strings of a module that can be a template's name, and `mine/*` for an f-string that starts so."""
+    texts = list[str]()
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and _TEMPLATE.fullmatch(node.value):
-            texts.append((node.value, True))
-        elif isinstance(node, ast.JoinedStr) and (beginning := _beginning(node)):
-            texts.append((beginning, False))
-    return texts
-
-
-def _find_templates(text: str, is_complete: bool) -> list[str]:
-    if is_complete:
-        return [text] if has_template(text) else []
-    return [name for name in template_names() if name.startswith(text)]
-
-
-def _beginning(text: ast.JoinedStr) -> str:
-    """Return the beginning of an f-string that may name a template, such as "mine/", or ""."""
-    first = text.values[0] if text.values else None
-    beginning = str(first.value) if isinstance(first, ast.Constant) else ""
-    return beginning if re.fullmatch(r"[\w.-]+/[\w.-]*", beginning) else ""
+        if isinstance(node, ast.Constant):
+            texts.append(str(node.value))
+        elif isinstance(node, ast.JoinedStr) and isinstance(start := node.values[0], ast.Constant):
+            texts.append(str(start.value) + "*")
+    return [text for text in texts if _PATTERN.fullmatch(text)]
 
 
 @lru_cache(maxsize=256)

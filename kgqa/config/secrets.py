@@ -21,7 +21,7 @@ _KEY = re.compile(
     r")(?![A-Za-z0-9])"
 )
 REMEDY = (
-    "leave it out: engine.api_key_env and graph.token_env name the variable with a key, and libraries read HF_TOKEN, "
+    "Leave it out: engine.api_key_env and graph.token_env name the variable with a key, and libraries read HF_TOKEN, "
     "WANDB_API_KEY, MLFLOW_TRACKING_* and KGQA_ES_* themselves"
 )
 

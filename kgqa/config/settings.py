@@ -52,13 +52,12 @@ class RunSettings:
     @classmethod
     def of(cls, config: Config) -> RunSettings:
         """Check the keys. Raises ConfigError with the key and its value."""
-        ids, values = config["ids"], {}
-        for key, expected in get_type_hints(cls, include_extras=True).items():
-            if key == "require_existing":
-                values[key] = check_value("kg.require_existing", config["kg"][key], expected)
-            else:
-                value = [ids] if key == "ids" and isinstance(ids, str | int) else config[key]
-                values[key] = check_value(key, value, expected)
+        ids = [config["ids"]] if isinstance(config["ids"], str | int) else config["ids"]
+        given = {**config, "ids": ids, "kg.require_existing": config["kg"]["require_existing"]}
+        values = {}
+        for name, expected in get_type_hints(cls, include_extras=True).items():
+            key = "kg.require_existing" if name == "require_existing" else name
+            values[name] = check_value(key, given[key], expected)
         return cls(**values)
 
     def identity(self) -> dict[str, Json]:
@@ -67,7 +66,7 @@ class RunSettings:
         return {key: value for key, value in values.items() if is_identity(types[key], value, values)}
 
 
-def reported_settings(config: Config) -> dict[str, Json]:
+def list_reported_settings(config: Config) -> dict[str, Json]:
     """Return every setting that can change a file of a run: a finished run of these settings need not run again."""
     types = get_type_hints(RunSettings, include_extras=True)
     settings = {

@@ -37,7 +37,7 @@ def import_target(path: str, key: str) -> Callable[..., Json]:
     if not path:
         raise ConfigError(f"{key}: no _target_. Name the class there.")
     if path.startswith("kgqa."):
-        _check_shipped(path, key, shipped_targets())
+        _check_shipped(path, key, list_shipped_targets())
     module, _, name = path.rpartition(".")
     if not module:
         raise ConfigError(
@@ -54,7 +54,7 @@ def import_target(path: str, key: str) -> Callable[..., Json]:
 
 
 @cache
-def shipped_targets() -> Mapping[str, set[str]]:
+def list_shipped_targets() -> Mapping[str, set[str]]:
     """Return the classes that kgqa's own files name as `_target_`, by group. "" is inside of other nodes."""
     return {**_read_targets([package_conf()]), "adapter": {"kgqa.artifacts.adapter.Adapter"}}  # has no file
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import random
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -188,13 +189,11 @@ class _Paragraphs:
 
     def gold(self, question: Question) -> tuple[list[Document], frozenset[str]]:
         """Return the gold documents and the support of the question."""
-        own = (*question.passages, *question.pinned)
-        if not own:
+        if not (question.passages or question.pinned):
             raise DataError(
                 f"question {question.id} came without passages. Name a file of articles: dataset.corpus=FILE"
             )
-        paragraphs = {p.id: p for p in own if p.id in question.support or p in question.pinned}
-        gold = [self._document(paragraph) for paragraph in paragraphs.values()]
+        gold = list(map(self._document, _gold_paragraphs(question)))
         support = {id_ for document in gold for id_ in _support(document, document.paragraphs, question)}
         return gold, frozenset(support | {id_ for id_ in question.support if id_.startswith(MISSING)})
 
@@ -242,13 +241,12 @@ class _Articles:
 
     def gold(self, question: Question) -> tuple[list[Document], frozenset[str]]:
         """Return the same. The question's own paragraph replaces an article that the corpus lacks."""
-        own: dict[str, list[Passage]] = {}
-        for passage in dict.fromkeys((*question.passages, *question.pinned)):
-            if passage.id in question.support or passage in question.pinned:
-                own.setdefault(normalise_title(passage.title), []).append(passage)
+        own = defaultdict[str, list[Passage]](list)
+        for passage in _gold_paragraphs(question):
+            own[normalise_title(passage.title)].append(passage)
         documents, support = [], set[str]()
         for title, name in _gold_titles(question).items():
-            paragraphs = tuple(own.get(title, ()))
+            paragraphs = tuple(own[title])
             document = self.by_title.get(title) or (Document(paragraphs, self.passage_size) if paragraphs else None)
             if document is None:
                 support.add(MISSING + name)
@@ -265,11 +263,17 @@ class _Articles:
 
 def _support(document: Document, gold: Iterable[Passage], question: Question) -> set[str]:
     """Return ids of the document's passages with the gold sentences of these paragraphs, or with the paragraphs."""
-    facts = dict[str, list[str]]()
+    facts = defaultdict[str, list[str]](list)
     for id_, sentence in question.facts:
-        facts.setdefault(id_, []).append(sentence)
+        facts[id_].append(sentence)
     parts = (part for paragraph in gold for part in facts.get(paragraph.id, [paragraph.text]))
     return {passage.id for part in parts for passage in document.passages_with(part)}
+
+
+def _gold_paragraphs(question: Question) -> list[Passage]:
+    """Return the question's own gold and pinned paragraphs, each once, in their order."""
+    own = corpus.distinct((*question.passages, *question.pinned))
+    return [passage for passage in own if passage.id in question.support or passage in question.pinned]
 
 
 def _gold_titles(question: Question) -> dict[str, str]:

@@ -60,7 +60,7 @@ def load_documents(path: str) -> tuple[DocumentDemonstration, ...]:
 
 def load_chains(path: str) -> tuple[ChainDemonstration, ...]:
     """Return labeled chains; see `load_documents`."""
-    return _load(path, _released_chain if "#" in path else _chain, "trace_chains", CHAINS)
+    return _load(path, _parse_released_chain if "#" in path else _chain, "trace_chains", CHAINS)
 
 
 def load_thoughts(path: str, needs: tuple[str, ...] = ()) -> tuple[ThoughtDemonstration, ...]:
@@ -97,7 +97,7 @@ def load_examples(path: str, keys: tuple[str, ...]) -> tuple[JsonObject, ...]:
 
 def _load(path: str, parse: Callable[[Json, str], T], form: str = "", prefix: str = "") -> tuple[T, ...]:
     """Return the parsed records. form: the prefix of kgqa's files. prefix: of the keys in the authors' file."""
-    records = _released_records(path, prefix) if "#" in path else _jsonl_records(path, form)
+    records = _read_release(path, prefix) if "#" in path else _jsonl_records(path, form)
     examples = tuple(parse(record, where) for where, record in records)
     if not examples:
         raise DataError(f"{path}: no demonstrations in this file")
@@ -121,15 +121,15 @@ def _jsonl_records(path: str, form: str) -> Iterator[tuple[str, Json]]:
     return jsonio.stream_records(file)
 
 
-def _released_object(path: str) -> tuple[Path, str, Json]:
+def _open_release(path: str) -> tuple[Path, str, Json]:
     """Return the file, the dataset and the content of FILE#DATASET."""
     name, _, dataset = path.rpartition("#")
     file = _find(name)
     return file, dataset, jsonio.parse_json(jsonio.read_start(file), str(file))
 
 
-def _released_records(path: str, prefix: str) -> Iterator[tuple[str, Json]]:
-    file, dataset, lists = _released_object(path)
+def _read_release(path: str, prefix: str) -> Iterator[tuple[str, Json]]:
+    file, dataset, lists = _open_release(path)
     key = prefix + dataset.upper()
     if not isinstance(lists, dict) or not isinstance(lists.get(key), list):
         keys = lists if isinstance(lists, dict) else ()
@@ -179,7 +179,7 @@ class ReleasedChain(RootModel[Annotated[tuple[ReleasedStep, ...], Field(min_leng
     """A chain of the authors of TRACE."""
 
 
-def _released_chain(raw: Json, where: str) -> ChainDemonstration:
+def _parse_released_chain(raw: Json, where: str) -> ChainDemonstration:
     steps = parse_record(ReleasedChain, raw, where).root
     selections = []
     for step in steps:
@@ -283,17 +283,14 @@ def _load_ircot_prompts(path: str) -> tuple[ThoughtDemonstration, ...]:
     paragraphs as "Wikipedia Title: …" and a line of text, then "Q: …" and "A: …". The prompts have the same questions
     with 1, 2 and 3 distractors, with the chain of thought or only the answer.
     """
-    file, dataset, prompts = _released_object(path)
+    file, dataset, prompts = _open_release(path)
     refuse_half_surrogates(prompts, str(file))
     try:
-        by_dataset: dict[str, dict[str, str]] = {}
-        for name, text in prompts.items():
-            by_dataset.setdefault(name.split("/")[-2], {})[name.split("/")[-1]] = text
-        if dataset not in by_dataset:
-            raise DataError(
-                f"{file}: no prompts of {dataset!r}. Datasets in this file: {', '.join(sorted(by_dataset))}"
-            )
-        texts = by_dataset[dataset]
+        parts = {tuple(name.split("/")[-2:]): text for name, text in prompts.items()}  # by dataset and file
+        texts = {name: text for (of, name), text in parts.items() if of == dataset}
+        if not texts:
+            known = ", ".join(sorted({of for of, _ in parts}))
+            raise DataError(f"{file}: no prompts of {dataset!r}. Datasets in this file: {known}")
         thoughts = [_blocks(texts[THOUGHTS.format(count)]) for count in (1, 2, 3)]
         answers = _blocks(texts[ANSWERS])
         titles = _blocks(texts.get(TITLES, ""))

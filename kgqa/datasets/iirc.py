@@ -12,7 +12,7 @@ from typing import Literal
 from pydantic import BaseModel
 
 from kgqa.datasets.base import ContextDataset
-from kgqa.datasets.corpus import Paragraph, paragraph_passages
+from kgqa.datasets.corpus import Paragraph
 from kgqa.datasets.schema import LocatedQuestions, parse_record, plain_title
 from kgqa.errors import DataError
 from kgqa.types import Passage, Question
@@ -121,19 +121,14 @@ def _original(page: Original, question: OriginalQuestion, identity: str, where: 
 
 def _processed(record: Processed, where: str) -> Question:
     answers = Counter(answer.texts() for answer in record.answers_objects)  # the most common of several annotators
-    passages = paragraph_passages(record.contexts)
-    pinned = paragraph_passages(record.pinned_contexts)
+    pinned = tuple(paragraph.passage for paragraph in record.pinned_contexts)
     titles = {passage.title for passage in pinned}
-    support = [
-        passage
-        for passage, paragraph in zip(passages, record.contexts, strict=True)
-        if paragraph.is_supporting and passage.title not in titles
-    ]
+    support = [each.passage for each in record.contexts if each.is_supporting and plain_title(each.title) not in titles]
     return Question(
         id=record.question_id,
         text=record.question_text,
         answers=(_gold(answers.most_common(1)[0][0] if answers else (), where),),
-        passages=passages,
+        passages=tuple(paragraph.passage for paragraph in record.contexts),
         pinned=pinned,
         support=frozenset(passage.id for passage in support),
         support_titles=frozenset(passage.title for passage in support),

@@ -50,10 +50,10 @@ def count_questions(questions: Iterable[Question | None]) -> tuple[Mapping[str, 
 def count_passages(passages: Iterable[Passage], gold: GoldPassages) -> Mapping[str, int]:
     """Return counts of the corpus with its repeated passages."""
     count = textless = 0
-    ids: set[int] = set()  # numbers and hashes, because a corpus has millions
+    ids: set[int] = set()  # hashes, because a corpus has millions
     titles: set[int] = set()
     for count, passage in enumerate(passages, start=1):  # noqa: B007 - the last number is the count
-        number = int(passage.id, 16)
+        number = hash(passage.id)
         if number not in ids:
             ids.add(number)
             titles.add(hash(_plain(passage.title)))
@@ -64,7 +64,7 @@ def count_passages(passages: Iterable[Passage], gold: GoldPassages) -> Mapping[s
         "of them distinct": len(ids),
         "distinct titles": len(titles),
         "gold passages of the questions": len(gold.ids),
-        "of them in the corpus": sum(not id_.startswith(MISSING) and int(id_, 16) in ids for id_ in gold.ids),
+        "of them in the corpus": sum(hash(id_) in ids for id_ in gold.ids),
         "gold titles of the questions": len(gold.titles),
         "of these titles in the corpus": sum(hash(title) in titles for title in gold.titles),
         **+unusual,

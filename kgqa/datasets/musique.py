@@ -65,23 +65,23 @@ def _unanswerable(record: MusiqueRecord) -> Question:
         id=f"{record.id} {UNANSWERABLE}",
         text=record.question,
         answers=(UNANSWERABLE,),
-        passages=corpus.paragraph_passages(record.paragraphs),
+        passages=tuple(paragraph.passage for paragraph in record.paragraphs),
         type=UNANSWERABLE,
         answerable=False,
     )
 
 
 def _question(record: MusiqueRecord, where: str) -> Question:
-    passages = corpus.paragraph_passages(record.paragraphs)
+    passages = tuple(paragraph.passage for paragraph in record.paragraphs)
     pairs = list(zip(record.paragraphs, passages, strict=True))
     by_index = {
         position if paragraph.idx is None else paragraph.idx: passage.id
         for position, (paragraph, passage) in enumerate(pairs)
     }
-    steps = [
+    steps = tuple(
         Hop(step.question, step.answer, by_index.get(step.paragraph_support_idx, ""))  # type: ignore[arg-type]
         for step in record.question_decomposition
-    ]
+    )
     support = [passage for paragraph, passage in pairs if paragraph.is_supporting]
     prefix, separator, _ = record.id.partition("__")
     return Question(
@@ -93,5 +93,5 @@ def _question(record: MusiqueRecord, where: str) -> Question:
         support_titles=record.gold_titles(passage.title for passage in support),
         hops=len(steps) or None,
         type=record.type or (prefix if separator else ""),
-        decomposition=tuple(steps),
+        decomposition=steps,
     )

@@ -29,7 +29,7 @@ from kgqa.util.optional_deps import require_packages
 
 CAPTION = re.compile(r"table\s+(\d+)\b", re.IGNORECASE)
 HYPHENATED = re.compile(r"(?<=[^\W\d_])-\n(?=[a-z])")  # a word cut at the end of a line
-WORD_BREAK = "\x02"  # pdfium's sign for a hyphen and the end of its line
+LINE = re.compile("([^\r\n\x02]+)(\x02?)")  # \x02 is pdfium's sign for a hyphen and the end of its line
 MARGIN = 0.08  # of a page's height, above and below: running heads and page numbers
 GAP = 0.5  # of a line's height, between two paragraphs
 RULINGS = 8  # segments of drawn paths; a table of two cells has 10, a frame 5, a rule above and one below the text 4
@@ -194,17 +194,15 @@ def _read_lines(page: Any) -> list[TextLine]:
 
     height = page.get_height()
     with closing(page.get_textpage()) as text_page:
-        characters = [chr(raw.FPDFText_GetUnicode(text_page, place)) for place in range(text_page.count_chars())]
-        lines, start = [], 0
-        for place, character in enumerate([*characters, "\n"]):
-            if character in ("\r", "\n", WORD_BREAK):
-                ends = [index for index in range(start, place) if not characters[index].isspace()]
-                if ends:
-                    text = "".join(characters[start:place]) + ("-" if character == WORD_BREAK else "")
-                    boxes = [text_page.get_charbox(index, loose=True) for index in (ends[0], ends[-1])]
-                    left, bottom, right, top = zip(*boxes, strict=True)  # y counted from the bottom of the page
-                    lines.append((text, (min(left), height - max(top), max(right), height - min(bottom))))
-                start = place + 1
+        numbers = (raw.FPDFText_GetUnicode(text_page, place) for place in range(text_page.count_chars()))
+        lines = []
+        for line in LINE.finditer("".join(map(chr, numbers))):
+            if text := line[1].strip():
+                start = line.start() + line[1].index(text)
+                ends = (text_page.get_charbox(place, loose=True) for place in (start, start + len(text) - 1))
+                left, bottom, right, top = zip(*ends, strict=True)  # y counted from the bottom of the page
+                box = (min(left), height - max(top), max(right), height - min(bottom))
+                lines.append((line[1] + ("-" if line[2] else ""), box))
     return lines
 
 
@@ -238,8 +236,7 @@ def _group(lines: Sequence[TextLine]) -> Iterator[list[TextLine]]:
             if box[1] - end > GAP * (box[3] - box[1]) or box[1] < above - 1:
                 yield group
                 group = []
-        if text.strip():
-            group.append((text, box))
+        group.append((text, box))
     if group:
         yield group
 

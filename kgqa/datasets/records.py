@@ -46,16 +46,18 @@ class Records(FileDataset):
             yield where, self._question(record, where, str(number))
 
     def _question(self, record: Json, where: str, number: str) -> Question:
-        def texts(key: str | None, name: str) -> list[str]:
-            found = [] if key is None else [text for value in _find(record, key.split(".")) for text in _texts(value)]
-            if key is not None and not found and name in ("id", "question"):
-                raise DataError(f"{where}: no {key!r}. Correct the record, or name another key: dataset.{name}_key=KEY")
-            return found
+        def texts(key: str | None) -> list[str]:
+            return [] if key is None else [text for value in _find(record, key.split(".")) for text in _texts(value)]
 
-        golds = [answer for key in self.answer_keys for answer in texts(key, "answer") if answer.strip()]
+        def first(key: str, name: str) -> str:
+            if not (found := texts(key)):
+                raise DataError(f"{where}: no {key!r}. Correct the record, or name another key: dataset.{name}_key=KEY")
+            return found[0]
+
+        golds = [answer for key in self.answer_keys for answer in texts(key) if answer.strip()]
         if not golds:
             raise DataError(f"{where}: no gold answer in {', '.join(self.answer_keys)}. Remove the question")
-        kind = " ".join(texts(self.type_key, "type"))
+        kind = " ".join(texts(self.type_key))
         pairs = [
             (Passage.of(plain_title(context.title), context.text), context.is_supporting)
             for value in (_find(record, [self.passages_key]) if self.passages_key else ())
@@ -63,10 +65,10 @@ class Records(FileDataset):
             for context in [parse_record(Context, item, where)]
         ]
         support = [passage for passage, is_gold in pairs if is_gold]
-        titles = [*map(_page_title, texts(self.title_key, "title")), *(passage.title for passage in support)]
+        titles = [*map(_page_title, texts(self.title_key)), *(passage.title for passage in support)]
         return Question(
-            id=texts(self.id_key, "id")[0] if self.id_key else number,
-            text=texts(self.question_key, "question")[0],
+            id=first(self.id_key, "id") if self.id_key else number,
+            text=first(self.question_key, "question"),
             answers=tuple(dict.fromkeys(golds)),
             passages=tuple(passage for passage, _ in pairs),
             support=frozenset(passage.id for passage in support),

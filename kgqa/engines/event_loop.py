@@ -40,7 +40,7 @@ class EventLoopThread:
 
     def close(
         self,
-        cleanup: Callable[[], Coroutine[Any, Any, None]],
+        cleanup: Callable[[], Coroutine[Any, Any, None]] = lambda: asyncio.sleep(0),
         timeout: float = 60.0,
         on_wait: Callable[[], None] = lambda: None,
     ) -> None:
@@ -81,3 +81,12 @@ class EventLoopThread:
             await cleanup()
         finally:
             loop.stop()
+
+
+def run_in_thread(name: str, work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine in an event loop of its own: the caller can be inside another one, as in a notebook."""
+    loop = EventLoopThread(name)
+    try:
+        return loop.submit(work).result()
+    finally:
+        loop.close()

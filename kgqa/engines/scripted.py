@@ -96,8 +96,7 @@ class Scripted(BaseEngine):
         if reply is None:
             words = WORD.findall(" ".join(text.splitlines()[-LAST_LINES:])) or ["nothing"]
             reply = "<{}; {}; {}>".format(*(words[digest[n] % len(words)] for n in range(3)))
-        cuts = [cut for stop in call.stop if (cut := reply.find(stop)) >= 0]
-        tokens = reply[: min(cuts, default=None)].split(" ")
+        tokens = call.cut(reply).split(" ")
         written = tokens[: call.max_tokens]
         usage = Usage(self.count_tokens(text), 0, len(written), seconds)
         return read_reply(call, Completion(" ".join(written), "stop" if written == tokens else "length", usage))

@@ -135,20 +135,30 @@ def join_thought(thought: Completion, answer: Completion, *, is_read_twice: bool
     return split_thought(replace(answer, usage=both), thought.text, cut=thought.finish == "length")
 
 
-def read_reply(call: Generate, reply: Completion) -> Completion:
-    """Return the reply with its thoughts separated, unless the call keeps them."""
-    return reply if call.thoughts == "keep" else split_thought(reply)
+def read_reply(call: Generate, reply: Completion, *, thinks: bool = False) -> Completion:
+    """Return the reply with its thoughts separated, or in tags if the call keeps them. thinks: see `split_thought`."""
+    if call.thoughts == "split":
+        return split_thought(reply, thinks=thinks)
+    if not reply.thought:
+        return reply
+    return replace(reply, text=f"{TAGS.begin}{reply.thought}{TAGS.answer}{reply.text}", thought="")
 
 
-def split_thought(reply: Completion, thought: str = "", *, cut: bool = False) -> Completion:
+def split_thought(reply: Completion, thought: str = "", *, cut: bool = False, thinks: bool = False) -> Completion:
     """Return the reply with the thoughts of its text appended to `thought` and to its separated thoughts.
 
     Flags: "thought_out" (a thought is truncated or has no answer), "estimated_thought" (its tokens are estimated by its
     share of the characters).
+
+    Args:
+        cut: `thought` is truncated.
+        thinks: the model reasons first, so a reply that was truncated before an answer is reasoning.
     """
     answer, inside, unclosed = _part(reply.text)
-    whole = "\n".join(part for part in (thought.rstrip(), reply.thought, inside.strip()) if part)
     tokens = reply.usage.reasoning_tokens
+    if thinks and reply.finish == "length" and answer == reply.text and not (reply.thought or tokens):
+        answer, inside, unclosed = "", answer, True  # only the prompt has the opening tag
+    whole = "\n".join(part for part in (thought.rstrip(), reply.thought, inside.strip()) if part)
     if not (whole or inside or tokens):
         return reply if answer == reply.text else replace(reply, text=answer)
     flags = list(reply.flags)

@@ -12,6 +12,7 @@ import math
 import os
 import re
 import struct
+from collections.abc import Sequence
 from contextlib import redirect_stderr
 from dataclasses import dataclass
 from functools import cache
@@ -29,10 +30,10 @@ from kgqa.util.fs import (
     HOME_ELSEWHERE,
     ensure_dir,
     explain_storage_errors,
+    folder_sha256,
     home,
     quick_sha256,
     replace_atomically,
-    text_digest,
 )
 from kgqa.util.jsonio import decode_json
 from kgqa.util.validators import Count, NotIdentity, Positive, Validator, matches
@@ -99,26 +100,36 @@ class Model:
             MissingWeights: no source has it. The message lists remedies.
             DataError: the hash differs from `sha256`.
         """
-        if self.path is not None:
-            path = Path(self.path).expanduser()
-            if not path.is_file() and not (path / "config.json").is_file():
-                raise ConfigError(
-                    f"model.path={path}: no such file, or a folder without config.json. Name a .gguf file or a "
-                    "transformers folder."
-                )
-            return self._check(path)
-        weights = self._from_hub(local=True) or self._from_packages() or self._from_hub(local=False)
+        path = Path(self.path).expanduser() if self.path is not None else None
+        if path and not path.is_file() and not (path / "config.json").is_file():
+            raise ConfigError(
+                f"model.path={path}: no such file, or a folder without config.json. Name a .gguf file or a "
+                "transformers folder."
+            )
+        parts = self.at_hand()
+        if len(parts) > 1:
+            weights: Path | None = self._assemble(parts)
+        else:
+            weights = parts[0] if parts else self._find_on_hub(local=False)
         if weights is None:
             raise MissingWeights(self.remedies())
-        return self._check(weights)
+        if self.sha256 is not None and (actual := digest(weights)) != self.sha256:
+            raise DataError(
+                f"{weights}: sha256 is {actual}, expected {self.sha256} (model.sha256). "
+                "Delete the file and download it again, or set model.sha256=null to use it as it is."
+            )
+        return weights
 
     def at_hand(self) -> tuple[Path, ...]:
         """Return the weights on this machine without checking them: a file, a folder, or the parts of a file."""
         if self.path is not None:
             path = Path(self.path).expanduser()
             return (path,) if path.exists() else ()
-        copy = self._from_hub(local=True)
-        return (copy,) if copy else tuple(self._parts() or ())
+        if copy := self._find_on_hub(local=True):
+            return (copy,)
+        files = [_find_in_package(part) for package in self.packages for part in expand(package)]
+        present = tuple(file for file in files if file is not None)
+        return present if len(present) == len(files) else ()
 
     def requirements(self) -> list[str]:
         """Return the arguments for pip to install the packages with the weights, with braces as the shell has them."""
@@ -133,39 +144,16 @@ class Model:
         """Return the number of tokens that the model was trained for. Raise ConfigError if it is unknown."""
         return self.context or _read_context(self.locate())
 
-    def _check(self, file: Path) -> Path:
-        if self.sha256 is not None and (actual := digest(file)) != self.sha256:
-            raise DataError(
-                f"{file}: sha256 is {actual}, expected {self.sha256} (model.sha256). "
-                "Delete the file and download it again, or set model.sha256=null to use it as it is."
-            )
-        return file
+    def _find_on_hub(self, *, local: bool) -> Path | None:
+        return hub.find_weights(self.hub, FOLDER_FILES, local=local) if self.hub is not None else None
 
-    def _from_hub(self, *, local: bool) -> Path | None:
-        if self.hub is None:
-            return None
-        repository, _, file = self.hub.partition(":")
-        if file:
-            return hub.find_file(repository, file, local=local)
-        return hub.find_snapshot(repository, FOLDER_FILES, local=local)
-
-    def _from_packages(self) -> Path | None:
-        """Return the file in the packages, or the assembled parts of it. The caller checks the hash."""
-        parts = self._parts()
-        if not parts or len(parts) == 1:
-            return parts[0] if parts else None
+    def _assemble(self, parts: Sequence[Path]) -> Path:
         target = home() / "models" / f"{self.name}-{(self.sha256 or 'unchecked')[:12]}.gguf"
         if not target.is_file() or target.stat().st_size != sum(part.stat().st_size for part in parts):
             with replace_atomically(target, HOME_ELSEWHERE) as fresh, fresh.open("wb") as whole:
                 for part in parts:
                     whole.write(part.read_bytes())
         return target
-
-    def _parts(self) -> list[Path] | None:
-        """Return the files in the packages; None if one is missing."""
-        files = [_find_in_package(part) for package in self.packages for part in expand(package)]
-        present = [file for file in files if file is not None]
-        return present if len(present) == len(files) else None
 
     def remedies(self) -> str:
         """Return the message that the weights are missing, with the ways to get them."""
@@ -191,10 +179,7 @@ def expand(package: str) -> list[str]:
 
 def digest(weights: Path) -> str:
     """Return the sha256 of a file, or of all files in a folder that can change a reply."""
-    if weights.is_file():
-        return quick_sha256(weights)
-    files = sorted({file for pattern in FOLDER_FILES for file in weights.glob(pattern)})
-    return text_digest("".join(f"{quick_sha256(file)}  {file.name}\n" for file in files))
+    return quick_sha256(weights) if is_gguf(weights) else folder_sha256(weights, FOLDER_FILES)
 
 
 def is_gguf(weights: Path) -> bool:

@@ -30,7 +30,7 @@ from kgqa.report.steps import is_quoted, quote_steps
 from kgqa.runtime.display import Display
 from kgqa.runtime.folder import trace_question
 from kgqa.types import Passage, Question
-from kgqa.util.fs import digest, json_text, replace_file, replace_file_parts
+from kgqa.util.fs import digest, json_text, replace_file
 from kgqa.util.text import pluralize
 
 PASSAGES = 8  # read by a method that does not search by itself
@@ -48,8 +48,8 @@ def answer_unscored(session: Session, display: Display) -> list[TracedQuestion]:
     A failed question has an error instead of an answer.
     """
     traced = list[TracedQuestion]()
-    with open_index(session, display) as index, session.runner(prepare(session, index, display).inputs) as runner:
-        answer_questions(session.experiment, runner, lambda *ended: traced.append(trace_question(*ended)), display)
+    with open_index(session, display) as index, session.runner(prepare(session, index, display)) as runner:
+        answer_questions(runner, lambda *ended: traced.append(trace_question(*ended)), display)
     return traced
 
 
@@ -111,7 +111,7 @@ class _Asker:
         supported = is_quoted(traced.prediction.answer or "", steps)
         out = self.experiment.settings.output_dir
         page = Path(out) if out else answers_folder() / f"{self._name(traced.question.text)}.html"
-        replace_file_parts(page, question_page(report_question(traced), self._facts(seconds), steps, supported))
+        replace_file(page, question_page(report_question(traced), self._facts(seconds), steps, supported))
         saved = SavedAnswer(
             question=traced.question.text,
             answer=traced.prediction.answer,

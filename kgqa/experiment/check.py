@@ -13,8 +13,8 @@ from kgqa.artifacts.run import SCRIPTED
 from kgqa.config.files import flatten
 from kgqa.config.overrides import override_group, parse_override
 from kgqa.errors import ConfigError
-from kgqa.experiment.engines import RoleBinding, judge_nodes, role_nodes
-from kgqa.experiment.experiment import Experiment
+from kgqa.experiment.engines import RoleBinding, judge_nodes
+from kgqa.experiment.experiment import RANKERS, Experiment
 from kgqa.experiment.session import Session
 from kgqa.experiment.tracking import choose_tracker
 from kgqa.judge import ROLE
@@ -42,15 +42,14 @@ def check(session: Session) -> None:
     for remark in (*remarks, *find_warnings(experiment)):
         session.say_once(remark)
     session.engines.identities()
-    if experiment.judge:
-        session.judge_engines(experiment.judge).identities()
+    session.judge_engines.identities()
     refuse_trained(experiment)
     needed = experiment.choices.keys() | experiment.method.uses
     if "retriever" in needed:
         session.retriever  # noqa: B018 - builds it
     if "graph" in needed:
         session.linker  # noqa: B018 - builds it
-    for group in ("ranker", "demonstrations_ranker", "reranker"):
+    for group in RANKERS:
         if group in needed:
             session.ranker(group).identity()  # needs the packages and the model
     experiment.questions  # noqa: B018 - reads and checks the file
@@ -111,8 +110,7 @@ def _trained_folders(experiment: Experiment) -> Iterator[tuple[str, Path]]:
             for key, value in flatten(node).items():
                 if isinstance(value, str) and value and Path(value).is_dir():
                     yield f"{group}.{key}", Path(value)
-    own = role_nodes(config) if experiment.asks_models else {}
-    for role, binding in own.items():
+    for role, binding in experiment.role_nodes.items():
         if role:  # the run's own model is among the groups
             yield from _binding_folders(f"roles.{role}", binding)
     if experiment.judge is not None:

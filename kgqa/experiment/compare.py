@@ -18,7 +18,6 @@ from kgqa.report.page import notebook_html
 from kgqa.report.section import Section
 from kgqa.scoring.comparison import compare
 from kgqa.scoring.questions import METRICS
-from kgqa.types import Question
 from kgqa.util.text import pluralize
 
 DIFFERENCE = 2.0  # points
@@ -95,20 +94,19 @@ def share_questions(runs: list[AnsweredQuestions], *, common: bool) -> list[Answ
         raise ConfigError("these runs have no question in common. Compare runs over the same dataset")
     for run, own in zip(others, by_run[1:], strict=True):
         if not common and own.keys() != by_run[0].keys():
-            differences = [*_list_only(first.name, by_run[0], own), *_list_only(run.name, own, by_run[0])]
+            sides = {first.name: sorted(by_run[0].keys() - own.keys()), run.name: sorted(own.keys() - by_run[0].keys())}
+            only = [
+                f"{len(ids):,} only in {name}: {', '.join(ids[:3])}{' …' if len(ids) > 3 else ''}"
+                for name, ids in sides.items()
+                if ids
+            ]
             hint = f"Use --common to compare the {len(shared):,} they share"
-            raise ConfigError(f"different questions, {'; '.join(differences)}. {hint}")
+            raise ConfigError(f"different questions, {'; '.join(only)}. {hint}")
         for key in sorted(shared):
             if (own[key].text, own[key].answers) != (by_run[0][key].text, by_run[0][key].answers):
                 raise DataError(f"question {key}: its text or gold answers differ between {run.name} and {first.name}")
     order = [question.id for question in first.questions if question.id in shared]
     return [replace(run, questions=tuple(own[key] for key in order)) for run, own in zip(runs, by_run, strict=True)]
-
-
-def _list_only(name: str, own: Mapping[str, Question], other: Mapping[str, Question]) -> list[str]:
-    """Return a line about the questions that only one of two runs has, if any."""
-    ids = sorted(own.keys() - other.keys())
-    return [f"{len(ids):,} only in {name}: {', '.join(ids[:3])}{' …' if len(ids) > 3 else ''}"] if ids else []
 
 
 def _count_failed(runs: Runs) -> list[str]:

@@ -50,6 +50,8 @@ def fetch_dataset(name: str, display: Display, *, source_folder: str | None = No
         DataError: it cannot be downloaded, or has another checksum.
     """
     known = sources()
+    if name not in known and name in groups()["dataset"]:
+        raise ConfigError(f"dataset={name}: has no download. Name your own file or folder: dataset.path=PATH")
     if name not in known:
         raise ConfigError(f"dataset={name}: no such dataset. {nearest(name, known)}")
     source = known[name]

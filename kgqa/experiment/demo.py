@@ -14,13 +14,12 @@ from kgqa.cache.maintenance import import_calls
 from kgqa.config.overrides import format_override, merge_overrides, override_key
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.check import check
-from kgqa.experiment.engines import Pool, role_nodes
+from kgqa.experiment.engines import Pool
 from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.replay import Recorded, ReplayCache, replay_questions
 from kgqa.experiment.run import execute_unless_finished
 from kgqa.experiment.session import Session
 from kgqa.runtime.display import Display
-from kgqa.scoring.metrics import contains_gold
 from kgqa.scoring.questions import ScoredQuestion, score_question
 
 BASELINES = ("no_context", "all_documents")  # the methods that TRACE is compared with
@@ -100,7 +99,7 @@ def replay_demo() -> tuple[Recording, list[DemoResult]]:
 
 
 def _replay(experiment: Experiment, recording: Recording, folder: Path) -> DemoResult:
-    pool, binding = Pool(), role_nodes(experiment.config)[""]
+    pool, binding = Pool(), experiment.role_nodes[""]
     pool.shared([binding.model, binding.engine], lambda: Recorded(recording.model))
     pool.shared(experiment.config["ranker"], lambda: Recorded(recording.ranker))
     with closing(ReplayCache(folder)) as calls, Session(experiment, pool, calls) as session:
@@ -115,16 +114,3 @@ def _replay(experiment: Experiment, recording: Recording, folder: Path) -> DemoR
 
 def _score(experiment: Experiment, questions: Sequence[TracedQuestion]) -> list[ScoredQuestion]:
     return [score_question(each.question, each.prediction, experiment.profile) for each in questions]
-
-
-def leading_chain(traced: TracedQuestion) -> list[tuple[str, str, str]]:
-    """Return the triples of the likeliest chain with the answer, or of the likeliest chain; [] without chains."""
-    chains = [
-        [(head, relation, tail) for head, relation, tail, _ in chain["triples"]]
-        for chain in traced.notes.get("chains", ())
-        if chain["triples"]
-    ]
-    answer = traced.prediction.answer or ""
-    texts = (" ".join(part for triple in chain for part in triple) for chain in chains)
-    holding = (chain for chain, text in zip(chains, texts, strict=True) if contains_gold(text, [answer]))
-    return next(holding, chains[0] if chains else [])

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from itertools import count
 from math import log
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from kgqa.cache.in_flight import Done, Request, ServiceReply, find_reply
 from kgqa.cache.key import cache_key
@@ -19,9 +18,11 @@ from kgqa.engines.weights import Prices
 from kgqa.errors import DataError
 from kgqa.experiment.engines import Engines
 from kgqa.experiment.prepare.indexes import index_folder
-from kgqa.experiment.prepare.triples import ImportedSource, TripleBuilder, distinct_passages, triples_of
+from kgqa.experiment.prepare.triples import TripleBuilder, distinct_passages, triples_of
 from kgqa.experiment.session import Session
 from kgqa.judge.judges import JudgedAnswer
+from kgqa.kg.exchange import StoredTriples
+from kgqa.kg.store import TripleStore
 from kgqa.prompting import render_dry_run_reply
 from kgqa.protocols import ExpandingRetriever, StreamingEngine
 from kgqa.retrieval.search import PoolIndex
@@ -30,6 +31,7 @@ from kgqa.runtime.scheduler import WIDTH, CallRecord, Scheduler, with_search_pro
 from kgqa.runtime.services import Service
 from kgqa.types import Answer, Choice, Completion, Passage, Triple, Usage
 
+T = TypeVar("T")
 PASSAGE = "text like this " * 30  # 450 characters, the mean of MuSiQue's and 2Wiki's paragraphs
 CHARACTERS_PER_TOKEN = 4  # of English, roughly
 TRIPLES_PER_PASSAGE = 8  # TRACE, Table 5: 79.04 triples in 10 passages
@@ -63,18 +65,15 @@ def plan_calls(session: Session, shared: Shared, first: int | None = None) -> Pl
     The counts are maxima, except where a text can lead to ever more calls (KnowTrace, GE-Reasoning, ERA-CoT). There
     the block `imagined` of the template decides.
     """
-    experiment = session.experiment
-    questions = experiment.questions[:first]
+    experiment, planner = session.experiment, Planner(session, shared)
+    questions, uses = experiment.questions[:first], experiment.method.uses
     with ExitStack() as opened:
-        index = None
-        if "search" in experiment.method.uses and (folder := index_folder(session)).finished():
-            index = opened.enter_context(closing(folder.open()))
-        triples = triples_of(session) if "triples" in experiment.method.uses else None
-        planner = Planner(session, shared, index, triples)
-        if isinstance(triples, TripleBuilder):
-            planner.imagine(_extractions(triples, distinct_passages(questions), shared), session.engines)
-        if "search" in experiment.method.uses and index is None:
-            planner.imagine(_index_programs(session, shared), session.engines, all_calls=True)
+        if "triples" in uses:
+            planner.triples = triples_of(session)
+            if isinstance(planner.triples, TripleStore):
+                planner.imagine_extraction(planner.triples, distinct_passages(questions))
+        if "search" in uses and not planner.imagine_index():
+            planner.index = opened.enter_context(closing(index_folder(session).open()))
         programs = ((question.id, experiment.method.answer(question)) for question in questions)
         answers = planner.imagine(programs, session.engines)
     if judge := experiment.judge:
@@ -83,42 +82,22 @@ def plan_calls(session: Session, shared: Shared, first: int | None = None) -> Pl
             for question in questions
             if isinstance(answer := answers[question.id], Answer)
         )
-        planner.imagine(judged, session.judge_engines(judge), certain=False)
+        planner.imagine(judged, session.judge_engines, certain=False)
     return planner.plan
 
 
 def plan_extraction(session: Session, passages: Iterable[Passage]) -> Plan:
     """Count the calls that extract the passages without triples."""
     planner = Planner(session, set())
-    planner.imagine(_extractions(TripleBuilder(session), passages, set()), session.engines)
+    planner.imagine_extraction(TripleBuilder(session).store, passages)
     return planner.plan
 
 
 def plan_index(session: Session) -> Plan:
     """Count the calls that build the index, none if it is built."""
     planner = Planner(session, set())
-    if not index_folder(session).finished():
-        planner.imagine(_index_programs(session, set()), session.engines, all_calls=True)
+    planner.imagine_index()
     return planner.plan
-
-
-def _index_programs(session: Session, shared: Shared) -> Iterator[tuple[str, Program[Sequence[Passage]]]]:
-    """Yield the program that calls a model to build the index, if there is one and no earlier cell builds the index."""
-    if isinstance(session.retriever, ExpandingRetriever) and session.retriever.writer:
-        place = str(index_folder(session).path)
-        if place not in shared:
-            shared.add(place)
-            yield "index", session.retriever.expand(list(session.experiment.corpus.passages()), None, lambda _: None)
-
-
-def _extractions(
-    triples: TripleBuilder, passages: Iterable[Passage], shared: Shared
-) -> Iterator[tuple[str, Program[Any]]]:
-    """Yield the extractions of the passages without triples that no earlier cell extracts."""
-    for passage in triples.store.missing(passages):
-        if (place := f"{triples.place} {passage.id}") not in shared:
-            shared.add(place)
-            yield passage.id, triples.extractor.extract(passage)
 
 
 class Planner(Service):
@@ -129,23 +108,42 @@ class Planner(Service):
     question's own passages, then placeholders. All passages of a pool are neighbours.
     """
 
-    def __init__(
-        self,
-        session: Session,
-        shared: Shared,
-        index: PoolIndex | None = None,
-        triples: TripleBuilder | ImportedSource | None = None,
-    ) -> None:
+    index: PoolIndex | None = None
+    triples: StoredTriples | None = None
+
+    def __init__(self, session: Session, shared: Shared) -> None:
         self.plan: Plan = {}
-        self._session, self._shared, self._index, self._triples = session, shared, index, triples
-        self._engines = session.engines
+        self._session, self._shared, self._engines = session, shared, session.engines
         self._done: Done = Done()
-        self._certain: bool = True
-        self._all_calls: bool = False
+        self._certain = self._all_calls = False
         self._imagined: set[int] = set()  # programs with an imagined reply
         self._phase = 0
-        self._new: dict[str, set[tuple[int, int]]] = defaultdict(set)  # phase and program of new model calls, by role
         self._numbers = count(1)
+
+    def imagine_extraction(self, triples: TripleStore, passages: Iterable[Passage]) -> None:
+        """Count the calls for the passages without triples that no earlier cell extracts."""
+        extract = self._session.experiment.extractor.extract
+        new = self._claim(triples.missing(passages), lambda passage: f"{triples.place} {passage.id}")
+        self.imagine(((passage.id, extract(passage)) for passage in new), self._session.engines)
+
+    def imagine_index(self) -> bool:
+        """Count the calls that build the index, unless an earlier cell builds it. Return False if it is built."""
+        folder, retriever = index_folder(self._session), self._session.retriever
+        if folder.finished():
+            return False
+        if isinstance(retriever, ExpandingRetriever) and retriever.writer:
+            corpus = self._session.experiment.corpus
+            new = self._claim([folder], lambda folder: str(folder.path))
+            programs = (("index", retriever.expand(list(corpus.passages()), None, lambda _: None)) for _ in new)
+            self.imagine(programs, self._session.engines, all_calls=True)
+        return True
+
+    def _claim(self, items: Iterable[T], place: Callable[[T], str]) -> Iterator[T]:
+        """Yield the items that no earlier cell builds."""
+        for item in items:
+            if (key := place(item)) not in self._shared:
+                self._shared.add(key)
+                yield item
 
     def imagine(
         self,
@@ -160,18 +158,18 @@ class Planner(Service):
         certain: whether the programs themselves do not come from imagined replies.
         all_calls: whether they make all their calls, whatever the replies are.
         """
-        self._engines, self._certain, self._imagined = engines, certain, set()
-        self._all_calls = all_calls
+        self._engines, self._certain, self._all_calls, self._imagined = engines, certain, all_calls, set()
         self._phase += 1
         settings = self._session.experiment.settings
         width = settings.max_parallel_questions or WIDTH
-        scheduler = Scheduler(lambda _: self, self._done, width=width, seed=settings.seed)
-        scheduler.on_record = self._count
+        scheduler = Scheduler(lambda _: self, self._done, width=lambda: width, seed=settings.seed)
         with_searches = with_search_program(programs, self._session.search_program)
         return {ended.key: ended.result for ended in scheduler.run(with_searches)}
 
     def submit(self, request: Request) -> None:
         reply, cached = self._reply(request)
+        if isinstance(request.call, Generate | Choose):
+            self._count(request, CallRecord((), request.call, reply, cached))
         self._done.put(ServiceReply(request.ticket, reply, cached=cached))
 
     def _reply(self, request: Request) -> tuple[object, bool]:
@@ -184,7 +182,7 @@ class Planner(Service):
             return tuple(passage for passage in pool if passage.id != call.passage.id), False
         if isinstance(call, CountTokens) and (engine := self._engines(call.role)).estimates_tokens:
             return engine.count_tokens(call.text), False
-        key = cache_key(call_identity(self._session, self._engines, self._index, call), call)
+        key = cache_key(self._identity(call), call)
         if (reply := find_reply(self._session.cache, key, call)) is not None:
             return reply, True
         certain = self._certain and program not in self._imagined
@@ -192,13 +190,19 @@ class Planner(Service):
         if certain:
             self._shared.add(key)
         self._imagined.add(program)
-        if isinstance(call, Generate | Choose) and not again:
-            self._new[call.role].add((self._phase, request.ticket if self._all_calls else program))
-        if isinstance(call, Facts) and self._index is not None:
-            return self._index.find_facts([call])[0], again
-        if isinstance(call, Search) and self._index is not None:
-            return self._index.search([call])[0], again
+        if self.index is not None and isinstance(call, Search):
+            return self.index.search([call])[0], again
+        if self.index is not None and isinstance(call, Facts):
+            return self.index.find_facts([call])[0], again
         return self._imagine(call, program), again
+
+    def _identity(self, call: Call[Any]) -> Mapping[str, Any]:
+        """Return the identity of what answers a call, as in the key of its reply. Nothing is loaded."""
+        if isinstance(call, Generate | Choose | CountTokens):
+            return self._engines(call.role).identity()
+        if isinstance(call, Rank):
+            return self._session.ranker(call.scorer).identity()
+        return self.index.identity() if self.index is not None else {}
 
     def _imagine(self, call: Call[Any], program: int) -> object:
         number = next(self._numbers)
@@ -225,44 +229,32 @@ class Planner(Service):
         raise TypeError(f"no simulated reply for {type(call).__name__}")
 
     def _find_triples(self, passage: Passage) -> tuple[Triple, ...]:
-        assert self._triples is not None
+        assert self.triples is not None
         try:
-            return self._triples.store.triples(passage)
+            return self.triples.triples(passage)
         except DataError:
             numbers = range(TRIPLES_PER_PASSAGE)
             return tuple(Triple(passage.title, f"relation {n}", passage.text[:40], passage.id) for n in numbers)
 
-    def _count(self, record: CallRecord) -> None:
-        call, engines = record.call, self._engines
-        if not isinstance(call, Generate | Choose):
-            return
+    def _count(self, request: Request, record: CallRecord) -> None:
+        call: ModelCall = request.call
         if call.role not in self.plan:
-            engine = engines(call.role)
+            engine = self._engines(call.role)
             self.plan[call.role] = Planned(
-                engine=engines.label(call.role),
+                engine=self._engines.label(call.role),
                 origin=Origin.of(engine.identity()),
                 at_once=cast(StreamingEngine, engine).max_concurrency if engine.streaming else None,
-                prices=engines.prices(call.role),
+                prices=self._engines.prices(call.role),
                 render=engine.render,
-                new_programs=self._new[call.role],
             )
         role = self.plan[call.role]
+        role.first.setdefault(call.prompt.name, call)
         role.every.add(record)
         if not record.cached:
             role.new.add(record)
-        role.first.setdefault(call.prompt.name, call)
-
-
-def call_identity(session: Session, engines: Engines, index: PoolIndex | None, call: Call[Any]) -> Mapping[str, Any]:
-    """Return the identity of what answers a call, as in the key of its reply. Nothing is loaded."""
-    if isinstance(call, Generate | Choose | CountTokens):
-        return engines(call.role).identity()
-    if isinstance(call, Rank):
-        return session.ranker(call.scorer).identity()
-    return index.identity() if index is not None else {}
+            role.new_programs.add((self._phase, request.ticket if self._all_calls else request.order[0]))
 
 
 def _tokens(call: ModelCall) -> int:
-    written = sum(len(message.content) for message in call.prompt.messages) + len(call.prompt.prefill)
-    written += len(call.tools or "") if isinstance(call, Generate) else 0
-    return written // CHARACTERS_PER_TOKEN
+    tools = call.tools or "" if isinstance(call, Generate) else ""
+    return (call.prompt.characters + len(tools)) // CHARACTERS_PER_TOKEN

@@ -72,18 +72,15 @@ class Engines:
     def __init__(self, nodes: RoleNodes, pool: Pool) -> None:
         self._nodes, self._pool = nodes, pool
         self._models: dict[str, Model] = {}
-        self._ready: dict[int, Engine] = {}  # by id, engines that know the adapters of these roles
 
     def __call__(self, role: str) -> Engine:
         """Return the engine of a role."""
         binding = self._binding(role)
         nodes = [binding.model, binding.engine]
         engine = self._pool.shared(nodes, lambda: parts.engine(binding.engine, binding.model))
-        if id(engine) not in self._ready:
-            for other in self._nodes.values():  # it must know all adapters before its first call
-                if [other.model, other.engine] == nodes:
-                    _adapt(engine, other)
-            self._ready[id(engine)] = engine
+        for other in self._nodes.values():  # it must know all adapters before its first call
+            if [other.model, other.engine] == nodes:
+                _adapt(engine, other)
         return _adapt(engine, binding)
 
     def streaming(self) -> bool:

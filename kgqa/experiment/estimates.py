@@ -34,11 +34,21 @@ class Range:
     low: float = 0.0
     high: float = 0.0
 
+    @classmethod
+    def at(cls, value: float) -> Range:
+        """Return a range of one value."""
+        return cls(value, value)
+
+    def up_to(self, most: float) -> Range:
+        """Return the range with no end above `most`."""
+        return Range(min(self.low, most), min(self.high, most))
+
     def __add__(self, other: Range) -> Range:
         return Range(self.low + other.low, self.high + other.high)
 
-    def __mul__(self, share: float) -> Range:
-        return Range(share * self.low, share * self.high)
+    def __mul__(self, other: Range | float) -> Range:
+        factors = other if isinstance(other, Range) else Range.at(other)
+        return Range(self.low * factors.low, self.high * factors.high)
 
 
 @dataclass(frozen=True)
@@ -149,61 +159,57 @@ def _estimate_role(role: Planned, history: RoleHistory | None, usages: Sequence[
         return Estimated(role.every.calls, 0, Range(), Range(), Range() if role.prices else None)
     calls, notes = _expected_calls(role, history, method)
     prompt, output = _tokens_per_call(role, history, usages)
+    read, written = calls * prompt, calls * output
     cached = sum(usage.cached for usage in usages) / max(sum(usage.prompt for usage in usages), 1)
-    read, written = calls * prompt, Range(calls.low * output.low, calls.high * output.high)
     usd = seconds = None
     if role.prices:
-        usd = Range(*(
+        low, high = (
             role.prices.dollars(round(tokens), round(tokens * cached), round(replies))
             for tokens, replies in ((read.low, written.low), (read.high, written.high))
-        ))  # fmt: skip
+        )
+        usd = Range(low, high)
     if usages:
-        measured = max(sum(usage.work(WRITTEN) for usage in usages), 1)
-        alone = sum(usage.seconds for usage in usages) / measured  # seconds per unit of work
-        usual = fastest = alone
-        if role.at_once:  # calls next to each other: more of them than were measured can be faster
-            usual = _busy_seconds(usages) / measured
-            fastest = alone / min(role.at_once, len(role.new_programs))
-        work = read * (1 - cached) + written * WRITTEN
-        seconds = Range(work.low * min(usual / SPREAD, fastest), work.high * usual * SPREAD)
+        seconds = _estimate_seconds(role, usages, read * (1 - cached) + written * WRITTEN)
         notes.append(f"speed of {pluralize(len(usages), 'cached call')} of {role.engine}")
     else:
         notes.append(f"no call of {role.engine} is in the call cache. A run with limit=3 measures its speed")
     return Estimated(role.every.calls, role.new.calls, read + written, seconds, usd, tuple(notes))
 
 
-def _busy_seconds(usages: Sequence[StoredUsage]) -> int:
-    """Return the seconds in which at least one call was made."""
-    return len({
-        second for usage in usages for second in range(int(usage.made + 0.5 - usage.seconds), usage.made + 1)
-    })  # fmt: skip
-
-
 def _expected_calls(role: Planned, history: RoleHistory | None, method: str) -> tuple[Range, list[str]]:
     """Return the number of new calls, and what it rests on."""
     most, programs = float(role.new.calls), len(role.new_programs)
     if history:
-        calls = history.calls_of(programs)
         note = f"calls of {pluralize(history.runs, 'finished run')} of {method}"
-        return Range(min(calls.low, most), min(calls.high, most)), [note]
-    if programs < role.new.calls:
-        note = f"no finished run{method and f' of {method}'}: from one call per question and role to all planned calls"
-        return Range(programs, most), [note]
-    return Range(most, most), []
+        return history.calls_of(programs).up_to(most), [note]
+    if programs == role.new.calls:
+        return Range.at(most), []
+    note = f"no finished run{method and f' of {method}'}: from one call per question and role to all planned calls"
+    return Range(programs, most), [note]
 
 
 def _tokens_per_call(role: Planned, history: RoleHistory | None, usages: Sequence[StoredUsage]) -> tuple[float, Range]:
     """Return the prompt tokens and the output tokens of a call."""
     if history:
-        output = history.output_tokens / history.calls
-        return history.prompt_tokens / history.calls, Range(output, output)
-    planned = role.new.usage
+        return history.prompt_tokens / history.calls, Range.at(history.output_tokens / history.calls)
+    planned, replies = role.new.usage, [usage.output for usage in usages if usage.generated]
     prompt, most = planned.prompt_tokens / role.new.calls, planned.output_tokens / role.new.calls
-    replies = [usage.output for usage in usages if usage.generated]
     if not usages:
-        return prompt, Range(min(1.0, most), most)
+        return prompt, Range(1.0, most).up_to(most)
     usual = sum(replies) / len(replies) if replies else 1.0
-    return prompt, Range(min(usual, most), min(2 * usual, most))
+    return prompt, Range(usual, 2 * usual).up_to(most)
+
+
+def _estimate_seconds(role: Planned, usages: Sequence[StoredUsage], work: Range) -> Range:
+    """Return the time for some work, in written tokens and their equivalents, at the speed of earlier calls."""
+    measured = max(sum(usage.work(WRITTEN) for usage in usages), 1)
+    alone = sum(usage.seconds for usage in usages) / measured  # seconds per unit of work
+    usual = fastest = alone
+    if role.at_once:  # calls next to each other: more of them than were measured can be faster
+        busy = {second for usage in usages for second in range(int(usage.made + 0.5 - usage.seconds), usage.made + 1)}
+        usual = len(busy) / measured  # seconds in which at least one call was made
+        fastest = alone / min(role.at_once, len(role.new_programs))
+    return Range(work.low * min(usual / SPREAD, fastest), work.high * usual * SPREAD)
 
 
 def format_range(value: Range, form: str | Callable[[float], str]) -> str:

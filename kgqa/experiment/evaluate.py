@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -52,7 +52,7 @@ class AnsweredQuestions:
     questions: tuple[Question, ...]
     predictions: Mapping[str, Prediction]
     profile: str
-    config: Config | None  # of the run; None: another program answered
+    config: Config | None = None  # of the run; None: another program answered
 
     @property
     def reader(self) -> str:
@@ -117,21 +117,6 @@ def _read_questions(folder: Path, predictions: Mapping[str, Prediction]) -> list
     return [questions[key] for key in predictions]
 
 
-def open_predictions(file: Path, experiment: Experiment, *, subset: bool) -> AnsweredQuestions:
-    """Read the predictions of another program. `subset`: only for the questions that the file has.
-
-    Raises DataError if the file has no known format, or is not for these questions.
-    """
-    predictions = read_predictions(file)
-    answered = {prediction.question_id for prediction in predictions}
-    questions = tuple(question for question in experiment.questions if question.id in answered or not subset)
-    if not questions:
-        raise DataError(f"{file}: none of its predictions is for a question of dataset={experiment.name('dataset')}")
-    known = {question.id for question in experiment.all_questions()}
-    by_id = match_predictions(predictions, questions, file, known=known)
-    return AnsweredQuestions(str(file), questions, by_id, experiment.profile, None)
-
-
 def evaluate_run(run: Path, overrides: Sequence[str], display: Display) -> Evaluated:
     """Score the answers of a finished run, by the run's profile unless `scoring=` is set.
 
@@ -154,27 +139,33 @@ def evaluate_predictions(file: Path, overrides: Sequence[str], display: Display,
         ConfigError: `output_dir=` is the folder of a run.
         DataError: the file has no known format, or is not for these questions.
     """
-    experiment = Experiment.of(overrides)
-    answered = open_predictions(file, experiment, subset=subset)
-    return _evaluate(experiment, answered, display, None)
+    experiment, predictions = Experiment.of(overrides), read_predictions(file)
+    answered = {prediction.question_id for prediction in predictions}
+    questions = tuple(question for question in experiment.questions if question.id in answered or not subset)
+    if not questions:
+        raise DataError(f"{file}: none of its predictions is for a question of dataset={experiment.name('dataset')}")
+    known = {question.id for question in experiment.all_questions()}
+    by_id = match_predictions(predictions, questions, file, known=known)
+    return _evaluate(experiment, AnsweredQuestions(str(file), questions, by_id, experiment.profile), display)
 
 
-def _evaluate(experiment: Experiment, answered: AnsweredQuestions, display: Display, run: Path | None) -> Evaluated:
+def _evaluate(
+    experiment: Experiment, answered: AnsweredQuestions, display: Display, run: Path | None = None
+) -> Evaluated:
     """Score the answers. Write evaluation.json, a page and the verdicts into `output_dir=` or the run's folder."""
     folder = run
     if experiment.settings.output_dir is not None:
         folder = Path(experiment.settings.output_dir)
         if (folder / IDENTITY).exists() and (run is None or not folder.samefile(run)):
             raise ConfigError(f"output_dir={folder}: the folder of another run. Set another folder")
-    scores = summarise(answered.scored, seed=experiment.settings.seed)
-    notes: tuple[str, ...] = ()
-    if answered.config is None:
-        count = pluralize(len(answered.questions), "question")
-        notes = (f"{count} scored, {len(answered.predictions):,} predictions in the file.",)
-    evaluation = Evaluation(source=answered.name, scores=scores, notes=notes)
     judged = _judge(experiment, answered, display, folder) if experiment.judge else None
-    if judged:
-        evaluation = evaluation.replace(judge=judged.metrics)
+    count = pluralize(len(answered.questions), "question")
+    evaluation = Evaluation(
+        source=answered.name,
+        scores=summarise(answered.scored, seed=experiment.settings.seed),
+        notes=() if run else (f"{count} scored, {len(answered.predictions):,} predictions in the file.",),
+        judge=judged.metrics if judged else None,
+    )
     if folder is None:
         return evaluation, None
     with explain_storage_errors(folder, OUT_ELSEWHERE):
@@ -200,7 +191,7 @@ def _judge(experiment: Experiment, answered: AnsweredQuestions, display: Display
             f"judge={experiment.name(ROLE)}: which model runs the judge? Add model=NAME and engine=NAME, or server=URL"
         )
     with Session(experiment) as session:
-        session.judge_engines(judge)  # an error leaves the folder as it was, without a log
+        session.judge_engines  # noqa: B018 - an error leaves the folder as it was, without a log
         with nullcontext(display) if log is None else monitor_work(display, "judge", log) as shown:
             return judge_answers(session, answered.scored, shown, answered.reader)
 
@@ -230,18 +221,19 @@ def calibrate_judge(folder: Path, human: Path | None, other: Path | None) -> tup
     sections = [
         agreement_section(f"Judge against {name}", ("judge", name), measured) for name, measured in agreements.items()
     ]
-    sections = [each if each.rows else replace(each, header=(), rows=[("nothing to compare", "")]) for each in sections]
+    sections = [
+        each if each.rows else replace(each, header=(), values=[("nothing to compare", "")]) for each in sections
+    ]
     name = judge_of(verdicts)
     file = replace_file(folder / "calibration.json", json_text({"judge": name, **as_json(agreements)}))
     return name, sections, file
 
 
-def label_by_scores(scored: Iterable[ScoredQuestion]) -> dict[str, Labels]:
+def label_by_scores(scored: Sequence[ScoredQuestion]) -> dict[str, Labels]:
     """Return what EM and containment would say as judges: right for 1."""
-    rows = list(scored)
     return {
-        "EM": {row.id: RIGHT if row.em else WRONG for row in rows},
-        "containment": {row.id: RIGHT if row.containment else WRONG for row in rows},
+        "EM": {row.id: RIGHT if row.em else WRONG for row in scored},
+        "containment": {row.id: RIGHT if row.containment else WRONG for row in scored},
     }
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from kgqa.artifacts.predictions import question_ids
 from kgqa.artifacts.run import AS_READER, SCRIPTED, SCRIPTED_TARGET
@@ -24,7 +24,7 @@ from kgqa.config.program_code import program_hash, user_code
 from kgqa.config.settings import RunSettings
 from kgqa.datasets.sampling import sample_as_trace
 from kgqa.errors import ConfigError, DataError, nearest
-from kgqa.experiment.engines import Engines, Pool, role_nodes
+from kgqa.experiment.engines import Engines, Pool, RoleNodes, role_nodes
 from kgqa.judge import ROLE
 from kgqa.protocols import Dataset, Method, Ranker, Retriever, SearchProgram
 from kgqa.runtime.folder import run_name
@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from kgqa.kg.extraction import Extractor
     from kgqa.kg.verification import Verification
     from kgqa.retrieval.graphs.links import PassageGraph
+
+DEMONSTRATIONS_RANKER = "demonstrations_ranker"
+RANKERS = ("ranker", DEMONSTRATIONS_RANKER, "reranker")  # groups
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,11 @@ class Experiment:
         """Return whether the method, or the retriever that it searches with, calls a model."""
         return self.has_answers or (self.searches and "model" in getattr(self.retriever, "uses", ()))
 
+    @cached_property
+    def role_nodes(self) -> RoleNodes:
+        """Return the models of the method's roles, none if it calls no model."""
+        return role_nodes(self.config) if self.asks_models else {}
+
     @property
     def searches(self) -> bool:
         return bool(self.method.uses & {"search", "pool"})
@@ -124,19 +132,27 @@ class Experiment:
         from kgqa.kg.exchange import ImportedTriples
         from kgqa.kg.extraction import Extractor
 
-        node = {key: value for key, value in self.config["kg"].items() if key != "require_existing"}
-        part = parts.build(node, "kg")
-        return part if isinstance(part, ImportedTriples) else parts.check_part(part, node, "kg", Extractor)
+        part = parts.build(self._kg, "kg")
+        return part if isinstance(part, ImportedTriples) else parts.check_part(part, self._kg, "kg", Extractor)
+
+    @property
+    def _kg(self) -> dict[str, Json]:
+        return {key: value for key, value in self.config["kg"].items() if key != "require_existing"}
+
+    @property
+    def triple_file(self) -> ImportedTriples | None:
+        """Return what reads triples from a file. None: they are extracted."""
+        from kgqa.kg.exchange import ImportedTriples
+
+        return self.triples if isinstance(self.triples, ImportedTriples) else None
 
     @property
     def extractor(self) -> Extractor:
         """Return what extracts triples. Raises ConfigError if they are imported."""
-        from kgqa.kg.exchange import ImportedTriples
-
-        if isinstance(self.triples, ImportedTriples):
+        if self.triple_file:
             name = self.name("kg")
             raise ConfigError(f"kg={name}: the triples are imported from a file. Choose another kg= to extract them")
-        return self.triples
+        return cast("Extractor", self.triples)
 
     @cached_property
     def judge(self) -> AnyJudge | None:
@@ -174,12 +190,10 @@ class Experiment:
             "engine": self.asks_models,
             "kg": "triples" in uses,
             "retriever": self.searches,
-            "graph": "graph" in uses,
-            "ranker": "ranker" in uses,
-            "demonstrations_ranker": "demonstrations_ranker" in uses
-            or ("triples" in uses and "demonstrations_ranker" in self.triples.uses),
-            "reranker": "reranker" in uses,
+            **{group: group in uses for group in ("graph", *RANKERS)},
         }
+        if "triples" in uses and DEMONSTRATIONS_RANKER in self.triples.uses:
+            used[DEMONSTRATIONS_RANKER] = True
         return {group: name for group, name in self.config["choices"].items() if name and used.get(group, True)}
 
     @cached_property
@@ -269,10 +283,8 @@ class Experiment:
         """Return the hash of the method's program, and of the extractor's if the method uses triples."""
         programs: dict[str, object] = {"method": self.method}
         if "triples" in self.method.uses:
-            from kgqa.kg.exchange import ImportedTriples
-
             # the identity has the hash of an imported file, so its path does not count
-            programs["kg"] = ImportedTriples(None) if isinstance(self.triples, ImportedTriples) else self.triples
+            programs["kg"] = replace(self.triple_file, path=None) if self.triple_file else self.triples
         hashes = {name: program_hash(program) for name, program in programs.items()}
         if dataset := user_code(type(self.whole).__module__):
             hashes["dataset"] = dataset
@@ -284,7 +296,7 @@ class Experiment:
 
         A setting that cannot is declared so in its field, see `NotIdentity`.
         """
-        config, uses, choices = self.config, self.method.uses, self.choices
+        config, uses = self.config, self.method.uses
         answering = self.answering  # first: it reports missing weights, and the rest takes longer
         dataset = identity_of(config["dataset"], "dataset")
         dataset.pop("verified", None)
@@ -293,12 +305,14 @@ class Experiment:
         engine = identity_of(config["engine"], "engine")
         if str(engine["_target_"]).endswith(".Vllm"):
             engine["lora"] = None  # keeps the names of the published runs
+        kg: dict[str, Json] | None = None
+        if "triples" in uses:
+            kg = {"imported": self.triple_file.sha256} if self.triple_file else self._kg
+        rankers = {group: self._ranker_identity(group) for group in RANKERS if group in self.choices}
         optional = {
             "collection": dict(self.collection.identity()) if self.collection else None,
             "graph": dict(self.linker.identity()) if "graph" in uses else None,
-            "demonstrations_ranker": self._ranker_identity("demonstrations_ranker")
-            if "demonstrations_ranker" in choices
-            else None,
+            DEMONSTRATIONS_RANKER: rankers.get(DEMONSTRATIONS_RANKER),
         }
         return {
             **self.settings.identity(),
@@ -310,9 +324,9 @@ class Experiment:
             "engine": engine if self.asks_models else None,
             "roles": self._role_identity() if self.asks_models else {},
             "answering": answering,
-            "kg": self._triples_identity() if "triples" in uses else None,
-            "ranker": self._ranker_identity("ranker") if "ranker" in choices else None,
-            "reranker": self._ranker_identity("reranker") if "reranker" in uses else None,
+            "kg": kg,
+            "ranker": rankers.get("ranker"),
+            "reranker": rankers.get("reranker"),
             "retriever": self._retriever_identity() if self.searches else None,
             **{key: value for key, value in optional.items() if value is not None},
         }
@@ -321,7 +335,7 @@ class Experiment:
     def answering(self) -> dict[str, Json]:
         """Return what each role's engine says of itself: the hash of its weights, the served model, rules."""
         with closing(Pool()) as pool:
-            return Engines(role_nodes(self.config) if self.asks_models else {}, pool).describe()
+            return Engines(self.role_nodes, pool).describe()
 
     def _ranker_identity(self, group: str) -> dict[str, Json]:
         """Return the settings of a ranker, and what it says of itself: the hash of its weights, its version."""
@@ -339,19 +353,11 @@ class Experiment:
         """Return the choice of each role except the judge's, with an adapter's digest instead of its name."""
         choices = {role: choice for role, choice in self.config["roles"].items() if role != ROLE}
         roles = {role: choice for role, choice in choices.items() if choice is not None or role not in AS_READER}
-        for role, binding in role_nodes(self.config).items():
+        for role, binding in self.role_nodes.items():
             if binding.adapter is not None:
                 preset, _, _, engine = parse_role(str(roles[role]))
                 roles[role] = f"{preset}+{binding.adapter.digest()}@{engine}"
         return roles
-
-    def _triples_identity(self) -> dict[str, Json]:
-        """Return the settings of the extraction, or the hash of the imported file."""
-        from kgqa.kg.exchange import ImportedTriples
-
-        if isinstance(self.triples, ImportedTriples):
-            return {"imported": self.triples.sha256}
-        return {key: value for key, value in self.config["kg"].items() if key != "require_existing"}
 
     def run_folder(self) -> Path:
         """Return the folder of the run: `output_dir=`, or one named after its data, its method and its identity.

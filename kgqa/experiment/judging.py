@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from kgqa.artifacts.metrics import JudgeMetrics
 from kgqa.artifacts.schema import extend
-from kgqa.artifacts.verdicts import Fate, Judgement, StoredVote
+from kgqa.artifacts.verdicts import Fate, Judgement
 from kgqa.config.program_code import program_hash
-from kgqa.experiment.engines import reader_preset
 from kgqa.experiment.session import Session
 from kgqa.judge import ROLE
 from kgqa.judge.judges import JudgedAnswer, Verdict
@@ -27,19 +26,17 @@ class Judged:
     metrics: JudgeMetrics
 
 
-def judge_answers(
-    session: Session, rows: Sequence[ScoredQuestion], display: Display, reader: str | None = None
-) -> Judged:
+def judge_answers(session: Session, rows: Sequence[ScoredQuestion], display: Display, reader: str = "") -> Judged:
     """Judge every answer with the experiment's judge. A failed question has no answer and is not sent.
 
-    reader: the preset that answered, "" if unknown; None: that of the configuration.
+    reader: the preset that answered, "" if unknown.
 
     Raises:
         EngineDied: all verdicts so far are in the call cache.
     """
     experiment, judge = session.experiment, session.experiment.judge
     assert judge is not None, "no judge is set"
-    engines = session.judge_engines(judge)
+    engines = session.judge_engines
     answers = {
         row.id: JudgedAnswer(row.question.text, row.question.answers, row.answer)
         for row in rows
@@ -48,21 +45,19 @@ def judge_answers(
     verdicts: dict[str, Verdict | Exception] = {}
     with session.runner(engines=engines) as runner, display.stage("verdicts", len(answers), runner.ledger) as stage:
         programs = ((key, judge.judge(answer)) for key, answer in answers.items())
-        for ended in runner.run(programs, stage.record):
+        for ended in runner.run(programs):
             verdicts[ended.key] = ended.result
             stage.finish(failed=isinstance(ended.result, Exception))
     labels = {role: engines.label(role) for role in judge.roles}
-    name, prompts = experiment.name(ROLE), {template: template_hash(template) for template in judge.templates}
     identity = identify_judge(session)
     lines = [_judgement(row, verdicts.get(row.id), identity) for row in rows]
-    reader = reader_preset(experiment.config) if reader is None else reader
     grades_itself = any(label.partition("@")[0] == reader for label in labels.values())
     metrics = extend(
         JudgeMetrics,
         summarise_verdicts(lines, [bool(row.em) for row in rows], seed=experiment.settings.seed),
-        judge=name,
+        judge=experiment.name(ROLE),
         models=labels,
-        prompts=prompts,
+        prompts={template: template_hash(template) for template in judge.templates},
         identity=identity,
         cost=runner.ledger.costs(len(answers)),
         warnings=[f"the judge is the reader: {reader} grades its own answers"] if grades_itself else [],
@@ -73,8 +68,8 @@ def judge_answers(
 def identify_judge(session: Session) -> str:
     """Return who judges: the judge's name, its models, and a hash of settings, code, prompts and engines."""
     experiment, judge = session.experiment, session.experiment.judge
-    assert judge is not None, "there is no judge"
-    engines = session.judge_engines(judge)
+    assert judge is not None, "no judge is set"
+    engines = session.judge_engines
     decides = [experiment.config[ROLE], program_hash(judge), engines.describe()]
     return " ".join([experiment.name(ROLE), *(engines.label(role) for role in judge.roles), digest(decides, 16)])
 
@@ -88,7 +83,7 @@ def _judgement(row: ScoredQuestion, verdict: Verdict | Exception | None, judge: 
         verdict=given.label,
         fate=fate,
         answer=row.answer,
-        votes=tuple(StoredVote(verdict=vote.label, replies=vote.replies, error=vote.error) for vote in given.votes),
+        votes=given.votes,
         error=describe_error(verdict) if isinstance(verdict, Exception) else None,
         judge=judge,
     )

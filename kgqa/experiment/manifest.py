@@ -15,6 +15,7 @@ from kgqa.artifacts.manifest import AskedDataset, Code, Manifest, Provenance
 from kgqa.artifacts.schema import extend
 from kgqa.config.files import Config
 from kgqa.config.user_code import find_user_parts, hash_user_code
+from kgqa.experiment.experiment import RANKERS
 from kgqa.experiment.session import Session
 from kgqa.prompting import template_hash, template_names
 from kgqa.retrieval.search import PoolIndex
@@ -39,10 +40,7 @@ def manifest(session: Session, index: PoolIndex | None) -> Manifest:
     index: what the run searches.
     """
     experiment, method = session.experiment, session.experiment.method
-    rankers = {
-        group: session.ranker(group).identity() if group in experiment.choices else None
-        for group in ("ranker", "demonstrations_ranker", "reranker")
-    }
+    rankers = {group: session.ranker(group).identity() for group in RANKERS if group in experiment.choices}
     return extend(
         Manifest,
         origin(("run", *experiment.overrides)),

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
 
 from kgqa.artifacts.metrics import Metrics
@@ -21,17 +22,18 @@ from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.judging import judge_answers
 from kgqa.experiment.prepare.indexes import open_index
 from kgqa.experiment.prepare.passage_graphs import PassageGraphs
-from kgqa.experiment.prepare.triples import TripleBuilder, distinct_passages, triples_of
-from kgqa.experiment.run import answer_questions, score_answers
+from kgqa.experiment.prepare.triples import TripleBuilder, distinct_passages
+from kgqa.experiment.run import answer_questions
 from kgqa.experiment.session import Inputs, Session
-from kgqa.kg.store import Extraction, parse_triples
-from kgqa.protocols import TripleSource
+from kgqa.kg.exchange import StoredTriples
+from kgqa.kg.store import TripleStore
 from kgqa.retrieval.search import PoolIndex
-from kgqa.runtime.costs import total
+from kgqa.runtime.costs import Ledger, total
 from kgqa.runtime.display import QUIET, Display
 from kgqa.runtime.folder import trace_question
 from kgqa.runtime.scheduler import CallRecord
-from kgqa.types import Json, Passage, Question, Triple
+from kgqa.scoring.questions import score_questions
+from kgqa.types import Json, Question
 from kgqa.util.fs import call_cache
 
 
@@ -74,34 +76,32 @@ def replay_questions(session: Session, index: PoolIndex | None) -> tuple[list[Tr
     def record(question: Question, prediction: Prediction, records: Iterable[CallRecord]) -> None:
         traced[question.id] = trace_question(question, prediction, records)
 
-    triples, triple_seconds = _replay_triples(session) if "triples" in experiment.method.uses else (None, 0.0)
-    graphs = PassageGraphs(session) if "graph" in experiment.method.uses else None
+    graphs = PassageGraphs(experiment, session.linker) if "graph" in experiment.method.uses else None
     if graphs and graphs.missing(experiment.questions):  # building one can send passages to a server
         raise DataError(f"{graphs.store.folder}: graphs of these questions are missing. Run its command again first")
-    inputs = Inputs(index, triples, graphs.store if graphs else None, session.search_program)
-    with session.runner(inputs) as runner:
-        answers = answer_questions(experiment, runner, record, QUIET)
+    with TemporaryDirectory(prefix="kgqa-") as folder:
+        triples, extraction = None, Ledger()
+        if "triples" in experiment.method.uses:
+            triples, extraction = _replay_triples(session, Path(folder))
+        with session.runner(Inputs(index, triples, graphs, session.search_program)) as runner:
+            answers = answer_questions(runner, record, QUIET)
     if experiment.judge:
-        judge_answers(session, score_answers(experiment, answers), QUIET)
-    return [traced[key] for key in experiment.question_ids], sum(answers.model_seconds), triple_seconds
+        judge_answers(session, score_questions(experiment.questions, answers.predictions, experiment.profile), QUIET)
+    return (
+        [traced[key] for key in experiment.question_ids],
+        sum(answers.model_seconds),
+        total(extraction.method.values()).usage.seconds,
+    )
 
 
-def _replay_triples(session: Session) -> tuple[TripleSource, float]:
-    source = triples_of(session)
-    if not isinstance(source, TripleBuilder):
-        return source.store, 0.0
+def _replay_triples(session: Session, folder: Path) -> tuple[StoredTriples, Ledger]:
+    """Return the triples, which are stored in this folder if they were extracted, and the cost."""
+    if imported := session.experiment.triple_file:
+        return imported, Ledger()
+    store = TripleStore(folder, {})
     with session.runner() as runner:
-        passages = distinct_passages(session.experiment.questions)
-        extractions = {each.passage_id: each for each in source.extractions(runner, passages)}
-    return _Extracted(extractions), total(runner.ledger.method.values()).usage.seconds
-
-
-@dataclass(frozen=True)
-class _Extracted:
-    extractions: Mapping[str, Extraction]
-
-    def triples(self, passage: Passage) -> tuple[Triple, ...]:
-        return parse_triples(self.extractions[passage.id].completion, passage).triples
+        store.add(TripleBuilder(session).extractions(runner, distinct_passages(session.experiment.questions)))
+    return store, runner.ledger
 
 
 class ReplayCache(CallCache):

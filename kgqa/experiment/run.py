@@ -9,7 +9,7 @@ import json
 import re
 import time
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,17 +19,18 @@ from kgqa.artifacts.manifest import MANIFEST
 from kgqa.artifacts.metrics import METRICS as METRICS_FILE
 from kgqa.artifacts.metrics import UNDEFINED, Metrics, Retrieval, Throughput
 from kgqa.artifacts.predictions import PREDICTIONS, Prediction, question_ids
-from kgqa.artifacts.run import IDENTITY, SETTINGS, Chosen, FinishedRun
+from kgqa.artifacts.run import IDENTITY, SETTINGS, Chosen, FinishedRun, Setting
 from kgqa.artifacts.schema import as_json, extend, read_json
 from kgqa.artifacts.trace import TRACE
 from kgqa.artifacts.verdicts import VERDICTS
 from kgqa.calls import Neighbours, Search
-from kgqa.config.files import find_sources, format_yaml
+from kgqa.config.files import find_sources, flatten, format_yaml
 from kgqa.config.overrides import format_value
-from kgqa.config.settings import reported_settings
+from kgqa.config.settings import list_reported_settings
 from kgqa.config.user_code import load_run_config
 from kgqa.errors import KgqaError, UsageError
 from kgqa.experiment.check import check, find_leaks, refuse_trained
+from kgqa.experiment.engines import reader_preset
 from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.manifest import code_hash, manifest
 from kgqa.experiment.prepare import prepare
@@ -52,6 +53,11 @@ from kgqa.util.redaction import describe_error, format_frames
 
 REPORTS = ("md", "html")  # that a run writes
 Record = Callable[[Question, Prediction, Iterable[CallRecord]], None]
+# groups whose settings a report shows, in this order
+SHOWN = (
+    "method", "kg", "retriever", "ranker", "demonstrations_ranker", "reranker", "engine", "model", "dataset",
+    "collection",
+)  # fmt: skip
 MAX_KINDS = 20  # of failures that are shown and logged with their traceback
 
 
@@ -69,14 +75,13 @@ def execute_unless_finished(session: Session, display: Display) -> Executed:
     """
     experiment = session.experiment
     refuse_trained(experiment)
-    metrics = find_finished_run(session)
-    if metrics is None:
+    run = find_finished_run(session)
+    if run is None:
         check(session)
         return execute(session, display)
-    folder = experiment.run_folder()
-    display.line(f"{folder}: already complete")
-    track(experiment, folder, metrics, display)
-    return Executed(folder, metrics, None)
+    display.line(f"{run.folder}: already complete")
+    track(experiment, run.folder, run.metrics, display)
+    return Executed(run.folder, run.metrics, None)
 
 
 def execute(session: Session, display: Display) -> Executed:
@@ -88,8 +93,7 @@ def execute(session: Session, display: Display) -> Executed:
     """
     started, experiment = time.monotonic(), session.experiment
     session.engines.check_keys(session.cache)
-    if experiment.judge:
-        session.judge_engines(experiment.judge).check_keys(session.cache)
+    session.judge_engines.check_keys(session.cache)
     with ExitStack() as searching:
         index = searching.enter_context(open_index(session, display))
         with (
@@ -123,19 +127,22 @@ def _answer_and_score(
     rerun = (folder.path / METRICS_FILE).exists()
     if not rerun:
         _write_settings(session, index, folder)
-    prepared = prepare(session, index, display)
-    with session.runner(prepared.inputs) as runner:
-        answers = answer_questions(experiment, runner, folder.record, display)
-    scored = score_answers(experiment, answers)
+    inputs = prepare(session, index, display)
+    with session.runner(inputs) as runner:
+        answers = answer_questions(runner, folder.record, display)
+    scored = score_questions(questions, answers.predictions, experiment.profile)
     metrics = measure(experiment, answers, scored, index)
     folder.finish(prediction_lines(scored, metrics))
     if rerun:  # an earlier run's scores must not be there with these settings
         _write_settings(session, index, folder)
+    if inputs.triples:
+        from kgqa.experiment.prepare.triples import triple_statistics
+
+        metrics = metrics.replace(graph=triple_statistics(inputs.triples, questions))
     metrics = metrics.replace(
-        cost=metrics.cost.replace(extraction_paid=prepared.extraction.costs(len(questions)).paid),
+        cost=metrics.cost.replace(extraction_paid=inputs.extraction.costs(len(questions)).paid),
         seconds=round(time.monotonic() - started, 1),
-        graph=prepared.triples.statistics(questions) if prepared.triples else None,
-        passage_graph=prepared.graphs.statistics(questions) if prepared.graphs else None,
+        passage_graph=inputs.graphs.statistics(questions) if inputs.graphs else None,
         trained_questions=find_leaks(experiment) or None,
         predictions=sha256(folder.path / PREDICTIONS),
     )
@@ -146,15 +153,15 @@ def _answer_and_score(
         # the models make room for the judge's
         close_index()
         session.end_models()
-        judged = judge_answers(session, scored, display)
+        judged = judge_answers(session, scored, display, reader_preset(experiment.config))
         folder.write(VERDICTS, jsonl_text(line.json() for line in judged.lines))
         metrics = metrics.replace(judge=judged.metrics)
         _write_reports(experiment, folder, metrics)
     return metrics, answers
 
 
-def find_finished_run(session: Session) -> Metrics | None:
-    """Return the metrics of the run if its folder has it for this code, data and settings, without failed questions.
+def find_finished_run(session: Session) -> FinishedRun | None:
+    """Return the run if its folder has it for this code, data and settings, without failed questions.
 
     The data file is only hashed.
     """
@@ -162,12 +169,12 @@ def find_finished_run(session: Session) -> Metrics | None:
     folder = experiment.run_folder()
     try:
         run, identity = FinishedRun.read(folder), read_json(folder / IDENTITY)
-        settings, answered = reported_settings(load_run_config(folder)), len(question_ids(folder))
+        settings, answered = list_reported_settings(load_run_config(folder)), len(question_ids(folder))
         written = ((TRACE,), (METRICS_FILE,), (SETTINGS, *(f"report.{form}" for form in REPORTS)))
         times = [[(folder / name).stat().st_mtime_ns for name in names] for names in written]
     except (KeyError, UsageError, OSError):
         return None  # not started, killed before its end, or damaged
-    metrics, wanted = run.metrics, reported_settings(experiment.config)
+    metrics, wanted = run.metrics, list_reported_settings(experiment.config)
     if experiment.judge is None:  # an earlier judge's verdicts stay
         settings.pop("judge", None)
         wanted.pop("judge", None)
@@ -182,7 +189,7 @@ def find_finished_run(session: Session) -> Metrics | None:
         and (experiment.judge is None or _is_judged(session, metrics))
         and max(times[0]) <= times[1][0] <= min(times[2])
     )
-    return metrics if finished else None
+    return run if finished else None
 
 
 def _is_judged(session: Session, metrics: Metrics) -> bool:
@@ -201,13 +208,21 @@ def _write_settings(session: Session, index: PoolIndex | None, folder: RunFolder
 
 def _write_reports(experiment: Experiment, folder: RunFolder, metrics: Metrics) -> None:
     # imported after the last question, so that the first call is made early
-    from kgqa.report.run_report import list_used_settings, write_report
+    from kgqa.report.exports import write_report
 
     folder.write_json(METRICS_FILE, metrics.json())
-    settings = list_used_settings(experiment.config, experiment.choices, find_sources(experiment.config), format_value)
-    folder.write_json(SETTINGS, as_json(Chosen(choices=experiment.choices, settings=tuple(settings))))
+    folder.write_json(SETTINGS, as_json(Chosen(choices=experiment.choices, settings=tuple(_used_settings(experiment)))))
     for form in REPORTS:
         write_report(folder.path, form)
+
+
+def _used_settings(experiment: Experiment) -> Iterator[Setting]:
+    """Yield the settings that the run uses, as on a command line, with their sources."""
+    config, sources = experiment.config, find_sources(experiment.config)
+    used = flatten({group: config[group] for group in SHOWN if group in experiment.choices})
+    for key, value in (used | {"max_failure_rate": config["max_failure_rate"]}).items():
+        if not key.endswith("._target_"):
+            yield key, format_value(value), sources.get(key, sources.get(key.rpartition(".")[0], ""))
 
 
 @dataclass(frozen=True)
@@ -222,8 +237,9 @@ class Answers:
     errors: Sequence[str]  # of the failed questions, with their ids
 
 
-def answer_questions(experiment: Experiment, runner: Runner, record: Record, display: Display) -> Answers:
+def answer_questions(runner: Runner, record: Record, display: Display) -> Answers:
     """Run the method on every question. `record` receives finished questions, in the order in which they finish."""
+    experiment = runner.experiment
     questions = {question.id: question for question in experiment.questions}
     programs = ((question.id, experiment.method.answer(question)) for question in experiment.questions)
     predictions, chains = dict[str, Prediction](), dict[str, tuple[int, ...]]()
@@ -231,7 +247,7 @@ def answer_questions(experiment: Experiment, runner: Runner, record: Record, dis
     # a hosted model with an unknown tokenizer
     estimated = experiment.asks_models and "estimated" in str(runner.engines("reader").identity().get("tokens"))
     with display.stage("questions", len(questions), runner.ledger) as stage:
-        for ended in runner.run(programs, stage.record):
+        for ended in runner.run(programs):
             question, outcome = questions[ended.key], ended.result
             if isinstance(outcome, Answer):
                 outcome = without_tokens(outcome) if estimated else outcome
@@ -275,11 +291,6 @@ def _find_titles(answer: Answer, question: Question, records: Iterable[CallRecor
         if isinstance(record.call, Search | Neighbours) and not isinstance(record.reply, Exception):
             titles |= {passage.id: passage.title for passage in record.reply}
     return tuple(titles.get(passage, "") for passage in answer.evidence)
-
-
-def score_answers(experiment: Experiment, answers: Answers) -> list[ScoredQuestion]:
-    """Score the questions, in the order of the data file."""
-    return score_questions(experiment.questions, answers.predictions, experiment.profile)
 
 
 def measure(

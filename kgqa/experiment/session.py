@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -17,7 +17,7 @@ from kgqa.cache.store import CallCache
 from kgqa.calls import Call, Choose, CountTokens, Facts, Generate, Neighbours, Program, Rank, Search, Triples
 from kgqa.config import building as parts
 from kgqa.errors import ConfigError, EngineDied
-from kgqa.experiment.engines import Engines, Pool, RoleNodes, judge_nodes, role_nodes
+from kgqa.experiment.engines import Engines, Pool, RoleNodes, judge_nodes
 from kgqa.experiment.experiment import Experiment
 from kgqa.protocols import (
     BatchEngine,
@@ -26,18 +26,18 @@ from kgqa.protocols import (
     Retriever,
     SearchProgram,
     StreamingEngine,
-    TripleSource,
 )
 from kgqa.retrieval.lexical import Lexical
 from kgqa.retrieval.search import PoolIndex
 from kgqa.runtime.costs import Ledger, Spent, total
-from kgqa.runtime.scheduler import WIDTH, CallRecord, Finished, Scheduler, with_search_program
+from kgqa.runtime.scheduler import WIDTH, Finished, Scheduler, with_search_program
 from kgqa.runtime.services import Instant, Service, Streams, Waves, Worker
 from kgqa.util.fs import call_cache
 
 if TYPE_CHECKING:
-    from kgqa.judge.judges import AnyJudge
-    from kgqa.retrieval.graphs.links import GraphStore, PassageGraph
+    from kgqa.experiment.prepare.passage_graphs import PassageGraphs
+    from kgqa.kg.exchange import StoredTriples
+    from kgqa.retrieval.graphs.links import PassageGraph
 
 log = logging.getLogger(__name__)
 
@@ -52,9 +52,10 @@ class Inputs:
     """The prepared inputs of a method's programs. A method without searches has no index, and so on."""
 
     index: PoolIndex | None = None
-    triples: TripleSource | None = None
-    graphs: GraphStore | None = None
+    triples: StoredTriples | None = None
+    graphs: PassageGraphs | None = None
     searches: SearchProgram | None = None  # what answers `Search` instead of the index
+    extraction: Ledger = field(default_factory=Ledger)  # the cost of the triples
 
 
 class Session(ExitStack):
@@ -86,14 +87,17 @@ class Session(ExitStack):
     @cached_property
     def engines(self) -> Engines:
         """Return the engines of the method's roles."""
-        return self.engines_of(role_nodes(self.experiment.config) if self.experiment.asks_models else {})
+        return self.engines_of(self.experiment.role_nodes)
+
+    @cached_property
+    def judge_engines(self) -> Engines:
+        """Return the engines of the judge's roles, none without a judge."""
+        judge = self.experiment.judge
+        return self.engines_of(judge_nodes(self.experiment.config, judge) if judge else {})
 
     def engines_of(self, nodes: RoleNodes) -> Engines:
         """Return engines for other roles, held by the same pool."""
         return Engines(nodes, self._pool)
-
-    def judge_engines(self, judge: AnyJudge) -> Engines:
-        return self.engines_of(judge_nodes(self.experiment.config, judge))
 
     def ranker(self, group: str) -> Ranker:
         """Return the chosen one of a group (ranker, demonstrations_ranker, reranker), or tfidf, which has no group."""
@@ -145,7 +149,9 @@ class Runner:
     def __init__(self, session: Session, engines: Engines, inputs: Inputs) -> None:
         self.engines = engines
         self.ledger = Ledger(price=engines.prices)  # of all calls, those of stopped programs too
-        self._session, self._inputs, self._settings = session, inputs, session.experiment.settings
+        self.experiment = session.experiment
+        self._session, self._inputs = session, inputs
+        self._routes: dict[tuple[type, str | None], Service] = {}  # by type and role of the calls
         self._services: dict[tuple[str, int], Service] = {}  # by kind, and id of what answers
         self._models: list[tuple[Engine, Streams | Waves]] = []
         self._died = False
@@ -154,24 +160,21 @@ class Runner:
         self._done: Done = Done()
         self._scheduler: Scheduler | None = None
 
-    def run(
-        self, programs: Iterable[tuple[str, Program[T]]], recorded: Callable[[], None] = lambda: None
-    ) -> Generator[Finished[T], None, None]:
-        """Yield each program as it finishes. `recorded` is called after each call."""
-        scheduler = Scheduler(self._route, self._done, width=self._width(), seed=self._settings.seed)
-        self._scheduler = scheduler
-
-        def record(call: CallRecord) -> None:
-            scheduler.width = self._width()  # servers raise their limit as they learn it
-            self.ledger.add(call)
-            recorded()
-
+    def run(self, programs: Iterable[tuple[str, Program[T]]]) -> Generator[Finished[T], None, None]:
+        """Yield each program as it finishes."""
         self._ending.clear()
-        scheduler.on_record, scheduler.on_last_start = record, self._ending.set
+        self._scheduler = Scheduler(
+            self._route,
+            self._done,
+            width=self._width,
+            seed=self.experiment.settings.seed,
+            on_record=self.ledger.add,
+            on_last_start=self._ending.set,
+        )
         started = time.monotonic()
         programs = with_search_program(programs, self._inputs.searches)
         try:
-            yield from scheduler.run(programs, streaming=self.engines.streaming())
+            yield from self._scheduler.run(programs, streaming=self.engines.streaming())
         except EngineDied:
             self._died = True
             raise
@@ -198,12 +201,21 @@ class Runner:
         self.engines.discard(cut_short)
 
     def _width(self) -> int:
-        """Return how many questions are open at once: enough to keep all servers busy, unless the user set it."""
+        """Return how many questions are open at once: enough to keep all servers busy, unless the user set it.
+
+        Servers raise their limit as they learn it.
+        """
         places = sum(cast(StreamingEngine, engine).max_concurrency for engine, _ in self._models if engine.streaming)
-        return self._settings.max_parallel_questions or max(WIDTH, QUESTIONS_A_PLACE * places)
+        return self.experiment.settings.max_parallel_questions or max(WIDTH, QUESTIONS_A_PLACE * places)
 
     def _route(self, call: Call[Any]) -> Service:
         """Return the service that answers a call. It is started at the first call."""
+        key = type(call), getattr(call, "role", getattr(call, "scorer", None))
+        if key not in self._routes:
+            self._routes[key] = self._find_service(call)
+        return self._routes[key]
+
+    def _find_service(self, call: Call[Any]) -> Service:
         inputs, done = self._inputs, self._done
         match call:
             case Generate() | Choose():
@@ -221,11 +233,10 @@ class Runner:
                 return self._worker("search", inputs.index, inputs.index.search)
             case Facts() if inputs.index is not None:
                 return self._worker("facts", inputs.index, inputs.index.find_facts)
-            case Triples() if (source := inputs.triples) is not None:
-                find = source.triples
-                return self._service("triples", source, lambda: Instant(done, lambda c: find(c.passage)))
+            case Triples() if (triples := inputs.triples) is not None:
+                return self._service("triples", triples, lambda: Instant(done, lambda c: triples.triples(c.passage)))
             case Neighbours() if (graphs := inputs.graphs) is not None:
-                return self._service("neighbours", graphs, lambda: Instant(done, graphs.neighbours))
+                return self._service("neighbours", graphs, lambda: Instant(done, graphs.store.neighbours))
         raise ConfigError(f"no component of this configuration handles {type(call).__name__}")
 
     def _worker(self, kind: str, owner: Any, answer: Callable[[Sequence[Any]], Sequence[Any]]) -> Service:

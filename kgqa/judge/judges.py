@@ -1,20 +1,74 @@
-"""A judge and a panel of judges. After two replies that cannot be read there is no verdict."""
+"""A judge and a panel of judges, and the forms of their prompts and replies.
+
+A reply must be one of a fixed set of verdicts, which is never searched for inside a text, because "incorrect" and "not
+correct" contain "correct". After two replies that cannot be read there is no verdict.
+"""
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
+from kgqa.artifacts.verdicts import Vote
 from kgqa.calls import Generate, settle
 from kgqa.errors import ConfigError, nearest
 from kgqa.judge import ROLE
-from kgqa.judge.forms import FORMS, Form, FormName, Label
 from kgqa.prompting import render
+from kgqa.prompting.json_replies import object_schema, read_object
 from kgqa.scoring.metrics import exact_match
+from kgqa.types import Json
 from kgqa.util.redaction import describe_error
 from kgqa.util.validators import Count
+
+Label = Literal["correct", "incorrect", "not_attempted"]
+FormName = Literal["three_way", "kgp", "safe"]
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """The form of a judge's prompt and reply.
+
+    key: the key of the verdict in the reply's JSON object. None: the reply is the verdict.
+    vocabulary: the label of each verdict, in lower case without spaces and punctuation.
+    """
+
+    template: str
+    key: str | None
+    schema: str | None
+    vocabulary: Mapping[str, Label]
+
+    def read(self, reply: str) -> Label | None:
+        """Return the label of a reply, ignoring case, spaces and punctuation. None: not in the vocabulary."""
+        verdict: Json = reply
+        if self.key is not None and "{" in reply:
+            verdict = (read_object(reply) or {}).get(self.key)
+        return self.vocabulary.get(re.sub(r"[\W_]+", "", verdict.casefold())) if isinstance(verdict, str) else None
+
+
+FORMS: Mapping[str, Form] = {
+    "three_way": Form(
+        "judge/three_way",
+        "verdict",
+        object_schema(verdict={"type": "string", "enum": ["correct", "incorrect", "not_attempted"]}),
+        {"correct": "correct", "incorrect": "incorrect", "notattempted": "not_attempted"},
+    ),
+    # KGP, Listing 5: one digit, without a schema, because some engines accept only schemas of objects
+    "kgp": Form("judge/kgp", None, None, {"1": "correct", "0": "incorrect"}),
+    # SAFE, Figure 14: two keys, the verdict before its reason
+    "safe": Form(
+        "judge/safe",
+        "is_correct",
+        object_schema(
+            is_correct={"type": "string", "enum": ["correct", "wrong"]},
+            reasoning={"type": "string", "maxLength": 400},
+        ),
+        {"correct": "correct", "wrong": "incorrect"},
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,19 +81,10 @@ class JudgedAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class Vote:
-    """The verdict of one judge, or None, and its replies."""
-
-    label: Label | None
-    replies: tuple[str, ...]  # a second one if the first had no verdict
-    error: str | None = None  # of a call that failed
-
-
-@dataclass(frozen=True, slots=True)
 class Verdict:
     """The verdict on an answer. None: unscored."""
 
-    label: Label | None
+    label: str | None
     votes: tuple[Vote, ...] = ()  # empty: an exact match that was not sent
 
 
@@ -52,16 +97,16 @@ class AnyJudge(ABC):
 
     @property
     @abstractmethod
-    def named(self) -> Mapping[str, tuple[str, str | None]]:
+    def role_forms(self) -> Mapping[str, tuple[str, str | None]]:
         """Return the form and the preset[@engine] of each role. None: the run's model."""
 
     @property
     def roles(self) -> Mapping[str, str | None]:
-        return {role: model for role, (_, model) in self.named.items()}
+        return {role: model for role, (_, model) in self.role_forms.items()}
 
     @property
     def templates(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(FORMS[form].template for form, _ in self.named.values()))
+        return tuple(dict.fromkeys(FORMS[form].template for form, _ in self.role_forms.values()))
 
     async def judge(self, judged: JudgedAnswer) -> Verdict:
         """Return the verdict of more than half of the judges. A judge that fails has none.
@@ -71,12 +116,14 @@ class AnyJudge(ABC):
         """
         if self.skip_exact and any(exact_match(judged.answer, gold) for gold in judged.golds):
             return Verdict("correct")
-        polls = await settle(*(self.vote(role, FORMS[form], judged) for role, (form, _) in self.named.items()))
+        polls = await settle(*(self.vote(role, FORMS[form], judged) for role, (form, _) in self.role_forms.items()))
         if len(polls) == 1 and isinstance(polls[0], Exception):
             raise polls[0]
-        votes = tuple(Vote(None, (), describe_error(one)) if isinstance(one, Exception) else one for one in polls)
-        counts = Counter(vote.label for vote in votes if vote.label)
-        label, count = max(counts.items(), key=lambda item: item[1], default=(None, 0))
+        votes = tuple(
+            Vote(verdict=None, replies=(), error=describe_error(one)) if isinstance(one, Exception) else one
+            for one in polls
+        )
+        ((label, count),) = Counter(vote.verdict for vote in votes).most_common(1)
         return Verdict(label if 2 * count > len(votes) else None, votes)
 
     async def vote(self, role: str, form: Form, judged: JudgedAnswer) -> Vote:
@@ -85,8 +132,8 @@ class AnyJudge(ABC):
             prompt = render(form.template, **values, again=again)
             replies.append((await Generate(prompt, self.max_tokens, schema=form.schema, role=role)).text)
             if label := form.read(replies[-1]):
-                return Vote(label, tuple(replies))
-        return Vote(None, tuple(replies))
+                return Vote(verdict=label, replies=tuple(replies))
+        return Vote(verdict=None, replies=tuple(replies))
 
 
 @dataclass(frozen=True)
@@ -97,7 +144,7 @@ class Judge(AnyJudge):
     model: str | None
 
     @property
-    def named(self) -> Mapping[str, tuple[str, str | None]]:
+    def role_forms(self) -> Mapping[str, tuple[str, str | None]]:
         return {ROLE: (self.form, self.model)}
 
 
@@ -115,6 +162,6 @@ class Panel(AnyJudge):
                 raise ConfigError(f"judge.members: {member!r} is not form[:preset[@engine]]. {nearest(form, FORMS)}")
 
     @property
-    def named(self) -> Mapping[str, tuple[str, str | None]]:
+    def role_forms(self) -> Mapping[str, tuple[str, str | None]]:
         split = (member.partition(":") for member in self.members)
         return {f"{ROLE}_{number}": (form, model or None) for number, (form, _, model) in enumerate(split, start=1)}

@@ -25,7 +25,7 @@ from xml.sax.saxutils import escape
 
 from kgqa.errors import ConfigError, DataError
 from kgqa.kg.extraction import Extractor
-from kgqa.kg.store import parse_triples
+from kgqa.kg.store import TripleStore, parse_triples
 from kgqa.prompting import template_hash
 from kgqa.protocols import Need
 from kgqa.types import Json, Passage, Triple
@@ -34,7 +34,7 @@ from kgqa.util.fs import (
     ensure_dir,
     explain_storage_errors,
     quick_sha256,
-    replace_file_parts,
+    replace_file,
     text_digest,
 )
 from kgqa.util.jsonio import read_start, stream_members, stream_records
@@ -182,6 +182,10 @@ class ImportedTriples:
         return Path(self.path)
 
     @property
+    def place(self) -> str:
+        return str(self.file)
+
+    @property
     def sha256(self) -> str:
         """Return the hash that represents the triples in the run ID."""
         file = self.file
@@ -224,6 +228,9 @@ class ImportedTriples:
         return passages
 
 
+StoredTriples = TripleStore | ImportedTriples
+
+
 @dataclass(frozen=True)
 class RetrieverTriples(ImportedTriples):
     """The file of `retriever.triples.path`. Without one, `extractor` extracts the triples when the index is built."""
@@ -250,8 +257,8 @@ class RetrieverTriples(ImportedTriples):
 def jsonl_lines(passages: Iterable[Passage], triples: Triples) -> Iterator[str]:
     """Yield one line per passage, also for passages without triples: the format of `kg=imported`."""
     for passage in passages:
-        parts = tuple((each.head, each.relation, each.tail) for each in triples(passage))
-        yield json.dumps(TripledPassage(passage.title, passage.text, parts).json(), ensure_ascii=False) + "\n"
+        parts = [[each.head, each.relation, each.tail] for each in triples(passage)]
+        yield json.dumps({"title": passage.title, "text": passage.text, "triples": parts}, ensure_ascii=False) + "\n"
 
 
 def tsv_lines(passages: Iterable[Passage], triples: Triples) -> Iterator[str]:
@@ -302,7 +309,7 @@ def write_triples(passages: Iterable[Passage], triples: Triples, out: Path, form
         raise ConfigError(f"--out {out}: this file exists. Use another name.")
     with explain_storage_errors(out.parent, OUT_ELSEWHERE):
         ensure_dir(out.parent)
-    return replace_file_parts(out, EXPORT_FORMATS[form](passages, triples), OUT_ELSEWHERE)
+    return replace_file(out, EXPORT_FORMATS[form](passages, triples))
 
 
 def _xml(text: str) -> str:

@@ -83,6 +83,10 @@ class TripleStore:
         self._failed = dict[str, Extraction]()  # of this process: the next one tries them again
         self._parse_cached = lru_cache(PARSED_IN_MEMORY)(self._parse)
 
+    @property
+    def place(self) -> str:
+        return str(self.folder)
+
     def triples(self, passage: Passage) -> tuple[Triple, ...]:
         """Return the triples of a passage, none if its extraction failed. Raises DataError as `extraction`."""
         return self._parse_cached(passage).triples

@@ -89,10 +89,8 @@ class Verification:
         """Extract the triples of a passage, in rounds until one adds no triple. Return the new ones of each round."""
         known: dict[Triple, Triple] = {}  # by their words, ignoring case
         rounds: list[list[Triple]] = []
-        while len(rounds) <= self.gleaning_rounds and (len(rounds) < 2 or rounds[-1]):
-            template, written = (
-                ("verify/glean", {"triples": tuple(known.values())}) if rounds else ("verify/triples", {})
-            )
+        for template in ("verify/triples", *["verify/glean"] * self.gleaning_rounds):
+            written = {"triples": tuple(known.values())} if rounds else {}
             prompt = render(template, passage=passage, **written)
             reply = await Generate(prompt, self.max_triple_tokens, schema=TRIPLES_SCHEMA, role=ROLE)
             read, before = read_lists(reply.text, length=3), len(known)
@@ -105,6 +103,8 @@ class Verification:
                     folded = (subject.casefold(), relation.casefold(), object_.casefold())
                     known.setdefault(folded, (subject, relation, object_))
             rounds.append(list(known.values())[before:])
+            if len(rounds) > 1 and not rounds[-1]:
+                break
         return rounds
 
     def entities(self, triples: Sequence[Triple]) -> tuple[str, ...]:

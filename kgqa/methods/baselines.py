@@ -34,8 +34,7 @@ class AllDocuments:
 
     async def answer(self, question: Question) -> Answer:
         """Answer from all passages. Repeated ones are shown each time, but are evidence once."""
-        evidence = tuple(dict.fromkeys(passage.id for passage in question.passages))
-        return await read_zero_shot(question, question.passages, evidence, self.max_answer_tokens)
+        return await read_zero_shot(question, question.passages, self.max_answer_tokens)
 
 
 @dataclass(frozen=True)
@@ -48,12 +47,8 @@ class Golden:
     uses: ClassVar[frozenset[Need]] = frozenset({"model"})
 
     async def answer(self, question: Question) -> Answer:
-        """Answer from the gold passages.
-
-        Raises:
-            DataError: the question has no gold passages.
-        """
+        """Answer from the gold passages. Raises DataError: the question has no gold passages."""
         gold = {passage.id: passage for passage in question.passages if passage.id in question.support}
         if not gold:
             raise DataError(f"question {question.id}: no passage is marked as supporting, but method=golden needs one")
-        return await read_zero_shot(question, gold.values(), tuple(gold), self.max_answer_tokens, self.reader)
+        return await read_zero_shot(question, [*gold.values()], self.max_answer_tokens, self.reader)

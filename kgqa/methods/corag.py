@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from kgqa.calls import Choose, Generate, gather
 from kgqa.errors import ConfigError
 from kgqa.methods.steps.reader import ReadingLog, passages_text
 from kgqa.methods.steps.replies import first_line, strip_answer_label
-from kgqa.methods.steps.scope import ScopedMethod
+from kgqa.methods.steps.search import ScopedMethod
 from kgqa.prompting import render
-from kgqa.types import Answer, Passage, Prompt, Question
+from kgqa.types import Answer, Passage, Question
 from kgqa.util.validators import Count, Natural, NotNegative
 
 NO_INFORMATION = "No relevant information found"  # of the prompt for sub-answers, and the text that best_of_n scores
@@ -59,27 +59,23 @@ class CoRAG(ScopedMethod):
         """Build chains, and answer from the best one.
 
         Evidence: the passages of the chain, first found first, then those of the question. Notes: the steps, and with
-        `best_of_n` the penalty of each chain. Figures: sub_queries, no_information (sub-answers that say so), and
-        passage_tokens (#Tok of KnowTrace's Table 2).
+        `best_of_n` the penalty of each chain. Figures: sub_queries and no_information (sub-answers that say so).
 
-        Flags: `repeated_query` (per sub-query that the chain had before), `short_chain` (per chain with fewer than
-        `max_steps` steps after all generations), `empty_query`, `empty_retrieval`, `passages_dropped`, `cut_reply`,
-        `empty_answer`.
+        Flags: those of `ReadingLog`, `repeated_query` (per sub-query that the chain had before), `short_chain` (per
+        chain with fewer than `max_steps` steps after all generations) and `empty_query`.
 
-        Raises:
-            ConfigError: `best_of_n` with an engine that gives no probabilities of texts.
+        Raises ConfigError: `best_of_n` with an engine that gives no probabilities of texts.
         """
         log = ReadingLog(question, self.scope_of(question))
         chains, penalties = await self.build_chains(log)
         chain = chains[penalties.index(min(penalties))]
         documents = await log.scope.search(question.text, self.documents) if self.documents else ()
 
-        def prompt(shown: tuple[Passage, ...]) -> Prompt:
-            texts = passages_text(reversed(shown))  # the best is nearest to the question (released code)
-            return render("corag/answer", documents=texts, steps=chain, question=question.text)
-
-        reply = await log.generate(prompt, documents, self.max_answer_tokens)
-        text = strip_answer_label(first_line(reply)[0])
+        values: dict[str, Any] = {"steps": chain, "question": question.text}
+        reply = await log.read(
+            "corag/answer", documents, self.max_answer_tokens, stop=(), show=show_documents, **values
+        )
+        text = strip_answer_label(reply.strip().partition("\n")[0].strip())
         steps = [[step.query, step.answer, [passage.id for passage in step.passages]] for step in chain]
         notes = {"steps": steps, **({"penalties": penalties} if len(chains) > 1 else {})}
         unanswered = sum(NO_INFORMATION.lower() in step.answer.lower() for step in chain)
@@ -117,12 +113,9 @@ class CoRAG(ScopedMethod):
     async def answer_query(self, query: str, log: ReadingLog) -> Step:
         """Search for a sub-query and answer it from the passages."""
         passages = await log.search(query, self.passages)
-
-        def prompt(shown: tuple[Passage, ...]) -> Prompt:
-            return render("corag/sub_answer", documents=passages_text(reversed(shown)), query=query)
-
-        reply = await log.generate(prompt, passages, self.max_answer_tokens)
-        return Step(query, " ".join(reply.text.split()), passages)
+        tokens = self.max_answer_tokens
+        reply = await log.read("corag/sub_answer", passages, tokens, stop=(), show=show_documents, query=query)
+        return Step(query, " ".join(reply.split()), passages)
 
     async def score_chain(self, question: Question, chain: Chain) -> float:
         """Return the penalty of a chain: the log-likelihood that it has no relevant information (§3.3).
@@ -137,6 +130,11 @@ class CoRAG(ScopedMethod):
                 "use a local engine or a vLLM server."
             )
         return math.log(max(choice.mass, 1e-300))
+
+
+def show_documents(shown: tuple[Passage, ...]) -> dict[str, str]:
+    """Return the passages as a template has them: the best is nearest to the question (released code)."""
+    return {"documents": passages_text(reversed(shown))}
 
 
 def read_query(line: str) -> str:

@@ -34,11 +34,8 @@ class SGPrompt(PooledFewShot):
     async def answer(self, question: Question) -> Answer:
         """Extract a graph of the passages and answer from both.
 
-        Evidence: the passages as retrieved. Notes: the graph. Figures: its triples, and passage_tokens (#Tok of
-        KnowTrace's Table 2).
-
-        Flags: `malformed_triple`, `empty_graph`, `no_answer_marker` (the last line is the answer), `empty_retrieval`,
-        `passages_dropped`, `cut_reply`, `empty_answer`.
+        Evidence: the passages as retrieved. Notes: the graph. Figures: its triples. Flags: those of `ReadingLog`,
+        `malformed_triple` and `empty_graph`.
         """
         log = ReadingLog(question)
         passages = await log.search(question.text, self.passages)
@@ -46,8 +43,7 @@ class SGPrompt(PooledFewShot):
         written = read_triple_lines(extracted)
         graph = list(dict.fromkeys(f"<{'; '.join(triple)}>" for triple in written.triples))
         log.flags.update({"malformed_triple": written.malformed, "empty_graph": not graph})
-        values: dict[str, Any] = {"graph": graph, "question": question.text}
-        reply = await self.read(log, "sg_prompt/answer", passages, self.max_tokens, **values)
+        reply = await self.read(log, "sg_prompt/answer", passages, self.max_tokens, graph=graph)
         text = log.read_conclusion(reply)
         return log.answer(text, passages, {"graph": graph, "thought": reply}, {"triples": len(graph)})
 
@@ -70,20 +66,17 @@ class ERACoT(PooledFewShot):
     async def answer(self, question: Question) -> Answer:
         """Extract entities and relations, infer and score more relations, and answer.
 
-        Evidence: the passages as retrieved. Notes: entities, relations and scores. Figures: their numbers, and
-        passage_tokens (#Tok of KnowTrace's Table 2).
+        Evidence: the passages as retrieved. Notes: entities, relations and scores. Figures: their numbers.
 
-        Flags: `unreadable_score` (the relation is dropped), `malformed_triple`, `too_many_relations` (more than
-        `relations_per_pair`, which are dropped), `no_entities`, `no_answer_marker` (the last line is the answer),
-        `empty_retrieval`, `passages_dropped`, `cut_reply`, `empty_answer`.
+        Flags: those of `ReadingLog`, `unreadable_score` (the relation is dropped), `malformed_triple`,
+        `too_many_relations` (more than `relations_per_pair`, which are dropped) and `no_entities`.
         """
         log = ReadingLog(question)
         passages = await log.search(question.text, self.passages)
 
         async def write(template: str, max_tokens: int, mark: str = "", **values: Any) -> str:
             """Generate a reply. `mark`: the first mark of a list, which the prompt wrote."""
-            reply = await self.read(log, template, passages, max_tokens, question=question.text, **values)
-            text = reply.strip()
+            text = (await self.read(log, template, passages, max_tokens, **values)).strip()
             return text if not text or text.startswith(mark) else mark + text
 
         async def extract(template: str, mark: str = "", **values: Any) -> list[Triple]:
@@ -133,12 +126,11 @@ class ERACoT(PooledFewShot):
 class FillAttempt:
     """An attempt at the one unknown of a triple."""
 
-    triple: Masked
     question: str  # the sub-question, or ""
     passages: tuple[Passage, ...]
-    value: str = ""  # "" if the passages do not contain it
-    confidence: float | None = None  # None: not requested, or unreadable
-    kept: bool = False
+    value: str  # "" if the passages do not contain it
+    confidence: float | None  # None: not requested, or unreadable
+    kept: bool
 
 
 @dataclass(slots=True)
@@ -153,8 +145,8 @@ class QuestionGraph:
         head, relation, tail = (UNKNOWN.sub(lambda m: self.known.get(m[0], m[0]), part) for part in triple)
         return head, relation, tail
 
-    def next_triples(self) -> list[Masked]:
-        """Return one untried triple per unknown, among those with exactly one unknown left.
+    def next_triples(self) -> dict[str, Masked]:
+        """Return one untried triple for each unknown, among those with exactly one unknown left.
 
         If a triple gives no value, the next one with the same unknown follows in a later round.
         """
@@ -164,7 +156,7 @@ class QuestionGraph:
             if len(left) == 1 and triple not in self.tried:
                 by_unknown.setdefault(left.pop(), triple)
         self.tried.update(by_unknown.values())
-        return list(by_unknown.values())
+        return by_unknown
 
 
 @dataclass(frozen=True)
@@ -188,13 +180,12 @@ class GEReasoning(PooledFewShot):
         """Parse the question into a graph, fill its unknowns in rounds, and answer.
 
         Evidence: all passages, first retrieved first. `context_tokens`: the filled graph. Notes: the graph as parsed
-        and as filled. Figures: triples, filled, passage_tokens (#Tok of KnowTrace's Table 2).
+        and as filled. Figures: triples and filled.
 
-        Flags: `malformed_triple`, `empty_graph`, `no_search` (no triple has exactly one unknown, so the answer is
-        without passages), `unsure_fill` (answers below the threshold) and `unreadable_score`
-        (unreadable confidence), both dropped, `unfilled` (triples with an unknown at the end), `empty_question` (the
-        words of the triple are the query), `no_answer_marker` (the last line is the answer), `empty_retrieval`,
-        `passages_dropped`, `cut_reply`, `empty_answer`.
+        Flags: those of `ReadingLog`, `malformed_triple`, `empty_graph`, `no_search` (no triple has exactly one unknown,
+        so the answer is without passages), `unsure_fill` (answers below the threshold) and `unreadable_score`
+        (unreadable confidence), both dropped, `unfilled` (triples with an unknown at the end) and `empty_question` (the
+        words of the triple are the query).
         """
         log, stop = ReadingLog(question), ("\nQuestion:", "\nPassages:")
         asked = {"examples": self.examples, "pinned": passages_text(question.pinned), "question": question.text}
@@ -207,8 +198,8 @@ class GEReasoning(PooledFewShot):
             masked = state.next_triples()
             if not masked:
                 break
-            fills = await gather(*(self.fill(triple, log) for triple in masked))
-            state.known |= {unknown_of(fill.triple): fill.value for fill in fills if fill.kept}
+            fills = await gather(*(self.fill(triple, log) for triple in masked.values()))
+            state.known |= {unknown: fill.value for unknown, fill in zip(masked, fills, strict=True) if fill.kept}
             attempts += fills
         filled = [state.substitute(triple) for triple in state.graph]
         log.flags["no_search"] += not attempts
@@ -239,17 +230,16 @@ class GEReasoning(PooledFewShot):
         passages = await log.search(query, self.passages)
         values: dict[str, Any] = {"triple": triple, "asked": sub_question}
         reply = await self.read(log, "ge_reasoning/fill", passages, self.max_fill_tokens, stop=("\n",), **values)
-        value = reply.strip().rstrip(".")
+        value, confidence, kept = reply.strip().rstrip("."), None, True
         if not value or value.casefold() == "unknown" or UNKNOWN.search(value):
-            return FillAttempt(triple, sub_question, passages)
-        if not self.threshold:
-            return FillAttempt(triple, sub_question, passages, value, kept=True)
-        rating = {**values, "value": value}
-        rated = await self.read(log, "ge_reasoning/confidence", passages, MAX_SCORE_TOKENS, stop=(), **rating)
-        confidence = read_score(rated)
-        kept = confidence is not None and confidence >= self.threshold
-        log.flags["unreadable_score" if confidence is None else "unsure_fill"] += not kept
-        return FillAttempt(triple, sub_question, passages, value, confidence, kept)
+            value, kept = "", False
+        elif self.threshold:
+            values["value"] = value
+            rated = await self.read(log, "ge_reasoning/confidence", passages, MAX_SCORE_TOKENS, stop=(), **values)
+            confidence = read_score(rated)
+            kept = confidence is not None and confidence >= self.threshold
+            log.flags["unreadable_score" if confidence is None else "unsure_fill"] += not kept
+        return FillAttempt(sub_question, passages, value, confidence, kept)
 
 
 def number_unknowns(triples: Iterable[Masked]) -> list[Masked]:
@@ -261,8 +251,3 @@ def number_unknowns(triples: Iterable[Masked]) -> list[Masked]:
         count += tail == "?"
         graph[known, relation, f"?_{count}" if tail == "?" else tail] = None
     return list(graph)
-
-
-def unknown_of(triple: Masked) -> str:
-    unknown: str = UNKNOWN.findall(" ".join(triple))[0]
-    return unknown

@@ -18,9 +18,9 @@ from typing import Annotated, Literal
 from kgqa.methods.retrieve import QUESTION_WORDS, remove_question_words
 from kgqa.methods.steps.examples import FewShotKeys
 from kgqa.methods.steps.few_shot import FewShot, Shot, choose_pages
-from kgqa.methods.steps.reader import Reader, ReadingLog, add_pinned, read_passages
-from kgqa.methods.steps.replies import extract_answer, nonzero_flags
-from kgqa.methods.steps.scope import Scope, ScopedMethod
+from kgqa.methods.steps.reader import Reader, ReadingLog, add_pinned, evidence_of, read_passages
+from kgqa.methods.steps.replies import extract_answer
+from kgqa.methods.steps.search import Scope, ScopedMethod
 from kgqa.types import Answer, Passage, Question
 from kgqa.util.sentences import sentences
 from kgqa.util.validators import Count, Natural, NotIdentity
@@ -84,12 +84,7 @@ class IRCoT(ScopedMethod, FewShotKeys):
             unfinished=self.until == "answer" and extract_answer(" ".join(thoughts)) is None,
         )
         answer = await self.read(question, passages, thoughts)
-        notes = {
-            "thoughts": thoughts,
-            "queries": queries,
-            **({"pages": scope.titles} if scope.titles else {}),
-            **answer.notes,
-        }
+        notes = {"thoughts": thoughts, "queries": queries, **scope.notes, **answer.notes}
         figures = {"passage_tokens": reading.tokens + (answer.context_tokens or 0)}
         return replace(answer, flags=flags + Counter(answer.flags), figures=figures, notes=notes)
 
@@ -130,8 +125,8 @@ class IRCoT(ScopedMethod, FewShotKeys):
         chain = " ".join(thoughts)
         stated = extract_answer(chain)
         text = chain if stated is None else stated
-        flags = nonzero_flags(empty_retrieval=not passages, no_answer_marker=stated is None, empty_answer=not text)
-        return Answer(text, tuple(passage.id for passage in passages), flags=flags)
+        flags = {"empty_retrieval": not passages, "no_answer_marker": stated is None, "empty_answer": not text}
+        return Answer(text, evidence_of(passages), flags=flags)
 
 
 def choose_query(question: Question, thoughts: tuple[str, ...], stripped: bool, rules: QueryRules) -> str:

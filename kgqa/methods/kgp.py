@@ -14,9 +14,9 @@ from typing import Literal
 
 from kgqa.calls import Generate, Neighbours, Rank, gather
 from kgqa.errors import PromptTooLong
-from kgqa.methods.steps.reader import Path, read, read_paths
-from kgqa.methods.steps.replies import nonzero_flags, plain_words
-from kgqa.methods.steps.scope import Scope, SearchScope
+from kgqa.methods.steps.reader import Path, evidence_of, read, read_paths
+from kgqa.methods.steps.replies import plain_words
+from kgqa.methods.steps.search import Scope, SearchScope
 from kgqa.methods.steps.structure import find_nodes, pages_and_tables, parse_nodes, text_passages
 from kgqa.prompting import render
 from kgqa.protocols import Need
@@ -32,9 +32,9 @@ class Visit:
     """One visit to the graph: from the last passage of a path to the best of its neighbors."""
 
     path: Path
-    candidates: tuple[Passage, ...]  # its neighbors that are not on the path
-    evidence: str  # the query; "" for an agent that generates no text
-    chosen: tuple[Passage, ...]  # best first, within the budget
+    candidates: tuple[Passage, ...] = ()  # its neighbors that are not on the path
+    evidence: str = ""  # the query; "" for an agent that generates no text
+    chosen: tuple[Passage, ...] = ()  # best first, within the budget
 
 
 @dataclass(slots=True)
@@ -122,7 +122,7 @@ class Kgp:
             "steps": steps,
             "paths": [[passage.id for passage in path] for path in paths],
         }
-        return replace(answer, flags=nonzero_flags(**flags), figures=figures, notes={"traversal": traversal})
+        return replace(answer, flags=flags, figures=figures, notes={"traversal": traversal})
 
     async def traverse(self, walk: WalkState) -> list[Path]:
         """Run Algorithm 1. `budget` is the maximum number of passages visited after the seeds.
@@ -160,7 +160,7 @@ class Kgp:
             for passage, group in zip(last, groups, strict=True):
                 path, around = reached[passage.id], tuple(other for other in group if other.id in new)
                 chosen = tuple(other for other in best if other in around and other.id not in reached)
-                walk.steps.append(Visit(path, around, "", chosen))
+                walk.steps.append(Visit(path, around, chosen=chosen))
                 reached |= {other.id: (*path, other) for other in chosen}
             collected, last = [*collected, *best], best
         return [(passage,) for passage in collected]
@@ -171,7 +171,7 @@ class Kgp:
         candidates = tuple(passage for passage in await _neighbors(walk, path[-1]) if passage.id not in on_path)
         if not candidates:
             walk.flags["no_neighbours"] += 1
-            return Visit(path, (), "", ())
+            return Visit(path)
         if self.agent == "random":
             chance = random.Random(f"{self.seed}/{walk.question.id}/{'/'.join(p.id for p in path)}")  # noqa: S311
             return Visit(path, candidates, "", tuple(chance.sample(candidates, min(self.branching, len(candidates)))))
@@ -179,9 +179,10 @@ class Kgp:
         return Visit(path, candidates, evidence, await self.rank(evidence, candidates, self.branching))
 
     async def rank(self, query: str, candidates: tuple[Passage, ...], count: int) -> tuple[Passage, ...]:
-        """Return the `count` candidates most similar to a query."""
+        """Return the `count` candidates most similar to a query, best first; of equals the last, as released."""
         scores = await Rank(query, tuple(each.wording for each in candidates), self.scorer)
-        return top_passages(candidates, scores, count)
+        order = sorted(range(len(candidates)), key=lambda index: (scores[index], index), reverse=True)[:count]
+        return tuple(candidates[index] for index in order)
 
     async def request_evidence(self, question: Question, path: Path, flags: Counter[str]) -> str:
         """Return the evidence that the agent needs after these passages, or the question if the reply is empty.
@@ -208,34 +209,24 @@ class Kgp:
             return render(f"kgp/evidence_{self.agent}", instruction=self.instruction, **values)
         return render("kgp/evidence", examples=self.few_shot, **values)
 
-    async def read_pages(self, question: Question, nodes: Sequence[Passage], share: float = 1.0) -> Answer:
-        """Answer a question about structure from pages and tables (as Markdown).
-
-        share: the part of each text that is shown, less if the prompt is too long for the model.
-        """
-        texts = [node.text if share >= 1 else node.text[: int(len(node.text) * share)] for node in nodes]
-        context = "\n\n".join(f"{node.title}, {node.place}:\n{text}" for node, text in zip(nodes, texts, strict=True))
-        evidence = tuple(node.id for node in nodes)
-        try:
-            answer = await read(question, context, evidence, self.max_answer_tokens, "kgp/answer")
-        except PromptTooLong as error:
-            if share < SMALLEST_SHARE:
-                raise
-            less = share * min(error.limit / error.tokens, SHORTEN)
-        else:
-            flags = {**answer.flags, "structural": 1, **({"context_cut": 1} if share < 1 else {})}
-            return replace(answer, flags=flags, notes={"places": [node.place for node in nodes]})
-        return await self.read_pages(question, nodes, less)
+    async def read_pages(self, question: Question, nodes: Sequence[Passage]) -> Answer:
+        """Answer a question about structure from pages and tables (as Markdown), each shortened if they do not fit."""
+        share = 1.0  # of each text
+        while True:
+            texts = ((node, node.text[: int(len(node.text) * share)]) for node in nodes)
+            context = "\n\n".join(f"{node.title}, {node.place}:\n{text}" for node, text in texts)
+            try:
+                answer = await read(question, context, evidence_of(nodes), self.max_answer_tokens, "kgp/answer")
+                flags = {**answer.flags, "structural": 1, "context_cut": share < 1}
+                return replace(answer, flags=flags, notes={"places": [node.place for node in nodes]})
+            except PromptTooLong as error:
+                if share < SMALLEST_SHARE:
+                    raise
+                share *= min(error.limit / error.tokens, SHORTEN)
 
 
 async def _neighbors(walk: WalkState, passage: Passage) -> tuple[Passage, ...]:
     return text_passages(await Neighbours(passage, walk.scope.pool))
-
-
-def top_passages(candidates: Sequence[Passage], scores: Sequence[float], count: int) -> tuple[Passage, ...]:
-    """Return the `count` candidates with the highest scores, best first; of equals the last, as released."""
-    order = sorted(range(len(candidates)), key=lambda index: (scores[index], index), reverse=True)[:count]
-    return tuple(candidates[index] for index in order)
 
 
 def filter_by_title(question: str, nodes: Sequence[Passage]) -> tuple[Passage, ...]:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import ClassVar, Literal
 
-from kgqa.calls import Neighbours, Rank, Search, gather
+from kgqa.calls import Neighbours, Search, gather, rank
 from kgqa.errors import DataError
 from kgqa.methods.steps.reader import Path, read_paths
 from kgqa.methods.steps.structure import text_passages
 from kgqa.protocols import Need
 from kgqa.types import Answer, Passage, Question
 from kgqa.util.validators import Count
-
-Scored = tuple[float, Passage]
 
 
 @dataclass(frozen=True)
@@ -38,31 +37,24 @@ class Mdr:
         Evidence: the passages of the pairs, best pair first. Figures: pairs. Flags: those of the reader.
         """
         pool = text_passages(question.passages)
-        firsts = await _top(question.text, pool, self.first_hop)
+        firsts = (await rank(question.text, pool, attrgetter("wording")))[: self.first_hop]
         paths = [path for _, path in sorted(await self.score_pairs(question, pool, firsts), key=lambda pair: -pair[0])]
         answer = await read_paths(question, paths[: self.pairs], self.max_answer_tokens)
         return replace(answer, figures={"pairs": len(paths[: self.pairs])})
 
     async def score_pairs(
-        self, question: Question, pool: tuple[Passage, ...], firsts: list[Scored]
+        self, question: Question, pool: tuple[Passage, ...], firsts: list[tuple[float, Passage]]
     ) -> list[tuple[float, Path]]:
         """Pair each passage of the first hop with its best second passages. A single passage is returned alone."""
         if len(pool) < 2:
             return [(score, (passage,)) for score, passage in firsts]
-        seconds = await gather(
-            *(
-                _top(
-                    self.second_query(question.text, first),
-                    tuple(other for other in pool if other.id != first.id),
-                    self.second_hop,
-                )
-                for _, first in firsts
-            )
-        )
+        queries = [self.second_query(question.text, first) for _, first in firsts]
+        others = [[passage for passage in pool if passage.id != first.id] for _, first in firsts]
+        seconds = await gather(*(rank(*each, attrgetter("wording")) for each in zip(queries, others, strict=True)))
         return [
             (self.pair_score(one, other), (first, second))
-            for (one, first), best in zip(firsts, seconds, strict=True)
-            for other, second in best
+            for (one, first), ranked in zip(firsts, seconds, strict=True)
+            for other, second in ranked[: self.second_hop]
         ]
 
     def second_query(self, question: str, first: Passage) -> str:
@@ -71,14 +63,6 @@ class Mdr:
 
     def pair_score(self, first: float, second: float) -> float:
         return first + second if self.score == "sum" else max(first, 0.0) * max(second, 0.0)
-
-
-async def _top(query: str, passages: tuple[Passage, ...], count: int) -> list[Scored]:
-    """Return the `count` best passages with their scores, ties in the order of the passages."""
-    if not passages:
-        return []
-    scores = await Rank(query, tuple(passage.wording for passage in passages))
-    return sorted(zip(scores, passages, strict=True), key=lambda scored: -scored[0])[:count]
 
 
 Counted = Literal["neighbours", "with_seeds"]  # the passages that are compared with the gold ones
@@ -98,8 +82,7 @@ class Neighbourhood:
 
         Figures: sf_em, covered (share of the gold passages), precision, reached (number of passages).
 
-        Raises:
-            DataError: not all supporting passages are in the question's collection.
+        Raises DataError: not all supporting passages are in the question's collection.
         """
         pool = text_passages(question.passages)
         if not question.support or not question.support <= {passage.id for passage in pool}:

@@ -16,16 +16,18 @@ from typing import Any, ClassVar, Literal
 
 from kgqa.calls import CountTokens, Generate, Search, gather
 from kgqa.methods.steps.knowtrace_graph import (
+    Exploration,
     Fact,
     Pair,
+    ParsedFacts,
     find_initial_entities,
     find_target_entities,
     format_paths,
+    read_exploration,
+    read_facts,
     support,
 )
-from kgqa.methods.steps.knowtrace_replies import Exploration, read_exploration, read_facts
-from kgqa.methods.steps.reader import ReadingLog, passages_text
-from kgqa.methods.steps.replies import nonzero_flags
+from kgqa.methods.steps.reader import ReadingLog, evidence_of, passages_text
 from kgqa.prompting import render
 from kgqa.protocols import Need
 from kgqa.types import Answer, Json, Lesson, Passage, Prompt, Question
@@ -40,10 +42,9 @@ class PairCompletion:
     """The triples in the passages of one pair."""
 
     pair: Pair
-    facts: tuple[Fact, ...] = ()
+    reply: ParsedFacts
     passages: tuple[Passage, ...] = ()
     tokens: int = 0  # of the passages
-    text: str = ""
     flags: Mapping[str, int] = field(default_factory=dict)
     call: int | None = None  # see `kgqa.types.Lesson`; None: no passages, so no model call
 
@@ -69,7 +70,7 @@ class KnowTraceState:
         before = len(self.graph)
         self.completed.append([replace(one, call=self.record_reply()) if one.passages else one for one in completions])
         for completed in self.completed[-1]:
-            self.graph.update(dict.fromkeys(completed.facts))
+            self.graph.update(dict.fromkeys(completed.reply.facts))
             self.flags.update(completed.flags)
         return len(self.graph) > before
 
@@ -109,7 +110,8 @@ class KnowTrace:
             exploration = await self.explore(question, state)
             if not exploration.pairs:
                 break
-            if not state.add_iteration(await gather(*(self.complete(question, pair) for pair in exploration.pairs))):
+            pairs = exploration.pairs[: self.max_pairs]
+            if not state.add_iteration(await gather(*(self.complete(question, pair) for pair in pairs))):
                 state.flags["standstill"] += 1  # the prompt of the next exploration would be the same
                 break
         if self.at_limit == "answer":
@@ -142,7 +144,6 @@ class KnowTrace:
         )
         if len(exploration.pairs) > self.max_pairs:
             state.flags["too_many_pairs"] += 1
-            exploration = replace(exploration, pairs=exploration.pairs[: self.max_pairs])
         state.flags["forced_answer"] |= bool(prefix)
         state.explored.append(replace(exploration, call=call, forced=bool(prefix)))
         return exploration
@@ -162,12 +163,12 @@ class KnowTrace:
         """Retrieve by "entity relation" and extract triples about the pair from the passages (Equation 2)."""
         passages = await Search(f"{pair.entity} {pair.relation}", self.passages)
         if not passages:
-            return PairCompletion(pair, flags={"empty_retrieval": 1})
+            return PairCompletion(pair, ParsedFacts(), flags={"empty_retrieval": 1})
         log, tokens, examples = ReadingLog(question), self.max_completion_tokens, self.completion_few_shot
         reply = await log.read("knowtrace/complete", passages, tokens, role=COMPLETER, examples=examples, pair=pair)
         written = read_facts(reply)
         log.flags.update(malformed_triple=written.malformed, empty_triple=written.empty)
-        return PairCompletion(pair, written.facts, passages, log.tokens, reply, log.flags)
+        return PairCompletion(pair, written, passages, log.tokens, log.flags)
 
     async def remember(self, state: KnowTraceState) -> str:
         """Return the graph for the next exploration (§3.2, knowledge prompting strategies), "" if it is empty."""
@@ -192,21 +193,21 @@ class KnowTrace:
         last, graph = state.explored[-1], list(state.graph)
         completed = [completion for completions in state.completed for completion in completions]
         rounds = [
-            ([one.pair for one in each], [fact for one in each for fact in one.facts]) for each in state.completed
+            ([one.pair for one in each], [fact for one in each for fact in one.reply.facts]) for each in state.completed
         ]
         iterations = [
-            [{"pair": one.pair, "triples": one.facts, "passages": [p.id for p in one.passages]} for one in each]
+            [{"pair": one.pair, "triples": one.reply.facts, "passages": [p.id for p in one.passages]} for one in each]
             for each in state.completed
         ]
         targets = find_target_entities(graph, f"{last.thought}\n{last.answer}")
         supporting = support(graph, find_initial_entities(rounds), targets)
         lessons, filtered = judge_replies(state, set(supporting))
-        written = [exploration.text for exploration in state.explored] + [completion.text for completion in completed]
+        written = [each.text for each in state.explored] + [each.reply.text for each in completed]
         return Answer(
             last.answer,
-            tuple(dict.fromkeys(passage.id for completion in completed for passage in completion.passages)),
+            evidence_of(passage for completion in completed for passage in completion.passages),
             context_tokens=await CountTokens(state.memory) if state.memory else 0,
-            flags=nonzero_flags(**state.flags, empty_answer=not last.answer),
+            flags={**state.flags, "empty_answer": not last.answer},
             figures={
                 "iterations": len(state.completed),
                 "pairs": len(completed),
@@ -230,27 +231,25 @@ def judge_replies(state: KnowTraceState, support: set[Fact]) -> tuple[tuple[Less
     """
     lessons, filtered = list[Lesson](), list[str]()
 
-    def judge(reply: Exploration | PairCompletion, role: str, parts: Mapping[Any, bool], written: object) -> None:
-        """Keep the useful parts: as written if there are no others, otherwise listed in the requested format."""
+    def judge(call: int | None, role: str, text: str, parts: Mapping[Any, bool], *, is_clean: bool) -> None:
+        """Keep the useful parts: as written if the reply has no others, otherwise listed in the requested format."""
         useful = [part for part, is_useful in parts.items() if is_useful]
-        if not useful:
-            target = ""
-            filtered.append(reply.text)
-        else:
-            listed = [*map(str, useful)] if role == COMPLETER else ["No", "Explore:", *(f"- {pair}" for pair in useful)]
-            target = reply.text.strip() if written == useful else "\n".join(listed)
-            filtered.extend(str(part) for part, is_useful in parts.items() if not is_useful)
-        if reply.call is not None:
-            lessons.append(Lesson(reply.call, role, target))
+        filtered.extend([str(part) for part in parts if part not in useful] if useful else [text])
+        if call is None:
+            return
+        if useful and not (is_clean and len(useful) == len(parts)):
+            listed = map(str, useful) if role == COMPLETER else ["No", "Explore:", *(f"- {pair}" for pair in useful)]
+            text = "\n".join(listed)
+        lessons.append(Lesson(call, role, text.strip() if useful else ""))
 
-    for exploration, completions in zip(state.explored, state.completed, strict=False):
-        asked = read_exploration(exploration.text)
-        pairs = {one.pair: bool(support.intersection(one.facts)) for one in completions}
-        judge(exploration, EXPLORER, pairs, None if asked.malformed else [*asked.pairs])
+    for asked, completions in zip(state.explored, state.completed, strict=False):
+        pairs = {one.pair: bool(support.intersection(one.reply.facts)) for one in completions}
+        is_clean = not asked.malformed and len(asked.pairs) == len(pairs)
+        judge(asked.call, EXPLORER, asked.text, pairs, is_clean=is_clean)
         for one in completions:
-            read = read_facts(one.text)
-            facts = {fact: fact in support for fact in one.facts}
-            judge(one, COMPLETER, facts, None if read.malformed or read.empty else [*read.facts])
+            facts = {fact: fact in support for fact in one.reply.facts}
+            is_clean = not one.reply.malformed and not one.reply.empty
+            judge(one.call, COMPLETER, one.reply.text, facts, is_clean=is_clean)
     rest = state.explored[len(state.completed) :]
     filtered += [unread.text for unread in rest[:-1]]
     for last in rest[-1:]:

@@ -6,12 +6,12 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from kgqa.calls import Rank
+from kgqa.calls import rank
 from kgqa.errors import ConfigError
 from kgqa.methods.steps.examples import FewShotKeys
 from kgqa.methods.steps.few_shot import FewShot, choose_pages
-from kgqa.methods.steps.reader import Reader, read_passages
-from kgqa.methods.steps.scope import Scope, ScopedMethod
+from kgqa.methods.steps.reader import Reader, evidence_of, read_passages
+from kgqa.methods.steps.search import Scope, ScopedMethod
 from kgqa.protocols import Need
 from kgqa.types import Answer, Passage, Question
 from kgqa.util.validators import Count, Natural
@@ -44,18 +44,19 @@ class RetrieveOnly(ScopedMethod):
     async def answer(self, question: Question) -> Answer:
         """Return the passages as evidence, best first, without an answer. Flag `empty_retrieval`."""
         passages = await self.retrieve(question, self.scope_of(question))
-        return Answer("", tuple(passage.id for passage in passages), flags={} if passages else {"empty_retrieval": 1})
+        return Answer("", evidence_of(passages), flags={"empty_retrieval": not passages})
 
     async def retrieve(self, question: Question, scope: Scope) -> tuple[Passage, ...]:
         """Return the best passages of the scope for the question, best first."""
         query = remove_question_words(question.text) if self.strip_question_words else question.text
         if not self.reranker:
             return await scope.search(query, self.passages, self.max_passage_words)
-        if scope.pool is None:
+        candidates = scope.pool
+        if candidates is None:
             candidates = await scope.search(query, self.candidates, self.max_passage_words)
-        else:
-            candidates = scope.pool
-        return (await rerank(question.text, candidates))[: self.passages]
+        distinct = [*{passage.id: passage for passage in candidates}.values()]
+        ranked = await rank(question.text, distinct, lambda passage: f"{passage.title}: {passage.text}", "reranker")
+        return tuple(passage for _, passage in ranked[: self.passages])
 
 
 @dataclass(frozen=True)
@@ -88,25 +89,11 @@ class RetrieveRead(RetrieveOnly, FewShotKeys):
         """
         if self.scope == "none":
             few_shot = replace(self.few_shot, distractors=None)
-            answer = await read_passages(question, (), self.reader, few_shot, self.max_answer_tokens)
-            flags = Counter(answer.flags)
-            del flags["empty_retrieval"]  # there was no search
-            return replace(answer, flags=flags)
+            return await read_passages(question, None, self.reader, few_shot, self.max_answer_tokens)
         scope, flags = await choose_pages(self.scope_of(question), question, self.few_shot, self.titles)
         passages = await self.retrieve(question, scope)
         answer = await read_passages(question, passages, self.reader, self.few_shot, self.max_answer_tokens)
-        pages = {"pages": scope.titles} if scope.titles else {}
-        return replace(answer, flags=flags + Counter(answer.flags), notes={**answer.notes, **pages})
-
-
-async def rerank(query: str, passages: tuple[Passage, ...]) -> tuple[Passage, ...]:
-    """Return the distinct passages, best first, ties in the given order."""
-    distinct = tuple({passage.id: passage for passage in passages}.values())
-    if not distinct:
-        return ()
-    scores = await Rank(query, tuple(f"{p.title}: {p.text}" for p in distinct), scorer="reranker")
-    order = sorted(range(len(distinct)), key=lambda index: -scores[index])
-    return tuple(distinct[index] for index in order)
+        return replace(answer, flags=flags + Counter(answer.flags), notes={**answer.notes, **scope.notes})
 
 
 def remove_question_words(question: str) -> str:

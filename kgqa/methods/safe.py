@@ -13,13 +13,13 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, ClassVar, Literal
 
 from kgqa.calls import CountTokens, Generate
 from kgqa.methods.steps.reader import passages_text
-from kgqa.methods.steps.replies import first_line, nonzero_flags, strip_answer_label
+from kgqa.methods.steps.replies import first_line, strip_answer_label
 from kgqa.methods.steps.safe_verdict import CORRECT, Labels, StepVerdict, errors, protocol, read_verdict, verdict_schema
 from kgqa.prompting import render
 from kgqa.protocols import Need
@@ -144,7 +144,7 @@ class Safe:
             answer,
             tuple(dict.fromkeys(cited)),
             context_tokens=await CountTokens(state.shared["passages"]) if passages else 0,
-            flags=nonzero_flags(**state.flags),
+            flags=state.flags,
             figures=self.figures(state.attempts),
             notes={"attempts": attempts},
         )
@@ -164,8 +164,7 @@ class Safe:
 
     def prompt_values(self, question: Question, passages: list[Passage]) -> dict[str, str]:
         """Return the values that all prompts of a question share."""
-        numbered = [Passage(p.id, f"Passage {number}: {p.title}", p.text) for number, p in enumerate(passages, start=1)]
-        return {"passages": passages_text(numbered), "question": question.text}
+        return {"passages": numbered_text(passages), "question": question.text}
 
     async def attempt(self, number: int, state: SafeState) -> Attempt:
         """Generate and judge step `number` with the guidance of the latest verdict.
@@ -242,6 +241,12 @@ class Safe:
         errors_by_step = Counter(attempt.number for attempt in wrong)
         figures |= {f"errors, {name.lower()}": types[name] for name in errors(self.labels)}
         return figures | {f"errors at step {number}": errors_by_step[number] for number in range(1, self.max_steps + 1)}
+
+
+def numbered_text(passages: Iterable[Passage]) -> str:
+    """Return passages as all prompts have them, each with the number that steps cite."""
+    numbered = (Passage(p.id, f"Passage {number}: {p.title}", p.text) for number, p in enumerate(passages, start=1))
+    return passages_text(numbered)
 
 
 def read_answer(reply: Completion) -> tuple[str, bool]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from string import Formatter
 from typing import Annotated, Literal
 
 from kgqa.calls import Generate
 from kgqa.errors import ConfigError
 from kgqa.methods.steps.reader import ReadingLog, merge_rankings, pinned_text
-from kgqa.methods.steps.scope import ScopedMethod
+from kgqa.methods.steps.search import Found, ScopedMethod, Transcript
 from kgqa.prompting import render
 from kgqa.types import Answer, Completion, Passage, Prompt, Question
 from kgqa.util.validators import Count, NotNegative, Share, Validator
@@ -21,30 +21,6 @@ BOXED = re.compile(r"\\boxed\{((?:[^{}]|\{[^{}]*\})*)\}?")
 IN_TEXT = re.compile(r"\\text\{([^{}]*)\}")
 FINDING = re.compile(r"\*\*Final Information\*\*:?", re.IGNORECASE)
 Pair = Annotated[tuple[str, str], Validator("give two texts, [start, end]", all)]
-
-
-@dataclass(frozen=True)
-class Found:
-    """The result of a search. `finding`: what the model read from the passages, shown instead of them."""
-
-    query: str
-    passages: tuple[Passage, ...]
-    finding: str | None = None
-
-
-@dataclass(slots=True)
-class Transcript:
-    """The text of the agent, with the results of its searches."""
-
-    parts: list[str | Found] = field(default_factory=list)
-
-    @property
-    def searches(self) -> list[Found]:
-        return [part for part in self.parts if isinstance(part, Found)]
-
-    @property
-    def passages(self) -> list[Passage]:
-        return [passage for found in self.searches for passage in found.passages]
 
 
 @dataclass(frozen=True)
@@ -81,12 +57,11 @@ class SearchAgent(ScopedMethod):
         """Let the model search until it answers.
 
         Evidence: all passages that were found, those of the first search first. Notes: the transcript, and each query
-        with its passages. Figures: searches, and passage_tokens (#Tok of KnowTrace's Table 2).
+        with its passages. Figures: searches.
 
-        Flags: `forced_answer` (no answer within `max_turns` turns and `max_searches` searches, or a turn ended without
-        query and answer; requested then with `at_limit=answer`), `no_action` (such a turn), `repeated_search` (per
-        query that was searched before), `empty_query`, `empty_retrieval`, `passages_dropped`, `cut_reply`,
-        `empty_answer`.
+        Flags: those of `ReadingLog`, `forced_answer` (no answer within `max_turns` turns and `max_searches` searches,
+        or a turn ended without query and answer; requested then with `at_limit=answer`), `no_action` (such a turn),
+        `repeated_search` (per query that was searched before) and `empty_query`.
         """
         log, transcript, text = ReadingLog(question, self.scope_of(question)), Transcript(), None
         for _ in range(self.max_turns):
@@ -96,14 +71,14 @@ class SearchAgent(ScopedMethod):
                 text = argument
                 break
             if kind == "query" and len(transcript.searches) < self.max_searches:
-                log.flags["repeated_search"] += argument in [found.query for found in transcript.searches]
+                log.flags["repeated_search"] += argument in transcript.queries
                 await self.search(argument, transcript, log)
             elif kind == "query" or reply.finish == "stop":
                 log.flags["no_action"] += kind != "query"
                 break
         if text is None and self.at_limit == "answer":
             log.flags["forced_answer"] += 1
-            transcript.parts.append(f"\n{self.answer_tags[0]}")
+            transcript.write(f"\n{self.answer_tags[0]}")
             reply = await self.write(transcript, log)
             text = self.read(self.answer_tags[0] + reply.text.strip().partition("\n")[0])[1]
         searches = [[found.query, [passage.id for passage in found.passages]] for found in transcript.searches]
@@ -123,7 +98,7 @@ class SearchAgent(ScopedMethod):
         kind, _ = self.read(reply.text)
         end = {"query": self.query[1], "answer": self.answer_tags[1]}.get(kind, "")
         closed = end in self.stop and (reply.finish == "stop" or kind == "query")
-        transcript.parts.append(reply.text + end * closed)
+        transcript.write(reply.text + end * closed)
         return reply
 
     async def search(self, query: str, transcript: Transcript, log: ReadingLog) -> None:
@@ -132,19 +107,20 @@ class SearchAgent(ScopedMethod):
         log.flags.update({"empty_query": not query, "empty_retrieval": not found.passages})
         if self.read_prompt is not None and found.passages:
             found = replace(found, finding=await self.read_passages(found, transcript, log))
-        transcript.parts.append(found)
+        transcript.write(found)
 
     async def read_passages(self, found: Found, transcript: Transcript, log: ReadingLog) -> str:
         """Return what the model reads from passages for a query (Search-o1's reason-in-documents)."""
-        reasoning, template = self.show(transcript, transcript.passages), str(self.read_prompt)
 
-        def prompt(shown: tuple[Passage, ...]) -> Prompt:
+        def show(shown: tuple[Passage, ...]) -> dict[str, str]:
             texts = self.show_passages(found.passages, shown)
-            asked = {"pinned": pinned_text(log.question, shown), "question": log.question.text, "query": found.query}
-            return render(template, **asked, reasoning=reasoning, passages=texts)
+            return {"pinned": pinned_text(log.question, shown), "passages": texts}
 
-        reply = await log.generate(prompt, found.passages, self.max_read_tokens)
-        return FINDING.split(reply.text)[-1].strip()
+        values = {"question": log.question.text, "query": found.query}
+        values["reasoning"] = self.show(transcript, transcript.passages)
+        template, tokens = str(self.read_prompt), self.max_read_tokens
+        reply = await log.read(template, found.passages, tokens, stop=(), show=show, **values)
+        return FINDING.split(reply)[-1].strip()
 
     def read(self, text: str) -> tuple[str, str]:
         """Return the last action as ("query" | "answer", its text), or ("", "")."""
@@ -159,13 +135,11 @@ class SearchAgent(ScopedMethod):
     def show(self, transcript: Transcript, shown: Sequence[Passage]) -> str:
         """Return the transcript with only these passages."""
 
-        def show_part(part: str | Found) -> str:
-            if isinstance(part, str):
-                return part
-            texts = self.show_passages(part.passages, shown) if part.finding is None else part.finding
+        def show_result(found: Found) -> str:
+            texts = self.show_passages(found.passages, shown) if found.finding is None else found.finding
             return f"{self.result[0]}{texts}{self.result[1]}"
 
-        return "".join(map(show_part, transcript.parts))
+        return transcript.show(show_result)
 
     def show_passages(self, passages: Sequence[Passage], shown: Sequence[Passage]) -> str:
         """Return passages as the model reads them. Numbers are ranks."""

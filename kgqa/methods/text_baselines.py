@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Literal
 
 from kgqa.methods.steps.examples import NOTHING_FOUND, PooledFewShot
 from kgqa.methods.steps.reader import ReadingLog, add_pinned, merge_rankings, passages_text, pinned_text
 from kgqa.methods.steps.replies import AFTER, BEFORE, find_answer, text_after_label
-from kgqa.prompting import render
-from kgqa.types import Answer, Passage, Prompt, Question
+from kgqa.methods.steps.search import Found, Transcript
+from kgqa.types import Answer, Passage, Question
 from kgqa.util.validators import Count
 
 ANSWERED = "\nIntermediate answer:"
@@ -34,16 +34,13 @@ class IterRetGen(PooledFewShot):
         """Retrieve and generate in turns.
 
         Evidence: the passages of the last iteration, then of earlier ones. Notes: query and generation of each
-        iteration. Figures: passage_tokens (#Tok of KnowTrace's Table 2).
-
-        Flags: `no_answer_marker` (no line "Answer:" in the last generation, so its last line is the answer),
-        `empty_retrieval`, `passages_dropped`, `cut_reply`, `empty_answer`.
+        iteration. Flags: those of `ReadingLog`.
         """
         log, queries, evidence, replies = ReadingLog(question), [question.text], list[Passage](), list[str]()
         for _ in range(self.iterations):
             passages = await log.search(queries[-1], self.passages)
             evidence = [*passages, *evidence]
-            reply = await self.read(log, "iter_retgen/answer", passages, self.max_tokens, question=question.text)
+            reply = await self.read(log, "iter_retgen/answer", passages, self.max_tokens)
             replies.append(reply)
             queries.append(f"{reply.strip()} {question.text}".strip())  # the generation first: Shao et al., §3.2
         notes = {"generations": replies, "queries": queries[:-1]}
@@ -67,30 +64,25 @@ class SelfAsk(PooledFewShot):
         """Ask and answer follow-up questions, then answer.
 
         Evidence: all passages, those of the question first. Notes: the transcript and the follow-up questions. Figures:
-        follow_ups, forced_answer, and passage_tokens (#Tok of KnowTrace's Table 2).
+        follow_ups and forced_answer.
 
-        Flags: `forced_answer` (no conclusion within `max_follow_ups` questions, or after `unreadable_reply` or
-        `repeated_follow_up`), `unreadable_reply` (neither a question nor a conclusion), `repeated_follow_up`,
-        `empty_retrieval`, `passages_dropped`, `cut_reply`, `empty_answer`.
+        Flags: those of `ReadingLog`, `forced_answer` (no conclusion within `max_follow_ups` questions, or after
+        `unreadable_reply` or `repeated_follow_up`), `unreadable_reply` (neither a question nor a conclusion) and
+        `repeated_follow_up`.
         """
         log, searches, follow_ups = ReadingLog(question), list[tuple[Passage, ...]](), list[str]()
         transcript, text = "Follow-up:", ""
 
-        def prompt(shown: tuple[Passage, ...]) -> Prompt:
+        def show(shown: tuple[Passage, ...]) -> dict[str, str]:
+            """Return the passages in the order of the searches, and the transcript."""
             passages = add_pinned(question, (passage for found in searches for passage in found))
-            distinct = dict.fromkeys(passage for passage in passages if passage in shown)
-            return render(
-                "self_ask/ask",
-                examples=self.examples,
-                passages=passages_text(distinct),
-                question=question.text,
-                transcript=transcript,
-            )
+            texts = passages_text(dict.fromkeys(passage for passage in passages if passage in shown))
+            return {"passages": texts, "transcript": transcript}
 
         async def continue_transcript() -> str:
             """Generate the continuation of the transcript, up to the next intermediate answer."""
-            stop = (ANSWERED.lstrip("\n"), "\nPassages:")
-            return (await log.generate(prompt, merge_rankings(searches), self.max_tokens, stop)).text.rstrip()
+            stop, ranked = (ANSWERED.lstrip("\n"), "\nPassages:"), merge_rankings(searches)
+            return (await self.read(log, "self_ask/ask", ranked, self.max_tokens, stop=stop, show=show)).rstrip()
 
         if self.search_question:
             searches.append(await log.search(question.text, self.passages))
@@ -117,26 +109,6 @@ class SelfAsk(PooledFewShot):
         return log.answer(text, evidence, notes, figures)
 
 
-@dataclass(slots=True)
-class Transcript:
-    """The texts so far, and the passages of each observation."""
-
-    parts: list[str | tuple[Passage, ...]] = field(default_factory=list)
-
-    @property
-    def observations(self) -> list[tuple[Passage, ...]]:
-        return [part for part in self.parts if not isinstance(part, str)]
-
-    def text(self, shown: Iterable[Passage]) -> str:
-        """Return the transcript with only these passages."""
-        ids = {passage.id for passage in shown}
-
-        def show(part: str | tuple[Passage, ...]) -> str:
-            return part if isinstance(part, str) else passages_text(p for p in part if p.id in ids) or NOTHING_FOUND
-
-        return "".join(map(show, self.parts)).strip()
-
-
 @dataclass(frozen=True)
 class ReAct(PooledFewShot):
     """ReAct (Yao et al., ICLR 2023). Fields as in conf/method/react.yaml.
@@ -152,38 +124,37 @@ class ReAct(PooledFewShot):
     async def answer(self, question: Question) -> Answer:
         """Take turns between thoughts and searches until the model finishes.
 
-        Evidence: all observed passages, first observed first. Notes: the transcript and the queries. Figures: searches,
-        forced_answer, and passage_tokens (#Tok of KnowTrace's Table 2).
+        Evidence: all observed passages, first observed first. Notes: the transcript and the queries. Figures: searches
+        and forced_answer.
 
-        Flags: `unfinished` (not finished within `max_steps`), `forced_answer` (requested then with `at_limit=answer`),
-        `prompted_action` (per thought without an action of its number), `unreadable_action` (per step still without
-        one, which the observation reports), `repeated_search` (per query that was searched before), `empty_retrieval`,
-        `passages_dropped`, `cut_reply`, `empty_answer`.
+        Flags: those of `ReadingLog`, `unfinished` (not finished within `max_steps`), `forced_answer` (requested then
+        with `at_limit=answer`), `prompted_action` (per thought without an action of its number), `unreadable_action`
+        (per step still without one, which the observation reports) and `repeated_search` (per query that was searched
+        before).
         """
-        log, transcript, queries, answer = ReadingLog(question), Transcript(), list[str](), None
+        log, transcript, answer = ReadingLog(question), Transcript(), None
         for number in range(1, self.max_steps + 1):
-            transcript.parts.append(f"\nThought {number}:")
+            transcript.write(f"\nThought {number}:")
             kind, argument = await self.step(transcript, number, log)
             if kind == "finish":
                 answer = argument
                 break
-            transcript.parts.append(f"\nObservation {number}: ")
+            transcript.write(f"\nObservation {number}: ")
             if kind == "search":
-                log.flags["repeated_search"] += argument in queries
-                queries.append(argument)
-                transcript.parts.append(await log.search(argument, self.passages))
+                log.flags["repeated_search"] += argument in transcript.queries
+                transcript.write(Found(argument, await log.search(argument, self.passages)))
             else:
                 log.flags["unreadable_action"] += 1
-                transcript.parts.append("This action cannot be carried out. Use Search[...] or Finish[...].")
+                transcript.write("This action cannot be carried out. Use Search[...] or Finish[...].")
         log.flags["unfinished"] += answer is None
         if answer is None and self.at_limit == "answer":
             log.flags["forced_answer"] += 1
             last = self.max_steps + 1
-            transcript.parts.append(f"\nThought {last}: I have to answer now.\nAction {last}: Finish[")
+            transcript.write(f"\nThought {last}: I have to answer now.\nAction {last}: Finish[")
             written = await self.continue_transcript(transcript, log)
             answer = re.split(r"[\]\n]", written.strip())[0].strip()
-        passages = [passage for found in transcript.observations for passage in found]
-        notes = {"transcript": transcript.text(passages), "queries": queries}
+        passages, queries = transcript.passages, transcript.queries
+        notes = {"transcript": show_observations(transcript, passages), "queries": queries}
         figures = {"searches": len(queries), "forced_answer": log.flags["forced_answer"]}
         return log.answer(answer or "", passages, notes, figures)
 
@@ -198,29 +169,32 @@ class ReAct(PooledFewShot):
         if not kind:
             log.flags["prompted_action"] += 1
             thought = f" {written.strip().partition(chr(10))[0]}\nAction {number}:"
-            transcript.parts.append(thought)
+            transcript.write(thought)
             written = await self.continue_transcript(transcript, log, stop="\n")
             kind, argument, end = read_action(thought + written, number)
             end -= len(thought)
-        transcript.parts.append(written[:end] if kind else written)
+        transcript.write(written[:end] if kind else written)
         return kind, argument
 
     async def continue_transcript(self, transcript: Transcript, log: ReadingLog, stop: str = "\nObservation") -> str:
         """Generate the continuation of the transcript, up to `stop`."""
 
-        def prompt(shown: tuple[Passage, ...]) -> Prompt:
-            return render(
-                "react/step",
-                examples=self.examples,
-                pinned=pinned_text(log.question, shown),
-                question=log.question.text,
-                transcript=transcript.text(shown),
-            )
+        def show(shown: tuple[Passage, ...]) -> dict[str, str]:
+            return {"pinned": pinned_text(log.question, shown), "transcript": show_observations(transcript, shown)}
 
-        ranked = merge_rankings(transcript.observations)
+        ranked = merge_rankings(found.passages for found in transcript.searches)
         stops = (stop, "\nQuestion:", "\nPassages:")
-        reply = await log.generate(prompt, ranked, self.max_step_tokens, stops)
-        return f"{'' if reply.text.startswith(' ') else ' '}{reply.text.rstrip()}"
+        reply = await self.read(log, "react/step", ranked, self.max_step_tokens, stop=stops, show=show)
+        return f"{'' if reply.startswith(' ') else ' '}{reply.rstrip()}"
+
+
+def show_observations(transcript: Transcript, shown: Collection[Passage]) -> str:
+    """Return the transcript with only these passages."""
+
+    def show(found: Found) -> str:
+        return passages_text(passage for passage in found.passages if passage in shown) or NOTHING_FOUND
+
+    return transcript.show(show).strip()
 
 
 def read_action(step: str, number: int) -> tuple[str, str, int]:

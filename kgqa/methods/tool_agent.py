@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from kgqa.calls import Generate, Rank, Search
 from kgqa.methods.steps.examples import NOTHING_FOUND
 from kgqa.methods.steps.reader import ReadingLog, pinned_text
-from kgqa.methods.steps.scope import ScopedMethod
+from kgqa.methods.steps.search import ScopedMethod
 from kgqa.methods.steps.tools import FORM, RESPONSE, Tool, as_text, read_calls, repair_call
 from kgqa.prompting import render, to_json
 from kgqa.types import Answer, Completion, Message, Passage, Prompt, Question, ToolCall
@@ -101,12 +101,11 @@ class ToolAgent(ScopedMethod):
 
         An error in a call is its result, so that the model can call again. Evidence: the chunks that were read, then
         those that only searches showed. Notes: the calls with the ids of their passages, and the last reply. Figures:
-        tool_calls, chunks_read, and passage_tokens (#Tok of KnowTrace's Table 2).
+        tool_calls and chunks_read.
 
-        Flags: `invalid_call` (per call of an unknown tool or with wrong arguments), `repeated_call` (per call that was
-        made before), `forced_answer` (requested after `max_turns`, or after `no_action`, a turn without a call and an
-        answer), `no_tool_call` (an answer without any), `empty_retrieval`, `passages_dropped`, `cut_reply`,
-        `no_answer_marker`, `empty_answer`.
+        Flags: those of `ReadingLog`, `invalid_call` (per call of an unknown tool or with wrong arguments),
+        `repeated_call` (per call that was made before), `forced_answer` (requested after `max_turns`, or after
+        `no_action`, a turn without a call and an answer) and `no_tool_call` (an answer without any).
         """
         log, library, text = ReadingLog(question, self.scope_of(question)), Library(), None
         for _ in range(self.max_turns):

@@ -13,9 +13,10 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Annotated, Literal
 
-from kgqa.calls import Choose, Rank, Triples, gather, labels
+from kgqa.calls import Choose, Triples, gather, labels, rank
 from kgqa.errors import ConfigError, DataError
 from kgqa.methods.steps.reader import number_contexts, passages_text, read
 from kgqa.prompting import render
@@ -55,9 +56,8 @@ class Chain:
 
     def extend_with(self, unit: Unit | None, logprob: float) -> Chain:
         """Return this chain after one more choice; None is the choice to stop."""
-        if unit is None:
-            return Chain(self.units, self.score + logprob, ended=True)
-        return Chain((*self.units, unit), self.score + logprob)
+        added = () if unit is None else (unit,)
+        return Chain(self.units + added, self.score + logprob, ended=unit is None)
 
     def note(self) -> Json:
         triples = [[*unit.parts, unit.passage_id] for unit in self.units]
@@ -75,11 +75,11 @@ def top_chains(chains: list[Chain], count: int) -> list[Chain]:
     return list(distinct.values())[:count]
 
 
-def log_softmax(candidates: list[tuple[Unit, float]]) -> list[tuple[Unit | None, float]]:
+def log_softmax(candidates: list[tuple[float, Unit]]) -> list[tuple[Unit | None, float]]:
     """Turn the scores of the ranker into log-probabilities, for chains without a selector (not in the paper)."""
-    highest = max(score for _, score in candidates)
-    log_total = highest + math.log(sum(math.exp(score - highest) for _, score in candidates))
-    return [(unit, score - log_total) for unit, score in candidates]
+    highest = max(score for score, _ in candidates)
+    log_total = highest + math.log(sum(math.exp(score - highest) for score, _ in candidates))
+    return [(unit, score - log_total) for score, unit in candidates]
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ class Trace:
         if not pool:
             chains = [Chain()]
         elif self.top is not None:  # Table 2, "w. Top-T Triples": the ranking is one chain
-            chains = [Chain(tuple(unit for unit, _ in (await self.rank(state, Chain()))[: self.top]))]
+            chains = [Chain(tuple(unit for _, unit in (await self.rank(state, Chain()))[: self.top]))]
         else:
             chains = await self.build_chains(state)
         return await self.read_chains(question, chains[: self.chains])
@@ -204,7 +204,7 @@ class Trace:
         if not candidates:
             return [replace(chain, ended=True)]
         if self.selector:
-            options = await self.select(state, chain, [unit for unit, _ in candidates])
+            options = await self.select(state, chain, [unit for _, unit in candidates])
         else:
             options = log_softmax(candidates)
         likeliest = sorted(options, key=lambda option: -option[1])[: self.branch]
@@ -212,7 +212,7 @@ class Trace:
         grown = [chain.extend_with(unit, logprob) for unit, logprob in likeliest if logprob >= floor]
         return grown or [replace(chain, ended=True)]
 
-    async def rank(self, state: ChainState, chain: Chain) -> list[tuple[Unit, float]]:
+    async def rank(self, state: ChainState, chain: Chain) -> list[tuple[float, Unit]]:
         """Return the unused candidates with their relevance, best first, ties in the order of the passages.
 
         Without the ranker these are all units of the knowledge graph with relevance 0.
@@ -223,11 +223,10 @@ class Trace:
         if not self.ranker:
             if len(state.pool) > MAX_CANDIDATES:
                 raise DataError(f"method.ranker=false: {len(state.pool)} candidates, {MAX_CANDIDATES} can be labelled")
-            return [(unit, 0.0) for unit in state.pool if unit.text not in used]
-        scores = await Rank(self.query(state.question, chain), tuple(unit.text for unit in state.pool))
-        unused = [pair for pair in zip(state.pool, scores, strict=True) if pair[0].text not in used]
-        count = self.candidates if self.top is None else self.top
-        return sorted(unused, key=lambda pair: -pair[1])[:count]
+            return [(0.0, unit) for unit in state.pool if unit.text not in used]
+        ranked = await rank(self.query(state.question, chain), state.pool, attrgetter("text"))
+        unused = [(score, unit) for score, unit in ranked if unit.text not in used]
+        return unused[: self.candidates if self.top is None else self.top]
 
     def query(self, question: str, chain: Chain) -> str:
         """Return the query of the ranker."""
@@ -300,5 +299,5 @@ class Trace:
             context = number_contexts(released, ". ") if is_released else passages_text(passages)
         template = "trace/answer_released" if is_released else "reader/answer"
         answer = await read(question, context, evidence, self.max_answer_tokens, template)
-        flags = answer.flags if evidence else {**answer.flags, "no_chain": 1}
+        flags = {**answer.flags, "no_chain": not evidence}
         return replace(answer, flags=flags, notes={"chains": [chain.note() for chain in chains]})

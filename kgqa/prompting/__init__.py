@@ -27,8 +27,7 @@ def render(name: str, /, **values: object) -> Prompt:
 
     Blank lines at the ends of each block are removed. A missing value is an error.
 
-    Raises:
-        ConfigError: there is no such template, or its syntax is wrong.
+    Raises ConfigError: there is no such template, or its syntax is wrong.
     """
     template = _template(name)
     if "completion" in template.blocks:

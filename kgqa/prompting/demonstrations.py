@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol, TypeVar
 
-from kgqa.calls import Rank
+from kgqa.calls import rank
 from kgqa.errors import ConfigError
 from kgqa.types import Passage, Triple
 
@@ -120,10 +120,8 @@ async def choose_demonstrations(labelled: Sequence[D], mode: Mode, count: int, q
         return ()
     if mode == "fixed":
         return tuple(labelled[:count])
-    topics = tuple(demonstration.topic for demonstration in labelled)
-    scores = await Rank(query, topics, scorer="demonstrations_ranker")
-    nearest = sorted(range(len(labelled)), key=lambda position: -scores[position])[:count]
-    return tuple(labelled[position] for position in nearest)
+    nearest = await rank(query, labelled, lambda demonstration: demonstration.topic, "demonstrations_ranker")
+    return tuple(demonstration for _, demonstration in nearest[:count])
 
 
 def demonstration_set(
@@ -131,8 +129,7 @@ def demonstration_set(
 ) -> tuple[ThoughtDemonstration, ...]:
     """Return up to `count` questions: the `number`-th random sample, or the authors' set of this number, in its order.
 
-    Raises:
-        ConfigError: the authors have no set of this number.
+    Raises ConfigError: the authors have no set of this number.
     """
     if released := _load_released_set(labelled, number):
         return released[:count]

@@ -1,20 +1,18 @@
-"""The sections of `kgqa evaluate`, `kgqa compare` and `kgqa tune`."""
+"""The sections of `kgqa evaluate` and `kgqa compare`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from kgqa.artifacts.metrics import Evaluation
-from kgqa.artifacts.sweep import TunedCell, TuneRecord
-from kgqa.report.run_report import breakdown_sections, figure, judge_sections, scores_section
-from kgqa.report.section import Section
-from kgqa.report.summary import answer_rows, interval_text
+from kgqa.report.run_report import breakdown_sections, judge_sections, scores_section
+from kgqa.report.section import Section, Value
 from kgqa.scoring.comparison import Difference, questions_needed
 
 
 def evaluation_sections(evaluation: Evaluation) -> list[Section]:
     listed = [
-        scores_section(evaluation.scores, answer_rows(evaluation.scores, evaluation.judge), evaluation.notes),
+        scores_section(evaluation.scores, evaluation.judge, evaluation.notes),
         *judge_sections(evaluation.judge),
         *breakdown_sections(evaluation.scores),
     ]
@@ -33,7 +31,7 @@ def comparison_section(differences: Sequence[Difference], wanted: float) -> Sect
     return Section("Differences", header, [_difference_row(difference, wanted) for difference in differences], (text,))
 
 
-def _difference_row(compared: Difference, wanted: float) -> tuple[str, ...]:
+def _difference_row(compared: Difference, wanted: float) -> tuple[Value, ...]:
     winner = compared.first if compared.difference > 0 else compared.second
     return (
         compared.metric,
@@ -44,31 +42,10 @@ def _difference_row(compared: Difference, wanted: float) -> tuple[str, ...]:
         _p(compared.p),
         _p(compared.adjusted),
         "–" if compared.effect is None else f"{'odds' if compared.binary else 'd'} {compared.effect:.2f}",
-        figure(questions_needed(wanted, compared.deviation)),
+        questions_needed(wanted, compared.deviation),
         f"{winner} wins" if compared.significant else "no difference shown",
     )
 
 
 def _p(value: float) -> str:
     return f"{value:.4f}" if value >= 0.0001 else "<0.0001"
-
-
-def tuning_sections(record: TuneRecord) -> list[Section]:
-    """Return the candidates on dev, and the choice on test if it is finished."""
-    counts = f"{record.dev.questions:,} dev and {record.test.questions:,} test questions, none in both"
-    tried = [
-        (f"{'→ ' if outcome.cell == record.chosen else ''}{outcome.settings}", _outcome_text(outcome))
-        for outcome in record.tried
-    ]
-    header = ("settings", record.metric)
-    sections = [Section("Tried on dev", header, tried, (f"{counts}. Their ids are in tune.json.",))]
-    if record.tested:
-        rows = [(outcome.settings, _outcome_text(outcome)) for outcome in record.tested]
-        if record.mean is not None and record.std is not None:
-            rows.append(("mean ± standard deviation", f"{record.mean:.1f} ± {record.std:.1f}"))
-        sections.append(Section("On test, with the choice", header, rows))
-    return sections
-
-
-def _outcome_text(outcome: TunedCell) -> str:
-    return interval_text(outcome.score) if outcome.score else f"{outcome.status}: {outcome.error}"

@@ -14,7 +14,7 @@ from kgqa.artifacts.run import FinishedRun
 from kgqa.errors import ConfigError
 from kgqa.scoring.questions import METRICS
 from kgqa.types import Json
-from kgqa.util.fs import OUT_ELSEWHERE, ensure_dir, json_text, replace_file, text_digest
+from kgqa.util.fs import ensure_dir, json_text, replace_file, text_digest
 
 VERSION = "0.3.0"
 LIBRARIES = ("llamacpp", "transformers", "vllm")  # engines that run weights on this machine
@@ -33,7 +33,7 @@ def write_every_eval_ever(run: FinishedRun, folder: Path) -> None:
     path = "/".join(["data", *(_UNFIT.sub("_", part) for part in (run.manifest.dataset.name, developer, model))])
     name = uuid.UUID(hex=text_digest(evaluation_id, 32), version=4)  # the same for the same record
     ensure_dir(folder / path)
-    replace_file(folder / path / f"{name}.json", json_text(record), OUT_ELSEWHERE)
+    replace_file(folder / path / f"{name}.json", json_text(record))
 
 
 def _record(run: FinishedRun) -> dict[str, Json]:

@@ -16,12 +16,11 @@ from urllib.parse import quote
 
 from kgqa.artifacts.predictions import Quotation
 from kgqa.artifacts.run import FinishedRun
-from kgqa.artifacts.trace import TracedCall, read_question
-from kgqa.artifacts.verdicts import Judgements
+from kgqa.artifacts.trace import TracedCall
 from kgqa.report.page import EXPLORER, page_parts
-from kgqa.report.questions import ReportedQuestion, index_questions, report_question
+from kgqa.report.questions import ReportedQuestion, RunQuestions, is_right
+from kgqa.report.run_report import headlines
 from kgqa.report.section import Section
-from kgqa.report.summary import headlines
 from kgqa.types import Json
 from kgqa.util.jsonio import encode_json
 
@@ -35,17 +34,26 @@ _DIGITS = 4  # of fractions, as the page shows them
 
 def run_page(run: FinishedRun, sections: Sequence[Section], notices: Sequence[str]) -> Iterator[str]:
     """Yield the parts of a run's page. Raises DataError: the trace lacks a question that was answered."""
-    judgements = Judgements(run.folder)
-    rows, offsets = index_questions(run, judgements)
+    packed, free = dict[str, str](), TRACE_BYTES
+
+    def pack_first(question: ReportedQuestion) -> None:
+        """Pack questions as they are read, so that a run with room for all its calls is read once."""
+        nonlocal free
+        if free > 0:
+            line = packed[question.traced.question.id] = pack(_trace(question))
+            free -= len(line)
+
+    questions = RunQuestions(run, pack_first)
+    rows = questions.rows
     # addresses cannot contain half a character, as in question.js
     failed = [
         ("#q=" + quote(re.sub("[\ud800-\udfff]", "\ufffd", question_id), safe=""), row)
         for question_id, row in rows.items()
-        if row.error
+        if row["error"]
     ]
     room, lines = TRACE_BYTES, dict[str, str]()
-    for question_id in sorted(rows, key=lambda id_: (rows[id_].error is None, rows[id_].is_right)):
-        line = pack(_trace(report_question(read_question(run.folder, offsets[question_id]), run, judgements)))
+    for question_id in sorted(rows, key=lambda id_: (rows[id_]["error"] is None, is_right(rows[id_]))):
+        line = packed.get(question_id) or pack(_trace(questions.question(question_id)))
         room -= len(line)
         if room < 0:
             break
@@ -59,7 +67,7 @@ def run_page(run: FinishedRun, sections: Sequence[Section], notices: Sequence[st
         headlines=headlines(run.metrics),
         sections=sections,
         failed=failed[:_FAILED],
-        index=_deflate([row.json() for row in rows.values()]),
+        index=_deflate(list(rows.values())),
         count=len(rows),
         shown=len(lines),
         lines=(f"{lines.get(question_id, '')}\n" for question_id in rows),
@@ -88,7 +96,7 @@ def question_page(
         supported=supported,
         shown=1,
         count=1,
-        index=_deflate([question.row.json()]),
+        index=_deflate([question.row]),
         lines=[pack(_trace(question))],
     )
 

@@ -1,7 +1,8 @@
-"""Write a finished run for other programs into a folder, completely or not at all."""
+"""Write the report of a finished run as a file, or the run for other programs into a folder."""
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -9,15 +10,42 @@ from pathlib import Path
 from kgqa.artifacts.run import FinishedRun
 from kgqa.errors import ConfigError
 from kgqa.report.every_eval_ever import write_every_eval_ever
+from kgqa.report.explorer import run_page
 from kgqa.report.otlp import write_otlp
-from kgqa.report.questions import call_rows, load_reported_questions, order_ids, prediction_rows, write_jsonl
-from kgqa.util.fs import OUT_ELSEWHERE, ensure_dir, explain_storage_errors, replace_file_parts
+from kgqa.report.questions import RunQuestions, call_rows, prediction_rows, write_jsonl
+from kgqa.report.run_report import notices, scores_with_intervals, sections
+from kgqa.report.section import FILES, csv_text, latex, markdown
+from kgqa.util.fs import OUT_ELSEWHERE, ensure_dir, explain_storage_errors, replace_file
 
 _UNFIT = re.compile(r"[\s%]")  # in TREC's files, in which spaces separate columns
 
 
+def write_report(folder: Path, form: str, out: Path | None = None) -> Path:
+    """Write a run's report in one of `FILES`, by default into its folder, and return the file."""
+    run, out = FinishedRun.read(folder), out or folder / FILES[form]
+    match form:
+        case "csv":
+            return replace_file(out, _csv(run))
+        case "latex":
+            tables = [scores_with_intervals(run), *(each for each in sections(run) if each.title != "Settings")]
+            return replace_file(out, latex(run.title, tables, notices(run)))
+        case "md":
+            return replace_file(out, markdown(run.title, sections(run), notices(run)))
+    return replace_file(out, run_page(run, sections(run), notices(run)))
+
+
+def _csv(run: FinishedRun) -> str:
+    """Return a line per question in the data file's order. Lists are JSON."""
+    rows = list(prediction_rows(run))
+    lines = (
+        [json.dumps(value, ensure_ascii=False) if isinstance(value, list) else value for value in row.values()]
+        for row in rows
+    )
+    return csv_text([list(rows[0]), *lines])
+
+
 def write_export(run: Path, out: Path, form: str = "jsonl") -> list[Path]:
-    """Write a run in one of the forms into `out`, and return the files sorted by name.
+    """Write a run in one of the forms into `out`, completely or not at all, and return the files sorted by name.
 
     form: jsonl (rows), trec, eee (Every Eval Ever) or otlp (OpenTelemetry).
 
@@ -53,19 +81,15 @@ def _write_trec(run: FinishedRun, folder: Path) -> None:
     A question that failed or used no passage has no line in run.trec, one without known gold passages none in
     qrels.trec.
     """
-    ranked, gold = dict[str, str](), dict[str, str]()
-    tag = trec_column(run.choices["method"])
-    for reported in load_reported_questions(run):
-        id_, prediction = trec_column(reported.row.question_id), reported.traced.prediction
+    ranked, gold, tag = list[str](), list[str](), trec_column(run.choices["method"])
+    for reported in RunQuestions(run):
+        id_, prediction = trec_column(reported.traced.question.id), reported.traced.prediction
         used = list(dict.fromkeys(prediction.evidence or ())) if prediction.error is None else []
-        ranked[reported.row.question_id] = "".join(
-            f"{id_} Q0 {trec_column(passage)} {rank} {len(used) - rank + 1} {tag}\n"
-            for rank, passage in enumerate(used, start=1)
-        )
-        support = sorted(reported.traced.question.support)
-        gold[reported.row.question_id] = "".join(f"{id_} 0 {trec_column(passage)} 1\n" for passage in support)
+        for rank, passage in enumerate(used, start=1):
+            ranked.append(f"{id_} Q0 {trec_column(passage)} {rank} {len(used) - rank + 1} {tag}\n")
+        gold += [f"{id_} 0 {trec_column(passage)} 1\n" for passage in sorted(reported.traced.question.support)]
     for name, lines in (("run.trec", ranked), ("qrels.trec", gold)):
-        replace_file_parts(folder / name, (lines[id_] for id_ in order_ids(run, lines)), OUT_ELSEWHERE)
+        replace_file(folder / name, lines)
 
 
 def trec_column(text: str) -> str:

@@ -15,7 +15,8 @@ from typing import NamedTuple
 from kgqa.artifacts.run import AS_READER, FinishedRun
 from kgqa.artifacts.trace import TracedCall
 from kgqa.report.every_eval_ever import end_time, run_id
-from kgqa.report.questions import ReportedQuestion, load_reported_questions, write_jsonl
+from kgqa.report.questions import ReportedQuestion, RunQuestions, write_jsonl
+from kgqa.scoring.questions import METRICS
 from kgqa.types import Json
 from kgqa.util.fs import text_digest
 
@@ -54,12 +55,11 @@ def write_otlp(run: FinishedRun, folder: Path) -> None:
 
 
 def _requests(run: FinishedRun) -> Iterator[dict[str, Json]]:
-    usages = (call.usage for reported in load_reported_questions(run) for call in reported.traced.calls)
-    now = int((end_time(run).timestamp() - sum(usage.seconds for usage in usages if usage)) * 1e9)
+    now = int((end_time(run).timestamp() - run.metrics.cost.method.seconds) * 1e9)
     session, version = f"{run.title} {run_id(run)}", run.manifest.kgqa.version
     resource = {"service.name": "kgqa", "service.version": version, "openinference.project.name": run.title}
-    for reported in load_reported_questions(run):
-        trace = text_digest(f"{session}\n{reported.row.question_id}", 32)
+    for reported in RunQuestions(run):
+        trace = text_digest(f"{session}\n{reported.traced.question.id}", 32)
         root, start, spans = text_digest(f"{trace} root", 16), now, []
         calls = (_call(run, call) for call in reported.traced.calls if call.kind != "count_tokens")
         for number, span in enumerate([*calls, *_evaluations(reported)]):
@@ -73,20 +73,20 @@ def _requests(run: FinishedRun) -> Iterator[dict[str, Json]]:
 
 def _question(run: FinishedRun, reported: ReportedQuestion, session: str) -> _Span:
     row, traced = reported.row, reported.traced
-    facts = {"question_id": row.question_id, "gold": row.gold, "hops": row.hops, "type": row.type, "flags": row.flags}
+    facts = {key: row[key] for key in ("question_id", "gold", "hops", "type", "flags")}
     values = {
-        "input.value": row.question,
-        "output.value": row.answer or "",
+        "input.value": row["question"],
+        "output.value": row["answer"] or "",
         "session.id": session,
         "metadata": _json({**facts, "evidence": list(traced.prediction.evidence or ())}),
     }
-    return _Span(run.choices["method"], "CHAIN", values, row.error)
+    return _Span(run.choices["method"], "CHAIN", values, row["error"])
 
 
 def _evaluations(reported: ReportedQuestion) -> Iterator[_Span]:
     row, judgement = reported.row, reported.judgement
-    if known := {name: score for name, score in row.scores.items() if score is not None}:
-        yield _Span("score", "EVALUATOR", {"input.value": row.answer or "", "output.value": _json(known)})
+    if known := {name: row[name] for name in METRICS if row.get(name) is not None}:
+        yield _Span("score", "EVALUATOR", {"input.value": row["answer"] or "", "output.value": _json(known)})
     if judgement:
         values = {"input.value": judgement.answer or "", "output.value": judgement.shown}
         yield _Span(f"judge {judgement.judge}", "EVALUATOR", values)

@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from kgqa.report.plots import svg
+from kgqa.report.plots import BarPlot, Plot, lay_out_bars, lay_out_points
 from kgqa.report.section import Section
 
 if TYPE_CHECKING:
@@ -34,6 +34,14 @@ def notebook_html(heading: str, sections: Sequence[Section]) -> str:
     """Return sections for notebooks, below a heading of one or several lines."""
     template = template_environment("kgqa.report").get_template("fragment.html.j2")
     return template.render(heading=heading.splitlines(), sections=sections)
+
+
+def svg(plot: Plot | BarPlot) -> str:
+    """Return an <svg> element. Series without points are only in the legend, which a single series lacks."""
+    drawing: Any = template_environment("kgqa.report").get_template("plots.svg.j2").module
+    if isinstance(plot, BarPlot):
+        return str(drawing.bars(**lay_out_bars(plot)))
+    return str(drawing.points(**lay_out_points(plot)))
 
 
 def page_parts(template: str, scripts: Sequence[str], **values: object) -> Iterator[str]:

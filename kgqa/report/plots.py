@@ -1,16 +1,15 @@
-"""Plots as SVG for dark and light pages: lines, points and bars with intervals."""
+"""Plots for dark and light pages: lines, points and bars with intervals. `page.svg` draws them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from html import escape
 
 WIDTH, HEIGHT = 640, 300
 LEFT, RIGHT, TOP, BOTTOM = 56, 24, 14, 44
 BAR, BAR_LENGTH = 20, 220  # pixels from a bar to the next, and for the bars: names are readable on a phone
-_NAME = 44  # characters of a bar's name
+NAME = 44  # characters of a bar's name
 LEGEND_ROW = 18  # pixels of an entry
 _CHARACTER = 6.8  # pixels
 _MANY = 40  # points of a line from which on they are not marked
@@ -35,6 +34,14 @@ class Series:
     colour: int
     hollow: bool = False
     line: bool = True
+
+    @property
+    def paint(self) -> str:
+        return COLOURS[self.colour % len(COLOURS)]
+
+    @property
+    def has_dots(self) -> bool:
+        return not self.line or len(self.points) < _MANY
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +73,6 @@ class BarPlot:
 
     title: str
     bars: Sequence[Bar]
-
-
-def svg(plot: Plot | BarPlot) -> str:
-    """Return an <svg> element. Series without points are only in the legend, which a single series lacks."""
-    return _bars_svg(plot) if isinstance(plot, BarPlot) else _points_svg(plot)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,28 +118,17 @@ def log_ticks(low: float, high: float) -> list[float]:
     return marks[first : last + 1]
 
 
-def _bars_svg(plot: BarPlot) -> str:
-    left = 16 + round(_CHARACTER) * min(_NAME, max(len(bar.name) for bar in plot.bars))
-    ends = [0.0, *(end for bar in plot.bars for end in (bar.value, bar.low, bar.high) if end is not None)]
+def lay_out_bars(plot: BarPlot) -> dict[str, object]:
+    """Return the values of the template's `bars`: the bars in order, and the scale of their length."""
+    bars = sorted(plot.bars, key=lambda bar: -bar.value)
+    left = 16 + round(_CHARACTER) * min(NAME, max(len(bar.name) for bar in bars))
+    ends = [0.0, *(end for bar in bars for end in (bar.value, bar.low, bar.high) if end is not None)]
     x = _Scale(min(ends), max(ends) or 1.0, left, left + BAR_LENGTH)
-    parts = list[str]()
-    for number, bar in enumerate(sorted(plot.bars, key=lambda bar: -bar.value)):
-        y, end = TOP + number * BAR, bar.value
-        name = bar.name if len(bar.name) <= _NAME else f"{bar.name[: _NAME - 1]}…"
-        title = f"{escape(name)}<title>{escape(bar.name)}</title>"
-        parts.append(f'<text x="{left - 8}" y="{y + 13}" text-anchor="end">{title}</text>')
-        size = f'width="{x(bar.value) - left:.1f}" height="{BAR - 7}"'
-        parts.append(f'<rect x="{left}" y="{y + 3}" {size} fill="{COLOURS[0]}" fill-opacity=".75"/>')
-        if bar.low is not None and bar.high is not None:
-            end = max(end, bar.high)
-            low, high, top = x(bar.low), x(bar.high), y + 6
-            path = f"M{low},{top + 3.5}H{high}M{low},{top}v7M{high},{top}v7"
-            parts.append(f'<path d="{path}" stroke="currentColor" fill="none"/>')
-        parts.append(f'<text x="{x(end) + 6}" y="{y + 13}">{bar.value:.1f}</text>')
-    return _svg(plot.title, left + BAR_LENGTH + 44, TOP + len(plot.bars) * BAR + 8, parts)
+    return {"title": plot.title, "bars": bars, "x": x, "row": BAR, "top": TOP, "longest": NAME, "paint": COLOURS[0]}
 
 
-def _points_svg(plot: Plot) -> str:
+def lay_out_points(plot: Plot) -> dict[str, object]:
+    """Return the values of the template's `points`: the scales of both axes, labels with room, and the legend."""
     points = [point for series in plot.series for point in series.points]
     if plot.places:
         x = _Scale(-0.5, len(plot.places) - 0.5, LEFT, WIDTH - RIGHT)
@@ -148,51 +139,15 @@ def _points_svg(plot: Plot) -> str:
     ends = [end for p in points for end in (p.y, p.low, p.high) if end is not None]
     y = _Scale.of(ends, HEIGHT - BOTTOM, TOP)
     legend = plot.series if len(plot.series) > 1 else ()
-    per_row = max(1, int((WIDTH - LEFT) / (30 + _CHARACTER * max((len(curve.name) for curve in legend), default=0))))
+    per_row = max(1, int((WIDTH - LEFT) / (30 + _CHARACTER * max((len(each.name) for each in legend), default=0))))
     height = HEIGHT + (6 + LEGEND_ROW * math.ceil(len(legend) / per_row) if legend else 0)
-    drawn = (part for series in plot.series for part in _draw(series, x, y))
-    labels = _labels([(x(point.x), y(point.y), point.label) for point in points])
-    return _svg(plot.title, WIDTH, height, [*_axes(plot, x, y), *drawn, *labels, *_legend(legend, per_row)], " broad")
+    labels = list(_place_labels([(x(point.x), y(point.y), point.label) for point in points]))
+    size = {"width": WIDTH, "height": height, "legend_top": HEIGHT + 6, "legend_row": LEGEND_ROW, "per_row": per_row}
+    return {"plot": plot, "x": x, "y": y, "labels": labels, "legend": legend, **size}
 
 
-def _svg(title: str, width: float, height: float, parts: Sequence[str], kind: str = "") -> str:
-    size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
-    frame = f'{size} font-family="system-ui, sans-serif" font-size="12" fill="currentColor"'
-    name = f'class="plot{kind}" role="img" aria-label="{escape(title)}"'
-    return "\n".join([f'<svg xmlns="http://www.w3.org/2000/svg" {name} {frame}>', *parts, "</svg>"])
-
-
-def _axes(plot: Plot, x: _Scale, y: _Scale) -> Iterator[str]:
-    bottom, across = HEIGHT - BOTTOM, f'x1="{LEFT}" x2="{WIDTH - RIGHT}"'
-    for mark in y.marks:
-        yield f'<line {across} y1="{y(mark)}" y2="{y(mark)}" stroke="currentColor" stroke-opacity=".15"/>'
-        yield f'<text x="{LEFT - 6}" y="{y(mark) + 4}" text-anchor="end">{mark:g}</text>'
-    marks = [(mark, f"{mark:,.0f}" if mark >= 1000 else f"{mark:g}") for mark in x.marks]
-    for at, name in enumerate(plot.places) if plot.places else marks:
-        yield f'<text x="{x(at)}" y="{bottom + 16}" text-anchor="middle">{escape(name)}</text>'
-    yield f'<line {across} y1="{bottom}" y2="{bottom}" stroke="currentColor"/>'
-    yield f'<text x="{(LEFT + WIDTH - RIGHT) / 2}" y="{bottom + 34}" text-anchor="middle">{escape(plot.x)}</text>'
-    turned = f"translate(14 {(TOP + bottom) / 2}) rotate(-90)"
-    yield f'<text transform="{turned}" text-anchor="middle">{escape(plot.y)}</text>'
-
-
-def _draw(series: Series, x: _Scale, y: _Scale) -> Iterator[str]:
-    colour = COLOURS[series.colour % len(COLOURS)]
-    if series.line and len(series.points) > 1:
-        path = " ".join(f"{x(point.x)},{y(point.y)}" for point in series.points)
-        dashes = ' stroke-dasharray="5 4"' if series.hollow else ""
-        yield f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="1.5"{dashes}/>'
-    for point in series.points:
-        at = x(point.x)
-        if point.low is not None and point.high is not None:
-            ends = f'x1="{at}" x2="{at}" y1="{y(point.low)}" y2="{y(point.high)}"'
-            yield f'<line {ends} stroke="{colour}" stroke-width="5" stroke-opacity=".35" stroke-linecap="round"/>'
-        if not series.line or len(series.points) < _MANY:
-            yield _dot(at, y(point.y), series, f"{point.label or series.name}: {point.y:.2f}")
-
-
-def _labels(points: Sequence[tuple[float, float, str]]) -> Iterator[str]:
-    """Yield the label of each point next to it. Only the tooltip has a label without free room."""
+def _place_labels(points: Sequence[tuple[float, float, str]]) -> Iterator[tuple[float, float, str]]:
+    """Yield the middle and the text of each label next to its point. A label without free room is only a tooltip."""
     taken = [(x - 4, y - 4, x + 4, y + 4) for x, y, _ in points]  # left, top, right, bottom
     for x, y, label in points:
         wide = _CHARACTER * len(label)
@@ -206,19 +161,5 @@ def _labels(points: Sequence[tuple[float, float, str]]) -> Iterator[str]:
             )
             if is_inside and is_free:
                 taken.append(box)
-                yield f'<text x="{left + wide / 2:.1f}" y="{base:.1f}" text-anchor="middle">{escape(label)}</text>'
+                yield round(left + wide / 2, 1), round(base, 1), label
                 break
-
-
-def _dot(x: float, y: float, series: Series, title: str) -> str:
-    colour = COLOURS[series.colour % len(COLOURS)]
-    fill, shown = "none" if series.hollow else colour, f"<title>{escape(title)}</title>"
-    return f'<circle cx="{x}" cy="{y}" r="4" fill="{fill}" stroke="{colour}" stroke-width="1.8">{shown}</circle>'
-
-
-def _legend(all_series: Sequence[Series], per_row: int) -> Iterator[str]:
-    for number, series in enumerate(all_series):
-        left = round(LEFT + (WIDTH - LEFT) / per_row * (number % per_row), 1)
-        top = HEIGHT + LEGEND_ROW * (number // per_row) + 6
-        yield _dot(left + 4, top - 4, series, series.name)
-        yield f'<text x="{left + 14}" y="{top}">{escape(series.name)}</text>'

@@ -3,67 +3,33 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from kgqa.artifacts.predictions import PREDICTIONS, question_ids
 from kgqa.artifacts.run import FinishedRun
 from kgqa.artifacts.schema import AGAIN
-from kgqa.artifacts.trace import TRACE, TracedQuestion, read_frames, read_trace
+from kgqa.artifacts.trace import TRACE, TracedQuestion, read_frames, read_question, read_trace
 from kgqa.artifacts.verdicts import Judgement, Judgements
 from kgqa.errors import DataError
-from kgqa.scoring.questions import empty_scores, percent_scores, score_question
+from kgqa.scoring.questions import percent_scores, score_question
 from kgqa.types import Json
-from kgqa.util.fs import OUT_ELSEWHERE, explain_storage_errors
+from kgqa.util.fs import replace_file
 
+_USED = ("prompt_tokens", "cached_tokens", "output_tokens", "seconds")  # by a call
 Value = str | int | float | bool | list[str] | None
 Row = Mapping[str, Value]
-
-
-@dataclass(frozen=True, slots=True)
-class QuestionRow:
-    """A question with its answer, its scores in percent and its costs without the cache."""
-
-    question_id: str
-    question: str
-    gold: tuple[str, ...]
-    answer: str | None  # None: the question failed
-    error: str | None
-    scores: Mapping[str, float | None]  # by metric. None: undefined
-    verdict: str | None  # the judge's, or "unscored". None: this answer was not judged
-    hops: int | None
-    type: str
-    flags: Mapping[str, int]
-    context_tokens: int | None
-    calls: int
-    model_calls: int
-    prompt_tokens: int
-    output_tokens: int
-
-    @property
-    def em(self) -> float | None:
-        return self.scores.get("em")
-
-    @property
-    def is_right(self) -> bool:
-        return self.em == 100
-
-    @property
-    def f1(self) -> float | None:
-        return self.scores.get("f1")
-
-    def json(self) -> dict[str, Json]:
-        """Return the values by name, with one key per score."""
-        values: dict[str, Json] = {}
-        for key, value in asdict(self).items():
-            values |= value if key == "scores" else {key: value}
-        return values
+QuestionRow = dict[str, Json]  # see `ReportedQuestion`
 
 
 @dataclass(frozen=True, slots=True)
 class ReportedQuestion:
-    """A question's row with its trace and the judge's votes on its answer."""
+    """A question with its trace and the judge's votes on its answer.
+
+    row: the question, its answer (None: it failed), a key per score in percent (None: undefined), the judge's verdict
+    or "unscored" (None: this answer was not judged), and its costs without the cache.
+    """
 
     row: QuestionRow
     traced: TracedQuestion
@@ -76,63 +42,76 @@ def report_question(
     """Return a question of a run with its row. Without a run it has no scores, because there is no gold answer."""
     question, prediction = traced.question, traced.prediction
     judgement = judgements.of(prediction) if judgements else None
-    scores = empty_scores(None)
-    if run is not None:
-        scores = percent_scores(score_question(question, prediction, run.metrics.profile), run.metrics)
+    scored = score_question(question, prediction, run.metrics.profile) if run else None
     usages = [usage for call in traced.calls if (usage := call.usage)]
-    row = QuestionRow(
-        question_id=question.id,
-        question=question.text,
-        gold=question.answers,
-        answer=prediction.scored_answer,
-        error=prediction.error,
-        scores=scores,
-        verdict=judgement.shown if judgement else None,
-        hops=question.hops,
-        type=question.type,
-        flags=dict(prediction.flags),
-        context_tokens=prediction.context_tokens,
-        calls=len(traced.calls),
-        model_calls=len(usages),
-        prompt_tokens=sum(usage.prompt_tokens for usage in usages),
-        output_tokens=sum(usage.output_tokens for usage in usages),
-    )
+    row = {
+        "question_id": question.id,
+        "question": question.text,
+        "gold": list(question.answers),
+        "answer": prediction.scored_answer,
+        "error": prediction.error,
+        **percent_scores(scored, run.metrics if run else None),
+        "verdict": judgement.shown if judgement else None,
+        "hops": question.hops,
+        "type": question.type,
+        "flags": dict(prediction.flags),
+        "context_tokens": prediction.context_tokens,
+        "calls": len(traced.calls),
+        "model_calls": len(usages),
+        "prompt_tokens": sum(usage.prompt_tokens for usage in usages),
+        "output_tokens": sum(usage.output_tokens for usage in usages),
+    }
     return ReportedQuestion(row, traced, judgement)
 
 
-def load_reported_questions(run: FinishedRun) -> Iterator[ReportedQuestion]:
-    """Yield the questions in the order in which they finished."""
-    judgements = Judgements(run.folder)
-    return (report_question(traced, run, judgements) for traced in read_trace(run.folder))
+def is_right(row: QuestionRow) -> bool:
+    """Return whether the answer is an exact match."""
+    return bool(row["em"] == 100)
 
 
-def index_questions(run: FinishedRun, judgements: Judgements) -> tuple[dict[str, QuestionRow], dict[str, int]]:
-    """Return the rows in the data file's order, and where each question is in the trace. Raises as `order_ids`."""
-    rows, offsets = dict[str, QuestionRow](), dict[str, int]()
-    for offset, traced in read_frames(run.folder):
-        rows[traced.question.id] = report_question(traced, run, judgements).row
-        offsets[traced.question.id] = offset
-    return {question_id: rows[question_id] for question_id in order_ids(run, rows)}, offsets
+class RunQuestions:
+    """The questions of a run in the data file's order. Their rows are in memory, their calls are read when needed."""
 
+    def __init__(self, run: FinishedRun, visit: Callable[[ReportedQuestion], None] = lambda _: None) -> None:
+        """Read the rows. `visit`: called with each question, in the order in which they finished.
 
-def order_ids(run: FinishedRun, rows: Container[str]) -> Iterator[str]:
-    """Yield the ids of the predictions, in the data file's order. Raises DataError: a question is not in the trace."""
-    for question_id in question_ids(run.folder):
-        if question_id not in rows:
-            raise DataError(f"{run.folder / TRACE}: no question {question_id}, which {PREDICTIONS} has. {AGAIN}")
-        yield question_id
+        Raises DataError: the trace is damaged, or lacks a question of the predictions.
+        """
+        self._run, self._judgements = run, Judgements(run.folder)
+        rows, self._offsets = dict[str, QuestionRow](), dict[str, int]()
+        for offset, traced in read_frames(run.folder):
+            reported = report_question(traced, run, self._judgements)
+            visit(reported)
+            rows[traced.question.id] = reported.row
+            self._offsets[traced.question.id] = offset
+        self.rows: dict[str, QuestionRow] = {}
+        for question_id in question_ids(run.folder):
+            if question_id not in rows:
+                raise DataError(f"{run.folder / TRACE}: no question {question_id}, which {PREDICTIONS} has. {AGAIN}")
+            self.rows[question_id] = rows[question_id]
+
+    def __iter__(self) -> Iterator[ReportedQuestion]:
+        return map(self.question, self.rows)
+
+    def question(self, question_id: str) -> ReportedQuestion:
+        """Return one question with its calls. Raises DataError: the run does not have it."""
+        if question_id not in self.rows:
+            raise DataError(f"{question_id}: no such question in {self._run.folder}")
+        traced = read_question(self._run.folder, self._offsets[question_id])
+        return report_question(traced, self._run, self._judgements)
 
 
 def prediction_rows(run: FinishedRun) -> Iterator[Row]:
     """Yield a row per question, in the data file's order."""
-    rows = {}
-    for reported in load_reported_questions(run):
-        row, prediction = reported.row.json(), reported.traced.prediction
-        row["evidence"] = prediction.evidence or ()
-        row["evidence_titles"] = prediction.evidence_titles if prediction.error is None else None
-        row["figures"] = prediction.figures
-        rows[reported.row.question_id] = {key: _value(value) for key, value in row.items()}
-    yield from (rows[question_id] for question_id in order_ids(run, rows))
+    rows = dict[str, Row]()
+
+    def collect(reported: ReportedQuestion) -> None:
+        prediction = reported.traced.prediction
+        titles = prediction.evidence_titles if prediction.error is None else None
+        read = {"evidence": prediction.evidence or (), "evidence_titles": titles, "figures": prediction.figures}
+        rows[prediction.question_id] = {key: _value(value) for key, value in {**reported.row, **read}.items()}
+
+    yield from (rows[question_id] for question_id in RunQuestions(run, collect).rows)
 
 
 def call_rows(run: FinishedRun) -> Iterator[Row]:
@@ -142,7 +121,6 @@ def call_rows(run: FinishedRun) -> Iterator[Row]:
     """
     for traced in read_trace(run.folder):
         for number, call in enumerate(traced.calls):
-            usage = call.usage
             yield {
                 "question_id": traced.question.id,
                 "number": number,
@@ -154,23 +132,14 @@ def call_rows(run: FinishedRun) -> Iterator[Row]:
                 "reply": _json(call.reply),
                 "text": call.text,
                 "error": call.error,
-                "prompt_tokens": usage.prompt_tokens if usage else None,
-                "cached_tokens": usage.cached_tokens if usage else None,
-                "output_tokens": usage.output_tokens if usage else None,
-                "seconds": usage.seconds if usage else None,
+                **{name: getattr(call.usage, name, None) for name in _USED},
                 "cached": call.cached,
                 "queued": call.queued,
             }
 
 
 def write_jsonl(rows: Iterable[Mapping[str, Json]], file: Path) -> None:
-    # a lone surrogate becomes JSON's own escape
-    with (
-        explain_storage_errors(file, OUT_ELSEWHERE),
-        file.open("w", encoding="utf-8", errors="backslashreplace") as out,
-    ):
-        for row in rows:
-            out.write(json.dumps(row, ensure_ascii=False) + "\n")
+    replace_file(file, (f"{_json(row)}\n" for row in rows))
 
 
 def _value(value: Json) -> Value:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, astuple, dataclass, replace
 from pathlib import Path
 
 from kgqa.report.page import sections_page
@@ -34,6 +34,12 @@ class Line:
     ours: Ours | None
     delta: Delta | None
     note: str
+
+    def number(self, *, ours: bool) -> float | None:
+        """Return our value or the published one, None if it is not known."""
+        if ours:
+            return self.ours.mean if self.ours else None
+        return self.published.number if self.published else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,12 +137,8 @@ class Reproduction:
 
     def order_section(self) -> Section:
         """Return the numbers of pairs of rows by order."""
-        rows = [
-            (order.column, order.metric, *map("{:,}".format, (order.pairs, order.same, order.reversed, order.unknown)))
-            for order in self.orders
-        ]
         header = ("column", "metric", "pairs of rows", "as in the paper", "reversed", "cannot tell")
-        return Section("Order of the rows", header, rows, (ORDER,))
+        return Section("Order of the rows", header, [astuple(order) for order in self.orders], (ORDER,))
 
     def plots(self) -> list[Plot]:
         """Return a plot per metric with a known point, for a figure with several columns."""
@@ -147,9 +149,10 @@ class Reproduction:
     def verdicts(self) -> Section:
         """Return the numbers of published values by verdict, with the rule."""
         counts = Counter(line.delta.verdict for line in self.lines if line.delta)
-        rows: list[tuple[str, str]] = [(verdict, f"{counts[verdict]:,}") for verdict in VERDICTS if counts[verdict]]
         without = sum(line.published is not None and line.ours is None for line in self.lines)
-        rows += [("not run", f"{without:,}")] if without else []
+        numbers: dict[str, int] = {verdict: counts[verdict] for verdict in VERDICTS}
+        numbers["not run"] = without
+        known = {name: number for name, number in numbers.items() if number} or {"no value in the text": 0}
         states = Counter(cell.state for cell in self.cells)
         cells = ", ".join(f"{count:,} {state}" for state, count in states.items())
         plots = self.plots()
@@ -157,8 +160,7 @@ class Reproduction:
         failed = [FAILED] if any(line.ours and line.ours.failed for line in self.lines) else []
         copied = [f"The published values are secondary, from {self.second_hand}."] if self.second_hand else []
         text = (place, *copied, *failed, *self._rules(), *([POINTS] if plots else []))
-        rows = rows or [("no value in the text", "0")]
-        return Section("Verdicts", ("published values", "number"), rows, text, plots=plots)
+        return Section("Verdicts", ("published values", "number"), known, text, plots=plots)
 
     def _rules(self) -> Iterator[str]:
         yield (
@@ -184,30 +186,31 @@ class Reproduction:
 
     def _by_metric(self) -> Iterator[Plot]:
         """Yield a plot per metric over the columns, or over the metric of the x axis."""
-        by_place = {(line.row, line.column, line.metric.name): line for line in self.lines}
         numeric = all(column.replace(".", "", 1).isdigit() for column in self.columns)
-        x_of = {column: float(column) if numeric else place for place, column in enumerate(self.columns)}
+        places = () if self.against or numeric else self.columns
         for metric in dict.fromkeys(line.metric for line in self.lines if line.metric.name != self.against):
             series: list[Series] = []
             for colour, row in enumerate(self.rows):
-                theirs, ours = list[Point](), list[Point]()
-                for line in (by_place.get((row, column, metric.name)) for column in self.columns):
-                    their_x = our_x = x_of[line.column] if line else None
-                    if line and self.against:
-                        across = by_place.get((row, line.column, self.against))
-                        their_x = across.published.number if across and across.published else None
-                        our_x = across.ours.mean if across and across.ours else None
-                    label = line.column if line and self.against else ""
-                    if line and line.published and their_x is not None:
-                        theirs.append(Point(their_x, line.published.number, label=label))
-                    if line and line.ours and our_x is not None:
-                        ours.append(Point(our_x, line.ours.mean, line.ours.low, line.ours.high, label))
-                for name, points in (("paper", theirs), ("ours", ours)):
+                for name in ("paper", "ours"):
+                    points = list(self._points(row, metric, ours=name == "ours", numeric=numeric))
                     if points:
                         series.append(Series(f"{row}, {name}", points, colour, name == "paper", not self.against))
-            places = () if self.against or numeric else self.columns
             x_name, y_name = self.against or self.axis, _metric_text(metric)
             yield Plot(f"{self.place}, {metric.name}", x_name, y_name, series, places)
+
+    def _points(self, row: str, metric: Metric, *, ours: bool, numeric: bool) -> Iterator[Point]:
+        """Yield the known points of a row. Columns without numbers have their places as x."""
+        lines = {(line.column, line.metric.name): line for line in self.lines if line.row == row}
+        for place, column in enumerate(self.columns):
+            line, across = lines.get((column, metric.name)), lines.get((column, self.against))
+            x: float | None = float(column) if numeric else place
+            if self.against:
+                x = across.number(ours=ours) if across else None
+            y = line.number(ours=ours) if line else None
+            if x is not None and y is not None:
+                ends = line.ours.ends if line and line.ours and ours else None
+                low, high = ends or (None, None)
+                yield Point(x, y, low, high, column if self.against else "")
 
 
 def differing_section(rows: Sequence[tuple[str, str, str]]) -> Section:
@@ -236,7 +239,7 @@ def _line_cells(line: Line) -> tuple[str, str, str, str, str]:
         published = f"{'~' if value.approximate else ''}{_number(value.number, unit)}{spread}"
     if ours is None:
         return published, "–", "", "", line.note
-    interval = " to ".join(_rounded(end, unit) for end in (ours.low, ours.high) if end is not None)
+    interval = " to ".join(_rounded(end, unit) for end in ours.ends or ())
     mean = f"{_rounded(ours.mean, unit)}{'' if ours.spread is None else f' ± {ours.spread:.1f}'}"
     mean += f" ({ours.answered_text})" if ours.failed else ""
     if line.delta is None:

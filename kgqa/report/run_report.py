@@ -1,70 +1,51 @@
-"""The sections of a run's report and its warnings, and the report in all formats."""
+"""The sections of a run's report, its warnings, and its summary for the terminal."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from kgqa.artifacts.manifest import Manifest
 from kgqa.artifacts.metrics import (
     Agreement,
+    Costs,
+    Estimate,
     Figures,
     FoundAndRight,
     JudgeMetrics,
     Means,
+    Metrics,
     Retrieval,
     RoleCost,
     ScoreSummary,
 )
 from kgqa.artifacts.predictions import run_predictions
-from kgqa.artifacts.run import SCRIPTED, FinishedRun, Setting
-from kgqa.artifacts.schema import Number
+from kgqa.artifacts.run import SCRIPTED, FinishedRun
 from kgqa.config.files import flatten
-from kgqa.report.questions import prediction_rows
-from kgqa.report.section import FILES, Section, csv_text, latex, markdown
-from kgqa.report.summary import accuracy_text, cost_rows, failed_note, summary_rows
+from kgqa.report.section import Section, Value, cell_text
 from kgqa.scoring.questions import METRICS
-from kgqa.types import Json
-from kgqa.util.fs import replace_file, replace_file_parts
-from kgqa.util.text import pluralize
+from kgqa.util.text import duration, pluralize
 
-USED = ("method", "kg", "retriever", "ranker", "demonstrations_ranker", "reranker", "engine", "model", "dataset")
+Rows = Iterator[tuple[str, str]]
 _REASONS = 3  # most frequent reasons of failed questions in a notice
 _LONGEST = 300  # characters of a reason
-
-
-def write_report(folder: Path, form: str, out: Path | None = None) -> Path:
-    """Write a run's report in one of `FILES`, by default into its folder, and return the file."""
-    from kgqa.report.explorer import run_page
-
-    run, out = FinishedRun.read(folder), out or folder / FILES[form]
-    match form:
-        case "csv":
-            return replace_file(out, _csv(run))
-        case "latex":
-            tables = [_scores_with_intervals(run), *(each for each in sections(run) if each.title != "Settings")]
-            return replace_file(out, latex(run.title, tables, notices(run)))
-        case "md":
-            return replace_file(out, markdown(run.title, sections(run), notices(run)))
-    return replace_file_parts(out, run_page(run, sections(run), notices(run)))
+_MEANS = {"n": "questions", "em": "EM", "f1": "F1"}  # headers
 
 
 def sections(run: FinishedRun) -> list[Section]:
     """Return the sections without empty ones. A page folds all but groups, the judge's verdicts and alarms."""
     metrics = run.metrics
     listed = [
-        replace(scores_section(metrics, summary_rows(metrics)), alarm=run.simulation_note),
+        replace(scores_section(metrics), alarm=run.simulation_note),
         *judge_sections(metrics.judge),
         *breakdown_sections(metrics),
         _count_retrieval_errors(metrics.found_and_right),
-        _retrieval(metrics.retrieval),
+        _recalls(metrics.retrieval),
         figures_section("Process metrics, per question", metrics.figures),
         figures_section("Knowledge graph", metrics.graph or {}),
         figures_section("Reasoning chains", metrics.chains or {}),
-        _costs(metrics.cost.method.by_role),
+        _costs_by_role(metrics.cost.method.by_role),
         _what_was_run(run.manifest),
         Section("Settings", ("key", "value", "source"), run.settings),
     ]
@@ -106,45 +87,25 @@ def _reasons(run: FinishedRun) -> str:
     return "; ".join([*reasons, *([f"{more:,} other reasons"] if more > 0 else [])])
 
 
-def list_used_settings(
-    config: Mapping[str, Json], choices: Mapping[str, str], sources: Mapping[str, str], text: Callable[[Json], str]
-) -> list[Setting]:
-    """Return the settings that the run uses, with their sources. `text`: formats a value for a command line."""
-    used = {group: config[group] for group in (*USED, "collection") if group in choices}
-    values = {key: value for key, value in flatten(used).items() if not key.endswith("._target_")}
-    values |= {key: config[key] for key in ("max_failure_rate",) if key in config}
-    return [
-        (key, text(value), sources.get(key, sources.get(key.rpartition(".")[0], ""))) for key, value in values.items()
-    ]
-
-
-def figure(value: str | Number | None, digits: int = 2) -> str:
-    if value is None or isinstance(value, str):
-        return value or "–"
-    return f"{value:,.{digits}f}" if isinstance(value, float) else f"{value:,}"
-
-
-def _score(value: Number | None) -> str:
-    return figure(value, 1)
-
-
 def figures_section(title: str, figures: Figures) -> Section:
-    return Section(title, (), [(name.replace("_", " "), figure(value)) for name, value in figures.items()])
+    return Section(
+        title, (), {name.replace("_", " "): None if value == "" else value for name, value in figures.items()}
+    )
 
 
 def judge_sections(judged: JudgeMetrics | None) -> list[Section]:
     """Return the judge's verdicts, models and costs, and its agreement with exact match, if there is a judge."""
     if judged is None:
         return []
-    rows = [
-        ("accuracy", accuracy_text(judged)),
-        *((label.replace("_", " "), figure(count)) for label, count in judged.verdicts.items()),
-        ("unscored", figure(judged.unscored)),
-        ("exact matches (not sent to the judge)", figure(judged.exact)),
-        *((f"model of {role}", label) for role, label in judged.models.items()),
-        *((f"prompt {template}", digest) for template, digest in judged.prompts.items()),
-        *cost_rows(judged.cost),
-    ]
+    rows: dict[str, Value] = {
+        "accuracy": accuracy_text(judged),
+        **{label.replace("_", " "): count for label, count in judged.verdicts.items()},
+        "unscored": judged.unscored,
+        "exact matches (not sent to the judge)": judged.exact,
+        **{f"model of {role}": label for role, label in judged.models.items()},
+        **{f"prompt {template}": digest for template, digest in judged.prompts.items()},
+        **dict(cost_rows(judged.cost)),
+    }
     warnings = tuple(f"**Warning**: {warning}." for warning in judged.warnings)
     text = (*warnings, "Answers without a verdict are unscored: they count neither as right nor as wrong.")
     agreement = agreement_section("Judge against exact match", ("judge", "EM"), judged.agreement_with_em)
@@ -155,44 +116,47 @@ def agreement_section(title: str, names: tuple[str, str], agreement: Agreement) 
     """Return the confusion table, with percent and kappa as text."""
     kappa = "not defined" if agreement.kappa is None else f"{agreement.kappa:.3f}"
     text = (
-        f"{figure(agreement.percent)} % of {agreement.n:,} verdicts agree, Cohen's kappa {kappa}. "
+        f"{cell_text(agreement.percent)} % of {agreement.n:,} verdicts agree, Cohen's kappa {kappa}. "
         f"{agreement.left_out:,} without a verdict on both sides are excluded."
     )
     header = (names[0], *(f"{names[1]} {label}" for label in agreement.confusion))
-    rows = [(label, *map(figure, counts.values())) for label, counts in agreement.confusion.items()]
-    return Section(title, header, rows, (text,))
+    return Section(title, header, [(label, *counts.values()) for label, counts in agreement.confusion.items()], (text,))
 
 
 def breakdown_sections(summary: ScoreSummary) -> list[Section]:
     """Return the scores by profile, by hops and by type."""
+    hops, types = (groups if len(groups) > 1 else {} for groups in (summary.by_hops, summary.by_type))
     return [
-        _scores_by("EM and F1 by scoring profile", "profile", summary.profiles),
-        _scores_by("By hops", "hops", summary.by_hops if len(summary.by_hops) > 1 else {}),
-        _scores_by("By type", "type", summary.by_type if len(summary.by_type) > 1 else {}),
+        _means_section("EM and F1 by scoring profile", "profile", summary.profiles.items()),
+        _means_section("By hops", "hops", hops.items()),
+        _means_section("By type", "type", types.items()),
     ]
 
 
-def _csv(run: FinishedRun) -> str:
-    """Return a line per question in the data file's order. Lists are JSON."""
-    rows = list(prediction_rows(run))
-    lines = (
-        [json.dumps(value, ensure_ascii=False) if isinstance(value, list) else value for value in row.values()]
-        for row in rows
-    )
-    return csv_text([list(rows[0]), *lines])
+def _means_section(title: str, name: str, groups: Collection[tuple[str, Means]], alarm: str = "") -> Section:
+    """Return the means of each group. Keys that are not in `_MEANS` are budgets of passages."""
+    rows = [
+        (group, *(f"{mean:.1f}" if isinstance(mean, float) else mean for mean in means.values()))
+        for group, means in groups
+    ]
+    keys = [key for _, means in groups for key in means]
+    return Section(title, (name, *(_MEANS.get(key, f"@{key}") for key in dict.fromkeys(keys))), rows, alarm=alarm)
 
 
-def scores_section(summary: ScoreSummary, rows: Sequence[tuple[str, str]], notes: Sequence[str] = ()) -> Section:
+def scores_section(summary: ScoreSummary, judged: JudgeMetrics | None = None, notes: Sequence[str] = ()) -> Section:
     text = f"Scored by the {summary.profile} profile, in percent, with 95 % bootstrap intervals in brackets."
-    return Section("Scores", (), rows, (text, failed_note(summary), *notes))
+    failed = "Failed questions count as wrong."
+    if summary.answered:
+        failed += f" The second value is of the {summary.answered_text} only."
+    return Section("Scores", (), list(summary_rows(summary, judged)), (text, failed, *notes))
 
 
-def _scores_with_intervals(run: FinishedRun) -> Section:
+def scores_with_intervals(run: FinishedRun) -> Section:
     scores = {metric.label: run.metrics.score(name) for name, metric in METRICS.items() if metric.listed}
     recalls = run.metrics.retrieval.recall if run.metrics.retrieval else {}
     scores |= {f"recall @{budget}": score for budget, score in recalls.items()}
     rows = [
-        (label, f"{score.mean:.1f}", f"[{score.low:.1f}, {score.high:.1f}]", str(score.n))
+        (label, f"{score.mean:.1f}", f"[{score.low:.1f}, {score.high:.1f}]", score.n)
         for label, score in scores.items()
         if score.mean is not None
     ]
@@ -206,43 +170,31 @@ def _count_retrieval_errors(counts: FoundAndRight | None) -> Section:
     rows = []
     if counts:
         rows = [
-            ("all gold passages used", figure(counts.found_right), figure(counts.found_wrong)),
-            ("some missed", figure(counts.missed_right), figure(counts.missed_wrong)),
+            ("all gold passages used", counts.found_right, counts.found_wrong),
+            ("some missed", counts.missed_right, counts.missed_wrong),
         ]
     return Section("Retrieval and reader errors", ("questions", "right (EM)", "wrong"), rows)
 
 
-def _scores_by(title: str, name: str, groups: Mapping[str, Means]) -> Section:
-    rows = [(key, *map(_score, group.values())) for key, group in groups.items()]
-    return Section(title, (name, *(["questions"] if name != "profile" else []), "EM", "F1"), rows)
-
-
-def _retrieval(retrieval: Retrieval | None) -> Section:
+def _recalls(retrieval: Retrieval | None) -> Section:
     """Return the recall by budget, over all questions and by group."""
-    title = "Recall of gold passages"
-    if retrieval is None:
-        return Section(title, (), ())
-    groups = list[tuple[str, Mapping[str, Number | None]]]()
-    for name, recalls in (("all", retrieval.recall), ("all, by page", retrieval.page_recall or {})):
-        if recalls:
-            groups.append((name, {"n": retrieval.n, **{budget: score.mean for budget, score in recalls.items()}}))
-    for by_group in (retrieval.by_hops, retrieval.by_type):
-        groups += by_group.items() if len(by_group) > 1 else ()
-    rows = [(name, *(_score(means[key]) for key in ("n", *retrieval.recall))) for name, means in groups]
-    header = ("group", "questions", *(f"@{budget}" for budget in retrieval.recall))
-    return Section(title, header, rows, alarm=retrieval.alarm or "")
+    groups, alarm = list[tuple[str, Means]](), ""
+    if retrieval is not None:
+        alarm = retrieval.alarm or ""
+        for name, recalls in (("all", retrieval.recall), ("all, by page", retrieval.page_recall or {})):
+            if recalls:
+                groups.append((name, {"n": retrieval.n, **{budget: score.mean for budget, score in recalls.items()}}))
+        for by_group in (retrieval.by_hops, retrieval.by_type):
+            groups += by_group.items() if len(by_group) > 1 else ()
+    return _means_section("Recall of gold passages", "group", groups, alarm)
 
 
-def _costs(roles: Mapping[str, RoleCost]) -> Section:
+def _costs_by_role(roles: Mapping[str, RoleCost]) -> Section:
     header = ("role", "calls", "prompt tokens", "cached tokens", "output tokens", "seconds", "USD")
-    rows = [
-        (
-            role,
-            *map(figure, (cost.calls, cost.prompt_tokens, cost.cached_tokens, cost.output_tokens, cost.seconds)),
-            "–" if cost.usd is None else f"{cost.usd:,.4f}",
-        )
-        for role, cost in roles.items()
-    ]
+    rows: list[tuple[Value, ...]] = []
+    for role, cost in roles.items():
+        usd = None if cost.usd is None else f"{cost.usd:,.4f}"
+        rows.append((role, cost.calls, cost.prompt_tokens, cost.cached_tokens, cost.output_tokens, cost.seconds, usd))
     return Section("Cost by role", header, rows, ("Computed as if no reply had been cached.",))
 
 
@@ -252,3 +204,122 @@ def _what_was_run(manifest: Manifest) -> Section:
     values["dataset"].pop("sampled", None)
     rows = [(key.replace("_", " "), str(value)) for key, value in flatten(values).items() if value is not None]
     return Section("Command, versions and data", (), rows)
+
+
+def summary_rows(summary: ScoreSummary, judged: JudgeMetrics | None = None) -> Rows:
+    """Yield labels and values of the scores and, if it is of a run, of its retrieval, its judge and its costs."""
+    metrics = summary if isinstance(summary, Metrics) else None
+    if metrics and metrics.trained_questions:
+        counts = (f"{count:,} of these questions ({key})" for key, count in metrics.trained_questions.items())
+        yield "TRAINED ON", ", ".join(counts)
+    yield from _score_rows(summary, metrics.judge if metrics else judged)
+    yield from _retrieval_rows(metrics.retrieval if metrics else None)
+    if summary.context_tokens is not None:
+        yield "context tokens", f"{summary.context_tokens:,.0f} per question"
+    if metrics:
+        yield from _cost_and_time_rows(metrics)
+    if summary.flags:
+        yield "flags", ", ".join(f"{flag} {count}" for flag, count in summary.flags.items())
+
+
+@dataclass(frozen=True)
+class Headline:
+    """A figure at the top of a report. `note`: its interval or unit. `is_bad`: it is highlighted."""
+
+    label: str
+    value: str
+    note: str = ""
+    is_bad: bool = False
+
+
+def headlines(metrics: Metrics) -> list[Headline]:
+    """Return the tested scores, the judge's accuracy, questions, cost and time."""
+    scores = {metric.label: metrics.score(name) for name, metric in METRICS.items() if metric.tested}
+    if metrics.judge:
+        scores["judge"] = metrics.judge.accuracy
+    shown = [
+        Headline(label, f"{score.mean:.1f}", f"{score.low:.1f} to {score.high:.1f}")
+        for label, score in scores.items()
+        if score.mean is not None
+    ]
+    cost, of = metrics.cost.method, f"of {metrics.questions:,}"
+    shown.append(Headline("answered", f"{metrics.questions - metrics.failed:,}", of))
+    shown.append(Headline("failed", f"{metrics.failed:,}", of if metrics.failed else "", bool(metrics.failed)))
+    if cost.usd is not None:
+        shown.append(Headline("cost", f"{cost.usd:,.2f}" if cost.usd >= 1 else f"{cost.usd:.4f}", "USD"))
+    elif cost.calls:
+        shown.append(Headline("tokens", f"{cost.prompt_tokens + cost.output_tokens:,}", f"{cost.calls:,} calls"))
+    if metrics.seconds is not None:
+        new = metrics.cost.paid.calls
+        shown.append(Headline("time", duration(metrics.seconds), "" if new == cost.calls else f"{new:,} new calls"))
+    return shown
+
+
+def cost_rows(cost: Costs | None) -> Rows:
+    """Yield the calls, tokens, seconds and price, if there were calls."""
+    if cost is None or not cost.method.calls:
+        return
+    method, paid = cost.method, cost.paid
+    yield "model calls", f"{method.calls:,} ({method.calls_per_question} per question), {paid.calls:,} new"
+    reasoning = f", {method.reasoning_tokens:,} for reasoning" if method.reasoning_tokens else ""
+    yield "tokens", f"{method.prompt_tokens:,} prompt, {method.output_tokens:,} generated{reasoning}"
+    yield "model seconds", f"{method.seconds:,.1f}, {paid.seconds:,.1f} new"
+    if method.usd is not None:
+        yield "cost", f"{method.usd:,.4f} USD, {paid.usd:,.4f} USD new"
+
+
+def accuracy_text(judged: JudgeMetrics) -> str:
+    unscored = f", {judged.unscored} unscored" if judged.unscored else ""
+    shown = judged.accuracy if judged.accuracy.n else "unscored"
+    return f"{shown}  ({judged.failed} failed counted as wrong{unscored})"
+
+
+def _score_rows(summary: ScoreSummary, judged: JudgeMetrics | None) -> Rows:
+    wrong = " and count as wrong" if 0 < summary.failed < summary.questions else ""
+    answered = f"{summary.answered_text}: " if summary.failed else ""
+    counts = f"{summary.failed} failed{wrong}, {summary.answerless} empty answers"
+    yield "questions", f"{answered}{summary.questions} ({counts})"
+    for name, metric in METRICS.items():
+        if metric.listed and (score := summary.score(name)).mean is not None:
+            only = (summary.answered or {}).get(name)
+            yield metric.label, f"{score}  of all, {only} of {only.n:,}" if only else str(score)
+    if judged:
+        yield f"accuracy by {judged.judge}", accuracy_text(judged)
+    if (wording := summary.wording) and wording.words is not None:
+        yield "answers", f"{wording.words:.1f} words on average, {wording.abstained:.1f} % abstained"
+
+
+def _cost_and_time_rows(metrics: Metrics) -> Rows:
+    yield from cost_rows(metrics.cost)
+    if (each := metrics.question_seconds) is not None:
+        yield "latency per question", f"{each['p50']:,.1f} median, {each['p95']:,.1f} at the 95th percentile"
+    if metrics.throughput and (rates := metrics.throughput.tokens_per_second)["prompt"] is not None:
+        yield "tokens per second", f"{rates['prompt']:,.1f} prompt, {rates['output']:,.1f} generated"
+    if flagged := metrics.cost.method.flags:
+        flags = (f"{flag} {use.calls:,} ({100 * use.share:.1f} %)" for flag, use in flagged.items())
+        yield "flags of model calls", ", ".join(flags)
+    extraction = metrics.cost.extraction_paid
+    if extraction and extraction.calls:
+        dollars = "" if extraction.usd is None else f", {extraction.usd:,.4f} USD"
+        yield "triple extraction", f"{extraction.calls:,} calls, {extraction.seconds:,.1f} s{dollars}"
+    if metrics.seconds is not None:
+        yield "this run took", f"{metrics.seconds:,.1f} s"
+
+
+def _retrieval_rows(retrieval: Retrieval | None) -> Rows:
+    if retrieval is None:
+        return
+    yield "passages", f"{retrieval.passages_per_question:.1f} per question"
+    if retrieval.n:
+        yield "recall", _by_budget(retrieval.recall)
+        if retrieval.page_recall:
+            yield "recall of pages", _by_budget(retrieval.page_recall)
+        yield "all gold found", "  ".join(f"@{budget} {share:.1f}" for budget, share in retrieval.all_gold.items())
+    if retrieval.mrr is not None:
+        yield "reciprocal rank", f"{retrieval.mrr:.1f}"
+    if retrieval.without_passages:
+        yield "without passages", pluralize(retrieval.without_passages, "question")
+
+
+def _by_budget(recall: Mapping[str, Estimate]) -> str:
+    return "  ".join(f"@{budget} {score.mean:.1f}" for budget, score in recall.items())

@@ -5,11 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from typing_extensions import Self
 
+from kgqa.artifacts.metrics import Estimate
 from kgqa.report.plots import BarPlot, Plot
 
 FILES = {"html": "report.html", "md": "report.md", "csv": "report.csv", "latex": "report.tex"}  # by format
@@ -21,6 +23,19 @@ _LATEX = {
     "−": "$-$", "±": r"$\pm$", "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}",
     **{sign: rf"\{sign}" for sign in "&%$#_{}"},
 }  # fmt: skip
+
+_LATEX_TABLE = r"""\begin{table}[t]
+\centering
+\caption{%s}
+\begin{tabular}{%s}
+\toprule
+%s
+\midrule
+%s
+\bottomrule
+\end{tabular}
+\end{table}
+"""
 
 
 class MarkedCell(str):
@@ -40,25 +55,47 @@ class MarkedCell(str):
         return cell
 
 
-@dataclass(frozen=True, slots=True)
+Value = str | int | float | Estimate | None  # of a table's cell
+
+
+@dataclass(frozen=True)
 class Section:
     """A table with texts and plots.
 
-    header: empty for a table with a name and a value per row. alarm: what is probably wrong with the figures.
+    header: empty for a table with a name and a value per row. values: rows, or values by name. alarm: what is probably
+    wrong with the figures.
     """
 
     title: str
     header: Sequence[str]
-    rows: Sequence[Sequence[str]]
+    values: Sequence[Sequence[Value]] | Mapping[str, Value]
     text: Sequence[str] = ()
     alarm: str = ""
     plots: Sequence[Plot | BarPlot] = ()
     is_folded: bool = False
 
+    @cached_property
+    def rows(self) -> list[tuple[str, ...]]:
+        """Return the cells as texts."""
+        rows = self.values.items() if isinstance(self.values, Mapping) else self.values
+        return [tuple(map(cell_text, row)) for row in rows]
+
     def numeric_columns(self) -> list[bool]:
         """Return for each column of a table with a header whether all its cells are numbers."""
         columns = zip(*self.rows, strict=True) if self.header else ()
         return [all(cell[:1] in _NUMBER_START for cell in column) for column in columns]
+
+
+def cell_text(value: Value) -> str:
+    """Return a value as text: numbers with separators of thousands and two decimals, "–" for None."""
+    match value:
+        case str():
+            return value
+        case float():
+            return f"{value:,.2f}"
+        case int():
+            return f"{value:,}"
+    return "–" if value is None else str(value)
 
 
 def markdown(title: str, sections: Sequence[Section], notices: Sequence[str] = ()) -> str:
@@ -124,22 +161,8 @@ def escape_latex(text: str) -> str:
 
 def _latex_table(caption: str, section: Section) -> str:
     header, *rows = [" & ".join(map(_latex_cell, row)) + r" \\" for row in (section.header, *section.rows)]
-    return "\n".join(
-        [
-            r"\begin{table}[t]",
-            r"\centering",
-            rf"\caption{{{escape_latex(caption)}}}",
-            rf"\begin{{tabular}}{{l{'r' * (len(section.header) - 1)}}}",
-            r"\toprule",
-            header,
-            r"\midrule",
-            *rows,
-            r"\bottomrule",
-            r"\end{tabular}",
-            r"\end{table}",
-            "",
-        ]
-    )
+    columns = "l" + "r" * (len(section.header) - 1)
+    return _LATEX_TABLE % (escape_latex(caption), columns, header, "\n".join(rows))
 
 
 def _markdown_cell(cell: str) -> str:

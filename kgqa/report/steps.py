@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from kgqa.artifacts.predictions import Quotation
 from kgqa.artifacts.trace import TracedQuestion
@@ -13,42 +13,53 @@ from kgqa.util.sentences import sentences
 
 MAX_PASSAGES = 5  # quoted for a method without chains
 WORD = re.compile(r"\w+")
-NEEDS_NO_TEXT = ("yes", "no")  # answers that do not have to be in a text
+NEEDS_NO_TEXT = (["yes"], ["no"])  # answers that do not have to be in a text
 
 
 def quote_steps(traced: TracedQuestion, documents: Documents) -> tuple[Quotation, ...]:
-    """Return a quotation per unit of the likeliest chain that contains the answer, or of the likeliest chain.
+    """Return a quotation per unit of the `leading_chain`.
 
-    Chains are in the notes of the method. If no quoted sentence contains the answer, the sentence of the evidence with
-    the answer that shares most words with the question is added. Without chains, passages of the evidence are quoted.
+    If no quoted sentence contains the answer, the sentence of the evidence with the answer that shares most words with
+    the question is added. Without chains, passages of the evidence are quoted.
     """
     passages = {passage.id: passage for passage in (*documents.collection, *traced.question.passages)}
     question, answer = traced.question.text, traced.prediction.answer or ""
     evidence = [passages[id_] for id_ in traced.prediction.evidence or () if id_ in passages]
-    chains = [chain["triples"] for chain in traced.notes.get("chains", ()) if chain["triples"]]
-    if not chains:
+    chain = leading_chain(traced)
+    if not chain:
         words = _weigh_words((question, 1.0), (answer, 2.0))
         shown = evidence[:MAX_PASSAGES]
         return tuple(_quote(None, best_sentence(passage, words), passage, documents) for passage in shown)
-    chosen = next((chain for chain in chains if _contains(_all_words(chain), answer)), chains[0])
-    steps = tuple(_quote_unit(unit, passages[unit[-1]], documents) for unit in chosen)
+    steps = tuple(_quote_unit(unit, passages[unit[-1]], documents) for unit in chain)
     parts = [(part, passage) for passage in evidence for part in _split_passage(passage) if _contains(part, answer)]
     if is_quoted(answer, steps) or not parts:
         return steps
-    sentence, passage = max(parts, key=lambda each: len(_words(question) & _words(each[0])))
+    sentence, passage = max(parts, key=lambda each: len({*_words(question)} & {*_words(each[0])}))
     return (*steps, _quote(None, sentence, passage, documents))
+
+
+def leading_chain(traced: TracedQuestion) -> Sequence[Sequence[str]]:
+    """Return the units of the likeliest chain with the answer, or of the likeliest chain; () without chains.
+
+    Chains are in the notes of the method. A unit is a triple, a sentence or a document, and the id of its passage.
+    """
+    chains = [chain["triples"] for chain in traced.notes.get("chains", ()) if chain["triples"]]
+    texts = (" ".join(part for unit in chain for part in unit[:-1]) for chain in chains)
+    answer = traced.prediction.answer or ""
+    holding = (chain for chain, text in zip(chains, texts, strict=True) if _contains(text, answer))
+    return next(holding, chains[0] if chains else ())
 
 
 def is_quoted(answer: str, steps: Iterable[Quotation]) -> bool:
     """Return whether a sentence contains the answer, ignoring case and punctuation. "Yes" and "no" always count."""
-    return _normalize(answer) in NEEDS_NO_TEXT or any(_contains(step.sentence, answer) for step in steps)
+    return _words(answer) in NEEDS_NO_TEXT or any(_contains(step.sentence, answer) for step in steps)
 
 
 def best_sentence(passage: Passage, words: Mapping[str, float]) -> str:
     """Return the sentence (or row of a table) with the largest sum of word weights, the first of equals."""
     return max(
         _split_passage(passage),
-        key=lambda part: sum(words.get(word, 0.0) for word in _words(part)),
+        key=lambda part: sum(words.get(word, 0.0) for word in {*_words(part)}),
         default=passage.text,
     )
 
@@ -59,8 +70,8 @@ def _split_passage(passage: Passage) -> list[str]:
     return [part for block in re.split(r"\n\s*\n", passage.text) for part in sentences(block)]
 
 
-def _quote_unit(unit: list[str], passage: Passage, documents: Documents) -> Quotation:
-    """Quote the sentence for a unit of a chain: a triple, a sentence or a document, and the id of its passage."""
+def _quote_unit(unit: Sequence[str], passage: Passage, documents: Documents) -> Quotation:
+    """Quote the sentence for a unit of a chain."""
     *parts, _ = unit
     # the tail is new, the head is often known from the step before, and the relation is in the words of the model
     weights = (1.0, 0.5, 2.0) if len(parts) == 3 else (1.0,)
@@ -86,24 +97,16 @@ def _weigh_words(*weighed: tuple[str, float]) -> Mapping[str, float]:
     """Return the weight of each word: the weight of a text is shared equally by its words."""
     weights: dict[str, float] = {}
     for text, weight in weighed:
-        words = _words(text)
+        words = {*_words(text)}
         for word in words:
             weights[word] = weights.get(word, 0.0) + weight / len(words)
     return weights
 
 
-def _all_words(chain: Iterable[list[str]]) -> str:
-    return " ".join(part for unit in chain for part in unit[:-1])
-
-
 def _contains(text: str, answer: str) -> bool:
-    normalized = _normalize(answer)
-    return bool(normalized) and f" {normalized} " in f" {_normalize(text)} "
+    wanted = " ".join(_words(answer))
+    return bool(wanted) and f" {wanted} " in f" {' '.join(_words(text))} "
 
 
-def _normalize(text: str) -> str:
-    return " ".join(WORD.findall(text.casefold()))
-
-
-def _words(text: str) -> set[str]:
-    return set(WORD.findall(text.casefold()))
+def _words(text: str) -> list[str]:
+    return WORD.findall(text.casefold())

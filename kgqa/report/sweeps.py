@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf
+from functools import cached_property
 from pathlib import Path
 
+from kgqa.artifacts.metrics import Metrics
 from kgqa.artifacts.predictions import question_ids, run_predictions
 from kgqa.artifacts.run import FinishedRun
-from kgqa.artifacts.sweep import SweepCell, SweepPlan, questions_asked
+from kgqa.artifacts.sweep import Cell, Sweep, questions_asked
 from kgqa.artifacts.trace import read_questions
 from kgqa.artifacts.verdicts import read_verdicts
 from kgqa.errors import DataError
@@ -35,54 +37,100 @@ Shares = Mapping[str, float | None]  # by question
 
 
 @dataclass(frozen=True)
-class SweepReport:
-    path: Path
-    plan: SweepPlan
+class DoneCell:
+    """A finished cell with its run."""
 
-    @classmethod
-    def read(cls, path: Path) -> SweepReport:
-        """Read a sweep. Raises DataError: not a sweep's folder, or one with a damaged run."""
-        plan = SweepPlan.read(path)
-        if plan.command[1:2] == ("reproduce",):
-            raise DataError(f"{path}: of kgqa reproduce. The same command writes its report.html again.")
-        return cls(path, plan.replace(cells=tuple(_read_cell(path, cell) for cell in plan.cells)))
+    cell: Cell
+    run: FinishedRun
 
     @property
-    def cells(self) -> Sequence[SweepCell]:
-        return self.plan.cells
+    def metrics(self) -> Metrics:
+        return self.run.metrics
+
+    @cached_property
+    def key(self) -> tuple[str, ...]:
+        """Return dataset, profile and question ids. Cells with equal keys can be compared."""
+        return (self.run.choices["dataset"], self.metrics.profile, *question_ids(self.run.folder))
+
+    @cached_property
+    def shares(self) -> dict[str, Shares]:
+        """Return the share of each question by score, without support scores if the method reads no passages."""
+        folder = self.run.folder
+        predictions = {prediction.question_id: prediction for prediction in run_predictions(folder)}
+        rows = score_questions(read_questions(folder), predictions, self.metrics.profile)
+        reads_passages = any(prediction.evidence for prediction in predictions.values())
+        shares: dict[str, Shares] = {
+            name: {row.id: metric.share(row) for row in rows}
+            for name, metric in METRICS.items()
+            if metric.column and (metric.of_answer or reads_passages)
+        }
+        if self.metrics.judge:
+            shares["judge"] = {key: judgement.share for key, judgement in read_verdicts(folder).items()}
+        return shares
+
+    def values(self, axes: Sequence[str], base: Path) -> list[MarkedCell]:
+        """Return the values that differ. The first one links to the cell's own report, from the folder `base`."""
+        link = Path(os.path.relpath(self.run.folder / FILES["html"], base)).as_posix()
+        first, *others = [self.cell.values.get(axis, "") for axis in axes] or [self.cell.name]
+        return [MarkedCell(first, link=link), *map(MarkedCell, others)]
+
+
+@dataclass(frozen=True)
+class SweepReport:
+    """The report of a sweep that runs here or was read. `base`: the folder from which links start."""
+
+    sweep: Sweep
+    base: Path
+
+    @classmethod
+    def read(cls, path: Path, base: Path | None = None) -> SweepReport:
+        """Read a sweep. Raises DataError: not a sweep's folder, or one with a damaged run."""
+        sweep = Sweep.read(path)
+        if sweep.command[1:2] == ("reproduce",):
+            raise DataError(f"{path}: of kgqa reproduce. The same command writes its report.html again.")
+        for cell in sweep.cells:
+            _read_run(path, cell)
+        return cls(sweep, base or path)
+
+    @property
+    def cells(self) -> Sequence[Cell]:
+        return self.sweep.cells
+
+    @cached_property
+    def done(self) -> list[DoneCell]:
+        return [DoneCell(cell, cell.finished) for cell in self.cells if cell.is_finished and cell.finished]
 
     @property
     def title(self) -> str:
-        done = sum(cell.finished is not None for cell in self.cells)
-        return f"Sweep {self.path.name}: {done} of {len(self.cells)} cells"
+        return f"Sweep {self.sweep.path.name}: {len(self.done)} of {len(self.cells)} cells"
 
     def failures(self) -> list[tuple[str, str, str, str]]:
         """Return number, name, status and reason of the cells without figures."""
-        return [(str(c.number), c.name, c.status, c.error or "") for c in self.cells if not c.finished]
+        done = {each.cell.number for each in self.done}
+        return [(str(c.number), c.name, c.status, c.error or "") for c in self.cells if c.number not in done]
 
-    def tables(self, out: Path | None = None) -> list[Section]:
-        """Return a table for each set of questions. `out`: the file with the links."""
-        groups: dict[tuple[str, ...], list[SweepCell]] = {}
-        for cell in self.cells:
-            if cell.finished is not None:
-                key = (cell.finished.choices["dataset"], cell.metrics.profile, *question_ids(cell.finished.folder))
-                groups.setdefault(key, []).append(cell)
-        return [self._table(key, cells, out or self.path / FILES["html"]) for key, cells in groups.items()]
+    @cached_property
+    def tables(self) -> list[Section]:
+        """Return a table for each set of questions."""
+        groups: dict[tuple[str, ...], list[DoneCell]] = {}
+        for done in self.done:
+            groups.setdefault(done.key, []).append(done)
+        return [self._table(key, cells) for key, cells in groups.items()]
 
-    def _table(self, key: tuple[str, ...], cells: Sequence[SweepCell], out: Path) -> Section:
+    def _table(self, key: tuple[str, ...], cells: Sequence[DoneCell]) -> Section:
         dataset, profile, *questions = key
-        axes = [axis for axis in self.plan.axes if len({cell.values.get(axis) for cell in cells}) > 1]
-        rows = [[MarkedCell(str(cell.number)), *_values(cell, axes, out)] for cell in cells]
-        shares, header = [_shares(cell) for cell in cells], ["cell", *(axes or ["settings"])]
+        axes = [axis for axis in self.sweep.axes if len({done.cell.values.get(axis) for done in cells}) > 1]
+        rows = [[MarkedCell(str(done.cell.number)), *done.values(axes, self.base)] for done in cells]
+        header = ["cell", *(axes or ["settings"])]
         for column in columns():
             figures = [
-                column.measure(cell.metrics) if column.score is None or column.score in by_score else None
-                for cell, by_score in zip(cells, shares, strict=True)
+                column.measure(done.metrics) if column.score is None or column.score in done.shares else None
+                for done in cells
             ]
             if any(figures):
                 header.append(column.label)
-                of_column = [by_score.get(column.score or "") for by_score in shares]
-                marked = mark_best(figures, of_column, lower_is_better=column.lower_is_better)
+                shares = [done.shares.get(column.score or "") for done in cells]
+                marked = mark_best(figures, shares, lower_is_better=column.lower_is_better)
                 for row, entry in zip(rows, marked, strict=True):
                     row.append(entry)
         title = f"{dataset}, {pluralize(len(questions), 'question')}, {profile} profile"
@@ -90,64 +138,58 @@ class SweepReport:
 
     def notices(self) -> list[str]:
         """Return each notice once, with its cells."""
-        found: dict[str, list[int]] = {}
-        for cell in self.cells:
-            for notice in notices(cell.finished) if cell.finished else ():
-                found.setdefault(notice, []).append(cell.number)
+        found = _group((notice, done.cell.number) for done in self.done for notice in notices(done.run))
         return [
             notice if len(numbers) == len(self.cells) else f"{notice} ({_cells(numbers)})"
             for notice, numbers in found.items()
         ]
 
-    def sections(self, out: Path) -> list[Section]:
-        values = (self.plan.differing or {}).items()
-        differing = [(key, _by_value(each)) for key, each in values if key not in self.plan.axes]
+    def sections(self) -> list[Section]:
+        values = (self.sweep.differing or {}).items()
+        differing = [(key, _by_value(each)) for key, each in values if key not in self.sweep.axes]
         listed = [
             Section("Cells without results", ("cell", "settings", "status", "why"), self.failures()),
             Section("Settings that differ", ("key", "values"), differing, is_folded=True),
         ]
-        return [*self.tables(out), *(section for section in listed if section.rows)]
+        return [*self.tables, *(section for section in listed if section.rows)]
 
     def csv(self) -> str:
         """Return one line per cell with figures as numbers. A score has columns for the ends of its interval."""
-        shown = columns()
+        shown, axes = columns(), self.sweep.axes
         ends = [f"{column.label} {end}" for column in shown if column.score for end in ("low", "high")]
-        header = ["cell", "name", *self.plan.axes, "status", "questions", *(column.label for column in shown)]
-        rows: list[list[object]] = [[*header, *ends, "run"]]
+        header = ["cell", "name", *axes, "status", "questions", *(column.label for column in shown), *ends, "run"]
+        runs = {done.cell.number: done.run for done in self.done}
+        rows: list[list[object]] = [[*header]]
         for cell in self.cells:
-            run = cell.finished
-            figures = [column.measure(run.metrics) if run else None for column in shown]
-            of_scores = [figure for figure, column in zip(figures, shown, strict=True) if column.score]
-            rows.append(
-                [
-                    cell.number,
-                    cell.name,
-                    *(cell.values.get(axis) for axis in self.plan.axes),
-                    cell.status,
-                    run.metrics.questions if run else None,
-                    *(figure.value if figure else None for figure in figures),
-                    *(end for each in of_scores for end in ((each.low, each.high) if each else (None, None))),
-                    str(run.folder) if run else None,
-                ]
-            )
+            row: dict[str, object] = {**cell.values, "cell": cell.number, "name": cell.name, "status": cell.status}
+            if run := runs.get(cell.number):
+                row |= {"questions": run.metrics.questions, "run": str(run.folder)}
+                for column in shown:
+                    if figure := column.measure(run.metrics):
+                        row |= {column.label: figure.value}
+                        row |= {f"{column.label} low": figure.low, f"{column.label} high": figure.high}
+            rows.append([row.get(name) for name in header])
         return csv_text(rows)
+
+    def write(self, form: str, out: Path | None = None) -> Path:
+        """Write the report in one of `FILES`, by default into the sweep's folder, and return the file."""
+        command = " ".join(self.sweep.command)
+        match form:
+            case "csv":
+                text = self.csv()
+            case "latex":
+                text = latex(self.title, self.tables)
+            case "md":
+                opening = Section("", (), (), (f"`{command}`",))
+                text = markdown(self.title, [opening, *self.sections()], self.notices())
+            case _:
+                text = sections_page(self.title, command, self.sections(), self.notices())
+        return replace_file(out or self.sweep.path / FILES[form], text)
 
 
 def write_sweep_report(path: Path, form: str, out: Path | None = None) -> Path:
     """Write a sweep's report in one of `FILES`, by default into its folder, and return the file."""
-    report, out = SweepReport.read(path), out or path / FILES[form]
-    command = " ".join(report.plan.command)
-    match form:
-        case "csv":
-            text = report.csv()
-        case "latex":
-            text = latex(report.title, report.tables(out))
-        case "md":
-            opening = Section("", (), (), (f"`{command}`",))
-            text = markdown(report.title, [opening, *report.sections(out)], report.notices())
-        case _:
-            text = sections_page(report.title, command, report.sections(out), report.notices())
-    return replace_file(out, text)
+    return SweepReport.read(path, out.parent if out else None).write(form, out)
 
 
 def mark_best(
@@ -158,28 +200,27 @@ def mark_best(
     Each cell is tested against the best over the questions that both define, with Holm's correction.
     """
     sign = -1 if lower_is_better else 1
-    values = [-inf if figure is None else sign * round(figure.value, 6) for figure in figures]
+    values = {n: sign * round(figure.value, 6) for n, figure in enumerate(figures) if figure}
+    ranked = sorted(values.values(), reverse=True)
     is_score = any(figure is not None and figure.low is not None for figure in figures)
-    ranked = sorted({value for value, figure in zip(values, figures, strict=True) if figure is not None}, reverse=True)
-    marks = dict(zip(ranked, ("best", "second"), strict=False)) if is_score and len(ranked) > 1 else {}
-    marks = {value: mark for value, mark in marks.items() if mark == "best" or values.count(value) == 1}
-    worse = _find_worse(values, figures, shares, sign) if marks else set()
+    marks, worse = dict[float, str](), set[int]()
+    if is_score and ranked[0] > ranked[-1]:
+        second = next(value for value in ranked if value < ranked[0])
+        marks = {ranked[0]: "best"} | ({second: "second"} if ranked.count(second) == 1 else {})
+        worse = _find_worse({n: value for n, value in values.items() if shares[n] is not None}, shares, sign)
     return [
         MarkedCell("–") if figure is None else MarkedCell(str(figure), marks.get(values[n], ""), worse=n in worse)
         for n, figure in enumerate(figures)
     ]
 
 
-def _find_worse(
-    values: Sequence[float], figures: Sequence[Measured | None], shares: Sequence[Shares | None], sign: int
-) -> set[int]:
-    known = [n for n, figure in enumerate(figures) if figure is not None and shares[n] is not None]
-    if len(known) < 2:
+def _find_worse(values: Mapping[int, float], shares: Sequence[Shares | None], sign: int) -> set[int]:
+    if len(values) < 2:
         return set()
-    best = max(known, key=lambda n: values[n])
+    best = max(values, key=lambda n: values[n])
     first = shares[best] or {}
     p_values = {}
-    for other in known:
+    for other in values:
         second = shares[other] or {}
         tested = compare({"": {"best": list(first.values()), "other": [second.get(key) for key in first]}}, seed=0)
         if other != best and tested:  # over the questions that both define, the best one can be worse
@@ -188,29 +229,12 @@ def _find_worse(
     return {other for other, p in zip(p_values, adjusted, strict=True) if p < ALPHA}
 
 
-def _shares(cell: SweepCell) -> dict[str, Shares]:
-    """Return the share of each question by score, without support scores if the method reads no passages."""
-    assert cell.finished is not None
-    folder = cell.finished.folder
-    predictions = {prediction.question_id: prediction for prediction in run_predictions(folder)}
-    rows = score_questions(read_questions(folder), predictions, cell.metrics.profile)
-    reads_passages = any(prediction.evidence for prediction in predictions.values())
-    shares: dict[str, Shares] = {
-        name: {row.id: metric.share(row) for row in rows}
-        for name, metric in METRICS.items()
-        if metric.column and (metric.of_answer or reads_passages)
-    }
-    if cell.metrics.judge:
-        shares["judge"] = {key: judgement.share for key, judgement in read_verdicts(folder).items()}
-    return shares
-
-
-def _plots(cells: Sequence[SweepCell], axes: Sequence[str]) -> list[Plot | BarPlot]:
+def _plots(cells: Sequence[DoneCell], axes: Sequence[str]) -> list[Plot | BarPlot]:
     """Return a score as bars, and against dollars if all cells have a price, otherwise tokens.
 
     It is the first score that all cells have and that differs.
     """
-    measured = [cell.metrics for cell in cells]
+    measured = [done.metrics for done in cells]
     known = [column for column in columns() if column.score and all(map(column.measure, measured))]
     if not known or len(cells) < 2:
         return []
@@ -218,9 +242,10 @@ def _plots(cells: Sequence[SweepCell], axes: Sequence[str]) -> list[Plot | BarPl
     priced = all(metrics.cost.method.usd is not None for metrics in measured)
     label, cost = ("USD per question", dollars) if priced else ("tokens per question", tokens)
     bars, points = list[Bar](), list[Point]()
-    for cell in cells:
+    for done in cells:
+        cell = done.cell
         name = name_by_settings({axis: cell.values[axis] for axis in axes if axis in cell.values})
-        reached, spent = score.measure(cell.metrics), cost(cell.metrics)
+        reached, spent = score.measure(done.metrics), cost(done.metrics)
         assert reached
         assert spent
         bars.append(Bar(name or cell.name, reached.value, reached.low, reached.high))
@@ -231,35 +256,33 @@ def _plots(cells: Sequence[SweepCell], axes: Sequence[str]) -> list[Plot | BarPl
     return [BarPlot(f"{score.label} with 95 % intervals", bars), against]
 
 
-def _read_cell(path: Path, cell: SweepCell) -> SweepCell:
-    """Return a cell with its run, unless it is not finished."""
-    state = cell.state
-    if state and state.status == "running" and not is_locked(path / ".lock"):
-        why = "no command is running this sweep. Run the sweep's command again to resume."
-        return cell.replace(state=state.replace(status="interrupted", error=why))
-    if state is None or state.status != "done" or state.run is None:
-        return cell
-    if state.asked not in (None, questions_asked(Path(state.run))):
-        why = "another command has run its questions with another selection. Run the sweep's command again."
-        return cell.replace(state=state.replace(status="changed", error=why))
-    return cell.replace(finished=FinishedRun.read(Path(state.run)))
-
-
-def _values(cell: SweepCell, axes: Sequence[str], out: Path) -> list[MarkedCell]:
-    """Return the values that differ. The first one links to the cell's own report."""
-    assert cell.finished is not None
-    link = Path(os.path.relpath(cell.finished.folder / FILES["html"], out.parent)).as_posix()
-    first, *others = [cell.values.get(axis, "") for axis in axes] or [cell.name]
-    return [MarkedCell(first, link=link), *map(MarkedCell, others)]
+def _read_run(sweep: Path, cell: Cell) -> None:
+    """Read the run of a cell that is done, unless it has other questions now."""
+    if cell.status == "running" and not is_locked(sweep / ".lock"):
+        cell.status = "interrupted"
+        cell.error = "no command is running this sweep. Run the sweep's command again to resume."
+    if cell.status != "done" or cell.run is None:
+        return
+    if cell.asked not in (None, questions_asked(cell.run)):
+        cell.status = "changed"
+        cell.error = "another command has run its questions with another selection. Run the sweep's command again."
+        return
+    cell.read_result()
 
 
 def _by_value(values: Sequence[Json]) -> str:
     """Return the values of a setting, each with its cells."""
-    numbers: dict[str, list[int]] = {}
-    for number, value in enumerate(values):
-        text = value if isinstance(value, str) else encode_json(value).decode()
-        numbers.setdefault(text, []).append(number)
-    return "; ".join(f"{value} ({_cells(cells)})" for value, cells in numbers.items())
+    texts = (value if isinstance(value, str) else encode_json(value).decode() for value in values)
+    found = _group((text, number) for number, text in enumerate(texts))
+    return "; ".join(f"{value} ({_cells(cells)})" for value, cells in found.items())
+
+
+def _group(texts: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
+    """Return the cells of each text."""
+    found = defaultdict[str, list[int]](list)
+    for text, number in texts:
+        found[text].append(number)
+    return found
 
 
 def _cells(numbers: Sequence[int]) -> str:

@@ -11,9 +11,8 @@ from kgqa.artifacts.run import MADE_UP, SCRIPTED
 from kgqa.artifacts.trained import Round, Rounds, Trained
 from kgqa.artifacts.verdicts import VerificationOutcome
 from kgqa.report.plots import Plot, Point, Series
-from kgqa.report.run_report import agreement_section, figure, figures_section
-from kgqa.report.section import Section
-from kgqa.report.summary import cost_rows, interval_text
+from kgqa.report.run_report import agreement_section, cost_rows, figures_section
+from kgqa.report.section import Section, Value
 from kgqa.util.text import duration, pluralize
 
 USE = {
@@ -59,22 +58,20 @@ def card_sections(trained: Trained) -> list[Section]:
 
 def training_sections(trained: Trained) -> list[Section]:
     """Return the sections of a training, without empty ones."""
-    losses = [(name.replace("_", " "), f"{value:.4f}") for name, value in trained.losses if value is not None]
+    losses = {name.replace("_", " "): f"{value:.4f}" for name, value in trained.losses if value is not None}
     used = {"time": duration(trained.seconds), "peak memory": f"{trained.peak_memory / 10**9:.1f} GB"}
     text = (
         "Replies to prompts of questions that were not used for training, with the 95 % bootstrap interval.",
         *(f"{name}: {value:.1f}" for name, value in trained.baselines.items()),
     )
-    measured = [(name, interval_text(score), f"{score.n:,}") for name, score in trained.measured.items()]
+    measured = [(name, score, score.n) for name, score in trained.measured.items()]
     listed = [
         Section("Held-out examples", ("figure", "percent", "examples"), measured, text),
         Section("Losses", (), losses),
         figures_section("Examples", {name: getattr(trained.examples, key) for name, key in EXAMPLES.items()}),
         figures_section("Training", {**used, **{name: getattr(trained, name) for name in TRAINING}}),
-        Section("Prompt templates", ("template", "hash"), list(trained.examples.templates.items())),
-        Section(
-            "Versions", (), [("kgqa", f"{trained.kgqa.version} {trained.kgqa.commit or ''}"), *trained.versions.items()]
-        ),
+        Section("Prompt templates", ("template", "hash"), trained.examples.templates),
+        Section("Versions", (), {"kgqa": f"{trained.kgqa.version} {trained.kgqa.commit or ''}", **trained.versions}),
         Section("Settings", ("key", "value", "source"), trained.settings),
     ]
     return [section for section in listed if section.rows]
@@ -109,36 +106,31 @@ def _points(estimates: Iterable[tuple[int, Estimate]]) -> list[Point]:
     return [Point(number, score.mean, score.low, score.high) for number, score in estimates if score.mean is not None]
 
 
-def _round_row(one: Round) -> tuple[str, ...]:
+def _round_row(one: Round) -> tuple[Value, ...]:
     right = f"{one.right:,} of {one.asked:,}" if one.run else "–"
     kept = ", ".join(f"{role} {count:,}" for role, count in one.kept.items()) or "–"
-    return (str(one.number), *map(interval_text, (one.em, one.f1, one.filtered)), right, kept, one.dev)
+    return one.number, one.em, one.f1, one.filtered, right, kept, one.dev
 
 
 def example_sections(collected: Collected) -> list[Section]:
     """Return the sections of collected examples (SAFE's Table 7), without empty ones."""
-    rows = [(name, f"{row.examples:,}", f"{row.questions:,}") for name, row in collected.datasets.items()]
-    total = ("total", f"{collected.examples:,}", f"{collected.questions:,}")
+    rows = [(name, row.examples, row.questions) for name, row in collected.datasets.items()]
+    total = ("total", collected.examples, collected.questions)
     held_out = f"{pluralize(len(collected.held_out), 'question')} held out, with all their examples."
+    labels = [
+        (label, count, f"{100 * count / collected.examples:.1f}", collected.held_out_labels.get(label, 0))
+        for label, count in collected.labels.items()
+    ]
     reasons = sorted(collected.dropped.items(), key=lambda item: (-item[1], item[0]))
     sections = [
         Section("Examples", ("dataset", "instances", "unique questions"), [*rows, total], (held_out,)),
-        Section(
-            "Labels",
-            ("label", "instances", "percent", "held out"),
-            [_label_row(collected, label, count) for label, count in collected.labels.items()],
-        ),
-        Section("Dropped", ("why", "count"), [(reason, f"{count:,}") for reason, count in reasons]),
-        Section("Made by", ("", "instances"), [(who, f"{count:,}") for who, count in collected.made_by.items()]),
+        Section("Labels", ("label", "instances", "percent", "held out"), labels),
+        Section("Dropped", ("why", "count"), reasons),
+        Section("Made by", ("", "instances"), collected.made_by),
         Section("Cost", (), list(cost_rows(collected.cost))),
-        Section("Figures", (), [(name, figure(value)) for name, value in collected.figures.items()]),
+        Section("Figures", (), collected.figures),
     ]
     return [section for section in sections if section.rows]
-
-
-def _label_row(collected: Collected, label: str, count: int) -> tuple[str, ...]:
-    share = 100 * count / collected.examples
-    return label, f"{count:,}", f"{share:.1f}", f"{collected.held_out_labels.get(label, 0):,}"
 
 
 def verification_sections(
@@ -146,24 +138,25 @@ def verification_sections(
 ) -> list[Section]:
     """Return the sections of `kgqa data verify`: our counts next to SAFE's Table 2, graph figures, agreement."""
     listed = [
-        _verified(outcome, published),
+        _count_section(outcome, published),
         figures_section("Graphs, per question", outcome.figures),
-        Section("Oddities", ("flag", "count"), [(name, f"{count:,}") for name, count in outcome.flags.items()]),
+        Section("Oddities", ("flag", "count"), outcome.flags),
         Section("Cost", (), list(cost_rows(outcome.cost))),
         *(agreement_section(f"Agreement with {name}", ("here", "there"), found) for name, found in agreements.items()),
     ]
     return [section for section in listed if section.rows]
 
 
-def _verified(outcome: VerificationOutcome, published: Published | None) -> Section:
+def _count_section(outcome: VerificationOutcome, published: Published | None) -> Section:
     share = outcome.noise_percent
     interval = "" if share.low is None or share.high is None else f" [{share.low:.2f}, {share.high:.2f}]"
     percent = "–" if share.mean is None else f"{share.mean:.2f} %{interval}"
-    counts = (outcome.questions, outcome.noise, outcome.valid, outcome.unverified)
-    rows = [(outcome.name, *(f"{count:,}" for count in counts), percent)]
+    rows: list[tuple[Value, ...]] = [
+        (outcome.name, outcome.questions, outcome.noise, outcome.valid, outcome.unverified, percent)
+    ]
     if published:
-        total, noise = f"{published.total:,.0f}", f"{published.noise:,.0f}"
-        rows.append(("SAFE, Table 2", total, noise, "–", "–", f"{published.percent:.2f} %"))
+        total, noise = round(published.total), round(published.noise)
+        rows.append(("SAFE, Table 2", total, noise, None, None, f"{published.percent:.2f} %"))
     text = ["Ratio: noise among all questions, with its 95 % bootstrap interval in brackets."]
     if outcome.unverified:
         failed = f", {pluralize(outcome.failed, 'question')} among them failed" if outcome.failed else ""

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
+from kgqa.artifacts.sweep import Cell
 from kgqa.config.files import group_names
 from kgqa.config.overrides import merge_overrides, override_group, override_key, override_values
 from kgqa.config.short_forms import SERVER
 from kgqa.errors import ConfigError, nearest
 from kgqa.experiment.experiment import Experiment
-from kgqa.reproduce.protocol import NOT_RUN, CellRuns
+from kgqa.reproduce.protocol import CellRuns
 from kgqa.reproduce.tables import PublishedCell, PublishedTable
 from kgqa.reproduce.trained_models import TRAINED, split_trained, use_trained
 from kgqa.system.availability import ENCODERS, add_engines, find_missing
@@ -22,16 +23,28 @@ Find = Callable[[tuple[str, ...]], list[str]]  # `find_missing`, by FILE_GROUPS:
 NEEDING = ("needs weights", "needs data", "needs weights and data")  # states of cells that run once these are here
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class PlannedCell:
-    """A published cell with the overrides it would run with here. `state` is "run" or why it cannot."""
+    """A published cell with the overrides it would run with here. `state` is "run", "mean" or why it cannot run.
+
+    reasons: the details of why it cannot, each with a state. runs: of a cell that can. Cells with equal overrides share
+    them.
+    """
 
     published: PublishedCell
     overrides: tuple[str, ...]
     state: str
-    reasons: tuple[str, ...] = ()
-    experiment: Experiment | None = None  # if it can run
-    runs: CellRuns = NOT_RUN
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    runs: CellRuns | None = None
+
+    @property
+    def experiment(self) -> Experiment | None:
+        return self.runs.experiment if self.runs else None
+
+    @property
+    def tests(self) -> Sequence[Cell]:
+        """Return the runs that its values come from."""
+        return self.runs.tests if self.runs else ()
 
     @property
     def why(self) -> str:
@@ -39,7 +52,10 @@ class PlannedCell:
 
     @property
     def command(self) -> tuple[str, ...]:
-        return ("kgqa", "data", "verify") if "verify" in override_values(self.overrides) else ("kgqa", "run")
+        """Return the command that runs only this cell, or () of a mean."""
+        verb = ("data", "verify") if "verify" in override_values(self.overrides) else ("run",)
+        own = ("kgqa", *verb, *self.overrides) if self.overrides else ()
+        return (self.runs.command if self.runs else ()) or own
 
     @property
     def name(self) -> str:
@@ -58,15 +74,13 @@ def choose_cells(table: PublishedTable, only: str | None) -> list[PublishedCell]
 
     Raises ConfigError: a name is no row and no column.
     """
-    rows, columns = set[str](), set[str]()
-    is_whole = only is not None and _matching(only, (*table.rows, *table.columns))  # names can contain commas
-    for pattern in [only] if only and is_whole else only.split(",") if only else ():
-        found_rows, found_columns = _matching(pattern, table.rows), _matching(pattern, table.columns)
-        if not found_rows and not found_columns:
-            names = (*table.rows, *table.columns)
+    names = (*table.rows, *table.columns)
+    patterns = [] if not only else [only] if _matching(only, names) else only.split(",")  # names can contain commas
+    for pattern in patterns:
+        if not _matching(pattern, names):
             raise ConfigError(f"only={pattern}: {table.id} has no such row or column. {nearest(pattern, names)}")
-        rows |= found_rows
-        columns |= found_columns
+    rows = {row for pattern in patterns for row in _matching(pattern, table.rows)}
+    columns = {column for pattern in patterns for column in _matching(pattern, table.columns)}
     return [
         cell for cell in table.cells if cell.row in (rows or table.rows) and cell.column in (columns or table.columns)
     ]
@@ -78,11 +92,6 @@ def replace_override(own: Sequence[str], more: Sequence[str]) -> tuple[str, ...]
     replaced = {*chosen, "sample"} if "dataset" in chosen else chosen  # the size of a sample belongs to a dataset
     left = [o for o in own if override_group(o) not in replaced or override_key(o) in chosen]
     return merge_overrides(left, more)
-
-
-def is_data(reason: str) -> bool:
-    """Return whether a cell cannot run because a dataset is missing."""
-    return reason.startswith("dataset=")
 
 
 def count_states(cells: Iterable[PlannedCell]) -> tuple[int, str]:
@@ -103,16 +112,18 @@ def _plan_cell(table: PublishedTable, cell: PublishedCell, overrides: Sequence[s
     if named & {"model", SERVER} and "engine" not in named:
         own = tuple(override for override in own if override_group(override) != "engine")
     used = add_engines(replace_override(own, others))
-    untrained = [name for key, name in cell.trained if key not in named]
+    untrained = [name for key, name in cell.trained.items() if key not in named]
     if cell.availability not in ("run", "model retired") and (untrained or not cell.trained):
         hints = "".join(f" {TRAINED}{name}=PATH runs it with yours." for name in untrained)
         made = f" Made by: kgqa reproduce {table.id} --make." if untrained else ""
-        return PlannedCell(cell, used, cell.availability, (f"{cell.why}{hints}{made}",))
-    wanted = [(override_group(each), each) for each in used if not each.startswith("method.")]
-    parts = (tuple(each for group, each in wanted if group in groups) for groups in FILE_GROUPS)
-    if missing := [reason for part in parts for reason in find(part)]:
-        kinds = {"data" if is_data(reason) else "weights" for reason in missing}
-        return PlannedCell(cell, used, f"needs {' and '.join(sorted(kinds, reverse=True))}", (*dict.fromkeys(missing),))
+        return PlannedCell(cell, used, cell.availability, {f"{cell.why}{hints}{made}": cell.availability})
+    missing: dict[str, str] = {}
+    for groups in FILE_GROUPS:
+        part = tuple(each for each in used if override_group(each) in groups and not each.startswith("method."))
+        for reason in find(part):
+            missing[reason] = "needs data" if reason.startswith("dataset=") else "needs weights"
+    if kinds := {*missing.values()}:
+        return PlannedCell(cell, used, "needs weights and data" if len(kinds) > 1 else kinds.pop(), missing)
     return PlannedCell(cell, used, "run")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from math import fsum
@@ -12,22 +12,16 @@ from pathlib import Path
 from statistics import fmean, stdev
 
 from kgqa.artifacts.metrics import Cost
+from kgqa.artifacts.sweep import Cell
 from kgqa.config.overrides import override_values
 from kgqa.report.reproduction import CellLine, Line, Order, Reproduction
 from kgqa.reproduce.cells import NEEDING, PlannedCell
-from kgqa.reproduce.differences import Row, list_setting_differences
-from kgqa.reproduce.protocol import CellRuns, Protocol, protocol_of
+from kgqa.reproduce.differences import Row
 from kgqa.reproduce.question_values import add_interval, compare_rows, pool_values, weight_values
-from kgqa.reproduce.tables import PublishedCell, PublishedTable
-from kgqa.scoring.published_delta import (
-    Metric,
-    Ours,
-    Value,
-    compare_with_published,
-    read_measured_value,
-    wilson_interval,
-)
-from kgqa.sweeps.cells import Cell
+from kgqa.reproduce.tables import PublishedTable
+from kgqa.scoring.published_delta import Metric, Ours, compare_with_published, read_measured_value, wilson_interval
+
+NOT_RUN = "not run yet"
 
 
 def compare_cells(
@@ -39,12 +33,8 @@ def compare_cells(
 ) -> Reproduction:
     """Put each published value next to ours. `margin`: the points within which two values agree."""
     own = [cell for cell in planned if cell.state != "mean"]
-    lines = [line for cell in own for line in _lines(table, cell, margin)]
-    run = [cell for cell in own if cell.runs.tests]
-    means = sorted((cell.published for cell in planned if cell.state == "mean"), key=lambda cell: len(cell.mean_of))
-    for cell in means:  # of columns first: a mean of rows can need their means
-        lines += _means(table, cell, lines, run, margin)
     columns = {cell.published.column for cell in planned}
+    runs = {cell.overrides: cell.runs for cell in own if cell.runs}
     return Reproduction(
         id=table.id,
         title=table.title,
@@ -54,60 +44,39 @@ def compare_cells(
         against=table.against,
         columns=tuple(name for name in table.columns if name in columns),
         rows=tuple(dict.fromkeys(cell.published.row for cell in planned)),
-        answered_by=tuple(dict.fromkeys(name for cell in run for name in _models(cell.runs))),
+        answered_by=tuple(dict.fromkeys(name for each in runs.values() for name in _models(each.tests))),
         margin=margin,
-        lines=lines,
-        orders=_orders(table, run),
+        lines=_lines(table, planned, margin),
+        orders=_orders(table, own),
         cells=[_cell_line(cell) for cell in own],
         differing=differing,
-        cost=_cost(planned),
-        chosen=[(cell.name, cell.runs.chosen, f"{len(cell.runs.tried)}") for cell in run if cell.runs.chosen],
+        cost=_cost(own),
+        chosen=[(c.name, c.runs.chosen, f"{len(c.runs.tried)}") for c in own if c.runs and c.runs.chosen],
         second_hand=table.second_hand,
     )
 
 
-def list_differences(
-    table: PublishedTable, protocol: Protocol | None, overrides: Sequence[str], planned: Sequence[PlannedCell]
-) -> list[Row]:
-    """Return the settings that differ from the paper's, and the number of questions that were asked."""
-    rows = list_setting_differences(table, planned, overrides)
-    if protocol:
-        decided = {setting.name for setting in table.settings if setting.key in protocol.decides()}
-        rows = [row for row in rows if row[0] not in decided]
-    if theirs := protocol_of(table.id):
-        short = f"short: {theirs.short()} (protocol=paper follows the paper)"
-        here = f"{protocol.describe()}, and we sampled the questions" if protocol else short
-        rows.insert(0, ("protocol", theirs.describe(), here))
-    running = [cell.overrides for cell in planned if cell.state == "run"]
-    if len(distinct := set(running)) < len(running):
-        rows.append(("experiments", f"{len(running)} cells", f"{len(distinct)}: cells with equal settings share a run"))
-    counts = sorted({run.figures["questions"] for cell in planned for run in cell.runs.tests if run.figures})
-    if counts:
-        span = " to ".join(dict.fromkeys(f"{count:,}" for count in (counts[0], counts[-1])))
-        limit = next((setting.theirs for setting in table.settings if setting.key == "limit"), "not reported")
-        few = protocol is not None and protocol.test is not None and counts[0] < protocol.test
-        rows.append(("questions", limit, f"{span} per cell{', the files here have no more' if few else ''}"))
-    return rows
+def _lines(table: PublishedTable, planned: Sequence[PlannedCell], margin: float) -> list[Line]:
+    """Return the values of the cells, then the means: of columns first, as a mean of rows can need their means."""
+    lines, found = list[Line](), dict[tuple[str, str, str], Ours]()
+    for cell in sorted(planned, key=lambda cell: (cell.state == "mean", len(cell.published.mean_of))):
+        row, column = cell.published.row, cell.published.column
+        for metric, published in zip(table.metrics, cell.published.values, strict=True):
+            if cell.state == "mean":
+                ours, note = _mean(table, cell, metric, planned, found)
+            else:
+                ours, note = _measure(cell.tests, metric), metric.why or _explain(cell)
+            if ours:
+                found[row, column, metric.name] = ours
+            delta = compare_with_published(published, ours, metric.unit, margin) if published and ours else None
+            lines.append(Line(row, column, metric, published, ours, delta, "" if ours else note))
+    return lines
 
 
-def _lines(table: PublishedTable, cell: PlannedCell, margin: float) -> Iterator[Line]:
-    for metric, published in zip(table.metrics, cell.published.values, strict=True):
-        ours = _measure(cell.runs, metric)
-        yield _line(cell.published, metric, published, ours, metric.why or _explain(cell), margin)
-
-
-def _line(
-    cell: PublishedCell, metric: Metric, published: Value | None, ours: Ours | None, note: str, margin: float
-) -> Line:
-    delta = compare_with_published(published, ours, metric.unit, margin) if published and ours else None
-    return Line(cell.row, cell.column, metric, published, ours, delta, "" if ours else note)
-
-
-def _measure(runs: CellRuns, metric: Metric) -> Ours | None:
+def _measure(tests: Sequence[Cell], metric: Metric) -> Ours | None:
     """Return the mean over the runs once all have finished, with their standard deviation and mean interval."""
-    found = [_measure_run(run, metric) for run in runs.tests]
-    known = [ours for ours in found if ours is not None]
-    if not known or len(known) < len(found):
+    known = [ours for run in tests if (ours := _measure_run(run, metric))]
+    if not known or len(known) < len(tests):
         return None
     if len(known) == 1:
         return known[0]
@@ -131,79 +100,69 @@ def _measure_run(run: Cell, metric: Metric) -> Ours | None:
 
 def _mean_ends(values: Sequence[Ours]) -> tuple[float | None, float | None]:
     """Return the mean ends of the intervals: the interval of a mean of values that move together."""
-    low = [ours.low for ours in values if ours.low is not None]
-    high = [ours.high for ours in values if ours.high is not None]
-    return (fmean(low), fmean(high)) if len(low) == len(high) == len(values) else (None, None)
+    ends = [ours.ends for ours in values if ours.ends]
+    if len(ends) < len(values):
+        return None, None
+    low, high = zip(*ends, strict=True)
+    return fmean(low), fmean(high)
 
 
-def _means(
+def _mean(
     table: PublishedTable,
-    cell: PublishedCell,
-    lines: Sequence[Line],
-    run: Sequence[PlannedCell],
-    margin: float,
-) -> Iterator[Line]:
-    """Yield the means of a row's other columns, or of the same column in other rows, if all of them are known."""
-    cells = {(row, cell.column) for row in cell.mean_of}
-    cells = cells or {(cell.row, name) for name in table.columns if name != table.average}
-    at_places = [each.runs for each in run if (each.published.row, each.published.column) in cells]
-    for metric, published in zip(table.metrics, cell.values, strict=True):
-        values = [line.ours for line in lines if (line.row, line.column) in cells and line.metric == metric]
-        known, ours = [value for value in values if value is not None], None
-        if len(known) == len(cells) and table.pool:
-            ours = pool_values(known, [folder for runs in at_places for folder in _folders(runs)], metric)
-        elif len(known) == len(cells):
-            mean, low, high = weight_values(known, [1] * len(known))
-            if cell.mean_of:  # rows answer the same questions, columns are other datasets
-                low, high = _mean_ends(known)
-            ours = Ours(mean, low, high, min(value.questions for value in known))
-        if ours:
-            failed, asked = sum(value.failed for value in known), sum(value.asked for value in known)
-            ours = replace(ours, failed=failed, asked=asked)
-        note = f"not all of its {'rows' if cell.mean_of else 'columns'} were run"
-        yield _line(cell, metric, published, ours, note, margin)
+    mean: PlannedCell,
+    metric: Metric,
+    planned: Sequence[PlannedCell],
+    found: Mapping[tuple[str, str, str], Ours],
+) -> tuple[Ours | None, str]:
+    """Return the mean of a row's other columns, or of the column in other rows, or why it is not known."""
+    row, column, rows = mean.published.row, mean.published.column, mean.published.mean_of
+    places = {(name, column) for name in rows} or {(row, name) for name in table.columns if name != table.average}
+    cells = [cell for cell in planned if (cell.published.row, cell.published.column) in places]
+    keys = ((cell.published.row, cell.published.column, metric.name) for cell in cells)
+    known = [found[key] for key in keys if key in found]
+    if len(known) < len(places):
+        return None, f"not all of its {'rows' if rows else 'columns'} were run"
+    if table.pool:
+        ours = pool_values(known, [folder for cell in cells for folder in _folders(cell)], metric)
+    else:
+        value, low, high = weight_values(known, [1] * len(known))
+        if rows:  # rows answer the same questions, columns are other datasets
+            low, high = _mean_ends(known)
+        ours = Ours(value, low, high, min(value.questions for value in known))
+    return replace(ours, failed=sum(each.failed for each in known), asked=sum(each.asked for each in known)), ""
 
 
-def _models(runs: CellRuns) -> Iterator[str]:
+def _models(tests: Sequence[Cell]) -> Iterator[str]:
     """Yield the models that answered, as in "smollm2_135m@llamacpp"."""
-    for run in runs.tests:
+    for run in tests:
         engines = run.metrics.throughput.engines if run.metrics and run.metrics.throughput else ()
         yield from (use.engine for use in engines if "reader" in use.roles)
 
 
-def _orders(table: PublishedTable, run: Sequence[PlannedCell]) -> list[Order]:
+def _orders(table: PublishedTable, cells: Sequence[PlannedCell]) -> list[Order]:
     """Return, for each column and score, how many of the paper's pairwise orders of rows are found here."""
+    scores = [(n, metric) for n, metric in enumerate(table.metrics) if (metric.path or "").startswith("scores.")]
     orders = []
     for column in table.columns:
-        here = [cell for cell in run if cell.published.column == column]
-        for place, metric in enumerate(table.metrics):
-            if not (metric.path or "").startswith("scores."):
-                continue
-            signs = Counter[int]()
-            for first, second in combinations(here, 2):
-                if published := _subtract_published(first, second, place):
-                    own, others = _folders(first.runs), _folders(second.runs)
-                    if own and others and own != others and _is_comparable(first, second):
-                        sign = compare_rows(own, others, metric)
-                        signs[sign if published > 0 else -sign] += 1
-            if signs:
-                orders.append(Order(column, metric.name, signs.total(), signs[1], signs[-1], signs[0]))
+        signs = {metric.name: Counter[int]() for _, metric in scores}
+        here = [cell for cell in cells if cell.published.column == column and _folders(cell)]
+        for first, second in combinations(here, 2):
+            own, others = _folders(first), _folders(second)
+            for n, metric in scores if own != others and _is_comparable(first, second) else ():
+                higher, lower = first.published.values[n], second.published.values[n]
+                if higher and lower and higher.number != lower.number:
+                    sign = compare_rows(own, others, metric)
+                    signs[metric.name][sign if higher.number > lower.number else -sign] += 1
+        for name, counts in signs.items():
+            if counts:
+                orders.append(Order(column, name, counts.total(), counts[1], counts[-1], counts[0]))
     return orders
-
-
-def _subtract_published(first: PlannedCell, second: PlannedCell, metric: int) -> float:
-    """Return the difference of two published values; 0 if one is missing."""
-    values = first.published.values[metric], second.published.values[metric]
-    return values[0].number - values[1].number if values[0] and values[1] else 0.0
 
 
 def _is_comparable(first: PlannedCell, second: PlannedCell) -> bool:
     """Return False for two rows that the paper answers with two models, and we with one."""
-    readers = [
-        [_reader(overrides) for overrides in (cell.published.overrides, cell.overrides)] for cell in (first, second)
-    ]
-    (theirs, ours), (others, our_others) = readers
-    return theirs == others or ours != our_others
+    is_one_model = _reader(first.overrides) == _reader(second.overrides)
+    return not is_one_model or _reader(first.published.overrides) == _reader(second.published.overrides)
 
 
 def _reader(overrides: Sequence[str]) -> tuple[str | None, ...]:
@@ -211,66 +170,71 @@ def _reader(overrides: Sequence[str]) -> tuple[str | None, ...]:
     return values.get("model"), values.get("roles.reader")
 
 
-def _folders(runs: CellRuns) -> list[Path]:
+def _folders(cell: PlannedCell) -> list[Path]:
     """Return the folders of a cell's runs, or [] if not all have finished."""
-    folders = [run.run for run in runs.tests if run.run and run.metrics]
-    return folders if len(folders) == len(runs.tests) else []
+    folders = [run.run for run in cell.tests if run.run and run.metrics]
+    return folders if len(folders) == len(cell.tests) else []
+
+
+def _status(cell: PlannedCell) -> tuple[str, str]:
+    """Return the state of a cell, and the error of the first of its runs that has one."""
+    if cell.state != "run":
+        return cell.state, ""
+    run = next((run for run in cell.tests if run.error), next(iter(cell.tests), None))
+    if run is None or run.status == "waiting":
+        return NOT_RUN, ""
+    return "done" if run.status == "skipped" else run.status, run.error or ""
 
 
 def _explain(cell: PlannedCell) -> str:
     """Return why there is no value."""
-    if cell.state != "run":
-        return cell.state
-    if not cell.runs.tests:
-        return "not run yet"
-    run = _first_failed(cell.runs)
-    return f"{run.status}: {run.error}" if run.error else "not measured by this run"
-
-
-def _first_failed(runs: CellRuns) -> Cell:
-    return next((run for run in runs.tests if run.error), runs.tests[0])
+    status, error = _status(cell)
+    if cell.state != "run" or status == NOT_RUN:
+        return status
+    return f"{status}: {error}" if error else "not measured by this run"
 
 
 def _cell_line(cell: PlannedCell) -> CellLine:
-    runs = cell.runs
-    run = _first_failed(runs) if runs.tests else None
-    words = runs.command or ((*cell.command, *cell.overrides) if cell.overrides else ())
-    status = "not run yet" if run is None else "done" if run.status == "skipped" else run.status
+    status, error = _status(cell)
     return CellLine(
         row=cell.published.row,
         column=cell.published.column,
-        state=status if cell.state == "run" else cell.state,
-        why=cell.why or (run.error if run and run.error else ""),
-        command=shlex.join(words),
-        run=" ".join(str(test.run) for test in runs.tests if test.run),
+        state=status,
+        why=cell.why or error,
+        command=shlex.join(cell.command),
+        run=" ".join(str(test.run) for test in cell.tests if test.run),
     )
 
 
-def _cost(planned: Sequence[PlannedCell]) -> list[tuple[str, str]]:
+def _cost(cells: Sequence[PlannedCell]) -> list[tuple[str, str]]:
     """Return the cost so far, and for the cells that could still run at the mean of those that did."""
-    by_cell = {cell.overrides: [*cell.runs.tried, *cell.runs.tests] for cell in planned}
-    finished = {key: own for key, runs in by_cell.items() if (own := [run for run in runs if run.costs])}
-    if not finished:
+    distinct = {cell.overrides: cell.runs for cell in cells if cell.runs}.values()
+    by_cell = [[run for run in (*each.tried, *each.tests) if run.costs] for each in distinct]
+    measured = [run for runs in by_cell for run in runs]
+    if not measured:
         return []
-    measured = [run for runs in finished.values() for run in runs]
     costs = [cost for run in measured for cost in run.costs]
-    spent = [(cost.calls, cost.prompt_tokens, cost.output_tokens, cost.seconds) for cost in costs]
-    totals = [fsum(column) for column in zip(*spent, strict=True)]
-    seconds = fsum(run.seconds for run in measured)
-    rows = [("so far", _cost_text(len(measured), totals, costs)), ("this command", f"{seconds:,.1f} s for its cells")]
-    left = {cell.overrides for cell in planned if cell.state == "run" or cell.state in NEEDING} - finished.keys()
-    if left:
-        share = len(left) / len(finished)
-        text = _cost_text(round(share * len(measured)), [share * total for total in totals], ())
+    dollars = [cost.usd for cost in costs if cost.usd is not None]
+    price = f", {fsum(dollars):,.4f} USD" if dollars else ""
+    rows = [
+        ("so far", _cost_text(len(measured), costs) + price),
+        ("this command", f"{fsum(run.seconds for run in measured):,.1f} s for its cells"),
+    ]
+    finished = sum(1 for runs in by_cell if runs)
+    if left := len({cell.overrides for cell in cells if cell.state in ("run", *NEEDING)}) - finished:
+        share = left / finished
+        text = _cost_text(round(share * len(measured)), costs, share)
         rows.append(("for the others, at the mean of these", text))
     return rows
 
 
-def _cost_text(runs: int, totals: Sequence[float], costs: Sequence[Cost]) -> str:
-    calls, prompt, output, seconds = totals
-    dollars = [cost.usd for cost in costs if cost.usd is not None]
-    price = f", {fsum(dollars):,.4f} USD" if dollars else ""
+def _cost_text(runs: int, costs: Sequence[Cost], share: float = 1.0) -> str:
+    """Return the sum of costs, times `share`."""
+    calls, prompt, output, seconds = (
+        share * fsum(getattr(cost, key) for cost in costs)
+        for key in ("calls", "prompt_tokens", "output_tokens", "seconds")
+    )
     return (
         f"{'1 run' if runs == 1 else f'{runs:,} runs'}: {calls:,.0f} model calls, {prompt:,.0f} prompt and "
-        f"{output:,.0f} generated tokens, {seconds:,.1f} model seconds{price}"
+        f"{output:,.0f} generated tokens, {seconds:,.1f} model seconds"
     )

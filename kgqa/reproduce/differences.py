@@ -8,6 +8,7 @@ them, such as `[not in the paper; released code]`. Only settings that a cell use
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -21,6 +22,7 @@ from kgqa.config.short_forms import model_slug
 from kgqa.datasets.sampling import TRACE_SAMPLE
 from kgqa.experiment.experiment import Experiment
 from kgqa.reproduce.cells import PlannedCell
+from kgqa.reproduce.protocol import Protocol, protocol_of
 from kgqa.reproduce.tables import PublishedTable, Setting
 from kgqa.reproduce.trained_models import TRAINED, find_model
 from kgqa.util.text import pluralize
@@ -33,23 +35,47 @@ NOT_IN_PAPER = re.compile(r"\bnot in\b|\bours\b", re.IGNORECASE)
 STANDS_IN = re.compile(r"Stands in for ([^.;:]+)")
 
 
+def list_differences(
+    table: PublishedTable, protocol: Protocol | None, overrides: Sequence[str], planned: Sequence[PlannedCell]
+) -> list[Row]:
+    """Return the settings that differ from the paper's."""
+    rows = list_setting_differences(table, planned, overrides)
+    if protocol:
+        decided = {setting.name for setting in table.settings if setting.key in protocol.decides()}
+        rows = [row for row in rows if row[0] not in decided]
+    if theirs := protocol_of(table.id):
+        short = f"short: {theirs.short()} (protocol=paper follows the paper)"
+        here = f"{protocol.describe()}, and we sampled the questions" if protocol else short
+        rows.insert(0, ("protocol", theirs.describe(), here))
+    running = [cell.overrides for cell in planned if cell.state == "run"]
+    if len(distinct := set(running)) < len(running):
+        rows.append(("experiments", f"{len(running)} cells", f"{len(distinct)}: cells with equal settings share a run"))
+    return rows
+
+
+def count_questions(table: PublishedTable, protocol: Protocol | None, planned: Sequence[PlannedCell]) -> Iterator[Row]:
+    """Yield the number of questions that were answered, if any were."""
+    if counts := {run.figures["questions"] for cell in planned for run in cell.tests if run.figures}:
+        fewest = min(counts)
+        span = " to ".join(f"{count:,}" for count in sorted({fewest, max(counts)}))
+        limit = next((setting.theirs for setting in table.settings if setting.key == "limit"), "not reported")
+        is_few = protocol is not None and protocol.test is not None and fewest < protocol.test
+        yield "questions", limit, f"{span} per cell{', the files here have no more' if is_few else ''}"
+
+
 def list_setting_differences(
     table: PublishedTable, cells: Sequence[PlannedCell], overrides: Sequence[str]
 ) -> list[Row]:
     """Return the differences of the cells that can run, each once."""
     running = [cell for cell in cells if cell.state == "run"]
-    known = [(cell, cell.experiment) for cell in running if cell.experiment]
     # which questions are answered is a setting of its own
     listed = {"limit", "sample", "ids", *(setting.key for setting in table.settings)}
-    rows = []
-    for setting in table.settings:
-        here = dict.fromkeys(_here(cell, setting) for cell in running)
-        if shown := [text for text in here if text]:
-            rows.append((setting.name, setting.theirs, "; ".join(shown)))
+    here = ((setting, dict.fromkeys(_here(cell, setting) for cell in running)) for setting in table.settings)
+    rows = [(setting.name, setting.theirs, "; ".join(filter(None, texts))) for setting, texts in here if any(texts)]
     rows += _list_overrides(running or cells, overrides, listed)
-    rows += dict.fromkeys(row for cell in running for row in cell.published.differs)
+    rows += dict.fromkeys((name, *texts) for cell in running for name, texts in cell.published.differs.items())
     listed |= {override_key(override) for override in overrides}
-    return [*rows, *_list_choices(known, listed), *_list_values(known, listed)]
+    return [*rows, *_list_choices(running, listed), *_list_values(running, listed)]
 
 
 def list_parts(experiment: Experiment) -> Iterator[tuple[str, str, bool]]:
@@ -99,21 +125,23 @@ def _list_brought(group: str, name: str) -> tuple[Choice, ...]:
 
 def _here(cell: PlannedCell, setting: Setting) -> str:
     """Return our value if the cell uses the setting and it is not the paper's, else ""."""
-    experiment = cell.experiment
-    if experiment is not None and not _uses(experiment, setting.key):
+    experiment, key, now = cell.experiment, setting.key, override_values(cell.overrides).get(setting.key)
+    if experiment:
+        if not _uses(experiment, key):
+            return ""
+        if key == "limit":
+            return _describe_questions(experiment)
+        served = experiment.config["engine"].get("served_model") if key == "model" else None
+        if served and experiment.name("model") == model_slug(served) != now:
+            return f"{served} at the server, given as model={now}"
+    elif key == "limit":
         return ""
-    if setting.key == "limit":
-        return _describe_questions(experiment) if experiment else ""
-    now = override_values(cell.overrides).get(setting.key)
-    served = (experiment.config["engine"].get("served_model") or "") if experiment and setting.key == "model" else ""
-    if served and experiment and experiment.name("model") == model_slug(served) != now:
-        return f"{served} at the server, given as model={now}"
-    if now is not None and now != override_values(cell.published.overrides).get(setting.key):
-        return f"{setting.key}={now}"
-    if setting.ours or now is not None or not setting.key or experiment is None:
+    if now is not None and now != override_values(cell.published.overrides).get(key):
+        return f"{key}={now}"
+    if setting.ours or now is not None or experiment is None:
         return setting.ours
     values = {**flatten(experiment.config), **experiment.choices}
-    return f"{setting.key}={_format(values[setting.key])}" if setting.key in values else ""
+    return f"{key}={_format(values[key])}" if key in values else ""
 
 
 def _uses(experiment: Experiment, key: str) -> bool:
@@ -165,42 +193,41 @@ def _list_trained(key: str, path: str) -> Iterator[Row]:
     yield f"{key}: examples", "as above", count
 
 
-def _list_choices(known: Sequence[tuple[PlannedCell, Experiment]], listed: set[str]) -> Iterator[Row]:
+def _list_choices(cells: Sequence[PlannedCell], listed: set[str]) -> Iterator[Row]:
     """Yield choices that no paper made, and kgqa's defaults where a cell names none."""
-    found: dict[Row, dict[str, None]] = {}
-    for cell, experiment in known:
-        for part, name, made in list_parts(experiment):
+    found = defaultdict[Row, dict[str, None]](dict)  # the rows of each
+    for cell in cells:
+        for part, name, made in list_parts(cell.experiment) if cell.experiment else ():
             theirs = published_choice(part, name) or ("" if made else "not named")
             if theirs and part not in listed:
                 default = "" if made or part in override_values(cell.overrides) else ", the default"
-                found.setdefault((part, theirs, f"{part}={name}{default}"), {})[cell.published.row] = None
-    every = {cell.published.row for cell, _ in known}
+                found[part, theirs, f"{part}={name}{default}"][cell.published.row] = None
+    count = len({cell.published.row for cell in cells if cell.experiment})
     for (part, theirs, ours), rows in found.items():
-        yield part, theirs, ours if len(rows) == len(every) else f"{ours} ({', '.join(rows)})"
+        yield part, theirs, ours if len(rows) == count else f"{ours} ({', '.join(rows)})"
 
 
-def _list_values(known: Sequence[tuple[PlannedCell, Experiment]], listed: set[str]) -> Iterator[Row]:
-    """Yield values that no paper gives, one row per choice."""
-    found: dict[str, dict[str, None]] = {}
-    for cell, experiment in known:
-        flat, named = flatten(experiment.config), {*override_values(cell.overrides), *listed}
-        for key, (group, mark) in _find_marks(experiment).items():
-            is_named = any(other == key or other.startswith(f"{key}.") for other in named)
-            if NOT_IN_PAPER.search(mark) and not is_named:
-                choice = f"{group}={experiment.config['choices'][group]}"
-                value = f"{key}={_format(flat[key])}" if key in flat else f"{key} ({mark})"
-                found.setdefault(choice, {})[value] = None
+def _list_values(cells: Sequence[PlannedCell], listed: set[str]) -> Iterator[Row]:
+    """Yield values that no paper gives and that answers depend on, one row per choice."""
+    found = defaultdict[str, dict[str, None]](dict)  # the values of each choice
+    for cell in cells:
+        if experiment := cell.experiment:
+            flat, named = flatten(experiment.config), {*override_values(cell.overrides), *listed}
+            for key, (choice, mark) in _find_marks(experiment).items():
+                is_named = any(other == key or other.startswith(f"{key}.") for other in named)
+                if NOT_IN_PAPER.search(mark) and not is_named:
+                    found[choice][f"{key}={_format(flat[key])}" if key in flat else f"{key} ({mark})"] = None
     for choice, values in found.items():
         yield f"values of {choice}", "not given", ", ".join(values)
 
 
 def _find_marks(experiment: Experiment) -> dict[str, tuple[str, str]]:
-    """Return group and mark of each key that answers depend on. An experiment's key replaces another file's."""
+    """Return the choice and the mark of each key. An experiment's key replaces another file's."""
     marks: dict[str, tuple[str, str]] = {}
     for group in VALUED:
         if name := experiment.choices.get(group):
             part = "" if group == "experiment" else f"{group}."
-            marks |= {f"{part}{key.name}": (group, key.mark) for key in list_keys(group, name)}
+            marks |= {f"{part}{key.name}": (f"{group}={name}", key.mark) for key in list_keys(group, name)}
     return marks
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
-from kgqa.artifacts.sweep import SweepPlan
+from kgqa.artifacts.sweep import Cell, Sweep
 from kgqa.config.building import read_keys
 from kgqa.config.files import flatten
 from kgqa.config.overrides import override_key
@@ -15,13 +15,14 @@ from kgqa.experiment.experiment import Experiment
 from kgqa.reproduce.tables import Strict, read_conf
 from kgqa.runtime.costs import Budget
 from kgqa.runtime.display import Display
-from kgqa.sweeps.cells import Cell, place_cells
+from kgqa.sweeps.cells import experiment_of, freeze_cells, place_cells
 from kgqa.sweeps.running import open_sweep, run_cells, sweep_path
-from kgqa.sweeps.tuning import Tuning, on_part, run_tuning, split_questions
+from kgqa.sweeps.tuning import Tuning, run_tuning
 from kgqa.util.fs import text_digest
 from kgqa.util.redaction import redact
 from kgqa.util.validators import Count
 
+PROTOCOL = "protocol."
 SETS = "method.demonstration_set"
 
 
@@ -77,59 +78,60 @@ class ProtocolNumbers:
     test: Count | None = None
 
 
-def find_protocol(table_id: str, numbers: Mapping[str, str]) -> Protocol:
+def find_protocol(table_id: str, numbers: Sequence[str]) -> Protocol:
     """Return the protocol of `protocol=paper` with these numbers.
 
     Raises ConfigError: a number is invalid, or the paper has no protocol for this table.
     """
-    changed = vars(read_keys(ProtocolNumbers, numbers, "protocol."))
+    changed = vars(read_keys(ProtocolNumbers, numbers, PROTOCOL))
     protocol = protocol_of(table_id)
     if protocol is None:
         raise ConfigError(f"protocol=paper: {table_id} has no other protocol. Remove protocol=")
     return protocol.model_copy(update={key: value for key, value in changed.items() if value is not None})
 
 
-@dataclass(frozen=True)
+@dataclass
 class CellRuns:
-    """The runs that a published cell's value comes from, () before. `tried`: on dev, to choose one of them."""
+    """The runs that the values of published cells with equal settings come from.
 
-    tests: Sequence[Cell]
-    tried: Sequence[Cell] = ()
+    Without a protocol, it is the only run. With the paper's, it is runs on dev, the choice among them, and runs on test
+    with the choice.
+    """
+
+    cell: Cell
+    protocol: Protocol | None
+    table: str
+    tests: Sequence[Cell] = ()  # (): not run yet
+    tried: Sequence[Cell] = ()  # on dev
     chosen: str = ""
     command: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        if self.protocol is None:
+            self.tests = [self.cell]
 
-NOT_RUN = CellRuns(())
-
-
-@dataclass(frozen=True)
-class ProtocolRuns:
-    """A published cell by its paper's protocol: runs on dev, the choice among them, and runs on test with it."""
-
-    cell: Cell
-    protocol: Protocol
-    table: str
+    @cached_property
+    def experiment(self) -> Experiment:
+        return experiment_of(self.cell)
 
     @cached_property
     def among(self) -> Mapping[str, Sequence[int]]:
         """Return the values to choose from, by key."""
-        if self.protocol.dev is None:
+        if self.protocol is None or self.protocol.dev is None:
             return {}
-        config = self.cell.experiment.config
+        config = self.cell.config
         has = {f"{key}={value}" for key, value in {**flatten(config), **config["choices"]}.items()}
         return next((entry.among for entry in self.protocol.tune if has.issuperset(entry.when)), {})
 
-    @property
-    def sets(self) -> tuple[str, ...]:
-        return self.protocol.sets if SETS in flatten(self.cell.experiment.config) else ()
-
     @cached_property
-    def tuning(self) -> Tuning:
-        """Return the request of `kgqa tune`."""
-        among, experiment = self.among, self.cell.experiment
-        overrides = [override for override in experiment.overrides if override_key(override) not in among]
-        overrides += [f"{key}={','.join(map(str, values))}" for key, values in among.items()]
+    def tuning(self) -> Tuning | None:
+        """Return the request of `kgqa tune` with the protocol's dev questions. It can have nothing to choose."""
         protocol = self.protocol
+        if protocol is None or protocol.dev is None:
+            return None
+        overrides = [override for override in self.cell.overrides if override_key(override) not in self.among]
+        overrides += [f"{key}={','.join(map(str, values))}" for key, values in self.among.items()]
+        sets = protocol.sets if SETS in flatten(self.cell.config) else ()
         keys = {
             "metric": protocol.metrics.get(self.table, protocol.metric),
             "dev": protocol.dev,
@@ -137,57 +139,46 @@ class ProtocolRuns:
             "test": protocol.test,
             "seed": protocol.seed,
             "name": self._name,
-            "sets": ",".join(self.sets) or None,
+            "sets": ",".join(sets) or None,
         }
         return Tuning.of([*overrides, *(f"tune.{key}={value}" for key, value in keys.items() if value is not None)])
 
-    def tried(self) -> list[Cell]:
-        """Return the runs on dev."""
-        return self.tuning.on_dev if self.among else []
+    def plan_dev(self) -> list[Cell]:
+        """Return the runs to choose from."""
+        return self.tuning.on_dev if self.tuning and self.among else []
 
-    def tests(self) -> list[Cell]:
+    def plan_tests(self) -> list[Cell]:
         """Return the runs on test. If something is chosen, they are those of the first choice."""
-        if self.among:
+        if self.tuning:
             return self.tuning.on_test(self.tuning.cells[0])
-        experiment, protocol = self.cell.experiment, self.protocol
-        if protocol.dev is not None:  # the same questions as of cells with a choice
-            _, test = split_questions(
-                experiment, protocol.dev, protocol.test, protocol.seed, dev_split=protocol.dev_split
-            )
-            keys = [[f"{SETS}={name}"] for name in self.sets] or [[]]
-            return [on_part(self._with(number, key), test, "test") for number, key in enumerate(keys)]
-        is_whole = protocol.test is None or protocol.test >= sum(1 for _ in experiment.all_questions())
-        return [self._with(0, [] if is_whole else [f"sample={protocol.test}", f"seed={protocol.seed}"])]
+        words, protocol = list[str](), self.protocol
+        if protocol and protocol.test and protocol.test < sum(1 for _ in experiment_of(self.cell).all_questions()):
+            words = [f"sample={protocol.test}", f"seed={protocol.seed}"]
+        return freeze_cells([(" ".join(words) or self.cell.name, [*self.cell.overrides, *words])])
 
-    def run(self, display: Display, budget: Budget | None) -> CellRuns:
-        """Run all cells. A cell that cannot run becomes a failed result and stops no other."""
+    def run(self, display: Display, budget: Budget | None) -> None:
+        """Run all cells of a protocol. A cell that cannot run becomes a failed result and stops no other."""
         try:
-            return self._tune(display, budget) if self.among else self._test(display, budget)
+            if self.tuning and self.among:
+                self.tuning.budget = budget
+                tuned = run_tuning(self.tuning, display)
+                tests, tried, self.command = tuned.tests, tuned.tried, self.tuning.command
+                self.chosen = "" if tuned.chosen is None else tried[tuned.chosen].name
+                self.tried = [cell.replace(name=self.cell.name) for cell in tried]
+            else:
+                tests = self.plan_tests()
+                place_cells(tests)
+                self.command = ("kgqa", "run", *tests[0].overrides) if len(tests) == 1 else ()
+                sweep = Sweep(path=sweep_path(self._name, tests), command=self.command, axes={}, cells=[])
+                with open_sweep(sweep, tests):
+                    run_cells(tests, sweep.path, display, budget=budget)
         except KgqaError as error:
-            return CellRuns([replace(self.cell, status="failed", error=" ".join(redact(error).split()))])
-
-    def _tune(self, display: Display, budget: Budget | None) -> CellRuns:
-        self.tuning.budget = budget
-        tuned = run_tuning(self.tuning, display)
-        tests, tried = ([replace(cell, name=self.cell.name) for cell in cells] for cells in (tuned.tests, tuned.tried))
-        chosen = next((each.settings for each in tuned.record.tried if each.cell == tuned.record.chosen), "")
-        return CellRuns(tests, tried, chosen, self.tuning.command)
-
-    def _test(self, display: Display, budget: Budget | None) -> CellRuns:
-        cells = self.tests()
-        command = ("kgqa", "run", *cells[0].experiment.overrides) if len(cells) == 1 else ()
-        place_cells(cells)
-        plan = SweepPlan(command=command, axes={}, cells=())
-        with open_sweep(sweep_path(self._name, cells), plan, cells) as folder:
-            run_cells(cells, folder.path, display, budget=budget)
-        return CellRuns(cells, command=command)
-
-    def _with(self, number: int, overrides: Sequence[str]) -> Cell:
-        name = " ".join(overrides) or self.cell.name
-        return Cell(number, name, Experiment.of([*self.cell.experiment.overrides, *overrides]))
+            tests = [self.cell.replace(status="failed", error=" ".join(redact(error).split()))]
+        self.tests = [test.replace(name=self.cell.name) for test in tests]
 
     @property
     def _name(self) -> str:
         """Return the name of its folders in outputs/sweeps, so that the same command resumes."""
-        text = " ".join([*self.cell.experiment.overrides, self.protocol.model_dump_json()])
+        assert self.protocol is not None
+        text = " ".join([*self.cell.overrides, self.protocol.model_dump_json()])
         return f"{self.table.replace('/', '-')}-{text_digest(text, 8)}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import lru_cache
 from math import fsum, hypot, sqrt
@@ -10,16 +10,16 @@ from pathlib import Path
 from statistics import fmean, stdev
 
 from kgqa.artifacts.metrics import METRICS as METRICS_FILE
-from kgqa.artifacts.trace import TracedQuestion, read_trace
+from kgqa.artifacts.trace import TracedCall, TracedQuestion, read_trace
 from kgqa.errors import KgqaError
 from kgqa.experiment.evaluate import open_run
-from kgqa.runtime.costs import Tally
 from kgqa.scoring.intervals import pool_interval
 from kgqa.scoring.published_delta import FEW, Metric, Ours, read_parts, scale_of
 from kgqa.scoring.questions import METRICS, ScoredQuestion
 from kgqa.types import Json, Usage
 
-Parts = Mapping[str, tuple[float, float]]  # numerator and denominator of a value, by question
+# by question: numerator and denominator of its value, and whether it was answered
+Parts = Mapping[str, tuple[float, float, bool]]
 _CELLS = 4096  # of which values are remembered, since a report is written after every cell
 _interval = lru_cache(maxsize=_CELLS)(pool_interval)
 
@@ -45,14 +45,15 @@ def pool_values(values: Sequence[Ours], folders: Sequence[Path], metric: Metric)
 
 def weight_values(values: Sequence[Ours], weights: Sequence[int]) -> tuple[float, float | None, float | None]:
     """Return the weighted mean of independent values and its interval, None if one of them has no interval."""
-    weighted = list(zip(values, weights, strict=True))
     whole = sum(weights)
-    mean = fsum(weight * value.mean for value, weight in weighted) / whole
-    below = [weight * (value.mean - value.low) for value, weight in weighted if value.low is not None]
-    above = [weight * (value.high - value.mean) for value, weight in weighted if value.high is not None]
-    if not len(below) == len(above) == len(values):
+    mean = fsum(weight * value.mean for value, weight in zip(values, weights, strict=True)) / whole
+    ends = [value.ends for value in values if value.ends]
+    if len(ends) < len(values):
         return mean, None, None
-    return mean, mean - hypot(*below) / whole, mean + hypot(*above) / whole
+    weighted = list(zip(values, weights, ends, strict=True))
+    below = hypot(*(weight * (value.mean - low) for value, weight, (low, _) in weighted)) / whole
+    above = hypot(*(weight * (high - value.mean) for value, weight, (_, high) in weighted)) / whole
+    return mean, mean - below, mean + above
 
 
 def compare_rows(first: Sequence[Path], second: Sequence[Path], metric: Metric) -> int:
@@ -61,11 +62,11 @@ def compare_rows(first: Sequence[Path], second: Sequence[Path], metric: Metric) 
     The values are paired by question. Return 0 if the 95 % interval of the mean difference includes 0, or if fewer than
     30 questions are answered in all runs.
     """
-    mine, theirs = ([_read(folder, metric, answered_only=True) for folder in folders] for folders in (first, second))
+    mine, theirs = ([_read_answered(folder, metric) for folder in folders] for folders in (first, second))
     shared = set.intersection(*map(set, (*mine, *theirs)))
     if len(shared) < FEW:
         return 0
-    moved = [fmean(run[key][0] for run in mine) - fmean(run[key][0] for run in theirs) for key in shared]
+    moved = [fmean(run[key] for run in mine) - fmean(run[key] for run in theirs) for key in shared]
     mean = fmean(moved)
     return 0 if abs(mean) <= 1.96 * stdev(moved) / sqrt(len(moved)) else 1 if mean > 0 else -1
 
@@ -73,7 +74,7 @@ def compare_rows(first: Sequence[Path], second: Sequence[Path], metric: Metric) 
 def _pool(folders: Sequence[Path], metric: Metric) -> tuple[float, float, float] | None:
     """Return the value over the questions of the runs with its interval; None if a run's files do not show it."""
     read = [_read(folder, metric) for folder in folders]
-    parts = tuple(part for each in read for part in each.values())
+    parts = tuple((upper, lower) for each in read for upper, lower, _ in each.values())
     whole = fsum(lower for _, lower in parts)
     if not whole or not all(read):
         return None
@@ -82,26 +83,34 @@ def _pool(folders: Sequence[Path], metric: Metric) -> tuple[float, float, float]
     return scale * fsum(upper for upper, _ in parts) / whole, scale * low, scale * high
 
 
-def _read(folder: Path, metric: Metric, *, answered_only: bool = False) -> Parts:
+def _read_answered(folder: Path, metric: Metric) -> dict[str, float]:
+    """Return the numerators of the questions that were answered."""
+    return {key: upper for key, (upper, _, answered) in _read(folder, metric).items() if answered}
+
+
+def _read(folder: Path, metric: Metric) -> Parts:
     """Return the parts of a metric's value for each question that defines it; {} if the files do not show them."""
     file = folder / METRICS_FILE
-    return _read_unchanged(folder, metric, file.stat().st_mtime_ns if file.is_file() else 0, answered_only)
+    return _read_unchanged(folder, metric.path or "", file.stat().st_mtime_ns if file.is_file() else 0)
 
 
 @lru_cache(maxsize=_CELLS)
-def _read_unchanged(folder: Path, metric: Metric, written: int, answered_only: bool) -> Parts:  # noqa: ARG001
+def _read_unchanged(folder: Path, path: str, written: int) -> Parts:
     """Read the parts once, unless the run was `written` again."""
-    path = metric.path or ""
+    records = _read_records(folder, written, needs_trace=path.startswith(("cost.", "chains.")))
+    parts = {key: (read_parts(record, path), answered) for key, (record, answered) in records.items()}
+    return {key: (*part, answered) for key, (part, answered) in parts.items() if part is not None}
+
+
+@lru_cache(maxsize=4)  # the runs of a cell or of two rows, which several metrics read one after the other
+def _read_records(folder: Path, written: int, *, needs_trace: bool) -> dict[str, tuple[dict[str, Json], bool]]:  # noqa: ARG001
+    """Return what metrics.json would contain for each question, and whether it was answered."""
     try:
         scored = open_run(folder).scored
-        needs_trace = path.startswith(("cost.", "chains."))
         traced = {each.question.id: each for each in read_trace(folder)} if needs_trace else {}
     except KgqaError:  # e.g. the run verified questions, or answered none
         return {}
-    scored = [row for row in scored if row.prediction.error is None] if answered_only else scored
-    records = {row.id: _record(row, traced.get(row.id)) for row in scored}
-    parts = {key: read_parts(record, path) for key, record in records.items()}
-    return {key: part for key, part in parts.items() if part is not None}
+    return {row.id: (_record(row, traced.get(row.id)), row.prediction.error is None) for row in scored}
 
 
 def _record(row: ScoredQuestion, traced: TracedQuestion | None) -> dict[str, Json]:
@@ -117,17 +126,15 @@ def _record(row: ScoredQuestion, traced: TracedQuestion | None) -> dict[str, Jso
     }
     if traced is None:
         return record
-    roles: dict[str, Tally] = {}
-    for call in traced.calls:
-        if call.kind in ("generate", "choose") and call.role:
-            tally = roles.setdefault(call.role, Tally())
-            tally.calls += 1
-            tally.usage += call.usage or Usage()
-    total = sum(roles.values(), Tally())
-    by_role = {role: {"calls": tally.calls, **asdict(tally.usage)} for role, tally in roles.items()}
-    everything = {"calls": total.calls, "calls_per_question": total.calls, **asdict(total.usage)}
-    record["cost"] = {"method": {**everything, "by_role": by_role}}
-    lengths = [len(chain["triples"]) for chain in traced.notes.get("chains", ()) if chain["triples"]]
-    evidence = row.prediction.evidence or ()
-    record["chains"] = {"documents_per_question": len(evidence), **({"length": fmean(lengths)} if lengths else {})}
+    calls = [call for call in traced.calls if call.kind in ("generate", "choose") and call.role]
+    by_role = {role: _sum_calls(call for call in calls if call.role == role) for role in {call.role for call in calls}}
+    record["cost"] = {"method": {**_sum_calls(calls), "by_role": by_role}}
+    record["chains"] = {"documents_per_question": len(row.prediction.evidence or ())}
+    if lengths := [len(chain["triples"]) for chain in traced.notes.get("chains", ()) if chain["triples"]]:
+        record["chains"]["length"] = fmean(lengths)
     return record
+
+
+def _sum_calls(calls: Iterable[TracedCall]) -> dict[str, Json]:
+    usages = [call.usage or Usage() for call in calls]
+    return {"calls": len(usages), "calls_per_question": len(usages), **asdict(sum(usages, Usage()))}

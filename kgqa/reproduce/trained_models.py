@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -13,14 +12,21 @@ from kgqa.artifacts.adapter import ADAPTER, CONFIG
 from kgqa.artifacts.manifest import MANIFEST
 from kgqa.artifacts.trained import Trained, find_trained, finished, is_finished
 from kgqa.config.files import groups
-from kgqa.config.overrides import format_override, merge_overrides, override_group, override_key, override_values
+from kgqa.config.overrides import (
+    format_override,
+    merge_overrides,
+    override_group,
+    override_key,
+    override_values,
+    split_overrides,
+)
 from kgqa.errors import ConfigError, UsageError, nearest
 from kgqa.reproduce.tables import PublishedCell, Strict, read_conf
 from kgqa.runtime.display import QUIET
-from kgqa.training.train.examples import prepare_examples
-from kgqa.training.train.request import TrainRequest
+from kgqa.training.train.request import TrainRequest, prepare_examples
 from kgqa.training.trainers import BiEncoderTraining, Seq2SeqTraining
 
+Command = tuple[str, ...]
 TRAINED = "trained."  # trained.NAME=PATH uses a model
 VERBS = ("verify", "collect", "train", "bootstrap")  # commands with own keys that start with their name
 # the verbs of which a command accepts keys; "data" is kgqa data verify
@@ -53,19 +59,18 @@ def find_model(name: str) -> TrainedModel:
 
 def split_trained(overrides: Sequence[str]) -> tuple[tuple[str, ...], dict[str, str]]:
     """Return the overrides of runs, and the paths of trained models by name."""
-    trained = [override for override in overrides if override.startswith(TRAINED)]
-    others = tuple(override for override in overrides if override not in trained)
+    trained, others = split_overrides(overrides, TRAINED)
     return others, {key.removeprefix(TRAINED): path for key, path in override_values(trained).items()}
 
 
-def use_trained(needed: Iterable[tuple[str, str]], paths: Mapping[str, str]) -> Iterator[str]:
-    """Yield the overrides that use the models. `needed`: keys and the model that each needs.
+def use_trained(needed: Mapping[str, str], paths: Mapping[str, str]) -> Iterator[str]:
+    """Yield the overrides that use the models. `needed`: the model that each key needs.
 
     Raises:
         ConfigError: a path does not exist, or its kind does not fit the key.
         DataError: its manifest is damaged.
     """
-    for key, name in needed:
+    for key, name in needed.items():
         if name in paths:
             yield format_override(key, _value(key, name, paths[name]))
 
@@ -74,7 +79,7 @@ def list_missing(cells: Iterable[PublishedCell], overrides: Sequence[str]) -> li
     """Return the models that cells need and that are neither set nor replaced, each once."""
     others, trained = split_trained(overrides)
     named = {override_key(override) for override in others}
-    needed = (name for cell in cells for key, name in cell.trained if key not in named)
+    needed = (name for cell in cells for key, name in cell.trained.items() if key not in named)
     return list(dict.fromkeys(name for name in needed if name not in trained))
 
 
@@ -88,48 +93,38 @@ def format_trained(folders: Mapping[str, Path]) -> tuple[str, ...]:
     return tuple(f"{TRAINED}{name}={folder}" for name, folder in folders.items())
 
 
-@dataclass(frozen=True)
-class TrainingPlan:
-    """The commands that train models, without `kgqa`, by name. Models that others need come first."""
+def plan_training(names: Iterable[str], keys: Sequence[str] = ()) -> dict[str, list[Command]]:
+    """Return the commands that train models by name, without `kgqa`. Models that others need come first.
 
-    commands: Mapping[str, Sequence[tuple[str, ...]]]
-
-    @classmethod
-    def of(cls, names: Iterable[str], keys: Sequence[str] = ()) -> TrainingPlan:
-        """Plan the models. `keys`: more keys; each command gets those that it accepts. Raises ConfigError: no model."""
-        commands: dict[str, Sequence[tuple[str, ...]]] = {}
-        for name in names:
-            for each in _with_needed(name, again=bool(keys)):
-                commands.setdefault(each, [add_keys(command, keys) for command in find_model(each).makes])
-        return cls(commands)
-
-    def lines(self) -> Iterator[str]:
-        """Yield the models and their commands, each command once."""
-        shown: set[tuple[str, ...]] = set()
-        for name, commands in self.commands.items():
-            new = [command for command in commands if command not in shown]
-            shown |= set(new)
-            yield f"to be trained: {name}: {find_model(name).what if new else 'by the same commands'}"
-            yield from (f"  {shlex.join(('kgqa', *command))}" for command in new)
-
-    def run(self, run: Callable[[Sequence[str]], int]) -> dict[str, Path]:
-        """Run the commands, and return the folder of each model. Finished work is skipped, the rest is resumed.
-
-        Raises:
-            UsageError: a command failed.
-        """
-        done: set[tuple[str, ...]] = set()
-        folders = {}
-        for name, commands in self.commands.items():
-            for command in commands:
-                if command not in done and run(command):
-                    raise UsageError(f"{shlex.join(('kgqa', *command))}: failed, see above. Run the same command again")
-                done.add(command)
-            folders[name] = _find_folder(name, commands[-1])
-        return folders
+    keys: more keys; each command gets those that it accepts. Raises ConfigError: there is no such model.
+    """
+    needed = dict.fromkeys(each for name in names for each in _with_needed(name, again=bool(keys)))
+    return {name: [add_keys(command, keys) for command in find_model(name).makes] for name in needed}
 
 
-def add_keys(command: str, keys: Sequence[str]) -> tuple[str, ...]:
+def describe_training(plan: Mapping[str, Sequence[Command]]) -> Iterator[str]:
+    """Yield the models and their commands, each command once."""
+    shown: set[Command] = set()
+    for name, commands in plan.items():
+        new = [command for command in commands if command not in shown]
+        shown |= set(new)
+        yield f"to be trained: {name}: {find_model(name).what if new else 'by the same commands'}"
+        yield from (f"  {shlex.join(('kgqa', *command))}" for command in new)
+
+
+def train_models(plan: Mapping[str, Sequence[Command]], run: Callable[[Command], int]) -> dict[str, Path]:
+    """Run the commands, and return the folder of each model. Finished work is skipped, the rest is resumed.
+
+    Raises:
+        UsageError: a command failed.
+    """
+    for command in dict.fromkeys(command for commands in plan.values() for command in commands):
+        if run(command):
+            raise UsageError(f"{shlex.join(('kgqa', *command))}: failed, see above. Run the same command again")
+    return {name: _find_folder(name, commands[-1]) for name, commands in plan.items()}
+
+
+def add_keys(command: str, keys: Sequence[str]) -> Command:
     """Return the words of a command without `kgqa`, with those keys that it accepts."""
     _, *words = shlex.split(command)
     accepted = ACCEPTED.get(words[0], words[:1])

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 
 from kgqa.errors import StorageError
-from kgqa.protocols import Finder, Progress, Query, Rankings
+from kgqa.protocols import Progress, Query, Rankings
 from kgqa.retrieval import analysis
-from kgqa.retrieval.search import Scored, Scores, fill_positions, rank_found
+from kgqa.retrieval.search import IndexedRetriever, OpenedIndex, Scored, Scores, fill_positions, rank_found
 from kgqa.types import JsonObject, Passage
 from kgqa.util.fs import AGAIN, explain_storage_errors
 from kgqa.util.optional_deps import require_packages
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     import tantivy
 
 HEAP = 128 << 20  # bytes of postings held before they are written; more does not build faster
-STEP = 1_000  # passages between two signs of progress
 DIGITS = 6  # of a score; later ones depend on the order of summation
 SPARE = 8  # hits fetched beyond k, to see whether the k-th shares its score with others
 MOST_TIES = 10_000  # hits fetched for one query because of equal scores; among more, tantivy's order decides
@@ -42,7 +41,7 @@ Boosts = Annotated[
 
 
 @dataclass(frozen=True)
-class Bm25:
+class Bm25(IndexedRetriever):
     """A passage's score is the sum over `fields` of BM25 with that field's own statistics, times the field's boost.
 
     That is Elasticsearch's bool query of one `match` per field, with k1 = 1.2 and b = 0.75. Scores are Lucene's times
@@ -56,8 +55,6 @@ class Bm25:
 
     fields: Boosts
     fill: Annotated[bool, NotIdentity("as Elasticsearch", (False,))]
-
-    pools: ClassVar[bool] = True
 
     def identity(self) -> JsonObject:
         return {
@@ -85,47 +82,34 @@ class Bm25:
             for position, passage in enumerate(passages):
                 text = {field: analysis.analyze_text(getattr(passage, field)) for field in self.fields}
                 writer.add_document(tantivy.Document(place=position, **text))
-                if (position + 1) % STEP == 0:
-                    advance(STEP)
+                advance(1)
             writer.commit()
             writer.wait_merging_threads()
         except (ValueError, OSError) as error:  # tantivy's errors on a full disk
             raise StorageError(f"{folder}: {error}. {AGAIN}") from error
-        advance(len(passages) % STEP)
 
-    def open(self, passages: Sequence[Passage], folder: Path) -> Bm25Finder:
-        return Bm25Finder(self, folder, len(passages))
-
-
-class Bm25Finder(Finder):
-    """Search the mapped files."""
-
-    def __init__(self, retriever: Bm25, folder: Path, count: int) -> None:
-        self._retriever, self._folder, self._count = retriever, folder, count
-
-    def find(self, queries: Sequence[Query]) -> Rankings:
-        """Return positions. Scores of the same first six digits are equal. A query without words has no results."""
-        found = [[position for position, _ in scored] for scored in self.find_scored(queries)]
-        if not self._retriever.fill:
-            return found
-        return [fill_positions(positions, query, self._count) for positions, query in zip(found, queries, strict=True)]
-
-    def find_scored(self, queries: Sequence[Query]) -> Sequence[Scored]:
-        """Return positions with their scores, as `find` orders them, without those that fill up to k."""
-        return [self._find(query) for query in queries]
-
-    @cached_property
-    def _index(self) -> tuple[tantivy.Schema, tantivy.Searcher]:
+    def load(self, folder: Path) -> tuple[tantivy.Schema, tantivy.Searcher]:
         import tantivy
 
-        index = tantivy.Index.open(str(self._folder))
+        index = tantivy.Index.open(str(folder))  # its files are mapped
         return index.schema, index.searcher()
 
-    def _find(self, query: Query) -> list[tuple[int, float]]:
-        wanted = self._to_tantivy(query)
+    def rank(self, index: OpenedIndex, queries: Sequence[Query]) -> Rankings:
+        """Return positions. Scores of the same first six digits are equal. A query without words has no results."""
+        found = [[position for position, _ in scored] for scored in self.rank_scored(index, queries)]
+        if not self.fill:
+            return found
+        count = len(index.passages)
+        return [fill_positions(positions, query, count) for positions, query in zip(found, queries, strict=True)]
+
+    def rank_scored(self, index: OpenedIndex, queries: Sequence[Query]) -> Sequence[Scored]:
+        """Return positions with their scores, as `rank` orders them, without those that fill up to k."""
+        return [self._find(query, *index.data) for query in queries]
+
+    def _find(self, query: Query, schema: tantivy.Schema, searcher: tantivy.Searcher) -> list[tuple[int, float]]:
+        wanted = self.to_tantivy(query, schema)
         if wanted is None or query.k < 1:
             return []
-        _, searcher = self._index
         fetch = query.k + SPARE
         while True:
             hits = searcher.search(wanted, fetch, count=False).hits  # counting would visit every match
@@ -137,15 +121,14 @@ class Bm25Finder(Finder):
         ranked = sorted(zip((-score for score in scores), positions, strict=True))
         return [(position, -score) for score, position in ranked[: query.k]]
 
-    def _to_tantivy(self, query: Query) -> tantivy.Query | None:
+    def to_tantivy(self, query: Query, schema: tantivy.Schema) -> tantivy.Query | None:
         """Return None if the query has no words."""
         import tantivy
 
-        schema, _ = self._index
         make, occur = tantivy.Query, tantivy.Occur
         clauses = []
         for term, count in Counter(analysis.terms(query.text)).items():
-            for field, boost in self._retriever.fields.items():
+            for field, boost in self.fields.items():
                 clause = make.term_query(schema, field, term, "freq")
                 weight = count * boost
                 clauses.append((occur.Should, clause if weight == 1 else make.boost_query(clause, weight)))
@@ -156,7 +139,7 @@ class Bm25Finder(Finder):
 
 
 @dataclass(frozen=True)
-class Bm25s:
+class Bm25s(IndexedRetriever):
     """Scores, fields and words as in `Bm25`, but without Lucene's rounding of lengths (bm25s: Lù, 2024).
 
     A passage that scores no better than one without any word of the query is not found. Each setting has its own index.
@@ -169,8 +152,6 @@ class Bm25s:
     b: Share
     delta: NotNegative
 
-    pools: ClassVar[bool] = True
-
     def identity(self) -> JsonObject:
         library = require_packages("bm25s", "bm25s")
         return {"retriever": "bm25s", **asdict(self), "analysis": analysis.VERSION, **library}
@@ -179,52 +160,35 @@ class Bm25s:
         """Build in memory, about 2 kB per passage."""
         import bm25s
 
-        numbers: dict[str, dict[str, int]] = {field: {} for field in self.fields}  # of terms
-        rows: dict[str, list[list[int]]] = {field: [] for field in self.fields}
-        for position, passage in enumerate(passages):
-            for field, known in numbers.items():
-                terms = analysis.terms(getattr(passage, field))
-                rows[field].append([known.setdefault(term, len(known)) for term in terms])
-            if (position + 1) % STEP == 0:
-                advance(STEP)
-        for field, known in numbers.items():
-            if known:  # a field may be empty in all passages
+        texts: dict[str, list[list[str]]] = {field: [] for field in self.fields}
+        for passage in passages:
+            for field, terms in texts.items():
+                terms.append(list(map(sys.intern, analysis.terms(getattr(passage, field)))))
+            advance(1)
+        for field, terms in texts.items():
+            if any(terms):  # a field may be empty in all passages
                 scored = bm25s.BM25(k1=self.k1, b=self.b, delta=self.delta, method=self.variant, backend="numpy")
-                scored.index((rows[field], known), show_progress=False)
+                scored.index(terms, show_progress=False)
                 with explain_storage_errors(folder):
                     scored.save(folder / field, show_progress=False)
-        advance(len(passages) % STEP)
 
-    def open(self, passages: Sequence[Passage], folder: Path) -> Bm25sFinder:
-        return Bm25sFinder(self.fields, folder, len(passages))
-
-
-class Bm25sFinder(Finder):
-    """Add up the memory-mapped columns of a query's terms."""
-
-    def __init__(self, fields: Mapping[str, float], folder: Path, count: int) -> None:
-        self._fields, self._folder, self._count = fields, folder, count
-
-    def find(self, queries: Sequence[Query]) -> Rankings:
-        return [self._find(query) for query in queries]
-
-    @cached_property
-    def _indexes(self) -> dict[str, Any]:
+    def load(self, folder: Path) -> dict[str, Any]:
+        """Return the index of each field that is not empty. Its columns are mapped."""
         import bm25s
 
-        present = [field for field in self._fields if (self._folder / field).is_dir()]
-        return {field: bm25s.BM25.load(self._folder / field, mmap=True) for field in present}
+        present = [field for field in self.fields if (folder / field).is_dir()]
+        return {field: bm25s.BM25.load(folder / field, mmap=True) for field in present}
 
-    def _find(self, query: Query) -> list[int]:
-        return rank_found(self._scores(analysis.terms(query.text)), query)
+    def rank(self, index: OpenedIndex, queries: Sequence[Query]) -> Rankings:
+        return [rank_found(self.scores(index, query.text), query) for query in queries]
 
-    def _scores(self, terms: Sequence[str]) -> Scores:
+    def scores(self, index: OpenedIndex, query: str) -> Scores:
         """Return the scores of all passages, above the score of one without any of the terms."""
-        scores = np.zeros(self._count)
-        for field, index in self._indexes.items():
-            numbers = [number for term in terms if (number := index.vocab_dict.get(term)) is not None]
+        terms, scores = analysis.terms(query), np.zeros(len(index.passages))
+        for field, scored in index.data.items():
+            numbers = [number for term in terms if (number := scored.vocab_dict.get(term)) is not None]
             if numbers:
-                absent = index.nonoccurrence_array
+                absent = scored.nonoccurrence_array
                 base = 0.0 if absent is None else absent[numbers].sum(dtype="float32")
-                scores += self._fields[field] * (index.get_scores_from_ids(numbers) - base)
+                scores += self.fields[field] * (scored.get_scores_from_ids(numbers) - base)
         return np.where(scores > 1e-6, scores, 0.0)

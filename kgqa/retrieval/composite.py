@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from kgqa.errors import ConfigError
 from kgqa.protocols import Progress, Query, Rankings, Retriever
 from kgqa.retrieval.bm25 import Bm25
 from kgqa.retrieval.dense import Dense
-from kgqa.retrieval.search import Scored
+from kgqa.retrieval.search import IndexedRetriever, OpenedIndex, Scored
 from kgqa.types import JsonObject, Passage
 from kgqa.util.fs import ensure_dir, explain_storage_errors
 from kgqa.util.validators import Count
 
 
 @dataclass(frozen=True)
-class Composite(ABC):
+class Composite(IndexedRetriever):
     """A retriever with others as fields. All index the same passages, each in the subfolder of its field's name."""
 
     def __post_init__(self) -> None:
@@ -52,13 +51,9 @@ class Composite(ABC):
                 ensure_dir(folder / name)
             part.build(passages, folder / name, advance_by_share)
 
-    def open(self, passages: Sequence[Passage], folder: Path) -> Opened:
+    def open(self, passages: Sequence[Passage], folder: Path) -> OpenedIndex:
         finders = {name: part.open(passages, folder / name) for name, part in self._parts().items()}
-        return Opened(self, passages, finders)
-
-    @abstractmethod
-    def combine(self, opened: Opened, queries: Sequence[Query]) -> Rankings:
-        """Return the positions for each query, from the finders of its parts."""
+        return OpenedIndex(self, passages, folder, finders)
 
     def _parts(self) -> dict[str, Retriever]:
         values = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -70,23 +65,6 @@ def check_scores(retriever: Retriever, key: str) -> None:
     if not isinstance(retriever, Bm25 | Dense):
         name = type(retriever).__name__
         raise ConfigError(f"{key}: {name} returns no scores. Choose bm25 or a dense retriever")
-
-
-@dataclass(frozen=True)
-class Opened:
-    """An opened composite: the finders of its parts by name. files: what else it reads."""
-
-    retriever: Composite
-    passages: Sequence[Passage]
-    finders: Mapping[str, Any]
-    files: Any = None
-
-    def find(self, queries: Sequence[Query]) -> Rankings:
-        return self.retriever.combine(self, queries)
-
-    def close(self) -> None:
-        for finder in self.finders.values():
-            finder.close()
 
 
 @dataclass(frozen=True)
@@ -102,9 +80,9 @@ class Hybrid(Composite):
     constant: Count
     depth: Count
 
-    def combine(self, opened: Opened, queries: Sequence[Query]) -> Rankings:
+    def rank(self, index: OpenedIndex, queries: Sequence[Query]) -> Rankings:
         deep = [replace(query, k=max(query.k, self.depth)) for query in queries]
-        rankings = zip(*(finder.find(deep) for finder in opened.finders.values()), strict=True)
+        rankings = zip(*(finder.find(deep) for finder in index.finders.values()), strict=True)
         return [fuse_ranks(ranked, self.constant)[: query.k] for query, ranked in zip(queries, rankings, strict=True)]
 
 
@@ -128,9 +106,9 @@ class Knn(Composite):
     dense: Retriever
     fuzzy: Retriever
 
-    def combine(self, opened: Opened, queries: Sequence[Query]) -> Rankings:
-        by_meaning = opened.finders["dense"].find([replace(query, k=(query.k + 1) // 2) for query in queries])
-        by_letters = opened.finders["fuzzy"].find(queries)
+    def rank(self, index: OpenedIndex, queries: Sequence[Query]) -> Rankings:
+        by_meaning = index.finders["dense"].find([replace(query, k=(query.k + 1) // 2) for query in queries])
+        by_letters = index.finders["fuzzy"].find(queries)
         return [
             list(dict.fromkeys([*meaning, *letters]))[: query.k]
             for query, meaning, letters in zip(queries, by_meaning, by_letters, strict=True)
@@ -160,13 +138,13 @@ class Mdr(Composite):
         if not isinstance(self.dense, Dense):
             raise ConfigError(f"retriever.dense: {type(self.dense).__name__} has no embeddings. Choose a dense one")
 
-    def combine(self, opened: Opened, queries: Sequence[Query]) -> Rankings:
-        search = opened.finders["dense"].find_scored
+    def rank(self, index: OpenedIndex, queries: Sequence[Query]) -> Rankings:
+        search = index.finders["dense"].find_scored
         firsts = search([replace(query, k=self.first_hop) for query in queries])
         hops = [
             # one more passage, because the first hop's is often its own nearest
             replace(
-                query, text=f"{query.text}{self.separator}{opened.passages[position].wording}", k=self.second_hop + 1
+                query, text=f"{query.text}{self.separator}{index.passages[position].wording}", k=self.second_hop + 1
             )
             for query, first in zip(queries, firsts, strict=True)
             for position, _ in first

@@ -165,20 +165,21 @@ class Dense:
         return lambda queries, count: index.search(np.ascontiguousarray(queries), count)[1]
 
 
+@dataclass(frozen=True)
 class DenseFinder(Finder):
     """An opened index of vectors. The vectors, the encoder and the search are loaded for the first query."""
 
-    def __init__(self, settings: Dense, folder: Path) -> None:
-        self._settings, self._folder = settings, folder
+    settings: Dense
+    folder: Path
 
     @cached_property
     def _vectors(self) -> NDArray[Any]:
-        vectors: NDArray[Any] = np.load(self._folder / VECTORS, mmap_mode="r")
+        vectors: NDArray[Any] = np.load(self.folder / VECTORS, mmap_mode="r")
         return vectors
 
     @cached_property
     def _nearest(self) -> Nearest:
-        return self._settings.search(self._vectors, self._folder)
+        return self.settings.search(self._vectors, self.folder)
 
     def find(self, queries: Sequence[Query]) -> Rankings:
         return [[position for position, _ in scored] for scored in self.find_scored(queries)]
@@ -187,7 +188,7 @@ class DenseFinder(Finder):
         """Return positions with their inner products, see `biencoder.relevance`, best first."""
         if not queries:
             return []
-        embedded = get_biencoder(self._settings.loaded_encoder).vectors("query", [query.text for query in queries])
+        embedded = get_biencoder(self.settings.loaded_encoder).vectors("query", [query.text for query in queries])
         results: list[Scored] = [
             self._rank(vector, query.among or ())[: query.k] for vector, query in zip(embedded, queries, strict=True)
         ]
@@ -227,9 +228,8 @@ def nearest_exactly(vectors: NDArray[Any], queries: Vectors, count: int) -> NDAr
         scores = np.concatenate([scores, queries @ rows.T], axis=1)
         here = np.broadcast_to(np.arange(start, start + len(rows)), (len(queries), len(rows)))
         positions = np.concatenate([positions, here], axis=1)
-        if count < scores.shape[1]:
-            best = np.argpartition(scores, -count, axis=1)[:, -count:]
-            scores, positions = np.take_along_axis(scores, best, axis=1), np.take_along_axis(positions, best, axis=1)
+        best = np.argpartition(-scores, min(count, scores.shape[1]) - 1, axis=1)[:, :count]
+        scores, positions = np.take_along_axis(scores, best, axis=1), np.take_along_axis(positions, best, axis=1)
     return positions
 
 
@@ -251,7 +251,7 @@ def _torch_search(vectors: NDArray[Any], device: str) -> Nearest:
 
 def _encode(texts: Sequence[str], encode: Callable[[Sequence[str]], Vectors], advance: Progress) -> Vectors:
     """Return a row for each text; shorter texts are encoded first, so that a batch pads little."""
-    order = np.array(sorted(range(len(texts)), key=lambda position: (len(texts[position]), position)))
+    order = np.argsort([len(text) for text in texts], kind="stable")
     blocks = []
     for start in range(0, len(order), BLOCK):
         block = encode([texts[position] for position in order[start : start + BLOCK]])

@@ -19,11 +19,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-from kgqa.errors import ConfigError, DataError, EngineDied, EngineError, KgqaError, StorageError
+from kgqa.errors import ConfigError, DataError, EngineDied, EngineError, StorageError
 from kgqa.protocols import Finder, Progress, Query, Rankings
 from kgqa.retrieval.biencoder import clean
 from kgqa.retrieval.bm25 import Boosts
@@ -32,9 +31,6 @@ from kgqa.util.fs import AGAIN, replace_file
 from kgqa.util.jsonio import decode_json
 from kgqa.util.optional_deps import require_packages
 from kgqa.util.validators import NotNegative, Share
-
-if TYPE_CHECKING:
-    from elastic_transport import ApiError
 
 DEFAULT_URL = "http://127.0.0.1:9200"
 VARIABLES = ("API_KEY", "USER", "PASSWORD", "CA")
@@ -47,6 +43,7 @@ CHUNK_BYTES = 10 << 20  # of a bulk request; servers accept 100 MB by default
 QUERIES = 64  # per multi-search request
 # A server rejects queries of more clauses than memory allows, at least 1,024 are allowed: two fields of 500 words.
 LONGEST_QUERY = 500
+FIRST_WORDS = re.compile(rf"(?:\W*\w+){{0,{LONGEST_QUERY}}}")
 MOST_RESULTS = 10_000  # of one search: the server's default
 
 
@@ -93,8 +90,8 @@ class Elasticsearch:
 
     def query(self, query: Query) -> dict[str, Json]:
         """Return the body of a search: any word in any field; equal scores by position."""
-        ends = [match.end() for match in islice(re.finditer(r"\w+", clean(query.text)), LONGEST_QUERY)]
-        text = clean(query.text)[: ends[-1]] if ends else ""
+        first = FIRST_WORDS.match(clean(query.text))
+        text = first[0] if first else ""
         should = [{"match": {field: {"query": text, "boost": boost}}} for field, boost in self.fields.items()]
         matching: dict[str, Json] = {"should": should, "minimum_should_match": 1}
         if query.among is not None:
@@ -130,18 +127,21 @@ class Elasticsearch:
         }
 
 
+@dataclass(frozen=True)
 class _Finder(Finder):
     """Search in batches. The first query opens the server and checks its index."""
 
-    def __init__(self, settings: Elasticsearch, name: str, count: int, folder: Path) -> None:
-        self._settings, self._name, self._count, self._folder = settings, name, count, folder
+    settings: Elasticsearch
+    name: str
+    count: int
+    folder: Path
 
     @cached_property
     def _server(self) -> Server:
         server = Server()
-        if problem := server.find_problem(self._name, self._count):
+        if problem := server.find_problem(self.name, self.count):
             raise DataError(
-                f"KGQA_ES_URL={server.url}: index {self._name} {problem}. Delete {self._folder.parent} and run kgqa "
+                f"KGQA_ES_URL={server.url}: index {self.name} {problem}. Delete {self.folder.parent} and run kgqa "
                 "data index again"
             )
         return server
@@ -150,8 +150,8 @@ class _Finder(Finder):
         """Return the positions. Raise as `Server`, and DataError if the server's index is not the built one."""
         positions: list[list[int]] = []
         for start in range(0, len(queries), QUERIES):
-            bodies = [self._settings.query(query) for query in queries[start : start + QUERIES]]
-            replies = self._server.search(self._name, bodies)
+            bodies = [self.settings.query(query) for query in queries[start : start + QUERIES]]
+            replies = self._server.search(self.name, bodies)
             positions += [[int(hit["_id"]) for hit in reply["hits"]["hits"]] for reply in replies]
         return positions
 
@@ -172,8 +172,32 @@ class Server:
     """
 
     def __init__(self) -> None:
+        require_packages("elasticsearch", "elasticsearch")
+        from elastic_transport.client_utils import DEFAULT
+        from elasticsearch import Elasticsearch as Client
+
         self.url = os.environ.get("KGQA_ES_URL", "").rstrip("/") or DEFAULT_URL
-        self.client = _connect(self.url)
+        key, user, password, certificates = (os.environ.get(f"KGQA_ES_{name}", "") for name in VARIABLES)
+        if "@" in self.url:
+            raise ConfigError("KGQA_ES_URL: holds credentials. Put them into KGQA_ES_USER and KGQA_ES_PASSWORD")
+        try:
+            if certificates:  # otherwise found out by the first request, as a server that cannot be reached
+                ssl.create_default_context(cafile=certificates)
+            self.client: Any = Client(
+                self.url,
+                api_key=key or None,
+                basic_auth=(user, password) if user or password else None,
+                ca_certs=certificates or DEFAULT,
+                request_timeout=REQUEST_SECONDS,
+                max_retries=RETRIES,
+                retry_on_timeout=True,
+                retry_on_status=BUSY,
+            )
+        except (ValueError, OSError) as error:  # ssl.SSLError is an OSError
+            raise ConfigError(
+                f"KGQA_ES_URL={self.url}: {error}. Set scheme, host and port, e.g. {DEFAULT_URL}, and one kind of "
+                "credentials"
+            ) from None
 
     def find_problem(self, index: str, count: int) -> str:
         """Return why an index cannot be used, "" if it can. Passages of an unfinished load are not counted."""
@@ -189,14 +213,8 @@ class Server:
         from elasticsearch.helpers import streaming_bulk
 
         documents = (
-            {
-                "_index": index,
-                "_id": str(position),
-                "place": position,
-                "title": clean(each.title),
-                "text": clean(each.text),
-            }
-            for position, each in enumerate(passages)
+            {"_index": index, "_id": str(place), "place": place, "title": clean(each.title), "text": clean(each.text)}
+            for place, each in enumerate(passages)
         )
         with self._explain_errors():
             self.client.options(ignore_status=404).indices.delete(index=index)
@@ -204,9 +222,8 @@ class Server:
                 self.client.indices.create(index=index, **settings)
             except BadRequestError as error:
                 raise ConfigError(f"retriever=elasticsearch: the server rejects these settings. {error}") from None
-            for _ in streaming_bulk(
-                self.client, documents, chunk_size=CHUNK, max_chunk_bytes=CHUNK_BYTES, max_retries=5
-            ):
+            limits = {"chunk_size": CHUNK, "max_chunk_bytes": CHUNK_BYTES, "max_retries": 5}
+            for _ in streaming_bulk(self.client, documents, **limits):
                 advance(1)
             self.client.options(request_timeout=MERGE_SECONDS).indices.forcemerge(index=index, max_num_segments=1)
             self.client.indices.refresh(index=index)
@@ -248,52 +265,23 @@ class Server:
                 ) from None
             raise DataError(f"{where}: passage {outcome['_id']} was rejected: {refusal.get('reason')}") from None
         except ApiError as error:  # its cause could show a header of the request
-            raise _explain_status(where, error) from None
+            status, body = error.meta.status, error.body
+            if status in BUSY:
+                raise EngineDied(
+                    f"{where}: the server is overloaded (HTTP {status}). Run the same command again later"
+                ) from None
+            if status in (401, 403):  # without the server's reason: it names the user
+                raise ConfigError(
+                    f"{where}: access denied (HTTP {status}). Check KGQA_ES_API_KEY, or KGQA_ES_USER and "
+                    "KGQA_ES_PASSWORD, and the privileges in docs/ELASTICSEARCH.md"
+                ) from None
+            details = body.get("error") if isinstance(body, Mapping) else None
+            details = details if isinstance(details, Mapping) else {"reason": " ".join(str(body)[:200].split())}
+            reason = f"{details.get('type', '')}: {details.get('reason', '')}"
+            raise EngineError(f"{where}: HTTP {status} {reason}") from None
         except TransportError as error:
             reason = error.errors[-1] if error.errors else error
             raise EngineDied(
                 f"{where}: cannot be reached ({reason}). Start the server, or set KGQA_ES_URL, or KGQA_ES_CA to the "
                 "file of its certificate authority, and run the same command again"
             ) from None
-
-
-def _connect(url: str) -> Any:
-    require_packages("elasticsearch", "elasticsearch")
-    from elastic_transport.client_utils import DEFAULT
-    from elasticsearch import Elasticsearch as Client
-
-    key, user, password, certificates = (os.environ.get(f"KGQA_ES_{name}", "") for name in VARIABLES)
-    if "@" in url:
-        raise ConfigError("KGQA_ES_URL: holds credentials. Put them into KGQA_ES_USER and KGQA_ES_PASSWORD")
-    try:
-        if certificates:  # otherwise found out by the first request, as a server that cannot be reached
-            ssl.create_default_context(cafile=certificates)
-        return Client(
-            url,
-            api_key=key or None,
-            basic_auth=(user, password) if user or password else None,
-            ca_certs=certificates or DEFAULT,
-            request_timeout=REQUEST_SECONDS,
-            max_retries=RETRIES,
-            retry_on_timeout=True,
-            retry_on_status=BUSY,
-        )
-    except (ValueError, OSError) as error:  # ssl.SSLError is an OSError
-        raise ConfigError(
-            f"KGQA_ES_URL={url}: {error}. Set scheme, host and port, e.g. {DEFAULT_URL}, and one kind of credentials"
-        ) from None
-
-
-def _explain_status(where: str, error: ApiError) -> KgqaError:
-    """Return the error for an answer with an HTTP status of 400 and above."""
-    status, body = error.meta.status, error.body
-    details = body.get("error") if isinstance(body, Mapping) else None
-    details = details if isinstance(details, Mapping) else {"reason": " ".join(str(body)[:200].split())}
-    if status in BUSY:
-        return EngineDied(f"{where}: the server is overloaded (HTTP {status}). Run the same command again later")
-    if status in (401, 403):  # without the server's reason: it names the user
-        return ConfigError(
-            f"{where}: access denied (HTTP {status}). Check KGQA_ES_API_KEY, or KGQA_ES_USER and KGQA_ES_PASSWORD, "
-            "and the privileges in docs/ELASTICSEARCH.md"
-        )
-    return EngineError(f"{where}: HTTP {status} {details.get('type', '')}: {details.get('reason', '')}")

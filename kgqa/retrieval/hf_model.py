@@ -40,16 +40,15 @@ class Network:
         Rows are padded on the right; the padding is never attended.
         """
         import torch
+        from torch.nn.utils.rnn import pad_sequence
 
-        order = sorted(range(len(rows)), key=lambda position: (len(rows[position]), position))
-        fill = self.tokenizer.pad_token_id or 0
+        order = sorted(range(len(rows)), key=lambda position: len(rows[position]))
         for start in range(0, len(order), size):
             positions = order[start : start + size]
-            longest = len(rows[positions[-1]])
-            padding = [longest - len(rows[position]) for position in positions]
-            ids = [[*rows[position], *[fill] * more] for position, more in zip(positions, padding, strict=True)]
-            mask = [[1] * (longest - more) + [0] * more for more in padding]
-            yield positions, torch.tensor(ids, device=self.device), torch.tensor(mask, device=self.device)
+            texts = [torch.tensor(rows[position], dtype=torch.long) for position in positions]
+            ids = pad_sequence(texts, batch_first=True, padding_value=self.tokenizer.pad_token_id or 0)
+            mask = pad_sequence([torch.ones_like(text) for text in texts], batch_first=True)
+            yield positions, ids.to(self.device), mask.to(self.device)
 
 
 def torch_device(name: str) -> str:

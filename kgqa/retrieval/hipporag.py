@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,16 +21,14 @@ from kgqa.errors import ConfigError
 from kgqa.prompting import render, template_hash
 from kgqa.prompting.json_replies import list_schema, read_list
 from kgqa.protocols import Need, Progress, Query, RetrievedTriples, Retriever
-from kgqa.retrieval.composite import Composite, Opened, check_scores
+from kgqa.retrieval import sparse
+from kgqa.retrieval.composite import Composite, check_scores
 from kgqa.retrieval.pagerank import Damping, compute_pagerank, transition_matrix
-from kgqa.retrieval.search import normalize_scores, rank_found
+from kgqa.retrieval.search import OpenedIndex, normalize_scores, rank_found
 from kgqa.types import Json, JsonObject, Passage, Triple
 from kgqa.util.fs import ensure_dir, explain_storage_errors
 from kgqa.util.jsonio import decode_json, encode_json
 from kgqa.util.validators import Count, NotNegative, Share
-
-if TYPE_CHECKING:
-    from scipy.sparse import csr_matrix
 
 VERSION = 3  # of the graph and its scores
 TEMPLATE, ROLE = "hipporag/filter", "fact_filter"
@@ -139,35 +137,40 @@ class HippoRag(Composite):
         rows, columns = zip(*edges, strict=True)
         nodes = len(graph.names) + len(passages)
         with explain_storage_errors(folder):
-            from scipy.sparse import save_npz
-
-            save_npz(folder / TRANSITIONS, transition_matrix(nodes, rows, columns, list(edges.values())), False)
+            sparse.save_matrix(folder / TRANSITIONS, transition_matrix(nodes, rows, columns, list(edges.values())))
             (folder / FACTS).write_bytes(
                 encode_json({"facts": graph.facts, "ends": graph.ends, "holders": graph.holders})
             )
 
     def open(self, passages: Sequence[Passage], folder: Path) -> OpenedFacts:
-        return OpenedFacts(self, passages, super().open(passages, folder).finders, _Graph(folder))
+        return OpenedFacts(self, passages, folder, super().open(passages, folder).finders)
 
-    def combine(self, opened: Opened, queries: Sequence[Query]) -> list[list[int]]:
-        return [self._find(opened, query) for query in queries]
+    def load(self, folder: Path) -> _Graph:
+        stored = decode_json((folder / FACTS).read_bytes())
+        facts = [tuple(fact) for fact in stored["facts"]]
+        return _Graph(facts, stored["ends"], stored["holders"], sparse.load_matrix(folder / TRANSITIONS))
 
-    def _find(self, opened: Opened, query: Query) -> list[int]:
-        graph, count = opened.files, len(opened.passages)
+    def rank(self, index: OpenedIndex, queries: Sequence[Query]) -> list[list[int]]:
+        return [self._find(index, query) for query in queries]
+
+    def _find(self, index: OpenedIndex, query: Query) -> list[int]:
+        graph, count = index.data, len(index.passages)
         wide = replace(query, k=self.depth, among=None)
-        (facts,) = opened.finders["facts"].find_scored([wide])
+        (facts,) = index.finders["facts"].find_scored([wide])
         chosen = [fact for fact, _ in facts[: self.fact_count]]
         if query.facts is not None:
             chosen = [graph.numbers[fact] for fact in query.facts if fact in graph.numbers]
         if not chosen:
-            return list(opened.finders["passages"].find([query])[0])
+            return list(index.finders["passages"].find([query])[0])
         scores = normalize_scores(facts, len(graph.facts))
         reset = np.zeros(graph.transitions.shape[0])
         weights = graph.weigh_entities([(fact, scores[fact]) for fact in chosen])
         for entity, weight in sorted(weights.items(), key=lambda pair: (-pair[1], pair[0]))[: self.entity_count]:
             reset[entity] = weight
-        (ranked,) = opened.finders["passages"].find_scored([wide])
+        (ranked,) = index.finders["passages"].find_scored([wide])
         reset[-count:] = self.passage_weight * normalize_scores(ranked, count)
+        if not reset.any():  # no passage has a score, and the chosen facts have the lowest of all
+            reset[list(weights)] = 1
         return rank_found(compute_pagerank(graph.transitions, reset, self.damping)[-count:].round(DIGITS), query)
 
 
@@ -179,12 +182,12 @@ def match_facts(kept: Sequence[Json], candidates: Sequence[Fact]) -> tuple[Fact,
 
 
 @dataclass(frozen=True)
-class OpenedFacts(Opened):
+class OpenedFacts(OpenedIndex):
     """An opened HippoRAG index, which also finds facts."""
 
     def find_facts(self, query: Query) -> tuple[Fact, ...]:
         (facts,) = self.finders["facts"].find([query])
-        return tuple(self.files.facts[fact] for fact in facts)
+        return tuple(self.data.facts[fact] for fact in facts)
 
 
 @dataclass(frozen=True)
@@ -205,21 +208,19 @@ class FactGraph:
     @classmethod
     def of(cls, triples: Sequence[Sequence[Triple]]) -> FactGraph:
         """Return the graph of these triples, those of each passage."""
-        positions: defaultdict[tuple[str, str, str], set[int]] = defaultdict(set)
-        for position, found in enumerate(triples):
-            for triple in found:
-                positions[_lower(triple.head), _lower(triple.relation), _lower(triple.tail)].add(position)
-        found_names = dict.fromkeys(name for head, _, tail in positions for name in (head, tail))
-        names = {name: number for number, name in enumerate(found_names)}
-        ends = [(names[head], names[tail]) for head, _, tail in positions]
-        edges, held = defaultdict[tuple[int, int], float](float), set[tuple[int, int]]()
-        for (head, tail), where in zip(ends, positions.values(), strict=True):
-            held.update((entity, position) for entity in (head, tail) for position in where)
+        written = [
+            list(dict.fromkeys((_lower(each.head), _lower(each.relation), _lower(each.tail)) for each in found))
+            for found in triples
+        ]
+        counts = Counter(chain.from_iterable(written))
+        names, held = sparse.count_items([end for head, _, tail in facts for end in (head, tail)] for facts in written)
+        ends = [(names[head], names[tail]) for head, _, tail in counts]
+        edges = defaultdict[tuple[int, int], float](float)
+        for (head, tail), count in zip(ends, counts.values(), strict=True):
             if head != tail:
-                edges[min(head, tail), max(head, tail)] += 2 * len(where)
-        edges.update(((entity, len(names) + position), 1) for entity, position in held)
-        holders = Counter(entity for entity, _ in held)
-        return cls(tuple(positions), names, ends, [holders[entity] for entity in range(len(names))], edges)
+                edges[min(head, tail), max(head, tail)] += 2 * count
+        edges.update(((entity, len(names) + position), 1) for position, entity in zip(*held.nonzero(), strict=True))
+        return cls(tuple(counts), names, ends, sparse.count_holders(held).astype(int).tolist(), edges)
 
 
 def _lower(text: str) -> str:
@@ -235,17 +236,8 @@ def find_synonyms(names: Sequence[str], least: float, most: int) -> Edges:
         least: smallest cosine.
         most: largest number of synonyms per name, the most similar first.
     """
-    from scipy.sparse import csr_matrix, diags
-
-    numbers: dict[str, int] = {}
-    counts = [Counter(_trigrams(name)) for name in names]
-    columns = [numbers.setdefault(gram, len(numbers)) for count in counts for gram in count]
-    ends = np.cumsum([0, *map(len, counts)])
-    values = np.array([value for count in counts for value in count.values()], dtype=np.float64)
-    grams = csr_matrix((values, columns, ends), shape=(len(names), len(numbers)))
-    grams = grams @ diags(np.log(len(names) / np.maximum(np.bincount(columns, minlength=len(numbers)), 1)))
-    lengths = np.sqrt(np.asarray(grams.multiply(grams).sum(axis=1)).ravel())
-    grams = (diags(1 / np.where(lengths > 0, lengths, 1)) @ grams).tocsr()
+    _, grams = sparse.count_items(map(_trigrams, names))
+    sparse.weigh_items(grams, np.log(len(names) / sparse.count_holders(grams)))
     edges: Edges = {}
     for start in range(0, len(names), BLOCK):
         similar = (grams[start : start + BLOCK] @ grams.T).tocsr()
@@ -264,34 +256,23 @@ def _trigrams(name: str) -> Iterator[str]:
         yield from (padded[start : start + 3] for start in range(len(padded) - 2))
 
 
+@dataclass(frozen=True)
 class _Graph:
-    """The graph on disk. Its files are loaded with the first query."""
+    """The stored graph, see `FactGraph`."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def weigh_entities(self, facts: Sequence[tuple[int, float]]) -> dict[int, float]:
-        """Return the mean over an entity's facts of score / number of passages that hold it."""
-        weights: defaultdict[int, list[float]] = defaultdict(list)
-        for fact, score in facts:
-            for entity in set(self.stored["ends"][fact]):
-                weights[entity].append(score / self.stored["holders"][entity])
-        return {entity: sum(values) / len(values) for entity, values in weights.items()}
-
-    @cached_property
-    def facts(self) -> list[Fact]:
-        return [tuple(fact) for fact in self.stored["facts"]]
+    facts: Sequence[Fact]
+    ends: Sequence[tuple[int, int]]
+    holders: Sequence[int]
+    transitions: sparse.Matrix
 
     @cached_property
     def numbers(self) -> Mapping[Fact, int]:
         return {fact: number for number, fact in enumerate(self.facts)}
 
-    @cached_property
-    def stored(self) -> Any:
-        return decode_json((self._folder / FACTS).read_bytes())
-
-    @cached_property
-    def transitions(self) -> csr_matrix:
-        from scipy.sparse import load_npz
-
-        return load_npz(self._folder / TRANSITIONS)
+    def weigh_entities(self, facts: Sequence[tuple[int, float]]) -> dict[int, float]:
+        """Return the mean over an entity's facts of score / number of passages that hold it."""
+        weights: defaultdict[int, list[float]] = defaultdict(list)
+        for fact, score in facts:
+            for entity in set(self.ends[fact]):
+                weights[entity].append(score / self.holders[entity])
+        return {entity: sum(values) / len(values) for entity, values in weights.items()}

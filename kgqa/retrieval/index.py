@@ -35,7 +35,7 @@ from kgqa.util.fs import (
 from kgqa.util.jsonio import decode_json
 
 FORMAT = 3  # 3: offsets and titles are NumPy arrays
-FINDER, MANIFEST = "finder", "manifest.json"
+FINDER, MANIFEST, LOCK = "finder", "manifest.json", ".lock"
 Advance = Callable[[str, int, int | None], None]  # stage, passages more, passages in all if that is known
 RunProgram = Callable[[Program[Sequence[Passage]]], Sequence[Passage]]  # with the model of an `ExpandingRetriever`
 
@@ -66,9 +66,7 @@ class IndexFolder:
             DataError: the corpus is empty or contradicts itself.
             StorageError: the disk is full or refuses.
         """
-        with lock_file(
-            self.path / ".lock", lambda: advance("waiting for another kgqa process to index these", 0, None)
-        ):
+        with lock_file(self.path / LOCK, lambda: advance("waiting for another kgqa process to index these", 0, None)):
             if self.finished():
                 try:
                     return self.manifest()
@@ -90,10 +88,11 @@ class IndexFolder:
             with closing(StoredPassages(self.path)) as stored:
                 self.retriever.build(stored, finder, lambda n: advance("indexing", n, corpus.count))
             with explain_storage_errors(self.path):
-                own = [file for file in finder.rglob("*") if file.is_file()]
+                files = [self.path / name for name in (LINES, OFFSETS, TITLES)]
+                files += sorted(file for file in finder.rglob("*") if file.is_file())
                 described = {
                     str(file.relative_to(self.path)): {"bytes": file.stat().st_size, "sha256": quick_sha256(file)}
-                    for file in [*(self.path / name for name in (LINES, OFFSETS, TITLES)), *sorted(own)]
+                    for file in files
                 }
             manifest = {
                 "format": FORMAT,

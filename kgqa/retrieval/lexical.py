@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import math
 import re
-from array import array
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 
 from kgqa.calls import Rank
 from kgqa.errors import ConfigError
-from kgqa.protocols import Finder, Progress, Query, Rankings
-from kgqa.retrieval.search import Scores, fill_positions, rank_found, rank_positions
+from kgqa.protocols import Progress, Query, Rankings
+from kgqa.retrieval import sparse
+from kgqa.retrieval.search import IndexedRetriever, OpenedIndex, Scores, fill_positions, rank_found, rank_positions
 from kgqa.types import JsonObject, Passage
 from kgqa.util.fs import explain_storage_errors
 from kgqa.util.optional_deps import require_packages
@@ -69,7 +68,7 @@ def _cosine(left: Mapping[str, float], right: Mapping[str, float]) -> float:
 
 
 @dataclass(frozen=True)
-class Tfidf:
+class Tfidf(IndexedRetriever):
     """Cosine of the query and each passage, its `fields` as one, with the words and weights of `Lexical`.
 
     Frequencies are the corpus' own. A passage without a text is its title, whatever the fields. The lexical baseline
@@ -84,8 +83,6 @@ class Tfidf:
     fill: bool
     ties: Literal["first", "last"]
 
-    pools: ClassVar[bool] = True
-
     def __post_init__(self) -> None:
         if not self.fields:
             raise ConfigError("retriever.fields=[]: name title, text or both")
@@ -96,64 +93,38 @@ class Tfidf:
 
     def build(self, passages: Sequence[Passage], folder: Path, advance: Progress) -> None:
         """Count in memory, about 1 kB per passage, weigh and write."""
-        from scipy.sparse import csr_matrix, save_npz
 
-        numbers: dict[str, int] = {}  # of words, in the order they first occur
-        columns, counted, ends = array("i"), array("i"), array("q", [0])
-        for passage in passages:
-            counts = Counter(terms(self._text(passage)))
-            columns.extend(numbers.setdefault(word, len(numbers)) for word in counts)
-            counted.extend(counts.values())
-            ends.append(len(columns))
-            advance(1)
-        cells = np.array(counted, np.float64), np.array(columns), np.array(ends)
-        weights = csr_matrix(cells, shape=(len(passages), len(numbers))).tocsc()
-        weights.data *= np.repeat(_idf(weights), np.diff(weights.indptr))
-        lengths = np.sqrt(np.bincount(weights.indices, weights=weights.data**2, minlength=len(passages)))
-        weights.data = (weights.data / lengths[weights.indices]).astype(np.float32)
+        def texts() -> Iterator[list[str]]:
+            for passage in passages:
+                yield terms(self._text(passage))
+                advance(1)
+
+        numbers, weights = sparse.count_items(texts())
+        sparse.weigh_items(weights, sparse.idf(len(passages), sparse.count_holders(weights)) + 1)
         with explain_storage_errors(folder):
-            (folder / WORDS).write_text("".join(f"{word}\n" for word in numbers), encoding="utf-8")
-            save_npz(folder / WEIGHTS, weights, compressed=False)
+            sparse.save_words(folder / WORDS, numbers)
+            sparse.save_matrix(folder / WEIGHTS, weights.astype(np.float32).tocsc())
 
-    def open(self, passages: Sequence[Passage], folder: Path) -> Finder:
-        return _TfidfFinder(self, len(passages), folder)
+    def load(self, folder: Path) -> tuple[dict[str, int], sparse.Matrix]:
+        return sparse.load_words(folder / WORDS), sparse.load_matrix(folder / WEIGHTS)
 
-    def _text(self, passage: Passage) -> str:
-        if self.fields == ("text",):
-            return passage.wording
-        return " ".join(getattr(passage, field) for field in self.fields)
-
-
-def _idf(weights: Any) -> Scores:
-    """Return the inverse document frequency of each word, from a CSC matrix of passages × words."""
-    idf: Scores = np.log((1 + weights.shape[0]) / (1 + np.diff(weights.indptr))) + 1
-    return idf
-
-
-class _TfidfFinder(Finder):
-    def __init__(self, retriever: Tfidf, count: int, folder: Path) -> None:
-        self._retriever, self._count, self._folder = retriever, count, folder
-
-    @cached_property
-    def _index(self) -> tuple[dict[str, int], Any, Scores]:
-        """Return the words with their columns, the weights of passages × words, and the words' frequencies."""
-        from scipy.sparse import load_npz
-
-        lines = (self._folder / WORDS).read_text(encoding="utf-8").split("\n")
-        weights = load_npz(self._folder / WEIGHTS)
-        return {word: number for number, word in enumerate(lines[:-1])}, weights, _idf(weights)
-
-    def find(self, queries: Sequence[Query]) -> Rankings:
+    def rank(self, index: OpenedIndex, queries: Sequence[Query]) -> Rankings:
         """Return the best positions. Scores are not divided by the length of the query, which does not change ranks."""
-        numbers, weights, idf = self._index
+        numbers, weights = index.data
+        idf = sparse.idf(weights.shape[0], np.diff(weights.indptr)) + 1
         rankings = []
         for query in queries:
             counts = Counter(numbers[word] for word in terms(query.text) if word in numbers)
             columns = sorted(counts)  # one order of summing, whatever the query's order
             scores = weights[:, columns] @ (np.array([counts[word] for word in columns]) * idf[columns])
-            found = rank_found(scores, query, self._retriever.ties)
-            rankings.append(fill_positions(found, query, self._count) if self._retriever.fill else found)
+            found = rank_found(scores, query, self.ties)
+            rankings.append(fill_positions(found, query, len(scores)) if self.fill else found)
         return rankings
+
+    def _text(self, passage: Passage) -> str:
+        if self.fields == ("text",):
+            return passage.wording
+        return " ".join(getattr(passage, field) for field in self.fields)
 
 
 @dataclass(frozen=True)
@@ -170,7 +141,7 @@ class Levenshtein:
 
 
 @dataclass(frozen=True)
-class Fuzzy:
+class Fuzzy(IndexedRetriever):
     """Passages by Levenshtein's distance to the query: the fuzzy half of KGP's KNN baseline.
 
     It compares the query with every passage, so it suits hundreds or thousands of passages. It writes no files.
@@ -181,8 +152,6 @@ class Fuzzy:
 
     measure: Literal["distance", "similarity"]
 
-    pools: ClassVar[bool] = True
-
     def identity(self) -> JsonObject:
         return {"retriever": "fuzzy", "version": 2, "measure": self.measure}
 
@@ -190,25 +159,17 @@ class Fuzzy:
         require_packages("fuzzy", "rapidfuzz")
         advance(len(passages))
 
-    def open(self, passages: Sequence[Passage], folder: Path) -> Finder:  # noqa: ARG002 - it holds nothing
-        return _FuzzyFinder(passages, self.measure)
-
-
-class _FuzzyFinder(Finder):
-    def __init__(self, passages: Sequence[Passage], measure: Literal["distance", "similarity"]) -> None:
-        self._passages, self._measure = passages, measure
-
-    def find(self, queries: Sequence[Query]) -> Rankings:
-        found = []
+    def rank(self, index: OpenedIndex, queries: Sequence[Query]) -> Rankings:
+        rankings = []
         for query in queries:
-            among = np.array(range(len(self._passages)) if query.among is None else query.among, dtype=np.int64)
-            texts = [self._passages[position].text for position in among]
-            if self._measure == "distance":
+            among = np.array(range(len(index.passages)) if query.among is None else query.among, dtype=np.int64)
+            texts = [index.passages[position].text for position in among]
+            if self.measure == "distance":
                 scores = -compare(query.text, texts, "distance")
             else:
                 scores = compare(query.text, texts, "normalized_similarity")
-            found.append(rank_positions(scores, query.k, among))
-        return found
+            rankings.append(rank_positions(scores, query.k, among))
+        return rankings
 
 
 def compare(query: str, texts: Sequence[str], measure: str) -> Scores:

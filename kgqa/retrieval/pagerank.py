@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
 
+from kgqa.retrieval import sparse
 from kgqa.retrieval.search import Scores
 from kgqa.util.validators import Validator
-
-if TYPE_CHECKING:
-    from scipy.sparse import csr_matrix
 
 Damping = Annotated[float, Validator("must be between 0 and 1, both excluded", lambda share: 0 < share < 1)]
 
 
-def transition_matrix(nodes: int, rows: Any, columns: Any, weights: Any) -> csr_matrix:
+def transition_matrix(nodes: int, rows: Any, columns: Any, weights: Any) -> sparse.Matrix:
     """Return the matrix of a random walk: each column sums to 1, or is empty for a node without edges.
 
     rows, columns, weights: the edges, each in one direction. Weights of repeated edges are added.
@@ -28,7 +26,7 @@ def transition_matrix(nodes: int, rows: Any, columns: Any, weights: Any) -> csr_
     return (edges @ diags(1 / np.where(degrees > 0, degrees, 1))).tocsr()
 
 
-def compute_pagerank(transitions: csr_matrix, reset: Scores, damping: float, tolerance: float = 1e-8) -> Scores:
+def compute_pagerank(transitions: sparse.Matrix, reset: Scores, damping: float, tolerance: float = 1e-8) -> Scores:
     """Return the probability of each node. They sum to 1, and their L1 error is at most `tolerance`.
 
     The walk follows an edge with probability `damping`. Otherwise, and at a node without edges, it restarts at a node

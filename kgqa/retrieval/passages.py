@@ -20,7 +20,6 @@ from kgqa.util.fs import explain_storage_errors
 from kgqa.util.jsonio import decode_json, encode_json
 
 LINES, OFFSETS, TITLES = "passages.jsonl", "offsets.npy", "titles.npy"
-STEP = 1_000  # passages between two signs of progress
 
 
 @dataclass(frozen=True)
@@ -67,12 +66,10 @@ def store(passages: Iterable[Passage], folder: Path, advance: Progress) -> Corpu
             if passage.place:
                 line["place"] = passage.place
             written += lines.write(encode_json(line) + b"\n")
-            if len(offsets) % STEP == 0:
-                advance(STEP)
+            advance(1)
     count = len(offsets)
     if not count:
         raise DataError("the corpus has no passages. Name another file as dataset.corpus")
-    advance(count % STEP)
     offsets.append(written)
     numbers = np.array(titles)
     positions = np.argsort(numbers, kind="stable")
@@ -106,8 +103,7 @@ class StoredPassages(Sequence[Passage]):
             raise IndexError(position)
         position %= len(self)
         value = decode_json(self._lines[self._offsets[position] : self._offsets[position + 1]])
-        sentences = tuple(value.get("sentences", ()))
-        return Passage(value["id"], value["title"], value["text"], sentences, value.get("place", ""))
+        return Passage(**{**value, "sentences": tuple(value.get("sentences", ()))})
 
     def find_titled(self, title: str) -> list[int]:
         """Return positions of the passages with this title, ascending; ignores case, underscores and runs of blanks."""

@@ -6,24 +6,23 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kgqa.calls import Generate, gather
 from kgqa.errors import ConfigError
 from kgqa.prompting import render, template_hash
 from kgqa.protocols import Need, Progress, Query, Rankings
-from kgqa.retrieval.composite import Composite, Opened
+from kgqa.retrieval.composite import Composite
 from kgqa.retrieval.dense import Dense
+from kgqa.retrieval.search import OpenedIndex
 from kgqa.types import JsonObject, Passage
 from kgqa.util.fs import explain_storage_errors
 from kgqa.util.jsonio import decode_json, encode_json
 from kgqa.util.optional_deps import require_packages
 from kgqa.util.validators import Count, Share
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 VERSION = 1  # of the clusters and the search
 TEMPLATE, ROLE = "raptor/summarize", "summarizer"
@@ -151,23 +150,24 @@ class Raptor(Composite):
         belongs = (shares > self.membership) | (shares == shares.max(axis=1, keepdims=True))
         return [[members[at] for at in column.nonzero()[0]] for column in belongs.T if column.any()]
 
-    def open(self, passages: Sequence[Passage], folder: Path) -> Opened:
+    def load(self, folder: Path) -> tuple[Members, dict[int, Members]]:
+        """Return the nodes of the top layer, and the children of each node."""
         tree = decode_json((folder / TREE).read_bytes())
-        return replace(super().open(passages, folder), files=(tree["top"], dict(tree["children"])))
+        return tree["top"], dict(tree["children"])
 
-    def combine(self, opened: Opened, queries: Sequence[Query]) -> Rankings:
-        finder = opened.finders["nodes"]
+    def rank(self, index: OpenedIndex, queries: Sequence[Query]) -> Rankings:
+        finder = index.finders["nodes"]
         if self.strategy == "tree":
-            queries = [self._descend(opened, query) for query in queries]
-        return [self._cut(opened.passages, positions) for positions in finder.find(queries)]
+            queries = [self._descend(index, query) for query in queries]
+        return [self._cut(index.passages, positions) for positions in finder.find(queries)]
 
-    def _descend(self, opened: Opened, query: Query) -> Query:
+    def _descend(self, index: OpenedIndex, query: Query) -> Query:
         """Limit a query to the nodes that a traversal selects: the best of the top layer, then of their children."""
-        layer, children = opened.files
+        layer, children = index.data
         selected = set[int]()
         while layer:
             wanted = replace(query, k=self.nodes_per_layer, among=tuple(sorted(layer)))
-            (best,) = opened.finders["nodes"].find([wanted])
+            (best,) = index.finders["nodes"].find([wanted])
             selected.update(best)
             layer = {child for node in best for child in children.get(node, ())} - selected
         allowed = selected if query.among is None else selected.intersection(query.among)

@@ -91,7 +91,6 @@ class CrossEncoder(Reranker):
 
 @cache
 def _load_cross_encoder(settings: CrossEncoder) -> Any:
-    require_packages(*CrossEncoder.packages)
     folder, key = hub.fetch_encoder(settings.model), f"reranker.model={settings.model}"
     model = load_sentence_transformer(
         "CrossEncoder", folder, key, settings.device, settings.dtype, max_length=settings.max_length
@@ -141,7 +140,6 @@ class MonoT5(Reranker):
 @cache
 def _load_monot5(model: str, device: str, dtype: str) -> tuple[Network, list[int]]:
     """Return the network and the tokens of `ANSWERS`."""
-    require_packages(*MonoT5.packages)
     folder = hub.fetch_encoder(model)
     import transformers
 
@@ -199,7 +197,6 @@ class RankLlama(Reranker):
 
 @cache
 def _load_rankllama(settings: RankLlama) -> Network:
-    require_packages(*RankLlama.packages)
     folder = hub.fetch_encoder(settings.model)
     base = _find_base(folder, settings.base)
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import OrderedDict, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from kgqa.calls import Fact, Facts, Search
 from kgqa.errors import ConfigError
-from kgqa.protocols import FactFinder, Finder, Query, Retriever
+from kgqa.protocols import FactFinder, Finder, Query, Rankings, Retriever
 from kgqa.retrieval.passages import StoredPassages, text_key
 from kgqa.types import JsonObject, Passage
 from kgqa.util.fs import explain_storage_errors
@@ -44,13 +45,16 @@ class PoolIndex:
             ConfigError: the retriever cannot search pools.
         """
         results: list[tuple[Passage, ...]] = [()] * len(calls)
-        by_scope: defaultdict[_Scope, list[int]] = defaultdict(list)
+        batches: defaultdict[_Scope, list[tuple[int, Query]]] = defaultdict(list)
         for position, call in enumerate(calls):
             if scope := self._find_scope(call.pool):
-                by_scope[scope].append(position)
-        for scope, positions in by_scope.items():
-            searches = [(calls[position], self._query(calls[position])) for position in positions]
-            for position, passages in zip(positions, scope.search(searches), strict=True):
+                if call.keywords is None:
+                    batches[scope].append((position, self._query(call)))
+                else:
+                    results[position] = scope.find_keywords(call.keywords, self._query(call))
+        for scope, batch in batches.items():
+            found = scope.find([query for _, query in batch])
+            for (position, _), passages in zip(batch, found, strict=True):
                 results[position] = passages
         return results
 
@@ -155,18 +159,10 @@ class _Scope:
             fetch = again
         return results
 
-    def search(self, searches: Sequence[tuple[Search, Query]]) -> list[tuple[Passage, ...]]:
-        """Return the passages of each call, found by its keywords if it has some."""
-        found = iter(self.find([query for call, query in searches if call.keywords is None]))
-        return [
-            next(found) if call.keywords is None else self._find_keywords(call.keywords, query)
-            for call, query in searches
-        ]
-
-    def _find_keywords(self, keywords: Sequence[str], query: Query) -> tuple[Passage, ...]:
+    def find_keywords(self, keywords: Sequence[str], query: Query) -> tuple[Passage, ...]:
         """Return the best by A-RAG's score: the sum over keywords of occurrences × characters, ignoring case."""
         folded = [keyword.casefold() for keyword in keywords if keyword.strip()]
-        scores = np.array([sum(text.count(each) * len(each) for each in folded) for text in self._folded_texts])
+        scores = np.array([sum(text.count(each) * len(each) for each in folded) for text in self._keyword_texts])
         return tuple(self._distinct(rank_found(scores, replace(query, k=query.k + SPARE * self.repeats)))[: query.k])
 
     def find_facts(self, call: Facts) -> tuple[Fact, ...]:
@@ -175,7 +171,7 @@ class _Scope:
         return self.finder.find_facts(query) if isinstance(self.finder, FactFinder) and _can_find(query) else ()
 
     @cached_property
-    def _folded_texts(self) -> list[str]:
+    def _keyword_texts(self) -> list[str]:
         return [f"{passage.title}\n{passage.text}".casefold() for passage in self.passages]
 
     def _distinct(self, positions: Sequence[int]) -> list[Passage]:
@@ -190,6 +186,52 @@ class _Scope:
 
 def _can_find(query: Query) -> bool:
     return query.k > 0 and bool(query.text.strip()) and query.among != ()
+
+
+class IndexedRetriever(ABC):
+    """A retriever that reads its files once, for the first query, and then ranks by itself."""
+
+    @property
+    def pools(self) -> bool:
+        return True
+
+    def open(self, passages: Sequence[Passage], folder: Path) -> OpenedIndex:
+        return OpenedIndex(self, passages, folder)
+
+    def load(self, folder: Path) -> Any:  # noqa: ARG002 - the interface
+        """Return what `build` wrote into the folder."""
+        return None
+
+    @abstractmethod
+    def rank(self, index: OpenedIndex, queries: Sequence[Query]) -> Rankings:
+        """Return the positions for each query, see `Finder.find`."""
+
+
+@dataclass(frozen=True)
+class OpenedIndex(Finder):
+    """An index of an `IndexedRetriever`. finders: of the parts of a composite, by name."""
+
+    retriever: Any
+    passages: Sequence[Passage]
+    folder: Path
+    finders: Mapping[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def data(self) -> Any:
+        return self.retriever.load(self.folder)
+
+    def find(self, queries: Sequence[Query]) -> Rankings:
+        rankings: Rankings = self.retriever.rank(self, queries)
+        return rankings
+
+    def find_scored(self, queries: Sequence[Query]) -> Sequence[Scored]:
+        """Return the positions with their scores, which `Bm25` and `Dense` have."""
+        scored: Sequence[Scored] = self.retriever.rank_scored(self, queries)
+        return scored
+
+    def close(self) -> None:
+        for finder in self.finders.values():
+            finder.close()
 
 
 def normalize_scores(scored: Scored, count: int) -> Scores:
@@ -220,7 +262,8 @@ def rank_positions(
         least = np.partition(scores, len(scores) - k)[len(scores) - k]
         candidates = np.flatnonzero(scores >= least)  # ties at the end included
     order = candidates[np.lexsort((candidates if ties == "first" else -candidates, -scores[candidates]))][:k]
-    return [int(position) for position in (order if positions is None else positions[order])]
+    ranked: list[int] = (order if positions is None else positions[order]).tolist()
+    return ranked
 
 
 def rank_found(scores: Scores, query: Query, ties: Literal["first", "last"] = "first") -> list[int]:

@@ -6,27 +6,27 @@ import asyncio
 import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from functools import partial
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from kgqa.engines.event_loop import EventLoopThread
-from kgqa.engines.openai.hold import RetryPolicy
+from kgqa.engines.event_loop import run_in_thread
+from kgqa.engines.openai.access import REACHING, ServerAccess
+from kgqa.engines.openai.detection import is_same_model
 from kgqa.engines.openai.messages import find_lengths
-from kgqa.engines.openai.names import is_same_model
-from kgqa.engines.openai.transport import Refused, Transport, find_address, find_key
+from kgqa.engines.openai.transport import Refused, Transport
 from kgqa.errors import ConfigError, DataError
 from kgqa.retrieval.biencoder import Encoder, Kind, Vectors, clean
 from kgqa.types import Json, JsonObject
-from kgqa.util.validators import Count, Natural, NotIdentity, Seconds
+from kgqa.util.validators import Count
 
-REACHING = NotIdentity("how the server is reached, not what it replies", reported=False)
 _checked: set[tuple[str, str]] = set()  # addresses and models
 SHORTEST = 64  # characters: a server that rejects so short a text as too long has another problem
 
 
 @dataclass(frozen=True)
-class ServerEncoder(Encoder):
+class ServerEncoder(ServerAccess, Encoder):
     """A model behind an embeddings endpoint; conf/ranker/server.yaml documents each field.
 
     Failures follow the rules of `engine=openai`: the server is waited for, and a call never fails for it. A batch that
@@ -34,24 +34,20 @@ class ServerEncoder(Encoder):
     cut it.
     """
 
-    base_url: Annotated[str | None, NotIdentity("a named server may move", beside="deployment", reported=False)]
     model: str | None
     deployment: str | None
     dimensions: Count | None
     normalise: bool
     query_prefix: str
     passage_prefix: str
-    api_key_env: Annotated[str, REACHING]
     batch_size: Annotated[Count, REACHING]
     concurrency: Annotated[Count, REACHING]
-    timeout: Annotated[Seconds, REACHING]
-    retries: Annotated[Natural, REACHING]
-    backoff: Annotated[Seconds, REACHING]
-    server_timeout: Annotated[Seconds, REACHING]
+
+    group: ClassVar[str] = "encoder"
 
     def __post_init__(self) -> None:
         if self.base_url is not None:
-            _ = self._url
+            self.find_address()
 
     def identity(self) -> JsonObject:
         return {"ranker": "server", **{kind: dict(self.fingerprint(kind)) for kind in ("query", "passage")}}
@@ -59,7 +55,7 @@ class ServerEncoder(Encoder):
     def fingerprint(self, kind: Kind) -> JsonObject:
         return {
             "encoder": f"server {kind}",
-            "server": self.deployment or self._url,
+            "server": self.deployment or self.find_address(),
             "model": self._model,
             "dimensions": self.dimensions,
             "normalise": self.normalise,
@@ -75,39 +71,31 @@ class ServerEncoder(Encoder):
             EngineError: as `Transport.post`.
         """
         inputs = [self._prefix(kind) + clean(text) or " " for text in texts]  # OpenAI rejects empty texts
-        return self._stack(self._run(inputs))
+        return self._stack(run_in_thread("encoder", self._embed_all(inputs)))
 
-    def _run(self, texts: list[str]) -> list[Vectors]:
-        """Send the requests in a loop of their own: the caller can be inside another one, as in a notebook."""
-        policy = RetryPolicy(self.timeout, self.retries, self.backoff, self.server_timeout)
-        key = find_key(self.api_key_env, self._url, "encoder")
-        transport = Transport(self._url, key, policy, group="encoder")
-        loop = EventLoopThread("encoder")
-        try:
-            return loop.submit(self._embed_all(transport, texts)).result()
-        finally:
-            loop.close(transport.close)
-
-    async def _embed_all(self, transport: Transport, texts: list[str]) -> list[Vectors]:
-        await self._check_model(transport)
-        gate = asyncio.Semaphore(self.concurrency)
+    async def _embed_all(self, texts: list[str]) -> list[Vectors]:
+        transport, gate = self.open_transport(), asyncio.Semaphore(self.concurrency)
 
         async def embed(batch: list[str]) -> list[Vectors]:
             async with gate:
                 return await self._embed(transport, batch)
 
         starts = range(0, len(texts), self.batch_size)
-        parts = await asyncio.gather(*(embed(texts[start : start + self.batch_size]) for start in starts))
+        try:
+            await self._check_model(transport)
+            parts = await asyncio.gather(*(embed(texts[start : start + self.batch_size]) for start in starts))
+        finally:
+            await transport.close()
         return [vector for part in parts for vector in part]
 
     async def _check_model(self, transport: Transport) -> None:
         """Raise ConfigError if the server has only another model: llama.cpp and TEI answer to any name."""
-        if (self._url, self._model) in _checked:
+        if (transport.url, self._model) in _checked:
             return
         names = [str(model["id"]) for model in await transport.list_models() or ()]
         if len(names) == 1 and not is_same_model(names[0], self._model):
-            raise ConfigError(f"{self._url} serves {names[0]!r}, not {self._model!r}. Set encoder.model to that")
-        _checked.add((self._url, self._model))
+            raise ConfigError(f"{transport.url} serves {names[0]!r}, not {self._model!r}. Set encoder.model to that")
+        _checked.add((transport.url, self._model))
 
     async def _embed(self, transport: Transport, texts: list[str]) -> list[Vectors]:
         def body(inputs: list[str]) -> dict[str, Json]:
@@ -115,16 +103,13 @@ class ServerEncoder(Encoder):
             request = {"model": self._model, "input": inputs, "encoding_format": "base64"}
             return request if self.dimensions is None else {**request, "dimensions": self.dimensions}
 
-        def read(answer: Json) -> list[Vectors]:
-            return read_vectors(answer, len(texts))
-
+        read, test = partial(read_vectors, count=len(texts)), body(["Hello"] * len(texts))
         try:
-            vectors, _ = await transport.post("/embeddings", body(texts), read, body(["Hello"] * len(texts)))
+            vectors, _ = await transport.post("/embeddings", body(texts), read, test)
         except Refused as refused:
-            smaller = _split(texts, refused)
-        else:
-            return vectors
-        return [vector for part in smaller for vector in await self._embed(transport, part)]
+            parts = [await self._embed(transport, part) for part in _split(texts, refused)]
+            vectors = [vector for part in parts for vector in part]
+        return vectors
 
     def _stack(self, vectors: list[Vectors]) -> Vectors:
         """Return the vectors as rows, of length 1 if `normalise` is set."""
@@ -132,11 +117,13 @@ class ServerEncoder(Encoder):
         if len(lengths) > 1 or (self.dimensions and lengths != [self.dimensions]):
             expected = f"encoder.dimensions={self.dimensions}" if self.dimensions else "one length"
             found = " and ".join(map(str, lengths))
-            raise DataError(f"{self._url}: model {self._model!r} returns vectors of {found} numbers, not of {expected}")
+            raise DataError(
+                f"{self.find_address()}: model {self._model!r} returns vectors of {found} numbers, not of {expected}"
+            )
         rows: Vectors = np.stack(vectors)
         if not np.isfinite(rows).all():
             raise DataError(
-                f"{self._url}: model {self._model!r} returns vectors with values that are no numbers. "
+                f"{self.find_address()}: model {self._model!r} returns vectors with values that are no numbers. "
                 "Start the server with float32 or bfloat16"
             )
         if self.normalise:
@@ -150,14 +137,13 @@ class ServerEncoder(Encoder):
             raise ConfigError("encoder.model=null: name the model of the server, as retriever.encoder.model=NAME")
         return self.model
 
-    @property
-    def _url(self) -> str:
+    def find_address(self) -> str:
         if self.base_url is None:
             raise ConfigError(
                 "encoder.base_url=null: name the server, e.g. retriever.encoder.base_url=http://127.0.0.1:8000/v1 "
                 "(of a ranker: ranker.base_url)"
             )
-        return find_address(self.base_url, self.api_key_env, "encoder")
+        return super().find_address()
 
     def _prefix(self, kind: Kind) -> str:
         return self.query_prefix if kind == "query" else self.passage_prefix

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from kgqa.artifacts.metrics import Cost, Costs, Flagged, RoleCost
 from kgqa.artifacts.schema import extend
 from kgqa.calls import Choose, Generate
 from kgqa.config.files import Config
+from kgqa.config.overrides import override_values
 from kgqa.engines.weights import Prices
 from kgqa.errors import ConfigError
 from kgqa.runtime.scheduler import CallRecord
@@ -79,6 +80,7 @@ class Ledger:
     hits: Counter[str] = field(default_factory=Counter)
     seconds: dict[str, float] = field(default_factory=dict)  # of new calls that need no model
     price: PriceOf = lambda role: None  # noqa: ARG005 - no prices
+    watch: Callable[[], None] = lambda: None  # called after each call
 
     def add(self, record: CallRecord) -> None:
         """Count a call."""
@@ -92,10 +94,11 @@ class Ledger:
             if not record.cached and _usage(record):
                 self.paid.setdefault(record.call.role, Tally()).add(record)
                 self.queue_seconds += record.queued
+        self.watch()
 
     def spent(self) -> Spent:
         """Return the sums of the paid calls."""
-        paid = dict(self.paid)
+        paid = dict(self.paid)  # another thread adds roles
         dollars = (_dollars(tally, self.price(role)) or 0.0 for role, tally in paid.items())
         return Spent(total(paid.values()).usage.tokens, sum(dollars))
 
@@ -146,10 +149,10 @@ def _dollars(tally: Tally, prices: Prices | None) -> float | None:
 
 @dataclass
 class Budget:
-    """Paid for by this command's calls; cached replies are free, and so is what runs on your own machine in dollars."""
+    """A limit of what a command pays. Cached replies are free, and in dollars also what runs on your own machine."""
 
-    tokens: int | None  # of prompts and replies
-    dollars: float | None
+    limit: float
+    unit: str  # usd, or tokens of prompts and replies
     paid: Spent = field(default_factory=Spent)
     exhausted: bool = False  # an engine stopped in between
 
@@ -159,28 +162,33 @@ class Budget:
         amount = re.fullmatch(r"(\d[\d_]*(?:\.\d+)?) ?(usd|tokens)", value.strip().lower())
         if not amount or (amount[2] == "tokens" and "." in amount[1]) or not float(amount[1]):
             raise ConfigError(f"budget={value}: expected dollars or tokens, e.g. budget=2.50usd or budget=500000tokens")
-        return cls(None, float(amount[1])) if amount[2] == "usd" else cls(int(amount[1]), None)
+        return cls(float(amount[1]) if amount[2] == "usd" else int(amount[1]), amount[2])
+
+    @classmethod
+    def last(cls, overrides: Sequence[str]) -> Budget | None:
+        """Return the last of some overrides `budget=…`, or None without one."""
+        return cls.of(override_values(overrides)["budget"]) if overrides else None
 
     def __str__(self) -> str:
-        return f"{self.dollars:g}usd" if self.dollars is not None else f"{self.tokens}tokens"
+        return f"{self.limit:g}usd" if self.unit == "usd" else f"{self.limit}tokens"
 
     def so_far(self) -> str:
         return f"budget={self}, {self.paid.tokens:,} tokens and {self.paid.dollars:.4f} USD paid so far"
 
+    @property
+    def _used(self) -> float:
+        return self.paid.dollars if self.unit == "usd" else self.paid.tokens
+
     def spent(self) -> bool:
-        over_tokens = self.tokens is not None and self.paid.tokens >= self.tokens
-        return self.exhausted or over_tokens or (self.dollars is not None and self.paid.dollars >= self.dollars)
+        return self.exhausted or self._used >= self.limit
 
     def pay(self, paid: Spent) -> None:
         """Count what a cell's calls, extractions and judge were paid for in this command."""
         self.paid += paid
 
     def left(self) -> Budget:
-        return replace(
-            self,
-            tokens=None if self.tokens is None else max(1, self.tokens - self.paid.tokens),
-            dollars=None if self.dollars is None else max(1e-6, self.dollars - self.paid.dollars),
-        )
+        """Return the rest. It is never 0, because an engine without a budget has no limit."""
+        return replace(self, limit=max(1e-6 if self.unit == "usd" else 1, self.limit - self._used))
 
 
 def limited(config: Config, allowance: Budget | None) -> dict[str, Json]:
@@ -191,13 +199,10 @@ def limited(config: Config, allowance: Budget | None) -> dict[str, Json]:
     engine = config["engine"]
     if allowance is None or "budget_tokens" not in engine:
         return dict(config)
-    if allowance.dollars is not None and config["model"].get("prices") is None:
+    if allowance.unit == "usd" and config["model"].get("prices") is None:
         raise ConfigError(
             f"budget={allowance}: model={config['model']['name']} has no prices. Set model.prices or a budget in tokens"
         )
-    own = {"budget_tokens": allowance.tokens, "budget_usd": allowance.dollars}
-    smaller = {
-        key: min((limit for limit in (engine[key], value) if limit is not None), default=None)
-        for key, value in own.items()
-    }
-    return {**config, "engine": {**engine, **smaller}}
+    key = f"budget_{allowance.unit}"
+    limits = (limit for limit in (engine[key], allowance.limit) if limit is not None)
+    return {**config, "engine": {**engine, key: min(limits)}}

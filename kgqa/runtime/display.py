@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import logging
-import sys
 import threading
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import TextIO
 
@@ -80,8 +78,8 @@ class Stage:
 
     def summary(self) -> str:
         """Return a line about a finished stage."""
-        seconds = time.monotonic() - self.started
-        return " · ".join([f"{self.title}: {self.count:,} in {duration(seconds)}", *self._failures(), *self._rates()])
+        title = f"{self.title}: {self.count:,} in {duration(time.monotonic() - self.started)}"
+        return " · ".join([title, *self._failures(), *self._rates()])
 
     def _failures(self) -> list[str]:
         return [f"{self.failed:,} failed"] if self.failed else []
@@ -98,18 +96,25 @@ class Stage:
         return [_rate(paid.calls / seconds, "calls"), _rate(paid.usage.tokens / seconds, "tokens"), hits]
 
 
-class Display(ABC):
-    """The interface of all displays. A display only reads its arguments."""
+class Display:
+    """The base of all displays, which shows nothing. A display only reads its arguments."""
 
-    @abstractmethod
     def line(self, text: str, *, alarm: bool = False) -> None:
         """Show a line of plain text, never markup."""
 
-    @abstractmethod
-    def stage(
-        self, title: str, count: int | None, ledger: Ledger | None, *, summary: bool = True
-    ) -> AbstractContextManager[Stage]:
-        """Show `count` programs, or units if there is no ledger. summary: show a line at the end."""
+    def watching(self, stage: Stage) -> AbstractContextManager[None]:  # noqa: ARG002 - for other displays
+        """Show a stage while the block runs."""
+        return nullcontext()
+
+    @contextmanager
+    def stage(self, title: str, count: int | None, ledger: Ledger | None) -> Iterator[Stage]:
+        """Show `count` programs with a line at the end, or only progress in units if there is no ledger."""
+        stage = Stage(title, count, ledger or Ledger())
+        stage.ledger.watch = stage.record
+        with self.watching(stage):
+            yield stage
+        if ledger is not None:
+            self.line(stage.summary())
 
     @contextmanager
     def counting(self, unit: str) -> Iterator[Advance]:
@@ -120,7 +125,7 @@ class Display(ABC):
             def advance(step: str, more: int, of: int | None) -> None:
                 if step not in steps:
                     shown.close()  # the step before
-                    steps[step] = shown.enter_context(self.stage(f"{step} {unit}".strip(), of, None, summary=False))
+                    steps[step] = shown.enter_context(self.stage(f"{step} {unit}".strip(), of, None))
                 steps[step].advance(more, of)
 
             yield advance
@@ -145,34 +150,27 @@ class PlainLines(Display):
         self._stream.flush()
 
     @contextmanager
-    def stage(self, title: str, count: int | None, ledger: Ledger | None, *, summary: bool = True) -> Iterator[Stage]:
-        with self.watching(stage := Stage(title, count, ledger or Ledger())):
-            yield stage
-        if summary:
-            self.line(stage.summary())
-
-    @contextmanager
     def watching(self, stage: Stage) -> Iterator[None]:
-        """Show the stage while the block runs."""
         self._last_sign = time.monotonic()
-        stage.watchers.append(lambda stage: self.show_sign(stage.describe))
-        with show_waits(self):
+        stage.watchers.append(self._show_sign)
+        stop = threading.Event()
+        thread = threading.Thread(target=self._show_waits, args=(stop,), name="kgqa-waits", daemon=True)
+        thread.start()
+        try:
             yield
+        finally:
+            stop.set()
+            thread.join()
 
-    def show_sign(self, line: Callable[[], str]) -> None:
+    def _show_sign(self, stage: Stage) -> None:
         """Write a line if the last one is a minute old."""
         now = time.monotonic()
         if now - self._last_sign > SIGN_OF_LIFE:
             self._last_sign = now
-            self.line(line())
+            self.line(stage.describe())
 
-
-@contextmanager
-def show_waits(display: Display) -> Iterator[None]:
-    """Write a line when kgqa starts to wait, and every 30 seconds, while the block runs."""
-    stop = threading.Event()
-
-    def watch() -> None:
+    def _show_waits(self, stop: threading.Event) -> None:
+        """Write a line when kgqa starts to wait, and every 30 seconds."""
         last = 0.0
         while not stop.wait(1):
             waits = describe_waits()
@@ -181,23 +179,10 @@ def show_waits(display: Display) -> Iterator[None]:
             elif time.monotonic() - last >= WAIT_SHOWN:
                 last = time.monotonic()
                 with suppress(KgqaError, OSError, ValueError):  # the work itself reports a closed stream
-                    display.line(f"waiting: {waits}")
-
-    thread = threading.Thread(target=watch, name="kgqa-waits", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
+                    self.line(f"waiting: {waits}")
 
 
-class _Quiet(PlainLines):
-    def line(self, text: str, *, alarm: bool = False) -> None:
-        pass  # nothing is shown
-
-
-QUIET: Display = _Quiet(sys.stderr)
+QUIET = Display()
 
 
 @contextmanager

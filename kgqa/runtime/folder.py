@@ -31,7 +31,6 @@ from kgqa.util.fs import (
     outputs,
     remove_folder,
     replace_file,
-    replace_file_parts,
     sha256,
 )
 
@@ -47,7 +46,10 @@ class RunFolder:
     """
 
     def __init__(self, path: Path, identity: Mapping[str, Json]) -> None:
+        import zstandard
+
         self.path = path
+        self._compressor = zstandard.ZstdCompressor(level=3)
         self.is_worthless = False  # set after an error without paid calls: `close` removes a folder without answers
         with explain_storage_errors(path, OUT_ELSEWHERE), ExitStack() as opened:
             opened.enter_context(lock_folder(path, identity, "this run", "another run_name="))
@@ -63,11 +65,8 @@ class RunFolder:
 
     def record(self, question: Question, prediction: Prediction, records: Iterable[CallRecord]) -> None:
         """Store a finished question: its prediction, and its calls as a separate zstd frame."""
-        import zstandard
-
         line = json.dumps(prediction.json(), ensure_ascii=False)
-        traced = trace_question(question, prediction, records)
-        frame = zstandard.ZstdCompressor(level=3).compress(traced.line())
+        frame = self._compressor.compress(trace_question(question, prediction, records).line())
         with explain_storage_errors(self.path, OUT_ELSEWHERE):
             self._partial.write(f"{line}\n")
             self._partial.flush()
@@ -151,9 +150,13 @@ class ArtifactDir:
 
     def write(self, name: str, parts: Iterable[str]) -> Path:
         """Write a file part by part, completely or not at all."""
-        file = replace_file_parts(self.path / name, parts)
+        file = replace_file(self.path / name, parts)
         self._hashes[name] = sha256(file)
         return file
+
+    def write_lines(self, name: str, values: Iterable[object]) -> Path:
+        """Write a file with one line of JSON per value."""
+        return self.write(name, (jsonl_text([as_json(value)]) for value in values))
 
     def finish(self, outcome: object, origin: Provenance) -> Path:
         """Write the manifest, which marks the stage as finished."""
@@ -194,9 +197,14 @@ def run_name(identity: Mapping[str, Json]) -> str:
 
 def trace_question(question: Question, prediction: Prediction, records: Iterable[CallRecord]) -> TracedQuestion:
     """Return a question with its calls in the form of the trace."""
-    calls = []
-    for record in records:
-        written = format_call(record.call)
-        kind, reply = written.pop("call"), format_reply(record.call, record.reply)
-        calls.append(TracedCall(record.path, kind, written, reply, record.cached, round(record.queued, 6)))
+    calls = (
+        TracedCall(
+            path=record.path,
+            reply=format_reply(record.call, record.reply),
+            cached=record.cached,
+            queued=round(record.queued, 6),
+            **format_call(record.call),
+        )
+        for record in records
+    )
     return TracedQuestion(question, prediction, tuple(calls))

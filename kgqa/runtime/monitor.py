@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import datetime, timezone
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
@@ -151,20 +151,20 @@ class RunMonitor(Display):
 
     def __init__(self, display: Display, beat: Heartbeat) -> None:
         self._display, self._beat = display, beat
-        self._stages: list[Stage] = []
-        self._progress = Stage("", None)  # of what runs now
+        self._stages = [Stage("", None)]  # the last one runs now
 
     def line(self, text: str, *, alarm: bool = False) -> None:
         log_event("line", text, level=logging.WARNING if alarm else logging.INFO)
         self._display.line(text, alarm=alarm)
 
+    def watching(self, stage: Stage) -> AbstractContextManager[None]:
+        return self._display.watching(stage)
+
     @contextmanager
-    def stage(self, title: str, count: int | None, ledger: Ledger | None, *, summary: bool = True) -> Iterator[Stage]:
-        with self._display.stage(title, count, ledger, summary=summary) as stage:
-            if summary or ledger is None:  # otherwise it has its own monitor, such as a cell of a sweep
-                self._progress = stage
-                self._stages.append(stage)
-                log_event("stage", title if count is None else f"{title}: {count:,}", stage=title, count=count)
+    def stage(self, title: str, count: int | None, ledger: Ledger | None) -> Iterator[Stage]:
+        with super().stage(title, count, ledger) as stage:
+            self._stages.append(stage)
+            log_event("stage", title if count is None else f"{title}: {count:,}", stage=title, count=count)
             yield stage
 
     def beat_until(self, stop: threading.Event) -> None:
@@ -199,7 +199,7 @@ class RunMonitor(Display):
 
     def _current(self) -> Heartbeat:
         """Return the progress of the current stage, and the sums of calls and costs of all stages."""
-        progress, ledgers = self._progress, [each.ledger for each in self._stages]
+        progress, ledgers = self._stages[-1], [each.ledger for each in self._stages]
         spent = sum((ledger.spent() for ledger in ledgers), Spent())
         left = progress.seconds_left()
         return self._beat.replace(

@@ -68,19 +68,28 @@ class _Task:
 class Scheduler:
     """Runs programs over services.
 
-    route: returns the service that answers a call. width: maximum number of open programs, which can change during a
-    run. seed: for sampled calls, together with the program's key and the path of the call.
+    route: returns the service that answers a call. width: returns the maximum number of open programs, which can change
+    during a run. seed: for sampled calls, together with the program's key and the path of the call. on_last_start:
+    called once per `run`, when no further program waits.
     """
 
-    def __init__(self, route: Callable[[Call[Any]], Service], done: Done, *, width: int, seed: int = 0) -> None:
-        self._route, self._done, self.width, self._seed = route, done, width, seed
+    def __init__(
+        self,
+        route: Callable[[Call[Any]], Service],
+        done: Done,
+        *,
+        width: Callable[[], int],
+        seed: int = 0,
+        on_record: Callable[[CallRecord], None] = lambda _: None,
+        on_last_start: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._route, self._done, self._width, self._seed = route, done, width, seed
+        self._on_record, self._on_last_start = on_record, on_last_start
         self._services: list[Service] = []  # in the order of their first calls
         self._ready: deque[tuple[_Task, Any]] = deque()
         self._waiting: dict[int, tuple[_Task, tuple[int, ...], Call[Any]]] = {}
         self._live: set[_Task] = set()
         self._tickets = self._started = self._open = 0
-        self.on_record: Callable[[CallRecord], None] | None = None
-        self.on_last_start: Callable[[], None] | None = None  # once per `run`, when no further program waits
         self._is_last_started = False
 
     def run(
@@ -120,12 +129,11 @@ class Scheduler:
             service.stop(timeout)
 
     def _admit(self, todo: Iterator[tuple[str, Program[Any]]]) -> None:
-        while self._open < self.width and not self._is_last_started:
+        while not self._is_last_started and self._open < self._width():
             item = next(todo, None)
             if item is None:
                 self._is_last_started = True
-                if self.on_last_start:
-                    self.on_last_start()
+                self._on_last_start()
                 return
             key, program = item
             self._open += 1
@@ -213,8 +221,7 @@ class Scheduler:
             raise reply.value
         record = CallRecord(path, call, reply.value, reply.cached, reply.queued, reply.seconds)
         task.root.records.append(record)
-        if self.on_record:
-            self.on_record(record)
+        self._on_record(record)
         self._ready.append((task, reply.value))
 
 

@@ -16,9 +16,9 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
-from kgqa.cache.in_flight import Done, InFlightCalls, Request, ServiceReply
+from kgqa.cache.in_flight import Done, InFlightCalls, MakeCalls, Request, ServiceReply
 from kgqa.cache.store import CallCache
-from kgqa.calls import Generate, ModelCall
+from kgqa.calls import Generate
 from kgqa.errors import EngineDied, EngineError, KgqaError
 from kgqa.protocols import BatchEngine, StreamingEngine
 from kgqa.types import Json
@@ -59,25 +59,45 @@ class Instant(Service):
         self._done.put(ServiceReply(request.ticket, value, cached=False, seconds=time.monotonic() - started))
 
 
-class Waves(Service):
-    """A batch engine. Held calls are answered batch after batch in one worker thread."""
+class Batches(Service):
+    """The base of services that answer batches of calls in one worker thread."""
 
-    def __init__(self, done: Done, cache: CallCache, engine: BatchEngine) -> None:
-        self.held = self.busy = 0
-        self._engine = engine
-        self._in_flight = InFlightCalls(done, cache, engine.identity(), self._make)
+    def __init__(
+        self,
+        done: Done,
+        cache: CallCache,
+        identity: Mapping[str, Json],
+        answer: Callable[[Sequence[Any]], Sequence[Any]],
+        make: MakeCalls | None = None,
+    ) -> None:
+        self._in_flight = InFlightCalls(done, cache, identity, make)
+        self._answer = BatchIsolator(answer)
         self._lock = threading.Lock()
-        self._wave: list[Request] = []
-        self._worker = ThreadPoolExecutor(1, thread_name_prefix="kgqa-waves")
-        self._answer = BatchIsolator(engine.answer)
+        self._waiting: list[Request] = []
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="kgqa-batches")
         self._stopped = False
 
+    def stop(self, timeout: float) -> None:
+        self._stopped = True
+        self._worker.shutdown(wait=False, cancel_futures=True)
+        for thread in tuple(self._worker._threads):
+            thread.join(timeout)
+        self._in_flight.stop()
+
+
+class Waves(Batches):
+    """A batch engine. Held calls are answered batch after batch."""
+
+    def __init__(self, done: Done, cache: CallCache, engine: BatchEngine) -> None:
+        super().__init__(done, cache, engine.identity(), engine.answer, self._make)
+        self._engine = engine
+
     def submit(self, request: Request) -> None:
-        self._wave.append(request)
+        self._waiting.append(request)
         self.held += 1
 
     def flush(self) -> None:
-        wave, self._wave, self.held = self._wave, [], 0
+        wave, self._waiting, self.held = self._waiting, [], 0
         self._make(self._in_flight.begin(sorted(wave)))
 
     def _make(self, requests: Sequence[Request]) -> None:
@@ -86,11 +106,6 @@ class Waves(Service):
                 self.busy += len(batch)
             if not self._stopped:
                 self._worker.submit(self._work, batch)
-
-    def stop(self, timeout: float) -> None:
-        self._stopped = True
-        _join(self._worker, timeout)
-        self._in_flight.stop()
 
     def _work(self, batch: Sequence[Request]) -> None:
         if self._stopped:
@@ -102,17 +117,34 @@ class Waves(Service):
         self._in_flight.finish(list(zip(batch, replies, strict=True)), started)
 
 
+class Worker(Batches):
+    """CPU-bound work (ranking, search). It answers up to `_together` waiting calls at once."""
+
+    _together = 32
+
+    def submit(self, request: Request) -> None:
+        if self._in_flight.begin([request]):
+            with self._lock:
+                self._waiting.append(request)
+            self._worker.submit(self._work)
+
+    def _work(self) -> None:
+        with self._lock:
+            batch, self._waiting = self._waiting[: self._together], self._waiting[self._together :]
+        if batch and not self._stopped:  # otherwise an earlier call of this function has answered all
+            started = time.monotonic()
+            replies = self._answer([request.call for request in batch])
+            seconds = (time.monotonic() - started) / len(batch)
+            self._in_flight.finish(list(zip(batch, replies, strict=True)), started, seconds)
+
+
 def split_batches(requests: Sequence[Request], size: int) -> list[Sequence[Request]]:
     """Return batches. Generations are sorted by length to pad little. Choices stay in order to share prefixes."""
     generations = [request for request in requests if isinstance(request.call, Generate)]
-    generations.sort(key=lambda request: (request.call.max_tokens, _length(request.call), request.order))
+    generations.sort(key=lambda request: (request.call.max_tokens, request.call.prompt.characters, request.order))
     choices = [request for request in requests if not isinstance(request.call, Generate)]
     step = max(1, size)
     return [kind[start : start + size] for kind in (choices, generations) for start in range(0, len(kind), step)]
-
-
-def _length(call: ModelCall) -> int:
-    return sum(len(message.content) for message in call.prompt.messages) + len(call.prompt.prefill)
 
 
 class Streams(Service):
@@ -124,7 +156,6 @@ class Streams(Service):
     """
 
     def __init__(self, done: Done, cache: CallCache, engine: StreamingEngine, ending: threading.Event) -> None:
-        self.busy = 0
         self._engine, self._ending = engine, ending
         self._in_flight = InFlightCalls(done, cache, engine.identity(), self._make)
         self._lock = threading.Lock()
@@ -169,53 +200,6 @@ class Streams(Service):
             self.busy -= 1
         self._start()
         self._in_flight.finish([(request, reply)], started)
-
-
-class Worker(Service):
-    """CPU-bound work (ranking, search) in one thread. It answers up to `_together` waiting calls at once."""
-
-    _together = 32
-
-    def __init__(
-        self,
-        done: Done,
-        cache: CallCache,
-        identity: Mapping[str, Json],
-        answer: Callable[[Sequence[Any]], Sequence[Any]],
-    ) -> None:
-        self.busy = 0
-        self._answer = BatchIsolator(answer)
-        self._in_flight = InFlightCalls(done, cache, identity)
-        self._lock = threading.Lock()
-        self._waiting: list[Request] = []
-        self._worker = ThreadPoolExecutor(1, thread_name_prefix="kgqa-worker")
-
-    def submit(self, request: Request) -> None:
-        if self._in_flight.begin([request]):
-            with self._lock:
-                self._waiting.append(request)
-            self._worker.submit(self._work)
-
-    def stop(self, timeout: float) -> None:
-        with self._lock:
-            self._waiting = []
-        _join(self._worker, timeout)
-        self._in_flight.stop()
-
-    def _work(self) -> None:
-        with self._lock:
-            batch, self._waiting = self._waiting[: self._together], self._waiting[self._together :]
-        if batch:  # otherwise an earlier call of this function has answered all
-            self.busy, started = len(batch), time.monotonic()
-            replies = self._answer([request.call for request in batch])
-            self.busy, seconds = 0, (time.monotonic() - started) / len(batch)
-            self._in_flight.finish(list(zip(batch, replies, strict=True)), started, seconds)
-
-
-def _join(worker: ThreadPoolExecutor, timeout: float) -> None:
-    worker.shutdown(wait=False, cancel_futures=True)
-    for thread in tuple(worker._threads):
-        thread.join(timeout)
 
 
 class BatchIsolator:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import fsum
 
 from kgqa.artifacts.metrics import UNDEFINED, Estimate
@@ -10,18 +10,18 @@ from kgqa.artifacts.metrics import UNDEFINED, Estimate
 _CELLS_PER_CHUNK = 2_000_000  # int64 counts: 16 MB
 
 
-def mean(values: Sequence[float | None]) -> float | None:
+def mean(values: Iterable[float | None]) -> float | None:
     """Return the mean of the values that are not None, or None if there are none."""
     known = [value for value in values if value is not None]
     return fsum(known) / len(known) if known else None
 
 
-def percent(values: Sequence[float | None]) -> float | None:
+def percent(values: Iterable[float | None]) -> float | None:
     """Return the mean of shares, times 100."""
-    return mean([None if value is None else 100 * value for value in values])
+    return mean(None if value is None else 100 * value for value in values)
 
 
-def estimate(values: Sequence[float | None], seed: int) -> Estimate:
+def estimate(values: Iterable[float | None], seed: int) -> Estimate:
     """Return the mean of shares in percent, its interval, and the number of shares that are not None."""
     known = [100 * value for value in values if value is not None]
     if not known:

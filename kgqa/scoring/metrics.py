@@ -80,10 +80,14 @@ def token_f1(prediction: str, gold: str) -> float:
     Without a shared token it is 0, also for two empty answers.
     """
     mine, theirs = normalise(prediction).split(), normalise(gold).split()
-    shared = sum((Counter(mine) & Counter(theirs)).values())
+    return _harmonic_mean((Counter(mine) & Counter(theirs)).total(), len(mine), len(theirs))
+
+
+def _harmonic_mean(shared: int, mine: int, theirs: int) -> float:
+    """Return the harmonic mean of precision and recall, or 0 if nothing is shared."""
     if not shared:
         return 0.0
-    precision, recall = shared / len(mine), shared / len(theirs)
+    precision, recall = shared / mine, shared / theirs
     return 2 * precision * recall / (precision + recall)
 
 
@@ -145,11 +149,7 @@ def drop_span_f1(predicted: str, gold: str) -> float:
         return 0.0
     if not mine and not theirs:
         return 1.0
-    shared = len(mine & theirs)
-    if not shared:
-        return 0.0
-    precision, recall = shared / len(mine), shared / len(theirs)
-    return 2 * precision * recall / (precision + recall)
+    return _harmonic_mean(len(mine & theirs), len(mine), len(theirs))
 
 
 def best_alignment(scores: Sequence[Sequence[float]]) -> float:
@@ -171,12 +171,9 @@ def _spans(gold: str) -> Sequence[str]:
     return [gold]
 
 
-def _best(formula: Callable[[str, str], float], prediction: str, golds: Sequence[str]) -> float:
-    return max(formula(prediction, gold) for gold in golds)
-
-
-def _best_scores(f1: Callable[[str, str], float], prediction: str, golds: Sequence[str]) -> Score:
-    return {"em": _best(exact_match, prediction, golds), "f1": _best(f1, prediction, golds)}
+def _best(f1: Callable[[str, str], float], prediction: str, golds: Sequence[str]) -> Score:
+    formulas = {"em": exact_match, "f1": f1}
+    return {name: max(formula(prediction, gold) for gold in golds) for name, formula in formulas.items()}
 
 
 def contains_gold(answer: str, golds: Sequence[str]) -> float:
@@ -200,17 +197,17 @@ def abstains(answer: str) -> bool:
 
 PROFILES: Mapping[str, Callable[[str, Sequence[str]], Score]] = {
     # Yang et al., EMNLP 2018: the first gold answer only
-    "hotpotqa": lambda prediction, golds: _best_scores(hotpotqa_f1, prediction, golds[:1]),
+    "hotpotqa": lambda prediction, golds: _best(hotpotqa_f1, prediction, golds[:1]),
     # Ho et al., COLING 2020, scorer v1.1: the best over all answers
-    "2wiki": lambda prediction, golds: _best_scores(hotpotqa_f1, prediction, golds),
+    "2wiki": lambda prediction, golds: _best(hotpotqa_f1, prediction, golds),
     # Trivedi et al., TACL 2022: the best over answer and aliases
-    "musique": lambda prediction, golds: _best_scores(musique_f1, prediction, golds),
+    "musique": lambda prediction, golds: _best(musique_f1, prediction, golds),
     "drop": drop_profile,
     # Fang et al., 2024, released program: EM over all answers, F1 of the first. An alias can have EM 1 and F1 0.
     "trace": lambda prediction, golds: {
-        "em": _best(exact_match, prediction, golds),
+        "em": float(any(exact_match(prediction, gold) for gold in golds)),
         "f1": hotpotqa_f1(prediction, golds[0]),
     },
     # Wang et al., 2024, released notebook: the first answer, or its best span if it is a list as in IIRC
-    "kgp": lambda prediction, golds: _best_scores(hotpotqa_f1, prediction, _spans(golds[0])),
+    "kgp": lambda prediction, golds: _best(hotpotqa_f1, prediction, _spans(golds[0])),
 }

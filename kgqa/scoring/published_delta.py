@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import hypot, sqrt
-from typing import Literal
+from typing import ClassVar, Literal
 
 from kgqa.types import Json
 
@@ -23,6 +23,7 @@ Verdict = Literal["agrees", "differs", "cannot tell", "not compared"]
 class Metric:
     """A metric of a published table. `path`: a path in metrics.json, or a sum or ratio of paths. None: not measured."""
 
+    __pydantic_config__: ClassVar = {"extra": "forbid"}  # a wrong key in a table's file is an error
     name: str
     path: str | None
     unit: str
@@ -57,6 +58,11 @@ class Ours:
     spread: float | None = None  # standard deviation of a mean over several runs
     failed: int = 0  # of the `asked` questions, counted as wrong
     asked: int = 0
+
+    @property
+    def ends(self) -> tuple[float, float] | None:
+        """Return the ends of the interval."""
+        return None if self.low is None or self.high is None else (self.low, self.high)
 
     @property
     def answered_text(self) -> str:
@@ -111,16 +117,14 @@ def compare_with_published(published: Value, ours: Ours, unit: str, margin: floa
     difference = ours.mean - published.number
     if unit == SECONDS:
         return Delta(difference, None, None, "not compared")
-    if ours.low is None or ours.high is None:
+    if ours.ends is None:
         return Delta(difference, None, None, "cannot tell" if difference else "agrees")
-    if unit == "%" and ours.low == ours.high:  # a bootstrap of equal values knows no spread
+    low, high = ours.ends
+    if unit == "%" and low == high:  # a bootstrap of equal values knows no spread
         low, high = wilson_interval(ours.mean, ours.questions)
-        ours = replace(ours, low=low, high=high)
-    assert ours.low is not None
-    assert ours.high is not None
-    below, above = _published_errors(published, ours, unit)
-    low = difference - hypot(ours.mean - ours.low, above)
-    high = difference + hypot(ours.high - ours.mean, below)
+    our_errors = ours.mean - low, high - ours.mean
+    below, above = _published_errors(published, ours, our_errors, unit)
+    low, high = difference - hypot(our_errors[0], above), difference + hypot(our_errors[1], below)
     allowed = margin if unit == "%" else MARGIN_SHARE * abs(published.number)
     verdict: Verdict = "cannot tell"
     if ours.questions >= FEW:
@@ -136,7 +140,7 @@ def wilson_interval(percent: float, questions: float) -> tuple[float, float]:
     return 100 * min(centre - half, share), 100 * max(centre + half, share)
 
 
-def _published_errors(published: Value, ours: Ours, unit: str) -> tuple[float, float]:
+def _published_errors(published: Value, ours: Ours, our_errors: tuple[float, float], unit: str) -> tuple[float, float]:
     """Return how far the published value can be above and below its true value.
 
     Percentages: the binomial bound. Other units: our relative error. Unknown numbers of questions: ours.
@@ -146,10 +150,8 @@ def _published_errors(published: Value, ours: Ours, unit: str) -> tuple[float, f
         low, high = wilson_interval(published.number, questions)
         below, above = max(published.number - low, 0.0), max(high - published.number, 0.0)
     else:
-        assert ours.low is not None
-        assert ours.high is not None
         ratio = abs(published.number / ours.mean) * sqrt(ours.questions / questions) if ours.mean else 0.0
-        below, above = ratio * (ours.mean - ours.low), ratio * (ours.high - ours.mean)
+        below, above = (ratio * error for error in our_errors)
     extra = _Z * (published.spread or 0.0)  # of its runs
     return hypot(below, extra), hypot(above, extra)
 
@@ -164,13 +166,12 @@ def _sum(metrics: Mapping[str, Json], written: str) -> float | None:
 def _values(metrics: Mapping[str, Json], path: str) -> list[float]:
     """Return the values of a path. `figures.errors, *` matches all `figures` with names that start with "errors, "."""
     folder, _, last = path.rpartition(".")
-    if not last.endswith("*"):
-        figure = _at(metrics, path)
-        return [float(figure)] if isinstance(figure, int | float) else []
     group = _at(metrics, folder) if folder else metrics
-    pattern = re.escape(last[:-1])
-    named = group.items() if isinstance(group, Mapping) else ()
-    return [float(value) for name, value in named if re.match(pattern, name) and isinstance(value, int | float)]
+    if not isinstance(group, Mapping):
+        return []
+    is_prefix, start = last.endswith("*"), last.removesuffix("*")
+    named = [value for name, value in group.items() if name == last or (is_prefix and name.startswith(start))]
+    return [float(value) for value in named if isinstance(value, int | float)]
 
 
 def _at(metrics: Mapping[str, Json], path: str) -> Json:

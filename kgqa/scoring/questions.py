@@ -6,7 +6,7 @@ exports.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from kgqa.artifacts.metrics import ScoreSummary
@@ -26,12 +26,10 @@ class SupportScores:
     rate are None.
     """
 
-    recall: float | None  # share of the gold passages that were used (IRCoT's paragraph recall)
-    precision: float | None  # share of the used passages that are gold (HotpotQA's, of passages)
-    f1: float | None  # harmonic mean of both (MuSiQue)
-    error_rate: float | None  # share of the used passages that are not gold (TRACE Table 5)
-    given_recall: float | None  # of all passages that come with the question
-    given_error_rate: float | None
+    recall: float | None = None  # share of the gold passages that were used (IRCoT's paragraph recall)
+    precision: float | None = None  # share of the used passages that are gold (HotpotQA's, of passages)
+    f1: float | None = None  # harmonic mean of both (MuSiQue)
+    error_rate: float | None = None  # share of the used passages that are not gold (TRACE Table 5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +43,7 @@ class ScoredQuestion:
     f1: float
     containment: float
     support: SupportScores
+    given: SupportScores  # of all passages that come with the question, as if they were used
     pair_right: bool | None = None  # answered, and abstained from its twin. None: no twin was answered
 
     @property
@@ -67,9 +66,8 @@ class ScoredQuestion:
             return None
         return float(self.answer is not None and self.abstained != self.question.answerable)
 
-    @property
-    def support_recall(self) -> float | None:
-        return self.support.recall
+
+Share = Callable[[ScoredQuestion], float | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +84,7 @@ class Metric:
 
     name: str
     label: str
-    share: Callable[[ScoredQuestion], float | None]
+    share: Share
     listed: bool = True
     column: bool = False
     tested: bool = False
@@ -95,16 +93,12 @@ class Metric:
     lower_is_better: bool = False
 
 
-def _unless_unanswerable(share: Callable[[ScoredQuestion], float | None]) -> Callable[[ScoredQuestion], float | None]:
+def _unless_unanswerable(share: Share) -> Share:
     return lambda row: None if row.question.answerable is False else share(row)
 
 
-def _of_pair(share: Callable[[ScoredQuestion], float | None]) -> Callable[[ScoredQuestion], float | None]:
+def _of_pair(share: Share) -> Share:
     return lambda row: None if row.pair_right is None else share(row) if row.pair_right else 0.0
-
-
-def _right(row: ScoredQuestion) -> float:
-    return row.em if row.question.answerable else 0.0
 
 
 _LIST = (
@@ -118,7 +112,7 @@ _LIST = (
     Metric(
         "selective_em",
         "EM of given answers",
-        lambda row: None if row.answerability is None or row.answer is None or row.abstained else _right(row),
+        lambda row: None if row.answerability is None or row.answer is None or row.abstained else row.em,
         optional=True,
     ),
     Metric("answerability", "answerability", lambda row: row.answerability, optional=True),
@@ -157,19 +151,13 @@ METRICS = {metric.name: metric for metric in _LIST}
 _DIGITS = 6  # of a score in percent
 
 
-def empty_scores(summary: ScoreSummary | None) -> dict[str, float | None]:
-    """Return None for each score that a question of a run can have."""
-    return {
-        name: None for name, metric in METRICS.items() if not metric.optional or (summary and name in summary.scores)
-    }
-
-
-def percent_scores(row: ScoredQuestion, summary: ScoreSummary) -> dict[str, float | None]:
+def percent_scores(row: ScoredQuestion | None, summary: ScoreSummary | None) -> dict[str, float | None]:
     """Return a question's scores in percent. None: the run or the question does not define the score."""
-    scores = empty_scores(summary)
-    for name, estimate in summary.scores.items():
-        share = METRICS[name].share(row) if estimate.n else None
-        scores[name] = None if share is None else round(100 * share, _DIGITS)
+    scores: dict[str, float | None] = {}
+    for name, metric in METRICS.items():
+        if not metric.optional or (summary and name in summary.scores):
+            share = metric.share(row) if row and summary and summary.score(name).n else None
+            scores[name] = None if share is None else round(100 * share, _DIGITS)
     return scores
 
 
@@ -207,24 +195,23 @@ def score_question(question: Question, prediction: Prediction, profile: str) -> 
     if question.answerable is False:
         contained = shares["em"] = shares["f1"] = float(answer is not None and abstains(answer))
     evidence = prediction.passages_of(question)
-    gold = question.support if evidence is not None else frozenset()
-    used = evidence if evidence is not None and answer is not None else ()
-    given = [passage.id for passage in question.passages]
-    support = score_support(used, gold, given)
-    return ScoredQuestion(question, prediction, profile, shares["em"], shares["f1"], contained, support)
+    support = given = SupportScores()
+    if evidence is not None:
+        support = score_support(evidence if answer is not None else (), question.support)
+        if question.passages:
+            given = score_support([passage.id for passage in question.passages], question.support)
+    return ScoredQuestion(question, prediction, profile, shares["em"], shares["f1"], contained, support, given)
 
 
-def score_support(evidence: Sequence[str], gold: Collection[str], given: Collection[str]) -> SupportScores:
-    """Compare sets of passage ids. If `given` is empty, its scores are None."""
-    used, wanted, available = set(evidence), set(gold), set(given)
+def score_support(evidence: Collection[str], gold: Collection[str]) -> SupportScores:
+    """Compare sets of passage ids."""
+    used, wanted = set(evidence), set(gold)
     if not wanted:
-        return SupportScores(None, None, None, None, None, None)
+        return SupportScores()
     found = len(used & wanted)
     return SupportScores(
         recall=found / len(wanted),
         precision=found / len(used) if used else None,
         f1=2 * found / (len(used) + len(wanted)),
         error_rate=len(used - wanted) / len(used) if used else None,
-        given_recall=len(available & wanted) / len(wanted) if available else None,
-        given_error_rate=len(available - wanted) / len(available) if available else None,
     )

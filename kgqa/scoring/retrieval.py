@@ -11,10 +11,11 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from kgqa.artifacts.metrics import Estimate, Retrieval
 from kgqa.scoring.intervals import estimate, mean, percent
-from kgqa.scoring.summary import group_rows
+from kgqa.scoring.summary import group_means
 from kgqa.types import Passage, Question
 
 Page = Callable[[str], Sequence[Passage]]  # the passages of the corpus with a title
@@ -127,13 +128,13 @@ def summarise_retrieval(rows: Sequence[RetrievedPassages], *, ranked: bool, seed
         ranked=ranked,
         recall=_recalls(ranks, seed),
         page_recall=_recalls(pages, seed) if pages != ranks else None,
-        all_gold={str(budget): percent([all_gold(each, budget) for each in ranks]) for budget in BUDGETS},
-        fixed_budget_recall=percent([recall(each, BUDGET) for each in ranks]),
-        mrr=percent([reciprocal_rank(each) for each in ranks]) if ranked else None,
-        passages_per_question=mean([len(row.ids) for row in rows]),
+        all_gold={str(budget): percent(all_gold(each, budget) for each in ranks) for budget in BUDGETS},
+        fixed_budget_recall=percent(recall(each, BUDGET) for each in ranks),
+        mrr=percent(map(reciprocal_rank, ranks)) if ranked else None,
+        passages_per_question=mean(len(row.ids) for row in rows),
         without_passages=sum(not row.ids for row in rows),
-        by_hops=_breakdown(rows, lambda row: "" if row.hops is None else str(row.hops)),
-        by_type=_breakdown(rows, lambda row: row.type),
+        by_hops=group_means(rows, lambda row: row.hops, _RECALLS),
+        by_type=group_means(rows, lambda row: row.type, _RECALLS),
         alarm=same_passages_alarm(rows),
     )
 
@@ -160,18 +161,15 @@ def _words(passage: Passage) -> list[str]:
 
 
 def _recalls(ranks: Sequence[Sequence[int | None]], seed: int) -> dict[str, Estimate]:
-    return {str(budget): estimate([recall(each, budget) for each in ranks], seed) for budget in BUDGETS}
+    return {str(budget): estimate((recall(each, budget) for each in ranks), seed) for budget in BUDGETS}
+
+
+def _recall_of(budget: int, row: RetrievedPassages) -> float | None:
+    return recall(row.gold_ranks, budget)
+
+
+_RECALLS = {str(budget): partial(_recall_of, budget) for budget in BUDGETS}
 
 
 def _within(ranks: Sequence[int | None], budget: int) -> list[bool]:
     return [rank is not None and rank <= budget for rank in ranks]
-
-
-def _breakdown(
-    rows: Sequence[RetrievedPassages], group_of: Callable[[RetrievedPassages], str]
-) -> dict[str, dict[str, float | None]]:
-    recalls = {}
-    for name, grouped in group_rows(rows, group_of).items():
-        by_budget = {str(budget): percent([recall(row.gold_ranks, budget) for row in grouped]) for budget in BUDGETS}
-        recalls[name] = {"n": len(grouped), **by_budget}
-    return recalls

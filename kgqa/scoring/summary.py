@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 from typing import TypeVar
 
@@ -19,11 +19,12 @@ from kgqa.artifacts.metrics import (
 from kgqa.artifacts.verdicts import RIGHT, WRONG, Judgement
 from kgqa.scoring.comparison import agreement
 from kgqa.scoring.intervals import estimate, mean, percent
-from kgqa.scoring.metrics import PROFILES, abstains, score
+from kgqa.scoring.metrics import PROFILES, score
 from kgqa.scoring.questions import METRICS, ScoredQuestion
 
 T = TypeVar("T")
 UNKNOWN = "unknown"  # the group of questions without known hops or type
+_EM_AND_F1: Mapping[str, Callable[[ScoredQuestion], float]] = {"em": lambda row: row.em, "f1": lambda row: row.f1}
 
 
 def summarise(rows: Sequence[ScoredQuestion], *, seed: int = 0) -> ScoreSummary:
@@ -41,34 +42,33 @@ def summarise(rows: Sequence[ScoredQuestion], *, seed: int = 0) -> ScoreSummary:
     profiles = {row.profile for row in rows}
     if len(profiles) > 1:
         raise ValueError(f"one run is scored by one profile, not by {', '.join(sorted(profiles))}")
-    failed = sum(row.answer is None for row in rows)
-    answers, supports = [row.answer for row in rows if row.answer is not None], [row.support for row in rows]
+    answered = [row for row in rows if row.answer is not None]
     answerable = [row for row in rows if row.question.answerable is not False]
     summary = ScoreSummary(
         questions=len(rows),
-        failed=failed,
-        answerless=sum(row.answer is not None and not row.answer.strip() for row in rows),
+        failed=len(rows) - len(answered),
+        answerless=sum(row.answer is not None and not row.answer.strip() for row in answered),
         profile=rows[0].profile,
         scores=_scores(rows, seed),
-        answered=_scores([row for row in rows if row.answer is not None], seed) if 0 < failed < len(rows) else None,
+        answered=_scores(answered, seed) if 0 < len(answered) < len(rows) else None,
         given={
-            "support_recall": percent([support.given_recall for support in supports]),
-            "support_error_rate": percent([support.given_error_rate for support in supports]),
+            "support_recall": percent(row.given.recall for row in rows),
+            "support_error_rate": percent(row.given.error_rate for row in rows),
         },
         wording=Wording(
-            words=mean([len(answer.split()) for answer in answers]),
-            abstained=percent([abstains(answer) for answer in answers]),
+            words=mean(len(row.answer.split()) for row in rows if row.answer is not None),
+            abstained=percent(row.abstained for row in answered),
         ),
         found_and_right=_cross_found_and_right(rows),
-        context_tokens=mean([row.prediction.context_tokens for row in rows]),
+        context_tokens=mean(row.prediction.context_tokens for row in rows),
         flags=_sum_flags(rows),
         figures=_mean_figures(rows),
         figures_if_right=_mean_figures([row for row in rows if row.em == 1]) or None,
-        by_hops=_breakdown(rows, lambda row: "" if row.question.hops is None else str(row.question.hops)),
-        by_type=_breakdown(rows, lambda row: row.question.type),
+        by_hops=group_means(rows, lambda row: row.question.hops, _EM_AND_F1),
+        by_type=group_means(rows, lambda row: row.question.type, _EM_AND_F1),
         profiles={name: _rescore(answerable, name) for name in PROFILES},
     )
-    if failed < len(rows):
+    if answered:
         return summary
     undefined = {name: UNDEFINED for name, metric in METRICS.items() if not metric.optional}
     return summary.replace(scores=undefined, found_and_right=None, by_hops={}, by_type={}, profiles={})
@@ -81,7 +81,7 @@ def _scores(rows: Sequence[ScoredQuestion], seed: int) -> dict[str, Estimate]:
 
 def _cross_found_and_right(rows: Sequence[ScoredQuestion]) -> FoundAndRight | None:
     """Count questions by whether all gold passages were used and the answer is right. None: support is unknown."""
-    counts = Counter((row.support_recall == 1, row.em == 1) for row in rows if row.support_recall is not None)
+    counts = Counter((row.support.recall == 1, row.em == 1) for row in rows if row.support.recall is not None)
     if not counts:
         return None
     return FoundAndRight(
@@ -94,23 +94,25 @@ def _cross_found_and_right(rows: Sequence[ScoredQuestion]) -> FoundAndRight | No
 
 def _rescore(rows: Sequence[ScoredQuestion], profile: str) -> dict[str, float | None]:
     scores = [score(row.answer, row.question.answers, profile) for row in rows]
-    return {name: percent([score[name] for score in scores]) for name in ("em", "f1")}
+    return {name: percent(score[name] for score in scores) for name in ("em", "f1")}
 
 
-def group_rows(rows: Sequence[T], group_of: Callable[[T], str]) -> dict[str, list[T]]:
-    """Return rows by group, sorted by name with "unknown" last, or {} if all groups are unknown."""
+def group_means(
+    rows: Sequence[T], group_of: Callable[[T], int | str | None], shares: Mapping[str, Callable[[T], float | None]]
+) -> dict[str, Means]:
+    """Return the size of each group and the means of its shares in percent, sorted by name with "unknown" last.
+
+    If all groups are unknown (None or ""), return {}.
+    """
     groups: dict[str, list[T]] = {}
     for row in rows:
-        groups.setdefault(group_of(row) or UNKNOWN, []).append(row)
+        group = group_of(row)
+        groups.setdefault(UNKNOWN if group in (None, "") else str(group), []).append(row)
     if set(groups) == {UNKNOWN}:
         return {}
-    return dict(sorted(groups.items(), key=lambda item: (item[0] == UNKNOWN, item[0])))
-
-
-def _breakdown(rows: Sequence[ScoredQuestion], group_of: Callable[[ScoredQuestion], str]) -> dict[str, Means]:
     return {
-        name: {"n": len(group), "em": percent([row.em for row in group]), "f1": percent([row.f1 for row in group])}
-        for name, group in group_rows(rows, group_of).items()
+        name: {"n": len(groups[name]), **{key: percent(map(share, groups[name])) for key, share in shares.items()}}
+        for name in sorted(groups, key=lambda name: (name == UNKNOWN, name))
     }
 
 
@@ -122,11 +124,9 @@ def _sum_flags(rows: Sequence[ScoredQuestion]) -> dict[str, int]:
 
 
 def _mean_figures(rows: Sequence[ScoredQuestion]) -> dict[str, float]:
-    values = defaultdict[str, list[float]](list)
-    for row in rows:
-        for name, value in row.prediction.figures.items():
-            values[name].append(value)
-    return {name: fmean(values[name]) for name in sorted(values)}
+    all_figures = [row.prediction.figures for row in rows]
+    names = sorted({name for figures in all_figures for name in figures})
+    return {name: fmean(figures[name] for figures in all_figures if name in figures) for name in names}
 
 
 def summarise_verdicts(rows: Sequence[Judgement], exact: Sequence[bool], *, seed: int = 0) -> VerdictSummary:

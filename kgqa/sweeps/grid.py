@@ -13,27 +13,36 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from kgqa.artifacts.sweep import SweepPlan, sweep_name
-from kgqa.config.building import check_value
-from kgqa.config.composing import Axis, Span, expand_grid, parse_axes, search_space
+from kgqa.artifacts.sweep import Cell, Sweep, sweep_name
+from kgqa.config.building import check_value, read_keys
+from kgqa.config.composing import Axis, expand_grid, parse_axes
 from kgqa.config.files import format_yaml
-from kgqa.config.overrides import override_group, override_key, override_values, parse_override
+from kgqa.config.overrides import HYDRA, override_group, override_key, override_values, split_overrides
+from kgqa.config.settings import list_reported_settings
 from kgqa.errors import ConfigError, nearest
 from kgqa.experiment.engines import Pool
 from kgqa.experiment.experiment import Experiment
+from kgqa.report.sweeps import SweepReport
 from kgqa.runtime.costs import Budget
 from kgqa.runtime.display import Display
 from kgqa.runtime.monitor import monitor_work
-from kgqa.sweeps.cells import Cell, check_metric, freeze_cells, place_cells
+from kgqa.sweeps.cells import check_metric, freeze, freeze_cells, place_cells
 from kgqa.sweeps.launching import check_launcher, run_in_folder
-from kgqa.sweeps.running import SweepFolder, count_cost, open_sweep, run_cell, show_end, sweep_path, write_reports
+from kgqa.sweeps.running import add_cells, count_cost, open_sweep, run_cell, show_end, sweep_path, write_reports
 from kgqa.util.optional_deps import install_command
 from kgqa.util.validators import Count, Natural
 
 Optuna = Any  # an object of optuna, which is optional
-OWN = ("sweep.name", "sweep.metric", "budget")
 SWEEPERS = ("basic", "optuna")  # every combination, or a search
 SEARCH_KEYS = ("hydra/sweeper", "hydra.sweeper.n_trials", "hydra.sweeper.seed")
+
+
+@dataclass(frozen=True)
+class SweepKeys:
+    """The keys under `sweep.`: the name of the folder, and the score that a search maximizes."""
+
+    name: str | None = None
+    metric: str | None = None
 
 
 @dataclass(frozen=True)
@@ -42,31 +51,19 @@ class SweepRequest:
 
     overrides: tuple[str, ...]  # of the experiment
     hydra: tuple[str, ...]  # of launcher and sweeper
-    name: str | None
-    metric: str | None  # that a search maximizes
+    keys: SweepKeys
     budget: Budget | None
     command: tuple[str, ...]
 
     @classmethod
     def of(cls, arguments: Sequence[str]) -> SweepRequest:
         """Parse arguments. Raises ConfigError for an unknown key of the sweep, and for one that has no effect."""
-        own: dict[str, str] = {}
-        overrides, hydra = [], []
-        for argument in arguments:
-            parsed = parse_override(argument)
-            if parsed.key.startswith("sweep.") and parsed.key not in OWN:
-                raise ConfigError(f"{argument}: unknown key {parsed.key!r}. {nearest(parsed.key, OWN)}")
-            if parsed.key in OWN:
-                own[parsed.key] = parsed.value
-            elif override_group(argument) == "verify":
-                raise ConfigError(f"{argument}: not part of a run. Use kgqa data verify")
-            elif parsed.key.startswith(("hydra/", "hydra.")):
-                hydra.append(argument)
-            else:
-                overrides.append(argument)
-        budget = Budget.of(own["budget"]) if "budget" in own else None
-        names, command = (own.get("sweep.name"), own.get("sweep.metric")), ("kgqa", "run", "-m", *arguments)
-        request = cls(tuple(overrides), tuple(hydra), *names, budget, command)
+        own, budgets, hydra, overrides = split_overrides(arguments, "sweep.", "budget=", HYDRA)
+        for override in overrides:
+            if override_group(override) == "verify":
+                raise ConfigError(f"{override}: not part of a run. Use kgqa data verify")
+        keys = read_keys(SweepKeys, own, "sweep.")
+        request = cls(overrides, hydra, keys, Budget.last(budgets), ("kgqa", "run", "-m", *arguments))
         if request.sweeper not in SWEEPERS:
             raise ConfigError(f"hydra/sweeper={request.sweeper}: no such sweeper. {nearest(request.sweeper, SWEEPERS)}")
         if request.sweeper == "basic":
@@ -89,70 +86,73 @@ class SweepRequest:
 
     @property
     def dry_run(self) -> bool:
-        return any(cell.experiment.settings.dry_run for cell in self.cells)
+        return any(cell.config["dry_run"] for cell in self.cells)
 
     def _refuse_keys_without_effect(self) -> None:
-        if self.metric is not None:
-            raise ConfigError(f"sweep.metric={self.metric}: only hydra/sweeper=optuna maximizes a score. Add it")
+        if self.keys.metric is not None:
+            raise ConfigError(f"sweep.metric={self.keys.metric}: only hydra/sweeper=optuna maximizes a score. Add it")
         for override in self.hydra:
             if not override.startswith(("hydra/launcher=", "hydra/sweeper=", "hydra.launcher.")):
                 raise ConfigError(f"{override}: this key has no effect. hydra.sweeper.… needs hydra/sweeper=optuna")
         check_launcher(self.hydra, self.budget)
 
 
-def run_sweep(request: SweepRequest, display: Display) -> SweepFolder:
-    """Run the cells that are not finished and write the sweep's report. Raises as `run_in_folder`."""
+def run_sweep(request: SweepRequest, display: Display) -> SweepReport:
+    """Run the cells that are not finished, write the sweep's report, and return it. Raises as `run_in_folder`."""
     axes = {override_key(axis.key): axis.values for axis in request.axes if axis.swept}
     return run_in_folder(
-        request.cells, request.name, axes, request.command, display, hydra=request.hydra, budget=request.budget
+        request.cells, request.keys.name, axes, request.command, display, hydra=request.hydra, budget=request.budget
     )
 
 
-def run_search(request: SweepRequest, display: Display) -> SweepFolder:
-    """Run the trials of a search and write the sweep's report.
+def run_search(request: SweepRequest, display: Display) -> SweepReport:
+    """Run the trials of a search, write the sweep's report, and return it.
 
     Raises ConfigError if optuna is missing, nothing is searched, or no number of trials is given.
     """
     trials, seed = _trials_and_seed(request.hydra)
-    check_metric("sweep.metric", request.metric or "")
-    fixed, space = search_space(request.overrides)
-    if not space:
+    check_metric("sweep.metric", request.keys.metric or "")
+    searched = {axis.key: axis for axis in request.axes if axis.swept}
+    if not searched:
         raise ConfigError("no values to search: set several values for a key, e.g. method.candidates='range(10,40)'")
     study = _create_study(seed)
-    base = Experiment.of(fixed)
+    base = Experiment.of([axis.override for axis in request.axes if not axis.swept])
     if base.settings.dry_run:
         raise ConfigError("dry_run=true: the cells of a search are not known in advance. Plan one run without -m")
-    texts = [format_yaml(base.config), *sorted(request.overrides), *sorted(request.hydra), str(request.metric)]
-    digest = sweep_name(texts)  # of everything that decides the proposals
-    plan = SweepPlan(search=digest, command=request.command, axes=dict.fromkeys(space, ()), cells=())
-    with open_sweep(sweep_path(request.name or f"optuna-{digest}", []), plan, []) as folder:
-        with monitor_work(display, "sweep", folder.path) as monitor:
-            _run_trials(study, space, base, request, trials, folder, monitor)
-        write_reports(folder.path)
-    scores = [(score, cell) for cell in folder.cells if (score := _score(cell, request)) is not None]
-    if scores:
-        best, chosen = max(scores, key=lambda scored: scored[0])
-        display.line(f"best {request.metric}: {best:.1f} in cell {chosen.number}: {chosen.name}")
-    folder.untried = trials - len(folder.cells)
-    if folder.untried:
-        display.line(f"{folder.untried} of {trials} cells were not tried: the budget is spent", alarm=True)
-    return folder
+    settings = format_yaml(list_reported_settings(base.config))
+    ranges = sorted(axis.override for axis in searched.values())
+    # everything that decides the proposals
+    digest = sweep_name([settings, *ranges, *sorted(request.hydra), str(request.keys.metric)])
+    path = sweep_path(request.keys.name or f"optuna-{digest}", [])
+    sweep = Sweep(path=path, search=digest, command=request.command, axes=dict.fromkeys(searched, ()), cells=[])
+    with open_sweep(sweep, []):
+        with monitor_work(display, "sweep", path) as monitor:
+            _run_trials(study, searched, base, request, trials, sweep, monitor)
+        report = write_reports(sweep)
+    if any(trial.value is not None for trial in study.trials):
+        best = study.best_trial
+        name = sweep.cells[best.number].name
+        display.line(f"best {request.keys.metric}: {best.value:.1f} in cell {best.number}: {name}")
+    sweep.untried = trials - len(sweep.cells)
+    if sweep.untried:
+        display.line(f"{sweep.untried} of {trials} cells were not tried: the budget is spent", alarm=True)
+    return report
 
 
 def _run_trials(
     study: Optuna,
-    space: Mapping[str, Span | tuple[str, ...]],
+    searched: Mapping[str, Axis],
     base: Experiment,
     request: SweepRequest,
     trials: int,
-    folder: SweepFolder,
+    sweep: Sweep,
     display: Display,
 ) -> None:
     """Run trials one after the other until the budget is spent."""
     from optuna.trial import TrialState
 
     budget = request.budget
-    distributions = {key: _distribution(values) for key, values in space.items()}
+    distributions = {key: _distribution(axis) for key, axis in searched.items()}
     with closing(Pool()) as pool, display.counting("cells") as advance:
         advance("", 0, trials)
         for number in range(trials):
@@ -160,17 +160,17 @@ def _run_trials(
                 break
             trial = study.ask(distributions)
             values = [f"{key}={value}" for key, value in trial.params.items()]
-            cell = Cell(number, " ".join(values), Experiment.of([*base.overrides, *values]))
+            cell = freeze(number, " ".join(values), Experiment.of([*base.overrides, *values]))
             place_cells([cell])
-            folder.add([cell])
-            run_cell(cell, folder.path, pool, budget.left() if budget else None, display)
-            count_cost(cell, budget)
+            add_cells(sweep, [cell])
+            paid = run_cell(cell, sweep.path, pool, budget.left() if budget else None, display)
+            count_cost(cell, paid, budget)
             show_end(cell, display)
             advance("", 1, trials)
             if cell.status == "not run":
                 break  # the budget was spent within the cell
-            score = _score(cell, request)
-            study.tell(trial, score, state=TrialState.FAIL if score is None else None)
+            mean = cell.mean(str(request.keys.metric), "sweep.metric")
+            study.tell(trial, mean, state=TrialState.FAIL if mean is None else None)
 
 
 def _trials_and_seed(hydra: Sequence[str]) -> tuple[int, int]:
@@ -192,16 +192,12 @@ def _create_study(seed: int) -> Optuna:
     return optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=seed))
 
 
-def _distribution(values: Span | tuple[str, ...]) -> Optuna:
+def _distribution(axis: Axis) -> Optuna:
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
-    if not isinstance(values, Span):
-        return CategoricalDistribution(list(values))
-    if isinstance(values.low, int) and isinstance(values.high, int):
-        return IntDistribution(values.low, values.high, step=values.step, log=values.log)
-    return FloatDistribution(float(values.low), float(values.high), log=values.log)
-
-
-def _score(cell: Cell, request: SweepRequest) -> float | None:
-    score = cell.score(str(request.metric), "sweep.metric")
-    return float(score.mean) if score and score.mean is not None else None
+    span = axis.span
+    if span is None:
+        return CategoricalDistribution(list(axis.values))
+    if isinstance(span.low, int) and isinstance(span.high, int):
+        return IntDistribution(span.low, span.high, step=span.step, log=span.log)
+    return FloatDistribution(float(span.low), float(span.high), log=span.log)

@@ -7,20 +7,20 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import BrokenExecutor
 from contextlib import closing, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from kgqa.artifacts.sweep import SweepPlan
+from kgqa.artifacts.sweep import Cell, Sweep, cell_file
 from kgqa.config.overrides import override_values
 from kgqa.errors import ConfigError, EngineDied, KgqaError, nearest
 from kgqa.experiment.engines import Pool
 from kgqa.experiment.session import Session
+from kgqa.report.sweeps import SweepReport
 from kgqa.runtime.costs import Budget
 from kgqa.runtime.display import Display, PlainLines
 from kgqa.runtime.monitor import monitor_work
-from kgqa.sweeps.cells import Cell, place_cells
-from kgqa.sweeps.running import SweepFolder, open_sweep, run_cell, run_cells, show_end, sweep_path, write_reports
+from kgqa.sweeps.cells import experiment_of, load_cell, place_cells, skip_if_finished
+from kgqa.sweeps.running import open_sweep, run_cell, run_cells, show_end, sweep_path, write_reports
 from kgqa.types import Json
 from kgqa.util.text import pluralize
 
@@ -72,42 +72,54 @@ def run_all(
         return
     for cell in cells:
         # running the cell raises the error again
-        with suppress(KgqaError), Session(replace(cell.experiment)) as session:
-            if cell.skip_if_finished(session):
+        with suppress(KgqaError), Session(experiment_of(cell)) as session:
+            if skip_if_finished(cell, session):
                 cell.write_state(sweep)
     left = [cell for cell in cells if not cell.is_finished]
     if left:
         launch(sweep, [cell.number for cell in left], overrides)
     for cell in left:
-        cell.read_state(sweep)
+        _read_end(cell, sweep)
     if on_end:
         for cell in cells:
             on_end(cell)
 
 
+def _read_end(cell: Cell, sweep: Path) -> None:
+    """Read how a cell ended that another process ran."""
+    cell.read_state(sweep)
+    if cell.status in ("waiting", "running"):
+        log = cell_file(sweep, cell.number, "log")
+        cell.status, cell.error = "not run", f"its process ended early. See {log}"
+        cell.write_state(sweep)
+    elif cell.status == "done":
+        cell.read_result()
+
+
 def run_in_folder(
     cells: Sequence[Cell],
     name: str | None,
-    axes: Mapping[str, Sequence[Json]],
+    axes: Mapping[str, tuple[Json, ...]],
     command: tuple[str, ...],
     display: Display,
     *,
     hydra: Sequence[str] = (),
     budget: Budget | None = None,
     key: str = "sweep.name",
-) -> SweepFolder:
-    """Run the cells that are not finished and write the sweep's report. key: sets the folder's name, for messages.
+) -> SweepReport:
+    """Run the cells that are not finished, write the sweep's report, and return it.
+
+    key: sets the folder's name, for messages.
 
     Raises ConfigError if two cells would write one run's folder, or the sweep's is another's or in use.
     """
     place_cells(cells)
-    plan = SweepPlan(command=command, axes={key: tuple(values) for key, values in axes.items()}, cells=())
-    with open_sweep(sweep_path(name, cells, key), plan, cells, key) as folder:
-        display.line(f"{pluralize(len(cells), 'cell')} in {folder.path}")
-        with monitor_work(display, "sweep", folder.path) as monitor:
-            run_all(cells, folder.path, hydra, monitor, budget=budget)
-        write_reports(folder.path)
-    return folder
+    sweep = Sweep(path=sweep_path(name, cells, key), command=command, axes=axes, cells=[])
+    with open_sweep(sweep, cells, key):
+        display.line(f"{pluralize(len(cells), 'cell')} in {sweep.path}")
+        with monitor_work(display, "sweep", sweep.path) as monitor:
+            run_all(cells, sweep.path, hydra, monitor, budget=budget)
+        return write_reports(sweep)
 
 
 def launch(sweep: Path, numbers: Sequence[int], hydra_overrides: Sequence[str]) -> None:
@@ -158,7 +170,7 @@ def run_launched(job: Any) -> None:
     os.chdir(job.home)  # Ray starts its workers elsewhere
     os.environ.setdefault("GOMP_SPINCOUNT", "0")
     sweep = Path(job.sweep)
-    cell = Cell.read(sweep, SweepPlan.read(sweep).cells[job.cell])
+    cell = load_cell(sweep, job.cell)
     with closing(Pool()) as pool:
         run_cell(cell, sweep, pool)
     show_end(cell, PlainLines(sys.stdout))

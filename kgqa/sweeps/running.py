@@ -6,60 +6,26 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from kgqa.artifacts.run import SWEEP
-from kgqa.artifacts.sweep import CellState, SweepPlan, cell_file, sweep_name
+from kgqa.artifacts.run import SWEEP, FinishedRun
+from kgqa.artifacts.sweep import Cell, CellState, Sweep, cell_file, sweep_name
 from kgqa.config.building import check_value
-from kgqa.config.settings import FolderName, reported_settings
+from kgqa.config.files import load_yaml
+from kgqa.config.settings import FolderName, list_reported_settings
 from kgqa.errors import BudgetSpent, ConfigError, KgqaError, ServerLost, StorageError
 from kgqa.experiment.check import check
 from kgqa.experiment.engines import Pool
 from kgqa.experiment.run import execute
 from kgqa.experiment.session import Session
-from kgqa.report.sweeps import write_sweep_report
-from kgqa.runtime.costs import Budget, Ledger, limited
+from kgqa.report.sweeps import SweepReport
+from kgqa.runtime.costs import Budget, Spent
 from kgqa.runtime.display import QUIET, Display, PlainLines, Stage, log_lines
 from kgqa.runtime.monitor import log_event
-from kgqa.sweeps.cells import Cell, differing_settings, group_by_models, result_folder
+from kgqa.sweeps.cells import differing_settings, experiment_of, group_by_models, result_folder, skip_if_finished
 from kgqa.training.verify import verify
-from kgqa.util.fs import (
-    OUT_ELSEWHERE,
-    explain_storage_errors,
-    has_content,
-    json_text,
-    lock_file,
-    outputs,
-    replace_file,
-)
+from kgqa.util.fs import OUT_ELSEWHERE, explain_storage_errors, has_content, lock_file, outputs, replace_file
 from kgqa.util.redaction import redact
-
-
-@dataclass
-class SweepFolder:
-    """The folder of a sweep. `plan`: everything in `sweep.json`, with the cells that are stored so far."""
-
-    path: Path
-    plan: SweepPlan
-    cells: list[Cell] = field(default_factory=list)
-    untried: int = 0  # cells of a search beyond the budget
-
-    @property
-    def is_complete(self) -> bool:
-        """Return whether every cell finished."""
-        return not self.untried and all(cell.is_finished for cell in self.cells)
-
-    def add(self, cells: Sequence[Cell]) -> None:
-        """Store more cells. Cells that are not done run again."""
-        for cell in cells:
-            if (state := CellState.read(self.path, cell.number)) and state.status != "done":
-                cell_file(self.path, cell.number, "json").unlink()
-            replace_file(cell_file(self.path, cell.number, "yaml"), cell.frozen)
-        self.cells += cells
-        listed = tuple(cell.listed for cell in self.cells)
-        self.plan = self.plan.replace(cells=listed, differing=differing_settings(self.cells))
-        replace_file(self.path / SWEEP, json_text(self.plan.json()))
 
 
 def sweep_path(name: str | None, cells: Sequence[Cell], key: str = "sweep.name") -> Path:
@@ -72,44 +38,62 @@ def sweep_path(name: str | None, cells: Sequence[Cell], key: str = "sweep.name")
 
 
 @contextmanager
-def open_sweep(path: Path, plan: SweepPlan, cells: Sequence[Cell], key: str = "sweep.name") -> Iterator[SweepFolder]:
-    """Lock a folder and store the cells in it. `key`: the key that chooses the folder, for messages.
+def open_sweep(sweep: Sweep, cells: Sequence[Cell], key: str = "sweep.name") -> Iterator[None]:
+    """Lock the folder of a sweep and store the cells in it. `key`: the key that chooses the folder, for messages.
 
     Raises:
         ConfigError: the folder holds another sweep, or another process works on it.
         DataError: it is of another version of kgqa, or damaged.
         StorageError: it cannot be created or written.
     """
+    path = sweep.path
 
     def refuse_second_process() -> None:
         raise ConfigError(f"{path}: another kgqa process is working on this sweep. Wait for it, or set {key}=")
 
     with lock_file(path / ".lock", refuse_second_process, OUT_ELSEWHERE):
-        before = SweepPlan.read(path) if has_content(path / SWEEP) else None
-        if before and (differs := _difference(path, before, plan, cells)):
+        before = Sweep.read(path) if has_content(path / SWEEP) else None
+        if before and (differs := _difference(before, sweep, cells)):
             raise ConfigError(f"{path} contains another sweep: {differs}. Set another {key}=, or remove the folder.")
-        folder = SweepFolder(path, plan)
-        folder.add(cells)
-        yield folder
+        add_cells(sweep, cells)
+        yield
 
 
-def _difference(path: Path, before: SweepPlan, plan: SweepPlan, cells: Sequence[Cell]) -> str:
-    if plan.search or before.search:  # a search starts without cells
-        return "" if before.search == plan.search else "another search"
+def add_cells(sweep: Sweep, cells: Sequence[Cell]) -> None:
+    """Store more cells. Cells that are not done run again."""
+    for cell in cells:
+        if (state := CellState.read(sweep.path, cell.number)) and state.status != "done":
+            cell_file(sweep.path, cell.number, "json").unlink()
+        replace_file(cell_file(sweep.path, cell.number, "yaml"), cell.frozen)
+    sweep.cells += cells
+    sweep.differing = differing_settings(sweep.cells)
+    sweep.write()
+
+
+def _difference(before: Sweep, sweep: Sweep, cells: Sequence[Cell]) -> str:
+    if sweep.search or before.search:  # a search starts without cells
+        return "" if before.search == sweep.search else "another search"
     if len(before.cells) != len(cells):
         return f"{len(before.cells)} cells, not {len(cells)}"
-    listed = zip(before.cells, cells, strict=True)
-    pairs = [(Cell.read(path, old), new) for old, new in listed if old.frozen != new.listed.frozen]
-    settings = [[reported_settings(cell.experiment.config) for cell in pair] for pair in pairs]
-    others = [str(new.number) for (_, new), (was, now) in zip(pairs, settings, strict=True) if was != now]
+    others = [str(cell.number) for cell in cells if _has_other_settings(cell, sweep.path)]
     more = " …" if len(others) > 5 else ""
     return f"another configuration in cell {', '.join(others[:5])}{more}" if others else ""
 
 
-def write_reports(sweep: Path) -> None:
-    """Write the sweep's report."""
+def _has_other_settings(cell: Cell, sweep: Path) -> bool:
+    """Return whether the stored configuration of a cell differs in what can change answers."""
+    file = cell_file(sweep, cell.number, "yaml")
+    if not file.is_file() or file.read_text(encoding="utf-8") == cell.frozen:
+        return False
+    return list_reported_settings(load_yaml(file)) != list_reported_settings(cell.config)
+
+
+def write_reports(sweep: Sweep) -> SweepReport:
+    """Write the report of a sweep that runs here."""
+    report = SweepReport(sweep, sweep.path)
     for form in ("md", "html"):
-        write_sweep_report(sweep, form)
+        report.write(form)
+    return report
 
 
 def run_cells(
@@ -138,18 +122,17 @@ def run_cells(
                         cell.status, cell.error = "not run", f"the budget is spent: {budget.so_far()}"
                         cell.write_state(sweep)
                     else:
-                        run_cell(cell, sweep, pool, allowance, display)
-                        count_cost(cell, budget)
+                        count_cost(cell, run_cell(cell, sweep, pool, allowance, display), budget)
                     show_end(cell, display)
                     advance("", 1, len(cells))
                     if on_end:
                         on_end(cell)
 
 
-def count_cost(cell: Cell, budget: Budget | None) -> None:
+def count_cost(cell: Cell, paid: Spent, budget: Budget | None) -> None:
     """Subtract what a cell paid from the budget."""
     if budget:
-        budget.pay(cell.paid)
+        budget.pay(paid)
         budget.exhausted = budget.exhausted or cell.status == "not run"
         log_event("budget", budget.so_far())
 
@@ -162,10 +145,10 @@ def show_end(cell: Cell, display: Display) -> None:
 
 def run_cell(
     cell: Cell, sweep: Path, pool: Pool, allowance: Budget | None = None, sweep_display: Display = QUIET
-) -> None:
-    """Run one cell in this process, with its state and its log in the sweep's folder. Errors of a cell are not raised.
+) -> Spent:
+    """Run one cell in this process, with its state and its log in the sweep's folder, and return what it paid.
 
-    sweep_display: shows the stages of the cell while they run.
+    Errors of a cell are not raised. sweep_display: shows the stages of the cell while they run.
 
     Raises:
         ServerLost: a server does not answer. The other cells would wait for it, too.
@@ -173,8 +156,7 @@ def run_cell(
     started, log = time.monotonic(), cell_file(sweep, cell.number, "log")
     session, lost = None, None
     try:
-        # A copy, because cells are many and the questions that a run reads are large
-        experiment = replace(cell.experiment, config=limited(cell.experiment.config, allowance))
+        experiment = experiment_of(cell, allowance)
         with (
             closing(_CellLog(log, sweep_display)) as display,
             log_lines(display),
@@ -182,7 +164,7 @@ def run_cell(
         ):
             cell.run, cell.status = result_folder(experiment), "running"
             cell.write_state(sweep)
-            if not cell.skip_if_finished(session):
+            if not skip_if_finished(cell, session):
                 _execute(cell, session, display, allowance)
     except KgqaError as error:
         lost = error if isinstance(error, ServerLost) else None
@@ -192,22 +174,21 @@ def run_cell(
             for line in traceback.format_exc().splitlines():
                 display.line(redact(line))
         cell.status, cell.error = "failed", f"{type(error).__name__}: {_one_line(error)}. Its traceback is in {log}"
-    if session:
-        cell.paid = session.spent
     cell.seconds = round(time.monotonic() - started, 1)
     cell.write_state(sweep)
     if lost:
         raise lost
+    return session.spent if session else Spent()
 
 
 def _execute(cell: Cell, session: Session, display: Display, allowance: Budget | None) -> None:
-    if cell.experiment.verifies:
+    if cell.verifies:
         verified = verify(session, display, allowance)
         cell.outcome, failure = verified.outcome, verified.failure
     else:
         check(session)
         executed = execute(session, display)
-        cell.metrics, failure = executed.metrics, executed.failure
+        cell.finished, failure = FinishedRun.read(executed.folder), executed.failure
     cell.status, cell.error = ("failed", " ".join(failure.split())) if failure else ("done", None)
 
 
@@ -228,12 +209,10 @@ class _CellLog(PlainLines):
             super().line(text, alarm=alarm)
 
     @contextmanager
-    def stage(self, title: str, count: int | None, ledger: Ledger | None, *, summary: bool = True) -> Iterator[Stage]:
-        title = f"cell {int(self._file.stem)}: {title}"
-        with self._sweep_display.stage(title, count, ledger, summary=False) as stage, self.watching(stage):
-            yield stage
-        if summary:
-            self.line(stage.summary())
+    def watching(self, stage: Stage) -> Iterator[None]:
+        stage.title = f"cell {int(self._file.stem)}: {stage.title}"
+        with self._sweep_display.watching(stage), super().watching(stage):
+            yield
 
     def close(self) -> None:
         with explain_storage_errors(self._file, OUT_ELSEWHERE):

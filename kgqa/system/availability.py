@@ -10,12 +10,11 @@ from os import environ
 from kgqa.config import building as parts
 from kgqa.config.composing import resolve_node
 from kgqa.config.files import config_files, list_choices, load_node
-from kgqa.config.overrides import override_values, parse_override, parse_role
+from kgqa.config.overrides import RoleChoice, override_key, override_values, parse_override, parse_role
 from kgqa.config.short_forms import SERVER
 from kgqa.datasets.base import FileDataset
 from kgqa.errors import ConfigError, DataError, UsageError
-from kgqa.system.defaults import choose_engine
-from kgqa.system.models import Preset, describe_fitness, find_adapter, load_presets
+from kgqa.system.models import Preset, find_adapter, find_obstacle, load_presets
 from kgqa.util import hub
 
 ENCODERS = ("ranker", "demonstrations_ranker", "retriever", "reranker")
@@ -26,15 +25,14 @@ def add_engines(overrides: Sequence[str]) -> tuple[str, ...]:
     """Add an engine for each model that has none, one that suits its weights on this machine."""
     values = override_values(overrides)
     engine = values.get("engine")
+    chosen = {key: preset.engine for key, choice, preset in _list_models(values) if preset and not choice.engine}
+    own = chosen.pop("model", None)
     completed = []
     for override in overrides:
-        parsed, choice = parse_override(override), parse_role(parse_override(override).value)
-        is_role = parsed.key.startswith("roles.") or parsed.key == "judge.model"
-        preset = _preset(choice.preset, choice.path) if is_role and not choice.engine else None
-        completed.append(f"{override}@{engine or choose_engine(preset)}" if preset else override)
-    has_engine = engine is not None or SERVER in values
-    if not has_engine and (preset := _preset(values.get("model", ""), values.get("model.path", ""))):
-        completed.append(f"engine={choose_engine(preset)}")
+        suited = chosen.get(override_key(override))
+        completed.append(f"{override}@{engine or suited}" if suited else override)
+    if own and engine is None and SERVER not in values:
+        completed.append(f"engine={own}")
     return tuple(completed)
 
 
@@ -44,12 +42,18 @@ def find_missing(overrides: Sequence[str]) -> list[str]:
     return [*_missing_models(values), *_missing_encoders(values), *_missing_data(values)]
 
 
-def _preset(name: str, path: str) -> Preset | None:
-    """Return a preset, with other weights if a path is set."""
-    preset = load_presets().get(name)
-    if isinstance(preset, UsageError):
-        raise preset
-    return replace(preset, model=replace(preset.model, path=path)) if preset and path else preset
+def _list_models(values: Mapping[str, str]) -> Iterator[tuple[str, RoleChoice, Preset | None]]:
+    """Yield the key, the choice and the preset of each model."""
+    for key, value in values.items():
+        if key in ("model", "judge.model") or key.startswith("roles."):
+            choice = parse_role(value)
+            path = choice.path or (values.get("model.path", "") if key == "model" else "")
+            preset = load_presets().get(choice.preset)
+            if isinstance(preset, UsageError):
+                raise preset
+            if preset and path:
+                preset = replace(preset, model=replace(preset.model, path=path))
+            yield key, choice, preset
 
 
 def _missing_models(values: Mapping[str, str]) -> Iterator[str]:
@@ -57,29 +61,26 @@ def _missing_models(values: Mapping[str, str]) -> Iterator[str]:
         return
     variables = ("OPENAI_BASE_URL", "OPENAI_API_KEY")
     has_server = {"engine.base_url", SERVER} & values.keys() or any(map(environ.get, variables))
-    for key, choice in values.items():
-        if key not in ("model", "judge.model") and not key.startswith("roles."):
-            continue
-        name, path, adapter, own_engine = parse_role(choice)
-        engine = own_engine or ("openai" if key == "model" and SERVER in values else values.get("engine", ""))
+    for key, choice, preset in _list_models(values):
+        engine = choice.engine or ("openai" if key == "model" and SERVER in values else values.get("engine", ""))
         try:
-            _ = adapter and find_adapter(adapter).folder
+            _ = choice.adapter and find_adapter(choice.adapter).folder
         except ConfigError as error:
-            yield f"{key}={choice}: {error}"
-        preset = _preset(name, path or (values.get("model.path", "") if key == "model" else ""))
+            yield f"{key}={values[key]}: {error}"
         if preset is None or engine == "scripted":
             continue
         if engine == "openai":
             if not has_server:
-                yield f"{key}={name}: no server. Write server=URL, or set OPENAI_BASE_URL or OPENAI_API_KEY"
+                yield f"{key}={preset.name}: no server. Write server=URL, or set OPENAI_BASE_URL or OPENAI_API_KEY"
             continue
-        fit = describe_fitness(preset)
-        if not fit.startswith("yes"):
-            is_absent = not preset.is_hosted and not preset.model.at_hand()
-            reasons = [f"weights are not on this machine (hub: {preset.model.hub})"] if is_absent else []
-            if not fit.startswith("once fetched"):
-                reasons.append(f"runs {fit}" if preset.is_hosted else fit)
-            yield f"{key}={name}: {'. '.join(reasons)}. Or set {key}=PRESET"
+        obstacle = find_obstacle(preset)
+        if preset.is_hosted:
+            reasons = [f"runs {obstacle}"]
+        else:
+            absent = "" if preset.model.at_hand() else f"weights are not on this machine (hub: {preset.model.hub})"
+            reasons = [reason for reason in (absent, obstacle) if reason]
+        if reasons:
+            yield f"{key}={preset.name}: {'. '.join(reasons)}. Or set {key}=PRESET"
 
 
 @cache

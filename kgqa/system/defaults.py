@@ -11,14 +11,12 @@ from kgqa.config.composing import compose
 from kgqa.config.files import Config, list_choices
 from kgqa.config.overrides import format_override, override_group, override_key
 from kgqa.config.short_forms import SERVER, model_slug
-from kgqa.engines.openai.detection import ServedModels, detect_server
+from kgqa.engines.openai.access import DEFAULT_URL, find_address
+from kgqa.engines.openai.detection import ServedModels, detect_server, is_same_model
 from kgqa.engines.openai.engine import UNKNOWN_CONTEXT, OpenAI, name_at_server
-from kgqa.engines.openai.names import is_same_model
-from kgqa.engines.openai.transport import DEFAULT_URL, find_address
 from kgqa.errors import ConfigError
 from kgqa.system.models import Preset, describe_model, list_local_models
 from kgqa.types import Json
-from kgqa.util.optional_deps import missing_libraries
 
 OPENAI_TARGET = f"{OpenAI.__module__.rpartition('.')[0]}.{OpenAI.__name__}"
 SHOWN = 10  # models of a server in a message
@@ -39,33 +37,26 @@ def complete(config: Config, overrides: Sequence[str]) -> Completed:
         named.add("model")
     if target == OPENAI_TARGET:
         return _complete_server(config, overrides, named)
-    brought = {
-        choice.group
-        for group in ("method", "experiment")
-        if (name := config["choices"].get(group))
-        for choice in list_choices(group, name)
-    }
-    if target == SCRIPTED_TARGET or {"model", "engine"} <= named | brought:
+    choices = config["choices"]
+    for group in ("method", "experiment"):
+        if name := choices.get(group):
+            named |= {choice.group for choice in list_choices(group, name)}
+    if target == SCRIPTED_TARGET or {"model", "engine"} <= named:
         return config, ()
-    words, remarks = list[str](), list[str]()
-    if "model" in named | brought:
-        preset = Preset(config["choices"]["model"], parts.model(config["model"]))
+    added = {}
+    if "model" in named:
+        preset = Preset(choices["model"], parts.model(config["model"]))
     else:
-        fit = list_local_models(config["choices"]["engine"] if "engine" in named | brought else "")
+        fit = list_local_models(choices["engine"] if "engine" in named else "")
         if not fit:  # `check` reports it if the run needs a model
             return config, ()
         preset = fit[0]
-        words.append(f"model={preset.name}")
-        remarks.append(describe_model(preset))
-    if "engine" not in named | brought:
-        words.append(f"engine={choose_engine(preset)}")
-    changed = [word for word in words if word.partition("=")[2] != config["choices"][override_key(word)]]
-    return (compose([*overrides, *words]) if changed else config), tuple(remarks)
-
-
-def choose_engine(preset: Preset) -> str:
-    """Return the preset's first engine with installed libraries, else its first."""
-    return next((engine for engine in preset.engines if not missing_libraries(engine)), preset.engines[0])
+        added["model"] = preset.name
+    if "engine" not in named:
+        added["engine"] = preset.engine
+    if any(choices[group] != name for group, name in added.items()):
+        config = compose([*overrides, *(f"{group}={name}" for group, name in added.items())])
+    return config, (describe_model(preset),) if "model" in added else ()
 
 
 def _complete_server(config: Config, overrides: Sequence[str], named: Collection[str]) -> Completed:
@@ -120,12 +111,13 @@ def _choose_served(found: ServedModels, config: Config, *, is_model_named: bool)
         variable = config["engine"]["api_key_env"]
         key = "" if os.environ.get(variable) else f" If it needs a key, set {variable}."
         raise ConfigError(f"{found.url} does not list its models. Name one: model=NAME.{key}")
-    names = (expected, choice, str(model["name"]))
-    same = [name for name in known if any(is_same_model(name, each) for each in names)] if is_model_named else []
-    if not is_named:
-        same = list(found.contexts)
-    if len(same) == 1 and not given:
-        return same[0]
+    if is_named:
+        names = (expected, choice, str(model["name"]))
+        fitting = [name for name in known if any(is_same_model(name, each) for each in names)]
+    else:
+        fitting = list(found.contexts)
+    if len(fitting) == 1 and not given:
+        return fitting[0]
     listed = sorted(found.contexts)
     more = f" and {len(listed) - SHOWN:,} more" if len(listed) > SHOWN else ""
     remedy = f"Choose one with model=NAME: {', '.join(listed[:SHOWN])}{more}."

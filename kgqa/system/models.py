@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from kgqa.artifacts.adapter import ADAPTER, CONFIG, MANIFEST, Adapter
-from kgqa.artifacts.trained import finished
+from kgqa.artifacts.adapter import ADAPTER, CONFIG, Adapter
+from kgqa.artifacts.trained import finished, list_trainings
 from kgqa.config import building as parts
 from kgqa.config.files import config_files, load_node, own_files
 from kgqa.engines.weights import FOLDER_FILES, About, Model
@@ -51,6 +50,16 @@ class Preset:
             return self.about.engines
         gguf = any(".gguf" in place for place in (self.model.path or self.model.hub or "", *self.model.packages))
         return ("llamacpp", "transformers") if gguf else ("vllm", "transformers")
+
+    @property
+    def ready(self) -> list[str]:
+        """Return those of its engines with installed libraries, best first."""
+        return [engine for engine in self.engines if not missing_libraries(engine)]
+
+    @property
+    def engine(self) -> str:
+        """Return the best engine with installed libraries, otherwise the best one."""
+        return (*self.ready, *self.engines)[0]
 
     @property
     def place(self) -> str:
@@ -98,34 +107,33 @@ def _load_presets(_: object) -> dict[str, Preset | UsageError]:
     return presets
 
 
-def describe_fitness(preset: Preset) -> str:
-    """Return whether the preset can run on this machine, or what is missing."""
+def find_obstacle(preset: Preset) -> str:
+    """Return why the preset cannot run on this machine, even with its weights. "": it can."""
     if preset.is_hosted:
         return f"through a server: engine={preset.engines[0]}"
     size = preset.size()
-    room = max(sum(gpu.memory for gpu in gpus()), memory())
-    if size is not None and size * SPARE > room:
+    if size is not None and size * SPARE > max(sum(gpu.memory for gpu in gpus()), memory()):
         return f"needs about {size * SPARE / GB:.0f} GB of memory"
-    ready = [engine for engine in preset.engines if not missing_libraries(engine)]
-    if not ready:
-        return " or ".join(install_command(engine) for engine in preset.engines)
-    slow = ", slow without a GPU" if size is not None and size > LARGE and not gpus() else ""
-    return f"{'yes' if preset.model.at_hand() else 'once fetched'}: {', '.join(ready)}{slow}"
+    return "" if preset.ready else " or ".join(install_command(engine) for engine in preset.engines)
+
+
+def describe_fitness(preset: Preset) -> str:
+    """Return whether the preset can run on this machine, or what is missing."""
+    state = "yes" if preset.model.at_hand() else "once fetched"
+    slow = ", slow without a GPU" if (preset.size() or 0.0) > LARGE and not gpus() else ""
+    return find_obstacle(preset) or f"{state}: {', '.join(preset.ready)}{slow}"
 
 
 def list_local_models(engine: str = "") -> list[Preset]:
     """Return the presets with weights, engine and memory on this machine, best first, or those of one engine."""
-
-    def is_ready(preset: Preset) -> bool:
-        engines = [name for name in preset.engines if engine in ("", name) and not missing_libraries(name)]
-        return bool(engines and preset.model.at_hand()) and describe_fitness(preset).startswith("yes")
 
     def rank(preset: Preset) -> tuple[bool, bool, float]:
         size = preset.size() or 0.0
         is_encoder_decoder = preset.engines == ("transformers",)  # the only engine that runs them
         return not gpus() and size > LARGE, is_encoder_decoder, -size
 
-    return sorted((each for each in list_presets() if not each.is_hosted and is_ready(each)), key=rank)
+    presets = (each for each in list_presets() if each.model.at_hand() and not find_obstacle(each))
+    return sorted((each for each in presets if not engine or engine in each.ready), key=rank)
 
 
 def first_model() -> str:
@@ -173,20 +181,15 @@ def find_adapter(name: str) -> Adapter:
 
 def list_adapters() -> list[Adapter]:
     """Return all adapters with a name: those of conf/adapter, then the newest of each name trained here."""
-    return [*map(_adapter_preset, config_files("adapter")), *_trained_adapters()]
+    trained = {each.name.rpartition("/")[0] for each in list_trainings() if each.ended and _has_adapter(each.folder)}
+    return [*map(_adapter_preset, config_files("adapter")), *map(find_adapter, sorted(trained))]
 
 
 def _adapter_preset(name: str) -> Adapter:
-    empty = {field.name: None for field in fields(Adapter)}
-    node = {**empty, "name": name, **load_node("adapter", name), "_target_": "kgqa.artifacts.adapter.Adapter"}
+    defaults = {"_target_": "kgqa.artifacts.adapter.Adapter", "name": name, "path": None}
+    node = {**defaults, **load_node("adapter", name)}
     adapter: Adapter = parts.build(node, "adapter")
     return adapter
-
-
-def _trained_adapters() -> Iterator[Adapter]:
-    folders = [file.parent for file in training_folder().rglob(MANIFEST) if _has_adapter(file.parent)]
-    for name in sorted({folder.parent.relative_to(training_folder()).as_posix() for folder in folders}):
-        yield find_adapter(name)
 
 
 def _has_adapter(folder: Path) -> bool:

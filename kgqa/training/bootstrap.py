@@ -22,8 +22,7 @@ from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.manifest import origin
 from kgqa.experiment.run import execute_unless_finished
 from kgqa.experiment.session import Session
-from kgqa.report.page import sections_page
-from kgqa.report.plots import svg
+from kgqa.report.page import sections_page, svg
 from kgqa.report.section import Section, markdown
 from kgqa.report.training import rounds_plot, rounds_section
 from kgqa.runtime.display import Display
@@ -32,9 +31,8 @@ from kgqa.runtime.monitor import monitor_work
 from kgqa.system.models import find_adapter
 from kgqa.training.collect.collecting import Collecting
 from kgqa.training.collect.knowtrace import FA, HIGH, LOW, RIGHT
-from kgqa.training.train.examples import prepare_examples
 from kgqa.training.train.export import export_gguf
-from kgqa.training.train.request import TrainRequest
+from kgqa.training.train.request import TrainRequest, prepare_examples
 from kgqa.training.train.run import train
 from kgqa.types import Json
 from kgqa.util.fs import ids_digest, json_text, outputs, training_folder
@@ -124,8 +122,7 @@ class Bootstrap:
     def stage(self) -> ArtifactDir:
         """Return the folder, named by everything that can change a round.
 
-        Raises:
-            ConfigError: a question is for training and evaluation.
+        Raises ConfigError: a question is for training and evaluation.
         """
         evaluated, learnt = Experiment.of(self.evaluating({})), Experiment.of(self.learning({}))
         if both := {*evaluated.question_ids} & {*learnt.question_ids}:

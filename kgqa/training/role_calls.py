@@ -31,15 +31,14 @@ def run_programs(
 
     All calls go through the call cache, so that the same command repeats only what is missing.
 
-    Raises:
-        BudgetSpent: all replies so far are in the call cache.
+    Raises BudgetSpent: all replies so far are in the call cache.
     """
     engines, results = role_engines(session, role), dict[str, object]()
     with (
         session.runner(engines=engines) as runner,
         display.stage("questions", count, runner.ledger) as stage,
     ):
-        for end in runner.run(programs, stage.record):
+        for end in runner.run(programs):
             results[end.key] = end.result
             stage.finish(failed=is_failure(end.result))
             # for engines that do not count themselves: calls in progress are still paid for

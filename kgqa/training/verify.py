@@ -14,13 +14,7 @@ from pathlib import Path
 
 from kgqa.artifacts.manifest import StageManifest
 from kgqa.artifacts.metrics import Agreement, Costs
-from kgqa.artifacts.verdicts import (
-    STAGE,
-    VERDICTS,
-    VerificationOutcome,
-    VerifiedQuestion,
-    read_verified,
-)
+from kgqa.artifacts.verdicts import STAGE, VERDICTS, VerificationOutcome, VerifiedQuestion, read_verified
 from kgqa.config.program_code import program_hash
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.dry_run import Plan, Planner, Shared
@@ -38,7 +32,7 @@ from kgqa.scoring.comparison import agreement
 from kgqa.scoring.intervals import estimate
 from kgqa.training.role_calls import Programs, role_engines, run_programs
 from kgqa.types import Json, Question
-from kgqa.util.fs import ids_digest, jsonl_text, outputs, replace_file, sha256
+from kgqa.util.fs import ids_digest, outputs, replace_file, sha256
 from kgqa.util.redaction import describe_error
 
 REPORT = "report.md"
@@ -101,8 +95,7 @@ def plan_verification(session: Session, shared: Shared, first: int | None = None
 def verification_folder(session: Session) -> ArtifactDir:
     """Return the folder of the verdicts: `output_dir=`, or one named by everything that can change a verdict.
 
-    Raises:
-        UsageError: a setting or its file is invalid.
+    Raises UsageError: a setting or its file is invalid.
     """
     experiment = session.experiment
     program, config = experiment.verification, experiment.config
@@ -143,7 +136,7 @@ def _run(
             results, cost = run_programs(session, ROLE, _programs(experiment), len(questions), shown, budget)
             verdicts = [_verdict(question, results[question.id]) for question in questions]
             outcome = summarize(experiment, verdicts, role_engines(session, ROLE).label(ROLE), cost=cost)
-        folder.write(VERDICTS, (jsonl_text([line.json()]) for line in verdicts))
+        folder.write_lines(VERDICTS, verdicts)
         folder.finish(outcome, origin((STAGE, *experiment.overrides)))
     failed = [f"{line.id}: {line.error}" for line in verdicts if line.error]
     return outcome, tuple(failed[:3])
@@ -222,8 +215,7 @@ def _labels(file: Path) -> dict[str, str | None]:
 def read_list(file: Path) -> list[str]:
     """Read the distinct texts of a file, one question per line, with normal spaces and without empty lines.
 
-    Raises:
-        DataError: it cannot be read, is not text, or has no line.
+    Raises DataError: it cannot be read, is not text, or has no line.
     """
     try:
         lines = [_normalize(line) for line in file.read_text(encoding="utf-8-sig").split("\n")]
@@ -270,19 +262,17 @@ def choose_answers(questions: Sequence[Question], *, swapped: bool) -> dict[str,
             raise DataError(f"question {question.id}: it has no gold answer to verify. Choose another dataset=")
     if not any(question.support for question in questions):
         raise DataError("no question names its gold passages, so they cannot be verified")
-    if not swapped:
-        return {question.id: question.answers[0] for question in questions}
-    return {question.id: _other_answer(questions, index) for index, question in enumerate(questions)}
-
-
-def _other_answer(questions: Sequence[Question], index: int) -> str:
-    own = {_normalize(answer).casefold() for answer in questions[index].answers}
-    for other in chain(range(index + 1, len(questions)), range(index)):
-        if _normalize(answer := questions[other].answers[0]).casefold() not in own:
-            return answer
-    raise ConfigError(
-        f"verify.swap_answers=true: no question has another answer than {questions[index].id}. Use more of them"
-    )
+    answers = {question.id: question.answers[0] for question in questions}
+    for index, question in enumerate(questions if swapped else ()):
+        own = {_normalize(answer).casefold() for answer in question.answers}
+        others = (questions[other].answers[0] for other in chain(range(index + 1, len(questions)), range(index)))
+        other = next((answer for answer in others if _normalize(answer).casefold() not in own), None)
+        if other is None:
+            raise ConfigError(
+                f"verify.swap_answers=true: no question has another answer than {question.id}. Use more of them"
+            )
+        answers[question.id] = other
+    return answers
 
 
 def _normalize(text: str) -> str:

@@ -116,6 +116,12 @@ def quick_sha256(file: Path) -> str:
     return _lookup_sha256(file, text_digest(f"{file.resolve()}\n{facts}", 24))
 
 
+def folder_sha256(folder: Path, patterns: Iterable[str]) -> str:
+    """Return the hash of the files in a folder that match a pattern, wherever the folder is."""
+    files = sorted({file for pattern in patterns for file in folder.glob(pattern)})
+    return text_digest("".join(f"{quick_sha256(file)}  {file.relative_to(folder).as_posix()}\n" for file in files))
+
+
 @lru_cache(maxsize=256)
 def _lookup_sha256(file: Path, key: str) -> str:
     note = home() / "hashes" / f"{key}.txt"
@@ -168,19 +174,14 @@ def _to_disk(path: Path) -> None:
         os.close(descriptor)
 
 
-def replace_file(path: Path, text: str, remedy: str = OUT_ELSEWHERE) -> Path:
-    """Write a complete file and return its path."""
-    return replace_file_parts(path, [text], remedy)
-
-
-def replace_file_parts(path: Path, parts: Iterable[str], remedy: str = OUT_ELSEWHERE) -> Path:
-    """Write a complete file from parts and return its path."""
+def replace_file(path: Path, text: str | Iterable[str], remedy: str = OUT_ELSEWHERE) -> Path:
+    """Write a complete file from a text or its parts, and return its path."""
     # backslashreplace writes a lone surrogate as \udcXX, which is JSON's own escape for it
     with (
         replace_atomically(path, remedy) as fresh,
         fresh.open("w", encoding="utf-8", errors="backslashreplace") as file,
     ):
-        file.writelines(parts)
+        file.writelines([text] if isinstance(text, str) else text)
     return path
 
 

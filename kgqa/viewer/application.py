@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Mapping
-from importlib.resources import files
+from string import ascii_uppercase
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qs, urlencode
+from urllib.parse import parse_qs
 
 from kgqa.errors import ConfigError, DataError, UsageError
 from kgqa.report.explorer import question_page
 from kgqa.report.page import template_environment
 from kgqa.runtime.monitor import read_heartbeats
+from kgqa.scoring.questions import METRICS
 from kgqa.util.redaction import redact, write_crash_report
 from kgqa.util.text import escape_control, one_line
 from kgqa.viewer import ask_tab, table
 from kgqa.viewer.answers import FILTERS, compare_scores, read_answers, side_by_side
-from kgqa.viewer.folder import FIELDS, Row, find_row, group_cells, read_rows
+from kgqa.viewer.table import FIELDS, TEXTS, Row, find_row, group_cells, read_rows
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -25,11 +26,7 @@ if TYPE_CHECKING:
 
 PAGE = 200  # rows of a table on one page
 MAX_RUNS = 6  # side by side
-ASSETS = {
-    "report.css": ("kgqa.report", "text/css"),
-    "viewer.css": ("kgqa.viewer", "text/css"),
-    "viewer.js": ("kgqa.viewer", "text/javascript"),
-}
+ASSETS: list[str | tuple[str, str]] = [("kgqa.viewer", "assets"), ("kgqa.report", "assets")]
 # a page of a file runs its own script, but cannot reach this server
 SANDBOX = {"content-security-policy": "sandbox allow-scripts allow-downloads allow-popups"}
 
@@ -46,12 +43,13 @@ class Viewer:
 
     def application(self) -> Starlette:
         from starlette.applications import Starlette
-        from starlette.routing import Route
+        from starlette.routing import Mount, Route
+        from starlette.staticfiles import StaticFiles
 
         routes = [
             Route("/", self.runs),
             Route("/favicon.ico", self.favicon),
-            Route("/assets/{name}", self.asset),
+            Mount("/assets", StaticFiles(packages=ASSETS)),
             Route("/work", self.work),
             Route("/run/{key:path}", self.run),
             Route("/question/{key:path}", self.question),
@@ -82,13 +80,6 @@ class Viewer:
     def favicon(self, _: Request) -> Response:
         return _html("", 204)
 
-    def asset(self, request: Request) -> Response:
-        name = request.path_params["name"]
-        if name not in ASSETS:
-            raise DataError(f"{name}: no such file")
-        package, kind = ASSETS[name]
-        return _html((files(package) / "assets" / name).read_text(encoding="utf-8"), media_type=kind)
-
     def work(self, request: Request) -> Response:
         return self._page(request, "work.html.j2", beats=read_heartbeats(self._root))
 
@@ -103,20 +94,20 @@ class Viewer:
         """Show one question of a run with all its calls."""
         row = find_row(self._root, request.path_params["key"])
         question = read_answers(row).question(request.query_params.get("id", ""))
-        figures = (("EM", question.row.em), ("F1", question.row.f1), ("judge", question.row.verdict))
-        facts = [("run", row.key), ("gold answer", " | ".join(question.row.gold))]
-        facts += [(name, str(value)) for name, value in figures if value is not None]
+        shown = {metric.label: question.row[name] for name, metric in METRICS.items() if metric.tested}
+        shown["judge"] = question.row["verdict"]
+        facts = [("run", row.key), ("gold answer", " | ".join(question.row["gold"]))]
+        facts += [(name, str(value)) for name, value in shown.items() if value is not None]
         return _html("".join(question_page(question, facts)), headers=SANDBOX)
 
     def compare(self, request: Request) -> Response:
         query, runs, first = request.query_params, self._several(request), _first(request)
         which, text = query.get("which", ""), query.get("search", "")
         sides = side_by_side(runs, which, text)
-        letters = [chr(ord("A") + index) for index in range(len(runs))]
         return self._page(
-            request, "compare.html.j2", runs=runs, letters=letters, filters=FILTERS, which=which, search=text,
-            sides=sides[first : first + PAGE], first=first, count=len(sides), columns=table.columns_of(runs),
-            differences=compare_scores(runs), titles=table.titles_of(runs),
+            request, "compare.html.j2", runs=runs, letters=ascii_uppercase[: len(runs)], filters=FILTERS, which=which,
+            search=text, sides=sides[first : first + PAGE], first=first, count=len(sides),
+            columns=table.columns_of(runs), titles=table.titles_of(runs), differences=compare_scores(runs),
         )  # fmt: skip
 
     def plots(self, request: Request) -> Response:
@@ -175,22 +166,19 @@ class Viewer:
     def _page(self, request: Request, template: str, status: int = 200, **values: object) -> Response:
         def link(**changes: object) -> str:
             """Return this page's query with some values changed."""
-            query = parse_qs(request.url.query)
-            return f"?{urlencode(query | {key: [str(value)] for key, value in changes.items()}, doseq=True)}"
+            return f"?{request.url.include_query_params(**changes).query}"
 
         text = template_environment("kgqa.viewer").get_template(template).render(
             view=request.url.path, folder=escape_control(str(self._root)), link=link, page=PAGE,
-            cell_text=table.cell_text, column_kind=table.column_kind, status_mark=table.status_mark, **values,
+            texts=TEXTS, **values,
         )  # fmt: skip
         return _html(text, status)
 
 
-def _html(
-    text: str, status: int = 200, headers: Mapping[str, str] | None = None, media_type: str = "text/html"
-) -> Response:
+def _html(text: str, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     from starlette.responses import Response
 
-    return Response(text.encode("utf-8", "backslashreplace"), status, headers, media_type)
+    return Response(text.encode("utf-8", "backslashreplace"), status, headers, "text/html")
 
 
 def _redirect(address: str) -> Response:

@@ -1,18 +1,153 @@
-"""Columns, filter and order of the table of runs, and the plots of their figures."""
+"""The runs and sweeps of a folder as rows of one table, with its columns, its order, and plots of its figures.
+
+A run is read again when its files change.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
-from kgqa.report.columns import columns, name_by_settings
+from kgqa.artifacts.metrics import Metrics
+from kgqa.artifacts.run import SETTINGS, Chosen, RunEntry, list_runs, list_sweeps
+from kgqa.artifacts.schema import read
+from kgqa.artifacts.sweep import Sweep
+from kgqa.errors import DataError
+from kgqa.report.columns import Measured, columns, name_by_settings
 from kgqa.report.plots import Bar, BarPlot, Plot, Point, Series
-from kgqa.viewer.folder import FIELDS, Row
+from kgqa.runtime.monitor import read_heartbeats
+from kgqa.util.fs import outputs
+
+TEXTS = ("name", "dataset", "method", "model", "status")  # columns that are sorted from A to Z
+FIELDS = (*TEXTS, "questions", "written")  # columns without figures
 
 _IN_COLUMNS = ("dataset", "model", "engine")  # settings that other columns show, or that change no answer
 _CHANGES = 3  # settings in a title
 COSTS = ("USD / question", "tokens / question")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A run or a sweep. `key`: its path below the folder.
+
+    axes: the keys that a sweep varies. runs: the keys of its finished cells.
+    """
+
+    key: str
+    folder: Path
+    kind: str  # "run" or "sweep"
+    name: str
+    status: str  # "running", "done" or "not finished"
+    written: float
+    dataset: str = ""
+    method: str = ""
+    model: str = ""
+    questions: int | None = None
+    figures: Mapping[str, Measured] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
+    cells: str = ""
+    axes: tuple[str, ...] = ()
+    runs: tuple[str, ...] = ()
+    trouble: str = ""
+
+    def value(self, column: str) -> float | str | None:
+        """Return the value of a field or figure, or None."""
+        if column in self.figures:
+            return self.figures[column].value
+        value: float | str | None = getattr(self, column) if column in FIELDS else None
+        return value
+
+    def text(self, column: str) -> str:
+        """Return the text of a cell. A score has its interval in brackets."""
+        if column in self.figures:
+            return str(self.figures[column])
+        if column == "written":
+            return f"{datetime.fromtimestamp(self.written):%Y-%m-%d %H:%M}"
+        value = self.value(column)
+        return "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
+
+    @property
+    def mark(self) -> tuple[str, str]:
+        """Return the text and the class of the status."""
+        if self.trouble:
+            return "! damaged", "wrong"
+        if failed := self.figures.get("failed questions"):
+            return f"! {failed.value:,.0f} failed", "wrong"
+        sign, kind = {"done": ("✓", "right"), "running": ("●", "working")}.get(self.status, ("○", "hint"))
+        return f"{sign} {self.cells or self.status}", kind
+
+
+def read_rows(root: Path) -> list[Row]:
+    """Return the runs and sweeps below a folder, newest first. A damaged one has its error in `trouble`."""
+    rows = [*map(_read_run, list_runs(root)), *(_read_sweep(entry, root) for entry in list_sweeps(root))]
+    working = {_locate(beat.folder, root) for beat in read_heartbeats(root) if beat.is_running}
+    if working:
+        rows = [replace(row, status="running") if row.folder.resolve() in working else row for row in rows]
+    return sorted(rows, key=lambda row: -row.written)
+
+
+def find_row(root: Path, key: str) -> Row:
+    """Return a finished run. Raises DataError: there is no such run, or it is a sweep or not finished."""
+    row = next((row for row in read_rows(root) if row.key == key), None)
+    if row is None:
+        raise DataError(f"{key}: no run in {root}. It may have been removed: see kgqa runs")
+    if row.questions is None:
+        raise DataError(row.trouble or f"{key}: a sweep or a run that is not finished. Choose a finished run")
+    return row
+
+
+def group_cells(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows with the cells of each sweep below it. A cell of several sweeps is below the first."""
+    cells = {row.key: row for row in rows if row.kind == "run"}
+    groups = {row.key: [cells.pop(key) for key in row.runs if key in cells] for row in rows}
+    tops = [row for row in rows if row.kind == "sweep" or row.key in cells]
+    return [row for top in tops for row in (top, *groups[top.key])]
+
+
+@lru_cache(maxsize=10_000)  # an entry has the time at which metrics.json was written
+def _read_run(entry: RunEntry) -> Row:
+    dataset, method, model, name = entry.parts
+    status = "done" if entry.ended else "not finished"
+    row = Row(entry.name, entry.folder, "run", name, status, entry.written, dataset, method, model)
+    if not entry.ended:
+        return row
+    try:
+        metrics, chosen = Metrics.read(entry.folder), read(Chosen, entry.folder / SETTINGS)
+    except DataError as error:
+        return replace(row, trouble=str(error))
+    return replace(
+        row,
+        questions=metrics.questions,
+        figures={column.label: figure for column in columns() if (figure := column.measure(metrics))},
+        settings={**chosen.choices, **{setting: value for setting, value, _ in chosen.settings}},
+    )
+
+
+def _read_sweep(entry: RunEntry, root: Path) -> Row:
+    row = Row(entry.name, entry.folder, "sweep", entry.parts[-1], "not finished", entry.written)
+    try:
+        sweep = Sweep.read(entry.folder)
+    except DataError as error:
+        return replace(row, trouble=str(error))
+    done = [_locate(str(cell.run), root) for cell in sweep.cells if cell.status == "done" and cell.run]
+    base = root.resolve()
+    return replace(
+        row,
+        status="done" if entry.ended and len(done) == len(sweep.cells) else "not finished",
+        cells=f"{len(done)} of {len(sweep.cells)} cells",
+        axes=tuple(sweep.axes),
+        runs=tuple(run.relative_to(base).as_posix() for run in done if run.is_relative_to(base)),
+    )
+
+
+def _locate(saved: str, root: Path) -> Path:
+    """Return the folder that a saved path names. Paths below outputs/ are below the root."""
+    path = Path(saved)
+    return (root.joinpath(*path.parts[1:]) if path.parts[:1] == (outputs().name,) else path).resolve()
 
 
 def columns_of(rows: Sequence[Row]) -> list[str]:
@@ -35,16 +170,6 @@ def titles_of(rows: Sequence[Row]) -> dict[str, str]:
     return titles
 
 
-def status_mark(row: Row) -> tuple[str, str]:
-    """Return the text and the class of a row's status."""
-    if row.trouble:
-        return "! damaged", "wrong"
-    if failed := row.figures.get("failed questions"):
-        return f"! {failed.value:,.0f} failed", "wrong"
-    sign, kind = {"done": ("✓", "right"), "running": ("●", "working")}.get(row.status, ("○", "hint"))
-    return f"{sign} {row.cells or row.status}", kind
-
-
 def differing_settings(rows: Iterable[Row]) -> list[str]:
     """Return the settings that have several values in these rows."""
     values: dict[str, set[str]] = {}
@@ -52,20 +177,6 @@ def differing_settings(rows: Iterable[Row]) -> list[str]:
         for key, value in row.settings.items():
             values.setdefault(key, set()).add(value)
     return [key for key, seen in values.items() if len(seen) > 1 and key not in FIELDS]
-
-
-def column_kind(rows: Iterable[Row], column: str) -> str:
-    """Return the class of a column: "figure" is aligned to the right."""
-    return "figure" if column == "questions" or any(column in row.figures for row in rows) else ""
-
-
-def cell_text(row: Row, column: str) -> str:
-    if column == "written":
-        return f"{datetime.fromtimestamp(row.written):%Y-%m-%d %H:%M}"
-    if column in row.figures:
-        return str(row.figures[column])
-    value = row.value(column)
-    return "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def sort_rows(rows: Iterable[Row], column: str) -> list[Row]:

@@ -10,12 +10,13 @@ import sqlite3
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from itertools import accumulate
 from pathlib import Path
 
 from kgqa.cache.store import CallCache, Origin
-from kgqa.protocols import Finder, Query
+from kgqa.protocols import Query, Retriever
 from kgqa.retrieval.bm25 import Bm25
 from kgqa.retrieval.entity_graph import EntityGraph
 from kgqa.types import Json, Passage
@@ -23,6 +24,7 @@ from scripts.bench.process import measure_command
 from scripts.bench.questions import write_questions
 
 Row = tuple[str, str, str]  # what, measured, ratio
+BM25 = Bm25({"title": 1.0, "text": 1.0}, fill=False)
 FAST = ("engine=scripted", "ranker=lexical", "demonstrations_ranker=lexical")
 UNTIL_FIRST_CALL = """
 import os, sys
@@ -34,6 +36,13 @@ main(sys.argv[1:])
 LIBRARIES = "import hydra, hydra.compose, omegaconf, pydantic, jinja2, rich.console, filelock, sqlite3, zstandard"
 
 
+def cpu_seconds(function: Callable[..., object], *arguments: object) -> float:
+    """Return the CPU time of a call."""
+    start = time.process_time()
+    function(*arguments)
+    return time.process_time() - start
+
+
 def measure_cache(calls: int = 100_000, batch: int = 256, lookups: int = 50_000) -> Iterator[Row]:
     """Yield size, write and read time of the call cache beside plain SQLite with the same rows."""
 
@@ -42,18 +51,12 @@ def measure_cache(calls: int = 100_000, batch: int = 256, lookups: int = 50_000)
         return key, {"text": f"{number} " + "words of a reply " * 18, "finish": "stop", "usage": [940, 0, 80, 0.5]}
 
     def measure(put: Callable[[list[tuple[str, Json]]], object], get: Callable[[str], object]) -> tuple[float, float]:
-        writing = 0.0
-        for start in range(0, calls, batch):
-            rows = [make_reply(number) for number in range(start, min(start + batch, calls))]
-            began = time.process_time()
-            put(rows)
-            writing += time.process_time() - began
+        batches = (range(start, min(start + batch, calls)) for start in range(0, calls, batch))
+        writing = sum(cpu_seconds(put, [make_reply(number) for number in numbers]) for numbers in batches)
         generator = random.Random(1)
         keys = [make_reply(generator.randrange(calls))[0] for _ in range(lookups)]
-        began = time.process_time()
-        for key in keys:
-            assert get(key) is not None
-        return 1e6 * writing / calls, 1e6 * (time.process_time() - began) / lookups
+        reading = cpu_seconds(lambda: [get(key) for key in keys])
+        return 1e6 * writing / calls, 1e6 * reading / lookups
 
     with tempfile.TemporaryDirectory() as name:
         cache = CallCache(Path(name) / "kgqa")
@@ -108,54 +111,49 @@ def measure_start(repeats: int) -> Iterator[Row]:
     yield "start to the first call", f"{min(runs):.2f} s", f"{min(runs) / min(imports):.2f}× imports"
 
 
+def make_words(seed: int) -> tuple[random.Random, list[str], list[float]]:
+    """Return a generator, words, and their cumulative weights by Zipf's law."""
+    generator = random.Random(seed)
+    words = ["".join(generator.choices("abcdefghijklmnoprstuvwz", k=generator.randint(2, 9))) for _ in range(30_000)]
+    return generator, words, list(accumulate(1 / (rank + 1) for rank in range(len(words))))
+
+
+def measure_retriever(
+    retriever: Retriever, passages: Sequence[Passage], queries: Sequence[Query]
+) -> tuple[float, float]:
+    """Return the CPU seconds to build the index, and the milliseconds per query."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        building = cpu_seconds(retriever.build, passages, folder, lambda _: None)
+        finder = retriever.open(passages, folder)
+        finder.find(queries[:1])  # loads the index
+        searching = cpu_seconds(finder.find, queries)
+        finder.close()
+    return building, 1000 * searching / len(queries)
+
+
 def measure_retrieval(count: int = 50_000, queries: int = 300) -> Iterator[Row]:
     """Yield build and search time of embedded BM25 beside SQLite's FTS5 with the same passages."""
-    generator = random.Random(3)
-    words = ["".join(generator.choices("abcdefghijklmnoprstuvwz", k=generator.randint(2, 9))) for _ in range(30_000)]
-    weights = [1 / (rank + 1) for rank in range(len(words))]
-    texts = [" ".join(generator.choices(words, weights, k=70)) for _ in range(count)]
+    generator, words, weights = make_words(3)
+    texts = [" ".join(generator.choices(words, cum_weights=weights, k=70)) for _ in range(count)]
     questions = [" ".join(generator.sample(texts[generator.randrange(count)].split(), 6)) for _ in range(queries)]
-
-    def measure(build: Callable[[], object], search: Callable[[str], object]) -> tuple[float, float]:
-        began = time.process_time()
-        build()
-        building, began = time.process_time() - began, time.process_time()
-        for question in questions:
-            search(question)
-        return building, 1000 * (time.process_time() - began) / queries
-
-    with tempfile.TemporaryDirectory() as name:
-        retriever = Bm25({"title": 1.0, "text": 1.0}, fill=False)
-        passages = [Passage(str(number), "", text) for number, text in enumerate(texts)]
-        folder = Path(name) / "bm25"
-        folder.mkdir()
-        opened: list[Finder] = []
-
-        def search_bm25(question: str) -> object:
-            if not opened:
-                opened.append(retriever.open([], folder))
-            return list(opened[0].find([Query(question, 20)]))
-
-        own = measure(lambda: retriever.build(passages, folder, lambda _: None), search_bm25)
-        connection = sqlite3.connect(Path(name) / "fts.sqlite")
+    passages = [Passage(str(number), "", text) for number, text in enumerate(texts)]
+    own = measure_retriever(BM25, passages, [Query(question, 20) for question in questions])
+    with closing(sqlite3.connect(":memory:")) as connection:
         connection.execute("CREATE VIRTUAL TABLE passages USING fts5(text)")
-
-        def build() -> None:
-            connection.executemany("INSERT INTO passages VALUES (?)", ((text,) for text in texts))
-            connection.commit()
-
+        rows = [(text,) for text in texts]
+        building = cpu_seconds(connection.executemany, "INSERT INTO passages VALUES (?)", rows)
         match = "SELECT rowid FROM passages WHERE passages MATCH ? ORDER BY rank LIMIT 20"
-        reference = measure(build, lambda q: connection.execute(match, (" OR ".join(q.split()),)).fetchall())
-        connection.close()
+        disjunctions = [" OR ".join(question.split()) for question in questions]
+        searching = cpu_seconds(lambda: [connection.execute(match, (each,)).fetchall() for each in disjunctions])
+    reference = building, 1000 * searching / queries
     for label, unit, ours, other in zip(("build", "query"), ("s", "ms"), own, reference, strict=True):
         yield f"BM25, {count:,} passages: {label}", f"{ours:.2f} {unit} CPU", f"{ours / other:.2f}× FTS5"
 
 
 def measure_entity_graph(sizes: tuple[int, ...] = (6_000, 100_000), queries: int = 50) -> Iterator[Row]:
     """Yield build time, memory and search time of the entity graph on simulated passages, beside BM25 alone."""
-    generator = random.Random(4)
-    words = ["".join(generator.choices("abcdefghijklmnoprstuvwz", k=generator.randint(2, 9))) for _ in range(30_000)]
-    weights = list(accumulate(1 / (rank + 1) for rank in range(len(words))))
+    generator, words, weights = make_words(4)
     for count in sizes:
         titles = [" ".join(generator.sample(words, 2)).title() for _ in range(count)]
 
@@ -169,22 +167,10 @@ def measure_entity_graph(sizes: tuple[int, ...] = (6_000, 100_000), queries: int
             Query(f"Which {' '.join(generator.choices(words, cum_weights=weights, k=6))} {title}?", 5)
             for title in generator.sample(titles, queries)
         ]
-        bm25 = Bm25({"title": 1.0, "text": 1.0}, fill=False)
-        graph = EntityGraph(bm25, depth=1_000, hops=1, threshold=0.3, passage_weight=0.1, damping=0.7)
-        with tempfile.TemporaryDirectory() as name:
-            times = []
-            for retriever in (bm25, graph):
-                folder = Path(name) / type(retriever).__name__
-                folder.mkdir()
-                began = time.process_time()
-                retriever.build(passages, folder, lambda _: None)
-                built, finder = time.process_time() - began, retriever.open(passages, folder)
-                finder.find(questions[:1])  # loads the index
-                began = time.process_time()
-                finder.find(questions)
-                times.append((built, 1000 * (time.process_time() - began) / queries))
-                finder.close()
-        label, ((reference, _), (building, search)) = f"entity graph, {count:,} passages", times
+        graph = EntityGraph(BM25, depth=1_000, hops=1, threshold=0.3, passage_weight=0.1, damping=0.7)
+        reference, _ = measure_retriever(BM25, passages, questions)
+        building, search = measure_retriever(graph, passages, questions)
+        label = f"entity graph, {count:,} passages"
         yield f"{label}: build", f"{building:.1f} s CPU", f"{building / reference:.2f}× BM25"
         yield f"{label}: query", f"{search:.0f} ms CPU", ""
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -7,7 +7,6 @@ time that the calls take in full batches, divided by the time from the first cal
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -59,55 +58,46 @@ def get_json(url: str) -> dict[str, Any]:
     return data
 
 
-def write_plain_files(file: Path) -> tuple[Path, Path]:
-    """Write questions and passages of a MuSiQue file as JSONL for the plain loop."""
+def build_command(method: str, file: Path, url: str) -> list[str]:
+    """Return the kgqa command of a course. It writes into its working directory."""
+    data = ("dataset=musique", f"dataset.path={file}", "output_dir=run")
+    server = ("engine=openai", "model=gpt_4o_mini", f"engine.base_url={url}", f"engine.served_model={MODEL}")
+    return [sys.executable, "-m", "kgqa", "run", *METHODS[method], *data, *server, *FAST]
+
+
+def build_loop_command(course: Course, file: Path, url: str) -> list[str]:
+    """Return the command of the plain loop, after writing questions and passages of a MuSiQue file for it."""
     records = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
     questions, corpus = file.with_suffix(".questions"), file.with_suffix(".corpus")
     questions.write_text("".join(json.dumps({"id": r["id"], "question": r["question"]}) + "\n" for r in records))
     passages = [(passage["title"], passage["paragraph_text"]) for r in records for passage in r["paragraphs"]]
     rows = [json.dumps({"id": title, "title": title, "text": text}) + "\n" for title, text in passages]
     corpus.write_text("".join(rows), encoding="utf-8")
-    return questions, corpus
-
-
-def build_command(course: Course, file: Path, url: str, folder: Path) -> list[str]:
-    """Return the kgqa command of a course, after removing what an earlier run left."""
-    for name in ("run", "cache", "outputs"):
-        shutil.rmtree(folder / name, ignore_errors=True)
-    data = ("dataset=musique", f"dataset.path={file}", f"output_dir={folder / 'run'}")
-    server = ("engine=openai", "model=gpt_4o_mini", f"engine.base_url={url}", f"engine.served_model={MODEL}")
-    return [sys.executable, "-m", "kgqa", "run", *METHODS[course.method], *data, *server, *FAST]
+    files = ["--questions", str(questions), "--corpus", str(corpus)]
+    return [sys.executable, str(ROOT / "scripts/bench/loop.py"), "--url", url, *files, "--slots", str(2 * course.slots)]
 
 
 def measure_courses(repeats: int) -> Iterator[tuple[str, str, str]]:
     """Yield the efficiency of kgqa and of the plain loop for each course."""
     with serve_endpoint() as url, tempfile.TemporaryDirectory() as name:
         for course in COURSES:
-            folder = Path(name) / f"{course.method}{course.slots}"
-            folder.mkdir()
-            file = write_questions(folder / "questions.jsonl", course.questions)
-            questions, corpus = write_plain_files(file)
-            loop = ["--url", url, "--questions", str(questions), "--corpus", str(corpus)]
-            loop += ["--slots", str(2 * course.slots)]
-            runners = {"kgqa": build_command(course, file, url, folder)}
+            file = write_questions(Path(name) / f"{course.questions}.jsonl", course.questions)
+            runners = {"kgqa": build_command(course.method, file, url)}
             if course.method == "ircot":
-                runners["aiohttp"] = [sys.executable, str(ROOT / "scripts/bench/loop.py"), *loop]
-            efficiency: dict[str, list[float]] = {runner: [] for runner in runners}
-            spans: dict[str, list[float]] = {runner: [] for runner in runners}
+                runners["aiohttp"] = build_loop_command(course, file, url)
+            stats: dict[str, list[dict[str, float]]] = {runner: [] for runner in runners}
             for _ in range(repeats):
                 for runner, command in runners.items():
-                    if runner == "kgqa":
-                        build_command(course, file, url, folder)
                     get_json(f"{url}/reset?slots={course.slots}&{TIMES}")
-                    measure_command(command, folder)
-                    stats = get_json(f"{url}/stats")
-                    efficiency[runner].append(stats["efficiency"])
-                    spans[runner].append(stats["span"])
-            for runner in runners:
+                    measure_command(command, Path(tempfile.mkdtemp(dir=name)))
+                    stats[runner].append(get_json(f"{url}/stats"))
+            spans = {runner: median(each["span"] for each in measured) for runner, measured in stats.items()}
+            for runner, measured in stats.items():
+                efficiency = [each["efficiency"] for each in measured]
+                values = " ".join(f"{value:.2f}" for value in efficiency)
+                ratio = f"{spans[runner] / spans['aiohttp']:.2f}× aiohttp" if "aiohttp" in spans else ""
                 label = f"{course.method}, {course.slots} slots, {runner}: efficiency"
-                values = " ".join(f"{value:.2f}" for value in efficiency[runner])
-                ratio = f"{median(spans[runner]) / median(spans['aiohttp']):.2f}× aiohttp" if "aiohttp" in spans else ""
-                yield label, f"{median(efficiency[runner]):.2f} ({values})", ratio
+                yield label, f"{median(efficiency):.2f} ({values})", ratio
 
 
 def measure_call_cost(repeats: int, questions: int = 300, few: int = 20) -> Iterator[tuple[str, str, str]]:
@@ -115,22 +105,19 @@ def measure_call_cost(repeats: int, questions: int = 300, few: int = 20) -> Iter
 
     The start is removed by running few questions and many and taking the difference.
     """
+    http, cached, calls = [], [], 0
     with serve_endpoint() as url, tempfile.TemporaryDirectory() as name:
-        http, cached, calls = [], [], 0
-        for repeat in range(repeats):
-            used = {}
+        for _ in range(repeats):
+            used = []
             for count in (few, questions):
-                folder = Path(name) / f"{count}_{repeat}"
-                folder.mkdir()
+                folder = Path(tempfile.mkdtemp(dir=name))
                 file = write_questions(folder / "questions.jsonl", count)
                 get_json(f"{url}/reset?slots=64&prefill=0&step=0&choice=0&grow=0")
-                command = [*build_command(Course("ircot", 64, count), file, url, folder), "engine.concurrency=64"]
-                fresh = measure_command(command, folder)
-                calls = get_json(f"{url}/stats")["answered"]
-                shutil.rmtree(folder / "run")
-                used[count] = (calls, fresh.cpu, measure_command(command, folder).cpu)
-            calls = used[questions][0] - used[few][0]
-            http.append(1000 * (used[questions][1] - used[few][1]) / calls)
-            cached.append(1000 * (used[questions][2] - used[few][2]) / calls)
-        for label, costs in (("CPU per call over HTTP", http), ("CPU per call from the cache", cached)):
-            yield f"{label}, {calls:,} calls", f"{min(costs):.2f} ms ({' '.join(f'{cost:.2f}' for cost in costs)})", ""
+                command = [*build_command("ircot", file, url), "engine.concurrency=64"]
+                fresh, again = measure_command(command, folder), measure_command([*command, "output_dir=again"], folder)
+                used.append((get_json(f"{url}/stats")["answered"], fresh.cpu, again.cpu))
+            calls, fresh_cpu, again_cpu = (many - start for start, many in zip(*used, strict=True))
+            http.append(1000 * fresh_cpu / calls)
+            cached.append(1000 * again_cpu / calls)
+    for label, costs in (("CPU per call over HTTP", http), ("CPU per call from the cache", cached)):
+        yield f"{label}, {calls:,} calls", f"{min(costs):.2f} ms ({' '.join(f'{cost:.2f}' for cost in costs)})", ""

@@ -5,7 +5,6 @@ mkdocs calls the hooks `on_files` and `on_page_markdown`. All other functions tu
 
 from __future__ import annotations
 
-import inspect
 import os
 import re
 from collections import Counter
@@ -13,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import kgqa
 from kgqa.cli.commands import BY_NAME, PROGRAM, help_of
 from kgqa.config.files import describe_choice, groups, list_keys, list_run_keys, load_node, load_yaml
 from kgqa.reproduce.tables import PublishedTable, load_table, table_ids
@@ -171,33 +169,8 @@ def _matrix_row(table: PublishedTable) -> tuple[str, ...]:
 
 
 def python() -> str:
-    """Return the Python API: what `import kgqa` exports."""
-    parts = ["# Python", str(inspect.getdoc(kgqa) or "")]
-    for name in sorted(vars(kgqa)["__all__"]):
-        thing = getattr(kgqa, name)
-        parts += [f"## kgqa.{name}", f"```python\n{_signature(name, thing)}\n```", _docstring(thing)]
-        if inspect.isclass(thing):
-            for member, value in inspect.getmembers(
-                thing, lambda it: isinstance(it, property) or inspect.isfunction(it)
-            ):
-                if not member.startswith("_") and inspect.getdoc(value):
-                    parts += [f"### {name}.{member}", _docstring(value)]
-    return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def _signature(name: str, thing: Any) -> str:
-    return f"{'class ' if inspect.isclass(thing) else ''}kgqa.{name}{inspect.signature(thing)}"
-
-
-def _docstring(thing: object) -> str:
-    """Return a docstring as Markdown, with headings such as `Raises:` in bold and indented lines as items."""
-    lines = []
-    for line in str(inspect.getdoc(thing) or "").splitlines():
-        if re.fullmatch(r"[A-Z]\w+:", line):
-            lines.append(f"**{line}**\n")
-        else:
-            lines.append(re.sub(r"^    (\w+):", r"- `\1`:", line))
-    return "\n".join(lines)
+    """Return the Python API: what `import kgqa` exports, from its docstrings."""
+    return "# Python\n\n::: kgqa.api\n"
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -208,7 +181,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _cell(text: str) -> str:
-    return re.sub(r"\s+", " ", text).replace("|", "\\|").replace("<", "&lt;")
+    return re.sub(r"\s+", " ", text).replace("|", "\\|").replace("<", "&lt;").replace("][", "]&#91;")
 
 
 PAGES: dict[str, Callable[[], str]] = {

@@ -19,7 +19,7 @@ READY = "document.documentElement?.dataset.ready === 'yes'"
 class Browser:
     """One page. `complaints` collects what the page's console and the browser's log say, and uncaught exceptions."""
 
-    def __init__(self, profile: Path, width: int = 1280, height: int = 900) -> None:
+    def __init__(self, profile: Path) -> None:
         assert CHROMIUM is not None
         take, self._send = os.pipe()
         receive, give = os.pipe()
@@ -36,7 +36,7 @@ class Browser:
         for domain in ("Page", "Runtime", "Log"):
             self.ask(f"{domain}.enable")
         self.ask("Emulation.setFocusEmulationEnabled", enabled=True)  # keys go to the focused page
-        self.resize(width, height)
+        self.resize(1280, 900)
 
     def __enter__(self) -> Browser:
         return self
@@ -64,9 +64,18 @@ class Browser:
 
     def wait(self, condition: str, seconds: float = 60) -> None:
         deadline = time.monotonic() + seconds
-        while not self.value(condition):
+        while not self._holds(condition):
             assert time.monotonic() < deadline, f"not within {seconds} s: {condition}; {self.complaints}"
             time.sleep(0.02)
+
+    def _holds(self, condition: str) -> bool:
+        """Return whether a condition is true. It is not while the browser leaves the page."""
+        try:
+            return bool(self.value(condition))
+        except AssertionError as error:
+            if "navigated" not in str(error):
+                raise
+            return False
 
     def value(self, expression: str) -> Any:
         answer = self.ask("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)

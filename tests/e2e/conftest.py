@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from kgqa.cli.main import main
+from kgqa.engines.scripted import Scripted
 
 DEMO = Path(__file__).parents[2] / "kgqa/datasets/demo.jsonl"
 QUICK = ("engine=scripted", "ranker=lexical", "demonstrations_ranker=lexical")  # no weights
@@ -26,8 +27,11 @@ class Ran:
     def folder(self) -> Path:
         return Path(self.out.strip().splitlines()[-1])
 
+    def text(self, name: str) -> str:
+        return (self.folder / name).read_text(encoding="utf-8")
+
     def json(self, name: str) -> Any:
-        return json.loads((self.folder / name).read_text(encoding="utf-8"))
+        return json.loads(self.text(name))
 
 
 Kgqa = Callable[..., Ran]
@@ -45,6 +49,39 @@ def kgqa(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
         return Ran(code, captured.out, captured.err)
 
     return run
+
+
+def refused(ran: Ran, said: str) -> None:
+    assert (ran.code, ran.err.count("\n")) == (2, 1), ran.out + ran.err
+    assert said in ran.err
+
+
+def before_each_call(monkeypatch: pytest.MonkeyPatch, react: Callable[[Scripted, Any], Exception | None]) -> None:
+    """Let `react` see each call of the scripted engine. An error that it returns stands for the reply."""
+    reply = Scripted._reply
+    monkeypatch.setattr(
+        Scripted, "_reply", lambda engine, call, *rest: react(engine, call) or reply(engine, call, *rest)
+    )
+
+
+def write_file(file: str | Path, text: str) -> None:
+    Path(file).parent.mkdir(parents=True, exist_ok=True)
+    Path(file).write_text(text, encoding="utf-8")
+
+
+def lines_of(file: Path) -> list[Any]:
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+
+
+def write_lines(file: Path, records: Iterable[Any]) -> None:
+    file.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+
+
+def write_rules(rules: Iterable[tuple[str, Any]], file: str | Path = "rules.jsonl") -> str:
+    """Return the override for an engine that gives these replies. One that is no text is written as JSON."""
+    pairs = [(match, reply if isinstance(reply, str) else json.dumps(reply)) for match, reply in rules]
+    write_lines(Path(file), ({"match": match, "reply": reply} for match, reply in pairs))
+    return f"engine.rules={file}"
 
 
 TWO = ["run", "-m", "method=golden,no_context", "limit=2", *QUICK]

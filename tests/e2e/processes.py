@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -30,6 +31,13 @@ def started(arguments: Sequence[str], folder: Path) -> subprocess.Popen[str]:
     )  # fmt: skip
 
 
+def finish(running: subprocess.Popen[str], folder: Path) -> Path:
+    """Wait for a run that must succeed. Return its folder."""
+    out, err = running.communicate(timeout=600)
+    assert running.returncode == 0, err
+    return folder / out.strip().splitlines()[-1]
+
+
 def replies_kept(folder: Path) -> int:
     file = folder / "outputs/.cache/calls.sqlite"
     if not file.exists():
@@ -46,6 +54,21 @@ def wait_for_replies(folder: Path, count: int) -> None:
     while replies_kept(folder) < count and time.monotonic() < deadline:
         time.sleep(0.02)
     assert replies_kept(folder) >= count
+
+
+def kill_after(replies: int, arguments: Sequence[str], folder: Path) -> int:
+    """Kill a run that has so many replies in its call cache. Return how many the cache has then."""
+    running = started(arguments, folder)
+    wait_for_replies(folder, replies)
+    running.kill()
+    running.communicate(timeout=60)
+    assert running.returncode == -signal.SIGKILL
+    return replies_kept(folder)
+
+
+def files_of(folder: Path) -> dict[str, tuple[bytes, int]]:
+    """Return the content and the time of each file, to see that a command leaves them."""
+    return {file.name: (file.read_bytes(), file.stat().st_mtime_ns) for file in folder.iterdir()}
 
 
 def lasting(run: Path) -> tuple[bytes, Json]:

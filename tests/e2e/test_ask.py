@@ -10,7 +10,7 @@ import pytest
 
 from kgqa import api
 from kgqa.artifacts.predictions import SavedAnswer
-from tests.e2e.conftest import QUICK, Kgqa, Ran
+from tests.e2e.conftest import QUICK, Kgqa, Ran, refused, write_rules
 from tests.e2e.invented_island import BORN, RULES, write_island
 
 pytest.importorskip("mammoth")
@@ -22,8 +22,7 @@ CHAINS = ("method.units=triples", "method.top=6", "method.chains=1")
 def ask(kgqa: Kgqa, tmp_path: Path) -> Kgqa:
     """`kgqa ask` beside the island, with the rules; chains are the six triples that are best by their words."""
     write_island(tmp_path / "island")
-    lines = [json.dumps({"match": match, "reply": reply}) for match, reply in RULES]
-    (tmp_path / "rules.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    write_rules(RULES)
 
     def run(*arguments: str) -> Ran:
         chains = CHAINS if not any("method=" in each for each in arguments) else ()
@@ -87,6 +86,4 @@ def test_every_method_with_a_model_answers(ask: Kgqa, kgqa: Kgqa, method: str) -
 )
 def test_usage_error_is_one_line(ask: Kgqa, kgqa: Kgqa, arguments: tuple[str, ...], message: str) -> None:
     ran = kgqa("ask", *arguments, *(QUICK if "method=retrieve_only" not in arguments else ("engine=scripted",)))
-    assert ran.code == 2
-    assert len(ran.err.splitlines()) == 1
-    assert ran.err.startswith(f"kgqa: {message}")
+    refused(ran, f"kgqa: {message}")

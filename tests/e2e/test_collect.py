@@ -4,44 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from kgqa.artifacts.examples import Collected, Example, Positive, id_hash, read_examples
 from kgqa.artifacts.manifest import StageManifest
-from tests.e2e.conftest import QUICK, Kgqa, Ran
+from tests.e2e.conftest import QUICK, Kgqa, Ran, lines_of, refused, write_rules
+from tests.e2e.test_verify import verified
 from tests.golden.test_program_prompts import AGREED, TEACHER
 
-TRIPLES = {"triples": [["Candle Bridge", "designed_by", "Ilse Ravenholt"], ["Ilse Ravenholt", "born_in", "Pellery"]]}
-
-
-RULES = [
-    ("Missing:$", {"triples": []}),
-    ("Groups:$", {"groups": [["Ilse Ravenholt", "Candle Bridge"]]}),
-    ("Answer: Pellery\n.*Path:$", {"is_valid": True, "reasoning_path": TRIPLES["triples"], "explanation": "by birth"}),
-    ("Answer: 1846\n.*Path:$", "I cannot say."),  # of 2hop__demo_09
-    ("Path:$", {"is_valid": False, "reasoning_path": [], "explanation": "nothing says so"}),
-    ("Triples:$", TRIPLES),
-]
-
-
-def rules(folder: Path) -> str:
-    file = folder / "rules.jsonl"
-    texts = ((match, reply if isinstance(reply, str) else json.dumps(reply)) for match, reply in RULES)
-    file.write_text("".join(json.dumps({"match": match, "reply": reply}) + "\n" for match, reply in texts))
-    return f"engine.rules={file}"
-
-
-def verified(kgqa: Kgqa, folder: Path, *more: str) -> Ran:
-    return kgqa("data", "verify", "engine=scripted", rules(folder), *more)
-
-
 KGP = ("collect", "kgp", "dataset=demo", "limit=8")
-
-
-def lines_of(file: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
 def outcome_of(folder: Path, recipe: str) -> Collected:
@@ -76,8 +48,6 @@ def test_an_encoder_learns_both_hops_against_the_questions_other_passages(kgqa: 
 
 
 BRIDGE = "Question: In which town was the architect of the Candle Bridge born\\?\nKnowledge:\n"
-
-
 LESSONS = [
     (f"{BRIDGE}none\nSufficient:$", " No\nExplore:\n- Candle Bridge | architect\n- Candle Bridge | colour"),
     (f"{BRIDGE}<[^\n]*Ilse Ravenholt>\n<[^\n]*>\nSufficient:$", " No\n- Ilse Ravenholt | birthplace"),
@@ -91,30 +61,27 @@ LESSONS = [
 
 @pytest.fixture
 def ran(kgqa: Kgqa) -> Ran:
-    rules = [json.dumps({"match": match, "reply": reply}) for match, reply in LESSONS]
-    Path("rules.jsonl").write_text("\n".join(rules), encoding="utf-8")
-    ran = kgqa("run", "method=knowtrace", "dataset=demo", "limit=3", "engine.rules=rules.jsonl", *QUICK)
+    ran = kgqa("run", "method=knowtrace", "dataset=demo", "limit=3", write_rules(LESSONS), *QUICK)
     assert ran.json("metrics.json")["scores"]["em"]["mean"] == pytest.approx(33.33, abs=0.01)
     return ran
 
 
-def collected(kgqa: Kgqa, *given: str) -> tuple[list[Example], Path]:
-    made = kgqa("collect", "knowtrace", *given)
-    examples = [each for each in read_examples(made.folder / "examples.jsonl") if isinstance(each, Example)]
-    return examples, made.folder
+def examples(ran: Ran) -> list[Example]:
+    return [each for each in read_examples(ran.folder / "examples.jsonl") if isinstance(each, Example)]
 
 
 def test_what_backtracing_keeps_of_right_answers_is_learnt(kgqa: Kgqa, ran: Ran) -> None:
-    examples, folder = collected(kgqa, "--from", str(ran.folder))
-    assert [(example.role, example.target) for example in examples] == [
+    collected = kgqa("collect", "knowtrace", "--from", str(ran.folder))
+    learnt = examples(collected)
+    assert [(example.role, example.target) for example in learnt] == [
         ("explorer", "No\nExplore:\n- Candle Bridge; architect"),
         ("completer", "<Candle Bridge; designed by; Ilse Ravenholt>"),
         ("explorer", "No\n- Ilse Ravenholt | birthplace"),
         ("completer", "<Ilse Ravenholt; born in; Pellery>"),
         ("explorer", "Yes\nThought: Ilse Ravenholt was born in Pellery.\nAnswer: Pellery"),
     ]
-    assert [example.origin.place for example in examples] == [1, 1, 2, 2, 3]
-    assert [(one["what"], one["why"]) for one in lines_of(folder / "dropped.jsonl")] == [
+    assert [example.origin.place for example in learnt] == [1, 1, 2, 2, 3]
+    assert [(one["what"], one["why"]) for one in lines_of(collected.folder / "dropped.jsonl")] == [
         ("completer, reply 2", "backtracing removes all of it"),
         ("question", "the answer is wrong"),
         ("question", "the answer is wrong"),
@@ -122,8 +89,6 @@ def test_what_backtracing_keeps_of_right_answers_is_learnt(kgqa: Kgqa, ran: Ran)
 
 
 RIGHT = '{"error_type": "Correct (No Error)", "diagnosis": "Fine.", "guidance": "Answer."}'
-
-
 TAUGHT = [
     ("Question: Which bridge was opened first.*Plan:$", "no plan"),  # of 2hop__demo_02
     ("Plan:$", TEACHER["teach/plan"]),
@@ -137,23 +102,11 @@ TAUGHT = [
     ("Step 1:$", " The town is unknown. (Logical)"),
     ("Step 2:$", " ####ANSWER: nowhere (Final Answer)"),
 ]
-
-
 BY_MODEL = ("collect", "safe", "dataset=demo", "limit=3", "collect.teacher=model", "collect.balance=all", *QUICK)
 
 
-@pytest.fixture
-def words(tmp_path: Path) -> str:
-    rules = [json.dumps({"match": match, "reply": reply}) for match, reply in TAUGHT]
-    (tmp_path / "teacher.jsonl").write_text("\n".join(rules), encoding="utf-8")
-    return "engine.rules=teacher.jsonl"
-
-
-def examples(ran: Ran) -> list[Example]:
-    return [each for each in read_examples(ran.folder / "examples.jsonl") if isinstance(each, Example)]
-
-
-def test_a_teachers_labels_are_examples_and_what_it_cannot_say_is_none(kgqa: Kgqa, words: str) -> None:
+def test_a_teachers_labels_are_examples_and_what_it_cannot_say_is_none(kgqa: Kgqa) -> None:
+    words = write_rules(TAUGHT, "teacher.jsonl")
     planned = kgqa(*BY_MODEL, words, "dry_run=true", "engine.rules=null")
     assert "33 model calls, 33 of them new" in planned.out
     assert not Path("outputs/examples").exists()
@@ -170,7 +123,8 @@ def test_a_teachers_labels_are_examples_and_what_it_cannot_say_is_none(kgqa: Kgq
     assert "| teacher | 6 |" in (ran.folder / "report.md").read_text(encoding="utf-8")
 
 
-def test_hard_cases_are_the_first_errors_of_a_runs_wrong_answers(kgqa: Kgqa, words: str) -> None:
+def test_hard_cases_are_the_first_errors_of_a_runs_wrong_answers(kgqa: Kgqa) -> None:
+    words = write_rules(TAUGHT, "teacher.jsonl")
     ran = kgqa("run", "method=safe", "dataset=demo", "limit=2", words, *QUICK)
     made = examples(kgqa(*BY_MODEL, words, "--from", str(ran.folder), "collect.hard_cases=1"))
     hard = [each for each in made if each.origin.made_by.startswith("hard case")]
@@ -191,7 +145,7 @@ def test_noise_is_of_questions_that_verification_flagged(kgqa: Kgqa, tmp_path: P
 
 
 def test_what_does_not_fit_is_one_line(kgqa: Kgqa) -> None:
-    Path("rules.jsonl").write_text(json.dumps({"match": "", "reply": "Pellery"}), encoding="utf-8")
+    write_rules([("", "Pellery")])
     run = ("run", "method=no_context", "dataset=demo", "limit=1", "engine.rules=rules.jsonl")
     assert kgqa(*run, *QUICK).code == 0
     for words, why in [
@@ -201,7 +155,4 @@ def test_what_does_not_fit_is_one_line(kgqa: Kgqa) -> None:
         ("safe dataset=demo collect.teacher=model collect.hard_cases=0 --from last", "hard_cases=0 uses no runs"),
         ("safe dataset=demo collect.noise=5", "which questions of demo are noise?"),
     ]:
-        refused = kgqa("collect", *words.split(), *(QUICK if "safe" in words else ()))
-        assert refused.code == 2
-        assert why in refused.err
-        assert len(refused.err.strip().splitlines()) == 1
+        refused(kgqa("collect", *words.split(), *(QUICK if "safe" in words else ())), why)

@@ -20,8 +20,7 @@ import zstandard
 from kgqa.cache.store import CallCache, checksum
 from kgqa.datasets.download import Source
 from kgqa.experiment import data
-from tests.e2e.conftest import QUICK, Kgqa
-from tests.e2e.judged_runs import refused
+from tests.e2e.conftest import QUICK, Kgqa, refused, write_lines
 from tests.file_server import Behaviour, serving
 
 MUSIQUE = {
@@ -90,11 +89,9 @@ def test_download_fetches_unpacks_and_makes_a_runnable_dataset(
 
 
 def test_download_fetches_the_corpus_too(kgqa: Kgqa, offer: Offer) -> None:
-    record = [
-        {"query": "Who?", "answer": "Ann", "question_type": "inference_query", "title": "Ann", "body": "Painter."}
-    ]
+    record = {"query": "Who?", "answer": "Ann", "question_type": "inference_query", "title": "Ann", "body": "Painter."}
     for name in ("multihop_rag", "multihop_rag_corpus"):
-        offer(name, json.dumps(record).encode())
+        offer(name, json.dumps([record]).encode())
     ran = kgqa("data", "download", "dataset=multihop_rag")
     assert (ran.code, ran.err) == (0, "")
     assert sorted(os.listdir("data/multihop_rag")) == ["MultiHopRAG.json", "corpus.json"]
@@ -104,11 +101,9 @@ def test_download_fetches_the_corpus_too(kgqa: Kgqa, offer: Offer) -> None:
 def test_download_offline_says_what_to_fetch_and_where_to_put_it(kgqa: Kgqa, offer: Offer) -> None:
     offer("iirc", b"", urls=["http://nowhere.invalid/iirc_train_dev.tgz"])
     ran = kgqa("data", "download", "dataset=iirc")
-    assert ran.code == 2
-    assert "Get iirc_train_dev.tgz from https://allenai.org/data/iirc" in ran.err
+    refused(ran, "Get iirc_train_dev.tgz from https://allenai.org/data/iirc")
     assert "put it at data/iirc/iirc_train_dev.tgz and run the same command again" in ran.err
     assert "from=hub" not in ran.err
-    assert ran.err.count("\n") == 1
     offer("musique", b"", urls=["http://nowhere.invalid/musique_v1.0.zip"])
     assert "Or add from=hub." in kgqa("data", "download", "dataset=musique").err
 
@@ -143,7 +138,7 @@ def test_check_counts_what_is_odd(kgqa: Kgqa) -> None:
     lonely = {"id": "b", "question": "?", "answer": "x", "supporting_titles": ["Carl"]}
     blind = {"id": "c", "question": "?", "answer": "x"}
     full = {**MUSIQUE, "id": "d", "answerable": False}
-    Path("q.jsonl").write_text(LINE + "".join(json.dumps(record) + "\n" for record in (lonely, blind, full)))
+    write_lines(Path("q.jsonl"), (MUSIQUE, lonely, blind, full))
     found = figures(kgqa("data", "check", "dataset=musique", "dataset.path=q.jsonl").out)
     expected = {
         "questions": 3, "gold answers, aliases included": 4, "questions with aliases": 1, "passages given": 3,
@@ -236,7 +231,7 @@ def test_import_keeps_stored_replies_and_refuses_a_damaged_export(kgqa: Kgqa, mo
     ]:
         Path("bad.jsonl.zst").write_bytes(spoiled)
         ran = kgqa("cache", "import", "bad.jsonl.zst")
-        assert (ran.code, ran.err.count("\n")) == (2, 1)
+        refused(ran, "bad.jsonl.zst")
         assert re.search(message, ran.err)
         assert "0 calls, 0 damaged: whole" in kgqa("cache", "check").out
     assert kgqa("cache", "import", "calls.jsonl.zst").out == "3 new, 0 equal, 0 different\n"
@@ -254,9 +249,9 @@ def test_import_keeps_stored_replies_and_refuses_a_damaged_export(kgqa: Kgqa, mo
 
 def test_export_omits_secrets(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
     kgqa("run", "method=no_context", "limit=3", *QUICK)
-    cache_text = '{"text": "your key is sk-Tr0ub4dor/\\"x", "finish": "stop", "usage": [1, 0, 1, 0.0], "flags": []}'
     cache = CallCache(CACHE.parent)
-    cache.put([("secretive", json.loads(cache_text))])
+    reply = {"text": 'your key is sk-Tr0ub4dor/"x', "finish": "stop", "usage": [1, 0, 1, 0.0], "flags": []}
+    cache.put([("secretive", reply)])
     cache.close()
     monkeypatch.setenv("OPENAI_API_KEY", 'sk-Tr0ub4dor/"x')
     ran = kgqa("cache", "export", "calls.jsonl.zst")

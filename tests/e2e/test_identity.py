@@ -16,8 +16,8 @@ from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.judging import identify_judge
 from kgqa.experiment.session import Session
 from kgqa.util.fs import package_folder
-from tests.e2e.conftest import DEMO, QUICK, Kgqa
-from tests.e2e.judged_runs import answered, refused, rules
+from tests.e2e.conftest import DEMO, QUICK, Kgqa, refused, write_file, write_lines, write_rules
+from tests.e2e.judged_runs import answered
 
 
 @pytest.fixture
@@ -27,30 +27,20 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def write(path: str, text: str) -> None:
-    file = Path(path)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text, encoding="utf-8")
-
-
 def preset(group: str, name: str, source: str, /, **values: Any) -> None:
-    write(f"conf/{group}/{name}.yaml", yaml.safe_dump({**load_node(group, source), **values}))
+    write_file(f"conf/{group}/{name}.yaml", yaml.safe_dump({**load_node(group, source), **values}))
 
 
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize("role", ["model=smollm2_135m", "roles.reader=mine"])
-def test_other_weights_under_one_path_are_another_run(role: str) -> None:
-    def identity() -> Any:
-        path = "model.path=m.gguf" if role.startswith("model") else "limit=1"
-        words = ["method=no_context", role, path, "model.sha256=null" if role.startswith("model") else "seed=0"]
-        return Experiment.of(words).identity
-
+@pytest.mark.parametrize("model", ["model=smollm2_135m model.path=m.gguf model.sha256=null", "roles.reader=mine"])
+def test_other_weights_under_one_path_are_another_run(model: str) -> None:
+    words = ["method=no_context", *model.split()]
     preset("model", "mine", "smollm2_135m", name="mine", path="m.gguf", sha256=None)
-    write("m.gguf", "first weights")
-    first, status = identity(), Path("m.gguf").stat()
-    write("m.gguf", "other weights")
+    write_file("m.gguf", "first weights")
+    first, status = Experiment.of(words).identity, Path("m.gguf").stat()
+    write_file("m.gguf", "other weights")
     os.utime("m.gguf", ns=(status.st_atime_ns, status.st_mtime_ns))
-    assert identity() != first
+    assert Experiment.of(words).identity != first
 
 
 @pytest.mark.usefixtures("folder")
@@ -67,8 +57,6 @@ def test_any_edit_of_a_question_file_is_another_run() -> None:
 
 
 ROLES = ("method=no_context", "engine=scripted", "roles.reader=my@mine")
-
-
 EDITS = {
     "context": ("model", 1024), "name": ("model", "other"), "base_url": ("engine", "http://127.0.0.1:9/v2"),
     "served_model": ("engine", "other"), "extra_body": ("engine", {"top_k": 3}), "endpoints": ("engine", "chat"),
@@ -94,7 +82,7 @@ def test_edited_preset_of_role_or_judge_is_another() -> None:
 
 def test_edited_rules_and_judges_run_again(kgqa: Kgqa) -> None:
     first = answered(kgqa)
-    judge = rules([{"match": "Compare", "reply": '{"verdict": "correct"}'}, {"match": ".", "reply": "Other"}])
+    judge = write_rules([("Compare", {"verdict": "correct"}), (".", "Other")])
     command = ("run", "method=no_context", "limit=3", *QUICK, judge, "judge=three_way")
     ran = kgqa(*command)
     assert ran.folder != first
@@ -116,8 +104,8 @@ class Mine:
 
 @pytest.mark.usefixtures("folder")
 def test_edited_ranker_gets_new_calls_and_a_new_run() -> None:
-    write("mine.py", RANKER.replace("SIGN", "1"))
-    write("conf/ranker/mine.yaml", "_target_: mine.Mine\n")
+    write_file("mine.py", RANKER.replace("SIGN", "1"))
+    write_file("conf/ranker/mine.yaml", "_target_: mine.Mine\n")
 
     def identify() -> tuple[Any, Any]:
         experiment = Experiment.of(["ranker=mine", "engine=scripted", "demonstrations_ranker=lexical"])
@@ -125,23 +113,29 @@ def test_edited_ranker_gets_new_calls_and_a_new_run() -> None:
             return experiment.identity["ranker"], session.ranker("ranker").identity()
 
     before = identify()
-    write("mine.py", RANKER.replace("SIGN", "-1"))
+    write_file("mine.py", RANKER.replace("SIGN", "-1"))
     after = identify()
     assert before[0] != after[0]
     assert before[1] != after[1]
 
 
 @pytest.mark.usefixtures("folder")
-def test_edited_retriever_gets_another_index() -> None:
-    assert Experiment.of(["method=retrieve_only"]).retriever.identity().get("code") is None
-    scaffold = package_folder() / "scaffold/retriever"
-    text = (scaffold / "my_retriever.py.txt").read_text(encoding="utf-8")
-    write("my_retriever.py", text)
-    write("conf/retriever/mine.yaml", (scaffold / "conf/retriever/my_retriever.yaml").read_text(encoding="utf-8"))
-    words = ["method=retrieve_only", "retriever=mine"]
-    first = Experiment.of(words).retriever.identity()
-    write("my_retriever.py", f"{text}\nMORE = 1\n")
-    assert Experiment.of(words).retriever.identity() != first
+@pytest.mark.parametrize(("group", "words"), [("method", []), ("retriever", ["method=retrieve_only"])])
+def test_edited_method_or_retriever_is_another_run(group: str, words: list[str]) -> None:
+    def identify(code: str) -> tuple[Any, Any]:
+        write_file(f"my_{group}.py", code)
+        experiment = Experiment.of([*words, f"{group}=mine"])
+        return experiment.identity, experiment.retriever.identity() if words else None
+
+    assert Experiment.of(["method=retrieve_only"]).retriever.identity().get("code") is None  # of ours
+    scaffold = package_folder() / "scaffold" / group
+    text = (scaffold / f"my_{group}.py.txt").read_text(encoding="utf-8")
+    write_file(f"conf/{group}/mine.yaml", (scaffold / f"conf/{group}/my_{group}.yaml").read_text(encoding="utf-8"))
+    first = identify(text)
+    assert identify(f"# a comment\n{text}") == first
+    other = identify(f"{text}\nMORE = 1\n")
+    assert other[0] != first[0]
+    assert other[1] != first[1] or not words  # the index
 
 
 HELPERS = ["helper.py", "tools/__init__.py", "tools/deep.py", "plain/inner.py"]
@@ -149,19 +143,19 @@ HELPERS = ["helper.py", "tools/__init__.py", "tools/deep.py", "plain/inner.py"]
 
 @pytest.mark.usefixtures("folder")
 def test_helpers_and_templates_beside_the_module_count() -> None:
-    write("own_walk.py", "import helper\nfrom plain.inner import two\nfrom tools import deep\nname = 'mine/ask'\n")
-    write("prompts/mine/ask.j2", "{% block user %}Who?{% endblock %}")
+    write_file("own_walk.py", "import helper\nfrom plain.inner import two\nfrom tools import deep\nname = 'mine/ask'\n")
+    write_file("prompts/mine/ask.j2", "{% block user %}Who?{% endblock %}")
     for name in HELPERS:
-        write(name, "one = two = 1\n")
+        write_file(name, "one = two = 1\n")
     for helper in HELPERS:
         first = user_code("own_walk")
-        write(helper, "one = two = 1 # a comment\n")
+        write_file(helper, "one = two = 1 # a comment\n")
         assert user_code("own_walk") == first
-        write(helper, "one = two = 2\n")
+        write_file(helper, "one = two = 2\n")
         assert user_code("own_walk") != first
-    write("own_walk.py", "import helper\nname = 'ask'\npath = '/'.join(['mine', name])\n")
+    write_file("own_walk.py", "import helper\nname = 'ask'\npath = '/'.join(['mine', name])\n")
     first = user_code("own_walk")
-    write("prompts/mine/ask.j2", "{% block user %}What?{% endblock %}")
+    write_file("prompts/mine/ask.j2", "{% block user %}What?{% endblock %}")
     assert user_code("own_walk") != first
 
 
@@ -171,7 +165,7 @@ def test_other_predictions_than_those_scored_are_noticed(kgqa: Kgqa) -> None:
     file = folder / "predictions.jsonl"
     times, before = file.stat(), file.read_text(encoding="utf-8")
     lines = [{**json.loads(line), "answer": "other"} for line in before.splitlines()]
-    file.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    write_lines(file, lines)
     os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
     refused(kgqa("report", str(folder)), "changed after it was scored")
     assert "already complete" not in kgqa(*command).out

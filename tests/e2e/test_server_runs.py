@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import subprocess
 import time
+from collections.abc import Iterator
 from contextlib import closing
 from itertools import count
 from pathlib import Path
@@ -18,8 +18,8 @@ from kgqa.artifacts.metrics import Metrics
 from kgqa.artifacts.run import FinishedRun
 from kgqa.report.run_report import notices
 from kgqa.runtime.monitor import Heartbeat, read_heartbeats
-from tests.e2e.conftest import Kgqa
-from tests.e2e.processes import replies_kept, started, wait_for_replies
+from tests.e2e.conftest import Kgqa, lines_of
+from tests.e2e.processes import finish, kill_after, replies_kept, started, wait_for_replies
 from tests.engines.misbehaving import Body, Conversation, Misbehaving, answer, late, prompt, refuse, reply, reset
 
 pytest.importorskip("aiohttp", reason="engine openai needs aiohttp")
@@ -29,11 +29,12 @@ QUICK = ("engine.backoff=0.02", "engine.server_timeout=1.0", "engine.retries=2",
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Misbehaving:
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Misbehaving]:
     server = Misbehaving(always=late(0.1))
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
     monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-    return server
+    yield server
+    server.stop()
 
 
 def everything_written(folder: Path) -> bytes:
@@ -67,7 +68,7 @@ def test_a_server_that_dies_stops_the_run_and_the_same_command_goes_on(
     assert "of 10 questions, and all replies in the call cache" in err
     assert f"kgqa: continue with: kgqa {' '.join(command)}\n" in err
     assert "Traceback" not in err
-    log = log_of(tmp_path)
+    log = lines_of(next(tmp_path.rglob("log.jsonl")))
     assert log[0]["command"] == f"kgqa {' '.join(command)}"
     assert (log[-1]["event"], log[-1]["outcome"], log[-1]["level"]) == ("end", "failed", "error")
     assert log[-1]["message"].startswith(f"ServerLost: {server.url} has not answered any call")
@@ -78,7 +79,6 @@ def test_a_server_that_dies_stops_the_run_and_the_same_command_goes_on(
 
     server.start()
     again = kgqa(*command)
-    server.stop()
     metrics = again.json("metrics.json")
     assert (metrics["questions"], metrics["failed"]) == (10, 0)
     assert metrics["cost"]["paid"]["calls"] == 10 - kept
@@ -101,7 +101,6 @@ def test_a_server_that_dies_stops_a_sweep_at_its_first_cell(server: Misbehaving,
     assert [file.name for file in (tmp_path / "outputs/sweeps/lost/cells").glob("*.json")] == ["000.json"]
     server.faults.clear()
     again = kgqa(*sweep)
-    server.stop()
     assert again.code == 0, again.err
     assert "cells: 2 done" in again.out
 
@@ -114,7 +113,6 @@ def test_a_spent_budget_stops_the_run_and_a_raised_one_goes_on(server: Misbehavi
     kept = replies_kept(tmp_path)
     assert 0 < kept < 10
     done = kgqa(*RUN, *QUICK, "run_name=paid", "engine.concurrency=4", "engine.budget_tokens=100000")
-    server.stop()
     assert done.json("metrics.json")["cost"]["paid"]["calls"] == 10 - kept
     assert set(server.answered.values()) == {1}
     assert done.json("metrics.json")["context_tokens"] is None
@@ -135,10 +133,8 @@ def test_faults_are_errors_and_never_answers(server: Misbehaving, kgqa: Kgqa, tm
 
     server.always = fail
     ran = kgqa(*RUN, *QUICK, "max_failure_rate=0.5")
-    server.stop()
     assert ran.json("metrics.json")["failed"] == 3
-    lines = [json.loads(line) for line in (ran.folder / "predictions.jsonl").read_text().splitlines()]
-    failed = [line for line in lines if line["error"]]
+    failed = [line for line in lines_of(ran.folder / "predictions.jsonl") if line["error"]]
     assert len(failed) == 3
     assert all(line["answer"] is None for line in failed)
     assert replies_kept(tmp_path) == 7
@@ -147,13 +143,12 @@ def test_faults_are_errors_and_never_answers(server: Misbehaving, kgqa: Kgqa, tm
     assert SECRET.encode() not in everything_written(tmp_path)
     assert SECRET not in ran.out + ran.err
     assert b"[key]" in everything_written(tmp_path)  # there was something to leave out
-    log = [json.loads(line) for line in (ran.folder / "log.jsonl").read_text(encoding="ascii").splitlines()]
-    assert any("[key]" in line["cause"] for line in log if line["event"] in ("wait", "retry"))
+    log = [line for line in lines_of(ran.folder / "log.jsonl") if line["event"] in ("wait", "retry")]
+    assert any("[key]" in line["cause"] for line in log)
 
 
-def test_replies_of_another_model_are_counted_and_reported(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
-    server = Misbehaving(always=lambda talk, body: talk.answer(200, reply(body, "Pellery") | {"model": "gpt-4o"}))
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-any")
+def test_replies_of_another_model_are_counted_and_reported(kgqa: Kgqa, server: Misbehaving) -> None:
+    server.always = lambda talk, body: talk.answer(200, reply(body, "Pellery") | {"model": "gpt-4o"})
     command = ("run", "method=no_context", "limit=3", "model=gpt_4o_mini", f"server={server.url}")
     for _ in range(2):  # the second time from the call cache
         ran = kgqa(*command, "run_name=mine")
@@ -162,7 +157,6 @@ def test_replies_of_another_model_are_counted_and_reported(kgqa: Kgqa, monkeypat
         assert Metrics.read(ran.folder).cost.method.flags["answered_by:gpt-4o"].calls == 3
         assert "**Another model answered 3 calls: gpt-4o.**" in notices(FinishedRun.read(ran.folder))[0]
         (ran.folder / "metrics.json").unlink()
-    server.stop()
 
 
 def test_finished_run_needs_no_server_if_all_of_it_is_named(server: Misbehaving, kgqa: Kgqa) -> None:
@@ -179,16 +173,8 @@ def test_finished_run_needs_no_server_if_all_of_it_is_named(server: Misbehaving,
     assert "has not answered any call for 1 s" in more.err
 
 
-def log_of(folder: Path) -> list[dict[str, Any]]:
-    (file,) = folder.rglob("log.jsonl")
-    return [json.loads(line) for line in file.read_text(encoding="ascii").splitlines()]
-
-
 def test_killed_run_is_stopped_until_its_command_continues(kgqa: Kgqa, server: Misbehaving, tmp_path: Path) -> None:
-    running = started([*RUN, *QUICK], tmp_path)
-    wait_for_replies(tmp_path, 3)
-    running.kill()
-    running.communicate(timeout=60)
+    kill_after(3, [*RUN, *QUICK], tmp_path)
     (beat,) = read_heartbeats()
     beat.replace(updated=beat.updated - 600).write()
     (shown,) = json.loads(kgqa("runs", "--running", "--json").out)
@@ -197,7 +183,6 @@ def test_killed_run_is_stopped_until_its_command_continues(kgqa: Kgqa, server: M
     assert "stopped: no heartbeat" in told
     assert f"Continue with: kgqa {' '.join([*RUN, *QUICK])}" in told
     assert kgqa(*RUN, *QUICK).code == 0
-    server.stop()
     Heartbeat(what="run", folder="a", command="", host="here", pid=1, started=1, updated=1).write()  # an old one
     Path("outputs/.running/damaged.json").write_text("{", encoding="utf-8")
     assert "no running work in outputs/" in kgqa("runs", "--running").out
@@ -228,13 +213,6 @@ def test_the_answer_is_scored_and_the_thought_kept_counted_and_shown(kgqa: Kgqa,
     again = kgqa(*THINKING, "run_name=again").json("metrics.json")["cost"]  # from the cache, thought and all
     assert again["paid"]["calls"] == 0
     assert again["method"] == cost
-    server.stop()
-
-
-def predictions(running: subprocess.Popen[str], folder: Path) -> bytes:
-    out, err = running.communicate(timeout=120)
-    assert running.returncode == 0, err
-    return (folder / out.strip().splitlines()[-1] / "predictions.jsonl").read_bytes()
 
 
 def test_two_processes_pay_each_call_once(server: Misbehaving, kgqa: Kgqa, tmp_path: Path) -> None:
@@ -248,9 +226,9 @@ def test_two_processes_pay_each_call_once(server: Misbehaving, kgqa: Kgqa, tmp_p
     server.always = answer_anew
     tracing = ("run", "method=trace", "limit=4", *RUN[3:], "demonstrations_ranker=lexical")
     commands = [[*tracing, f"run_name={name}"] for name in ("one", "two")]
-    first = [predictions(running, tmp_path) for running in [started(command, tmp_path) for command in commands]]
+    both = [started(command, tmp_path) for command in commands]
+    first, second = ((finish(running, tmp_path) / "predictions.jsonl").read_text() for running in both)
     asked = sum(server.answered.values())
     assert asked >= 4
     assert set(server.answered.values()) == {1}
-    server.stop()
-    assert first[0] == first[1] == (kgqa(*commands[0]).folder / "predictions.jsonl").read_bytes()
+    assert first == second == kgqa(*commands[0]).text("predictions.jsonl")

@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
 
-from kgqa.calls import ModelCall
-from kgqa.engines.scripted import Scripted
 from kgqa.errors import EngineError
-from kgqa.types import Completion, Usage
-from tests.e2e.conftest import QUICK, Kgqa
-
-ANSWERS = {"architect of the Candle": "Pellery", "opened first": "Candle", "Who founded": None}  # None: fails
+from tests.e2e.conftest import QUICK, Kgqa, before_each_call, write_rules
 
 
 @pytest.fixture
 def run(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> str:
-    def answer(self: Scripted, calls: Sequence[ModelCall]) -> list[Completion | Exception]:
-        replies: list[Completion | Exception] = []
-        for call in calls:
-            asked = call.prompt.messages[-1].content
-            reply = next(reply for part, reply in ANSWERS.items() if part in asked)
-            usage = Usage(10, 0, 1, 0.0)
-            replies.append(EngineError("no reply") if reply is None else Completion(reply, "stop", usage))
-        return replies
-
-    monkeypatch.setattr(Scripted, "answer", answer)
+    """Return the folder of a run with a right answer, a wrong one and a failed call."""
     monkeypatch.setattr("kgqa.cli.terminal.WIDTH", 80)
-    return str(kgqa("run", "method=golden", "limit=3", "max_failure_rate=1", *QUICK).folder)
+    lost = EngineError("no reply")
+    before_each_call(monkeypatch, lambda engine, call: lost if "Who founded" in engine.render(call) else None)
+    rules = write_rules([("architect of the Candle", "Pellery"), ("opened first", "Candle")])
+    return str(kgqa("run", "method=golden", "limit=3", "max_failure_rate=1", rules, *QUICK).folder)
 
 
 def test_questions_stand_in_the_files_order_options_choose_among_them_and_one_is_short(kgqa: Kgqa, run: str) -> None:

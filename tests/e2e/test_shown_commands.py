@@ -6,7 +6,6 @@ import json
 import re
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,9 @@ from typing import Any
 import pytest
 
 from kgqa.util.plugins import package_conf
-from scripts.regenerate_readme import shortened
+from scripts.readme import shorten
 from tests.adapters_for_tests import write_artefact, write_lora
+from tests.e2e.conftest import write_file
 from tests.e2e.invented_island import write_island
 from tests.engines.misbehaving import Body, Conversation, Misbehaving, reply
 from tests.retrieval.elasticsearch_servers import StandIn
@@ -45,30 +45,14 @@ SERVERS = r"https?://(127\.0\.0\.1:(4000|5000|8001|8080|11434)|my\.proxy|openrou
 KEYS = ("OPENAI_API_KEY", "LITELLM_MASTER_KEY", "OPENROUTER_API_KEY", "LANGFUSE_PUBLIC_KEY", "LANGFUSE_SECRET_KEY")
 
 
-@pytest.fixture
-def server() -> Iterator[Misbehaving]:
-    with serve("Qwen/Qwen3-8B", "NAME", "qwen3:8b", "qwen/qwen3-8b") as started:
-        yield started
-
-
-@pytest.fixture
-def vllm() -> Iterator[Misbehaving]:
-    with serve("Qwen/Qwen3-8B") as started:
-        yield started
-
-
-@contextmanager
-def serve(*models: str) -> Iterator[Misbehaving]:
+def serve(*models: str) -> Misbehaving:
     def answer(talk: Conversation, body: Body) -> None:
         vectors = [{"embedding": [1.0, len(text)]} for text in body.get("input", ())]
         talk.answer(200, {"data": vectors} if vectors else reply(body) if "model" in body else {})
 
     started = Misbehaving(always=answer)
     started.models = [{"id": name} for name in models]
-    try:
-        yield started
-    finally:
-        started.stop()
+    return started
 
 
 @pytest.fixture
@@ -91,9 +75,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def shell(
-    world: Path, tmp_path: Path, server: Misbehaving, vllm: Misbehaving, monkeypatch: pytest.MonkeyPatch
-) -> Shell:
+def shell(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
+    server, vllm = serve("Qwen/Qwen3-8B", "NAME", "qwen3:8b", "qwen/qwen3-8b"), serve("Qwen/Qwen3-8B")
     folder = tmp_path / "world"
     shutil.copytree(world, folder, symlinks=True)
     address = server.url.removesuffix("/v1")
@@ -101,7 +84,9 @@ def shell(
     for name, value in {**dict.fromkeys(KEYS, "none"), **places, "BROWSER": "true", "COLUMNS": "110"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("KGQA_CACHE", raising=False)
-    return Shell(folder, monkeypatch, [(VLLM, vllm.url.removesuffix("/v1")), (SERVERS, address)])
+    yield Shell(folder, monkeypatch, [(VLLM, vllm.url.removesuffix("/v1")), (SERVERS, address)])
+    server.stop()
+    vllm.stop()
 
 
 @pytest.mark.parametrize("page", HERE, ids=lambda page: page.stem)
@@ -120,7 +105,7 @@ def trouble(each: Shown, shell: Shell) -> str:
         return f"exit code {code}\n{told}"
     if not each.kept or "with weights" in each.kept:
         return ""
-    lines = shortened(told, each.kept)
+    lines = shorten(told, each.kept)
     return "" if without_seconds(lines) == without_seconds(each.output.splitlines()) else "\n".join(lines)
 
 
@@ -167,15 +152,15 @@ def write_world(folder: Path) -> None:
     for stand_in, (group, names) in STAND_INS.items():
         text = (package_conf() / group / f"{stand_in}.yaml").read_text(encoding="utf-8")
         for name in names:
-            _write(folder / "conf" / group / f"{name}.yaml", text)
+            write_file(folder / "conf" / group / f"{name}.yaml", text)
     own = (package_conf() / "model" / "qwen3_4b.yaml").read_text(encoding="utf-8")
-    _write(folder / "conf/model/my_model.yaml", own.replace("name: qwen3_4b", "name: my_model"))
+    write_file(folder / "conf/model/my_model.yaml", own.replace("name: qwen3_4b", "name: my_model"))
     for number, name in enumerate(ADAPTERS):
         write_artefact(folder / "outputs/trained" / name / "ab12", "qwen3_8b", "0", seed=number)
     write_lora(folder / "lora/checkpoint-300")
     for name, text in NOTES.items():
-        _write(folder / "notes" / name, text)
-    _write(folder / "notes/questions.jsonl", ABOUT_NOTES)
+        write_file(folder / "notes" / name, text)
+    write_file(folder / "notes/questions.jsonl", ABOUT_NOTES)
     write_island(folder / "island")
     lines = files("kgqa.datasets").joinpath("demo.jsonl").read_text(encoding="utf-8").splitlines()[:QUESTIONS]
     _write_data_sets(folder, lines)
@@ -184,18 +169,18 @@ def write_world(folder: Path) -> None:
 def _write_data_sets(folder: Path, lines: list[str]) -> None:
     records = [json.loads(line) for line in lines]
     for split in ("dev", "train"):
-        _write(folder / f"data/musique_ans_{split}.jsonl", "\n".join(lines))
+        write_file(folder / f"data/musique_ans_{split}.jsonl", "\n".join(lines))
         kinds = {"hotpotqa": "bridge", "hotpotqa_fullwiki": "bridge", "2wikimultihopqa": "compositional"}
         for name, kind in kinds.items():
-            _write(folder / f"data/{name}_{split}.json", json.dumps([_hotpotqa(each, kind) for each in records]))
+            write_file(folder / f"data/{name}_{split}.json", json.dumps([_hotpotqa(each, kind) for each in records]))
     paragraphs = {each["title"]: each["paragraph_text"] for record in records for each in record["paragraphs"]}
     found = [
         {"passage": f"{title}\n{text}", "extracted_triples": [[title, "is in", "Dorvania"]]}
         for title, text in paragraphs.items()
     ]
-    _write(folder / "openie.json", json.dumps({"docs": found}))
-    _write(folder / "musique_val_wrong.txt", f"{records[0]['question']}\n")
-    _write(folder / "HotpotQA/test_docs.json", json.dumps([_collection(each) for each in records]))
+    write_file(folder / "openie.json", json.dumps({"docs": found}))
+    write_file(folder / "musique_val_wrong.txt", f"{records[0]['question']}\n")
+    write_file(folder / "HotpotQA/test_docs.json", json.dumps([_collection(each) for each in records]))
 
 
 def _hotpotqa(record: Record, kind: str) -> Record:
@@ -212,8 +197,3 @@ def _collection(record: Record) -> Record:
     passages = [[each["title"], each["paragraph_text"]] for each in record["paragraphs"]]
     gold = [[each["title"], each["paragraph_text"]] for each in record["paragraphs"] if each["is_supporting"]]
     return {"question": record["question"], "answer": record["answer"], "title_chunks": passages, "supports": gold}
-
-
-def _write(file: Path, text: str) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text, encoding="utf-8")

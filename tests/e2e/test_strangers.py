@@ -14,17 +14,9 @@ from kgqa.cli import main as cli
 from kgqa.config.building import build
 from kgqa.errors import ConfigError
 from kgqa.report.section import Section, markdown
-from tests.e2e.conftest import QUICK, Kgqa
-from tests.e2e.judged_runs import JUDGED_BY, answered, refused
+from tests.e2e.conftest import QUICK, Kgqa, refused, write_file
+from tests.e2e.judged_runs import JUDGED_BY, answered
 from tests.unit.test_commands import CONTROL
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("KGQA_HOME", str(tmp_path / "home"))
-    return tmp_path
-
 
 WRITES = {"_target_": "kgqa.util.fs.replace_file", "path": "written.txt", "text": "by a stranger"}
 
@@ -60,8 +52,7 @@ def test_run_folder_cannot_call_a_function(kgqa: Kgqa) -> None:
     check(("evaluate", "RUN"), f"model.prices._target_={target}: not a class of a model", model={"prices": WRITES})
     check(("evaluate", "RUN"), "os.system: not a class of a", method={"few_shot": {"_target_": "os.system"}})
     check(("evaluate", "RUN"), "mine.Mine: not a class of a method", method={"_target_": "mine.Mine"})
-    Path("conf/method").mkdir(parents=True)
-    Path("conf/method/mine.yaml").write_text("_target_: mine.Mine\n", encoding="utf-8")
+    write_file("conf/method/mine.yaml", "_target_: mine.Mine\n")
     assert kgqa("evaluate", str(folder)).code == 0  # a class that conf/ names
     (folder / "trace.jsonl.zst").unlink()
     check(("evaluate", "RUN"), f"kg._target_={target}: not a class of a kg", kg=WRITES)

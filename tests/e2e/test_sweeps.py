@@ -16,12 +16,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from importlib.util import find_spec
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kgqa.artifacts.sweep import SweepPlan
 from kgqa.engines.scripted import Scripted
 from kgqa.errors import EngineDied, EngineError
 from kgqa.experiment.engines import Pool
@@ -30,11 +30,10 @@ from kgqa.experiment.run import Executed, execute
 from kgqa.experiment.session import Runner, Session
 from kgqa.runtime.display import QUIET, Display
 from kgqa.runtime.services import Service
-from kgqa.sweeps.cells import Cell
+from kgqa.sweeps.cells import load_cell
 from kgqa.sweeps.running import run_cell
-from tests.e2e.conftest import QUICK, TWO, Kgqa, result, statuses
-from tests.e2e.judged_runs import refused
-from tests.e2e.processes import replies_kept, started, wait_for_replies
+from tests.e2e.conftest import QUICK, TWO, Kgqa, before_each_call, refused, result, statuses, write_rules
+from tests.e2e.processes import finish, replies_kept, started
 
 
 def test_every_combination_runs_and_is_reported(kgqa: Kgqa) -> None:
@@ -100,8 +99,8 @@ def test_cells_run_their_frozen_configuration(kgqa: Kgqa) -> None:
     ran = kgqa(*TWO)
     frozen = ran.folder / "cells/001.yaml"
     frozen.write_text(frozen.read_text().replace("max_answer_tokens: 25", "max_answer_tokens: 7"))
-    cell = Cell.read(ran.folder, SweepPlan.read(ran.folder).cells[1])
-    assert cell.experiment.config["method"]["max_answer_tokens"] == 7
+    cell = load_cell(ran.folder, 1)
+    assert cell.config["method"]["max_answer_tokens"] == 7
     run_cell(cell, ran.folder, Pool())
     assert cell.status == "done"
     assert cell.run is not None
@@ -109,8 +108,7 @@ def test_cells_run_their_frozen_configuration(kgqa: Kgqa) -> None:
 
 
 def test_judge_judges_every_cell(kgqa: Kgqa) -> None:
-    Path("rules.jsonl").write_text(json.dumps({"match": "Compare an answer", "reply": '{"verdict": "correct"}'}))
-    judged = ("engine.rules=rules.jsonl", "judge=three_way")
+    judged = (write_rules([("Compare an answer", {"verdict": "correct"})]), "judge=three_way")
     ran = kgqa(*TWO, *judged)
     assert "| judge |" in (ran.folder / "report.md").read_text()
     for cell in ran.json("sweep.json")["cells"]:
@@ -168,13 +166,10 @@ def test_joblib_runs_cells_in_separate_processes(kgqa: Kgqa, tmp_path: Path) -> 
     here = kgqa(*pair)
     other = tmp_path / "other"
     other.mkdir()
-    running = started([*pair, "hydra/launcher=joblib", "hydra.launcher.n_jobs=2"], other)
-    out, err = running.communicate(timeout=240)
-    assert running.returncode == 0, err
-    folder = Path(out.strip().splitlines()[-1])
+    folder = finish(started([*pair, "hydra/launcher=joblib", "hydra.launcher.n_jobs=2"], other), other)
     for number in range(2):
         run = Path(result(here.folder, number)["run"])
-        assert result(other / folder, number)["run"] == str(run)
+        assert result(folder, number)["run"] == str(run)
         assert (other / run / "predictions.jsonl").read_bytes() == (run / "predictions.jsonl").read_bytes()
     assert not list(other.rglob(".hydra"))
     assert {file.parent.name for file in other.rglob("multirun.yaml")} == {"launcher"}  # within the sweep's folder
@@ -236,16 +231,13 @@ def test_failed_questions_of_a_cell_are_tried_again(kgqa: Kgqa, monkeypatch: pyt
 
 
 def test_paid_calls_before_an_engine_crashed_count(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
-    answer = Scripted.answer
-    seen: list[Any] = []
+    numbers = count(1)
 
-    def dies_later(self: Scripted, calls: Any) -> Any:
-        seen.extend(calls)
-        if len(seen) == 2:
+    def die_at_second(*_: Any) -> None:
+        if next(numbers) == 2:
             raise EngineDied("out of memory")
-        return answer(self, calls)
 
-    monkeypatch.setattr(Scripted, "answer", dies_later)
+    before_each_call(monkeypatch, die_at_second)
     one_by_one = ("engine.batch_size=1", "max_parallel_questions=1", "limit=2")
     ran = kgqa("run", "-m", "method=golden,no_context", *one_by_one, *QUICK, "budget=1tokens")
     assert statuses(ran.folder) == ["failed", "not run"]
@@ -258,31 +250,6 @@ def test_spent_budget_leaves_the_rest_for_the_next_command(kgqa: Kgqa) -> None:
     assert ran.code == 2
     assert "cells: 1 done, 4 not run" in ran.out
     assert "cells: 1 skipped, 4 done" in kgqa(*five, "budget=100000tokens").out
-
-
-SWEEP = ["run", "-m", "method=trace,no_context", "limit=2", "engine.batch_size=4", *QUICK]
-
-
-def test_sweep_killed_twice_resumes_to_the_same_report(
-    kgqa: Kgqa, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    slow = [*SWEEP, "engine.delay=0.05"]
-    for _ in range(2):
-        before = replies_kept(tmp_path)
-        running = started(slow, tmp_path)
-        wait_for_replies(tmp_path, before + 10)
-        running.send_signal(signal.SIGKILL)
-        running.communicate()
-        assert running.returncode == -signal.SIGKILL
-    before = replies_kept(tmp_path)
-    resumed = kgqa(*slow)
-    report, elsewhere = (resumed.folder / "report.md").read_bytes(), tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    monkeypatch.chdir(elsewhere)
-    whole = kgqa(*slow)
-    assert (whole.code, whole.folder) == (0, resumed.folder)
-    assert (whole.folder / "report.md").read_bytes() == report
-    assert before < replies_kept(tmp_path) == replies_kept(elsewhere)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's /dev/full")
@@ -343,36 +310,33 @@ EXTRACTING = ["method=trace", "limit=2", *QUICK]
 def seen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
     """Count the engines that load weights, at their first call, and those of them that are closed.
 
-    An engine that only identifies the run_with loads nothing. All are closed in the end.
+    An engine that only identifies the run loads nothing. All are closed in the end.
     """
     counts: Counter[str] = Counter()
-    built: dict[int, Scripted] = {}
-    loaded: set[int] = set()
-    left: set[int] = set()
-    build, route, close = Scripted.__post_init__, Runner._start_model, Scripted.close
+    engines: list[Scripted] = []  # so that no other gets the id of one that is gone
+    states: dict[int, str] = {}
+    build, start, close = Scripted.__post_init__, Runner._start_model, Scripted.close
 
     def count_built(self: Scripted) -> None:
-        built[id(self)] = self  # so that no other gets its id
-        left.add(id(self))
+        engines.append(self)
+        states[id(self)] = "built"
         build(self)
 
     def count_loaded(self: Runner, engine: Scripted) -> Service:
-        if id(engine) not in loaded:
-            loaded.add(id(engine))
-            counts["loaded"] += 1
-        return route(self, engine)
+        counts["loaded"] += states[id(engine)] == "built"
+        states[id(engine)] = "loaded"
+        return start(self, engine)
 
     def count_closed(self: Scripted) -> None:
-        if id(self) in loaded:
-            counts["closed"] += 1
-        left.discard(id(self))
+        counts["closed"] += states[id(self)] == "loaded"
+        states[id(self)] = "closed"
         close(self)
 
     monkeypatch.setattr(Scripted, "__post_init__", count_built)
     monkeypatch.setattr(Runner, "_start_model", count_loaded)
     monkeypatch.setattr(Scripted, "close", count_closed)
     yield counts
-    assert not left
+    assert set(states.values()) == {"closed"}
 
 
 def run_with(overrides: Sequence[str], pool: Pool | None = None) -> Executed:
@@ -384,44 +348,41 @@ def test_runs_and_stages_with_one_pool_share_one_engine(kgqa: Kgqa, seen: Counte
     with closing(Pool()) as pool:
         for words in (["seed=1"], ["seed=2"], ["judge=kgp"]):
             assert run_with([*ANSWERING, *words], pool).metrics.failed == 0
-        assert seen == {"loaded": 1}
-    assert seen == {"loaded": 1, "closed": 1}
+        assert seen == Counter(loaded=1)
+    assert seen == Counter(loaded=1, closed=1)
     cost = run_with(EXTRACTING).metrics.cost
     assert cost.extraction_paid is not None
     assert cost.extraction_paid.calls > 0
     assert cost.paid.calls > 0
-    assert seen == {"loaded": 2, "closed": 2}
+    assert seen == Counter(loaded=2, closed=2)
     run_with([*ANSWERING, "seed=3", "judge=kgp"])  # without a pool the reader's engine makes room for the judge's
-    assert seen == {"loaded": 4, "closed": 4}
+    assert seen == Counter(loaded=4, closed=4)
 
 
 @pytest.mark.parametrize("cell", [ANSWERING, EXTRACTING], ids=["answering", "extracting"])
 def test_an_engine_that_died_is_not_given_to_the_next_run(
     kgqa: Kgqa, seen: Counter[str], monkeypatch: pytest.MonkeyPatch, cell: list[str]
 ) -> None:
-    def dies(self: Scripted, calls: Sequence[Any]) -> Any:
+    def die(*_: Any) -> None:
         raise EngineDied("no memory left")
 
     with closing(Pool()) as pool:
         with monkeypatch.context() as patch:
-            patch.setattr(Scripted, "answer", dies)
+            before_each_call(patch, die)
             with pytest.raises(EngineDied, match="no memory left"):
                 run_with(cell, pool)
-        assert seen == {"loaded": 1, "closed": 1}
+        assert seen == Counter(loaded=1, closed=1)
         assert run_with(cell, pool).metrics.failed == 0
-    assert seen == {"loaded": 2, "closed": 2}
+    assert seen == Counter(loaded=2, closed=2)
 
 
 def test_ctrl_c_closes_the_engines_of_the_pool(kgqa: Kgqa, seen: Counter[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    answer = Scripted.answer
-
-    def interrupts(self: Scripted, calls: Sequence[Any]) -> Any:
+    def interrupt(*_: Any) -> None:
         main = threading.main_thread().ident
         assert main is not None
         signal.pthread_kill(main, signal.SIGINT)
-        return answer(self, calls)
 
-    monkeypatch.setattr(Scripted, "answer", interrupts)
+    before_each_call(monkeypatch, interrupt)
     with pytest.raises(KeyboardInterrupt), closing(Pool()) as pool:
         run_with(ANSWERING, pool)
     assert seen["closed"] >= seen["loaded"] == 1

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +13,7 @@ from kgqa.engines.scripted import Scripted
 from kgqa.errors import EngineError
 from kgqa.types import Json
 from kgqa.util.fs import text_digest
-from tests.e2e.conftest import QUICK, Kgqa, Ran
-from tests.e2e.processes import replies_kept, started, wait_for_replies
+from tests.e2e.conftest import QUICK, Kgqa, Ran, before_each_call, lines_of, refused, write_rules
 
 
 def test_each_question_gets_a_verdict_and_the_report_has_table_2s_columns(kgqa: Kgqa, tmp_path: Path) -> None:
@@ -41,44 +38,20 @@ def test_each_question_gets_a_verdict_and_the_report_has_table_2s_columns(kgqa: 
     assert (first["graph"], len(second["graph"])) == ([], 2)
     written = (ran.folder / "verdicts.jsonl").read_bytes()
     other = verified(kgqa, tmp_path, "limit=9", "verify.gleaning_rounds=0", "output_dir=out")
-    assert (other.code, other.err.count("\n")) == (2, 1)
-    assert "out belongs to another configuration. It differs in " in other.err
+    refused(other, "out belongs to another configuration. It differs in ")
     assert "verify.gleaning_rounds (2 → 0)" in other.err
     assert (ran.folder / "verdicts.jsonl").read_bytes() == written
     assert "no model calls" in verified(kgqa, tmp_path, "limit=9", "output_dir=out").out
 
 
-def test_a_verification_killed_on_the_way_asks_no_reply_again(
-    kgqa: Kgqa, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    command = ("limit=4", "engine.delay=0.1", "engine.batch_size=2")
-    process = started(("data", "verify", "engine=scripted", rules(tmp_path), *command), tmp_path)
-    wait_for_replies(tmp_path, 8)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-    kept = replies_kept(tmp_path)
-    assert not list(tmp_path.glob("outputs/verified/demo/*/manifest.json"))
-    resumed = verified(kgqa, tmp_path, *command)
-    asked = outcome(resumed.folder)["cost"]["paid"]["calls"]
-    written, whole = (resumed.folder / "verdicts.jsonl").read_bytes(), tmp_path / "whole"
-    whole.mkdir()
-    monkeypatch.chdir(whole)
-    assert (verified(kgqa, tmp_path, *command).folder / "verdicts.jsonl").read_bytes() == written
-    assert kept + asked == replies_kept(whole) == replies_kept(tmp_path)
-    assert asked < replies_kept(whole)
-
-
 def test_what_failed_is_asked_again_and_is_no_noise(
     kgqa: Kgqa, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answer = Scripted.answer
+    def fail(engine: Scripted, call: Any) -> EngineError | None:
+        fails = call.prompt.name == "verify/path" and "Answer: Pellery" in engine.render(call)
+        return EngineError("no reply") if fails else None
 
-    def refused(self: Scripted, calls: Sequence[Any]) -> Sequence[Any]:
-        fails = [call.prompt.name == "verify/path" and "Answer: Pellery" in self.render(call) for call in calls]
-        replies = answer(self, calls)
-        return [EngineError("no reply") if failed else reply for failed, reply in zip(fails, replies, strict=True)]
-
-    monkeypatch.setattr(Scripted, "answer", refused)
+    before_each_call(monkeypatch, fail)
     lost = verified(kgqa, tmp_path, "limit=3")
     assert lost.code == 2
     assert "1 of 3 questions failed, above max_failure_rate=0.05: 2hop__demo_01: EngineError: no reply" in lost.out
@@ -98,10 +71,7 @@ def test_what_is_wrong_is_one_line(kgqa: Kgqa, tmp_path: Path) -> None:
         (("verify.list=nowhere.txt", "verify.swap_answers=true"), "verify.list= uses no paths to answers"),
         (("verify.list=nowhere.txt",), "verify.list=nowhere.txt: No such file or directory. Name a UTF-8 file"),
     ]:
-        ran = verified(kgqa, tmp_path, *arguments)
-        assert ran.code == 2
-        assert said in ran.err
-        assert len(ran.err.splitlines()) == 1
+        refused(verified(kgqa, tmp_path, *arguments), said)
 
 
 def test_table_2_is_verified_and_what_is_verified_is_left_alone(kgqa: Kgqa, tmp_path: Path) -> None:
@@ -124,8 +94,6 @@ def test_table_2_is_verified_and_what_is_verified_is_left_alone(kgqa: Kgqa, tmp_
 
 
 TRIPLES = {"triples": [["Candle Bridge", "designed_by", "Ilse Ravenholt"], ["Ilse Ravenholt", "born_in", "Pellery"]]}
-
-
 RULES = [
     ("Missing:$", {"triples": []}),
     ("Groups:$", {"groups": [["Ilse Ravenholt", "Candle Bridge"]]}),
@@ -137,10 +105,7 @@ RULES = [
 
 
 def rules(folder: Path) -> str:
-    file = folder / "rules.jsonl"
-    texts = ((match, reply if isinstance(reply, str) else json.dumps(reply)) for match, reply in RULES)
-    file.write_text("".join(json.dumps({"match": match, "reply": reply}) + "\n" for match, reply in texts))
-    return f"engine.rules={file}"
+    return write_rules(RULES, folder / "rules.jsonl")
 
 
 def verified(kgqa: Kgqa, folder: Path, *more: str) -> Ran:
@@ -152,7 +117,7 @@ def outcome(folder: Path) -> Json:
 
 
 def lines(folder: Path) -> list[Json]:
-    return [json.loads(line) for line in (folder / "verdicts.jsonl").read_text(encoding="utf-8").splitlines()]
+    return lines_of(folder / "verdicts.jsonl")
 
 
 def of_questions(folder: Path) -> dict[str, str]:
@@ -171,10 +136,6 @@ def _listed(kgqa: Kgqa, tmp_path: Path, texts: list[str]) -> Ran:
     file = tmp_path / "wrong.txt"
     file.write_text("\n".join([*texts, ""]), encoding="utf-8")
     return kgqa("data", "verify", f"verify.list={file}")
-
-
-def _answered(ran: Ran) -> list[str]:
-    return question_ids(ran.folder)
 
 
 def test_a_list_in_place_of_a_model_is_matched_and_compared(kgqa: Kgqa, tmp_path: Path) -> None:
@@ -197,13 +158,13 @@ def test_a_run_asks_only_verified_questions_and_samples_of_these(kgqa: Kgqa, tmp
     folder = _listed(kgqa, tmp_path, _texts(kgqa, tmp_path, flagged)).folder
     valid = [id_ for id_, verdict in of_questions(folder).items() if verdict == "valid"]
     chosen = f"dataset.verified={folder}"
-    assert _answered(kgqa(*RUN, chosen)) == valid
-    assert _answered(kgqa(*RUN, chosen, "limit=2")) == valid[:2]
+    assert question_ids(kgqa(*RUN, chosen).folder) == valid
+    assert question_ids(kgqa(*RUN, chosen, "limit=2").folder) == valid[:2]
     drawn = set(sorted(valid, key=lambda id_: (text_digest(f"0 {id_}"), id_))[:5])
-    assert set(_answered(kgqa(*RUN, chosen, "sample=5"))) == drawn
+    assert set(question_ids(kgqa(*RUN, chosen, "sample=5").folder)) == drawn
     assert "sample=34: only 33 questions. Remove sample=" in kgqa(*RUN, chosen, "sample=34").err
-    refused = kgqa(*RUN, chosen, "ids=[2hop__demo_01]").err
-    assert "ids=2hop__demo_01: no such question among the verified questions of dataset=demo" in refused
+    said = "ids=2hop__demo_01: no such question among the verified questions of dataset=demo"
+    refused(kgqa(*RUN, chosen, "ids=[2hop__demo_01]"), said)
     plain, restricted = kgqa(*RUN), kgqa(*RUN, chosen)
     folder.rename(tmp_path / "elsewhere")  # a run's identity has what is verified, not where it is
     moved = kgqa(*RUN, f"dataset.verified={tmp_path / 'elsewhere'}")
@@ -227,29 +188,5 @@ def test_a_folder_that_is_damaged_or_of_other_questions_is_one_line(kgqa: Kgqa, 
     ]:
         (folder / name).unlink() if content is None else (folder / name).write_text(content)
         ran = kgqa(*RUN, f"dataset.verified={folder}")
-        assert (ran.code, len(ran.err.splitlines())) == (2, 1)
+        refused(ran, said)
         assert f"dataset.verified={folder}: " in ran.err
-        assert said in ran.err
-
-
-BRIDGE = "Question: In which town was the architect of the Candle Bridge born\\?\nKnowledge:\n"
-
-
-LESSONS = [
-    (f"{BRIDGE}none\nSufficient:$", " No\nExplore:\n- Candle Bridge | architect\n- Candle Bridge | colour"),
-    (f"{BRIDGE}<[^\n]*Ilse Ravenholt>\n<[^\n]*>\nSufficient:$", " No\n- Ilse Ravenholt | birthplace"),
-    (f"{BRIDGE}.*Pellery>.*\nSufficient:$", " Yes\nThought: Ilse Ravenholt was born in Pellery.\nAnswer: Pellery"),
-    ("Relation: architect\nTriples:$", " <Candle Bridge; designed by; Ilse Ravenholt>"),
-    ("Relation: colour\nTriples:$", " <Lantern Bridge; colour; red>"),
-    ("Relation: birthplace\nTriples:$", " <Ilse Ravenholt; born in; Pellery>\n<Ilse Ravenholt; was; tall>"),
-    ("Sufficient:$", " Yes\nThought: I guess.\nAnswer: nowhere"),
-]  # fmt: skip
-
-
-@pytest.fixture
-def ran(kgqa: Kgqa) -> Ran:
-    rules = [json.dumps({"match": match, "reply": reply}) for match, reply in LESSONS]
-    Path("rules.jsonl").write_text("\n".join(rules), encoding="utf-8")
-    ran = kgqa("run", "method=knowtrace", "dataset=demo", "limit=3", "engine.rules=rules.jsonl", *QUICK)
-    assert ran.json("metrics.json")["scores"]["em"]["mean"] == pytest.approx(33.33, abs=0.01)
-    return ran

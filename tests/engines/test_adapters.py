@@ -1,19 +1,24 @@
-"""Adapters on every engine: two of them and the base, on one loaded model, each as if it were alone."""
+"""Adapters on every engine: two of them and the base, on one loaded model, each as if it were alone. Those that do not
+fit a model or an engine are refused in one line, which names both and says what to do."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kgqa.artifacts.adapter import Adapter
 from kgqa.config.building import build as configured
 from kgqa.config.composing import compose
-from kgqa.engines.weights import Model
-from kgqa.errors import ConfigError
+from kgqa.engines.weights import Model, digest
+from kgqa.errors import ConfigError, DataError
+from kgqa.training.train.export import Attention, write_gguf
+from tests.adapters_for_tests import write_artefact, write_lora
 from tests.engines.asking import FACTS, TOWNS, ask, choose, largest_difference, texts, write
 from tests.engines.conftest import LOCAL, VLLM, build, vllm_engine
-from tests.engines.small import Small, merged
+from tests.engines.small import Small, make_small, merged
 from tests.engines.test_exactness import by_hand
 
 pytestmark = pytest.mark.weights
@@ -84,3 +89,75 @@ def server_at(url: str, model: Model, server: str) -> Any:
 def test_a_server_without_adapters_is_refused(server: str, small: Small) -> None:
     with pytest.raises(ConfigError, match=f"engine.server={server} accepts no adapters. Serve the model with vLLM"):
         server_at("http://127.0.0.1:9/v1", small.folder, server).with_adapter(small.one)
+
+
+def refusal(engine: Any, adapter: Adapter) -> str:
+    """What the engine says to a call through it."""
+    try:
+        [error] = ask(engine.with_adapter(adapter), CALLS[:1])
+    except (ConfigError, DataError) as raised:  # a batch engine fails the whole batch
+        error = raised
+    engine.close()
+    assert isinstance(error, ConfigError | DataError), error
+    assert "\n" not in str(error)
+    return str(error)
+
+
+@pytest.mark.parametrize("name", LOCAL)
+def test_an_adapter_of_another_base_is_refused_with_both_named(name: str, small: Small, tmp_path: Path) -> None:
+    model = small.of(name)
+    trained = Adapter("safe", str(write_artefact(tmp_path / "ab", "qwen3_8b", "c" * 64)))
+    engine: Any = build(name, model)
+    expected = f"trained on qwen3_8b with sha256 {'c' * 64}, but tiny has {model.digest()}. Choose the same model="
+    with pytest.raises(ConfigError, match=f"{expected}qwen3_8b"):
+        engine.with_adapter(trained)
+    engine.close()
+
+
+def test_another_file_of_the_same_preset_is_taken_and_disclosed(small: Small, tmp_path: Path) -> None:
+    """A folder was trained on, and llama.cpp answers with a quantised file of it."""
+    pytest.importorskip("xllamacpp", reason="engine llamacpp needs xllamacpp")
+    trained = Adapter("safe", str(write_artefact(tmp_path / "ab", "tiny", digest(Path(str(small.folder.path))))))
+    write_gguf(trained, Attention("llama", 2, 1), trained.gguf)
+    engine = build("llamacpp", small.gguf)
+    [there], [plain] = ask(engine.with_adapter(trained), CALLS[:1]), ask(engine, CALLS[:1])  # type: ignore[attr-defined]
+    engine.close()
+    assert there.flags == ("base_differs",)  # type: ignore[union-attr]
+    assert plain.flags == ()  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("name", [each for each in LOCAL if each != "llamacpp"])
+def test_matrices_of_another_size_or_for_other_layers_are_refused(name: str, small: Small, tmp_path: Path) -> None:
+    wide = Adapter("wide", str(write_lora(tmp_path / "wide", shapes={"q_proj": (64, 96)})))
+    assert "of another model" in (said := refusal(engine_on(name, small.folder), wide))
+    assert "self_attn.q_proj.lora_A, for a size of 96, and the model has 64" in said
+    other = Adapter("other", str(write_lora(tmp_path / "other", shapes={"wq": (64, 64)})))
+    assert "self_attn.wq.lora_A, a layer that the model lacks" in refusal(engine_on(name, small.folder), other)
+
+
+def test_llama_cpp_needs_the_adapters_gguf_file_and_that_of_this_training(small: Small, tmp_path: Path) -> None:
+    pytest.importorskip("xllamacpp", reason="engine llamacpp needs xllamacpp")
+    lora = Adapter("safe", str(write_lora(tmp_path / "lora")))
+    assert "is missing next to" in (said := refusal(build("llamacpp", small.gguf), lora))
+    assert said.endswith("Run: kgqa models trained safe --gguf")
+    write_gguf(small.one, Attention("llama", 2, 1), lora.gguf)
+    assert "comes from another training than" in refusal(build("llamacpp", small.gguf), lora)
+
+
+def test_a_rank_beyond_vllms_is_refused(small: Small, tmp_path: Path) -> None:
+    huge = Adapter("huge", str(write_lora(tmp_path / "huge", rank=600, shapes={"q_proj": (8, 8)})))
+    with pytest.raises(ConfigError, match=r"adapter huge: rank 600 is more than engine=vllm supports \(512\)"):
+        vllm_engine(small.folder).with_adapter(huge)
+
+
+@pytest.mark.parametrize("architecture", ["qwen2", "qwen3"])
+def test_an_adapter_on_qwen_is_the_same_in_gguf(architecture: str, model: Model, tmp_path: Path) -> None:
+    pytest.importorskip("gguf", reason="writing GGUF needs gguf")
+    small = make_small(tmp_path, model, architecture)
+    engine: Any = engine_on("llamacpp", small.gguf)
+    for adapter in (None, small.one, small.two):
+        [reply] = ask(engine.with_adapter(adapter) if adapter else engine, CALLS[:1])
+        assert not isinstance(reply, Exception), reply
+        expected, _ = by_hand(CALLS[0], merged(small, adapter))
+        assert list(reply.logprobs) == pytest.approx(expected, abs=TOLERANCE["llamacpp"])  # type: ignore[union-attr]
+    engine.close()

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from kgqa.engines.openai.detection import detect_server
-from kgqa.engines.openai.names import is_same_model, is_snapshot
+from kgqa.engines.openai.detection import detect_server, is_same_model, is_snapshot
 from kgqa.errors import ConfigError, EngineDied
 from kgqa.experiment.experiment import Experiment
 from kgqa.util.fs import outputs

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from kgqa.artifacts.adapter import Adapter
 from kgqa.calls import Choose, Generate
 from kgqa.engines.transformers import Transformers
 from kgqa.engines.weights import Model
@@ -149,3 +150,32 @@ def test_a_model_with_absolute_positions_is_refused(tiny: Any, tmp_path: Path) -
     other = replace(tiny, model=replace(tiny.model, path=str(tmp_path)))
     with pytest.raises(ConfigError, match="Only T5 and its relatives"):
         other.render(completion("Which?"))
+
+
+@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
+def test_an_encoder_decoder_model_answers_through_an_adapter_of_peft(tmp_path: Path) -> None:
+    pytest.importorskip("peft", reason="adapters under engine transformers need peft", exc_type=ImportError)
+    import torch
+    from peft import LoraConfig, PeftModel, get_peft_model
+    from transformers import T5ForConditionalGeneration
+
+    saved = save(tmp_path / "t5", sentencepiece())
+    plain = T5ForConditionalGeneration.from_pretrained(saved.path)
+    settings = LoraConfig(task_type="SEQ_2_SEQ_LM", r=4, lora_alpha=16, target_modules=["q", "v", "o"])
+    torch.manual_seed(7)
+    trained = get_peft_model(plain, settings)
+    for name, matrix in trained.named_parameters():
+        if "lora_" in name:
+            torch.nn.init.normal_(matrix, std=0.5)
+    trained.save_pretrained(tmp_path / "lora")
+    engine = Transformers(saved, "float32", None, batch_size=8, device="cpu", max_model_len=None)
+    calls = [completion(f"Which letter follows {letter}?", 10) for letter in "AQZ"]
+    adapted = engine.with_adapter(Adapter("t5", str(tmp_path / "lora")))
+    with_it, without = texts(ask(adapted, calls)), texts(ask(engine, calls))
+    engine.close()
+    base = T5ForConditionalGeneration.from_pretrained(saved.path)
+    whole = PeftModel.from_pretrained(base, str(tmp_path / "lora")).merge_and_unload().eval()
+    whole.save_pretrained(tmp_path / "t5")
+    merged = Transformers(saved, "float32", None, batch_size=8, device="cpu", max_model_len=None)
+    assert with_it == texts(ask(merged, calls)) != without
+    merged.close()

@@ -1,10 +1,10 @@
-"""Replies against independent computations: plain forward passes, generate(), llama.cpp's full listing."""
+"""Replies against independent computations: plain forward passes, generate(), llama.cpp's full listing and server."""
 
 from __future__ import annotations
 
 import json
 import math
-from typing import Any
+from typing import Any, cast
 from urllib.request import Request, urlopen
 
 import pytest
@@ -15,8 +15,10 @@ from kgqa.engines.labels import Path, continuation, spell
 from kgqa.engines.weights import Model
 from kgqa.types import Choice
 from tests.engines.asking import CONTEXT, COUNTS, FACTS, TOWNS, ask, choose, largest_difference, texts, write
+from tests.engines.conftest import one
 
 pytestmark = pytest.mark.weights
+openai = one("openai")
 TEXT = Choose(choose("Who composed the song?", 2).prompt, ("No relevant information found",))  # as method=corag does
 
 
@@ -59,21 +61,17 @@ def by_hand(call: Choose, reference: Any) -> tuple[list[float], float]:
     return [math.log(share / sum(shares)) for share in shares], sum(shares)
 
 
-@pytest.mark.parametrize("count", COUNTS)
-def test_option_probabilities_equal_plain_forward_passes(exact: Any, reference: Any, count: int) -> None:
-    calls = [choose("Which letter?", count), choose(f"{FACTS} Which letter?" if count < 155 else "?", count, "Answer:")]
+@pytest.mark.parametrize("count", [*COUNTS, None])
+def test_option_probabilities_equal_plain_forward_passes(exact: Any, reference: Any, count: int | None) -> None:
+    calls = [TEXT]
+    if count:
+        longer = f"{FACTS} Which letter?" if count < 155 else "?"
+        calls = [choose("Which letter?", count), choose(longer, count, "Answer:")]
     for call, reply in zip(calls, ask(exact, calls), strict=True):
         logprobs, mass = by_hand(call, reference)
         assert isinstance(reply, Choice)
         assert list(reply.logprobs) == pytest.approx(logprobs, abs=1e-3)
         assert reply.mass == pytest.approx(mass, rel=1e-3)
-
-
-def test_likelihood_of_a_text_equals_plain_forward_passes(exact: Any, reference: Any) -> None:
-    [reply] = ask(exact, [TEXT])
-    assert isinstance(reply, Choice)
-    assert reply.logprobs == (0.0,)
-    assert math.log(reply.mass or 0.0) == pytest.approx(math.log(by_hand(TEXT, reference)[1]), abs=1e-3)
 
 
 def test_eight_at_once_equal_eight_one_by_one(exact: Any) -> None:
@@ -143,3 +141,20 @@ def test_our_template_is_llamacpps(llamacpp: Any) -> None:
     expected = post(llamacpp, "/apply-template", messages=[message])["prompt"]
     assert llamacpp.render(write(message["content"])) == expected
     assert ChatTemplate.of(llamacpp._weights).completion_bos is False
+
+
+# engine=openai at llama.cpp's own server, with the same weights
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_options_of_a_server_are_those_of_the_embedded_engine(openai: Any, llamacpp: Any, count: int) -> None:
+    call = choose("Which letter?", count, "Answer:")
+    [reply], [exact] = cast(Any, (ask(openai, [call]), ask(llamacpp, [call])))
+    assert reply.flags == ()
+    assert largest_difference(reply, exact) < 0.03  # what a server still knows of a prompt moves it a little
+    assert reply.mass == pytest.approx(exact.mass, rel=0.01)
+
+
+def test_replies_of_a_server_are_those_of_the_embedded_engine(openai: Any, llamacpp: Any) -> None:
+    calls = [write("Tell me a story about a sailor.", 12), write("Name a colour.", 6, temperature=0.7, seed=3)]
+    assert texts(ask(openai, list(calls))) == texts(ask(llamacpp, list(calls)))

@@ -15,6 +15,8 @@ import pytest
 
 from kgqa.calls import Generate, labels
 from kgqa.engines.openai.option_logprobs import find_label
+from kgqa.engines.openai.requests import Abilities
+from kgqa.engines.openai.transport import Refused
 from kgqa.errors import BudgetSpent, ConfigError, EngineDied, EngineError, PromptTooLong, ServerLost
 from kgqa.types import Choice, Completion, Message, Prompt
 from tests.engines import misbehaving
@@ -224,6 +226,16 @@ def test_unlisted_options_share_what_is_left(serving: Serving) -> None:
         assert -20 < others[0] < listed[-1]
     refusals = [body for _, body in server.asked if body["top_logprobs"] > 20]
     assert 1 <= len(refusals) <= 2  # learned from the first, which both may have sent at once
+
+
+def test_lists_are_limited_to_the_number_in_the_message_or_omitted() -> None:
+    body = {"max_tokens": 1, "logprobs": True, "top_logprobs": 40}
+    limited = Abilities().learn(Refused(400, {"message": "'top_logprobs' must be at most 20, not 40 or 5"}), body)
+    for abilities in (limited, limited | Abilities(), Abilities() | limited):
+        assert (abilities.fit(body), abilities.flags(body)) == ({**body, "top_logprobs": 20}, ())
+    for message in ("logprobs are not supported", "top_logprobs: 3 unsupported"):
+        without_lists = Abilities().learn(Refused(400, {"message": message}), body)
+        assert (without_lists.fit(body), without_lists.flags(body)) == ({"max_tokens": 1}, ("no_logprobs",))
 
 
 def test_parsed_choice(serving: Serving) -> None:

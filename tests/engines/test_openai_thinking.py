@@ -127,6 +127,7 @@ def test_extra_body_is_sent_and_in_the_identity(serving: Serving) -> None:
     assert all(extra.items() <= body.items() for _, body in server.asked)
     assert engine(extra_body=extra).identity()["extra"] == extra
     assert "extra" not in {**engine().identity(), **engine(extra_body={}).identity()}
+    assert engine(extra_body={"prompt_cache_key": "mine", "allowed_token_ids": [1]}).identity()["extra"]  # no secrets
     with pytest.raises(ConfigError, match=r"engine\.extra_body: contains nan or inf"):
         engine(extra_body={"min_p": float("nan")})
     (got,) = asked(serving(always=without("service_tier")), [write("one")], extra_body={"service_tier": "flex"})
@@ -139,11 +140,12 @@ def test_extra_body_is_sent_and_in_the_identity(serving: Serving) -> None:
         ({}, {"temperature": 0.6}), ({}, {"stream": True}),
         ({"model": replace(MODEL, thinking="low", context=9000)}, {"reasoning_effort": "high"}),
         ({"server": "vllm"}, {"top_k": 20}), ({"server": "sglang"}, {"chat_template_kwargs": {}}),
-        ({}, {"api_key": "sk-123"}),
+        ({}, {"api_key": "sk-123"}), ({}, {"provider": [{"name": "x", "api-key": "sk-123"}]}),
+        ({}, {"headers": {"Authorization": "sk-123"}}),
     ],
 )  # fmt: skip
 def test_reserved_key(fields: dict[str, Any], extra: dict[str, Any]) -> None:
     (key,) = extra
-    with pytest.raises(ConfigError, match=rf"^engine\.extra_body\.{key}: [^\n]+$") as refused:
+    with pytest.raises(ConfigError, match=rf"^engine\.extra_body\.{key}[\w.-]*: [^\n]+$") as refused:
         engine(extra_body=extra, **fields)
     assert "sk-123" not in str(refused.value)

@@ -12,6 +12,7 @@ from kgqa.engines.weights import Model
 from kgqa.errors import ConfigError
 from kgqa.types import Choice
 from tests.engines.asking import ask, choose, largest_difference, texts, write
+from tests.engines.small import Small
 
 pytestmark = pytest.mark.weights
 WHOLE_BYTES = 269_030_272  # of SmolLM2-135M in bfloat16
@@ -43,3 +44,16 @@ def test_quantising_without_the_library_is_a_config_error(model: Model, monkeypa
     monkeypatch.setattr(loading, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"engine\.quantization=int4 needs bitsandbytes. .*pip install"):
         quantised(model, "int4").answer([write("Hi")])
+
+
+@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
+@pytest.mark.parametrize("quantization", ["int8", "int4"])
+def test_quantised_weights_answer_through_an_adapter(small: Small, quantization: Any) -> None:
+    pytest.importorskip("peft", reason="adapters under engine transformers need peft", exc_type=ImportError)
+    pytest.importorskip("bitsandbytes", reason="engine.quantization needs bitsandbytes")
+    engine = Transformers(small.folder, "bfloat16", quantization, batch_size=8, device="cpu", max_model_len=None)
+    call = choose("Which letter?", 21, "Answer:")
+    [base], [one], [again] = (ask(each, [call]) for each in (engine, engine.with_adapter(small.one), engine))
+    engine.close()
+    assert largest_difference(base, one) > 0.1
+    assert largest_difference(base, again) == 0

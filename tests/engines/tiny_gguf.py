@@ -5,14 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-LAYERS = {
-    "input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
-    "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output", "self_attn.q_norm": "attn_q_norm",
-    "self_attn.k_norm": "attn_k_norm", "post_attention_layernorm": "ffn_norm", "mlp.gate_proj": "ffn_gate",
-    "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
-}  # fmt: skip
-WHOLE = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight"}
-
 
 def as_gguf(folder: Path, smollm2: Path, target: Path) -> Path:
     """The base as llama.cpp's own converter would write it: rows of a LLaMA's q and k are rotated pairs."""
@@ -32,22 +24,17 @@ def as_gguf(folder: Path, smollm2: Path, target: Path) -> Path:
     }.items():  # fmt: skip
         getattr(writer, f"add_{name}")(value)
     _copy_tokenizer(writer, gguf.GGUFReader(smollm2))
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH[kind.upper()], config.num_hidden_layers)
     for name, tensor in network.state_dict().items():
         if name != "lm_head.weight":  # tied
-            writer.add_tensor(_name(name), _rows(name, tensor.detach(), config).contiguous().numpy())
+            writer.add_tensor(
+                names.get_name(name, (".weight", ".bias")), _rows(name, tensor.detach(), config).contiguous().numpy()
+            )
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
     return target
-
-
-def _name(name: str) -> str:
-    if name in WHOLE:
-        return WHOLE[name]
-    number, _, rest = name.removeprefix("model.layers.").partition(".")
-    layer, _, part = rest.rpartition(".")
-    return f"blk.{number}.{LAYERS[layer]}.{part}"
 
 
 def _rows(name: str, tensor: Any, config: Any) -> Any:

@@ -8,7 +8,6 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from hypothesis import strategies as st
 
 from kgqa.cli.main import main
 from kgqa.util.fs import package_folder
+from tests.e2e.conftest import DEMO, QUICK, Ran
 
 # derandomized: the same examples in every run; KGQA_FUZZ=1000 tries more of them, other ones each time
 EXAMPLES = int(os.environ.get("KGQA_FUZZ", "0"))
@@ -27,32 +27,17 @@ FUZZ = settings(
     database=None,
     suppress_health_check=list(HealthCheck),
 )
-FAST = ("engine=scripted", "ranker=lexical", "demonstrations_ranker=lexical")
 
 
-@dataclass
-class Result:
-    """The exit code and the printed text of one command."""
-
-    code: int
-    out: str
-    err: str
-
-
-def run_kgqa(folder: Path, *arguments: str) -> Result:
-    """Run one command in `folder`, within this process."""
+def run_kgqa(*arguments: str) -> Ran:
+    """Run one command within this process."""
     out, err = io.StringIO(), io.StringIO()
-    before = Path.cwd()
-    os.chdir(folder)
-    try:
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            code = main(arguments)
-    finally:
-        os.chdir(before)
-    return Result(code, out.getvalue(), err.getvalue())
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main(arguments)
+    return Ran(code, out.getvalue(), err.getvalue())
 
 
-def check_message(result: Result) -> None:
+def check_message(result: Ran) -> None:
     """Check that a command succeeded, or failed with code 2 and a message instead of a traceback."""
     assert result.code in (0, 2), result
     text = result.out + result.err
@@ -63,19 +48,19 @@ def check_message(result: Result) -> None:
 
 @contextlib.contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """Yield an empty folder for one example: hypothesis repeats the test within one `tmp_path`."""
-    with tempfile.TemporaryDirectory() as name:
+    """Work in an empty folder for one example: hypothesis repeats the test within one `tmp_path`."""
+    with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
+        patch.chdir(name)
         yield Path(name)
 
 
-DEMO = package_folder() / "datasets/demo.jsonl"
 # where to change a file (as a share of its length), what to write there, and how many bytes to remove
 DAMAGE = st.tuples(
     st.floats(0, 1),
     st.one_of(st.binary(max_size=8), st.sampled_from([b"", b"\n", b'"', b"{", b"}", b"null", b"NaN", b"\xff", b"\0"])),
     st.integers(0, 40),
 )
-KEYS = ("method=no_context", "dataset=demo", "limit=3", *FAST, "output_dir=run")
+KEYS = ("method=no_context", "dataset=demo", "limit=3", *QUICK, "output_dir=run")
 
 
 def damage(data: bytes, change: tuple[float, bytes, int]) -> bytes:
@@ -89,7 +74,9 @@ def damage(data: bytes, change: tuple[float, bytes, int]) -> bytes:
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a finished run and its call cache."""
     folder = tmp_path_factory.mktemp("finished")
-    assert run_kgqa(folder, "run", *KEYS).code == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        assert run_kgqa("run", *KEYS).code == 0
     return folder
 
 
@@ -98,7 +85,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_damaged_questions(change: tuple[float, bytes, int]) -> None:
     with temporary_folder() as folder:
         (folder / "q.jsonl").write_bytes(damage(DEMO.read_bytes()[:4000], change))
-        check_message(run_kgqa(folder, "run", *KEYS[:1], "dataset=demo", "dataset.path=q.jsonl", "limit=2", *FAST))
+        check_message(run_kgqa("run", *KEYS[:1], "dataset=demo", "dataset.path=q.jsonl", "limit=2", *QUICK))
 
 
 @FUZZ
@@ -108,7 +95,7 @@ def test_damaged_yaml(change: tuple[float, bytes, int]) -> None:
         own = folder / "conf/method/mine.yaml"
         own.parent.mkdir(parents=True)
         own.write_bytes(damage((package_folder().parent / "conf/method/no_context.yaml").read_bytes(), change))
-        check_message(run_kgqa(folder, "run", "method=mine", "dataset=demo", "limit=1", *FAST, "dry_run=true"))
+        check_message(run_kgqa("run", "method=mine", "dataset=demo", "limit=1", *QUICK, "dry_run=true"))
 
 
 @FUZZ
@@ -118,8 +105,8 @@ def test_damaged_run_folder(finished: Path, change: tuple[float, bytes, int], na
         shutil.copytree(finished, folder, dirs_exist_ok=True)
         file = folder / "run" / name
         file.write_bytes(damage(file.read_bytes(), change))
-        check_message(run_kgqa(folder, "show", "run"))
-        check_message(run_kgqa(folder, "report", "run"))
+        check_message(run_kgqa("show", "run"))
+        check_message(run_kgqa("report", "run"))
 
 
 @FUZZ
@@ -131,7 +118,7 @@ def test_damaged_cache_never_changes_predictions(finished: Path, change: tuple[f
         shutil.rmtree(folder / "run")
         for file in (folder / "outputs/.cache").glob("*.sqlite"):
             file.write_bytes(damage(file.read_bytes(), change))
-        result = run_kgqa(folder, "run", *KEYS)
+        result = run_kgqa("run", *KEYS)
         check_message(result)
         if result.code == 0:
             assert (folder / "run/predictions.jsonl").read_bytes() == expected
@@ -157,9 +144,9 @@ VALUES = st.one_of(
 @example(key="+method.k", value="5")
 @example(key="~method", value="")
 def test_any_override_succeeds_or_gets_a_message(key: str, value: str) -> None:
-    with temporary_folder() as folder:
-        keys = ("method=no_context", "dataset=demo", "limit=1", *FAST, f"{key}={value}", "dry_run=true")
-        check_message(run_kgqa(folder, "run", *keys))
+    with temporary_folder():
+        keys = ("method=no_context", "dataset=demo", "limit=1", *QUICK, f"{key}={value}", "dry_run=true")
+        check_message(run_kgqa("run", *keys))
 
 
 @FUZZ
@@ -169,5 +156,5 @@ def test_any_override_succeeds_or_gets_a_message(key: str, value: str) -> None:
 @example(words=["show", ""])
 def test_any_command_line_succeeds_or_gets_a_message(words: list[str]) -> None:
     if words[:1] not in (["view"], ["demo"], ["doctor"]):  # these start servers and load weights
-        with temporary_folder() as folder:
-            check_message(run_kgqa(folder, *words))
+        with temporary_folder():
+            check_message(run_kgqa(*words))

@@ -14,10 +14,10 @@ from kgqa.artifacts.manifest import Manifest
 from kgqa.artifacts.metrics import Metrics
 from kgqa.artifacts.predictions import run_predictions
 from kgqa.artifacts.run import FinishedRun
-from kgqa.artifacts.sweep import CellState, SweepPlan
+from kgqa.artifacts.sweep import CellState, Sweep
 from kgqa.artifacts.trace import read_questions, read_trace
 from kgqa.artifacts.verdicts import read_verdicts
-from kgqa.report.run_report import write_report
+from kgqa.report.exports import write_report
 from kgqa.types import Json
 
 KEPT = Path(__file__).parent / "artefacts"
@@ -49,9 +49,12 @@ def test_a_runs_files_are_written_again_to_the_same_bytes(folder: Path, tmp_path
         assert text(write_report(folder, form, tmp_path / name)) == text(folder / name)
 
 
-def test_verdicts_and_cells_are_written_again_to_the_same_bytes() -> None:
+def test_verdicts_and_cells_are_written_again_to_the_same_bytes(tmp_path: Path) -> None:
     assert lines(line.json() for line in read_verdicts(RUNS[0]).values()) == text(RUNS[0] / "verdicts.jsonl")
-    assert whole(SweepPlan.read(KEPT / "sweep").json()) == text(KEPT / "sweep/sweep.json")
+    sweep = Sweep.read(KEPT / "sweep")
+    sweep.path = tmp_path
+    sweep.write()
+    assert text(tmp_path / "sweep.json") == text(KEPT / "sweep/sweep.json")
     for number in (0, 1):
         state = CellState.read(KEPT / "sweep", number)
         assert state is not None

@@ -18,13 +18,16 @@ EVALUATED = sorted(DATA.glob("*_dev.json*"))
 SHARED = 13  # words in a row: as Brown et al. (2020, appendix C); 2Wiki asks in the same ten about anything
 
 
-def texts(value: Any) -> Iterator[str]:
-    """Every string of a record, wherever it stands."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, list | dict):
+def parts(value: Any) -> Iterator[Any]:
+    """Yield a record and everything in it, wherever it stands."""
+    yield value
+    if isinstance(value, list | dict):
         for part in value.values() if isinstance(value, dict) else value:
-            yield from texts(part)
+            yield from parts(part)
+
+
+def texts(record: Any) -> list[str]:
+    return [part for part in parts(record) if isinstance(part, str)]
 
 
 def words(text: str) -> list[str]:
@@ -50,19 +53,12 @@ def demonstrated() -> list[Any]:
     return [json.loads(line) for file in shipped for line in file.read_text("utf-8").splitlines()]
 
 
-def find_titled(value: Any) -> Iterator[str]:
-    """Titles of labelled documents and of a pool's passages, wherever they stand."""
-    if isinstance(value, dict) and "title" in value:
-        yield value["title"]
-    elif isinstance(value, list | dict):
-        for part in value.values() if isinstance(value, dict) else value:
-            yield from find_titled(part)
-
-
 @pytest.mark.skipif(not EVALUATED, reason="no questions in KGQA_DATA")
 def test_no_run_of_words_and_no_name_of_a_demonstration_is_in_the_evaluation_files() -> None:
     ours = {run for record in demonstrated() for text in texts(record) for run in runs(text, SHARED)}
-    names = {title for title in (tuple(words(title)) for title in find_titled(demonstrated())) if len(title) > 1}
+    # of labelled documents and of a pool's passages
+    titles = [part["title"] for part in parts(demonstrated()) if isinstance(part, dict) and "title" in part]
+    names = {title for title in (tuple(words(title)) for title in titles) if len(title) > 1}
     assert len(ours) > 6_000
     assert len(names) > 200
     lengths = range(2, max(map(len, names)) + 1)

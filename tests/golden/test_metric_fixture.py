@@ -21,14 +21,14 @@ REFERENCES = {
 }
 
 
-def read_fixture(fixture: Path = FIXTURE) -> list[dict[str, Any]]:
+def read_fixture() -> list[dict[str, Any]]:
     beside = Path(__file__).resolve().parents[2].parent / "shared" / "data"
     folders = [Path(os.environ["KGQA_DATA"]), beside] if os.environ.get("KGQA_DATA") else [beside]
     for folder in folders:
-        if (folder / fixture).is_file():
-            with gzip.open(folder / fixture, "rt", encoding="utf-8") as lines:
+        if (folder / FIXTURE).is_file():
+            with gzip.open(folder / FIXTURE, "rt", encoding="utf-8") as lines:
                 return [json.loads(line) for line in lines]
-    pytest.skip(f"no {fixture} under KGQA_DATA or ../shared/data")
+    pytest.skip(f"no {FIXTURE} under KGQA_DATA or ../shared/data")
 
 
 def test_every_row_of_the_fixture_is_matched_by_every_profile() -> None:

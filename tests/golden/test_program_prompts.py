@@ -17,10 +17,10 @@ from kgqa.config import building as parts
 from kgqa.config.building import build
 from kgqa.config.composing import compose
 from kgqa.methods.safe import Safe
-from kgqa.methods.safe_teaching import Teacher
 from kgqa.methods.steps.safe_verdict import CORRECT
 from kgqa.testing import drive
 from kgqa.training.collect.safe import JudgedSteps
+from kgqa.training.collect.safe_teacher import Teacher
 from kgqa.types import Completion, Passage, Prompt, Question
 from tests.composed import built_method, composed_node
 from tests.golden.texts import check_names, check_text
@@ -35,13 +35,10 @@ TOOL_CALLS = (
     '<tool_call>{"name": "semantic_search", "arguments": {"query": "composer of The Herring Queen"}}</tool_call>\n'
     '<tool_call>{"name": "read_chunk", "arguments": {"chunk_ids": [2]}}</tool_call>'
 )
+TRIPLES = {"knowtrace/explore": " No\n- The Herring Queen | composer", "knowtrace/complete": BY}
 REPLIES: dict[str, dict[str, str]] = {
-    "knowtrace": {"knowtrace/explore": " No\n- The Herring Queen | composer", "knowtrace/complete": BY},
-    "knowtrace method.memory=texts": {
-        "knowtrace/explore": " No\n- The Herring Queen | composer",
-        "knowtrace/complete": BY,
-        "knowtrace/rewrite": " Asbjarne Lyngholt composed it.",
-    },
+    "knowtrace": TRIPLES,
+    "knowtrace method.memory=texts": TRIPLES | {"knowtrace/rewrite": " Asbjarne Lyngholt composed it."},
     "iter_retgen": {"iter_retgen/answer": " He did.\nAnswer: Fauskenes"},
     "self_ask": {"self_ask/ask": " Who composed The Herring Queen?"},
     "react method.max_steps=1": {"react/step": " I search.\nAction 1: Search[The Herring Queen]"},
@@ -68,13 +65,12 @@ REPLIES: dict[str, dict[str, str]] = {
             ("research method.max_turns=1", "research", "<search>"),
         )
     },
-    "search_o1 method.max_turns=1": {
-        "search_agent/search_o1": "I search. <|begin_search_query|>composer of The Herring Queen",
-        "search_agent/read": "He is.\n**Final Information**\nAsbjarne Lyngholt composed it.",
-    },
-    "simple_deep_searcher method.max_turns=1": {
-        "search_agent/simple_deep_searcher": "I search. <|begin_search_query|>composer of The Herring Queen",
-        "search_agent/read": "He is.\n**Final Information**\nAsbjarne Lyngholt composed it.",
+    **{
+        f"{name} method.max_turns=1": {
+            f"search_agent/{name}": "I search. <|begin_search_query|>composer of The Herring Queen",
+            "search_agent/read": "He is.\n**Final Information**\nAsbjarne Lyngholt composed it.",
+        }
+        for name in ("search_o1", "simple_deep_searcher")
     },
     "tool_agent method.max_turns=1": {"tool_agent/agent": TOOL_CALLS},
     "corag method.max_steps=2": {

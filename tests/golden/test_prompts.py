@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kgqa.calls import Call, Generate, Program
-from kgqa.judge.forms import FORMS
+from kgqa.judge.judges import FORMS
 from kgqa.methods.steps.few_shot import FewShot, FewShotReply, Shot
 from kgqa.methods.steps.reader import number_contexts, passages_text
 from kgqa.methods.trace import Chain, ChainState, Layout, Trace, Unit
@@ -78,15 +78,9 @@ THOUGHT = ThoughtDemonstration(
 
 def few_shot_prompt(ask: Callable[[FewShot], Program[FewShotReply]], **changes: Any) -> Prompt:
     few_shot = FewShot(
-        (THOUGHT,),
-        sample=1,
-        sample_size=1,
-        distractors=0,
-        instructed=False,
-        context_limit=8000,
-        drop="end",
-        passage_words=None,
-    )
+        (THOUGHT,), sample=1, sample_size=1, distractors=0, instructed=False, context_limit=8000,
+        drop="end", passage_words=None,
+    )  # fmt: skip
     asked: list[Prompt] = []
 
     def reply(call: Call[Any]) -> Any:

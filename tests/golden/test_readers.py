@@ -26,21 +26,14 @@ from kgqa.util.fs import jsonl_text
 REPOSITORY = Path(__file__).parents[2]
 DATA = Path(os.environ.get("KGQA_DATA") or REPOSITORY.parent / "shared" / "data") / "questions"
 CORPORA, TRIPLES = DATA.parent / "corpora", DATA.parent / "triples"
-FILES = {
-    "musique": "musique_ans_dev.jsonl.gz",
-    "hotpotqa": "hotpotqa_dev.json.gz",
-    "hotpotqa_fullwiki": "hotpotqa_fullwiki_dev.json.gz",
-    "2wiki": "2wikimultihopqa_dev.json.gz",
-    "iirc": "iirc_from_ircot_prompts_dev.jsonl",
-}
 # Number of questions and of distinct passages, and a hash over the ids of all passages in file order: pins every title
 # and text.
-READ = {
-    "musique": (160, 2965, "d86b6364d4daf4ef"),
-    "hotpotqa": (200, 1988, "b00f28397055771d"),
-    "hotpotqa_fullwiki": (50, 499, "968d6273e4171bd9"),
-    "2wiki": (200, 1445, "d652e049ee32d357"),
-    "iirc": (12, 78, "307b7d7579127666"),
+FILES = {
+    "musique": ("musique_ans_dev.jsonl.gz", (160, 2965, "d86b6364d4daf4ef")),
+    "hotpotqa": ("hotpotqa_dev.json.gz", (200, 1988, "b00f28397055771d")),
+    "hotpotqa_fullwiki": ("hotpotqa_fullwiki_dev.json.gz", (50, 499, "968d6273e4171bd9")),
+    "2wiki": ("2wikimultihopqa_dev.json.gz", (200, 1445, "d652e049ee32d357")),
+    "iirc": ("iirc_from_ircot_prompts_dev.jsonl", (12, 78, "307b7d7579127666")),
 }
 # Dataset, id, question, answers, number of passages, titles of the support, hops, type, first passage.
 RECORDS = [json.loads(line) for line in Path(__file__).with_name("readers.jsonl").read_text("utf-8").splitlines()]
@@ -68,7 +61,7 @@ def existing(file: Path) -> Path:
 @cache
 def questions(dataset: str) -> list[Question]:
     config = OmegaConf.load(REPOSITORY / "conf" / "dataset" / f"{dataset}.yaml")
-    OmegaConf.update(config, "path", str(existing(DATA / FILES[dataset])))
+    OmegaConf.update(config, "path", str(existing(DATA / FILES[dataset][0])))
     resolved: Any = OmegaConf.to_container(config)
     return list(build(resolved, "dataset").questions())
 
@@ -90,12 +83,12 @@ def test_a_dataset_is_read_from_end_to_end(dataset: str) -> None:
     read = questions(dataset)
     given = [passage for question in read for passage in question.passages]
     distinct = list(corpus.distinct(given))
-    assert (len(read), len(distinct), digest(given)) == READ[dataset]
+    assert (len(read), len(distinct), digest(given)) == FILES[dataset][1]
     assert [essence(dataset, read[at]) for at in (0, 9, -1)] == [each for each in RECORDS if each[0] == dataset]
     for question in read:
         titles = {passage.id: passage.title for passage in question.passages}
         assert question.support_titles == {titles.get(gold, gold.removeprefix("missing:")) for gold in question.support}
-    assert list(corpus.distinct(corpus.read(DATA / FILES[dataset]))) == distinct
+    assert list(corpus.distinct(corpus.read(DATA / FILES[dataset][0]))) == distinct
 
 
 def test_fields_of_one_dataset_only() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kgqa.calls import Call, Choose, Generate, Rank, Triples
+from kgqa.calls import Call, Choose, Generate, Program, Rank, Triples
 from kgqa.experiment.experiment import Experiment
 from kgqa.kg.extraction import TripleExtractor
 from kgqa.methods.trace import Trace
@@ -36,19 +36,14 @@ def released() -> Experiment:
     return Experiment.of(["experiment=trace_released"])
 
 
-@cache
-def list_calls(context: Any = "triples") -> tuple[Call[Any], ...]:
-    """By the method, whose selector takes the first triple on offer, twice, and stops; two demonstrations of three."""
-    trace = released().method
-    assert isinstance(trace, Trace)
-    examples = (SHORT, CHAIN, replace(CHAIN, question="When was Oddny Tveråskar born?"))
-    method = replace(trace, context=context, few_shot=examples, demonstration_count=2, beam=1, chains=1)
+def record(program: Program[Any], score: Callable[[int], float]) -> tuple[Call[Any], ...]:
+    """Return the calls. A selector takes the first triple on offer, twice, and stops."""
     calls: list[Call[Any]] = []
 
     def reply(call: Call[Any]) -> Any:
         calls.append(call)
         if isinstance(call, Rank):
-            return tuple(-float(place) for place in range(len(call.texts)))
+            return tuple(score(place) for place in range(len(call.texts)))
         if isinstance(call, Triples):
             return GRAPH[call.passage.id]
         if isinstance(call, Choose):
@@ -56,8 +51,18 @@ def list_calls(context: Any = "triples") -> tuple[Call[Any], ...]:
             return Choice(tuple(0.0 if place == wanted else -99.0 for place in range(len(call.options))))
         return Completion("Fauskenes") if isinstance(call, Generate) else 9
 
-    drive(method.answer(Question("q", QUESTION, ("Fauskenes",), PASSAGES)), reply)
+    drive(program, reply)
     return tuple(calls)
+
+
+@cache
+def list_calls(context: Any = "triples") -> tuple[Call[Any], ...]:
+    """Return the calls of the method, with two demonstrations of three."""
+    trace = released().method
+    assert isinstance(trace, Trace)
+    examples = (SHORT, CHAIN, replace(CHAIN, question="When was Oddny Tveråskar born?"))
+    method = replace(trace, context=context, few_shot=examples, demonstration_count=2, beam=1, chains=1)
+    return record(method.answer(Question("q", QUESTION, ("Fauskenes",), PASSAGES)), lambda place: -float(place))
 
 
 @cache
@@ -65,18 +70,7 @@ def extraction() -> Generate:
     extractor = released().extractor
     assert isinstance(extractor, TripleExtractor)
     extractor = replace(extractor, few_shot=(DOCUMENT, OTHER), demonstration_count=2)
-    calls: list[Generate] = []
-
-    def reply(call: Call[Any]) -> Any:
-        if isinstance(call, Rank):
-            return (0.1, 0.9)
-        if isinstance(call, Generate):
-            calls.append(call)
-            return Completion("")
-        return 9
-
-    drive(extractor.extract(OPERA), reply)
-    return calls[0]
+    return next(call for call in record(extractor.extract(OPERA), float) if isinstance(call, Generate))
 
 
 def of_kind(kind: type[Any], context: str = "triples") -> list[Any]:

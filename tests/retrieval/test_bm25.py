@@ -15,21 +15,23 @@ from numpy.typing import NDArray
 
 from kgqa.config import building as parts
 from kgqa.config.composing import compose
-from kgqa.protocols import Query
+from kgqa.protocols import Finder, Query
 from kgqa.retrieval.analysis import terms
-from kgqa.retrieval.bm25 import Bm25, Bm25Finder, Bm25s
+from kgqa.retrieval.bm25 import Bm25, Bm25s
+from kgqa.retrieval.search import OpenedIndex
 from kgqa.types import Passage
 from tests.retrieval.conftest import built, find
 
 BOTH = {"title": 1.0, "text": 1.0}
 
 
-def scores_found(finder: Bm25Finder, text: str) -> dict[int, float]:
+def scores_found(finder: Finder, text: str) -> dict[int, float]:
     """Places and scores as tantivy gives them."""
-    wanted = finder._to_tantivy(Query(text, 1))
+    assert isinstance(finder, OpenedIndex)
+    schema, searcher = finder.data
+    wanted = finder.retriever.to_tantivy(Query(text, 1), schema)
     if wanted is None:
         return {}
-    _, searcher = finder._index
     hits = searcher.search(wanted, 1000, count=False).hits
     places = searcher.fast_field_values("place", [address for _, address in hits])
     return dict(zip(places, (score for score, _ in hits), strict=True))
@@ -43,7 +45,6 @@ def test_the_rankings_of_the_demo_are_lucenes(tmp_path: Path) -> None:
     lines = (Path(__file__).parent / "lucene_demo.jsonl").read_text("utf-8").splitlines()
     expected = {row["question"]: row["found"] for row in map(json.loads, lines)}
     finder = built(Bm25(BOTH, fill=False), passages, tmp_path)
-    assert isinstance(finder, Bm25Finder)
     for question in dataset.questions():
         wanted = expected[question.id]
         assert find(finder, question.text, 10) == [place[id_] for id_, _ in wanted], question.text
@@ -96,7 +97,6 @@ def random_passages(seed: int, count: int) -> list[Passage]:
 def test_scores_are_those_of_lucenes_formula(tmp_path: Path) -> None:
     passages = random_passages(0, 200)
     finder = built(Bm25(BOTH, fill=False), passages, tmp_path)
-    assert isinstance(finder, Bm25Finder)
     for query in (passage.text[:60] for passage in random_passages(100, 20)):
         fields = [[getattr(passage, field) for passage in passages] for field in BOTH]
         expected = np.sum([lucene_scores(texts, query, rounded=True) for texts in fields], axis=0)
@@ -112,12 +112,14 @@ def test_scores_are_those_of_lucenes_formula(tmp_path: Path) -> None:
 def test_scores_of_bm25s_are_those_of_the_formula_without_rounding(k1: float, b: float, tmp_path: Path) -> None:
     pytest.importorskip("bm25s", reason="bm25s is not installed")
     passages = random_passages(7, 100)
-    finder = built(Bm25s(BOTH, "lucene", k1, b, 0.5), passages, tmp_path)
+    retriever = Bm25s(BOTH, "lucene", k1, b, 0.5)
+    finder = built(retriever, passages, tmp_path)
+    assert isinstance(finder, OpenedIndex)
     for query in (passage.text[:60] for passage in random_passages(107, 10)):
         expected = sum(
             lucene_scores([getattr(p, field) for p in passages], query, rounded=False, k1=k1, b=b) for field in BOTH
         )
-        found = finder._scores(terms(query))  # type: ignore[attr-defined]
+        found = retriever.scores(finder, query)
         assert found == pytest.approx(np.asarray(expected), rel=1e-4, abs=1e-5)
     finder.close()
 

@@ -57,6 +57,10 @@ def test_a_passage_is_found_over_a_bridge(graph: EntityGraph, tmp_path: Path) ->
         replace(graph, passages=Tfidf(("text",), fill=False, ties="first"))
 
 
+def test_a_pool_of_one_sentence_is_searched(graph: EntityGraph, tmp_path: Path) -> None:
+    assert find(built(graph, PASSAGES[2:3], tmp_path), "Where was Ida Ruhn born?", 3) == [0]
+
+
 def read_musique() -> tuple[list[Passage], list[Query], list[set[int]]]:
     """Return HippoRAG's corpus of MuSiQue's train set, 100 questions of it and the places of their gold passages."""
     file = DATA / "corpora" / "musique_train_hipporag_corpus_1890.json.gz"

@@ -156,6 +156,7 @@ def test_neighbours_come_in_the_pools_order_and_from_the_disk_the_second_time(tm
         file.write_bytes(content)
         with pytest.raises(DataError, match=rf"{file.name}: damaged graph .* Delete the file"):
             store(tmp_path).open(POOL[1:])
+    assert store(tmp_path).open(POOL[:1]).density == 0.0
     with pytest.raises(ConfigError, match=r"graph\.encoder: Lexical returns scores, not vectors"):
         Nearest(Lexical(), 2)
 

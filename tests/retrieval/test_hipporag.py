@@ -86,6 +86,7 @@ def test_a_search_starts_from_the_given_facts(hipporag: HippoRag, tmp_path: Path
         return list(finder.find([replace(query, k=1, facts=facts)])[0])
 
     assert (search(DIRECTED), search(born)) == ([0], [3])
+    assert finder.find([Query("released directed", 2, facts=(DIRECTED,))]) == [[0, 2]]  # no passage has these words
     assert search() == search(("not", "a", "fact")) == find(finder.finders["passages"], query.text, 1)
 
 

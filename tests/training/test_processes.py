@@ -102,3 +102,5 @@ def test_interrupted_command_resumes_and_leaves_all_files(
     for name in ("README.md", "report.html", "losses.svg"):
         assert (folder / name).stat().st_size > 100
     assert main(["models", "trained", "kgp_llama"]) == 0
+    assert main(["models", "trained", "kgp_llama", "--gguf", "--out", "adapter.gguf"]) == 0
+    assert Path("adapter.gguf").read_bytes().startswith(b"GGUF")

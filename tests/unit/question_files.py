@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
+from kgqa.config.building import build
 from kgqa.datasets.hotpotqa import HotpotQA
 from kgqa.datasets.musique import MuSiQue
 from kgqa.errors import DataError
 from kgqa.types import Question
+from tests.composed import composed_node
+from tests.unit import files
+from tests.unit.files import jsonl, write
 
 Record = dict[str, Any]
 
@@ -62,15 +63,16 @@ def hotpotqa_record(**changes: Any) -> Record:
 
 
 def lines(folder: Path, *records: Record) -> Path:
-    file = folder / "questions.jsonl"
-    file.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
-    return file
+    return write(folder / "questions.jsonl", jsonl(*records))
 
 
 def array(folder: Path, *records: Record) -> Path:
-    file = folder / "questions.json"
-    file.write_text(json.dumps(records), encoding="utf-8")
-    return file
+    return write(folder / "questions.json", records)
+
+
+def built_dataset(preset: str, path: Path | None, **changes: Any) -> Any:
+    named = None if path is None else str(path)
+    return build({**composed_node("dataset", preset), "path": named, **changes}, "dataset")
 
 
 def only(dataset: MuSiQue | HotpotQA) -> Question:
@@ -79,8 +81,4 @@ def only(dataset: MuSiQue | HotpotQA) -> Question:
 
 
 def refusal(dataset: MuSiQue | HotpotQA) -> str:
-    """The message with which the file was rejected: one line, as the person at the keyboard sees it."""
-    with pytest.raises(DataError) as raised:
-        list(dataset.questions())
-    assert "\n" not in str(raised.value)
-    return str(raised.value)
+    return files.refusal(lambda: list(dataset.questions()), error=DataError)

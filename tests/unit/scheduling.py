@@ -23,12 +23,16 @@ def named(count: int, program: Callable[[str], Program[Any]]) -> Iterator[tuple[
     return ((f"q{number}", program(f"q{number}")) for number in range(count))
 
 
+def scheduler_of(engine: Batches, cache: CallCache, width: int = 64) -> Scheduler:
+    done = Done()
+    waves = Waves(done, cache, engine)
+    return Scheduler(lambda call: waves, done, width=lambda: width)
+
+
 def drive(
     engine: Batches, cache: CallCache, programs: Iterator[tuple[str, Program[Any]]], *, width: int = 64
 ) -> list[Finished[Any]]:
-    done = Done()
-    waves = Waves(done, cache, engine)
-    scheduler = Scheduler(lambda call: waves, done, width=width)
+    scheduler = scheduler_of(engine, cache, width)
     try:
         return list(scheduler.run(programs))
     finally:

@@ -16,14 +16,10 @@ from kgqa.experiment.engines import Engines, Pool, role_nodes
 from kgqa.system.models import find_adapter
 from kgqa.types import Message, Prompt
 from tests.adapters_for_tests import write_artefact, write_lora
+from tests.unit.files import write
 
 CALL = Generate(Prompt("test/adapters", (Message("user", "Who is it?"),)), 8)
-
-
-@pytest.fixture(autouse=True)
-def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("KGQA_TRAINED", raising=False)
+pytestmark = pytest.mark.usefixtures("own_folder")
 
 
 def engines(*overrides: str) -> Engines:
@@ -50,9 +46,7 @@ def test_an_adapter_is_the_newest_training_of_a_name_or_a_folder_of_peft() -> No
 
 def test_a_preset_names_its_folder_and_what_it_must_be() -> None:
     write_lora(Path("mine"))
-    Path("conf/adapter").mkdir(parents=True)
-    preset = Path("conf/adapter/ours.yaml")
-    preset.write_text("path: mine\nbase: qwen3_8b\nserved_name: lora-1\n")
+    preset = write("conf/adapter/ours.yaml", "path: mine\nbase: qwen3_8b\nserved_name: lora-1\n")
     ours = find_adapter("ours")
     assert ours.digest() == find_adapter("mine").digest()
     assert (ours.trained_on(), ours.served_name) == (("qwen3_8b", ()), "lora-1")
@@ -68,10 +62,10 @@ def test_a_preset_names_its_folder_and_what_it_must_be() -> None:
 
 def test_what_is_no_adapter_is_refused_naming_the_key() -> None:
     write_artefact(Path("outputs/trained/safe/ab"), "x", "0")
-    for folder in ("outputs/trained/unfinished/ab", "outputs/trained/t5/ab/model", "half"):
+    for folder in ("outputs/trained/t5/ab/model", "half"):
         Path(folder).mkdir(parents=True)
-    Path("outputs/trained/unfinished/ab/settings.json").write_text("{}")
-    Path("outputs/trained/t5/ab/manifest.json").write_text("{}")
+    for file in ("unfinished/ab/settings.json", "t5/ab/manifest.json"):
+        write(f"outputs/trained/{file}", {})
     for choice, said in [
         ("smollm2_135m+saef", r"^roles.reader=smollm2_135m\+saef: no adapter saef: .*Did you mean safe\?$"),
         ("smollm2_135m+", r"^roles.reader=smollm2_135m\+: no adapter after the \+. Add its name or folder$"),

@@ -10,12 +10,10 @@ import pytest
 from kgqa.artifacts.predictions import Prediction
 from kgqa.artifacts.schema import validate
 from kgqa.artifacts.trace import TracedQuestion
-from kgqa.config.building import build
 from kgqa.scoring.questions import score_questions
 from kgqa.scoring.summary import summarise
 from kgqa.types import Passage, Question
-from tests.composed import composed_node
-from tests.unit.question_files import lines, musique_record
+from tests.unit.question_files import built_dataset, lines, musique_record
 
 UNANSWERABLE = musique_record(
     answerable=False, paragraphs=[{"idx": 0, "title": "T", "paragraph_text": "Three.", "is_supporting": True}]
@@ -25,9 +23,7 @@ ABSTAINED = "The passages do not mention it."
 
 def read(folder: Path, **changes: object) -> list[Question]:
     file = lines(folder, musique_record(), UNANSWERABLE)
-    return list(
-        build({**composed_node("dataset", "musique_full"), "path": str(file), **changes}, "dataset").questions()
-    )
+    return list(built_dataset("musique_full", file, **changes).questions())
 
 
 def test_pairs_are_read_with_one_id_each(tmp_path: Path) -> None:

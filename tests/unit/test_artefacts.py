@@ -12,11 +12,11 @@ import zstandard
 
 from kgqa.artifacts.predictions import Prediction, run_predictions
 from kgqa.artifacts.run import FinishedRun
-from kgqa.artifacts.sweep import CellState, SweepPlan
+from kgqa.artifacts.sweep import CellState, Sweep
 from kgqa.artifacts.trace import read_questions, read_trace
 from kgqa.artifacts.verdicts import Judgements, read_verdicts
-from kgqa.errors import DataError
 from kgqa.types import Json
+from tests.unit.files import refusal
 
 KEPT = Path(__file__).parents[1] / "golden/artefacts"
 REMOVED = object()
@@ -53,13 +53,6 @@ def damage(file: Path, path: str, value: object) -> None:
     file.write_text(changed(first, path, value) + newline + others, encoding="utf-8")
 
 
-def read_error(read: Callable[[], object]) -> str:
-    with pytest.raises(DataError) as told:
-        read()
-    assert "\n" not in str(told.value)
-    return str(told.value)
-
-
 @pytest.mark.parametrize(
     ("name", "path", "value", "said"),
     [
@@ -72,17 +65,16 @@ def read_error(read: Callable[[], object]) -> str:
 def test_damaged_truncated_or_missing_file_of_a_run(run: Path, name: str, path: str, value: object, said: str) -> None:
     file, text = run / name, (run / name).read_text("utf-8")
     damage(file, path, value)
-    line = read_error(lambda: FinishedRun.read(run))
+    line = refusal(FinishedRun.read, run)
     assert said in line
     assert str(file) in line
     assert line.endswith(". Run the same command again to rewrite it.")
     for cut in (text[:-20], "", "[1", "7"):
         file.write_text(cut, encoding="utf-8")
-        assert f"{file}: " in read_error(lambda: FinishedRun.read(run))
+        assert f"{file}: " in refusal(FinishedRun.read, run)
     file.unlink()
-    assert f"{name}: no such file, so this is not the folder of a finished run" in read_error(
-        lambda: FinishedRun.read(run)
-    )
+    missing = f"{name}: no such file, so this is not the folder of a finished run"
+    assert missing in refusal(FinishedRun.read, run)
 
 
 @pytest.mark.parametrize(
@@ -102,10 +94,10 @@ def test_damaged_line(run: Path, name: str, path: str, value: object, said: str)
         "verdicts.jsonl": read_verdicts,
     }
     damage(run / name, path, value)
-    line = read_error(lambda: readers[name](run))
+    line = refusal(readers[name], run)
     assert f"{name}:1: {said}" in line
     if path.startswith("question."):
-        assert said in read_error(lambda: list(read_questions(run)))
+        assert said in refusal(lambda: list(read_questions(run)))
     if name == "verdicts.jsonl":
         assert f"Judge the run again: kgqa evaluate {run} judge=" in line
 
@@ -118,7 +110,7 @@ def test_damaged_sweep(tmp_path: Path) -> None:
     ]:
         sweep = Path(shutil.copytree(KEPT / "sweep", tmp_path / path))
         damage(sweep / name, path, value)
-        assert said in read_error(lambda: (SweepPlan.read(sweep), CellState.read(sweep, 0)))  # noqa: B023 - called at once
+        assert said in refusal(lambda: (Sweep.read(sweep), CellState.read(sweep, 0)))  # noqa: B023 - called at once
 
 
 def test_verdict_on_another_answer_and_line_separators_in_an_answer(run: Path) -> None:

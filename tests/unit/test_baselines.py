@@ -3,54 +3,46 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
-from kgqa.calls import Call, CountTokens, Generate, Rank, Search
+from kgqa.calls import Generate, Rank, Search
 from kgqa.errors import ConfigError, DataError
 from kgqa.methods.baselines import AllDocuments, Golden, NoContext
 from kgqa.methods.retrieve import remove_question_words
 from kgqa.protocols import Method
 from kgqa.testing import drive
 from kgqa.types import Answer, Completion, Passage, Question
+from tests import method_world
 from tests.thoughts_world import ALDER, BIRCH, CEDAR, DOGWOOD, ONLY, QUESTION, READ, World
 
 PASSAGES = tuple(Passage.of(f"T{i}", f"text {i}") for i in range(3))
 ASKED = Question("q1", "Which one?", ("T2",), PASSAGES, frozenset({PASSAGES[2].id, PASSAGES[1].id}))
 
 
-def answer(method: Method, completion: Completion | Exception, question: Question = ASKED) -> tuple[Answer, Generate]:
-    generated: list[Generate] = []
-
-    def reply(call: Call[Any]) -> Any:
-        if isinstance(call, CountTokens):
-            return len(call.text.split())
-        assert isinstance(call, Generate)
-        generated.append(call)
-        return completion
-
-    result = drive(method.answer(question), reply)
-    return result, generated[0]
+def answer(method: Method, reply: str | Completion, question: Question = ASKED) -> tuple[Answer, Generate]:
+    world = method_world.World([reply])
+    return drive(method.answer(question), world), world.generations[0]
 
 
 def test_no_context_shows_the_question_all_documents_their_order_and_an_answer_is_one_line() -> None:
-    result, call = answer(NoContext("zero_shot", 25), Completion(" T2"))
+    result, call = answer(NoContext("zero_shot", 25), " T2")
     assert result == Answer("T2", context_tokens=0)
     assert "ontext" not in call.prompt.messages[0].content
     assert (call.max_tokens, call.role) == (25, "reader")
-    result, call = answer(AllDocuments(25), Completion("T2"))
+    result, call = answer(AllDocuments(25), "T2")
     context = "Title: T0\ntext 0\n\nTitle: T1\ntext 1\n\nTitle: T2\ntext 2"
     assert context in call.prompt.messages[0].content
     assert (result.evidence, result.context_tokens) == (tuple(passage.id for passage in PASSAGES), len(context.split()))
-    for completion, text, flags in [
-        (Completion(" Paris.\nBecause it is."), "Paris.", {}),
-        (Completion('"Paris"'), '"Paris"', {}),
-        (Completion("\n\n"), "", {"empty_answer": 1}),
+    replies: list[tuple[str | Completion, str, dict[str, int]]] = [
+        (" Paris.\nBecause it is.", "Paris.", {}),
+        ('"Paris"', '"Paris"', {}),
+        ("\n\n", "", {"empty_answer": 1}),
         (Completion("It is the town of", "length"), "It is the town of", {"truncated_answer": 1}),
         (Completion("Paris\nIt is the", "length"), "Paris", {}),
-    ]:
-        result, _ = answer(NoContext("zero_shot", 25), completion)
+    ]
+    for reply, text, flags in replies:
+        result, _ = answer(NoContext("zero_shot", 25), reply)
         assert (result.text, result.flags) == (text, flags)
 
 
@@ -69,8 +61,8 @@ def test_a_reranker_orders_the_candidates_and_the_best_are_kept() -> None:
     world = World([], {"": (ALDER, CEDAR, BIRCH, DOGWOOD)})
     answer = world.answer(replace(ONLY, reranker=True))
     assert world.sequence() == ["search did the book by Alder appear?", "rank reranker"]
-    [rank] = (call for call in world.calls if isinstance(call, Rank))
-    assert ([call.k for call in world.calls if isinstance(call, Search)], rank.query) == ([3], QUESTION.text)
+    [rank] = world.of(Rank)
+    assert ([call.k for call in world.of(Search)], rank.query) == ([3], QUESTION.text)
     assert rank.texts == ("Alder: Alder wrote Birch.", "Cedar: Cedar is a town.", "Birch: Birch is a book of 1901.")
     assert answer.evidence == (BIRCH.id, ALDER.id)  # the world prefers long texts
     world, method = World([]), replace(ONLY, scope="own", reranker=True)
@@ -88,6 +80,7 @@ def test_retrieve_read_shows_the_reader_what_was_found() -> None:
     assert (answer.text, answer.evidence) == ("1901", (ALDER.id, CEDAR.id))
     assert answer.context_tokens == 11  # words of "Title: Alder Alder wrote Birch. Title: Cedar Cedar is a town."
     assert READ.uses == {"model", "search"}
+    assert (READ.shows[:6], replace(READ, reader="short").shows) == ("here: ", "")
     assert answer.flags == {}
     world, method = World(["1901"]), replace(READ, scope="none")
     answer = world.answer(method)
@@ -114,4 +107,4 @@ def test_settings_and_questions_that_make_no_sense_are_refused() -> None:
     with pytest.raises(ConfigError, match="then is method=no_context"):
         replace(READ, scope="none", reader="zero_shot")
     with pytest.raises(DataError, match="question q1: no passage is marked as supporting, but method=golden needs one"):
-        answer(Golden("zero_shot", 25), Completion("T2"), replace(ASKED, support=frozenset({"elsewhere"})))
+        answer(Golden("zero_shot", 25), "T2", replace(ASKED, support=frozenset({"elsewhere"})))

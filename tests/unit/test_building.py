@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from kgqa.config.building import build, dataset
 from kgqa.config.files import groups
 from kgqa.errors import UsageError
-from tests.composed import composed_node
+from tests.composed import build_choice, composed_node
 
 BUILT = ("method", "retriever", "ranker", "reranker", "graph", "engine", "kg", "judge", "tracker", "collection")
 
@@ -33,13 +32,8 @@ def changed(node: Mapping[str, Any], path: tuple[str, ...], value: object) -> di
 
 
 def refusal(node: Mapping[str, Any], group: str) -> str | None:
-    given: dict[str, Any] = {}
-    if group == "engine":
-        given["model"] = build(composed_node("model", "smollm2_135m"), "model")
-    elif group == "collection":
-        given["dataset"] = dataset(composed_node("dataset", "demo"))
     try:
-        build(node, group, **given)
+        build_choice(node, group)
     except UsageError as error:
         return str(error)
     return None

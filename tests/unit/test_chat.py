@@ -144,6 +144,8 @@ def test_split_and_join_thought() -> None:
     ]:
         split = split_thought(reply(text))
         assert (split.text, split.thought, "thought_out" in split.flags) == (answer, thought, not answer)
+    for text, answer in (("It is in", ""), ("<think>\n\n</think>\n\nLyon", "Lyon")):
+        assert split_thought(reply(text, finish="length"), thinks=True).text == answer
     split = split_thought(reply("Lyon", output=30, reasoning=7), "It is in France.")
     assert reply_from_json(CALL, reply_json(split)) == split
     assert "thought" not in reply_json(reply("Lyon"))

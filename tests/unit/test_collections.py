@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import re
@@ -13,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kgqa.config.building import build
 from kgqa.datasets import collections
 from kgqa.datasets.collections import Collections
 from kgqa.datasets.hotpotqa import HotpotQA
@@ -22,8 +20,8 @@ from kgqa.datasets.splitting import overlapping, split
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.experiment import Experiment
 from kgqa.types import Passage, Question
-from tests.composed import composed_node
-from tests.unit.question_files import array, lines, musique, musique_record
+from tests.unit.files import jsonl, write
+from tests.unit.question_files import array, built_dataset, lines, musique, musique_record
 from tests.unit.question_files import hotpotqa as read_hotpotqa
 
 REAL = Path(os.environ.get("KGQA_DATA") or Path(__file__).parents[3] / "shared" / "data")
@@ -46,10 +44,7 @@ def hotpotqa(folder: Path, count: int = 3, paragraphs: int = 10, corpus: Path | 
 
 
 def articles(folder: Path, *pages: tuple[str, str]) -> Path:
-    file = folder / "articles.jsonl"
-    written = [json.dumps({"title": title, "text": text}) for title, text in pages]
-    file.write_text("\n".join(written), encoding="utf-8")
-    return file
+    return write(folder / "articles.jsonl", jsonl(*({"title": title, "text": text} for title, text in pages)))
 
 
 def collected(dataset: Any, seed: int = 0) -> list[Question]:
@@ -195,9 +190,7 @@ RECORD = {
 
 
 def dataset(folder: Path, *records: dict[str, Any]) -> Any:
-    file = folder / "test_docs.json"
-    file.write_text(json.dumps(records), encoding="utf-8")
-    return build({**composed_node("dataset", "kgp"), "path": str(file)}, "dataset")
+    return built_dataset("kgp", write(folder / "test_docs.json", records))
 
 
 def test_passages_and_support_are_the_files_own(tmp_path: Path) -> None:
@@ -215,9 +208,9 @@ def test_passages_and_support_are_the_files_own(tmp_path: Path) -> None:
 
 
 def test_a_file_is_named_by_the_person_and_another_datasets_is_refused(tmp_path: Path) -> None:
-    for path, said in [(None, "get the authors' file from https"), (str(tmp_path / "nowhere.json"), "no such file")]:
+    for path, said in [(None, "get the authors' file from https"), (tmp_path / "nowhere.json", "no such file")]:
         with pytest.raises(DataError, match=said):
-            list(build({**composed_node("dataset", "kgp"), "path": path}, "dataset").questions())
+            list(built_dataset("kgp", path).questions())
     records: list[tuple[dict[str, Any], str]] = [
         ({"id": "1", "question": "?", "answer": "a", "paragraphs": []}, "This looks like musique"),
         ({key: value for key, value in RECORD.items() if key != "supports"}, "no key 'supports'"),

@@ -136,9 +136,7 @@ def test_it_agrees_with_scipys_percentile_bootstrap(values: list[float]) -> None
     assert high == pytest.approx(result.confidence_interval.high, abs=tolerance)
 
 
-def test_few_values_give_their_extremes_and_the_seed_decides_but_no_order(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_few_values_give_their_extremes_and_the_seed_decides_but_no_order(monkeypatch: pytest.MonkeyPatch) -> None:
     assert interval([0.0, 1.0]) == (0.0, 1.0)
     for values in ([0.7], [1 / 3] * 7, [0, 0, 0]):
         assert interval(values) == (values[0], values[0])

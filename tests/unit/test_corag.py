@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from kgqa.calls import Call, Choose, CountTokens, Generate, Search
+from kgqa.calls import Choose, Generate, Search
 from kgqa.errors import ConfigError
 from kgqa.methods.corag import NO_INFORMATION, read_query
 from kgqa.testing import drive
-from kgqa.types import Answer, Choice, Completion, Passage, Question
+from kgqa.types import Answer, Choice, Passage, Question
+from tests import method_world
 from tests.composed import built_method
 
 OPERA = Passage.of("The Herring Queen", "The Herring Queen is an opera by Asbjarne Lyngholt.")
@@ -21,32 +22,29 @@ COMPOSER = Passage.of("Asbjarne Lyngholt", "Asbjarne Lyngholt was born in Fauske
 QUESTION = Question("q", "In which town was the composer of The Herring Queen born?", ("Fauskenes",), (OPERA, COMPOSER))
 
 
-class World:
-    """Sub-queries in order, and the calls of the method. Sub-answers repeat the sub-query."""
+class World(method_world.World):
+    """Sub-queries in order. Sub-answers repeat the sub-query."""
 
     def __init__(self, queries: Sequence[str], mass: Callable[[str], float | None] = lambda _: 0.5) -> None:
-        self.queries, self.mass = list(queries), mass
-        self.calls: dict[str, list[Any]] = {}
+        super().__init__(queries, (OPERA, COMPOSER))
+        self.mass = mass
 
-    def __call__(self, call: Call[Any]) -> Any:
-        if isinstance(call, CountTokens):
-            return len(call.text.split())
-        name = call.prompt.name if isinstance(call, Generate | Choose) else "search"
-        self.calls.setdefault(f"{type(call).__name__} {name}", []).append(call)
-        match call:
-            case Search():
-                return (OPERA, COMPOSER)[: call.k] if call.query != "nothing" else ()
-            case Choose():
-                return Choice((0.0,), self.mass(call.prompt.messages[0].content))
-            case Generate() if name == "corag/query":
-                return Completion(self.queries.pop(0))
-            case Generate() if name == "corag/sub_answer":
-                return Completion("No relevant\ninformation found." if not self.passages_of(call) else "An answer.")
-        return Completion("Answer: Fauskenes\nBecause.")
+    def search(self, call: Search) -> tuple[Passage, ...]:
+        return super().search(call) if call.query != "nothing" else ()
 
-    @staticmethod
-    def passages_of(call: Any) -> bool:
-        return "Title:" in call.prompt.messages[0].content
+    def write(self, call: Generate) -> method_world.Reply:
+        if call.prompt.name == "corag/query":
+            return super().write(call)
+        if call.prompt.name == "corag/answer":
+            return "Answer: Fauskenes\nBecause."
+        is_given = "Title:" in call.prompt.messages[0].content
+        return "An answer." if is_given else "No relevant\ninformation found."
+
+    def other(self, call: Any) -> Any:
+        return Choice((0.0,), self.mass(call.prompt.messages[0].content))
+
+    def temperatures(self) -> list[float]:
+        return [call.temperature for call in self.generations if call.prompt.name == "corag/query"]
 
     def answer(self, **changes: Any) -> Answer:
         answer: Answer = drive(replace(built_method("corag"), **changes).answer(QUESTION), self)
@@ -56,14 +54,14 @@ class World:
 def test_chain_of_sub_queries_and_a_repeated_one_is_sampled_anew_at_most_four_times() -> None:
     world = World(["Query 1: Who composed it?", "nothing"])
     answer = world.answer(max_steps=2, documents=1, passages=2)
-    assert [call.query for call in world.calls["Search search"]] == ["Who composed it?", "nothing", QUESTION.text]
-    assert [call.k for call in world.calls["Search search"]] == [2, 2, 1]
-    [first, second] = (call.prompt.messages[0].content for call in world.calls["Generate corag/query"])
+    assert [call.query for call in world.of(Search)] == ["Who composed it?", "nothing", QUESTION.text]
+    assert [call.k for call in world.of(Search)] == [2, 2, 1]
+    [first, second] = world.prompts("corag/query")
     assert "none" in first
     assert "Query 1: Who composed it?\nAnswer 1: An answer.\n" in second
-    [sub_answer, _] = (call.prompt.messages[0].content for call in world.calls["Generate corag/sub_answer"])
+    [sub_answer, _] = world.prompts("corag/sub_answer")
     assert sub_answer.index(COMPOSER.text) < sub_answer.index(OPERA.text)  # the best is last
-    [last] = (call.prompt.messages[0].content for call in world.calls["Generate corag/answer"])
+    [last] = world.prompts("corag/answer")
     assert OPERA.text in last
     assert "Query 2: nothing\nAnswer 2: No relevant information found.\n" in last
     assert (answer.text, answer.flags) == ("Fauskenes", {"empty_retrieval": 1})
@@ -71,29 +69,26 @@ def test_chain_of_sub_queries_and_a_repeated_one_is_sampled_anew_at_most_four_ti
     assert (answer.figures["sub_queries"], answer.figures["no_information"]) == (2, 1)
     assert answer.notes["steps"][1] == ["nothing", "No relevant information found.", []]
     assert "penalties" not in answer.notes
-    limits = [
-        call.max_tokens for name in ("query", "sub_answer", "answer") for call in world.calls[f"Generate corag/{name}"]
-    ]
-    assert limits == [64, 64, 128, 128, 128]
+    assert [call.max_tokens for call in world.generations] == [64, 128, 64, 128, 128]
     world = World(["who?"])
     assert world.answer(max_steps=1, documents=0).text == "Fauskenes"
-    assert [call.query for call in world.calls["Search search"]] == ["who?"]
-    assert not world.passages_of(world.calls["Generate corag/answer"][0])
+    assert [call.query for call in world.of(Search)] == ["who?"]
+    assert "Title:" not in world.prompts("corag/answer")[0]
     world = World(["who?", '"who?"', "", "where?"])
     answer = world.answer(max_steps=2)
-    assert [call.temperature for call in world.calls["Generate corag/query"]] == [0.0, 0.0, 0.7, 0.7]
+    assert world.temperatures() == [0.0, 0.0, 0.7, 0.7]
     assert answer.flags == {"repeated_query": 1, "empty_query": 1}
     world = World(["who?"] * 9)
     answer = world.answer(max_steps=2)
-    assert len(world.calls["Generate corag/query"]) == 8
+    assert len(world.prompts("corag/query")) == 8
     assert (answer.figures["sub_queries"], answer.flags) == (1, {"repeated_query": 7, "short_chain": 1})
 
 
 def test_best_chain_makes_no_information_least_likely() -> None:
     world = World(["bad", "good", "worse"], lambda prompt: 0.01 if "good" in prompt else 0.5)
     answer = world.answer(max_steps=1, decode="best_of_n", chains=3, temperature=0.9)
-    assert [call.temperature for call in world.calls["Generate corag/query"]] == [0.0, 0.9, 0.9]
-    scored = world.calls["Choose corag/sub_answer"]
+    assert world.temperatures() == [0.0, 0.9, 0.9]
+    scored = world.of(Choose)
     assert {call.options for call in scored} == {(NO_INFORMATION,)}
     assert [
         f"Q: {query}\nA: An answer." in call.prompt.messages[0].content

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from kgqa.datasets.iirc import IIRC
 from kgqa.errors import DataError
 from kgqa.types import Passage, Question
+from tests.unit.files import refusal, write
 
 Record = dict[str, Any]
 
@@ -68,8 +66,7 @@ def read(folder: Path, *records: Record) -> list[Question]:
 
 
 def dataset(folder: Path, *records: Record) -> IIRC:
-    file = folder / "dev.json"
-    file.write_text(json.dumps(records), encoding="utf-8")
+    file = write(folder / "dev.json", records)
     return IIRC("iirc", "dev", {"dev": ("dev.json",)}, "drop", "iirc", path=str(file))
 
 
@@ -115,8 +112,6 @@ def test_a_broken_record_is_refused(tmp_path: Path) -> None:
         (processed(answers_objects=[]), "the answer has no text"),
         ({"_id": "a", "question": "Who?", "answer": "x", "context": []}, "This looks like hotpotqa"),
     ]:
-        with pytest.raises(DataError) as raised:
-            read(tmp_path, record)
-        assert said in str(raised.value)
-        assert str(raised.value).startswith(str(tmp_path / "dev.json"))
-        assert "\n" not in str(raised.value)
+        message = refusal(read, tmp_path, record, error=DataError)
+        assert said in message
+        assert message.startswith(str(tmp_path / "dev.json"))

@@ -1,18 +1,24 @@
-"""Questions with keys of any name: HippoRAG's NQ and PopQA, MultiHop-RAG and FRAMES, in their published forms."""
+"""Questions with keys of any name: HippoRAG's NQ and PopQA, MultiHop-RAG, FRAMES, FlashRAG, in published forms."""
 
 from __future__ import annotations
 
+import gzip
 import json
+import os
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kgqa.config.building import build
+from kgqa.datasets import corpus
 from kgqa.errors import DataError
+from kgqa.scoring.metrics import score
 from kgqa.types import Passage, Question
 from tests.composed import composed_node
-from tests.unit.question_files import HOTPOTQA, MUSIQUE
+from tests.unit.files import jsonl, refusal, write
+from tests.unit.question_files import HOTPOTQA, MUSIQUE, built_dataset
 
 NQ = {
     "question": "Who built the Candle Bridge?",
@@ -41,29 +47,27 @@ FRAMES = (
 )
 
 
-def read(folder: Path, preset: str, content: Any, name: str = "q.json") -> list[Question]:
-    file = folder / name
-    file.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
-    return list(build({**composed_node("dataset", preset), "path": str(file)}, "dataset").questions())
+def read(preset: str, path: Path) -> list[Question]:
+    return list(built_dataset(preset, path).questions())
 
 
 def test_records_are_read(tmp_path: Path) -> None:
     gold, other = Passage.of("Candle Bridge", "Ann Lund built it."), Passage.of("River Corrow", "A river.")
-    first, second = read(tmp_path, "hipporag_nq", [NQ, NQ])
+    first, second = read("hipporag_nq", write(tmp_path / "q.json", [NQ, NQ]))
     assert first == Question(
         "1", "Who built the Candle Bridge?", ("Ann Lund", "A. Lund"), (gold, other),
         support=frozenset({gold.id}), support_titles=frozenset({"Candle Bridge"}),
     )  # fmt: skip
     assert second.id == "2"
-    (question,) = read(tmp_path, "hipporag_popqa", [POPQA])
+    (question,) = read("hipporag_popqa", write(tmp_path / "q.json", [POPQA]))
     assert question.id == "4222362"
     assert question.answers == ("architect", "master builder", "Architect", "builder")  # aliases are a list in text
     assert len(question.support) == 1
-    first, second = read(tmp_path, "multihop_rag", MULTIHOP_RAG)
+    first, second = read("multihop_rag", write(tmp_path / "q.json", MULTIHOP_RAG))
     assert first.support_titles == {"Slate is back", "Harbour news"}
     assert (first.type, first.answerable, second.answerable) == ("inference_query", True, False)
     assert second.answers == ("Insufficient information.",)
-    (question,) = read(tmp_path, "frames", FRAMES, "test.tsv")
+    (question,) = read("frames", write(tmp_path / "test.tsv", FRAMES))
     assert (question.text, question.answers) == ('Who is "Ann"\nto Bob?', ("His sister",))
     assert question.support_titles == {"Ann Lund", "Café"}
     assert question.type == "Multiple constraints"
@@ -80,16 +84,15 @@ def test_invalid_records_are_one_line(tmp_path: Path) -> None:
         ("frames", "Question\tAnswer\nWho\tAnn\n", "t.tsv", "t.tsv:2: no 'Prompt'"),
     ]
     for preset, content, name, message in cases:
-        with pytest.raises(DataError) as caught:
-            read(tmp_path, preset, content, name)
-        assert message in str(caught.value)
+        file = write(tmp_path / name, content)
+        assert message in refusal(read, preset, file, error=DataError)
 
 
 def test_files_are_found_where_they_are_downloaded_and_hipporags_corpus_is_searched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KGQA_DATA", str(tmp_path))
-    corpus = [{"idx": 0, "title": "T", "text": "Two."}, {"idx": 1, "title": "B", "text": "Other."}]
+    passages = [{"idx": 0, "title": "T", "text": "Two."}, {"idx": 1, "title": "B", "text": "Other."}]
     files: dict[str, tuple[str, Any]] = {
         "hipporag_musique": ("hipporag/musique.json", [MUSIQUE]),
         "hipporag_2wiki": ("hipporag/2wikimultihopqa.json", [{**HOTPOTQA, "type": "compositional"}]),
@@ -98,12 +101,76 @@ def test_files_are_found_where_they_are_downloaded_and_hipporags_corpus_is_searc
         "multihop_rag": ("multihop_rag/MultiHopRAG.json", MULTIHOP_RAG), "frames": ("frames/test.tsv", FRAMES),
     }  # fmt: skip
     for preset, (file, content) in files.items():
-        (tmp_path / file).parent.mkdir(exist_ok=True)
-        (tmp_path / file).write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
-        (tmp_path / file).with_name(f"{Path(file).stem}_corpus.json").write_text(json.dumps(corpus))
+        written = write(tmp_path / file, content)
+        write(written.with_name(f"{written.stem}_corpus.json"), passages)
         source = build(composed_node("dataset", preset), "dataset")
         first, *others = source.questions()
         assert first.support_titles
         assert len(others) == (preset == "multihop_rag")
         if preset.startswith("hipporag"):
             assert [passage.text for passage in source.passages()] == ["Two.", "Other."]
+
+
+FOLDER = Path(os.environ.get("KGQA_DATA", "")) / "field" / "seven_sets"
+RECORD = {"id": "test_0", "question": "who is it", "golden_answers": ["Ann", " ", "Anne", "Ann"], "metadata": {"a": 1}}
+
+
+def test_seven_sets_are_read_without_loss_and_every_alias_is_scored() -> None:
+    if not FOLDER.is_dir():
+        pytest.skip("no seven_sets; set KGQA_DATA")
+    for name, preset, count in [
+        ("nq_test_512", "nq", 512), ("tq_test_512", "triviaqa", 512), ("popqa_test_512", "popqa", 512),
+        ("bamboogle_test_125", "bamboogle", 125), ("hotpotqa_dev_125", "flashrag", 116),
+        ("2wiki_test_512", "flashrag", 454), ("musique_test_512", "flashrag", 8),
+    ]:  # fmt: skip
+        file = FOLDER / f"{name}.jsonl.gz"
+        questions = read(preset, file)
+        rows = [json.loads(line) for line in gzip.decompress(file.read_bytes()).splitlines()]
+        assert len(questions) == len(rows) == count
+        for row, question in zip(rows, questions, strict=True):
+            assert (question.id, question.text) == (row["id"], row["question"])
+            assert question.answers == tuple(dict.fromkeys(row["golden_answers"]))
+            for alias in row["golden_answers"][:9]:
+                assert score(alias, question.answers, "2wiki")["em"] == 1
+
+
+def test_record_gives_each_answer_once_and_the_file_is_found_in_flashrags_folder(tmp_path: Path) -> None:
+    for preset in ("nq", "triviaqa", "popqa", "bamboogle"):
+        write(tmp_path / "dataset" / preset / "test.jsonl", RECORD)
+        for folder in (tmp_path / "dataset", tmp_path / "dataset" / preset):
+            assert read(preset, folder) == [Question("test_0", "who is it", ("Ann", "Anne"))]
+
+
+def test_records_without_an_answer_to_score_missing_files_and_other_readers_are_rejected(tmp_path: Path) -> None:
+    changes: list[tuple[dict[str, Any], str]] = [
+        ({"golden_answers": []}, "golden_answers=[]: no gold answer. Remove the question"),
+        ({"golden_answers": [" "]}, "golden_answers=[' ']: no gold answer"),
+        ({"golden_answers": [2]}, "golden_answers.0=2"),  # of a multiple-choice question
+        ({"id": 3}, "id=3"),
+    ]
+    for change, message in changes:
+        file = write(tmp_path / "q.jsonl", jsonl(RECORD, {**RECORD, **change}))
+        with pytest.raises(DataError, match=rf"q\.jsonl:2.*{re.escape(message)}"):
+            read("flashrag", file)
+    with pytest.raises(DataError, match="get it from https://huggingface"):
+        read("flashrag", tmp_path / "no.jsonl")
+    for preset in ("hotpotqa", "2wiki", "musique"):
+        with pytest.raises(DataError, match="looks like flashrag: run with dataset=flashrag"):
+            read(preset, write(tmp_path / "q.jsonl", RECORD))
+
+
+def test_corpus_of_contents_has_titles_without_quotes_and_is_searched(tmp_path: Path) -> None:
+    contents = ['"Ann Lee"\nAnn is a painter.', "Bob\nBob\nbuilds.", "one line", '"\nx']
+    file = write(tmp_path / "c.jsonl", jsonl(*({"id": str(n), "contents": text} for n, text in enumerate(contents))))
+    assert list(corpus.read(file)) == [
+        Passage.of("Ann Lee", "Ann is a painter."), Passage.of("Bob", "Bob\nbuilds."), Passage.of("", "one line"),
+        Passage.of('"', "x"),
+    ]  # fmt: skip
+    both = {"id": "0", "title": "Ann", "text": "Ann is a painter.", "contents": "Ann\nAnn is a painter."}
+    assert list(corpus.read(write(tmp_path / "b.jsonl", both))) == [Passage.of("Ann", "Ann is a painter.")]
+    questions = write(tmp_path / "q.jsonl", RECORD)
+    searched = write(tmp_path / "c.jsonl", {"id": "0", "contents": '"A"\nText.'})
+    named = built_dataset("flashrag", questions, corpus=str(searched))
+    assert list(named.passages()) == [Passage.of("A", "Text.")]
+    with pytest.raises(DataError, match=r"no passages with text in this file\. Name the file to search in"):
+        list(built_dataset("flashrag", questions).passages())

@@ -1,8 +1,7 @@
-"""Files of demonstrations: ours, the authors', and broken ones."""
+"""Files of demonstrations and of few-shot examples: ours, the authors', and broken ones."""
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 from importlib.resources import files
@@ -17,6 +16,7 @@ from kgqa.config.composing import compose
 from kgqa.datasets.demonstrations import load_chains, load_documents, load_thoughts
 from kgqa.errors import DataError
 from kgqa.prompting.demonstrations import demonstration_set, describe_set
+from tests.unit.files import jsonl, write
 
 CHAIN = {
     "question": "Who painted Elm?",
@@ -41,9 +41,7 @@ RELEASED = {
 
 
 def write_records(folder: Path, *records: Any) -> str:
-    path = folder / "own.jsonl"
-    path.write_text("".join(f"{json.dumps(record)}\n" for record in records), encoding="utf-8")
-    return str(path)
+    return str(write(folder / "own.jsonl", jsonl(*records)))
 
 
 def test_own_records_and_shipped_files(tmp_path: Path) -> None:
@@ -60,8 +58,7 @@ def test_own_records_and_shipped_files(tmp_path: Path) -> None:
 
 
 def test_the_authors_file_is_read_by_data_set(tmp_path: Path) -> None:
-    path = tmp_path / "released.json.gz"
-    path.write_bytes(gzip.compress(json.dumps(RELEASED).encode()))
+    path = write(tmp_path / "released.json.gz", RELEASED)
     [document] = load_documents(f"{path}#hotpotqa")
     assert document.triples == ("<Elm; painter; Fir>", "<Elm; a>")
     [chain] = load_chains(f"{path}#HOTPOTQA")
@@ -89,9 +86,63 @@ def test_a_bad_record_is_named_by_file_and_line(tmp_path: Path) -> None:
     ]:
         with pytest.raises(DataError, match=r"own.jsonl" + message):
             load_chains(write_records(tmp_path, CHAIN, record))
-    (tmp_path / "own.jsonl").write_bytes(b'{"title": "a", "text": "\\ud800", "triples": "x"}')
     with pytest.raises(DataError, match=r":1: .*is half a character"):
-        load_documents(str(tmp_path / "own.jsonl"))
+        load_documents(write_records(tmp_path, {"title": "a", "text": "\ud800", "triples": "x"}))
+
+
+DIRECT = "gold_with_1_distractors_context_direct_qa_codex.txt"
+OURS = {
+    "question": "Who wrote Birch?", "answer": "Alder", "thoughts": ["Birch is by Alder.", "So the answer is: Alder."],
+    "passages": [{"title": "Birch", "text": "Birch is by Alder."}],
+    "distractors": [{"title": "Elm", "text": "Elm is old."}, {"title": "Fir", "text": "Fir is new."}],
+}  # fmt: skip
+
+
+def authors_prompt(reply: str, *titles: str) -> str:
+    passages = "".join(f"Wikipedia Title: {title}\n{title} text.\n\n" for title in titles)
+    return f'# METADATA: {{"qid": "q1"}}\n{passages}Q: Who?\nA: {reply}\n\n\n'
+
+
+def released(**changes: str | None) -> dict[str, str]:
+    ending = "distractors_context_cot_qa_codex.txt"
+    texts: dict[str, str | None] = {
+        f"gold_with_1_{ending}": authors_prompt("It is Elm. So the answer is: Elm.", "Fir", "Elm"),
+        f"gold_with_2_{ending}": authors_prompt("It is Elm. So the answer is: Elm.", "Oak", "Elm", "Fir"),
+        f"gold_with_3_{ending}": authors_prompt("It is Elm. So the answer is: Elm.", "Ash", "Yew", "Elm", "Oak"),
+        DIRECT: authors_prompt("Elm", "Fir", "Elm"),
+        **changes,
+    }
+    return {f"prompts/hotpotqa/{name}": text for name, text in texts.items() if text is not None}
+
+
+def test_the_authors_prompts_keep_every_paragraph_in_its_place_and_other_files_are_refused(tmp_path: Path) -> None:
+    def packed(content: Any, section: str = "hotpotqa") -> str:
+        return f"{write(tmp_path / 'released.json.gz', content)}#{section}"
+
+    [read] = load_thoughts(packed(released()))
+    assert (read.question, read.answer, read.thoughts) == ("Who?", "Elm", "It is Elm. So the answer is: Elm.")
+    titles = [[passage.title for passage in context] for context in read.contexts]
+    assert titles == [["Elm"], ["Fir", "Elm"], ["Oak", "Elm", "Fir"], ["Ash", "Yew", "Elm", "Oak"]]
+    assert read.context(1)[1].text == "Elm text."
+    changes: list[tuple[dict[str, Any], str]] = [
+        ({"thoughts": ["Birch is by Alder."]}, r"own.jsonl:1: thoughts must end in 'the answer is: Alder.'"),
+        ({"thoughts": []}, r"own.jsonl:1: thoughts=\[\]: tuple should have at least 1 item"),
+        ({"passages": [{"title": "Birch"}]}, r"own.jsonl:1: no key 'passages.0.text'"),
+        ({"steps": [{"question": "Who?", "triple": ["B", "by", "A"]}]}, r"<B; by; A> is among no passage's triples"),
+    ]
+    for change, message in changes:
+        with pytest.raises(DataError, match=message):
+            load_thoughts(write_records(tmp_path, {**OURS, **change}))
+    for content, section, message in [
+        (released(), "musique", "no prompts of 'musique'. Datasets in this file: hotpotqa"),
+        ([1], "hotpotqa", "hotpotqa: not IRCoT's prompts"),
+        (released(**{DIRECT: None}), "hotpotqa", rf"'{DIRECT}'\). Download the file again"),
+        (released(**{DIRECT: '# METADATA: {"qid": "q2"}\nQ: W\nA: E'}), "hotpotqa", "'q1'"),
+        (released(**{DIRECT: '# METADATA: {"qid": "q1"}\nText'}), "hotpotqa", "expected 'Q: …' and 'A: …'"),
+        (released(**{"no_context_open_llm_retrieval_codex.txt": authors_prompt("A", "B")}), "hotpotqa", "JsonError"),
+    ]:
+        with pytest.raises(DataError, match=message):
+            load_thoughts(packed(content, section))
 
 
 IRCOT_PROMPTS = Path(os.environ.get("KGQA_DATA", "data")) / "demonstrations" / "ircot_prompts.json.gz"
@@ -106,9 +157,6 @@ def test_three_sets_of_fifteen_differ_and_keep_the_files_order() -> None:
     assert (demonstration_set(labelled, 1, 15), demonstration_set(labelled, 1, 99)) == (sets[0], labelled)
     assert demonstration_set(labelled, 1, 0) == ()
     assert describe_set(labelled, 2, 15) == "15 of 20 questions, random sample 2"
-
-
-# the first and the last question of each set of run.py, and how many of its fifteen the released prompts have
 
 
 @pytest.mark.skipif(not IRCOT_PROMPTS.is_file(), reason="IRCoT's prompts are not in KGQA_DATA")

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from kgqa.cli.terminal import _bars
 from kgqa.errors import EngineDied, notes
-from kgqa.runtime import monitor
+from kgqa.runtime import display, monitor
 from kgqa.runtime.costs import Ledger, Tally
 from kgqa.runtime.display import QUIET, PlainLines, Stage, log_lines
 from kgqa.runtime.monitor import LOG, log_event, monitor_work, read_heartbeats
@@ -88,6 +88,18 @@ def test_error_gets_notes_on_how_to_continue(tmp_path: Path, monkeypatch: pytest
 class Parts:
     def parts(self) -> list[str]:
         return ["37/60", "12 min left", "0.3 calls/s", "x" * 80]
+
+
+def test_plain_lines_show_progress_once_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = io.StringIO()
+    with PlainLines(shown).stage("questions", 3, Ledger()) as stage:
+        stage.finish(failed=False)
+        assert shown.getvalue() == ""
+        monkeypatch.setattr(display, "SIGN_OF_LIFE", -1.0)
+        stage.finish(failed=True)
+    progress, summary = shown.getvalue().splitlines()
+    assert progress.startswith("questions 2/3 · 1 failed")
+    assert summary.startswith("questions: 3 in ")
 
 
 def test_what_does_not_fit_is_cut_and_a_wait_is_whole() -> None:

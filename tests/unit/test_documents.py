@@ -1,17 +1,23 @@
-"""A user's own documents: which files are read, their texts and headings, and the places of passages."""
+"""A user's own documents and questions: what is read of them and their places, and what is wrong with them."""
 
 from __future__ import annotations
 
 import os
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kgqa.datasets.document_text import markdown_heading, parse_html, read_document
 from kgqa.datasets.documents import KINDS, Documents, Where
-from kgqa.errors import DataError
+from kgqa.datasets.folder import Folder
+from kgqa.errors import ConfigError, DataError
+from kgqa.experiment.experiment import Experiment
+from kgqa.types import Question
 from tests.e2e.invented_island import FILES, write_docx, write_island
+from tests.unit.files import jsonl, write
+from tests.unit.test_pdf import SENTENCE, STATIONS, make
 
 
 def documents(*places: Path, size: int = 500) -> Documents:
@@ -76,15 +82,15 @@ def test_markdown_and_html_give_heading_and_blocks() -> None:
 
 
 def test_unreadable_files_are_skipped_with_their_reasons(tmp_path: Path) -> None:
-    (tmp_path / "good.txt").write_text("Words.", encoding="utf-8")
-    (tmp_path / "bad.txt").write_bytes(b"one\ntwo \xff")
-    (tmp_path / "empty.md").write_text(" \n", encoding="utf-8")
-    (tmp_path / "fake.pdf").write_bytes(b"no PDF")
-    (tmp_path / "utf16.txt").write_bytes("One.\nTwo.".encode("utf-16-le"))
+    write(tmp_path / "good.txt", "Words.")
+    bad: dict[str, str | bytes] = {"bad.txt": b"one\ntwo \xff", "empty.md": " \n", "fake.pdf": "no PDF"}
+    bad["utf16.txt"] = "One.".encode("utf-16-le")
+    for name, content in bad.items():
+        write(tmp_path / name, content)
     read = documents(tmp_path)
     assert [passage.text for passage in read.passages()] == ["Words."]
     reasons = {file.name: str(reason) for file, reason in read.unreadable.items()}
-    assert sorted(reasons) == ["bad.txt", "empty.md", "fake.pdf", "utf16.txt"]
+    assert sorted(reasons) == list(bad)
     assert all(str(tmp_path / name) in reason for name, reason in reasons.items())
     assert "bad.txt:2: not UTF-8 (byte 0xff). Convert the file to UTF-8" in reasons["bad.txt"]
     assert "utf16.txt:1: not text " in reasons["utf16.txt"]
@@ -96,19 +102,15 @@ def test_unreadable_files_are_skipped_with_their_reasons(tmp_path: Path) -> None
 
 def test_shared_names_become_paths_and_a_place_without_documents_is_refused(tmp_path: Path) -> None:
     for place in ("a/notes.txt", "b/notes.txt", "b/other.txt"):
-        (tmp_path / place).parent.mkdir(exist_ok=True)
-        (tmp_path / place).write_text(place, encoding="utf-8")
+        write(tmp_path / place, place)
     assert list(documents(tmp_path).files) == ["a/notes.txt", "b/notes.txt", "other"]
     several = documents(tmp_path / "a", tmp_path / "b", tmp_path / "b" / "other.txt").files
     assert list(several) == ["notes.txt", (tmp_path / "b" / "notes.txt").as_posix(), "other"]
-    (tmp_path / "c").mkdir()
     for name in ("may", "june"):
-        (tmp_path / "c" / f"{name}.md").write_text(f"# Notes\n\nWritten in {name}.", encoding="utf-8")
+        write(tmp_path / "c" / f"{name}.md", f"# Notes\n\nWritten in {name}.")
     assert [passage.title for passage in documents(tmp_path / "c").passages()] == ["Notes (june)", "Notes (may)"]
-    (tmp_path / "x.odt").write_text("text", encoding="utf-8")
-    for file in ("hidden/.a.txt", f"odd/{os.fsdecode(bytes([0xE9]))}.txt"):
-        (tmp_path / file).parent.mkdir()
-        (tmp_path / file).write_text("text", encoding="utf-8")
+    for file in ("x.odt", "hidden/.a.txt", f"odd/{os.fsdecode(bytes([0xE9]))}.txt"):
+        write(tmp_path / file, "text")
     for place, message in [
         ("nowhere", r"nowhere: no such file or folder. Name your documents"),
         ("x.odt", r"x\.odt: file type not supported. Name \.txt, .* files or a folder"),
@@ -117,3 +119,91 @@ def test_shared_names_become_paths_and_a_place_without_documents_is_refused(tmp_
     ]:
         with pytest.raises(DataError, match=message):
             _ = documents(tmp_path / place).files
+
+
+WHO = {"question": "Who built the mill?", "answer": "Ann Reed"}
+
+
+def folder(path: Path | None, size: int = 250, questions_file: str | None = None) -> Folder:
+    return Folder("folder", None if path is None else str(path), KINDS, questions_file, size, "hotpotqa", "hotpotqa")
+
+
+def ask(path: Path, *records: dict[str, Any]) -> list[Question]:
+    write(path / "questions.jsonl", jsonl(*(records or (WHO,))))
+    return list(folder(path).questions())
+
+
+def test_a_question_says_its_answers_type_and_support(tmp_path: Path) -> None:
+    (tmp_path / "mill.txt").write_text(f"{SENTENCE * 4}\n\nThe mill was built by\nAnn Reed.", encoding="utf-8")
+    make(tmp_path / "tables.pdf", ["Words.", "Table 2: Flow", STATIONS])
+    support = [
+        "mill", {"title": "mill", "text": "built by Ann Reed"}, {"title": "tables", "place": "table 2"},
+        {"title": "tables", "place": "page 1"},
+    ]  # fmt: skip
+    record = {"id": "a", "question": "Who?", "answers": ["Ann", "Reed"], "type": "structural", "support": support}
+    (question,) = ask(tmp_path, record)
+    assert (question.id, question.answers, question.type) == ("a", ("Ann", "Reed"), "structural")
+    gold = [passage for passage in question.passages if passage.id in question.support]
+    assert [passage.place for passage in gold] == ["", "page 1", "table 2 page 1"]
+    assert gold[0].text.endswith("Ann Reed.")
+    assert question.support_titles == {"mill", "tables"}
+
+
+def test_support_and_answers_that_are_not_there_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "Mill.txt").write_text("The mill.", encoding="utf-8")
+    supports: list[tuple[Any, str]] = [
+        ("Mil", r"questions\.jsonl:1: support: no document has the name 'Mil'. Did you mean Mill"),
+        ({"title": "Mill", "place": "page 9"}, r"questions\.jsonl:1: support: 'page 9' is not in 'Mill'"),
+        ({"title": "Mill", "text": "nowhere"}, r"questions\.jsonl:1: support: 'nowhere' is not in 'Mill'"),
+        (7, r"questions\.jsonl:1: .*support"),
+    ]
+    for support, message in supports:
+        with pytest.raises(DataError, match=message):
+            ask(tmp_path, {**WHO, "support": [support]})
+    with pytest.raises(DataError, match=r"questions\.jsonl:2: answer=None: no gold answer"):
+        ask(tmp_path, WHO, {"question": "Who?"})
+
+
+def test_missing_and_unreadable_files_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"name the folder with your documents: dataset\.path=FOLDER"):
+        list(folder(None).questions())
+    with pytest.raises(DataError, match="no such folder"):
+        list(folder(tmp_path / "no").questions())
+    with pytest.raises(DataError, match=r"no documents. Name \.txt, .* files"):
+        ask(tmp_path)
+    (tmp_path / "questions.jsonl").unlink()
+    (tmp_path / "a.txt").write_text("Words.", encoding="utf-8")
+    with pytest.raises(DataError, match=r"no questions\.jsonl in it: no such file. .*dataset\.questions_file=FILE"):
+        list(folder(tmp_path).questions())
+    with pytest.raises(DataError, match=r"dataset\.questions_file=nothing\.jsonl: no such file"):
+        list(folder(tmp_path, questions_file="nothing.jsonl").questions())
+    (tmp_path / "a.txt").unlink()
+    make(tmp_path / "scan.pdf", [""])
+    with pytest.raises(DataError, match=r"scan.pdf: no text. Scanned documents need text recognition"):
+        ask(tmp_path)
+    with pytest.raises(ConfigError, match=r"dataset\.kinds: \.odt: file type not supported"):
+        Folder("folder", None, (".odt",), None, 250, "hotpotqa", "hotpotqa")
+
+
+def test_identity_follows_documents_questions_and_size_but_no_paths(tmp_path: Path) -> None:
+    identities = []
+    for name, text, question in [
+        ("a", "One.", "Who?"), ("b", "One.", "Who?"), ("c", "Two.", "Who?"), ("d", "One.", "?"),
+    ]:  # fmt: skip
+        write(tmp_path / name / "x.txt", text)
+        ask(tmp_path / name, {**WHO, "question": question})
+        identities.append(folder(tmp_path / name).sha256)
+    assert (identities[0], len({*identities, folder(tmp_path / "a", size=100).sha256})) == (identities[1], 4)
+
+
+def test_the_shipped_set_has_forty_questions_half_of_them_structural() -> None:
+    experiment = Experiment.of(["dataset=pdf", "method=no_context"])
+    assert set(experiment.identity["dataset"]) == {"_target_", "name", "kinds", "passage_size", "sha256"}
+    questions = experiment.questions
+    assert (len(questions), [question.type for question in questions].count("structural")) == (40, 20)
+    passages = {passage.id: passage for passage in questions[0].passages}
+    assert (len(passages), len({passage.title for passage in passages.values()})) == (79, 5)
+    for question in questions:
+        assert question.support
+        assert {bool(passages[id_].place) for id_ in question.support} == {question.type == "structural"}
+    assert len([question for question in questions if len(question.support_titles) > 1]) == 6

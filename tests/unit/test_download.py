@@ -21,6 +21,7 @@ from kgqa.experiment.data import fetch_dataset
 from kgqa.runtime.display import QUIET
 from kgqa.types import Passage
 from tests.file_server import Behaviour, serving
+from tests.unit.files import jsonl, refusal
 from tests.unit.question_files import MUSIQUE, hotpotqa, hotpotqa_record, musique
 
 CONTENT = bytes(range(256)) * 2048  # 512 KiB
@@ -76,11 +77,9 @@ def test_file_that_does_not_arrive_leaves_nothing(server: Behaviour, tmp_path: P
     for name, value, said in changes:
         server.cut_after, server.statuses = [], []
         setattr(server, name, value)
-        with pytest.raises(DataError) as raised:
-            fetch(source(server.url, f"{server.url}s"), tmp_path / "file.bin")
-        assert said in str(raised.value)
-        assert f"{server.url}s: 404" in str(raised.value)
-        assert "\n" not in str(raised.value)
+        message = refusal(fetch, source(server.url, f"{server.url}s"), tmp_path / "file.bin", error=DataError)
+        assert said in message
+        assert f"{server.url}s: 404" in message
         assert not list(tmp_path.iterdir())
 
 
@@ -129,7 +128,7 @@ def test_wrong_or_broken_archive_is_refused_and_leaves_nothing(tmp_path: Path) -
 
 
 def shard(*records: object) -> bytes:
-    return bz2.compress("".join(json.dumps(record) + "\n" for record in records).encode())
+    return bz2.compress(jsonl(*records).encode())
 
 
 def test_abstracts_become_the_same_corpus_each_time(tmp_path: Path) -> None:

@@ -1,19 +1,24 @@
-"""Estimates of planned calls: speed from the call cache, numbers of calls from finished runs."""
+"""What calls cost, and estimates of planned calls: dollars only if prices are known, speed from the call cache."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from kgqa.artifacts.metrics import Flagged
 from kgqa.cache.store import CallCache, Origin, StoredUsage
 from kgqa.engines.weights import Prices
+from kgqa.errors import EngineError
 from kgqa.experiment.dry_run import Planned
 from kgqa.experiment.estimates import Estimated, Estimator, Range, RoleHistory, read_history
-from kgqa.runtime.costs import Tally
-from kgqa.types import Usage
+from kgqa.runtime.costs import Ledger, PriceOf, Tally
+from kgqa.runtime.scheduler import CallRecord
+from kgqa.types import Completion, Usage
+from tests.engines_for_tests import ask
 
 RUN = Path(__file__).parents[1] / "golden/artefacts/trace"
 MODEL = Origin("engine", "model")
@@ -69,3 +74,43 @@ def test_finished_runs_tell_how_many_calls_a_question_makes(tmp_path: Path, monk
     tokens = 10 * (selector.prompt_tokens + selector.output_tokens) / 2  # it had two questions
     assert estimated.tokens.low < tokens < estimated.tokens.high < 1_000 * 150
     assert "calls of 1 finished run of trace" in estimated.notes
+
+
+PRICES = Prices(input=1.0, cached=0.5, output=10.0)
+REPLY = Completion("said", usage=Usage(prompt_tokens=1000, cached_tokens=400, output_tokens=50, seconds=0.5))
+
+
+def record(reply: object = REPLY, *, role: str = "reader", cached: bool = False, queued: float = 0.0) -> CallRecord:
+    return CallRecord((0,), ask("say", role), reply, cached, queued)
+
+
+def ledger(*records: CallRecord, price: PriceOf = lambda role: PRICES) -> Ledger:
+    ledger = Ledger(price=price)
+    for each in records:
+        ledger.add(each)
+    return ledger
+
+
+def test_dollars_are_known_only_with_prices_and_flags_counted_once_per_call() -> None:
+    costs = ledger(record(queued=1.5), record(queued=0.25), record(cached=True)).costs(2)
+    assert costs.method.usd == 3 * (600 * 1.0 + 400 * 0.5 + 50 * 10.0) / 1e6
+    assert costs.paid.usd == pytest.approx(costs.method.usd * 2 / 3)
+    assert (costs.method.by_role["reader"].usd, ledger(record(cached=True)).costs(1).paid.usd) == (costs.method.usd, 0)
+    assert (costs.paid.queue_seconds, costs.method.queue_seconds) == (1.75, None)  # only paid calls wait
+    reply = replace(REPLY, usage=replace(REPLY.usage, reasoning_tokens=40))
+    costs = ledger(record(reply), record(role="judge")).costs(1)
+    assert (costs.method.output_tokens, costs.method.reasoning_tokens) == (100, 40)
+    assert costs.method.by_role["judge"].reasoning_tokens is None
+    assert costs.method.by_role["reader"].usd == costs.method.by_role["judge"].usd  # reasoning is paid as output
+    both = ledger(record(), record(role="selector"), price=lambda role: PRICES if role == "reader" else None)
+    costs = both.costs(1)
+    assert costs.method.usd is costs.paid.usd is costs.method.by_role["selector"].usd is None
+    assert costs.method.by_role["reader"].usd is not None
+    flagged = replace(REPLY, flags=("no_prefill", "no_prefill"))
+    costs = ledger(record(flagged, cached=True), record(), record(), record()).costs(1)
+    assert costs.method.by_role["reader"].flags == {"no_prefill": Flagged(calls=1, share=0.25)}
+    assert costs.paid.flags == {}
+    free, charged = EngineError("no"), EngineError("no")
+    charged.charge(REPLY.usage)
+    costs = ledger(record(free), record(charged)).costs(1)
+    assert (costs.paid.calls, costs.paid.prompt_tokens, costs.method.calls) == (1, REPLY.usage.prompt_tokens, 2)

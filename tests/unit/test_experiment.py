@@ -13,6 +13,7 @@ from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.prepare.triples import TripleBuilder
 from kgqa.experiment.session import Session
+from tests.unit.files import write
 
 
 def test_a_run_is_named_by_what_can_change_an_answer_and_nothing_is_read_for_it(tmp_path: Path) -> None:
@@ -53,8 +54,7 @@ def test_an_own_model_needs_no_optional_keys_and_an_own_engine_has_its_address(
         "engine": "defaults: [openai]\nbase_url: http://127.0.0.1:9/v1\nserved_model: mine\n",
     }
     for group, text in own.items():
-        Path("conf", group).mkdir(parents=True)
-        Path("conf", group, "mine.yaml").write_text(text, encoding="utf-8")
+        write(f"conf/{group}/mine.yaml", text)
     experiment = Experiment.of(["model=mine", "engine=scripted", "method=no_context"])
     assert "thinking" not in experiment.identity["model"]
     with Session(experiment) as session:

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from kgqa.calls import Call, CountTokens, Generate, Rank
+from kgqa.calls import Rank
 from kgqa.errors import ConfigError
 from kgqa.kg.extraction import TripleExtractor
 from kgqa.prompting.demonstrations import DocumentDemonstration
 from kgqa.testing import drive
 from kgqa.types import Completion, Passage, Usage
+from tests import method_world
 
 DEMONSTRATIONS = tuple(DocumentDemonstration(f"Title {i}", f"text {i}", (f"<Title {i}; is; text>",)) for i in range(4))
 EXTRACTOR = TripleExtractor(
@@ -21,27 +22,21 @@ EXTRACTOR = TripleExtractor(
     demonstration_count=3, few_shot=DEMONSTRATIONS,
 )  # fmt: skip
 PASSAGE = Passage.of("Low Tide", "Low Tide is a painting.")
+COMPLETION = Completion("<Low Tide; type; painting>", usage=Usage(70, 0, 9))
 
 
-class World:
-    """Ranks the demonstrations 1, 3, 0, 2 and counts one token a word."""
+class World(method_world.World):
+    """Ranks the demonstrations 1, 3, 0, 2."""
 
-    def __init__(self, reply: Completion | Exception | None = None) -> None:
-        self.reply = reply or Completion("<Low Tide; type; painting>", usage=Usage(70, 0, 9))
-        self.calls: list[Call[Any]] = []
+    def __init__(self, reply: str | Completion = COMPLETION) -> None:
+        super().__init__([reply])
 
-    def __call__(self, call: Call[Any]) -> Any:
-        self.calls.append(call)
-        if isinstance(call, Rank):
-            return (0.2, 0.9, 0.1, 0.5)
-        if isinstance(call, CountTokens):
-            return len(call.text.split())
-        assert isinstance(call, Generate)
-        return self.reply
+    def rank(self, call: Rank) -> tuple[float, ...]:
+        return (0.2, 0.9, 0.1, 0.5)
 
     def prompt(self) -> str:
-        [call] = [call for call in self.calls if isinstance(call, Generate)]
-        return call.prompt.messages[0].content
+        [prompt] = self.prompts()
+        return prompt
 
 
 def shown_titles(prompt: str) -> list[str]:
@@ -55,10 +50,8 @@ def test_an_extraction_keeps_the_raw_completion_and_its_cost() -> None:
     assert extraction.completion == "<Low Tide; type; painting>"
     assert (extraction.prompt_tokens, extraction.output_tokens) == (70, 9)
     assert (dict(extraction.flags), extraction.error) == ({}, None)
-    rank, call = world.calls[0], world.calls[-1]
-    assert isinstance(rank, Rank)
+    [rank], [call] = world.of(Rank), world.generations
     assert (rank.query, rank.texts[0]) == ("Low Tide: Low Tide is a painting.", "Title 0: text 0")
-    assert isinstance(call, Generate)
     assert (call.role, call.max_tokens, call.temperature) == ("extractor", 512, 0.0)
     assert call.prompt.messages[0].content.endswith("Text: Low Tide is a painting.")
     assert call.prompt.prefill == "Triples:"
@@ -72,13 +65,13 @@ def test_fixed_and_no_demonstrations_need_no_ranking_and_a_bracket_written_alrea
     for mode, titles in modes.items():
         world = World()
         drive(replace(EXTRACTOR, demonstrations=mode).extract(PASSAGE), world)
-        assert not [call for call in world.calls if isinstance(call, Rank)]
+        assert not world.of(Rank)
         assert shown_titles(world.prompt()) == titles
     begun = replace(EXTRACTOR, layout="prefixed", demonstrations="fixed")
     for reply in ("Low Tide; type; painting>", "<Low Tide; type; painting>"):
-        world = World(Completion(reply))
+        world = World(reply)
         assert drive(begun.extract(PASSAGE), world).completion == "<Low Tide; type; painting>"
-        [call] = (call for call in world.calls if isinstance(call, Generate))
+        [call] = world.generations
         assert call.prompt.prefill == "<"
         assert call.prompt.messages[-1].content.endswith("Text: Low Tide is a painting.\nTriples:")
 

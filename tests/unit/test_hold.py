@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from kgqa.engines.openai.hold import Hold, RetryPolicy
-from kgqa.engines.openai.payloads import LOWEST, Token
+from kgqa.engines.openai.responses import LOWEST, Token
 from kgqa.util.waiting import describe_waits
 
 AT_ONCE = RetryPolicy(timeout=1.0, retries=8, backoff=0.0, server_timeout=60.0)

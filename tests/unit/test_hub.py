@@ -1,8 +1,12 @@
-"""Models by name: asked of the hub only where that may be."""
+"""Models by name: asked of the hub only where that may be, and its refusals, each of which becomes one line."""
 
 from __future__ import annotations
 
+import os
+import socket
+import subprocess
 import sys
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -11,6 +15,7 @@ import pytest
 
 from kgqa.util import hub
 from kgqa.util import optional_deps as extras
+from tests.http_server import serve
 
 
 class Absent(OSError):
@@ -46,19 +51,19 @@ def hub_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[s
 def test_a_snapshot_has_the_files_of_the_patterns_and_offline_only_copies_count(
     hub_requests: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert hub.find_snapshot("owner/model", ("*.json",), local=False) == Path("/cache/owner/model")
+    assert hub.find_weights("owner/model", ("*.json",), local=False) == Path("/cache/owner/model")
     assert hub_requests == [{"allow_patterns": ["*.json"], "ignore_patterns": "*/*", "local_files_only": False}]
-    assert hub.find_file("owner/model", "a.gguf", local=True) == Path("/cache/owner/model/a.gguf")
-    assert hub.find_file("owner/other", "a.gguf", local=True) is None
+    assert hub.find_weights("owner/model:a.gguf", (), local=True) == Path("/cache/owner/model/a.gguf")
+    assert hub.find_weights("owner/other:a.gguf", (), local=True) is None
     assert len(hub_requests) == 2  # the library is not called for a repository that is not in its cache
     monkeypatch.setenv("HF_HUB_OFFLINE", "true")
     assert hub.is_offline()
     hub_requests.clear()
-    assert hub.find_snapshot("owner/model", ("*",), local=False) is None
+    assert hub.find_weights("owner/model", ("*",), local=False) is None
     assert not hub_requests
-    assert hub.find_snapshot("owner/model", ("*",), local=True) is not None
+    assert hub.find_weights("owner/model", ("*",), local=True) is not None
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)  # not installed
-    assert hub.find_file("owner/model", "a.gguf", local=True) is None
+    assert hub.find_weights("owner/model:a.gguf", (), local=True) is None
 
 
 def test_refused_connection_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,3 +93,67 @@ def test_an_encoders_folder_is_known_by_its_files_wherever_it_lies(tmp_path: Pat
 def test_an_engine_lacks_what_cannot_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extras, "LIBRARIES", {"one": ("json", "kgqa_has_no_such_package")})
     assert (extras.missing_libraries("one"), extras.missing_libraries("scripted")) == (["kgqa_has_no_such_package"], [])
+
+
+ASKING = """
+import os
+from kgqa.util import hub
+from kgqa.errors import ConfigError
+def ask(name):
+    for asked in (hub.identify_weights, hub.fetch_encoder):
+        try:
+            print(asked(name))
+        except ConfigError as error:
+            print(error)
+    assert all(hub.find_weights(place, ["*.json"], local=False) is None for place in (name, f"{name}:config.json"))
+for name in os.environ["ASKED"].split():
+    ask(name)
+os.environ["HF_HUB_OFFLINE"] = "1"
+ask("owner/offline")
+"""
+# by name of the model: how the server refuses
+REFUSALS = {"owner/gated": (403, "GatedRepo"), "owner/private": (401, "RepoNotFound"), "owner/broken": (400, "")}
+
+
+class Refusing(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        status, code = next(refusal for name, refusal in REFUSALS.items() if name in self.path)
+        self.send_response(status)
+        self.send_header("X-Error-Code", code)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    do_HEAD = do_GET  # noqa: N815 - a name of the standard library
+
+
+def ask(endpoint: str, home: Path, *names: str) -> list[str]:
+    """Return what `ASKING` prints in a process of its own: the library reads these variables when it is imported."""
+    pytest.importorskip("huggingface_hub", reason="huggingface_hub is not installed")
+    named = {"HF_ENDPOINT": endpoint, "HF_HOME": str(home), "HF_HUB_OFFLINE": "0", "ASKED": " ".join(names)}
+    environment = {**os.environ, **named, "PYTHONPATH": str(Path(__file__).parents[2])}
+    command = [sys.executable, "-c", ASKING]
+    ran = subprocess.run(command, env=environment, cwd=home, capture_output=True, text=True, check=True)
+    return ran.stdout.splitlines()
+
+
+def test_a_refusal_of_the_hub_says_what_to_do(tmp_path: Path) -> None:
+    with serve(Refusing) as endpoint:
+        *refused, first, second = ask(endpoint, tmp_path, *REFUSALS)
+    for place, name in enumerate(REFUSALS):
+        for line in refused[2 * place : 2 * place + 2]:
+            assert line.startswith(f"model={name}: not available from the hub (")
+            assert "check the name, accept the licence on the hub, and set HF_TOKEN, or name a folder" in line
+    assert len(refused) == 6
+    for line in (first, second):
+        assert "unset HF_HUB_OFFLINE, or name a folder" in line
+
+
+def test_a_hub_that_cannot_be_reached_is_one_line(tmp_path: Path) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        refused = ask(f"http://127.0.0.1:{closed.getsockname()[1]}", tmp_path, "owner/encoder")
+    assert len(refused) == 4
+    for line in refused[:2]:
+        assert line.startswith("model=owner/encoder: not available from the hub: ")
+        assert "onnect" in line
+        assert "name a folder" in line

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -19,7 +17,7 @@ from kgqa.types import Completion
 from tests.engines_for_tests import Batches, ask
 from tests.unit.scheduling import drive, named, next_reply, two_steps
 
-# When a lock ends is in test_cache_states.py
+# When a lock ends is in test_cache.py and test_cache_states.py
 
 
 @pytest.fixture
@@ -28,24 +26,6 @@ def other(cache: CallCache) -> Iterator[CallCache]:
     opened = CallCache(cache.path.parent)
     yield opened
     opened.close()
-
-
-def test_killed_process_loses_its_locks(cache: CallCache) -> None:
-    script = """if True:
-        import sys, time
-        from pathlib import Path
-        from kgqa.cache.store import CallCache, Origin
-        cache = CallCache(Path(sys.argv[1]))
-        cache.lock_calls(["a"])
-        print("claimed", flush=True)
-        time.sleep(60)
-    """
-    command = [sys.executable, "-c", script, str(cache.path.parent)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert (process.stdout.readline(), cache.lock_calls(["a"])) == ("claimed\n", {"a": "elsewhere"})
-        process.kill()
-    assert cache.lock_calls(["a"]) == {"a": "locked"}
 
 
 def test_two_runs_make_each_call_once(cache: CallCache, other: CallCache) -> None:

@@ -9,19 +9,7 @@ from kgqa.calls import Search
 from kgqa.methods.ircot import choose_query, is_near_duplicate
 from kgqa.methods.steps.few_shot import nearest_title, parse_titles
 from kgqa.types import Passage
-from tests.thoughts_world import (
-    ALDER,
-    APPEARED,
-    BIRCH,
-    CEDAR,
-    CONCLUDED,
-    DOGWOOD,
-    IRCOT,
-    QUESTION,
-    READ,
-    WROTE,
-    World,
-)
+from tests.thoughts_world import ALDER, APPEARED, BIRCH, CEDAR, CONCLUDED, DOGWOOD, IRCOT, QUESTION, READ, WROTE, World
 
 FOUND = {"wrote": (ALDER, BIRCH), "appeared": (BIRCH, DOGWOOD), "Alder": (ALDER, CEDAR)}
 

@@ -11,12 +11,11 @@ from kgqa.artifacts.verdicts import Fate, Judgement
 from kgqa.calls import Generate
 from kgqa.config.building import build
 from kgqa.errors import ConfigError, EngineError
-from kgqa.judge.forms import FORMS
-from kgqa.judge.judges import Judge, JudgedAnswer, Panel, Verdict
+from kgqa.judge.judges import FORMS, Judge, JudgedAnswer, Panel, Verdict
 from kgqa.scoring.summary import summarise_verdicts
 from kgqa.testing import drive
-from kgqa.types import Completion
 from tests.composed import composed_node
+from tests.method_world import World
 
 ANSWER = JudgedAnswer("Where was Ilse Ravenholt born?", ("Pellery", "the town of Pellery"), "in Pellery")
 
@@ -25,14 +24,8 @@ def judged(
     judge: Judge | Panel, *replies: str | Exception, answer: JudgedAnswer = ANSWER
 ) -> tuple[Verdict, list[Generate]]:
     """The verdict and the calls, answered by the replies in turn."""
-    calls: list[Generate] = []
-
-    def reply(call: Any) -> Any:
-        calls.append(call)
-        said = replies[len(calls) - 1]
-        return said if isinstance(said, Exception) else Completion(said)
-
-    return drive(judge.judge(answer), reply), calls
+    world = World(replies)
+    return drive(judge.judge(answer), world), world.generations
 
 
 def one(form: str = "three_way", **changed: Any) -> Judge:

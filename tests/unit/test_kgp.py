@@ -2,19 +2,59 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from kgqa.calls import Call, CountTokens, Generate, Rank, Search
+from kgqa.calls import Generate, Rank, Search
 from kgqa.config.composing import compose
 from kgqa.errors import DataError, PromptTooLong
 from kgqa.methods.steps.structure import PageOrTable, find_nodes, parse_nodes
 from kgqa.testing import drive
-from kgqa.types import Answer, Completion, Passage, Question
+from kgqa.types import Answer, Passage, Question
+from tests import method_world
 from tests.composed import built_method
-from tests.unit.kgp_world import COMPOSER, FJORD, OPERA, POOL, QUESTION, TOWN, World, Writes, walk
+
+OPERA = Passage.of("The Herring Queen", "The Herring Queen is an opera by Asbjarne Lyngholt.")
+COMPOSER = Passage.of("Asbjarne Lyngholt", "Asbjarne Lyngholt was born in Fauskenes.")
+TOWN = Passage.of("Fauskenes", "Fauskenes is a town on the Tveit fjord.")
+FJORD = Passage.of("Tveit", "The Tveit is a fjord of 20 kilometres.")
+POOL = (OPERA, COMPOSER, TOWN, FJORD)
+EDGES = {OPERA.id: (COMPOSER, FJORD), COMPOSER.id: (OPERA, TOWN), TOWN.id: (COMPOSER, FJORD), FJORD.id: (OPERA, TOWN)}
+QUESTION = Question("q", "In which town was the composer of The Herring Queen born?", ("Fauskenes",), POOL)
+Writes = Callable[[Generate], str]
+
+
+class World(method_world.World):
+    """Two seeds, the edges above, and a ranker that likes what stands first in the alphabet."""
+
+    def __init__(self, evidence: Writes | None = None, edges: Mapping[str, tuple[Passage, ...]] = EDGES) -> None:
+        super().__init__()
+        self.evidence = evidence or (lambda call: " Asbjarne Lyngholt was born in Oslo.")
+        self.edges = edges
+
+    def search(self, call: Search) -> tuple[Passage, ...]:
+        return (call.pool or POOL)[: min(call.k, 2)]
+
+    def rank(self, call: Rank) -> tuple[float, ...]:
+        return tuple(-float(sorted(call.texts).index(text)) for text in call.texts)
+
+    def write(self, call: Generate) -> method_world.Reply:
+        return self.read(call) if call.prompt.name == "kgp/answer" else self.evidence(call)
+
+    def read(self, call: Generate) -> method_world.Reply:
+        return " Fauskenes"
+
+    def other(self, call: Any) -> Any:
+        assert call.pool == tuple(p for p in QUESTION.passages if not p.place) or call.pool is None
+        return self.edges.get(call.passage.id, ())
+
+
+def walk(world: World, *overrides: str, question: Question = QUESTION) -> Answer:
+    answer: Answer = drive(built_method("kgp", *overrides).answer(question), world)
+    return answer
 
 
 def test_each_seed_grows_by_the_neighbours_that_match_the_evidence() -> None:
@@ -26,7 +66,7 @@ def test_each_seed_grows_by_the_neighbours_that_match_the_evidence() -> None:
     assert answer.evidence == (OPERA.id, COMPOSER.id, TOWN.id)
     assert answer.figures == {"seeds": 2, "steps": 2, "paths": 2, "visited": 3, "neighbours": 2.0}
     assert not answer.flags
-    (asked,) = world.asked("kgp/answer")  # a numbered context for each path
+    (asked,) = world.prompts("kgp/answer")  # a numbered context for each path
     assert f"1: {OPERA.text}\n{COMPOSER.text}\n2: {COMPOSER.text}\n{TOWN.text}" in asked
 
 
@@ -35,9 +75,9 @@ def test_evidence_is_compared_with_the_texts_of_the_neighbours() -> None:
     for agent in ("llm", "t5", "llama"):
         world, encoder = World(), World()
         walk(world, f"agent={agent}")
-        assert world.made(Rank)[0] == Rank("Asbjarne Lyngholt was born in Oslo.", compared, "tfidf")
+        assert world.of(Rank)[0] == Rank("Asbjarne Lyngholt was born in Oslo.", compared, "tfidf")
         walk(encoder, f"agent={agent}", "match=encoder")
-        assert encoder.made(Rank)[0] == Rank("Asbjarne Lyngholt was born in Oslo.", compared, "ranker")
+        assert encoder.of(Rank)[0] == Rank("Asbjarne Lyngholt was born in Oslo.", compared, "ranker")
     for agent, match, needed in [
         ("llm", "tfidf", False), ("llama", "tfidf", False), ("random", "encoder", False), ("tfidf", "encoder", False),
         ("llm", "encoder", True), ("t5", "encoder", True), ("llama", "encoder", True), ("mdr", "tfidf", True),
@@ -57,40 +97,39 @@ def test_hops_budget_and_rounds_bound_the_paths() -> None:
     world = World()
     answer = walk(world, "agent=tfidf", "seeds=1", "rounds=[1,2]")
     assert answer.notes["traversal"]["paths"] == [[OPERA.id], [COMPOSER.id], [TOWN.id]]
-    assert [call.texts for call in world.made(Rank)] == [(COMPOSER.text, FJORD.text), (TOWN.text,)]
-    assert {(call.query, call.scorer) for call in world.made(Rank)} == {(QUESTION.text, "tfidf")}
-    assert f"2: {COMPOSER.text}\n3: {TOWN.text}" in world.asked("kgp/answer")[0]
+    assert [call.texts for call in world.of(Rank)] == [(COMPOSER.text, FJORD.text), (TOWN.text,)]
+    assert {(call.query, call.scorer) for call in world.of(Rank)} == {(QUESTION.text, "tfidf")}
+    assert f"2: {COMPOSER.text}\n3: {TOWN.text}" in world.prompts("kgp/answer")[0]
     assert [step["path"] for step in answer.notes["traversal"]["steps"]] == [[OPERA.id], [OPERA.id, COMPOSER.id]]
 
 
 def test_empty_replies_and_missing_neighbours_or_seeds_are_flagged() -> None:
-    world = World(lambda call: Completion("  \n"))
+    world = World(lambda call: "  \n")
     answer = walk(world)
-    assert (answer.flags["empty_evidence"], world.made(Rank)[0].query) == (2, QUESTION.text)
+    assert (answer.flags["empty_evidence"], world.of(Rank)[0].query) == (2, QUESTION.text)
     answer = walk(World(edges={}))
     assert (answer.flags, answer.notes["traversal"]["paths"]) == ({"no_neighbours": 2}, [[OPERA.id], [COMPOSER.id]])
     assert answer.text == "Fauskenes"
 
     class Nothing(World):
-        def __call__(self, call: Call[Any]) -> Any:
-            return () if isinstance(call, Search) else super().__call__(call)
+        def search(self, call: Search) -> tuple[Passage, ...]:
+            return ()
 
     world = Nothing()
     answer = walk(world, question=Question("q", QUESTION.text, ("Fauskenes",)))
     assert (answer.flags, answer.evidence) == ({"no_seeds": 1}, ())
-    assert "Contexts" not in world.asked("kgp/answer")[0]
+    assert "Contexts" not in world.prompts("kgp/answer")[0]
 
 
 def test_the_last_paths_are_left_out_where_the_prompt_is_too_long() -> None:
     class Short(World):
-        def read(self, call: Generate) -> Completion:
-            if "2: " in call.prompt.messages[0].content:
-                raise PromptTooLong(4_000, 2_500)
-            return Completion(" Fauskenes")
+        def read(self, call: Generate) -> method_world.Reply:
+            is_long = "2: " in call.prompt.messages[0].content
+            return PromptTooLong(4_000, 2_500) if is_long else " Fauskenes"
 
     world = Short()
     answer = walk(world, "branching=1")
-    assert (answer.flags, len(world.asked("kgp/answer"))) == ({"context_cut": 1}, 2)
+    assert (answer.flags, len(world.prompts("kgp/answer"))) == ({"context_cut": 1}, 2)
 
 
 PAGES = (
@@ -102,25 +141,25 @@ STRUCTURED = Question("s", "What does page 2 of the report say?", ("text",), (*P
 
 
 def structural_reply(reply: str) -> Writes:
-    return lambda call: Completion(reply if call.prompt.name == "kgp/classify" else " evidence")
+    return lambda call: reply if call.prompt.name == "kgp/classify" else " evidence"
 
 
 def test_a_question_about_a_page_is_answered_from_its_node_and_others_from_passages() -> None:
     world = World(structural_reply(" page 2"))
     answer = walk(world, question=STRUCTURED)
     assert (answer.evidence, answer.flags) == ((PAGES[1].id,), {"structural": 1})
-    assert "report, page 2:\nPage two text." in world.asked("kgp/answer")[0]
-    assert not world.made(Search)
+    assert "report, page 2:\nPage two text." in world.prompts("kgp/answer")[0]
+    assert not world.of(Search)
     world = World(structural_reply("content"))
     answer = walk(world, question=STRUCTURED)
-    assert world.made(Search)[0].pool == POOL
+    assert world.of(Search)[0].pool == POOL
     assert "structural" not in answer.flags
     world = World()
     walk(world)
-    assert not world.asked("kgp/classify")
+    assert not world.prompts("kgp/classify")
     world = World()
     walk(world, "structure=false", question=STRUCTURED)
-    assert not world.asked("kgp/classify")
+    assert not world.prompts("kgp/classify")
 
 
 def test_pages_too_long_for_the_model_are_each_read_from_their_beginning() -> None:
@@ -128,15 +167,13 @@ def test_pages_too_long_for_the_model_are_each_read_from_their_beginning() -> No
     long = tuple(Passage.of("report", lines, place=place) for place in ("page 1", "page 2"))
 
     class Short(World):
-        def read(self, call: Generate) -> Completion:
+        def read(self, call: Generate) -> method_world.Reply:
             words = len(call.prompt.messages[0].content.split())
-            if words > 1_000:
-                raise PromptTooLong(words, 1_000)
-            return Completion(" Fauskenes")
+            return PromptTooLong(words, 1_000) if words > 1_000 else " Fauskenes"
 
     world = Short(structural_reply("page 1\npage 2"))
     answer = walk(world, question=Question("s", "What do they say?", ("text",), (*POOL, *long)))
-    *_, asked = world.asked("kgp/answer")
+    *_, asked = world.prompts("kgp/answer")
     assert (answer.flags, asked.count("line 80 of the table\n")) == ({"structural": 1, "context_cut": 1}, 2)
     assert "report, page 2:\nline 0 of the table" in asked
 
@@ -185,38 +222,28 @@ FIRST = {"text a": 0.9, "text b": 0.5, "text c": -0.1}
 SECOND = {"text a": {"text b": 0.2, "text c": 0.8}, "text b": {"text a": 0.9, "text c": 0.1}}
 
 
-def answered(*overrides: str, question: Question = PAIRED) -> tuple[Answer, list[Call[Any]]]:
-    calls: list[Call[Any]] = []
-
-    def reply(call: Call[Any]) -> Any:
-        calls.append(call)
-        match call:
-            case Generate():
-                return Completion(" b")
-            case CountTokens():
-                return 1
-            case Rank():
-                known = call.query.removeprefix("Which?").strip()
-                scores = SECOND[known] if known else FIRST
-                return tuple(scores[text] for text in call.texts)
-        raise AssertionError(call)
-
-    return drive(built_method("mdr", *overrides).answer(question), reply), calls
+class PairWorld(method_world.World):
+    def rank(self, call: Rank) -> tuple[float, ...]:
+        known = call.query.removeprefix("Which?").strip()
+        scores = SECOND[known] if known else FIRST
+        return tuple(scores[text] for text in call.texts)
 
 
-def contexts(calls: list[Call[Any]]) -> str:
-    (asked,) = [call for call in calls if isinstance(call, Generate)]
-    return asked.prompt.messages[0].content
+def paired(*overrides: str) -> tuple[Answer, str]:
+    """The answer, and the prompt that it was asked for with."""
+    world = PairWorld([" b"])
+    answer: Answer = drive(built_method("mdr", *overrides).answer(PAIRED), world)
+    return answer, world.prompts()[0]
 
 
 def test_mdr_reads_pairs_in_the_order_of_the_product_or_sum_of_their_scores() -> None:
-    answer, calls = answered("first_hop=2", "second_hop=2")
+    answer, prompt = paired("first_hop=2", "second_hop=2")
     # a c: 0.72, b a: 0.45, a b: 0.18, b c: 0.05
     wanted = "1: text a\ntext c\n2: text b\ntext a\n3: text a\ntext b\n4: text b\ntext c\n"
-    assert wanted in contexts(calls)
+    assert wanted in prompt
     assert (answer.evidence, answer.figures, answer.text) == ((A.id, C.id, B.id), {"pairs": 4}, "b")
-    _, calls = answered("first_hop=2", "second_hop=1", "score=sum")
-    assert "1: text a\ntext c\n2: text b\ntext a\n" in contexts(calls)  # 1.7 and 1.4
+    _, prompt = paired("first_hop=2", "second_hop=1", "score=sum")
+    assert "1: text a\ntext c\n2: text b\ntext a\n" in prompt  # 1.7 and 1.4
 
 
 SUPPORTED = replace(QUESTION, support=frozenset({OPERA.id, TOWN.id}))

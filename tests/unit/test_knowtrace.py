@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import permutations
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kgqa.cache.key import cache_key
-from kgqa.calls import Call, CountTokens, Generate, Search
+from kgqa.calls import Generate, Search
 from kgqa.errors import PromptTooLong
 from kgqa.methods.knowtrace import COMPLETER, EXPLORER, KnowTrace
 from kgqa.methods.steps.knowtrace_graph import (
@@ -20,11 +21,13 @@ from kgqa.methods.steps.knowtrace_graph import (
     find_initial_entities,
     find_target_entities,
     format_paths,
+    read_exploration,
+    read_facts,
     support,
 )
-from kgqa.methods.steps.knowtrace_replies import read_exploration, read_facts
 from kgqa.testing import drive
 from kgqa.types import Answer, Completion, Passage, Question
+from tests import method_world
 from tests.composed import built_method
 
 METHOD: KnowTrace = replace(
@@ -41,35 +44,24 @@ AUTHOR = "<Reed Lake; was written by; Ada Holm>"
 SCHOOL = "<Ada Holm; was educated at; Gorm College>\n<Ada Holm; kept; bees>"
 
 
-class World:
-    """Answers searches from two passages and prompts from lists, by template."""
+class World(method_world.World):
+    """Replies from two lists, by template; finds passages by title."""
 
-    def __init__(self, explore: list[Any], complete: list[Any] = (), rewrite: str = "a text") -> None:  # type: ignore[assignment]
-        self.replies = {"knowtrace/explore": list(explore), "knowtrace/complete": list(complete)}
-        self.rewrite = rewrite
-        self.rewritten: Literal["stop", "length"] = "stop"
-        self.calls: list[Any] = []
+    rewritten = Completion("a text")
 
-    def __call__(self, call: Call[Any]) -> Any:
-        self.calls.append(call)
-        match call:
-            case Search():
-                return tuple(p for p in (REED, HOLM) if p.title in call.query)[: call.k]
-            case CountTokens():
-                return len(call.text.split())
-            case Generate(prompt=prompt) if prompt.name == "knowtrace/rewrite":
-                return Completion(self.rewrite, self.rewritten)
-            case Generate():
-                reply = self.replies[call.prompt.name].pop(0)
-                return reply if isinstance(reply, Exception | Completion) else Completion(reply)
-        raise AssertionError(call)
+    def __init__(self, explore: Sequence[Any], complete: Sequence[Any] = ()) -> None:
+        super().__init__(passages=(REED, HOLM))
+        self.by_template = {"knowtrace/explore": list(explore), "knowtrace/complete": list(complete)}
+
+    def search(self, call: Search) -> tuple[Passage, ...]:
+        return tuple(passage for passage in self.passages if passage.title in call.query)
+
+    def write(self, call: Generate) -> method_world.Reply:
+        name = call.prompt.name
+        return self.rewritten if name == "knowtrace/rewrite" else self.by_template[name].pop(0)
 
     def answer(self, **changes: Any) -> Answer:
         return drive(replace(METHOD, **changes).answer(QUESTION), self)
-
-    def prompts(self, template: str) -> list[str]:
-        calls = [c for c in self.calls if isinstance(c, Generate) and c.prompt.name == template]
-        return [call.prompt.messages[0].content for call in calls]
 
 
 def two_hops() -> World:
@@ -80,11 +72,8 @@ def test_knowledge_is_traced_hop_by_hop_until_it_suffices() -> None:
     world = two_hops()
     answer = world.answer()
     assert answer.text == "Gorm College"
-    assert [call.query for call in world.calls if isinstance(call, Search)] == [
-        "Reed Lake who wrote it",
-        "Ada Holm where she was educated",
-    ]
-    kinds = [c.prompt.name.removeprefix("knowtrace/") for c in world.calls if isinstance(c, Generate)]
+    assert [call.query for call in world.of(Search)] == ["Reed Lake who wrote it", "Ada Holm where she was educated"]
+    kinds = [c.prompt.name.removeprefix("knowtrace/") for c in world.generations]
     assert (kinds, answer.evidence) == (["explore", "complete", "explore", "complete", "explore"], (REED.id, HOLM.id))
     assert not answer.flags
     first, second, third = (prompt.rsplit("Question:", 1)[1] for prompt in world.prompts("knowtrace/explore"))
@@ -117,7 +106,7 @@ def test_memory_is_paths_or_a_text_that_the_model_rewrites() -> None:
     assert len(world.prompts("knowtrace/rewrite")) == 2
     assert world.prompts("knowtrace/explore")[-1].endswith("Knowledge:\na text")
     world = two_hops()
-    world.rewritten = "length"
+    world.rewritten = Completion("a text", "length")
     assert world.answer(memory="texts").flags == {"cut_memory": 2}
 
 
@@ -126,8 +115,8 @@ def test_what_supports_nothing_is_filtered() -> None:
     assert world.answer().figures["support"] == 2  # entities are matched as answers are
     useless = " No\nExplore:\n- Holm Island | where it is"
     world = World([useless, " Yes\nThought: I know it.\nAnswer: Gorm College"], ["<Holm Island; is in; the sea>"])
-    world.calls.clear()
-    answer = replace_search(world, HOLM)
+    world.search = lambda call: (HOLM,)  # type: ignore[method-assign]
+    answer = world.answer()
     assert (answer.figures["support"], answer.lessons[1].role, answer.lessons[1].kept) == (0, COMPLETER, "")
     all_words = len(f"{useless} Yes Thought: I know it. Answer: Gorm College <Holm Island; is in; the sea>".split())
     assert answer.figures["filtered_tokens"] == len(f"{useless} <Holm Island; is in; the sea>".split())
@@ -135,13 +124,6 @@ def test_what_supports_nothing_is_filtered() -> None:
     lines = "\n".join(f"- Reed Lake | question {number}" for number in range(9))
     world = World([f" No\n{lines}", CONCLUDE], [AUTHOR] * 4)
     assert world.answer().flags == {"too_many_pairs": 1}
-
-
-def replace_search(world: World, passage: Passage) -> Answer:
-    def reply(call: Call[Any]) -> Any:
-        return (passage,) if isinstance(call, Search) else world(call)
-
-    return drive(METHOD.answer(QUESTION), reply)
 
 
 FORCED = " Holm wrote it.\nAnswer: Gorm College"
@@ -169,8 +151,7 @@ def test_where_tracing_cannot_go_on_an_answer_is_forced(
     answer = world.answer()
     assert (answer.text, answer.flags) == ("Gorm College", {"forced_answer": 1, **flags})
     assert answer.figures["forced_answer"] == 1
-    final = [c for c in world.calls if isinstance(c, Generate)][-1]
-    assert final.prompt.prefill == "Sufficient: Yes\nThought:"
+    assert world.generations[-1].prompt.prefill == "Sufficient: Yes\nThought:"
 
 
 def test_a_forced_reply_has_an_answer_or_is_asked_for_it_and_at_limit_empty_none_is() -> None:
@@ -186,8 +167,7 @@ def test_a_forced_reply_has_an_answer_or_is_asked_for_it_and_at_limit_empty_none
     answer = world.answer()
     assert (answer.text, answer.notes["thought"]) == ("Gorm College", "Holm wrote it.")
     assert answer.flags == {"forced_answer": 1, "unreadable_exploration": 2}
-    final = [c for c in world.calls if isinstance(c, Generate)][-1]
-    assert final.prompt.prefill == "Sufficient: Yes\nThought: Holm wrote it.\nAnswer:"
+    assert world.generations[-1].prompt.prefill == "Sufficient: Yes\nThought: Holm wrote it.\nAnswer:"
 
 
 def test_lessons_are_what_is_kept_of_replies_with_the_traces_number_and_the_operations_role() -> None:
@@ -204,15 +184,14 @@ def test_lessons_are_what_is_kept_of_replies_with_the_traces_number_and_the_oper
     both = f"{ASK_AUTHOR}\n- Nowhere | what is there"
     world = World([both, ASK_SCHOOL, CONCLUDE], [AUTHOR, SCHOOL])
     answer = world.answer(memory="texts")
-    asked = [call.prompt.name.partition("/")[2] for call in world.calls if isinstance(call, Generate)]
+    asked = [call.prompt.name.partition("/")[2] for call in world.generations]
     assert asked == ["explore", "complete", "rewrite", "explore", "complete", "rewrite", "explore"]
     assert [(each.call, each.role) for each in answer.lessons] == [
         (0, EXPLORER), (1, COMPLETER), (3, EXPLORER), (4, COMPLETER), (6, EXPLORER)
     ]  # fmt: skip
-    calls = [call for call in world.calls if isinstance(call, Generate)]
-    roles = {call.prompt.name.partition("/")[2]: call.role for call in calls}
+    roles = {call.prompt.name.partition("/")[2]: call.role for call in world.generations}
     assert roles == {"explore": EXPLORER, "complete": COMPLETER, "rewrite": "reader"}
-    for call in calls:
+    for call in world.generations:
         assert cache_key({}, call) == cache_key({}, replace(call, role="reader"))
 
 

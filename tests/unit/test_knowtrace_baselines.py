@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,34 +10,57 @@ import pytest
 from kgqa.calls import Call, CountTokens, Search
 from kgqa.experiment.run import without_tokens
 from kgqa.methods.safe import read_answer
-from kgqa.methods.steps.knowtrace_replies import read_exploration
+from kgqa.methods.steps.knowtrace_graph import read_exploration
 from kgqa.methods.steps.reader import read
 from kgqa.methods.steps.replies import read_conclusion, read_score
 from kgqa.methods.text_baselines import read_action
 from kgqa.testing import drive
-from kgqa.types import Answer, Completion
-from tests.baselines_world import HOLM, QUESTION, REED, World, method
+from kgqa.types import Answer, Completion, Passage, Question
+from tests import method_world
+from tests.composed import built_method
 from tests.thoughts_world import ALDER, BIRCH, CEDAR, CONCLUDED, IRCOT, WROTE
 from tests.thoughts_world import World as IrcotWorld
 
+QUESTION = Question("q", "Where was the author of Reed Lake born?", ("Gorm",))
+REED = Passage.of("Reed Lake", "Reed Lake is a novel by Ada Holm.")
+HOLM = Passage.of("Ada Holm", "Ada Holm was born in Gorm.")
 NAMES = ("iter_retgen", "self_ask", "react", "sg_prompt", "ge_reasoning", "era_cot")
+
+
+class World(method_world.World):
+    """Answers searches by title, and keeps the calls as short words, too."""
+
+    def __init__(self, *replies: str) -> None:
+        super().__init__(replies, (REED, HOLM))
+
+    def search(self, call: Search) -> tuple[Passage, ...]:
+        return tuple(each for each in self.passages if each.title in call.query) or (REED,)
+
+    @property
+    def steps(self) -> list[str]:
+        calls = [call for call in self.calls if not isinstance(call, CountTokens)]
+        return [f"search {c.query}" if isinstance(c, Search) else c.prompt.name.rpartition("/")[2] for c in calls]  # type: ignore[attr-defined]
+
+    def answer(self, name: str, **changes: Any) -> Answer:
+        answer: Answer = drive(replace(built_method(name), **changes).answer(QUESTION), self)
+        return answer
 
 
 def test_sg_prompt_and_iter_retgen_search_and_answer() -> None:
     world = World(" Ada Holm wrote it.\nAnswer: unknown", " She was born in Gorm.\nAnswer: Gorm")
     answer = world.answer("iter_retgen")
-    assert world.calls == [
+    assert world.steps == [
         f"search {QUESTION.text}", "answer", f"search Ada Holm wrote it.\nAnswer: unknown {QUESTION.text}",
         "answer",
     ]  # fmt: skip
     assert (answer.text, answer.flags) == ("Gorm", {})
-    assert "Title: Reed Lake" in world.prompts[0].prompt.messages[0].content.rpartition("Passages:")[2]
+    assert "Title: Reed Lake" in world.prompts()[0].rpartition("Passages:")[2]
     assert set(answer.evidence) == {REED.id, HOLM.id}
     world = World("<Reed Lake; by; Ada Holm>\n<Ada Holm; born in; Gorm>\n<oops; x>", " So.\nAnswer: Gorm")
     answer = world.answer("sg_prompt")
-    assert (world.calls, answer.text) == ([f"search {QUESTION.text}", "extract", "answer"], "Gorm")
+    assert (world.steps, answer.text) == ([f"search {QUESTION.text}", "extract", "answer"], "Gorm")
     assert answer.flags == {"malformed_triple": 1}
-    assert "<Ada Holm; born in; Gorm>" in world.prompts[1].prompt.messages[0].content
+    assert "<Ada Holm; born in; Gorm>" in world.prompts()[1]
 
 
 def test_self_ask_searches_for_each_follow_up_question() -> None:
@@ -44,13 +68,13 @@ def test_self_ask_searches_for_each_follow_up_question() -> None:
         " Who wrote Reed Lake?\n", " Ada Holm\nFollow-up: Where was Ada Holm born?\n", " Gorm\nFinal answer: Gorm"
     )
     answer = world.answer("self_ask")
-    assert world.calls == [
+    assert world.steps == [
         f"search {QUESTION.text}", "ask", "search Who wrote Reed Lake?", "ask", "search Where was Ada Holm born?",
         "ask",
     ]  # fmt: skip
     assert answer.text == "Gorm"
     assert not answer.flags
-    last = world.prompts[-1].prompt
+    last = world.generations[-1].prompt
     assert last.prefill == (
         "Follow-up: Who wrote Reed Lake?\nIntermediate answer: Ada Holm\n"
         "Follow-up: Where was Ada Holm born?\nIntermediate answer:"
@@ -62,7 +86,7 @@ def test_self_ask_searches_for_each_follow_up_question() -> None:
         world = World(*replies)
         answer = world.answer("self_ask")
         assert (answer.text, answer.flags) == ("Gorm", {"forced_answer": 1, **({flag: 1} if flag else {})})
-        assert world.prompts[-1].prompt.prefill.endswith("\nFinal answer:")
+        assert world.generations[-1].prompt.prefill.endswith("\nFinal answer:")
 
 
 def test_react_alternates_thought_action_and_observation() -> None:
@@ -72,9 +96,9 @@ def test_react_alternates_thought_action_and_observation() -> None:
         " In Gorm.\nAction 3: Finish[Gorm]",
     )
     answer = world.answer("react")
-    assert world.calls == ["step", "search Reed Lake author", "step", "search Ada Holm born", "step"]
+    assert world.steps == ["step", "search Reed Lake author", "step", "search Ada Holm born", "step"]
     assert (answer.text, answer.evidence) == ("Gorm", (REED.id, HOLM.id))
-    assert world.prompts[1].prompt.prefill == (
+    assert world.generations[1].prompt.prefill == (
         "Thought 1: I need the author.\nAction 1: Search[Reed Lake author]\n"
         "Observation 1: Title: Reed Lake\nReed Lake is a novel by Ada Holm.\nThought 2:"
     )
@@ -83,14 +107,14 @@ def test_react_alternates_thought_action_and_observation() -> None:
     assert answer.text == "Gorm"
     flags = {"prompted_action": 1, "unreadable_action": 1, "repeated_search": 1, "unfinished": 1, "forced_answer": 1}
     assert answer.flags == flags
-    assert world.prompts[-1].prompt.prefill.endswith("Action 4: Finish[")
+    assert world.generations[-1].prompt.prefill.endswith("Action 4: Finish[")
     world = World(
         " I need the author.\nAction 3: Finish[Gorm]", " Search[Reed Lake]", " So.\nAction 2: Finish[Ada Holm]"
     )
     answer = world.answer("react")
-    assert world.calls == ["step", "step", "search Reed Lake", "step"]
+    assert world.steps == ["step", "step", "search Reed Lake", "step"]
     assert (answer.text, answer.flags) == ("Ada Holm", {"prompted_action": 1})
-    assert world.prompts[1].prompt.prefill == "Thought 1: I need the author.\nAction 1:"
+    assert world.generations[1].prompt.prefill == "Thought 1: I need the author.\nAction 1:"
 
 
 def test_actions_and_scores_are_read_as_models_write_them() -> None:
@@ -125,7 +149,7 @@ def test_odd_replies_are_survived_and_flagged(name: str, reply: str) -> None:
             return ()
         return len(call.text) if isinstance(call, CountTokens) else Completion(reply, "length")
 
-    answer = drive(method(name).answer(QUESTION), odd)
+    answer = drive(built_method(name).answer(QUESTION), odd)
     assert answer.flags["cut_reply"] >= 1
     assert answer.text in reply or answer.text == ""
 
@@ -142,13 +166,13 @@ def test_each_triple_is_asked_for_and_only_what_is_told_and_sure_enough_goes_on(
         " The author is from Gorm.\nAnswer: Gorm",
     )  # fmt: skip
     answer = world.answer("ge_reasoning")
-    assert world.calls == [
+    assert world.steps == [
         "parse", *("ask", "search Who wrote Reed Lake?", "fill", "confidence"),
         *("ask", "search Where was Ada Holm born?", "fill", "confidence"), "answer",
     ]  # fmt: skip
     assert answer.text == "Gorm"
     assert not answer.flags
-    shown = world.prompts[-1].prompt.messages[0].content.rpartition("Triples:")[2]
+    shown = world.prompts()[-1].rpartition("Triples:")[2]
     assert shown == (
         "\n<Reed Lake; author; Ada Holm>\n<Ada Holm; born in; Gorm>\n"
         "Sub-questions:\nWho wrote Reed Lake? Ada Holm\nWhere was Ada Holm born? Gorm"
@@ -157,16 +181,18 @@ def test_each_triple_is_asked_for_and_only_what_is_told_and_sure_enough_goes_on(
     for reply, flag in ((" 5", "unsure_fill"), (" surely", "unreadable_score")):
         world = World("<Reed Lake; author; ?1>", " Who wrote Reed Lake?", " Ada Holm", reply, "\nAnswer: Gorm")
         assert world.answer("ge_reasoning").flags == {flag: 1, "unfilled": 1}
-        final = world.prompts[-1].prompt.messages[0].content.rpartition("Question:")[2]
+        final = world.prompts()[-1].rpartition("Question:")[2]
         assert "<Reed Lake; author; ?1>" in final
         assert "Ada Holm" not in final
     world = World("<Reed Lake; author; ?1>", " Who wrote it?", "unknown", "\nAnswer: Gorm")
     assert world.answer("ge_reasoning").flags == {"unfilled": 1}
     world = World("<?1; wrote; Reed Lake>\n<?1; born in; Gorm>", "unknown", "Ada Holm", "\nAnswer: Gorm")
     answer = world.answer("ge_reasoning", **PLAIN)
-    assert world.calls == ["parse", "search wrote Reed Lake", "fill", "search born in Gorm", "fill", "answer"]
+    assert world.steps == ["parse", "search wrote Reed Lake", "fill", "search born in Gorm", "fill", "answer"]
     assert answer.notes["filled_graph"] == [("Ada Holm", "wrote", "Reed Lake"), ("Ada Holm", "born in", "Gorm")]
     assert not answer.flags
+    answer = World("<Reed Lake; author; ?1>", " ", "Ada Holm", "9", "\nAnswer: Gorm").answer("ge_reasoning")
+    assert answer.flags == {"empty_question": 1}
     answer = World("<?1; author of; ?2>", "\nAnswer: Gorm").answer("ge_reasoning")
     assert answer.flags == {"no_search": 1, "unfilled": 1}
 
@@ -183,7 +209,7 @@ def test_ge_reasoning_fills_unknowns_as_models_write_them() -> None:
         assert not answer.flags
     widths: list[int] = []
     world = World("<Reed Lake; author; ?1>\n<Ada Holm; born in; ?2>", "Ada Holm", "Gorm", "\nAnswer: Gorm")
-    drive(method("ge_reasoning", **PLAIN).answer(QUESTION), world, widths)
+    drive(replace(built_method("ge_reasoning"), **PLAIN).answer(QUESTION), world, widths)
     assert widths == [2]
 
 
@@ -200,8 +226,8 @@ def test_era_cot_goes_through_its_five_stages() -> None:
         " It follows.\nAnswer: Gorm",
     )
     answer = world.answer("era_cot")
-    assert world.calls == [f"search {QUESTION.text}", "entities", "explicit", "implicit", "score", "score", "answer"]
-    final = world.prompts[-1].prompt.messages[0].content
+    assert world.steps == [f"search {QUESTION.text}", "entities", "explicit", "implicit", "score", "score", "answer"]
+    final = world.prompts()[-1]
     assert "<Reed Lake's author; born in; Gorm>" in final
     assert "capital of" not in final  # scored below the threshold
     once = len(f"Title: {REED.title} {REED.text}".split())
@@ -211,7 +237,7 @@ def test_era_cot_goes_through_its_five_stages() -> None:
     others = "\n".join(f"<entity {number}; relation; C>" for number in range(30))
     world = World("A (person)", "", f"{between}\n{others}", *["9"] * 32, "\nAnswer: Gorm")
     answer = world.answer("era_cot", relations_per_pair=2)
-    assert "at most 2 for each pair" in world.prompts[2].prompt.messages[0].content
+    assert "at most 2 for each pair" in world.prompts()[2]
     assert [relation for relation, _ in answer.notes["implicit"]][:3] == [
         "<A; relation 0; B>", "<b; relation 0; a>", "<entity 0; relation; C>",
     ]  # fmt: skip

@@ -1,17 +1,32 @@
-"""The maximum number of parallel calls, at a server that is simulated call by call."""
+"""The maximum number of parallel calls, at a server that is simulated call by call.
+
+Its time is counted and not waited for: what is measured is the same everywhere. The scheduler waits for replies at a
+queue; where that is empty, the next event of the server happens. So all runs in one thread, always in the same order.
+"""
 
 from __future__ import annotations
 
+import heapq
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
+from typing import ClassVar
 from zlib import crc32
 
 import pytest
 
+from kgqa.cache.in_flight import Done, ServiceReply
 from kgqa.cache.store import CallCache
-from kgqa.engines.openai.concurrency import INITIAL_LIMIT, MAX_LIMIT, AdaptiveLimiter
+from kgqa.calls import Generate, ModelCall, ModelReply
+from kgqa.engines.openai.limits import INITIAL_LIMIT, MAX_LIMIT, AdaptiveLimiter
 from kgqa.experiment.session import QUESTIONS_A_PLACE
-from kgqa.runtime.scheduler import WIDTH
-from tests.virtual_server import VirtualServer, chain, driven
+from kgqa.runtime.scheduler import WIDTH, Scheduler
+from kgqa.runtime.services import Streams
+from kgqa.types import Completion, Usage
+from tests.engines_for_tests import SilentEngine, ask
 
 
 def test_fast_replies_of_a_full_server_raise_the_limit() -> None:
@@ -62,6 +77,94 @@ def test_only_a_reported_limit_or_rate_limits_change_it() -> None:
     assert (limiter.limit, limiter.adapts) == (INITIAL_LIMIT, True)
 
 
+Deliver = Callable[[ModelReply | Exception], None]
+
+
+@dataclass
+class VirtualServer(SilentEngine):
+    """First in, first out. A call takes 20 ms, and for each token 8 ms, 0.4 % longer for every other call under way.
+
+    A reply has as many tokens as its call may have. `limiter` adapts as that of engine=openai does.
+    """
+
+    slots: int
+    limiter: AdaptiveLimiter
+    now: float = 0.0
+    full: float = 0.0  # seconds that all calls would take in a full batch
+    most: int = 0  # calls that the program had under way at once
+    _busy: int = 0
+    _events: list[tuple[float, int, Callable[[], None]]] = field(default_factory=list)
+    _waiting: deque[Callable[[], None]] = field(default_factory=deque)
+    _numbers: Iterator[int] = field(default_factory=count)
+    _asked: int = 0
+
+    streaming: ClassVar[bool] = True
+    estimates_tokens: ClassVar[bool] = True
+
+    @property
+    def max_concurrency(self) -> int:
+        return self.limiter.limit
+
+    @property
+    def efficiency(self) -> float:
+        return self.full / self.slots / self.now
+
+    def submit(self, call: ModelCall, deliver: Deliver) -> None:
+        assert isinstance(call, Generate)
+        limit, since = self.limiter.acquire(), self.now
+        self._asked += 1
+        self.most = max(self.most, self._asked)
+
+        def begin() -> None:
+            self._busy += 1
+            self.full += self._seconds(call.max_tokens, self.slots)
+            self._after(self._seconds(call.max_tokens, self._busy), lambda: self._end(call, limit, since, deliver))
+
+        if self._busy < self.slots:
+            begin()
+        else:
+            self._waiting.append(begin)
+
+    def _after(self, seconds: float, what: Callable[[], None]) -> None:
+        heapq.heappush(self._events, (self.now + seconds, next(self._numbers), what))
+
+    def pass_on(self) -> None:
+        """To the next event."""
+        self.now, _, happens = heapq.heappop(self._events)
+        happens()
+
+    def _end(self, call: Generate, limit: int, since: float, deliver: Deliver) -> None:
+        self._busy -= 1
+        if self._waiting:
+            self._waiting.popleft()()
+        self.limiter.release(limit, self.now - since, call.max_tokens)
+        self._asked -= 1
+        deliver(Completion(self.render(call), usage=Usage(prompt_tokens=1, output_tokens=call.max_tokens)))
+
+    @staticmethod
+    def _seconds(tokens: int, busy: int) -> float:
+        return 0.02 + 0.008 * tokens * (1 + 0.004 * (busy - 1))
+
+
+class VirtualQueue(Done):
+    """Of replies; time passes where there are none."""
+
+    server: VirtualServer
+
+    def get(self, block: bool = True, timeout: float | None = None) -> ServiceReply | Callable[[], None]:
+        while self.empty():
+            self.server.pass_on()
+        return super().get(block, timeout)
+
+
+async def chain(name: str, tokens: Iterable[int]) -> int:
+    """One call after the other, each with a reply of so many tokens."""
+    number = -1
+    for number, most in enumerate(tokens):
+        await Generate(ask(f"{name} {number}").prompt, max_tokens=most)
+    return number + 1
+
+
 def thoughts(name: str) -> list[int]:
     """Tokens of two to four replies, the last one short: those of IRCoT at the race's endpoint."""
     count = 2 + crc32(name.encode()) % 3
@@ -69,12 +172,16 @@ def thoughts(name: str) -> list[int]:
 
 
 def served(slots: int, questions: int, cache: CallCache, *, arranged: bool = True) -> VirtualServer:
-    """After a run with kgqa's defaults, at a server that tells nothing of itself."""
+    """After a run with kgqa's defaults, at a server that tells nothing of itself. arranged: the end, too: `Streams`."""
     server = VirtualServer(slots, AdaptiveLimiter.of(None))
     names = [str(number) for number in range(questions)]
-    programs = ((name, chain(name, thoughts(name))) for name in names)
-    width = lambda: max(WIDTH, QUESTIONS_A_PLACE * server.max_concurrency)  # noqa: E731
-    ended = driven(server, cache, programs, width, arranged=arranged)
+    done, ending = VirtualQueue(), threading.Event()
+    done.server = server
+    streams = Streams(done, cache, server, ending)
+    width = lambda: max(WIDTH, QUESTIONS_A_PLACE * server.max_concurrency)  # noqa: E731 - asked with every reply
+    on_last_start = ending.set if arranged else lambda: None
+    scheduler = Scheduler(lambda call: streams, done, width=width, on_last_start=on_last_start)
+    ended = list(scheduler.run([(name, chain(name, thoughts(name))) for name in names], streaming=True))
     assert {each.key: each.result for each in ended} == {name: len(thoughts(name)) for name in names}
     return server
 

@@ -17,8 +17,9 @@ from kgqa.errors import ConfigError, DataError, MissingWeights
 from kgqa.experiment.check import check, find_warnings
 from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.session import Session
-from kgqa.system import defaults, models
+from kgqa.system import models
 from kgqa.util.hub import describe_access
+from tests.unit.files import write
 
 
 @pytest.fixture
@@ -27,12 +28,12 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     sizes: dict[str, int] = {}
 
     def at_hand(model: Model) -> tuple[Path, ...]:
-        return (tmp_path / model.name,) if model.name in sizes else ()
+        own = Path(model.path) if model.path else None
+        return (own,) if own else (tmp_path / model.name,) if model.name in sizes else ()
 
     monkeypatch.setattr(Model, "at_hand", at_hand)
     monkeypatch.setattr(models, "_bytes", lambda weights: sizes[weights.name])
-    for module in (models, defaults):
-        monkeypatch.setattr(module, "missing_libraries", lambda engine: [])
+    monkeypatch.setattr(models, "missing_libraries", lambda engine: [])
     monkeypatch.setattr(models, "gpus", lambda: ())
     monkeypatch.setattr(models, "memory", lambda: 100e9)
     return sizes
@@ -139,14 +140,8 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def put(file: Path, content: bytes) -> Path:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_bytes(content)
-    return file
-
-
 def test_missing_paths_and_other_bytes_are_refused(tmp_path: Path) -> None:
-    file = put(tmp_path / "own.gguf", b"other")
+    file = write(tmp_path / "own.gguf", b"other")
     with pytest.raises(DataError) as caught:
         replace(NOWHERE, path=str(file), sha256=sha256(b"right")).locate()
     for part in (str(file), sha256(b"other"), sha256(b"right"), "model.sha256=null"):
@@ -156,7 +151,7 @@ def test_missing_paths_and_other_bytes_are_refused(tmp_path: Path) -> None:
 
 
 def test_parts_are_put_together_or_missing(site: Path) -> None:
-    parts = [put(site / f"tiny_part{n}" / f"part{n:02d}.bin", f"<{n}>".encode()) for n in range(1, 13)]
+    parts = [write(site / f"tiny_part{n}" / f"part{n:02d}.bin", f"<{n}>".encode()) for n in range(1, 13)]
     whole = b"".join(part.read_bytes() for part in parts)
     located = replace(NOWHERE, packages=(PARTS,), sha256=sha256(whole)).locate()
     assert located.read_bytes() == whole
@@ -175,19 +170,19 @@ def test_parts_are_put_together_or_missing(site: Path) -> None:
 def test_digests_are_remembered_and_do_not_depend_on_the_place_of_a_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = put(tmp_path / "own.gguf", b"own")
+    file = write(tmp_path / "own.gguf", b"own")
     assert digest(file) == sha256(b"own")
     with monkeypatch.context() as patched:
         patched.setattr("kgqa.util.fs.sha256", lambda _: pytest.fail("hashed again"))
         assert digest(file) == sha256(b"own")
-    put(file, b"changed")
+    write(file, b"changed")
     assert digest(file) == sha256(b"changed")
     digests = []
     for name, tokenizer in (("a", b"{}"), ("b", b"{}"), ("c", b"{ }")):
-        put(tmp_path / name / "config.json", b"{}")
-        put(tmp_path / name / "tokenizer.json", tokenizer)
-        put(tmp_path / name / "README.md", name.encode())
-        digests.append(digest(put(tmp_path / name / "model.safetensors", b"weights").parent))
+        write(tmp_path / name / "config.json", b"{}")
+        write(tmp_path / name / "tokenizer.json", tokenizer)
+        write(tmp_path / name / "README.md", name.encode())
+        digests.append(digest(write(tmp_path / name / "model.safetensors", b"weights").parent))
     assert digests[0] == digests[1] != digests[2]
 
 

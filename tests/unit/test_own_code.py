@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import re
 import sys
 from pathlib import Path
@@ -20,6 +21,7 @@ from kgqa.engines.weights import Model
 from kgqa.errors import ConfigError, UsageError
 from kgqa.prompting import render
 from kgqa.system.models import list_presets
+from tests.unit.files import refusal, write
 
 METHOD = """
 from dataclasses import dataclass
@@ -33,20 +35,7 @@ class {name}:
     async def answer(self, question):
         ...
 """
-
-
-@pytest.fixture(autouse=True)
-def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A working directory of a person's own, of which Python knows nothing."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("KGQA_CONF", raising=False)
-
-
-def write(file: str, text: str) -> Path:
-    path = Path(file)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
-    return path
+pytestmark = pytest.mark.usefixtures("own_folder")
 
 
 def own_method(name: str, text: str = METHOD.format(name="Mine")) -> None:
@@ -82,10 +71,7 @@ def test_what_is_wrong_with_ones_own_module_is_one_line() -> None:
         ("no_method", mine.replace("answer", "reply"), "method._target_=no_method.Mine: not a method: missing answer"),
     ]:
         own_method(name, text)
-        with pytest.raises(ConfigError) as refused:
-            parts.method(compose([f"method={name}"])["method"])
-        assert said in str(refused.value)
-        assert "\n" not in str(refused.value)
+        assert said in refusal(lambda name: parts.method(compose([f"method={name}"])["method"]), name)
 
 
 def test_nothing_else_that_is_installed_can_be_built() -> None:
@@ -107,6 +93,13 @@ def test_templates_of_ones_own_are_found_by_name_and_errors_name_file_and_line()
     write("prompts/mine/bad.j2", "{% block user %}\n{{ what }\n{% endblock %}")
     with pytest.raises(ConfigError, match=r"^prompts/mine/bad.j2:2: "):
         render("mine/bad")
+
+
+def test_render_edited_template() -> None:
+    for template, text in (("{{ shown }} {{ text }}", "x y"), ("another {{ shown }}", "another x")):
+        file = write("prompts/once/ask.j2", f"{{% block completion %}}{template}{{% endblock %}}")
+        os.utime(file, (len(template), len(template)))
+        assert render("once/ask", shown="x", text="y").messages[0].content == text
 
 
 def test_a_file_that_is_no_component_is_named() -> None:
@@ -153,12 +146,12 @@ STEPS = "def first(text: str) -> str:\n    return text[:1]\n"
 
 
 def hashed(method: str = HASHED, steps: str = STEPS, depth: int = 1) -> str:
-    write("own_method.py", method.format(steps="own_steps"))
-    write("own_steps.py", steps)
+    write("hashed_method.py", method.format(steps="hashed_steps"))
+    write("hashed_steps.py", steps)
     importlib.invalidate_caches()
-    for name in ("own_method", "own_steps"):
+    for name in ("hashed_method", "hashed_steps"):
         sys.modules.pop(name, None)
-    return program_hash(importlib.import_module("own_method").Own(depth))
+    return program_hash(importlib.import_module("hashed_method").Own(depth))
 
 
 def test_what_decides_an_answer_changes_the_hash_templates_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,18 +166,20 @@ def test_what_decides_an_answer_changes_the_hash_templates_too(monkeypatch: pyte
     ]  # fmt: skip
     assert len(set(others)) == len(others)
 
-    def trace(*overrides: str) -> str:
-        return program_hash(build(compose(["method=trace", *overrides])["method"], "method"))
+    def shipped(method: str, *overrides: str) -> str:
+        return program_hash(build(compose([f"method={method}", *overrides])["method"], "method"))
 
-    plain = trace()
-    assert trace("method.few_shot.path=trace_chains_musique.jsonl") == plain  # the same ones by another name
-    assert trace("method.few_shot.path=2wiki") != plain
+    plain = shipped("trace")
+    assert shipped("trace", "method.few_shot.path=trace_chains_musique.jsonl") == plain  # the same ones by another name
+    assert shipped("trace", "method.few_shot.path=2wiki") != plain
+    # kgp names this template with an f-string
+    edited = {"trace": "trace/select", "kgp": "kgp/evidence_t5"}
     monkeypatch.setattr(
-        "kgqa.config.program_code.template_hash", lambda name: "changed" if name == "trace/select" else "as it was"
+        "kgqa.config.program_code.template_hash", lambda name: "changed" if name in edited.values() else "as it was"
     )
-    changed = trace()
+    changed = {method: shipped(method) for method in (*edited, "golden")}
     monkeypatch.setattr("kgqa.config.program_code.template_hash", lambda name: "as it was")
-    assert changed != trace()
+    assert [method for method in changed if changed[method] != shipped(method)] == ["trace", "kgp"]
 
 
 KEYS = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from kgqa.artifacts.predictions import Prediction
 from kgqa.datasets.predictions import match_predictions, read_predictions
 from kgqa.errors import DataError
 from kgqa.types import Passage, Question
+from tests.unit.files import jsonl, write
 
 TOWN, BRIDGE = Passage.of("Pellery", "A town."), Passage.of("R&B Bridge", "A bridge.")
 QUESTIONS = [Question(key, "Where?", ("Pellery",), (TOWN, BRIDGE), frozenset({TOWN.id})) for key in ("q1", "q2")]
@@ -20,53 +20,44 @@ SP = {"q1": [["Pellery", 0], ["Pellery", 1], ["R&amp;B Bridge", 2]]}
 OFFICIAL = {"answer": {"q1": "Pellery", "q2": ""}, "sp": SP}
 
 
-def write_predictions(folder: Path, content: Any, name: str = "predictions.json") -> Path:
-    file = folder / name
-    file.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
-    return file
-
-
-def lines(*records: Any) -> str:
-    return "".join(json.dumps(record) + "\n" for record in records)
+def read(folder: Path, content: Any) -> list[Prediction]:
+    return read_predictions(write(folder / "predictions.json", content))
 
 
 def test_files_of_predictions_give_answers_and_titles(tmp_path: Path) -> None:
     for indent, evidence in ((None, {}), (2, {"evidence": {"q1": [["Pellery", "country", "Dorvany"]]}})):
-        file = write_predictions(tmp_path, json.dumps({**evidence, **OFFICIAL}, indent=indent))
-        first, second = read_predictions(file)
+        first, second = read(tmp_path, json.dumps({**evidence, **OFFICIAL}, indent=indent))
         assert (first.question_id, first.answer, first.titles) == ("q1", "Pellery", ("Pellery", "R&B Bridge"))
         assert (second.answer, second.titles, second.error) == ("", (), None)
         assert first.passages_of(QUESTIONS[0]) == (TOWN.id, BRIDGE.id)
-    (unknown,) = read_predictions(write_predictions(tmp_path, {"answer": {"q1": "Pellery"}, "sp": {}}))
+    (unknown,) = read(tmp_path, {"answer": {"q1": "Pellery"}, "sp": {}})
     assert unknown.passages_of(QUESTIONS[0]) is None
-    file = write_predictions(tmp_path, {"answer": {"q1": "x"}, "sp": {"q1": [["Elsewhere", 0], ["Pellery", 0]]}})
-    used = read_predictions(file)[0].passages_of(QUESTIONS[0])
+    (unlike,) = read(tmp_path, {"answer": {"q1": "x"}, "sp": {"q1": [["Elsewhere", 0], ["Pellery", 0]]}})
+    used = unlike.passages_of(QUESTIONS[0])
     assert used is not None
     assert len(used) == 2  # a title that no passage has counts
     assert set(used) & {TOWN.id, BRIDGE.id} == {TOWN.id}
     record = {"id": "q1", "predicted_answer": "Pellery", "predicted_support_idxs": [1], "predicted_answerable": True}
-    (musique,) = read_predictions(write_predictions(tmp_path, lines(record)))
+    (musique,) = read(tmp_path, jsonl(record))
     assert (musique.answer, musique.passages_of(QUESTIONS[0])) == ("Pellery", (BRIDGE.id,))
-    plain = write_predictions(tmp_path, lines({"id": "q1", "answer": "a"}, {"question_id": "q2", "answer": None}))
-    first, second = read_predictions(plain)
+    first, second = read(tmp_path, jsonl({"id": "q1", "answer": "a"}, {"question_id": "q2", "answer": None}))
     assert (first.answer, first.error, first.passages_of(QUESTIONS[0])) == ("a", None, None)
     assert (second.answer, second.error) == (None, "no answer")
-    file = tmp_path / "predictions.json.gz"
-    file.write_bytes(gzip.compress(b"\xef\xbb\xbf" + json.dumps([{"_id": "q1", "answer": "a"}]).encode()))
+    file = write(tmp_path / "predictions.json.gz", b'\xef\xbb\xbf[{"_id": "q1", "answer": "a"}]')
     assert read_predictions(file) == [Prediction("q1", "a")]
 
 
 def test_what_is_wrong_is_one_line_with_its_place(tmp_path: Path) -> None:
     for content, said in [
-        (lines({"id": "q1", "answer": "a"}, {"id": "q1", "answer": "b"}), r":2: question q1 is already answered above"),
+        (jsonl({"id": "q1", "answer": "a"}, {"id": "q1", "answer": "b"}), r":2: question q1 is already answered above"),
         ('{"id": "q1", "answer": NaN}\n', ":1: not JSON: NaN is not a JSON value"),
         ('{"id": "q1", "answer": "a", "figures": {"x": 1e999}}', r":1: figures\.x=inf is not a finite number"),
         ('{"id": "q1", "answer": "a", "flags": {"x": "many"}}', r":1: flags\.x='many' is not a valid integer"),
-        (lines({"id": 7, "answer": "a"}), ":1: id=7: must be a text"),
-        (lines({"answer": "a"}), ":1: no key 'question_id'"),
-        (lines({"id": "q1"}), ":1: no answer"),
-        (lines(["q1", "a"]), "record 1: .*should be a valid dictionary"),
-        (lines({"id": "q1", "predicted_answer": None}), ":1: predicted_answer=None: must be a text"),
+        (jsonl({"id": 7, "answer": "a"}), ":1: id=7: must be a text"),
+        (jsonl({"answer": "a"}), ":1: no key 'question_id'"),
+        (jsonl({"id": "q1"}), ":1: no answer"),
+        (jsonl(["q1", "a"]), "record 1: .*should be a valid dictionary"),
+        (jsonl({"id": "q1", "predicted_answer": None}), ":1: predicted_answer=None: must be a text"),
         ('{"id": "q1", "predicted_answer": "a", "predicted_support_idxs": ["0"]}', r"idxs\.0='0': must be an integer"),
         ('{"answer": {"q1": "a"}, "sp": {"q1": [["T"]]}}', r"no key 'sp\.q1\.0\.1'"),
         ('{"answer": {"q1": "a"}, "sp": []}', r"sp=\[\]: must be a mapping"),
@@ -77,7 +68,7 @@ def test_what_is_wrong_is_one_line_with_its_place(tmp_path: Path) -> None:
         ("", "empty"),
     ]:
         with pytest.raises(DataError, match=said):
-            read_predictions(write_predictions(tmp_path, content))
+            read(tmp_path, content)
 
 
 def test_unknown_missing_and_impossible_are_named(tmp_path: Path) -> None:
@@ -86,5 +77,6 @@ def test_unknown_missing_and_impossible_are_named(tmp_path: Path) -> None:
         match_predictions([Prediction("q9", "a"), Prediction("q8", "a")], QUESTIONS, file, known={"q1", "q2"})
     with pytest.raises(DataError, match=r"no prediction for question q2. .*--subset"):
         match_predictions([Prediction("q1", "a")], QUESTIONS, file, known={"q1", "q2"})
+    match_predictions([Prediction("q1", "a", places=(0, 1))], QUESTIONS[:1], file, known={"q1"})
     with pytest.raises(DataError, match="question q1: paragraph 2 of predicted_support_idxs is none of its 2"):
         match_predictions([Prediction("q1", "a", places=(2,))], QUESTIONS[:1], file, known={"q1"})

@@ -1,131 +1,166 @@
-"""Prompts: templates, pinned passages, and questions with chains of thought as few-shot examples."""
+"""What every method's prompts show: pinned passages once, of those found the best that fit, the same examples."""
 
 from __future__ import annotations
 
-import gzip
 import json
-import os
+import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kgqa.calls import Call, CountTokens, Generate, Neighbours, Rank, Search
+from kgqa.calls import Generate, Rank, Search
+from kgqa.config.building import build
+from kgqa.config.composing import compose
 from kgqa.datasets.demonstrations import load_thoughts
-from kgqa.errors import DataError
-from kgqa.prompting import render, render_dry_run_reply
+from kgqa.errors import DataError, PromptTooLong
+from kgqa.methods.steps.examples import Example
+from kgqa.methods.steps.reader import ReadingLog, passages_text
 from kgqa.testing import drive
-from kgqa.types import Answer, Completion, Passage, Question
+from kgqa.types import Answer, Message, Passage, Prompt, Question
 from kgqa.util.plugins import conf_folders
+from tests import method_world
 from tests.composed import built_method
+from tests.unit.files import write
+
+FIFTY = tuple(Passage.of(f"Passage {rank}", "word " * 100) for rank in range(50))
+QUESTION = Question("q", "Where was the author of Reed Lake born?", ("Gorm",))
+ROOM = 1_800  # words: the examples and about ten passages
+RETRIEVING = ("knowtrace", "era_cot", "ge_reasoning", "sg_prompt", "react", "self_ask", "iter_retgen")
+
+
+class World(method_world.DryWorld):
+    """A model that refuses prompts of more than `limit` words; each search finds the same fifty passages."""
+
+    def __init__(self, limit: int = ROOM) -> None:
+        super().__init__(passages=FIFTY)
+        self.limit = limit
+        self.shown: list[list[int]] = []  # ranks, by accepted prompt that shows some
+
+    def write(self, call: Generate) -> method_world.Reply:
+        text = call.prompt.messages[0].content + call.prompt.prefill
+        words = len(text.split())
+        if words > self.limit:
+            return PromptTooLong(words, self.limit)
+        self.shown += [ranks] if (ranks := [int(rank) for rank in re.findall(r"Title: Passage (\d+)", text)]) else []
+        return super().write(call)
+
+
+@pytest.mark.parametrize("name", RETRIEVING)
+def test_every_method_reads_the_best_of_fifty_passages_where_not_all_fit(name: str) -> None:
+    world = World()
+    method: Any = built_method(name, "passages=50")
+    answer: Answer = drive(method.answer(QUESTION), world)
+    assert answer.flags["passages_dropped"] >= 40
+    assert len(answer.evidence) == 50
+    assert world.shown
+    for ranks in world.shown:
+        assert set(ranks) == set(range(max(ranks) + 1))
+    assert max(len(ranks) for ranks in world.shown) >= 5
+    assert answer.figures["passage_tokens"] >= 102 * max(len(ranks) for ranks in world.shown)
+
+
+def prompt(shown: tuple[Passage, ...]) -> Generate:
+    return Generate(Prompt("reader/answer", (Message("user", passages_text(shown)),)), 10)
+
+
+def test_as_many_passages_are_shown_as_fit() -> None:
+    for kept in (50, 49, 13, 1, 0):
+        world, reading = World(limit=103 * kept), ReadingLog(Question("q", "Who?", ()))
+        drive(reading.send(prompt, FIFTY), world)
+        assert [ranks[-1] + 1 for ranks in world.shown] == ([kept] if kept else [])
+        assert reading.flags["passages_dropped"] == 50 - kept
+        assert reading.tokens == reading.last == 103 * kept
+    with pytest.raises(PromptTooLong):
+        drive(ReadingLog(Question("q", "Who?", ())).send(prompt, FIFTY), World(limit=-1))
+
 
 MAIN = Passage.of("Elm", "Elm read a book by Alder, and said so in public.")
 ALDER = Passage.of("Alder", "Alder wrote Birch.")
 BIRCH = Passage.of("Birch", "Birch is a book of 1901.")
-QUESTION = Question(
+PINNED = Question(
     "q", "When did the book appear?", ("1901",), (ALDER, BIRCH), frozenset({BIRCH.id}), pinned=(MAIN,)
 )  # fmt: skip
 OTHERS = {"neighbourhood", "no_context", "retrieve_only", "safe", "trace"}  # call no model or show no found passage
 NAMES = sorted({file.stem for folder in conf_folders() for file in Path(folder, "method").glob("*.yaml")})
 
 
-def answer_and_render(name: str, question: Question, *found: Passage) -> tuple[Answer, list[str]]:
-    prompts: list[str] = []
+class PinnedWorld(method_world.DryWorld):
+    def search(self, call: Search) -> tuple[Passage, ...]:
+        return (self.passages if call.pool is None else call.pool)[: call.k]
 
-    def reply(call: Call[Any]) -> Any:
-        match call:
-            case Search():
-                return (found if call.pool is None else call.pool)[: call.k]
-            case Neighbours():
-                return (BIRCH,)
-            case Rank():
-                return tuple(1.0 for _ in call.texts)
-            case CountTokens():
-                return len(call.text.split())
-            case Generate():
-                prompts.append("\n".join(message.content for message in call.prompt.messages))
-                return Completion(render_dry_run_reply(call.prompt, len(prompts)))
-        raise AssertionError(call)
+    def rank(self, call: Rank) -> tuple[float, ...]:
+        return (1.0,) * len(call.texts)
 
-    answer: Answer = drive(built_method(name).answer(question), reply)
-    return answer, [prompt for prompt in prompts if question.text in prompt]
+    def other(self, call: Any) -> tuple[Passage, ...]:
+        return (BIRCH,)  # a neighbour
 
 
 @pytest.mark.parametrize("name", sorted(set(NAMES) - OTHERS))
 def test_prompts_show_a_pinned_passage_once(name: str) -> None:
     for found in ((ALDER,), (ALDER, MAIN)):
-        answer, prompts = answer_and_render(name, QUESTION, *found)
-        shown = [prompts[-1].rpartition(QUESTION.text)[0]]
+        world = PinnedWorld(passages=found)
+        answer = drive(built_method(name).answer(PINNED), world)
+        messages = ["\n".join(message.content for message in call.prompt.messages) for call in world.generations]
+        prompts = [prompt for prompt in messages if PINNED.text in prompt]
+        shown = [prompts[-1].rpartition(PINNED.text)[0]]
         if name in ("search_o1", "simple_deep_searcher"):  # the call that reads passages for an agent
-            shown += [prompt.partition(QUESTION.text)[0] for prompt in prompts if "Pages found:" in prompt]
+            shown += [prompt.partition(PINNED.text)[0] for prompt in prompts if "Pages found:" in prompt]
             assert len(shown) > 1
         assert [before.count(MAIN.text) for before in shown] == [1] * len(shown)
         assert MAIN in found or MAIN.id not in answer.evidence
 
 
-def test_render_edited_template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    file = Path("prompts/once/ask.j2")
-    file.parent.mkdir(parents=True)
-    for template, text in (("{{ shown }} {{ text }}", "x y"), ("another {{ shown }}", "another x")):
-        file.write_text(f"{{% block completion %}}{template}{{% endblock %}}", encoding="utf-8")
-        os.utime(file, (len(template), len(template)))
-        assert render("once/ask", shown="x", text="y").messages[0].content == text
+SAME = ("retrieve_read", "ircot", *RETRIEVING[1:])
 
 
-DIRECT = "gold_with_1_distractors_context_direct_qa_codex.txt"
-OURS = {
-    "question": "Who wrote Birch?", "answer": "Alder", "thoughts": ["Birch is by Alder.", "So the answer is: Alder."],
-    "passages": [{"title": "Birch", "text": "Birch is by Alder."}],
-    "distractors": [{"title": "Elm", "text": "Elm is old."}, {"title": "Fir", "text": "Fir is new."}],
-}  # fmt: skip
+@cache
+def composed(method: str) -> str:
+    """Return its node with POOL for the name of the pool, which stands in several places."""
+    return json.dumps(
+        compose([f"method={method}", "method.few_shot_path=POOL", "method.demonstration_count=4"])["method"]
+    )
 
 
-def authors_prompt(reply: str, *titles: str) -> str:
-    passages = "".join(f"Wikipedia Title: {title}\n{title} text.\n\n" for title in titles)
-    return f'# METADATA: {{"qid": "q1"}}\n{passages}Q: Who?\nA: {reply}\n\n\n'
+def built(method: str, pool: str) -> Any:
+    return build(json.loads(composed(method).replace("POOL", pool)), "method")
 
 
-def released(**changes: str | None) -> dict[str, str]:
-    ending = "distractors_context_cot_qa_codex.txt"
-    texts: dict[str, str | None] = {
-        f"gold_with_1_{ending}": authors_prompt("It is Elm. So the answer is: Elm.", "Fir", "Elm"),
-        f"gold_with_2_{ending}": authors_prompt("It is Elm. So the answer is: Elm.", "Oak", "Elm", "Fir"),
-        f"gold_with_3_{ending}": authors_prompt("It is Elm. So the answer is: Elm.", "Ash", "Yew", "Elm", "Oak"),
-        DIRECT: authors_prompt("Elm", "Fir", "Elm"),
-        **changes,
-    }
-    return {f"prompts/hotpotqa/{name}": text for name, text in texts.items() if text is not None}
+def prompts(method: Any) -> list[str]:
+    """All that a method asks for one question."""
+    world = method_world.DryWorld(passages=(BIRCH,))
+    drive(method.answer(PINNED), world)
+    return world.prompts()
 
 
-def test_the_authors_prompts_keep_every_paragraph_in_its_place_and_other_files_are_refused(tmp_path: Path) -> None:
-    def packed(content: Any, section: str = "hotpotqa") -> str:
-        (tmp_path / "released.json.gz").write_bytes(gzip.compress(json.dumps(content).encode()))
-        return f"{tmp_path}/released.json.gz#{section}"
+@pytest.mark.parametrize("family", ["2wiki", "iirc"])
+def test_every_method_shows_the_same_questions(family: str) -> None:
+    shown = {}
+    for name in SAME:
+        asked = "\n".join(prompts(built(name, family)))
+        shown[name] = {each.question for each in load_thoughts(family) if each.question in asked}
+    assert len(shown["react"]) == 4
+    assert all(questions == shown["react"] for questions in shown.values())
 
-    [read] = load_thoughts(packed(released()))
-    assert (read.question, read.answer, read.thoughts) == ("Who?", "Elm", "It is Elm. So the answer is: Elm.")
-    titles = [[passage.title for passage in context] for context in read.contexts]
-    assert titles == [["Elm"], ["Fir", "Elm"], ["Oak", "Elm", "Fir"], ["Ash", "Yew", "Elm", "Oak"]]
-    assert read.context(1)[1].text == "Elm text."
-    changes: list[tuple[dict[str, Any], str]] = [
-        ({"thoughts": ["Birch is by Alder."]}, r"own.jsonl:1: thoughts must end in 'the answer is: Alder.'"),
-        ({"thoughts": []}, r"own.jsonl:1: thoughts=\[\]: tuple should have at least 1 item"),
-        ({"passages": [{"title": "Birch"}]}, r"own.jsonl:1: no key 'passages.0.text'"),
-        ({"steps": [{"question": "Who?", "triple": ["B", "by", "A"]}]}, r"<B; by; A> is among no passage's triples"),
-    ]
-    own = tmp_path / "own.jsonl"
-    for change, message in changes:
-        own.write_text(json.dumps({**OURS, **change}) + "\n", encoding="utf-8")
-        with pytest.raises(DataError, match=message):
-            load_thoughts(str(own))
-    for content, section, message in [
-        (released(), "musique", "no prompts of 'musique'. Datasets in this file: hotpotqa"),
-        ([1], "hotpotqa", "hotpotqa: not IRCoT's prompts"),
-        (released(**{DIRECT: None}), "hotpotqa", rf"'{DIRECT}'\). Download the file again"),
-        (released(**{DIRECT: '# METADATA: {"qid": "q2"}\nQ: W\nA: E'}), "hotpotqa", "'q1'"),
-        (released(**{DIRECT: '# METADATA: {"qid": "q1"}\nText'}), "hotpotqa", "expected 'Q: …' and 'A: …'"),
-        (released(**{"no_context_open_llm_retrieval_codex.txt": authors_prompt("A", "B")}), "hotpotqa", "JsonError"),
-    ]:
-        with pytest.raises(DataError, match=message):
-            load_thoughts(packed(content, section))
+
+def test_questions_without_what_a_method_shows_are_refused(tmp_path: Path) -> None:
+    passages = [{"title": "T", "text": "A."}]
+    record = {"question": "Who?", "answer": "A", "thoughts": ["So the answer is: A."], "passages": passages}
+    file = write(tmp_path / "own.jsonl", record)
+    for method in ("self_ask", "react", "sg_prompt", "ge_reasoning", "era_cot"):
+        with pytest.raises(DataError, match=r"own.jsonl: the demonstration 'Who\?' has no '(steps|triples)'"):
+            built(method, str(file))
+
+
+def test_an_example_has_a_graph_that_names_nothing_to_be_found_and_a_transcript() -> None:
+    film = Example(next(each for each in load_thoughts("2wiki") if "The Painted Tollgate" in each.question))
+    assert list(map(str, film.masked)) == [
+        "<The Painted Tollgate; director; ?1>", "<?1; date of birth; ?2>", "<Midnight at Orbury; director; ?3>",
+        "<?3; date of birth; ?4>",
+    ]  # fmt: skip
+    assert str(film.shown.steps[3].triple) == "<Patrice Vaucelin; date of birth; 21 July 1926>"
+    assert [len(film.actions(place)) for place in range(4)] == [5, 6, 2, 6]
+    first, last = film.actions(2)  # a search that finds all passages is the only one
+    assert all(passage.text in first.observation for passage in film.shown.context(0))
+    assert last.action == f"Finish[{film.shown.answer}]"

@@ -14,6 +14,7 @@ from kgqa.cli.commands import find_command, parse
 from kgqa.cli.main import main
 from kgqa.config.composing import compose
 from tests.shown_commands import ROOT, elsewhere, every_command
+from tests.unit.files import write
 from tests.without_weights import stand_in_defaults
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -59,10 +60,8 @@ def test_the_method_dataset_and_model_that_own_code_shows_how_to_add_run(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for name, content in shown_files().items():
-        Path(name).parent.mkdir(parents=True, exist_ok=True)
-        Path(name).write_text(content, encoding="utf-8")
-    question = {"question": "Who built it?", "answer": "Ann", "texts": {"Mill": "Ann built the mill."}}
-    Path("trivia.jsonl").write_text(json.dumps(question) + "\n", encoding="utf-8")
+        write(name, content)
+    write("trivia.jsonl", {"question": "Who built it?", "answer": "Ann", "texts": {"Mill": "Ann built the mill."}})
     keys = (
         "method=draft_and_check dataset=trivia dataset.path=trivia.jsonl model=my_model engine=scripted output_dir=run"
     )

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 import pytest
 
-from kgqa.calls import Call, CountTokens, Generate
 from kgqa.errors import ConfigError
 from kgqa.experiment.experiment import Experiment
 from kgqa.methods.safe import Safe, read_step
 from kgqa.methods.steps.safe_verdict import CORRECT, read_verdict
 from kgqa.testing import drive
 from kgqa.types import Answer, Completion, Passage, Question
+from tests import method_world
 from tests.composed import built_method
 
 REED = Passage.of("Reed Lake", "Reed Lake is a novel by Ada Holm.")
@@ -31,39 +30,26 @@ def verdict(error_type: str, guidance: str = "Go on.") -> str:
 
 
 RIGHT = verdict(CORRECT)
+SAFE: Safe = built_method("safe")
 
 
-@cache
-def configured() -> Safe:
-    method: Safe = built_method("safe")
-    return method
-
-
-class World:
+class World(method_world.World):
     def __init__(self, *replies: str | Completion) -> None:
-        self.replies, self.calls = list(replies), list[Generate]()
-
-    def __call__(self, call: Call[Any]) -> Any:
-        if isinstance(call, CountTokens):
-            return len(call.text.split())
-        assert isinstance(call, Generate)
-        self.calls.append(call)
-        reply = self.replies.pop(0)
-        return Completion(reply) if isinstance(reply, str) else reply
+        super().__init__(replies)
 
     def answer(self, question: Question = QUESTION, **changes: Any) -> Answer:
-        return drive(replace(configured(), **changes).answer(question), self)
+        return drive(replace(SAFE, **changes).answer(question), self)
 
     @property
     def stages(self) -> list[str]:
-        return [call.prompt.name.removeprefix("safe/") for call in self.calls]
+        return [call.prompt.name.removeprefix("safe/") for call in self.generations]
 
 
 def test_without_feedback_steps_follow_each_other_to_the_final_answer() -> None:
     world = World(AUTHOR, BORN, FINAL)
     answer = world.answer(feedback="none")
     assert world.stages == ["step", "step", "step"]
-    assert [call.prompt.prefill for call in world.calls] == ["Step 1:", "Step 2:", "Step 3:"]
+    assert [call.prompt.prefill for call in world.generations] == ["Step 1:", "Step 2:", "Step 3:"]
     assert (answer.text, set(answer.evidence)) == ("Gorm", {REED.id, HOLM.id})
     assert answer.figures == {"steps": 3, "retries": 0}
     assert not answer.flags
@@ -81,11 +67,11 @@ def test_another_evaluator_has_to_be_named() -> None:
 def test_a_rejected_step_is_tried_again_and_kept_after_the_last_retry() -> None:
     world = World(AUTHOR, verdict("Off-topic", "Say where she was born."), BORN, RIGHT, FINAL, RIGHT)
     answer = world.answer()
-    retry = world.calls[2].prompt
+    retry = world.generations[2].prompt
     assert retry.prefill == "Step 1:"
     assert "Rejected attempt at step 1: According to Passage 1" in retry.messages[0].content
     assert "Guidance: Say where she was born." in retry.messages[0].content
-    final = world.calls[4].prompt.messages[0].content
+    final = world.generations[4].prompt.messages[0].content
     assert "Step 1: According to Passage 2" in final
     assert "Ada Holm wrote" not in final  # what was rejected is no part of the chain
     assert [answer.figures[name] for name in ("errors, off-topic", "errors at step 1", "retries")] == [1, 1, 1]
@@ -93,7 +79,7 @@ def test_a_rejected_step_is_tried_again_and_kept_after_the_last_retry() -> None:
     answer = world.answer(max_retries=1)
     assert (world.stages, answer.flags) == (["step", "judge"] * 3, {"unresolved_step": 1})
     assert [attempt["accepted"] for attempt in answer.notes["attempts"]] == [False, True, True]  # the tries are equal
-    retried, following = (world.calls[place].prompt.messages[0].content for place in (2, 4))
+    retried, following = (world.generations[place].prompt.messages[0].content for place in (2, 4))
     assert "Rejected attempt at step 1" in retried
     assert following.count("Ada Holm wrote Reed Lake") == 1  # as a step, and not as a rejected attempt
     assert "Warning: step 1 above was judged wrong" in following
@@ -104,13 +90,13 @@ def test_the_released_loop_differs_in_four_places() -> None:
     rejected = verdict("Redundancy")
     world = World(AUTHOR, rejected, AUTHOR, rejected, FINAL, RIGHT)
     world.answer(max_retries=2, count_first_try=True)
-    assert [call.prompt.prefill for call in world.calls[::2]] == ["Step 1:", "Step 1:", "Step 2:"]
+    assert [call.prompt.prefill for call in world.generations[::2]] == ["Step 1:", "Step 1:", "Step 2:"]
     guided = verdict(CORRECT, "Submit ####ANSWER: town.")
     world = World(AUTHOR, guided, " Gorm (Final Answer)", RIGHT)
     answer = world.answer(guided_answer="conclude")
     assert world.stages == ["step", "judge", "conclude", "judge"]
     assert (answer.text, answer.flags) == ("Gorm", {"guided_answer": 1})
-    assert "####ANSWER: Gorm (Final Answer)" in world.calls[-1].prompt.messages[0].content
+    assert "####ANSWER: Gorm (Final Answer)" in world.generations[-1].prompt.messages[0].content
     wrong = verdict("Wrong Conclusion")
     world = World(FINAL, wrong, BORN, RIGHT, " ####ANSWER: Torvane (Final Answer)", RIGHT)
     answer = world.answer(max_retries=0, rejected_answer="continue")
@@ -134,7 +120,7 @@ def test_at_the_bound_an_answer_is_forced() -> None:
     ):
         world = World(AUTHOR, RIGHT, BORN, RIGHT, written)
         answer = world.answer(max_steps=2)
-        assert (world.stages, world.calls[-1].stop) == (["step", "judge", "step", "judge", "conclude"], ())
+        assert (world.stages, world.generations[-1].stop) == (["step", "judge", "step", "judge", "conclude"], ())
         assert (answer.text, answer.flags) == ("Gorm", {"forced_answer": 1})
 
 
@@ -142,26 +128,28 @@ def test_verdicts_are_asked_for_once_more_and_have_the_chosen_labels() -> None:
     world = World(FINAL, "fine", "still fine")
     answer = world.answer()
     assert world.stages == ["step", "judge", "judge"]
-    assert world.calls[1].prompt != world.calls[2].prompt  # greedy: the same prompt would get the same reply
+    assert (
+        world.generations[1].prompt != world.generations[2].prompt
+    )  # greedy: the same prompt would get the same reply
     assert (answer.text, answer.flags) == ("Gorm", {"unparsable_verdict": 1, "no_passage_cited": 1})
     early = verdict("Premature Conclusion")
     world = World(FINAL, early, FINAL, RIGHT)
     assert world.answer(labels="released").figures["errors, premature conclusion"] == 1
-    assert "Premature Conclusion" in world.calls[1].prompt.messages[0].content
+    assert "Premature Conclusion" in world.generations[1].prompt.messages[0].content
     world = World(FINAL, early, early)
     assert world.answer().flags["unparsable_verdict"] == 1
-    assert "Premature Conclusion" not in world.calls[1].prompt.messages[0].content
+    assert "Premature Conclusion" not in world.generations[1].prompt.messages[0].content
 
 
 def test_ten_passages_are_kept_gold_among_them_in_an_order_of_the_questions_own() -> None:
     passages = tuple(Passage.of(f"T{number}", f"text {number}") for number in range(20))
     gold = frozenset(passage.id for passage in passages[15:19])
     one = Question("one", "?", ("a",), passages, support=gold)
-    chosen = configured().sample_passages(one)
+    chosen = SAFE.sample_passages(one)
     assert (len(chosen), len(gold & {passage.id for passage in chosen})) == (10, 4)
-    assert chosen == configured().sample_passages(one)
-    assert chosen != configured().sample_passages(replace(one, id="two"))
-    assert len(configured().sample_passages(QUESTION)) == 2
+    assert chosen == SAFE.sample_passages(one)
+    assert chosen != SAFE.sample_passages(replace(one, id="two"))
+    assert len(SAFE.sample_passages(QUESTION)) == 2
 
 
 def test_texts_of_steps_and_verdicts_are_read() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kgqa.artifacts.examples import Example, NotTaught, Recipe, Source
+from kgqa.artifacts.examples import Dropped, Example, NotTaught, Recipe, Source
 from kgqa.calls import Call, CountTokens, Generate
 from kgqa.config import building as parts
 from kgqa.config.composing import compose
@@ -20,13 +20,12 @@ from kgqa.engines.chat import ChatTemplate
 from kgqa.engines.thinking import Thinking
 from kgqa.methods.kgp import Kgp
 from kgqa.methods.safe import CITED, Safe
-from kgqa.methods.safe_teaching import Ideal, Teacher
-from kgqa.methods.steps.safe_plan import NoPlan, plan
-from kgqa.methods.steps.safe_rules import JudgedStep, Solution, sample_late
 from kgqa.methods.steps.safe_verdict import CORRECT, errors
 from kgqa.testing import drive
 from kgqa.training.collect.facts import NextFacts
 from kgqa.training.collect.safe import JudgedSteps
+from kgqa.training.collect.safe_rules import JudgedStep, Solution, plan, sample_late
+from kgqa.training.collect.safe_teacher import Ideal, Teacher
 from kgqa.types import Completion, Hop, Json, Passage, Question
 from tests.golden.test_program_prompts import AGREED, TEACHER
 from tests.golden.test_program_prompts import QUESTION as TAUGHT
@@ -64,7 +63,7 @@ def test_what_the_passages_do_not_bear_out_has_no_plan() -> None:
         (comparing("yes", "Sweden"), "does not follow"),
         (comparing("Reed Lake"), "none of what is compared"),
     ]:
-        with pytest.raises(NoPlan, match=why):
+        with pytest.raises(NotTaught, match=why):
             plan(question, question.passages, random.Random(0))
 
 
@@ -110,6 +109,12 @@ def test_labels_are_balanced_and_later_places_more_frequent() -> None:
         *errors("released"),
         CORRECT,
     }
+    recipe, method = configured(balance="all")
+    short = replace(method, max_feedback_characters=90)
+    made = [*recipe.collect([Source("mine", questions, short)], dict)]
+    verdicts = [json.loads(each.target) for each in made if isinstance(each, Example)]
+    assert 40 < max(len(verdict["diagnosis"]) for verdict in verdicts) <= 90
+    assert "longer than method.max_feedback_characters" in {each.why for each in made if isinstance(each, Dropped)}
     chance = random.Random(0)
     drawn = Counter(sample_late(range(1, 4), chance) for _ in range(7000))
     assert [round(drawn[place] / 500) for place in (1, 2, 3)] == [1, 4, 9]
@@ -193,10 +198,10 @@ def test_a_question_without_a_sound_solution_teaches_nothing() -> None:
 
 
 def test_two_looks_find_the_first_error_of_a_wrong_answer_or_the_guidance_that_misled() -> None:
-    label, step = hard_case(finding(2, "Unsupported"), finding(2, "Contradictory"))
+    [(label, step)] = hard_case(finding(2, "Unsupported"), finding(2, "Contradictory"))
     assert (label, step.number, step.accepted, step.text) == ("Contradictory", 2, ("step 1",), "step 2")
     assert tuple(step.verdict) == ("Contradictory", "so", "do that")
-    label, step = hard_case(finding(3, "Unsupported"), finding(3, "Misleading Guidance"))
+    [(label, step)] = hard_case(finding(3, "Unsupported"), finding(3, "Misleading Guidance"))
     assert (label, step.number) == (CORRECT, 2)
     assert tuple(step.verdict) == (CORRECT, "Passage 1 says so.", "do that")
     for looks, why in [

@@ -15,10 +15,10 @@ from kgqa.cache.store import CallCache
 from kgqa.calls import Generate, ModelCall, ModelReply, Search, gather, settle
 from kgqa.errors import EngineDied, EngineError, StorageError
 from kgqa.runtime.scheduler import Scheduler
-from kgqa.runtime.services import BatchIsolator, Waves, Worker
+from kgqa.runtime.services import BatchIsolator, Worker
 from kgqa.types import Completion, Json, Passage
 from tests.engines_for_tests import Batches, ask, echo
-from tests.unit.scheduling import drive, named, next_reply, two_steps
+from tests.unit.scheduling import drive, named, next_reply, scheduler_of, two_steps
 
 
 def test_calls_share_batches_and_have_their_own_seeds(cache: CallCache) -> None:
@@ -106,9 +106,7 @@ def test_interrupted_run_resumes_in_the_same_batches(cache: CallCache) -> None:
     drive(whole, cache, named(10, two_steps))
     other = CallCache(cache.path.parent / "other")
     part = Batches(size=4)
-    done = Done()
-    waves = Waves(done, other, part)
-    scheduler = Scheduler(lambda call: waves, done, width=64)
+    scheduler = scheduler_of(part, other)
     running = scheduler.run(named(10, two_steps))
     next(running)  # some batches are committed, others are not
     running.close()
@@ -137,9 +135,7 @@ def test_closing_the_iterator_closes_programs(cache: CallCache) -> None:
 
     async def quick() -> None: ...
 
-    done = Done()
-    waves = Waves(done, cache, Batches(size=8))
-    scheduler = Scheduler(lambda call: waves, done, width=64)
+    scheduler = scheduler_of(Batches(size=8), cache)
     running = scheduler.run([("q0", program("q0")), ("q1", program("q1")), ("quick", quick())])
     assert next(running).key == "quick"
     running.close()
@@ -158,7 +154,7 @@ def run_with(cache: CallCache, answer: Any) -> list[Any]:
     async def program() -> tuple[Passage, ...]:
         return await Search("harbour", 3)
 
-    scheduler = Scheduler(lambda _: worker, done, width=4)
+    scheduler = Scheduler(lambda _: worker, done, width=lambda: 4)
     try:
         return [ended.result for ended in scheduler.run((str(n), program()) for n in range(2))]
     finally:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kgqa.calls import Call, CountTokens, Generate, Rank, Search
+from kgqa.calls import Call, Rank, Search
 from kgqa.config.building import build
 from kgqa.config.composing import compose
 from kgqa.errors import ConfigError, PromptTooLong
@@ -18,6 +18,7 @@ from kgqa.methods.steps.tools import as_text, read_calls
 from kgqa.methods.tool_agent import ToolAgent, find_snippets
 from kgqa.testing import drive
 from kgqa.types import Answer, Completion, Message, Passage, Question, ToolCall
+from tests import method_world
 from tests.composed import built_method
 
 OPERA = Passage.of("The Herring Queen", "It is an opera. It was composed by Asbjarne Lyngholt.")
@@ -36,24 +37,12 @@ def tool_agent() -> ToolAgent:
     return built
 
 
-class World:
+class World(method_world.World):
     def __init__(self, replies: Sequence[str | Completion | Exception]) -> None:
-        self.replies, self.calls, self.searches = list(replies), list[Generate](), list[Search]()
+        super().__init__(replies, (OPERA, COMPOSER))
 
-    def __call__(self, call: Call[Any]) -> Any:
-        match call:
-            case CountTokens():
-                return len(call.text.split())
-            case Rank():
-                return (0.0,) * len(call.texts)
-            case Search():
-                self.searches.append(call)
-                return (OPERA, COMPOSER)[: call.k] if call.query != "nothing" else ()
-            case Generate():
-                self.calls.append(call)
-                reply = self.replies.pop(0)
-                return Completion(reply) if isinstance(reply, str) else reply
-        raise AssertionError(call)
+    def search(self, call: Search) -> tuple[Passage, ...]:
+        return super().search(call) if call.query != "nothing" else ()
 
     def answer(self, agent: SearchAgent | ToolAgent) -> Answer:
         return drive(agent.answer(QUESTION), self)
@@ -63,10 +52,10 @@ def test_a_query_is_answered_with_passages_and_the_transcript_goes_on() -> None:
     world = World(["<think>Who?</think>\n<search> opera ", "<think>He.</think> <answer> Fauskenes "])
     answer = world.answer(agent(passages=1))
     shown = f"\n\n<information>Doc 1(Title: {OPERA.title}) {OPERA.text}\n</information>\n\n"
-    assert [call.query for call in world.searches] == ["opera"]
-    assert world.calls[1].prompt.prefill == f"<think>Who?</think>\n<search> opera </search>{shown}"
-    assert world.calls[0].stop == ("</search>", "</answer>")
-    assert {call.thoughts for call in world.calls} == {"keep"}
+    assert [call.query for call in world.of(Search)] == ["opera"]
+    assert world.generations[1].prompt.prefill == f"<think>Who?</think>\n<search> opera </search>{shown}"
+    assert world.generations[0].stop == ("</search>", "</answer>")
+    assert {call.thoughts for call in world.generations} == {"keep"}
     assert (answer.text, answer.evidence, answer.figures["searches"]) == ("Fauskenes", (OPERA.id,), 1)
     assert answer.notes["searches"] == [["opera", [OPERA.id]]]
     assert answer.notes["transcript"].endswith("<answer> Fauskenes </answer>")
@@ -91,7 +80,7 @@ def test_what_ends_a_turn_is_flagged() -> None:
 def test_passages_that_do_not_fit_are_dropped_and_without_a_forced_answer_it_is_empty() -> None:
     world = World(["<search>opera", PromptTooLong(100, 99), "<answer>Fauskenes"])
     answer = world.answer(agent())
-    shown = [[each.text in call.prompt.prefill for each in (OPERA, COMPOSER)] for call in world.calls[1:]]
+    shown = [[each.text in call.prompt.prefill for each in (OPERA, COMPOSER)] for call in world.generations[1:]]
     assert (shown, answer.flags) == ([[True, True], [True, False]], {"passages_dropped": 1})
     answer = World(["I do not know."]).answer(agent(at_limit="empty"))
     assert (answer.text, answer.flags) == ("", {"no_action": 1, "empty_answer": 1})
@@ -104,9 +93,9 @@ def test_search_o1_reads_passages_in_a_call_of_their_own() -> None:
     world = World(["<|begin_search_query|>opera", finding, r"So it is \boxed{\text{Fauskenes}}."])
     answer = world.answer(agent("search_o1"))
     start, end = "\n\n<|begin_search_result|>", "<|end_search_result|>\n\n"
-    assert OPERA.text in world.calls[1].prompt.messages[0].content
-    assert world.calls[1].thoughts == "split"
-    assert world.calls[2].prompt.prefill.endswith(f"{start}Asbjarne Lyngholt composed it.{end}")
+    assert OPERA.text in world.generations[1].prompt.messages[0].content
+    assert world.generations[1].thoughts == "split"
+    assert world.generations[2].prompt.prefill.endswith(f"{start}Asbjarne Lyngholt composed it.{end}")
     assert (answer.text, answer.evidence) == ("Fauskenes", (OPERA.id, COMPOSER.id))
 
 
@@ -126,14 +115,14 @@ def test_results_are_messages_that_alternate() -> None:
     both = f"I look.\n{SEARCH}\n{SEARCH.replace('opera', 'nothing')}"
     world = World([both, "Because.\nAnswer: Fauskenes"])
     answer = world.answer(replace(tool_agent(), passages=1))
-    assert [message.role for message in world.calls[1].prompt.messages] == ["system", "user", "assistant", "user"]
-    assert world.calls[1].prompt.messages[2].content == both
+    assert [message.role for message in world.generations[1].prompt.messages] == ["system", "user", "assistant", "user"]
+    assert world.generations[1].prompt.messages[2].content == both
     first, second = "[1] The Herring Queen: It is an opera.", "Nothing was found."
-    assert world.calls[1].prompt.messages[3].content == (
+    assert world.generations[1].prompt.messages[3].content == (
         f"<tool_response>\n{first}\n</tool_response>\n<tool_response>\n{second}\n</tool_response>"
     )
-    assert {(call.tools, call.stop) for call in world.calls} == {(None, ("<tool_response>",))}
-    assert '"name": "keyword_search"' in world.calls[0].prompt.messages[0].content
+    assert {(call.tools, call.stop) for call in world.generations} == {(None, ("<tool_response>",))}
+    assert '"name": "keyword_search"' in world.generations[0].prompt.messages[0].content
     assert (answer.text, answer.flags) == ("Fauskenes", {"empty_retrieval": 1})
     assert answer.notes["calls"][0] == ["semantic_search", '{"query": "opera"}', [OPERA.id]]
     messages = [Message("user", "q"), Message("assistant", "c", (ToolCall("1", "a", "{}"),)), Message("tool", "r")]
@@ -145,13 +134,13 @@ def test_keywords_are_searched_and_a_chunk_is_read_once() -> None:
     read = '<tool_call>{"name": "read_chunk", "arguments": {"chunk_ids": [1, %s]}}</tool_call>'
     world = World([SEARCH, read % "1", read % "2, 9", "Answer: Fauskenes"])
     answer = world.answer(tool_agent())
-    shown = world.calls[3].prompt.messages[-1].content
+    shown = world.generations[3].prompt.messages[-1].content
     assert (OPERA.text in shown, COMPOSER.text in shown) == (False, True)
     assert "Chunk 1 was read before.\nError: there is no chunk 9" in shown
     assert (answer.evidence, answer.flags) == ((OPERA.id, COMPOSER.id), {"invalid_call": 1})
     world = World([SEARCH, f"Answer: Fauskenes\n{SEARCH}"])
     answer = world.answer(replace(tool_agent(), max_turns=1))
-    last = world.calls[1].prompt.messages
+    last = world.generations[1].prompt.messages
     assert [message.role for message in last] == ["system", "user", "assistant", "user"]
     assert "You cannot call more tools." in last[3].content
     assert (answer.text, answer.flags) == ("Fauskenes", {"forced_answer": 1})
@@ -159,7 +148,7 @@ def test_keywords_are_searched_and_a_chunk_is_read_once() -> None:
     for scope, pool in (("corpus", None), ("own", QUESTION.passages)):
         world = World([call, "Answer: Fauskenes"])
         world.answer(replace(tool_agent(), scope=scope))  # type: ignore[arg-type]
-        assert world.searches == [Search("Lyngholt; opera", 5, None, pool, ("Lyngholt", "opera"))]
+        assert world.of(Search) == [Search("Lyngholt; opera", 5, None, pool, ("Lyngholt", "opera"))]
 
 
 def test_calls_in_a_reply() -> None:

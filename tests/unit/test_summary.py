@@ -124,7 +124,8 @@ def test_what_no_question_defines_is_null_and_not_zero() -> None:
     assert (metrics.failed, metrics.scores["em"].mean, metrics.scores["support_recall"].mean) == (1, 0, 0)
     assert metrics.scores["support_precision"].n == 0
     silent = row(evidence=None)
-    assert (silent.em, silent.support_recall, silent.support.given_recall) == (1.0, None, None)
+    assert (silent.em, silent.support.recall, silent.given.recall) == (1.0, None, None)
+    assert row(passages=()).given.recall is None
 
 
 def test_scores_are_broken_down_by_hops_type_and_profile() -> None:
@@ -158,9 +159,10 @@ def test_support_figures_are_those_computed_by_hand() -> None:
         (["a"], set[str](), TEN, None, None, None, None, None, None),
         # a gold passage that is not among the given ones stays in the denominator
         (["a", "b"], {"a", "missing:Paris"}, TEN, 1 / 2, 1 / 2, 1 / 2, 1 / 2, 1 / 2, 0.9),
-        (["a", "x"], {"a", "d"}, "", 1 / 2, 1 / 2, 1 / 2, 1 / 2, None, None),
+        (["a", "x"], {"a", "d"}, "", 1 / 2, 1 / 2, 1 / 2, 1 / 2, 0, None),
     ]:
-        assert astuple(score_support(evidence, gold, given)) == tuple(expected)
+        of_given = score_support(given, gold)
+        assert (*astuple(score_support(evidence, gold)), of_given.recall, of_given.error_rate) == tuple(expected)
 
 
 ALDER, BIRCH = Passage.of("Alder", "Alder is a tree."), Passage.of("Birch", "Birch is white.")

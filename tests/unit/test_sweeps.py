@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kgqa.artifacts.metrics import Metrics
-from kgqa.artifacts.sweep import CellState, SweepPlan, cell_file, sweep_name
+from kgqa.artifacts.sweep import Cell, CellState, Sweep, cell_file, sweep_name
 from kgqa.config.composing import expand_grid, parse_axes
 from kgqa.config.files import Config
 from kgqa.errors import ConfigError, DataError
@@ -18,8 +18,8 @@ from kgqa.experiment.experiment import Experiment
 from kgqa.report.columns import Measured, columns, name_by_settings
 from kgqa.report.sweeps import mark_best
 from kgqa.runtime.costs import Budget, Spent, limited
-from kgqa.sweeps.cells import Cell, differing_settings, group_by_models
-from kgqa.sweeps.running import SweepFolder, open_sweep
+from kgqa.sweeps.cells import differing_settings, freeze, group_by_models, load_cell
+from kgqa.sweeps.running import add_cells, open_sweep
 from tests.unit.killing import contents, killed_at
 
 RUN = Path(__file__).parents[1] / "golden/artefacts/trace"
@@ -50,7 +50,7 @@ def test_axes_groups_settings_and_names_of_cells() -> None:
 
 
 def cell(number: int, **config: Any) -> Cell:
-    return Cell(number, f"cell {number}", replace(Experiment.of(["method=golden", "dataset=demo"]), config=config))
+    return freeze(number, f"cell {number}", replace(BASE, config=config))
 
 
 def test_budgets_are_paid_and_dollars_need_prices() -> None:
@@ -58,7 +58,7 @@ def test_budgets_are_paid_and_dollars_need_prices() -> None:
     budget.pay(Spent(120, 1.0))
     budget.pay(Spent(120))  # on this machine
     assert not budget.spent()
-    assert budget.left().dollars == 1.5
+    assert budget.left().limit == 1.5
     engine = {"budget_tokens": None, "budget_usd": 7.0}
     config = {"engine": engine, "model": {"name": "m", "prices": {"input": 1}}}
     assert limited(config, budget.left())["engine"] == {"budget_tokens": None, "budget_usd": 1.5}
@@ -106,11 +106,15 @@ BASE = Experiment.of(["method=golden", "dataset=demo", "engine=scripted"])
 
 def frozen_cells(*seeds: int) -> list[Cell]:
     configs = [{**BASE.config, "seed": seed} for seed in seeds]
-    return [Cell(n, f"seed={each['seed']}", replace(BASE, config=each)) for n, each in enumerate(configs)]
+    return [freeze(n, f"seed={each['seed']}", replace(BASE, config=each)) for n, each in enumerate(configs)]
 
 
-def open_folder(path: Path, *seeds: int, search: str | None = None) -> AbstractContextManager[SweepFolder]:
-    return open_sweep(path, SweepPlan(search=search, command=(), axes={}, cells=()), frozen_cells(*seeds))
+def sweep_in(path: Path, search: str | None = None) -> Sweep:
+    return Sweep(path=path, search=search, command=(), axes={}, cells=[])
+
+
+def open_folder(path: Path, *seeds: int, search: str | None = None) -> AbstractContextManager[None]:
+    return open_sweep(sweep_in(path, search), frozen_cells(*seeds))
 
 
 def close_folder(path: Path, *seeds: int, search: str | None = None) -> None:
@@ -121,18 +125,18 @@ def close_folder(path: Path, *seeds: int, search: str | None = None) -> None:
 def test_a_sweep_continues_with_other_settings_that_change_no_answer(tmp_path: Path) -> None:
     """After an outage a user raises the timeout, or the server has moved."""
 
-    def open_with(config: Config, **engine: object) -> AbstractContextManager[SweepFolder]:
-        cell = Cell(0, "all", replace(base, config={**config, "engine": {**config["engine"], **engine}}))
-        return open_sweep(tmp_path, SweepPlan(command=(), axes={}, cells=()), [cell])
+    def open_with(config: Config, **engine: object) -> AbstractContextManager[None]:
+        cell = freeze(0, "all", replace(base, config={**config, "engine": {**config["engine"], **engine}}))
+        return open_sweep(sweep_in(tmp_path), [cell])
 
     words = ["method=retrieve_only", "dataset=demo", "engine=openai", "engine.deployment=mine", "engine.server=vllm"]
     base = Experiment.of([*words, "model=qwen3_8b", "engine.server_timeout=30"])
     with open_with(base.config, server_timeout=30.0):
         end(tmp_path, 0, "done")
     changed = {**base.config, "max_parallel_questions": 7, "max_failure_rate": 0.5, "tracker": None}
-    with open_with(changed, server_timeout=900.0, timeout=5.0, base_url="http://127.0.0.1:9/v1") as folder:
+    with open_with(changed, server_timeout=900.0, timeout=5.0, base_url="http://127.0.0.1:9/v1"):
         assert statuses(tmp_path) == ["done"]
-        assert Cell.read(tmp_path, folder.plan.cells[0]).experiment.config["engine"]["server_timeout"] == 900.0
+        assert load_cell(tmp_path, 0).config["engine"]["server_timeout"] == 900.0
     other: list[tuple[Config, dict[str, str]]] = [({**changed, "seed": 5}, {}), ({**changed, "limit": 2}, {})]
     for config, engine in (*other, (changed, {"server": "sglang"})):
         with pytest.raises(ConfigError, match="another configuration in cell 0"), open_with(config, **engine):
@@ -144,7 +148,7 @@ def end(path: Path, number: int, status: Any) -> None:
 
 
 def statuses(path: Path) -> list[str]:
-    return [cell.status for cell in SweepPlan.read(path).cells]
+    return [cell.status for cell in Sweep.read(path).cells]
 
 
 def test_a_sweep_that_is_damaged_in_use_or_another_one_is_refused(tmp_path: Path) -> None:
@@ -163,17 +167,18 @@ def test_a_sweep_that_is_damaged_in_use_or_another_one_is_refused(tmp_path: Path
     close_folder(tmp_path / "s", 1)
     (tmp_path / "s/sweep.json").write_text('{"format": 1, "cells"')
     with pytest.raises(DataError, match="not readable"):
-        SweepPlan.read(tmp_path / "s")
+        Sweep.read(tmp_path / "s")
     with pytest.raises(DataError, match="not the folder of a sweep"):
-        SweepPlan.read(tmp_path / "nowhere")
+        Sweep.read(tmp_path / "nowhere")
 
 
 def test_searches_and_restarts_keep_finished_cells(tmp_path: Path) -> None:
     for _ in range(2):
-        with open_folder(tmp_path, search="f1") as folder:
-            folder.add(frozen_cells(1))
+        sweep = sweep_in(tmp_path, "f1")
+        with open_sweep(sweep, []):
+            add_cells(sweep, frozen_cells(1))
             end(tmp_path, 0, "failed")
-            folder.add(frozen_cells(1, 2)[1:])
+            add_cells(sweep, frozen_cells(1, 2)[1:])
             assert statuses(tmp_path) == ["failed", "waiting"]
     with pytest.raises(ConfigError, match="another search"):
         close_folder(tmp_path, search="em")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -11,26 +12,102 @@ import pytest
 from kgqa.calls import Choose, Generate, Rank, Triples
 from kgqa.datasets.demonstrations import load_chains, load_documents
 from kgqa.errors import ConfigError, DataError
-from kgqa.types import Triple
-from tests.trace_world import (
-    ALDER,
-    BIRCH,
-    CEDAR,
-    GRAPH,
-    HOME,
-    METHOD,
-    QUESTION,
-    STOP,
-    TOWN,
-    WROTE,
-    YEAR,
-    World,
-    chains_of,
-    even,
-    follow_the_book,
-    shown,
-    weights,
+from kgqa.methods.trace import Trace
+from kgqa.prompting.demonstrations import ChainDemonstration, Selection
+from kgqa.testing import drive
+from kgqa.types import Answer, Choice, Passage, Question, Triple
+from tests import method_world
+
+ALDER = Passage.of(
+    "Alder", "Alder wrote Birch. Alder lived in Cedar.", ("Alder wrote Birch.", " Alder lived in Cedar.")
 )
+BIRCH = Passage.of("Birch", "Birch appeared in 1901. It was praised by Dogwood.")
+CEDAR = Passage.of("Cedar", "Cedar is a town.")
+QUESTION = Question("q1", "When did Alder's book appear?", ("1901",), (ALDER, BIRCH, CEDAR), frozenset({BIRCH.id}))
+GRAPH = {
+    ALDER.id: (Triple("Alder", "wrote", "Birch", ALDER.id), Triple("Alder", "home", "Cedar", ALDER.id)),
+    BIRCH.id: (Triple("Birch", "year", "1901", BIRCH.id),),
+    CEDAR.id: (Triple("Cedar", "type", "town", CEDAR.id),),
+}
+WROTE, HOME, YEAR, TOWN = (str(triple) for triples in GRAPH.values() for triple in triples)
+DEMONSTRATION = ChainDemonstration(
+    "Who painted Elm?",
+    (Selection(("<Elm; painter; Fir>", "<Elm; size; small>"), 0), Selection(("<Fir; age; 3>",), None)),
+)
+METHOD = Trace(
+    context="triples", units="triples", candidates=20, ranker=True, selector=True, top=None, max_length=4, beam=5,
+    branch=5, chains=5, min_probability=1e-4, adaptive_termination=True, query_order="question_first",
+    query_labels=False, short_demonstrations="last_step", layout="figures", reader_layout=None,
+    demonstrations="none", demonstration_count=1, few_shot=(DEMONSTRATION,), max_answer_tokens=25,
+)  # fmt: skip
+Probabilities = Callable[[list[str], list[str]], list[float]]
+
+
+class World(method_world.World):
+    """`select(so_far, options)` gives the selector's probabilities."""
+
+    def __init__(self, select: Probabilities, graph: dict[str, tuple[Triple, ...]] = GRAPH) -> None:
+        super().__init__(["1901"])
+        self.select, self.graph = select, graph
+        self.relevance = {WROTE: 4.0, HOME: 3.0, YEAR: 2.0, TOWN: 1.0}
+
+    def rank(self, call: Rank) -> tuple[float, ...]:
+        return tuple(self.relevance.get(text, 0.0) for text in call.texts)
+
+    def other(self, call: Any) -> Any:
+        return self.graph[call.passage.id] if isinstance(call, Triples) else self.choose(call)
+
+    def choose(self, call: Choose) -> Choice:
+        so_far, options = read_selection(call)
+        assert len(options) == len(call.options)
+        probabilities = self.select(so_far, options)
+        total = sum(probabilities)
+        return Choice(tuple(math.log(p / total) if p else -math.inf for p in probabilities))
+
+    def answer(self, question: Question = QUESTION, **changes: Any) -> Answer:
+        return drive(replace(METHOD, **changes).answer(question), self)
+
+    def context(self) -> str:
+        [content] = self.prompts()
+        return content.partition("Context:\n")[2].rpartition("\n\nQuestion:")[0]
+
+
+def read_selection(call: Choose) -> tuple[list[str], list[str]]:
+    """The chain so far and the options' texts, as the selection prompt's last message has them."""
+    *lines, _question, _next = call.prompt.messages[-1].content.partition("Chain so far: ")[2].splitlines()
+    so_far = [] if lines[0] == "empty" else [f"<{part.strip('<>')}>" for part in lines[0].split(">, <")]
+    assert [line.split(". ")[0] for line in lines[2:]] == list(call.options)
+    return so_far, [line.partition(". ")[2] for line in lines[2:]]
+
+
+def weights(**by_state: dict[str, float]) -> Probabilities:
+    """Probabilities by number of triples so far (`at0`, `at1`, …); an option that is not named gets nothing."""
+
+    def select(so_far: list[str], options: list[str]) -> list[float]:
+        row = by_state[f"at{len(so_far)}"]
+        return [row.get(option, 0.0) for option in options]
+
+    return select
+
+
+STOP = "no further triple is needed"
+
+
+def follow_the_book(so_far: list[str], options: list[str]) -> list[float]:
+    """Takes WROTE, then YEAR, then stops, each nearly for sure."""
+    wanted = ([WROTE, YEAR] + [STOP] * 9)[len(so_far)]
+    return [0.99999 if option == wanted else 0.00001 / (len(options) - 1) for option in options]
+
+
+def even(_so_far: list[str], options: list[str]) -> list[float]:
+    return [1.0] * len(options)
+
+
+def chains_of(answer: Answer) -> list[tuple[list[str], bool]]:
+    return [
+        ([f"<{'; '.join(triple[:-1])}>" for triple in chain["triples"]], chain["ended"])
+        for chain in answer.notes["chains"]
+    ]
 
 
 def test_the_reader_is_given_the_chain_the_selector_builds() -> None:
@@ -105,7 +182,7 @@ def test_without_the_ranker_the_whole_graph_is_offered_up_to_the_number_of_label
     world = World(follow_the_book)
     world.answer(ranker=False, candidates=1)
     assert not world.of(Rank)
-    assert shown(world.of(Choose)[0])[1] == [STOP, WROTE, HOME, YEAR, TOWN]
+    assert read_selection(world.of(Choose)[0])[1] == [STOP, WROTE, HOME, YEAR, TOWN]
     graph = {**GRAPH, CEDAR.id: tuple(Triple(f"h{i}", "r", "t", CEDAR.id) for i in range(725))}
     with pytest.raises(DataError, match=r"method.ranker=false: 728 candidates, 727 can be labelled"):
         World(even, graph).answer(ranker=False)
@@ -140,7 +217,7 @@ def test_documents_are_ordered_by_votes_and_sentences_split() -> None:
     world = World(even)
     answer = world.answer(units="sentences", max_length=1)
     assert not world.of(Triples)
-    assert shown(world.of(Choose)[0])[1] == [
+    assert read_selection(world.of(Choose)[0])[1] == [
         "no further sentence is needed", "Alder wrote Birch.", "Alder lived in Cedar.", "Birch appeared in 1901.",
         "It was praised by Dogwood.", "Cedar is a town.",
     ]  # fmt: skip

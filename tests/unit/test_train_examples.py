@@ -1,8 +1,7 @@
-"""What a training is given and leaves: examples, prompts, plans, cards. Nothing is trained here."""
+"""What a training is given and leaves: facts, examples, prompts, plans, cards. Nothing is trained here."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,12 +20,19 @@ from kgqa.report.section import Section, markdown
 from kgqa.report.training import card_sections, loss_plot
 from kgqa.runtime.display import QUIET
 from kgqa.training.collect.collecting import Collecting
-from kgqa.training.train.examples import prepare_examples, read_example_file, render_example, split_examples
-from kgqa.training.train.request import ExampleSplit, TrainRequest
+from kgqa.training.collect.facts import ordered_facts
+from kgqa.training.train.request import (
+    ExampleSplit,
+    TrainRequest,
+    prepare_examples,
+    read_example_file,
+    render_example,
+    split_examples,
+)
 from kgqa.training.train.run import evaluate
 from kgqa.training.trainers.process import REPLIES, TextExample, check_exit
-from kgqa.types import Json, Message, Prompt
-from kgqa.util.fs import json_text
+from kgqa.types import Hop, Json, Message, Passage, Prompt, Question
+from tests.unit.files import jsonl, write
 
 TEMPLATE = (
     "{% for m in messages %}<{{ m.role }}>{{ m.content }}\n{% endfor %}{% if add_generation_prompt %}<bot>\n{% endif %}"
@@ -42,8 +48,7 @@ def lines(count: int, of_each: int = 1) -> list[dict[str, Json]]:
 
 
 def file(folder: Path, listed: Sequence[Any]) -> Path:
-    (folder / "lines.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in listed))
-    return folder / "lines.jsonl"
+    return write(folder / "lines.jsonl", jsonl(*listed))
 
 
 def split(folder: Path, listed: Sequence[Json], eval_fraction: float = 0.25, count: int | None = None) -> ExampleSplit:
@@ -54,7 +59,7 @@ def test_split_is_by_question_and_what_is_not_available_is_refused(tmp_path: Pat
     made = split(tmp_path, lines(8, of_each=3))
     assert (len(made.train), len(made.held_out)) == (18, 6)
     out = {example.question for example in made.held_out}
-    assert (len(out), {*made.questions}) == (2, {f"q{n}" for n in range(8)} - out)
+    assert (len(out), {each.question for each in made.train}) == (2, {f"q{n}" for n in range(8)} - out)
     assert split(tmp_path, lines(8, of_each=3)[::-1]) == made
     fewer = split(tmp_path, lines(8, of_each=3), count=5)
     assert (fewer.held_out, fewer.train) == (made.held_out, made.train[:5])
@@ -125,11 +130,12 @@ def test_folder_depends_on_what_changes_weights_and_examples_fit_the_recipe(tmp_
 def test_figures_of_facts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     collected = ["collect.agent=llama", "dataset=demo"]
-    Collecting.of("kgp", collected).collect(QUIET, ["kgqa", "collect", "kgp", *collected])
+    made = Collecting.of("kgp", collected).collect(QUIET, ["kgqa", "collect", "kgp", *collected])
     examples = prepare_examples(TrainRequest.of("kgp_llama", ["dry_run=true", "dataset=demo"]), QUIET)
+    assert {each.question for each in examples.train}.isdisjoint(made.held_out)
+    assert {each.question for each in examples.held_out} <= {*made.held_out}
     facts = [each for each in examples.held_out if isinstance(each, TextExample)][:2]
-    replies = [{"id": each.id, "reply": each.completion} for each in facts]
-    (tmp_path / REPLIES).write_text("".join(f"{json.dumps(reply)}\n" for reply in replies))
+    write(tmp_path / REPLIES, jsonl(*({"id": each.id, "reply": each.completion} for each in facts)))
     measured, baselines = evaluate(tmp_path, examples, seed=0)
     assert {name: (score.mean, score.n) for name, score in measured.items()} == {"token F1": (100, 2)}
     assert baselines == {}
@@ -137,8 +143,7 @@ def test_figures_of_facts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 def trained(folder: Path) -> Trained:
     """A finished training in `folder`."""
-    folder.mkdir(exist_ok=True)
-    (folder / "settings.json").write_text("{}")
+    write(folder / "settings.json", {})
     examples = TrainedExamples(
         collected=None, made_of=("2wiki",), sha256="ab", count=1, questions=1, left_out=0, cut=0, held_out_count=0,
         question_hashes=("ab",), text_hashes=(), templates={"kgp/evidence": "12"}, licences=("2wiki: Apache-2.0",),
@@ -155,7 +160,7 @@ def trained(folder: Path) -> Trained:
         measured={"token F1": Estimate(mean=25.2, low=12.0, high=35.0, n=32)},
         kgqa=Code(version="0.2.0"), versions={"torch": "2.13.0"},
     )  # fmt: skip
-    (folder / "manifest.json").write_text(json_text(manifest.json()))
+    write(folder / "manifest.json", manifest.json())
     return manifest
 
 
@@ -178,8 +183,7 @@ def test_a_name_is_its_newest_finished_training(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("KGQA_TRAINED", str(tmp_path))
     with pytest.raises(ConfigError, match="No trained models in"):
         find_trained("agent")
-    (tmp_path / "agent/begun").mkdir(parents=True)
-    (tmp_path / "agent/begun/settings.json").write_text("{}")
+    write(tmp_path / "agent/begun/settings.json", {})
     trained(tmp_path / "agent/done")
     assert find_trained("agent") == find_trained("agent/done") == tmp_path / "agent/done"
     assert {(kept.name, kept.ended) for kept in list_trainings()} == {("agent/begun", False), ("agent/done", True)}
@@ -220,3 +224,28 @@ def test_plan_counts_what_training_will_keep(tmp_path: Path) -> None:
         "9",
         f"about {(30 * 31 + 10 * 100) * 9 * 2 / 40:,.0f}",
     )
+
+
+FILM = Passage.of("Musa (film)", "Musa is a 2001 film directed by Kim Sung-su.")
+ACTOR = Passage.of("Yu Rongguang", "Yu Rongguang is an actor, known for Musa.")
+
+
+def question(*passages: Passage, answer: str = "Kim Sung-su", **fields: object) -> Question:
+    facts = tuple((passage.id, passage.text) for passage in passages)
+    kind = {"type": "bridge", **fields}
+    return Question("q", "Who directed it?", (answer,), passages, facts=facts, **kind)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("passages", [(FILM, ACTOR), (ACTOR, FILM)])
+def test_the_fact_with_the_answer_comes_last_and_else_the_passage_that_the_other_names(
+    passages: tuple[Passage, ...],
+) -> None:
+    assert ordered_facts(question(*passages)) == (ACTOR.text, FILM.text)
+    assert ordered_facts(question(*passages, answer="no one")) == (ACTOR.text, FILM.text)
+
+
+def test_a_decomposition_over_all_cited_passages_gives_their_order_and_a_comparison_the_files() -> None:
+    hops = (Hop("Yu Rongguang, film", "Musa", ACTOR.id), Hop("Musa, director", "Kim Sung-su", FILM.id))
+    assert ordered_facts(question(FILM, ACTOR, answer="actor", decomposition=hops)) == (ACTOR.text, FILM.text)
+    assert ordered_facts(question(FILM, ACTOR, decomposition=hops[1:])) == (ACTOR.text, FILM.text)
+    assert ordered_facts(question(FILM, ACTOR, type="comparison")) == (FILM.text, ACTOR.text)

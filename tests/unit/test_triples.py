@@ -7,13 +7,12 @@ import sqlite3
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 from unittest.mock import Mock
 from xml.etree import ElementTree
 
 import pytest
 
-from kgqa.calls import Call, Generate
+from kgqa.calls import Generate
 from kgqa.config.building import build
 from kgqa.errors import ConfigError, DataError, StorageError
 from kgqa.kg.exchange import (
@@ -29,8 +28,10 @@ from kgqa.kg.graph import ReadChains, chain_statistics, density, graph_statistic
 from kgqa.kg.openie import OpenIe
 from kgqa.kg.store import Extraction, TripleStore, parse_triples, store_folder
 from kgqa.testing import drive
-from kgqa.types import Completion, Json, Passage, Triple
+from kgqa.types import Json, Passage, Triple
 from tests.composed import composed_node
+from tests.method_world import World
+from tests.unit.files import jsonl, write
 
 PASSAGES = tuple(Passage.of(f"T{i}", f"text {i}") for i in range(3))
 BUILT_WITH = {"model": "tiny", "max_tokens": 512}
@@ -159,14 +160,8 @@ def extract(replies: Sequence[str]) -> tuple[Extraction, list[Generate]]:
     node = {key: value for key, value in composed_node("kg", "openie").items() if key != "require_existing"}
     extractor = build(node, "kg")
     assert isinstance(extractor, OpenIe)
-    calls: list[Generate] = []
-
-    def reply(call: Call[Any]) -> Completion:
-        assert isinstance(call, Generate)
-        calls.append(call)
-        return Completion(replies[len(calls) - 1])
-
-    return drive(extractor.extract(HERRING), reply), calls
+    world = World(replies)
+    return drive(extractor.extract(HERRING), world), world.generations
 
 
 def test_openie_writes_triples_with_entities_and_flags_unreadable_replies() -> None:
@@ -193,15 +188,12 @@ ELM = Passage.of("Elm", "Elm is a town. It has a mill - and a bridge.")
 TRIPLES = (("Elm", "is", "town"), ("Elm", "has", "mill"))
 
 
-def read(form: str, text: str, tmp_path: Path, name: str = "theirs") -> list[TripledPassage]:
-    (tmp_path / name).write_text(text, encoding="utf-8")
-    return read_passages(tmp_path / name, form)
+def read(form: str, text: str, tmp_path: Path) -> list[TripledPassage]:
+    return read_passages(write(tmp_path / "theirs", text), form)
 
 
 def imported(passages: list[TripledPassage], tmp_path: Path) -> ImportedTriples:
-    file = tmp_path / "ours.jsonl"
-    file.write_text("".join(json.dumps(each.json()) + "\n" for each in passages), encoding="utf-8")
-    return ImportedTriples(str(file))
+    return ImportedTriples(str(write(tmp_path / "ours.jsonl", jsonl(*(each.json() for each in passages)))))
 
 
 def hipporag(**document: Json) -> str:

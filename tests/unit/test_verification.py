@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kgqa.artifacts.verdicts import VerifiedQuestion
-from kgqa.calls import Call, Generate
+from kgqa.calls import Generate
 from kgqa.config.building import build
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.experiment import Experiment
@@ -19,8 +19,9 @@ from kgqa.kg.verification import GROUPS_SCHEMA, TRIPLES_SCHEMA, Verification, pa
 from kgqa.report.training import Published, verification_sections
 from kgqa.testing import drive
 from kgqa.training.verify import choose_answers, find_unmatched, read_list, summarize, verify_by_list
-from kgqa.types import Completion, Passage, Question
+from kgqa.types import Passage, Question
 from tests.composed import composed_node
+from tests.method_world import World
 
 FILM = Passage.of("Parasite", "Parasite is a film by Bong. He was born in Daegu.")
 TOWN = Passage.of("Bong", "Bong Joon-ho is a director.")
@@ -31,43 +32,34 @@ LONG = ["Bong", "said", "x" * 101]
 VALID = {"is_valid": True, "reasoning_path": [MADE], "explanation": "By its director."}
 
 
-def _safe(**changed: object) -> Verification:
-    built: Verification = build(composed_node("verify", "safe"), "verify")
-    return replace(built, **changed)  # type: ignore[arg-type]
-
-
-class Verifier:
+class Verifier(World):
     """Replies by template, in turn; the last one again and again."""
 
     def __init__(self, **replies: Sequence[object]) -> None:
+        super().__init__()
         defaults: dict[str, Sequence[object]] = {
             "triples": [{"triples": [MADE]}], "glean": [{"triples": []}], "resolve": [{"groups": []}], "path": [VALID]
         }  # fmt: skip
-        self._replies = {name: list(listed) for name, listed in {**defaults, **replies}.items()}
-        self.asked: list[Generate] = []
+        self.waiting = {f"verify/{name}": list(listed) for name, listed in {**defaults, **replies}.items()}
 
-    def __call__(self, call: Call[object]) -> Completion:
-        assert isinstance(call, Generate)
+    def write(self, call: Generate) -> str:
         assert call.role == "verifier"
-        self.asked.append(call)
-        waiting = self._replies[call.prompt.name.removeprefix("verify/")]
+        waiting = self.waiting[call.prompt.name]
         reply = waiting.pop(0) if len(waiting) > 1 else waiting[0]
-        return Completion(reply if isinstance(reply, str) else json.dumps(reply))
-
-    def prompts(self, name: str) -> list[str]:
-        return [call.prompt.messages[0].content for call in self.asked if call.prompt.name == f"verify/{name}"]
+        return reply if isinstance(reply, str) else json.dumps(reply)
 
 
 def _verified(verifier: Verifier, question: Question = QUESTION, **changed: object) -> VerifiedQuestion:
-    return drive(_safe(**changed).verify(question, question.answers[0]), verifier)
+    safe: Verification = build({**composed_node("verify", "safe"), **changed}, "verify")
+    return drive(safe.verify(question, question.answers[0]), verifier)
 
 
 def test_names_are_merged_and_triples_gleaned() -> None:
     verifier = Verifier(triples=[{"triples": [MADE, LONG]}], resolve=[{"groups": [["Bong", "x" * 101]]}])
     assert _verified(verifier).groups == ()
-    names = verifier.prompts("resolve")[0].partition("Triples:")[0]
+    names = verifier.prompts("verify/resolve")[0].partition("Triples:")[0]
     assert ('"Bong"' in names, "x" * 101 in names) == (True, False)
-    assert json.dumps(LONG) in verifier.prompts("path")[0]
+    assert json.dumps(LONG) in verifier.prompts("verify/path")[0]
     exactly = Verifier(triples=[{"triples": [["Bong", "said", "x" * 100]]}])
     assert _verified(exactly).figures["entities"] == 2
     verifier = Verifier(
@@ -76,14 +68,14 @@ def test_names_are_merged_and_triples_gleaned() -> None:
     )
     line = _verified(verifier)
     assert line.groups == (("Bong Joon-ho", "Bong"),)  # of the names given; each in one group; one name is none
-    shown = verifier.prompts("path")[0]
+    shown = verifier.prompts("verify/path")[0]
     assert '["Parasite", "directed_by", "Bong Joon-ho"]' in shown
     assert (shown.count('["Bong Joon-ho", "born_in", "Daegu"]'), line.figures["names merged"]) == (1, 1)
     again = ["PARASITE", "Directed_By", "bong"]
     verifier = Verifier(glean=[{"triples": [BORN]}, {"triples": [again]}, {"triples": []}])
     line = _verified(verifier, replace(QUESTION, support=frozenset({FILM.id})))
-    assert len(verifier.prompts("glean")) == 2  # the second brought what was there, in other letters
-    assert json.dumps(BORN) in verifier.prompts("glean")[1]
+    assert len(verifier.prompts("verify/glean")) == 2  # the second brought what was there, in other letters
+    assert json.dumps(BORN) in verifier.prompts("verify/glean")[1]
     figures = ("triples extracted", "triples gleaned in round 1", "triples gleaned in round 2")
     assert [line.figures[name] for name in figures] == [1, 1, 0]
 
@@ -99,13 +91,13 @@ def test_a_verdict_is_valid_noise_or_unverified() -> None:
     assert _verified(Verifier(path=replies), unparsable="noise").verdict == "noise"
     verifier = Verifier()
     line = _verified(verifier, replace(QUESTION, support=frozenset({"elsewhere"})), unparsable="noise")
-    assert (line.verdict, verifier.asked) == ("unverified", [])
+    assert (line.verdict, verifier.calls) == ("unverified", [])
     assert line.flags == {"no_gold_passage": 1, "missing_passage": 1}
     nothing: tuple[object, ...] = ({"triples": []}, "There are none.")
     read, unread = (Verifier(triples=[reply], glean=[reply]) for reply in nothing)
     assert (_verified(read).verdict, _verified(unread).verdict) == ("noise", "unverified")
     assert _verified(unread, unparsable="noise").verdict == "noise"
-    assert not [call for call in (*read.asked, *unread.asked) if call.prompt.name == "verify/path"]
+    assert not read.prompts("verify/path") + unread.prompts("verify/path")
 
 
 def _question(number: int, *answers: str, gold: bool = True) -> Question:

@@ -11,7 +11,7 @@ import pytest
 from kgqa.artifacts.run import list_runs
 from kgqa.cli.main import main
 from tests.e2e.browser import CHROMIUM, Browser
-from tests.e2e.conftest import DEMO, QUICK
+from tests.e2e.conftest import DEMO, QUICK, write_rules
 from tests.e2e.invented_island import RULES, write_island
 from tests.viewer.viewing import Viewing
 
@@ -21,7 +21,6 @@ HOSTILE = "2hop__demo_01&call=0/<img src=x>%zz\"'"  # an id that means something
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    pytest.importorskip("starlette", reason="kgqa view needs the extra view")
     base = tmp_path_factory.mktemp("viewed")
     first, *others = DEMO.read_text(encoding="utf-8").splitlines()[:12]
     hostile = json.loads(first)
@@ -31,15 +30,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         paragraph["title"] += SCRIPT
         paragraph["paragraph_text"] += SCRIPT
     (base / "questions.jsonl").write_text("\n".join([json.dumps(hostile), *others]), encoding="utf-8")
-    rules = [{"match": "Which bridge was opened first", "reply": "the Candle Bridge"}]
-    rules += [{"match": "In which town was the architect", "reply": f"Pellery {SCRIPT}"}]
-    (base / "rules.jsonl").write_text("\n".join(map(json.dumps, rules)), encoding="utf-8")
+    towns = ("In which town was the architect", f"Pellery {SCRIPT}")
+    ruled = write_rules([("Which bridge was opened first", "the Candle Bridge"), towns], base / "rules.jsonl")
     asked = ("dataset=musique", f"dataset.path={base / 'questions.jsonl'}", *QUICK)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(base)
         patch.delenv("KGQA_CACHE", raising=False)
         assert main(["run", "method=trace", *asked]) == 0
-        assert main(["run", "method=no_context", *asked, f"engine.rules={base / 'rules.jsonl'}"]) == 0
+        assert main(["run", "method=no_context", *asked, ruled]) == 0
         swept = ("method=no_context", "method.max_answer_tokens=3,1,2", "dataset=demo", "limit=2", *QUICK)
         assert main(["run", "-m", *swept, "sweep.name=lengths"]) == 0
     return base
@@ -47,6 +45,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def viewing(folder: Path) -> Iterator[Viewing]:
+    pytest.importorskip("starlette", reason="kgqa view needs the extra view")
     viewing = Viewing.start(folder)
     yield viewing
     code, out, err = viewing.interrupt()
@@ -63,7 +62,7 @@ def keys(folder: Path) -> dict[str, str]:
 def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     if CHROMIUM is None:
         pytest.skip("no Chromium: apt-get install chromium")
-    with Browser(tmp_path_factory.mktemp("profile"), 1400) as started:
+    with Browser(tmp_path_factory.mktemp("profile")) as started:
         yield started
 
 
@@ -80,8 +79,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     island = write_island(base / "island")
     (island / f"{SCRIPT.replace('/', '')}.txt").write_text(f"Hesper Vall was hostile {SCRIPT}", encoding="utf-8")
     hostile = (r"Text: Hesper Vall was hostile.*Triples:\s*<$", f"<Hesper Vall; was; hostile {SCRIPT}>")
-    lines = [json.dumps({"match": match, "reply": reply}) for match, reply in (hostile, *RULES)]
-    (base / "rules.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    write_rules((hostile, *RULES), base / "rules.jsonl")
     (base / "elsewhere").mkdir()
     return base
 

@@ -20,12 +20,12 @@ from kgqa.artifacts.trace import TRACE, read_frames
 from kgqa.cli.main import main
 from kgqa.errors import DataError
 from kgqa.report.columns import Measured
-from kgqa.report.plots import svg
+from kgqa.report.page import svg
 from kgqa.runtime.monitor import Heartbeat
 from kgqa.util import optional_deps as extras
 from kgqa.util.optional_deps import install_command
-from kgqa.viewer.folder import Row, find_row, read_rows
-from kgqa.viewer.table import cell_text, differing_settings, draw_plots, has_words, sort_rows, status_mark, titles_of
+from kgqa.viewer import table
+from kgqa.viewer.table import Row, find_row, read_rows
 from tests.e2e.browser import Browser
 from tests.e2e.invented_island import BORN
 from tests.viewer.conftest import HOSTILE, SCRIPT
@@ -51,22 +51,22 @@ def test_filters_and_order_of_the_table() -> None:
         ("", "one two lengths"), ("TWO", "two"), ("two sweep", ""), ("sweep", "lengths"),
         ("beam=10", "two"), ("beam=1", ""), ("nothing=1", ""), ("done beam=5", "one"), ("done", "one two lengths"),
     ]:  # fmt: skip
-        assert [each.name for each in ROWS if has_words(each, text)] == names.split()
-    assert [each.name for each in sort_rows(ROWS, "-EM")] == ["two", "one", "lengths"]
-    assert [each.name for each in sort_rows(ROWS, "name")] == ["lengths", "one", "two"]
+        assert [each.name for each in ROWS if table.has_words(each, text)] == names.split()
+    assert [each.name for each in table.sort_rows(ROWS, "-EM")] == ["two", "one", "lengths"]
+    assert [each.name for each in table.sort_rows(ROWS, "name")] == ["lengths", "one", "two"]
 
 
 def test_texts_bars_and_points_of_runs() -> None:
     assert str(Measured(8.333, 1, 20)) == "8.3 [1.0, 20.0]"
     assert str(Measured(1234.5, None, None)) == "1,234"
     assert str(Measured(0.012345678, None, None)) == "0.0123"
-    assert (cell_text(ROWS[2], "EM"), cell_text(ROWS[0], "questions")) == ("", "12")
-    assert differing_settings(ROWS) == ["beam"]
+    assert (ROWS[2].text("EM"), ROWS[0].text("questions")) == ("", "12")
+    assert table.differing_settings(ROWS) == ["beam"]
     runs = [replace(each, settings={**each.settings, "engine.base_url": each.name}) for each in ROWS[:2]]
-    titles = titles_of([*runs, replace(row("far", beam="7"), dataset="wasp"), ROWS[2]])
+    titles = table.titles_of([*runs, replace(row("far", beam="7"), dataset="wasp"), ROWS[2]])
     assert titles == {"one": "trace · beam 5", "two": "trace · beam 10", "far": "trace", "lengths": "sweep lengths"}
     far = replace(row("<far>", 10.0), dataset="wasp<i>", method="<b>")
-    drawn = draw_plots([*ROWS, far], "tokens / question", "EM")
+    drawn = table.draw_plots([*ROWS, far], "tokens / question", "EM")
     plots = {key: (svg(bars), svg(points)) for key, (bars, points) in drawn.items()}
     assert list(plots) == ["bee", "wasp<i>"]
     bars, points = plots["bee"]
@@ -75,12 +75,12 @@ def test_texts_bars_and_points_of_runs() -> None:
     assert [name for name in ("beam 5", "beam 10", "lengths") if f">trace · {name}<" in points] == ["beam 5", "beam 10"]
     assert re.findall(r'text-anchor="end">([^<]*)<', bars) == ["trace · beam 10", "trace · beam 5"]
     assert re.findall(r'text-anchor="end">([^<]*)<', plots["wasp<i>"][0]) == ["&lt;b&gt;"]
-    assert draw_plots(ROWS[2:], "tokens / question", "EM") == {}
+    assert table.draw_plots(ROWS[2:], "tokens / question", "EM") == {}
     failed = replace(ROWS[0], figures={"failed questions": Measured(3, of=12)})
-    assert status_mark(failed) == ("! 3 failed", "wrong")
-    assert status_mark(replace(ROWS[0], trouble="metrics.json: no JSON")) == ("! damaged", "wrong")
-    assert status_mark(ROWS[0]) == ("✓ done", "right")
-    assert status_mark(replace(ROWS[2], status="not finished", cells="1 of 3 cells")) == ("○ 1 of 3 cells", "hint")
+    assert failed.mark == ("! 3 failed", "wrong")
+    assert replace(ROWS[0], trouble="metrics.json: no JSON").mark == ("! damaged", "wrong")
+    assert ROWS[0].mark == ("✓ done", "right")
+    assert replace(ROWS[2], status="not finished", cells="1 of 3 cells").mark == ("○ 1 of 3 cells", "hint")
 
 
 def test_table_shows_figures_settings_and_the_sweep(viewing: Viewing, keys: dict[str, str]) -> None:
@@ -203,9 +203,8 @@ def test_other_hosts_and_sites_cannot_read_or_change(viewing: Viewing) -> None:
     assert viewing.ask("/work", {"Cookie": viewing.cookie, "Host": f"localhost:{viewing.port}"})[0].status == 200
     mine = {"Cookie": viewing.cookie}
     assert viewing.ask("/work", mine | {"Origin": "http://evil.example"})[0].status == 403
-    assert (
-        viewing.ask("/ask/cancel", mine | {"Origin": f"http://localhost:{viewing.port}"}, "POST", "")[0].status == 403
-    )
+    other_name = mine | {"Origin": f"http://localhost:{viewing.port}"}
+    assert viewing.ask("/ask/cancel", other_name, "POST", "")[0].status == 403
     assert viewing.post("/ask/cancel") == ""
 
 
@@ -232,32 +231,38 @@ def test_other_files_are_not_served(viewing: Viewing) -> None:
 def test_start_error_is_one_line(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    def view(*words: str) -> str:
+        assert main(["view", "--no-browser", *words]) == 2
+        return capsys.readouterr().err
+
+    outputs, nowhere = str(folder / "outputs"), str(folder / "nowhere")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        assert main(["view", str(folder / "outputs"), "--no-browser", "--port", str(port)]) == 2
-    assert f"kgqa: --port {port}: Address already in use. Use another" in capsys.readouterr().err
-    assert main(["view", str(folder / "nowhere"), "--no-browser"]) == 2
-    assert f"{folder / 'nowhere'}: no such folder" in capsys.readouterr().err
-    assert main(["view", "--port", "70000"]) == 2
-    assert "must be from 0 to 65535" in capsys.readouterr().err
+        assert f"kgqa: --port {port}: Address already in use. Use another" in view(outputs, "--port", str(port))
+    assert f"{nowhere}: no such folder" in view(nowhere)
+    assert "must be from 0 to 65535" in view("--port", "70000")
 
     def absent(package: str) -> str:
         raise PackageNotFoundError(package)
 
     monkeypatch.setattr(extras, "version", absent)
-    assert main(["view", str(folder / "outputs"), "--no-browser"]) == 2
-    assert install_command("view") in capsys.readouterr().err
+    assert install_command("view") in view(outputs)
 
 
 FORM = {"question": BORN, "documents": "island", "method": "trace"}
 
 
-def finish(viewing: Viewing) -> str:
+def wait_for(viewing: Viewing, part: str) -> None:
     for _ in range(300):
-        if "data-reload" in viewing.get("/ask/progress"):
-            return viewing.get("/ask")
+        if part in viewing.get("/ask/progress"):
+            return
         time.sleep(0.1)
     raise AssertionError(viewing.get("/ask/progress"))
+
+
+def finish(viewing: Viewing) -> str:
+    wait_for(viewing, "data-reload")
+    return viewing.get("/ask")
 
 
 @pytest.mark.parametrize("method", ["trace", "kgp"])
@@ -291,10 +296,7 @@ def test_one_question_at_a_time_and_cancel_ends_it(place: Path) -> None:
         assert slow.post("/ask", **form) == ""
         assert "cancel it" in slow.post("/ask", **form)
         assert slow.get("/").count("data-key") == 0
-        for _ in range(100):
-            if "passages to search" in slow.get("/ask/progress"):
-                break
-            time.sleep(0.1)
+        wait_for(slow, "passages to search")
         assert slow.post("/ask/cancel") == ""
         assert '<p class="alarm">' in finish(slow)
         assert slow.post("/ask", **form) == ""

@@ -7,33 +7,20 @@ import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
-from kgqa.cli.main import main
 from tests.e2e.browser import Browser
-from tests.e2e.conftest import DEMO, QUICK
-from tests.viewer.conftest import SCRIPT
+from tests.viewer.conftest import HOSTILE, SCRIPT
 
 SECOND = "2hop__demo_02"
 
 
-@pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The report of twelve questions answered by TRACE; the first one's question and passages hold a script."""
-    base = tmp_path_factory.mktemp("html")
-    first, *others = DEMO.read_text(encoding="utf-8").splitlines()[:12]
-    hostile = json.loads(first)
-    hostile["question"] += SCRIPT
-    for paragraph in hostile["paragraphs"]:
-        paragraph["paragraph_text"] += SCRIPT
-    (base / "questions.jsonl").write_text("\n".join([json.dumps(hostile), *others]), encoding="utf-8")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(base)
-        patch.delenv("KGQA_CACHE", raising=False)
-        asked = ("method=trace", "dataset=musique", f"dataset.path={base / 'questions.jsonl'}")
-        assert main(["run", *asked, *QUICK, f"output_dir={base / 'run'}"]) == 0
-    return base / "run/report.html"
+@pytest.fixture
+def page(folder: Path, keys: dict[str, str]) -> Path:
+    """The report of twelve questions answered by TRACE. The first one's question and passages contain a script."""
+    return folder / "outputs" / keys["trace"] / "report.html"
 
 
 @pytest.fixture
@@ -122,7 +109,7 @@ def test_pictures_of_walks_and_chains(browser: Browser, page: Path) -> None:
 
 
 def test_a_script_in_a_passage_stays_text(browser: Browser, page: Path) -> None:
-    browser.open(page, "#q=2hop__demo_01")
+    browser.open(page, f"#q={quote(HOSTILE, safe='')}")
     wait_for_question(browser, SCRIPT)
     browser.value("{ for (const each of document.querySelectorAll('#question details')) each.open = true }")
     browser.wait("document.querySelectorAll('#question details pre').length > 10")

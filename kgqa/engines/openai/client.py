@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from typing import Any, Literal
 
 from kgqa.artifacts.adapter import Adapter
@@ -13,29 +14,19 @@ from kgqa.artifacts.metrics import ANSWERED_BY
 from kgqa.calls import Generate, ModelCall
 from kgqa.engines.chat import END_TOKENS, ChatTemplate
 from kgqa.engines.labels import Spelling, spell
-from kgqa.engines.openai.budget import Budget
-from kgqa.engines.openai.concurrency import AdaptiveLimiter
-from kgqa.engines.openai.detection import read_context
-from kgqa.engines.openai.names import is_same_model, is_snapshot
-from kgqa.engines.openai.payloads import (
+from kgqa.engines.openai.detection import is_same_model, is_snapshot, read_models
+from kgqa.engines.openai.limits import AdaptiveLimiter, Budget
+from kgqa.engines.openai.requests import (
     SCHEMAS,
     Abilities,
-    Response,
     Server,
     build_chat,
     build_messages,
-    check_envelope,
-    cut_reply,
     find_rejected_key,
     generation_settings,
-    join_text,
-    measure_usage,
-    read_completion,
-    read_finish,
-    read_response,
     small_request,
-    too_long,
 )
+from kgqa.engines.openai.responses import Flags, Response, cut_reply, read_response
 from kgqa.engines.openai.transport import Refused, Transport
 from kgqa.engines.thinking import (
     NO_THINKING,
@@ -45,6 +36,7 @@ from kgqa.engines.thinking import (
     leading,
     marks,
     opening,
+    read_reply,
     thinking_call,
 )
 from kgqa.errors import ConfigError, EngineError, PromptTooLong
@@ -52,6 +44,7 @@ from kgqa.types import Completion, Json, Usage
 
 log = logging.getLogger(__name__)
 
+Form = Literal["tokens", "text", "messages"]
 TOKEN_SERVERS: tuple[Server, ...] = ("vllm", "llamacpp")  # they tokenize texts and accept prompts as tokens
 UNTEMPLATED = ChatTemplate(None, "", "", completion_bos=False)  # conversations as plain text, flagged
 Endpoints = Literal["both", "chat", "completions"]  # what a server without tokens has for the model
@@ -61,7 +54,6 @@ MAX_CACHED = 64  # characters of a text that the server tokenizes once: labels a
 SNAPSHOT = "snapshot:"  # a reply's flag: the dated version of the requested model that answered
 NAME_LENGTH = 80  # of a model in flags
 WITHOUT_TOOLS = "The server or its model has no function calls here. Set engine.tools=text."
-Flags = tuple[str, ...]
 
 
 @dataclass
@@ -84,7 +76,6 @@ class Client:
     _stops: Mapping[str, Json] = field(default_factory=dict)  # end tokens that generation_config can lack
     _tokens: dict[tuple[str, bool], list[int]] = field(default_factory=dict)
     _openings: dict[bool, str] = field(default_factory=dict)  # text between vLLM's turns and a thought, or an answer
-    _model_flags: set[str] = field(default_factory=set)  # of the other names under which the server has answered
 
     @property
     def model(self) -> str:
@@ -111,23 +102,23 @@ class Client:
             self._connected = True
 
     async def _check_models(self) -> None:
-        models = await self.transport.list_models() or []
-        kinds = {str(model.get("owned_by")) for model in models} & KINDS
-        url = self.transport.url
+        listed, url = await self.transport.list_models() or [], self.transport.url
+        contexts, names = read_models(listed)
+        kinds = {str(model.get("owned_by")) for model in listed} & KINDS
         if kinds and self.server not in kinds:
             raise ConfigError(
                 f"engine.server={self.server}: the server at {url} is {kinds.pop()}. Set engine.server to that."
             )
-        named = [model for model in models if self.model in (model["id"], *(model.get("aliases") or ()))]
-        if models and not named and self.model != self.served:
+        is_listed = self.model in contexts or self.model in names
+        if listed and not is_listed and self.model != self.served:
             raise ConfigError(
                 f"{url} serves no adapter {self.model!r}. Start it with --lora-modules {self.model}=FOLDER, "
                 "or set its name there as served_name in conf/adapter."
             )
-        if len(models) == 1 and not named:  # llama.cpp answers to any name
-            raise ConfigError(f"{url} serves {models[0]['id']!r}, not {self.model!r}. Set engine.served_model.")
-        for model in (*named, *(model for model in models if model["id"] == self.served)):
-            self.context = min(self.context, read_context(model) or self.context)
+        if len(listed) == 1 and not is_listed:  # llama.cpp answers to any name
+            raise ConfigError(f"{url} serves {listed[0]['id']!r}, not {self.model!r}. Set engine.served_model.")
+        base = names.get(self.model, self.model)
+        self.context = min(self.context, contexts.get(base) or contexts.get(self.served) or self.context)
 
     # Requests for a reply
 
@@ -135,92 +126,96 @@ class Client:
         """Return whether reasoning comes before the reply. Before a choice only if nothing can turn it off."""
         if not self.thinking.budget or (isinstance(call, Generate) and call.thoughts == "keep"):
             return False
-        if self.accepts_tokens(call):
+        form = self.form(call)
+        if form == "tokens":
             return isinstance(call, Generate) and call.prompt.form == "chat"
-        return self.plain_text(call) is None and (isinstance(call, Generate) or self.server == "hosted")
+        return form == "messages" and (isinstance(call, Generate) or self.server == "hosted")
 
-    def accepts_tokens(self, call: ModelCall) -> bool:
-        """Return whether the prompt is sent as tokens. Only the chat endpoint has tools."""
-        return self.server in TOKEN_SERVERS and not (isinstance(call, Generate) and call.tools)
+    def form(self, call: ModelCall) -> Form:
+        """Return how the prompt is sent: as tokens or text to the completions endpoint, or to the chat endpoint.
 
-    def plain_text(self, call: ModelCall) -> str | None:
-        """Return the text for the completions endpoint; None if messages are sent to the chat endpoint."""
+        Only the chat endpoint has tools.
+        """
+        if self.server in TOKEN_SERVERS and not (isinstance(call, Generate) and call.tools):
+            return "tokens"
         is_text = self.endpoints != "chat" if call.prompt.form == "completion" else self.endpoints == "completions"
-        return UNTEMPLATED.render(call) if is_text else None
+        return "text" if is_text else "messages"
 
     async def generate(self, call: Generate) -> Completion:
         """Return the reply to a call."""
         thinks = self.thinks(call)
-        if thinks and self.accepts_tokens(call):
+        if thinks and self.form(call) == "tokens":
             return await self._generate_with_reasoning(call)
         settings = generation_settings(call, self.server, self.thinking if thinks else NO_THINKING)
-        response, flags = await self.request(call, settings)
-        flags = (*flags, *_flag_schema(call, settings))
-        if call.thoughts == "keep":
-            reply = join_text(response, flags)
-        else:
-            reply = read_completion(response, flags, thinks=thinks)
-        return cut_reply(reply, call.stop, self._find_omitted_prefill(call))
+        return self._finish(await self.request(call, settings), call, settings, thinks=thinks)
 
-    async def request(self, call: ModelCall, settings: Mapping[str, Json]) -> tuple[Response, Flags]:
-        """Return the response to a prompt with these settings, and flags for what the server does not support."""
-        if self.accepts_tokens(call):
-            tokens = await self.prompt_tokens(call, int(settings["max_tokens"]))
-            return await self._continue(tokens, settings)
-        text = self.plain_text(call)
-        if text is not None:
-            response, flags = await self.complete(COMPLETIONS, {"prompt": text, **settings})
-            return response, (*flags, *UNTEMPLATED.flags(call))
+    async def request(self, call: ModelCall, settings: Mapping[str, Json]) -> Response:
+        """Return the response to a prompt with these settings, with flags for what the server does not support."""
+        form = self.form(call)
+        if form == "tokens":
+            return await self._continue(await self.prompt_tokens(call, int(settings["max_tokens"])), settings)
+        if form == "text":
+            response = await self.complete(COMPLETIONS, {"prompt": UNTEMPLATED.render(call), **settings})
+            response.flags += UNTEMPLATED.flags(call)
+            return response
         thinking = self.thinking if self.thinks(call) else NO_THINKING
-        response, flags = await self.complete(CHAT, {**build_chat(call.prompt, self.server, thinking), **settings})
-        missing = {"no_prefill": self._find_omitted_prefill(call), "as_chat": call.prompt.form == "completion"}
-        return response, (*flags, *(flag for flag, is_set in missing.items() if is_set))
+        body = build_chat(call.prompt, self.server, thinking)
+        response = await self.complete(CHAT, {**body, **settings})
+        if call.prompt.prefill and "continue_final_message" not in body:
+            response.flags += ("no_prefill",)
+        if call.prompt.form == "completion":
+            response.flags += ("as_chat",)
+        return response
 
-    async def complete(self, path: str, body: Mapping[str, Json]) -> tuple[Response, Flags]:
-        """Send a request in the form that the server accepts.
+    async def complete(self, path: str, body: Mapping[str, Json]) -> Response:
+        """Return the response to a request, with all that the server has charged for it.
 
-        Count all that the server charges before reading it. If a reply cannot be read, repeat the request: once if the
-        model would write the same again, otherwise `retries` times.
+        If a reply cannot be read, repeat the request: once if the model would write the same again, otherwise `retries`
+        times.
         """
         request = {"model": self.model, **self.extra, **body}
-        abilities, retries = self._abilities, self.transport.policy.retries if request.get("temperature") else 1
+        retries = self.transport.policy.retries if request.get("temperature") else 1
         charged, attempts = Usage(), 0
         while True:
-            fitted = abilities.fit(request)
             try:
-                answer, seconds = await self.transport.post(path, fitted, check_envelope, small_request(fitted))
-                usage, flags = measure_usage(answer, fitted)
-                self.budget.spend(usage)
-                charged += usage
-                response = read_response(answer, has_logprobs=bool(fitted.get("logprobs")))
-                self._abilities |= abilities
-                response.charged = replace(charged, seconds=seconds)
-                return response, (*abilities.flags(request), *flags, *self._flag_model(response.model))
-            except Refused as refused:
-                if "tools" in fitted and (refused.meaning == "tools" or find_rejected_key(refused, fitted) == "tools"):
-                    raise ConfigError(f"{self.transport.url}: {refused.message}. {WITHOUT_TOOLS}") from refused
-                more = None if refused.meaning else abilities.without(refused, fitted)
-                if more is None:
-                    error = too_long(refused, fitted) if refused.meaning == "too_long" else refused
-                    error.charge(charged)
-                    raise error from refused
-                abilities = more
-            except EngineError as failed:
-                failed.charge(charged)
+                response = await self._send(path, request, self._abilities)
+            except EngineError as error:
+                error.charge(charged)
                 raise
-            except ValueError as invalid:
-                attempts += 1
-                if attempts > retries:
-                    unread = EngineError(f"the server sent {attempts} replies that cannot be read: {invalid}")
-                    unread.charge(charged)
-                    raise unread from invalid
+            charged += response.usage
+            attempts += 1
+            if not response.invalid:
+                response.usage = charged
+                return response
+            if attempts > retries:
+                unread = EngineError(f"the server sent {attempts} replies that cannot be read: {response.invalid}")
+                unread.charge(charged)
+                raise unread
 
-    def _find_omitted_prefill(self, call: ModelCall) -> str:
-        """Return the prefill if this server cannot continue one, or would not reason then."""
-        has_messages = self.server not in TOKEN_SERVERS and self.plain_text(call) is None
-        return call.prompt.prefill if has_messages and (self.server == "hosted" or self.thinks(call)) else ""
+    async def _send(self, path: str, request: Mapping[str, Json], abilities: Abilities) -> Response:
+        """Return the response to a request in the form that the server accepts."""
+        fitted = abilities.fit(request)
+        read = partial(read_response, request=fitted)
+        try:
+            response, seconds = await self.transport.post(path, fitted, read, small_request(fitted))
+        except Refused as refused:
+            if "tools" in fitted and "tools" in (refused.meaning, find_rejected_key(refused, fitted)):
+                raise ConfigError(f"{self.transport.url}: {refused.message}. {WITHOUT_TOOLS}") from refused
+            return await self._send(path, request, abilities.learn(refused, fitted))
+        self._abilities |= abilities
+        response.usage = replace(response.usage, seconds=seconds)
+        response.flags = (*abilities.flags(request), *response.flags, *self._flag_model(response.model))
+        self.budget.spend(response.usage)
+        return response
 
-    async def _continue(self, tokens: list[int], settings: Mapping[str, Json]) -> tuple[Response, Flags]:
+    def _finish(self, response: Response, call: Generate, settings: Mapping[str, Json], *, thinks: bool) -> Completion:
+        """Return the reply to a call without its reasoning, up to the first stop string."""
+        if call.schema is not None and not set(SCHEMAS) & set(settings):
+            response.flags += ("unconstrained",)
+        reply = read_reply(call, response.reply, thinks=thinks)
+        return cut_reply(reply, call, call.prompt.prefill if "no_prefill" in reply.flags else "")
+
+    async def _continue(self, tokens: list[int], settings: Mapping[str, Json]) -> Response:
         """Return what a server that accepts tokens writes after them."""
         return await self.complete(COMPLETIONS, {"prompt": tokens, **settings, **self._stops})
 
@@ -236,30 +231,24 @@ class Client:
         first = generation_settings(thinking_call(call, self.thinking.budget, begin), self.server)
         shown = {"preserved_tokens": [marks(begin).end]}  # llama.cpp's way to show special tokens
         first |= {"skip_special_tokens": False} if self.server == "vllm" else shown
-        response, _ = await self._continue(prompt, first)
-        thought = Completion(response.choices[0].text or "", read_finish(response), response.charged)
-        tokens = [*prompt, *await close(thought.text)]
+        thought = (await self._continue(prompt, first)).reply
         settings = generation_settings(call, self.server)
         try:
-            response, flags = await self._continue(tokens, settings)
+            response = await self._continue([*prompt, *await close(thought.text)], settings)
         except EngineError as error:
             error.charge(thought.usage)
             raise
-        flags = (*flags, *_flag_schema(call, settings))
-        answer = cut_reply(read_completion(response, flags, thinks=False), call.stop, "")
-        return join_thought(thought, answer, is_read_twice=True)
+        return join_thought(thought, self._finish(response, call, settings, thinks=False), is_read_twice=True)
 
     def _flag_model(self, name: Json) -> Flags:
-        """Return the flag of a reply from a model with another name. Warn once per name."""
+        """Return the flag of a reply from a model with another name."""
         if not isinstance(name, str) or is_same_model(name, self.model):
             return ()
-        flag = f"{SNAPSHOT if is_snapshot(name, self.model) else ANSWERED_BY}{' '.join(name.split())[:NAME_LENGTH]}"
-        if flag not in self._model_flags:
-            self._model_flags.add(flag)
-            if flag.startswith(ANSWERED_BY):
-                message = "warning: %s answers as model %r, but model %r was requested"
-                log.warning(message, self.transport.url, flag.removeprefix(ANSWERED_BY), self.model)
-        return (flag,)
+        shown = " ".join(name.split())[:NAME_LENGTH]
+        if is_snapshot(name, self.model):
+            return (f"{SNAPSHOT}{shown}",)
+        _warn_of_model(self.transport.url, shown, self.model)
+        return (f"{ANSWERED_BY}{shown}",)
 
     # Prompts in the server's tokens
 
@@ -323,12 +312,13 @@ class Client:
 
     async def _call(self, path: str, body: Mapping[str, Json], key: str) -> Any:
         """Return a value of a response that is no reply of the model."""
-        answer, _ = await self.transport.post(path, body, lambda answer: answer)
+        answer = await self.transport.fetch(path, body)
         if not isinstance(answer, dict) or key not in answer:
             raise EngineError(f"{path[2:]} of engine.server={self.server} returned no {key}")
         return answer[key]
 
 
-def _flag_schema(call: Generate, settings: Mapping[str, Json]) -> Flags:
-    """Return the flag for a schema that cannot be followed."""
-    return ("unconstrained",) if call.schema is not None and not set(SCHEMAS) & set(settings) else ()
+@cache
+def _warn_of_model(url: str, name: str, requested: str) -> None:
+    """Warn once of a server that answers as another model."""
+    log.warning("warning: %s answers as model %r, but model %r was requested", url, name, requested)

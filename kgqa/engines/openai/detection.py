@@ -1,4 +1,4 @@
-"""Find out what kind of server answers at an address, and which models it serves.
+"""Find out what kind of server answers at an address, which models it serves, and whether two names are of one model.
 
 Servers name themselves in `owned_by` of /v1/models: vLLM "vllm", SGLang "sglang", llama.cpp "llamacpp". Ollama and
 LiteLLM do not, but have their own endpoints for a version. Every other server is treated as a hosted API.
@@ -6,18 +6,18 @@ LiteLLM do not, but have their own endpoints for a version. Every other server i
 
 from __future__ import annotations
 
-import asyncio
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from urllib.parse import urlsplit
 
-from kgqa.engines.event_loop import EventLoopThread
+from kgqa.engines.event_loop import run_in_thread
+from kgqa.engines.openai.access import DEFAULT_URL, find_key
 from kgqa.engines.openai.hold import RetryPolicy
-from kgqa.engines.openai.payloads import Server
-from kgqa.engines.openai.transport import DEFAULT_URL, Transport, find_key
+from kgqa.engines.openai.requests import Server
+from kgqa.engines.openai.transport import Transport
 from kgqa.errors import KgqaError
 from kgqa.types import Json
 
@@ -25,6 +25,8 @@ from kgqa.types import Json
 OLLAMA_CONTEXT = 4096
 CONTEXT_KEYS = ("max_model_len", "context_length", "context_window", "max_context_length")  # of a listed model
 ENDPOINT = re.compile(r"(/chat)?/completions$|/models$")  # users copy it with the address
+# what vendors add to a name: gpt-4o-2024-08-06, claude-3-5-sonnet-20241022, gpt-3.5-turbo-0125, gemini-2.0-flash-001
+VERSION = re.compile(r"[-@:](\d{4}-\d{2}-\d{2}|\d{8}|\d{3,4}|\d{2}-\d{2}|latest|(\d{4}-)?preview(-[\d-]+)?)$")
 TIMEOUT, BACKOFF = 10.0, 0.5
 REMEMBERED = 60  # seconds: the cells of a sweep share one look, and a viewer sees a restarted server
 
@@ -59,11 +61,7 @@ def detect_server(url: str, key_variable: str, server_timeout: float) -> ServedM
 
 @lru_cache(maxsize=32)
 def _detect(url: str, key: str | None, server_timeout: float, _: int) -> ServedModels:
-    loop = EventLoopThread("detection")
-    try:
-        return loop.submit(_look(ENDPOINT.sub("", url), key, server_timeout)).result()
-    finally:
-        loop.close(lambda: asyncio.sleep(0))
+    return run_in_thread("detection", _look(ENDPOINT.sub("", url), key, server_timeout))
 
 
 async def _look(url: str, key: str | None, server_timeout: float) -> ServedModels:
@@ -90,34 +88,30 @@ async def _list_models(server: Transport) -> tuple[str, list[dict[str, Json]]]:
 
 
 async def _identify(server: Transport, listed: list[dict[str, Json]]) -> ServedModels:
-    models = [model for model in listed if not model.get("parent")]
-    kinds = {str(model.get("owned_by")) for model in models}
-    names = {
-        str(other): str(model.get("parent") or model["id"])
-        for model in listed
-        for other in (*(model.get("aliases") or ()), *([model["id"]] if model.get("parent") else ()))
-    }
-    contexts = {str(model["id"]): read_context(model) for model in models}
-    if "vllm" in kinds and await _fetch(server, "../tokenize", {"model": models[0]["id"], "prompt": "a"}):
-        version = (await _fetch(server, "../version")).get("version", "")
-        return ServedModels(server.url, "vllm", f"vLLM {version}".strip(), contexts, names)
-    if "llamacpp" in kinds and await _fetch(server, "../tokenize", {"content": "a"}):
+    contexts, names = read_models(listed)
+    owners = {str(model.get("owned_by")) for model in listed}
+    kind: Server = "hosted"
+    software = ""
+    if "vllm" in owners and await _fetch(server, "../tokenize", {"model": next(iter(contexts), ""), "prompt": "a"}):
+        kind, software = "vllm", f"vLLM {(await _fetch(server, '../version')).get('version', '')}".strip()
+    elif "llamacpp" in owners and await _fetch(server, "../tokenize", {"content": "a"}):
+        kind, software = "llamacpp", "llama.cpp"
         slot = ((await _fetch(server, "../props")).get("default_generation_settings") or {}).get("n_ctx")
         contexts = dict.fromkeys(contexts, slot) if isinstance(slot, int) and slot > 0 else contexts
-        return ServedModels(server.url, "llamacpp", "llama.cpp", contexts, names)
-    if "sglang" in kinds:
-        return ServedModels(server.url, "sglang", "SGLang", contexts, names)
-    if version := (await _fetch(server, "../api/version")).get("version"):
+    elif "sglang" in owners:
+        kind, software = "sglang", "SGLang"
+    elif version := (await _fetch(server, "../api/version")).get("version"):
+        software = f"Ollama {version}"
         contexts = {name: await _read_ollama_context(server, name) for name in contexts}
-        return ServedModels(server.url, "hosted", f"Ollama {version}", contexts, names)
-    version = (await _fetch(server, "../health/readiness")).get("litellm_version")
-    return ServedModels(server.url, "hosted", f"LiteLLM {version}" if version else "", contexts, names)
+    elif version := (await _fetch(server, "../health/readiness")).get("litellm_version"):
+        software = f"LiteLLM {version}"
+    return ServedModels(server.url, kind, software, contexts, names)
 
 
 async def _fetch(server: Transport, path: str, body: Mapping[str, Json] | None = None) -> Mapping[str, Json]:
     """Return an object of the server, or {}. Many proxies pass only /v1."""
     try:
-        answer = await server.get(path) if body is None else (await server.post(path, body, lambda got: got))[0]
+        answer = await server.get(path) if body is None else await server.fetch(path, body)
     except KgqaError:
         return {}
     return answer if isinstance(answer, dict) else {}
@@ -130,8 +124,38 @@ async def _read_ollama_context(server: Transport, model: str) -> int:
     return int(numbers[0]) if numbers and numbers[0].isdecimal() else OLLAMA_CONTEXT
 
 
-def read_context(model: Mapping[str, Json]) -> int | None:
-    """Return the context length in tokens of a listed model."""
-    meta = model.get("meta") if isinstance(model.get("meta"), dict) else {}
-    found = [*(model.get(key) for key in CONTEXT_KEYS), (meta or {}).get("n_ctx")]
-    return next((value for value in found if isinstance(value, int) and value > 0), None)
+def read_models(listed: Sequence[Mapping[str, Json]]) -> tuple[dict[str, int | None], dict[str, str]]:
+    """Return the context length of each listed model, and other names and adapters with the model they belong to."""
+    contexts, names = dict[str, int | None](), dict[str, str]()
+    for model in listed:
+        name = str(model["id"])
+        if model.get("parent"):
+            names[name] = str(model["parent"])
+            continue
+        names |= {str(alias): name for alias in model.get("aliases") or ()}
+        meta = model["meta"] if isinstance(model.get("meta"), dict) else {}
+        found = [*(model.get(key) for key in CONTEXT_KEYS), meta.get("n_ctx")]
+        contexts[name] = next((value for value in found if isinstance(value, int) and value > 0), None)
+    return contexts, names
+
+
+def is_same_model(one: str, other: str) -> bool:
+    """Return whether two names are of one model: Qwen/Qwen3-8B, qwen3_8b, qwen3:8b and qwen3:8b:latest."""
+    return bool(_plain_name(one)) and _plain_name(one) == _plain_name(other)
+
+
+def is_snapshot(name: str, requested: str) -> bool:
+    """Return whether a name is that of the requested model with a date or version, or both are versions of one."""
+    base, version = _split_version(requested)
+    other, other_version = _split_version(name)
+    return is_same_model(base, other) and (not version or version == "latest" or not other_version)
+
+
+def _plain_name(name: str) -> str:
+    last = name.rstrip("/").rpartition("/")[2].casefold().removesuffix(":latest").removesuffix(".gguf")
+    return re.sub(r"[^a-z0-9]", "", last)
+
+
+def _split_version(name: str) -> tuple[str, str]:
+    version = VERSION.search(name)
+    return (name[: version.start()], version[1]) if version else (name, "")

@@ -17,21 +17,20 @@ from kgqa.artifacts.adapter import Adapter
 from kgqa.calls import Generate, ModelCall, ModelReply
 from kgqa.engines.base import BaseEngine
 from kgqa.engines.event_loop import EventLoopThread
-from kgqa.engines.openai.budget import Budget
+from kgqa.engines.openai.access import REACHING, ServerAccess
 from kgqa.engines.openai.client import TOKEN_SERVERS, Client, Endpoints
-from kgqa.engines.openai.concurrency import AdaptiveLimiter
-from kgqa.engines.openai.hold import RetryPolicy
+from kgqa.engines.openai.limits import AdaptiveLimiter, Budget
 from kgqa.engines.openai.option_logprobs import OptionScorer
-from kgqa.engines.openai.payloads import BYTES_PER_TOKEN, Server, check_extra, estimate_tokens
-from kgqa.engines.openai.transport import Transport, find_address, find_key
+from kgqa.engines.openai.requests import Server, check_extra
+from kgqa.engines.openai.responses import BYTES_PER_TOKEN, estimate_tokens
+from kgqa.engines.openai.transport import Transport
 from kgqa.engines.thinking import Thinking
-from kgqa.errors import ConfigError
+from kgqa.errors import BudgetSpent, ConfigError
 from kgqa.protocols import Deliver
 from kgqa.types import Json
-from kgqa.util.validators import Count, Natural, NotIdentity, Seconds, Validator
+from kgqa.util.validators import Count, NotIdentity, Validator
 
 PROTOCOL_VERSION = 2  # raise it when equal calls get other replies than before
-REACHING = NotIdentity("how the server is reached, not what it replies", reported=False)
 UNKNOWN_CONTEXT = 131_072  # if neither preset nor server sets it; the server rejects longer prompts
 Dollars = Annotated[float, Validator("must be more than 0", lambda dollars: dollars > 0)]
 
@@ -42,25 +41,19 @@ def name_at_server(name: str, hub: str | None) -> str:
 
 
 @dataclass(frozen=True)
-class OpenAI(BaseEngine):
+class OpenAI(ServerAccess, BaseEngine):
     """A model by its name at a server. conf/engine/openai.yaml documents each field.
 
     Service times include the server's queue. A server's batches change log-probabilities, so equal calls can get
     different replies. The call cache stores the first one.
     """
 
-    base_url: Annotated[str | None, NotIdentity("a named server may move", beside="deployment", reported=False)]
-    api_key_env: Annotated[str, REACHING]
     server: Server | None  # None: detected when a run is composed, otherwise hosted
     served_model: str | None
     deployment: str | None
     endpoints: Endpoints
     tools: Annotated[Literal["functions", "text"], NotIdentity("method.protocol has it")]
     concurrency: Annotated[Count | None, REACHING]
-    timeout: Annotated[Seconds, REACHING]
-    retries: Annotated[Natural, REACHING]
-    backoff: Annotated[Seconds, REACHING]
-    server_timeout: Annotated[Seconds, REACHING]
     budget_tokens: Annotated[Count | None, REACHING]
     budget_usd: Annotated[Dollars | None, REACHING]
     extra_body: Annotated[Mapping[str, Json] | None, NotIdentity("no further keys are sent", (None, {}))]
@@ -68,9 +61,10 @@ class OpenAI(BaseEngine):
     _clients: dict[Adapter | None, Client] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     streaming: ClassVar[bool] = True
+    group: ClassVar[str] = "engine"
 
     def __post_init__(self) -> None:
-        _ = self._url
+        self.find_address()  # report wrong settings before the first call
         check_extra(self.extra_body or {}, self._kind, self._thinking)
         _ = self._limiter, self._budget, self._loop
 
@@ -79,7 +73,7 @@ class OpenAI(BaseEngine):
             "engine": "openai",
             "adapter": PROTOCOL_VERSION,
             "model": self._model_name,
-            "deployment": self.deployment or self._url,
+            "deployment": self.deployment or self.find_address(),
             "server": self._kind,
             "template": "the server's own",
             "endpoints": self.endpoints,
@@ -89,9 +83,6 @@ class OpenAI(BaseEngine):
             **self._thinking.identity(),
             **({"extra": dict(self.extra_body)} if self.extra_body else {}),
         }
-
-    def find_key(self) -> str | None:
-        return find_key(self.api_key_env, self._url)
 
     @property
     def estimates_tokens(self) -> bool:
@@ -130,15 +121,17 @@ class OpenAI(BaseEngine):
         return super()._check_adapter(adapter)
 
     async def _serve(self, call: ModelCall, adapter: Adapter | None) -> ModelReply:
-        async with self._budget.turn():
-            limit = self._limiter.acquire()
-            started, seconds, tokens = time.perf_counter(), None, 0
-            try:
-                reply = await self._reply(call, self._client(adapter))
-                seconds, tokens = time.perf_counter() - started, reply.usage.output_tokens
-                return reply
-            finally:
-                self._limiter.release(limit, seconds, tokens)
+        if spent := self._budget.explain_spent():
+            await self._limiter.drain()  # calls in progress are paid, so they are finished and saved first
+            raise BudgetSpent(spent)
+        limit = self._limiter.acquire()
+        started, seconds, tokens = time.perf_counter(), None, 0
+        try:
+            reply = await self._reply(call, self._client(adapter))
+            seconds, tokens = time.perf_counter() - started, reply.usage.output_tokens
+            return reply
+        finally:
+            self._limiter.release(limit, seconds, tokens)
 
     async def _reply(self, call: ModelCall, client: Client) -> ModelReply:
         await client.connect()
@@ -189,12 +182,7 @@ class OpenAI(BaseEngine):
 
     @cached_property
     def _transport(self) -> Transport:
-        policy = RetryPolicy(self.timeout, self.retries, self.backoff, self.server_timeout)
-        return Transport(self._url, self.find_key(), policy, on_rate_limited=self._limiter.on_rate_limited)
-
-    @cached_property
-    def _url(self) -> str:
-        return find_address(self.base_url, self.api_key_env)
+        return self.open_transport(self._limiter.on_rate_limited)
 
     @cached_property
     def _thinking(self) -> Thinking:

@@ -43,7 +43,7 @@ class Hold:
     policy: RetryPolicy
     answers: int = 0  # of the server: a call that fails sees whether others were answered meanwhile
     _trial: asyncio.Lock = field(default_factory=asyncio.Lock)  # of the one call that tries a held server
-    _waiting: int = 0
+    _waiting: int = 0  # calls, with the one that tries
     _since: float | None = None  # when the server was held; None: it is not
     _failures: int = 0  # since then
     _next: float = 0.0  # when the next attempt can start
@@ -52,21 +52,17 @@ class Hold:
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[bool]:
         """Wait until an attempt can start. Yield whether it is a trial, the only attempt while the server is held."""
-        is_trial = False
         if self._since is not None:
             self._waiting += 1
             try:
-                await self._trial.acquire()
+                async with self._trial:
+                    if self._since is not None:
+                        await asyncio.sleep(self._next - time.monotonic())
+                        yield True
+                        return
             finally:
                 self._waiting -= 1
-            try:
-                if is_trial := self._since is not None:
-                    await asyncio.sleep(self._next - time.monotonic())
-                    yield True
-            finally:
-                self._trial.release()
-        if not is_trial:
-            yield False
+        yield False
 
     def succeed(self, *, is_trial: bool) -> None:
         """Count an answer. After a trial, release all calls."""
@@ -104,7 +100,6 @@ class Hold:
         if self._since is None:
             return ""
         left = max(0.0, self._next - time.monotonic())
-        calls = self._waiting + self._trial.locked()
+        count = "1 call waits" if self._waiting == 1 else f"{self._waiting} calls wait"
         host = urlsplit(self.url).netloc
-        count = "1 call waits" if calls == 1 else f"{calls} calls wait"
-        return f"{self._cause} from {host}, next try in {left:.0f} s, {count}" if calls else ""
+        return f"{self._cause} from {host}, next try in {left:.0f} s, {count}" if self._waiting else ""

@@ -18,10 +18,11 @@ from collections.abc import Mapping, Sequence
 from kgqa.calls import Choose
 from kgqa.engines.labels import BIAS
 from kgqa.engines.openai.client import COMPLETIONS, TOKEN_SERVERS, Client
-from kgqa.engines.openai.payloads import DEFAULTS, ServerChoice, read_completion
-from kgqa.engines.thinking import NO_THINKING
+from kgqa.engines.openai.requests import DEFAULTS
+from kgqa.engines.openai.responses import Logprobs, Response
+from kgqa.engines.thinking import NO_THINKING, split_thought
 from kgqa.errors import EngineError
-from kgqa.types import Choice, Json, Usage
+from kgqa.types import Choice, Completion, Json, Usage
 
 MAX_TOKEN_IDS = 128  # in one request to vLLM
 MAX_LOGPROBS = 20  # of older vLLM servers
@@ -71,7 +72,7 @@ class OptionScorer:
         for start in range(0, len(tokens), MAX_TOKEN_IDS):
             ids = tokens[start : start + MAX_TOKEN_IDS]
             body = {"prompt": prompt, "logprob_token_ids": ids, "return_tokens_as_token_ids": True, **GREEDY}
-            names = (await self._complete({**body, "logprobs": min(len(ids), MAX_LOGPROBS)})).first_logprobs
+            names = (await self._complete({**body, "logprobs": min(len(ids), MAX_LOGPROBS)})).first_by_name
             listed |= {int(name.rpartition(":")[2]): logprob for name, logprob in names.items()}
         return listed
 
@@ -79,14 +80,14 @@ class OptionScorer:
         """Return log-probabilities: ratios of the raised tokens, and the first token's value from a second request."""
         raised = {"prompt": prompt, "logit_bias": {str(token): BIAS for token in tokens}, "max_tokens": 1}
         drawn = {"temperature": 1.0, "samplers": ["temperature"], "post_sampling_probs": True, "seed": 0}
-        first = (await self._complete({**raised, **drawn, "logprobs": len(tokens)})).first_token
-        shares = {entry.id: entry.prob or 0.0 for entry in (first and first.top_probs) or ()}
+        first = (await self._complete({**raised, **drawn, "logprobs": len(tokens)})).first
+        shares = {entry.id: entry.prob or 0.0 for entry in first.top_probs or ()}
         anchor = tokens[0]
         if not set(tokens) <= set(shares) or shares[anchor] <= 0:
             return {}
         alone = {"prompt": prompt, "logit_bias": {str(anchor): BIAS}, "logprobs": 1, **DEFAULTS["llamacpp"], **GREEDY}
-        own = (await self._complete(alone)).first_token
-        if own is None or own.logprob is None:
+        own = (await self._complete(alone)).first
+        if own.logprob is None:
             return {}
         log = {token: math.log(max(shares[token], 1e-45)) for token in tokens}
         return {token: log[token] - log[anchor] + own.logprob for token in tokens}
@@ -102,55 +103,54 @@ class OptionScorer:
         missing = [option for option in options if not shares[option]]
         if max(shares.values()) <= IMPOSSIBLE:
             return None
-        flags = self._flags
-        if missing:
-            left = max(1.0 - sum(listed.values()), 1e-12) / len(missing)
-            shares |= dict.fromkeys(missing, min(left, *listed.values()))
-            flags = (*flags, "bounded_choice")
-        mass = sum(shares.values())
-        logprobs = tuple(math.log(shares[option] / mass) for option in options)
-        return Choice(logprobs, None if missing else min(mass, 1.0), self._usage, flags)
+        if not missing:
+            return self._choice(shares, min(sum(shares.values()), 1.0))
+        left = max(1.0 - sum(listed.values()), 1e-12) / len(missing)
+        return self._choice(shares | dict.fromkeys(missing, min(left, *listed.values())), None, "bounded_choice")
 
     async def _list_likeliest(self) -> Mapping[str, float]:
         """Return the probabilities of the likeliest next tokens by text, or {} if the server lists none."""
         most = 2 * len(self._call.options)
-        is_plain = self._client.plain_text(self._call) is not None
+        is_plain = self._client.form(self._call) == "text"
         lists: dict[str, Json] = {"logprobs": most} if is_plain else {"logprobs": True, "top_logprobs": most}
-        response, flags = await self._client.request(self._call, {**GREEDY, **lists})
-        self._count(response.charged, flags)
-        choice = response.choices[0]
+        response = await self._client.request(self._call, {**GREEDY, **lists})
+        self._count(response)
         if is_plain:
-            return {token: math.exp(logprob) for token, logprob in choice.first_logprobs.items()}
-        entries = (choice.first_token and choice.first_token.top_logprobs) or ()
+            return {token: math.exp(logprob) for token, logprob in response.logprobs.first_by_name.items()}
+        entries = response.logprobs.first.top_logprobs or ()
         return {entry.token: math.exp(entry.logprob) for entry in entries if entry.logprob is not None}
 
     async def _parse(self) -> Choice:
         """Read the label from the model's text."""
         client, options = self._client, self._call.options
         thinking = client.thinking if client.thinks(self._call) else NO_THINKING
-        effort = {"reasoning_effort": thinking.effort} if thinking.effort else {}
         settings = {"max_tokens": PARSED_TOKENS + thinking.budget, "temperature": 0.0, **DEFAULTS[client.server]}
-        response, flags = await client.request(self._call, {**settings, **effort})
-        reply = read_completion(response, flags, thinks=thinking.budget > 0)
-        self._count(reply.usage, reply.flags)
-        flags = (*self._flags, "parsed_choice")
+        if thinking.effort:
+            settings["reasoning_effort"] = thinking.effort
+        response = await client.request(self._call, settings)
+        reply = split_thought(response.reply, thinks=thinking.budget > 0)
+        self._count(reply)
         label = find_label(reply.text, options)
         if label is None:
-            even = -math.log(len(options))
-            return Choice((even,) * len(options), None, self._usage, (*flags, "no_choice"), reply.thought)
-        rest = UNCHOSEN / max(1, len(options) - 1)
-        likely = math.log(1 - UNCHOSEN) if len(options) > 1 else 0.0
-        logprobs = tuple(likely if option == label else math.log(rest) for option in options)
-        return Choice(logprobs, None, self._usage, flags, reply.thought)
+            even = dict.fromkeys(options, 1.0)
+            return self._choice(even, None, "parsed_choice", "no_choice", thought=reply.thought)
+        shares = dict.fromkeys(options, UNCHOSEN / max(1, len(options) - 1)) | {label: 1 - UNCHOSEN}
+        return self._choice(shares, None, "parsed_choice", thought=reply.thought)
 
-    async def _complete(self, body: Mapping[str, Json]) -> ServerChoice:
-        response, flags = await self._client.complete(COMPLETIONS, body)
-        self._count(response.charged, flags)
-        return response.choices[0]
+    def _choice(self, shares: Mapping[str, float], mass: float | None, *flags: str, thought: str = "") -> Choice:
+        """Return the choice with the normalized shares of the options."""
+        total = sum(shares.values())
+        logprobs = tuple(math.log(shares[option] / total) for option in self._call.options)
+        return Choice(logprobs, mass, self._usage, (*self._flags, *flags), thought)
 
-    def _count(self, more: Usage, flags: tuple[str, ...]) -> None:
-        self._usage += more
-        self._flags = tuple(dict.fromkeys((*self._flags, *flags)))
+    async def _complete(self, body: Mapping[str, Json]) -> Logprobs:
+        response = await self._client.complete(COMPLETIONS, body)
+        self._count(response)
+        return response.logprobs
+
+    def _count(self, reply: Response | Completion) -> None:
+        self._usage += reply.usage
+        self._flags = tuple(dict.fromkeys((*self._flags, *reply.flags)))
 
 
 def find_label(text: str, options: Sequence[str]) -> str | None:

@@ -9,8 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
-import re
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -32,8 +30,6 @@ if TYPE_CHECKING:
 events = logging.getLogger("kgqa.events")  # see kgqa.runtime.monitor
 
 T = TypeVar("T")
-DEFAULT_URL = "https://api.openai.com/v1"
-URL_VARIABLE = "OPENAI_BASE_URL"
 KEEPALIVE = 4.0  # seconds of an idle connection: most servers close theirs after five
 MAX_BYTES = 32 << 20  # of a response
 SHOWN = 120  # characters of an invalid response
@@ -91,7 +87,7 @@ class Transport:
         group: str = "engine",
     ) -> None:
         self.url, self.policy, self._group = url, policy, group
-        self._key = Key(key) if key else None
+        self._key = Key(key or "")
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._on_rate_limited = on_rate_limited
         self._session: aiohttp.ClientSession | None = None
@@ -105,7 +101,7 @@ class Transport:
         while True:
             async with self._hold.turn() as is_trial:
                 try:
-                    status, _, content = await self._send("GET", self._locate(path), None)
+                    status, _, content = await self._send("GET", path)
                     if status != 503 or b"oading" not in content:
                         return _decode(content) if status == 200 else None
                     failure = _Failure("503 the model is loading", "503 (the model is loading)")  # llama.cpp
@@ -122,20 +118,25 @@ class Transport:
             return None
         return [model for model in listed if isinstance(model, dict) and model.get("id")]
 
+    async def fetch(self, path: str, body: Mapping[str, Json]) -> Json:
+        """Return the JSON of any successful response to a request."""
+        answer, _ = await self.post(path, body, lambda answer: answer)
+        return answer
+
     async def post(
         self,
         path: str,
         body: Mapping[str, Json],
-        validate: Callable[[Json], T],
+        read: Callable[[Json], T],
         test: Mapping[str, Json] | None = None,
     ) -> tuple[T, float]:
-        """Return the validated JSON, and the seconds of the successful attempt, with the server's queue.
+        """Return what `read` makes of the JSON, and the seconds of the successful attempt, with the server's queue.
 
         A failure of the server holds all calls, see `Hold`. A call fails only if the server answers others meanwhile,
         after `retries` more attempts.
 
         Args:
-            validate: raises ValueError for a response that a working server never sends.
+            read: raises ValueError for a response that a working server never sends.
             test: a small request. After `server_timeout` seconds it shows whether the server or this request is the
                 reason.
 
@@ -146,15 +147,14 @@ class Transport:
             EngineError: all attempts failed while the server answered others.
             ServerLost: the server has failed for `server_timeout` seconds.
         """
-        url, content = self._locate(path), encode_request(dict(body))
         own, is_tested = 0, False
         while True:
             async with self._hold.turn() as is_trial:
                 started, answers = time.perf_counter(), self._hold.answers
                 try:
-                    answer = await self._attempt(url, content, validate)
+                    value = await self._attempt(path, body, read)
                     self._hold.succeed(is_trial=is_trial)
-                    return answer, time.perf_counter() - started
+                    return value, time.perf_counter() - started
                 except Refused:
                     self._hold.succeed(is_trial=is_trial)
                     raise
@@ -174,7 +174,7 @@ class Transport:
                 if not (failure.is_own and test):
                     raise self._explain(failure) from failure
                 try:
-                    await self._attempt(url, encode_request(dict(test)), validate)
+                    await self._attempt(path, test, read)
                 except (_Failure, Refused):
                     raise self._explain(failure) from failure
                 is_tested = True
@@ -184,9 +184,6 @@ class Transport:
         if self._session is not None:
             await self._session.close()
             await asyncio.sleep(0)  # transports close in the loop's next round
-
-    def _locate(self, path: str) -> str:
-        return self.url.removesuffix("/v1") + path[2:] if path.startswith("..") else self.url + path
 
     def _is_over(self, failure: _Failure, *, is_trial: bool) -> bool:
         """Hold the server. Return whether the run must stop."""
@@ -203,19 +200,20 @@ class Transport:
             return ServerLost(f"{self.url} requires a wait of {failure.after:g} s, but {limit}: {failure}")
         return ServerLost(f"{self.url} has not answered any call for {self.policy.server_timeout:g} s: {failure}")
 
-    async def _attempt(self, url: str, content: bytes, validate: Callable[[Json], T]) -> T:
-        """Return the validated answer of one attempt."""
-        answer = self._read(*await self._send("POST", url, content))
+    async def _attempt(self, path: str, body: Mapping[str, Json], read: Callable[[Json], T]) -> T:
+        """Return what `read` makes of the answer to one attempt."""
+        answer = self._read(*await self._send("POST", path, encode_request(dict(body))))
         try:
-            return validate(answer)
+            return read(answer)
         except ValueError as error:
             shown = self._show(json.dumps(answer, ensure_ascii=False))
             raise _Failure(f"{self._show(str(error))}: {shown}", "an invalid answer") from error
 
-    async def _send(self, method: str, url: str, content: bytes | None) -> tuple[int, Mapping[str, str], bytes]:
+    async def _send(self, method: str, path: str, content: bytes | None = None) -> tuple[int, Mapping[str, str], bytes]:
         """Return status, headers and body of one attempt."""
         import aiohttp
 
+        url = self.url.removesuffix("/v1") + path[2:] if path.startswith("..") else self.url + path
         try:
             async with self._open().request(method, url, data=content, allow_redirects=False) as response:
                 body = bytearray()
@@ -252,7 +250,7 @@ class Transport:
         """Return the JSON of a successful response. Raise the exception for any other."""
         answer = _decode(content)
         text = content.decode(errors="replace")
-        if self._key and self._key.is_in(text) and status < 300:
+        if self._key.is_in(text) and status < 300:
             raise _Failure("an answer that repeats the API key", "an invalid answer")
         if 200 <= status < 300:
             if answer is None:
@@ -268,7 +266,7 @@ class Transport:
         error = answer.get("error") or answer if isinstance(answer, dict) else text
         if not isinstance(error, dict):
             error = {"message": error}
-        raise self._interpret(status, self._key.redact_json(error) if self._key else error, headers)
+        raise self._interpret(status, self._key.redact_json(error), headers)
 
     def _interpret(self, status: int, error: Mapping[str, Json], headers: Mapping[str, str]) -> Exception:
         """Return the exception for an error of the server."""
@@ -299,7 +297,7 @@ class Transport:
         return refused
 
     def _explain_key(self, refused: Refused) -> str:
-        if self._key:
+        if self._headers:
             return f"the server does not accept the key of {self._group}.api_key_env: {refused.message}"
         names = f"the variable that {self._group}.api_key_env names (OPENAI_API_KEY unless set otherwise)"
         return f"the server requires a key, and {names} is not set: {refused.message}"
@@ -307,40 +305,7 @@ class Transport:
     def _show(self, text: str) -> str:
         """Return the start of a server's text without the key."""
         text = text[: 10 * SHOWN].encode(errors="replace").decode()  # no halves of surrogate pairs
-        return (self._key.redact(text) if self._key else text)[:SHOWN]
-
-
-def find_address(base_url: str | None, key_variable: str, group: str = "engine") -> str:
-    """Return the server's address from the configuration or the environment. Raise ConfigError if it is invalid.
-
-    Messages do not repeat a name, password or query of the address, nor a wrong variable: they can be secrets.
-    """
-    if not re.fullmatch(r"[A-Z][A-Z0-9_]*", key_variable):
-        raise ConfigError(f"{group}.api_key_env: must be the NAME of an environment variable, in capitals")
-    url = base_url or os.environ.get(URL_VARIABLE) or DEFAULT_URL
-    parts = urlsplit(url)
-    if "@" in parts.netloc or parts.query or parts.fragment:
-        raise ConfigError(
-            f"{group}.base_url (or ${URL_VARIABLE}) must not contain a user name, password or query. "
-            f"Put the key into ${key_variable}"
-        )
-    port = parts.netloc.rpartition("]")[2].partition(":")[2] or "0"
-    if parts.scheme not in ("http", "https") or not parts.hostname or not port.isdecimal():
-        raise ConfigError(f"{group}.base_url={url}: must be like http://127.0.0.1:8000/v1")
-    return url.rstrip("/")
-
-
-def find_key(variable: str, url: str, group: str = "engine") -> str | None:
-    """Return the API key from the environment. Raise ConfigError if it is invalid, or OpenAI's server needs one."""
-    value = os.environ.get(variable, "").strip()
-    if not value.isascii() or not value.isprintable():
-        raise ConfigError(f"${variable} contains characters that no key has. Set it again.")
-    if not value and url == DEFAULT_URL:
-        raise ConfigError(
-            f"${variable} is not set, and {DEFAULT_URL} requires a key: "
-            f"export {variable}=…, or name your own server: {group}.base_url=URL (or ${URL_VARIABLE})"
-        )
-    return value or None
+        return self._key.redact(text)[:SHOWN]
 
 
 def _decode(content: bytes) -> Json | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -14,7 +14,7 @@ from kgqa.calls import Choose, Generate, ModelCall, ModelReply
 from kgqa.engines.base import LocalEngine
 from kgqa.engines.grammar import Grammars
 from kgqa.engines.thinking import join_thought, leading, read_reply, thinking_call
-from kgqa.engines.transformers.decoding import CausalDecoder, DecodedReply, Decoder, EncoderDecoder
+from kgqa.engines.transformers.decoding import DecodedReply, Decoder
 from kgqa.engines.transformers.loading import AdapterSwitch, load
 from kgqa.engines.weights import is_gguf, read_settings
 from kgqa.errors import ConfigError, DataError, EngineError
@@ -64,11 +64,10 @@ class Transformers(LocalEngine):
                 except EngineError as error:  # noqa: PERF203 - each call has its own error
                     replies[index] = error
             for kind, run in ((Generate, self._generate), (Choose, self._choose)):
-                indexes = [index for index in prompts if isinstance(calls[index], kind)]
-                for start in range(0, len(indexes), self.batch_size):
-                    batch = indexes[start : start + self.batch_size]
-                    done = run([prompts[index] for index in batch], [calls[index] for index in batch])
-                    replies.update(zip(batch, done, strict=True))
+                rows = [index for index in prompts if isinstance(calls[index], kind)]
+                if rows:
+                    done = run([prompts[index] for index in rows], [calls[index] for index in rows])
+                    replies.update(zip(rows, done, strict=True))
             return [replies[index] for index in range(len(calls))]
 
     def close(self) -> None:
@@ -97,21 +96,17 @@ class Transformers(LocalEngine):
     def _write(self, prompts: list[list[int]], calls: Sequence[Generate], *, special: bool = False) -> list[Completion]:
         """Generate one text per call, with special tokens or without."""
         started = time.perf_counter()
-        constraints = [self._grammars.constraint(call.schema) if call.schema else None for call in calls]
-        replies = [
-            DecodedReply(
-                call, lambda tokens: self._tokens.decode(tokens, special=special), self._end_tokens, constraint
-            )
-            for call, constraint in zip(calls, constraints, strict=True)
-        ]
-        cached = self._decoder.generate(prompts, replies)
+        decode = partial(self._tokens.decode, special=special)
+        replies = []
+        for prompt, call in zip(prompts, calls, strict=True):
+            constraint = self._grammars.constraint(call.schema) if call.schema else None
+            replies.append(DecodedReply(prompt, call, decode, self._end_tokens, constraint))
+        cached = self._decoder.generate(replies)
         seconds = (time.perf_counter() - started) / len(calls)
-        completions: list[Completion] = []
-        for row, (call, reply) in enumerate(zip(calls, replies, strict=True)):
-            unconstrained = ("unconstrained",) if call.schema and constraints[row] is None else ()
-            usage = Usage(len(prompts[row]), cached[row], reply.generated, seconds)
-            completions.append(Completion(reply.text, reply.finish, usage, self._template.flags(call) + unconstrained))
-        return completions
+        return [
+            reply.completion(known, seconds, self._template.flags(reply.call))
+            for reply, known in zip(replies, cached, strict=True)
+        ]
 
     def _choose(self, prompts: list[list[int]], calls: list[Any]) -> list[ModelReply]:
         started = time.perf_counter()
@@ -155,8 +150,7 @@ class Transformers(LocalEngine):
     @cached_property
     def _decoder(self) -> Decoder:
         network = load(self._tokens.folder, self.dtype, self.device, self.quantization)
-        kind = EncoderDecoder if self._seam else CausalDecoder
-        return kind(network, AdapterSwitch(network, self._tokens.folder), self._closing)
+        return Decoder(network, AdapterSwitch(network, self._tokens.folder), self._closing)
 
     @cached_property
     def _grammars(self) -> Grammars:
@@ -166,6 +160,4 @@ class Transformers(LocalEngine):
     @cached_property
     def _end_tokens(self) -> frozenset[int]:
         """Return the end tokens of the model's configuration, and the usual ones."""
-        configured = self._decoder.network.generation_config.eos_token_id
-        named = configured if isinstance(configured, list) else [] if configured is None else [configured]
-        return frozenset({*named, *self._tokens.end_tokens})
+        return frozenset({*self._decoder.end_tokens, *self._tokens.end_tokens})

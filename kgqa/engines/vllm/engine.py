@@ -13,9 +13,10 @@ import re
 import signal
 import threading
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -35,6 +36,7 @@ from kgqa.util.optional_deps import install_command, missing_libraries
 from kgqa.util.validators import Count, Validator
 
 Output = Any  # vllm.RequestOutput; vLLM is imported late and not checked
+Run = Callable[..., Awaitable[Output]]  # `_Runtime.generate` with an adapter or none
 ADAPTER = 1  # raise it when equal calls get other replies than before
 MAX_TOKEN_IDS = 128  # with log-probabilities in one request: vLLM's limit
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # the maximum ranks of LoRA adapters that vLLM knows
@@ -93,14 +95,12 @@ class Vllm(LocalEngine):
 
     def submit(self, call: ModelCall, deliver: Deliver, adapter: Adapter | None = None) -> None:
         """Submit a call, with an adapter if there is one. Calls with different adapters share no step."""
-        number = 0 if adapter is None else list(self._views).index(adapter) + 1
-        lora = None if adapter is None else (number, str(adapter.folder))
         with self._lock:
             self._check_open()
             if not self._runtimes:
                 self._runtimes.append(_Runtime(self._settings))
             runtime = self._runtimes[0]
-            done = runtime.loop.submit(self._reply(runtime, call, lora))
+            done = runtime.loop.submit(self._reply(runtime, call, adapter))
         done.add_done_callback(lambda done: self._deliver(done, deliver))
 
     def close(self) -> None:
@@ -122,29 +122,31 @@ class Vllm(LocalEngine):
         for runtime in runtimes:
             runtime.close()
 
-    async def _reply(self, runtime: _Runtime, call: ModelCall, lora: tuple[int, str] | None) -> ModelReply:
+    async def _reply(self, runtime: _Runtime, call: ModelCall, adapter: Adapter | None) -> ModelReply:
         await runtime.start()
+        from vllm.lora.request import LoRARequest
+
+        number = 0 if adapter is None else list(self._views).index(adapter) + 1
+        lora = None if adapter is None else LoRARequest(f"kgqa-{number}", number, str(adapter.folder))
+        run = partial(runtime.generate, lora)
         prompt = await asyncio.to_thread(self._tokens.prompt, call)
         if not isinstance(call, Generate):
-            return await self._choose(runtime, prompt, call, lora)
+            return await self._choose(run, prompt, call)
         if not self._template.thinks(call):
-            return read_reply(call, await self._generate(runtime, prompt, call, lora))
+            return read_reply(call, await self._generate(run, prompt, call))
         text = self.render(call)
         first = thinking_call(call, self._thinking.budget, text)
         # a special token can end the thought
-        thought = await self._generate(runtime, prompt, first, lora, skip_special_tokens=False)
+        thought = await self._generate(run, prompt, first, skip_special_tokens=False)
         continued = await asyncio.to_thread(self._tokens.encode, leading(text, thought.text, call))
-        return join_thought(thought, await self._generate(runtime, continued, call, lora))
+        return join_thought(thought, await self._generate(run, continued, call))
 
-    async def _generate(
-        self, runtime: _Runtime, prompt: list[int], call: Generate, lora: tuple[int, str] | None, **sampling: bool
-    ) -> Completion:
+    async def _generate(self, run: Run, prompt: list[int], call: Generate, **sampling: bool) -> Completion:
         from vllm.sampling_params import StructuredOutputsParams
 
         schema = bound_schema(call.schema) if call.schema is not None else None
-        output = await runtime.generate(
+        output = await run(
             prompt,
-            lora,
             max_tokens=call.max_tokens,
             stop=list(call.stop),
             stop_token_ids=list(self._tokens.end_tokens),
@@ -159,7 +161,7 @@ class Vllm(LocalEngine):
         flags = self._template.flags(call) + unconstrained
         return Completion(reply.text, reply.finish_reason, _usage([output], len(reply.token_ids)), flags)
 
-    async def _choose(self, runtime: _Runtime, prompt: list[int], call: Choose, lora: tuple[int, str] | None) -> Choice:
+    async def _choose(self, run: Run, prompt: list[int], call: Choose) -> Choice:
         """Score all paths of the options' tree in parallel. The prompt is computed once, then cached."""
         spelling = self._tokens.spelling(call.options)
         requests = [
@@ -170,7 +172,7 @@ class Vllm(LocalEngine):
         # Never together with `logprobs=N`: vLLM then confuses the entries of requests in the same step
         outputs = await asyncio.gather(
             *(
-                runtime.generate([*prompt, *path], lora, max_tokens=1, temperature=0.0, logprob_token_ids=tokens)
+                run([*prompt, *path], max_tokens=1, temperature=0.0, logprob_token_ids=tokens)
                 for path, tokens in requests
             )
         )
@@ -239,10 +241,9 @@ class _Runtime:
             self._starting = asyncio.create_task(self._start())
         await asyncio.shield(self._starting)
 
-    async def generate(self, prompt: Sequence[int], lora: tuple[int, str] | None, **sampling: Any) -> Output:
-        """Run one request. sampling: the settings of vLLM's SamplingParams."""
+    async def generate(self, lora: Any, prompt: Sequence[int], **sampling: Any) -> Output:
+        """Run one request. lora: a LoRARequest or None. sampling: the settings of vLLM's SamplingParams."""
         from vllm import SamplingParams
-        from vllm.lora.request import LoRARequest
         from vllm.sampling_params import RequestOutputKind
         from vllm.v1.engine.exceptions import EngineDeadError
 
@@ -250,8 +251,7 @@ class _Runtime:
         parameters = SamplingParams(output_kind=RequestOutputKind.FINAL_ONLY, **sampling)
         request = {"type": "token", "prompt_token_ids": list(prompt)}
         try:
-            adapter = LoRARequest(f"kgqa-{lora[0]}", *lora) if lora else None
-            replies = self._engine.generate(request, parameters, f"kgqa-{self._requests}", lora_request=adapter)
+            replies = self._engine.generate(request, parameters, f"kgqa-{self._requests}", lora_request=lora)
             output = [reply async for reply in replies][-1]
         except EngineDeadError as error:
             raise EngineDied(f"vLLM crashed: {self._read_error()}") from error

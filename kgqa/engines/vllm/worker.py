@@ -34,7 +34,9 @@ def _end_with(parent: int) -> None:
     """End this process after its parent, and also vLLM's data-parallel processes, which load no plugin."""
     import psutil
 
-    others = [process for process in psutil.Process(parent).children() if process.name().startswith("VLLM::DP")]
+    others = []
+    with suppress(psutil.NoSuchProcess):  # it has ended already
+        others = [process for process in psutil.Process(parent).children() if process.name().startswith("VLLM::DP")]
     while os.getppid() == parent:
         time.sleep(POLL)
     for process in others:

@@ -2,30 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
 from kgqa.experiment.session import Inputs, Session
 from kgqa.retrieval.search import PoolIndex
 from kgqa.runtime.costs import Ledger
 from kgqa.runtime.display import Display
 
-if TYPE_CHECKING:
-    from kgqa.experiment.prepare.passage_graphs import PassageGraphs
-    from kgqa.experiment.prepare.triples import ImportedSource, TripleBuilder
 
-
-@dataclass(frozen=True)
-class Prepared:
-    """The inputs of a method, where they come from, and the cost of the extraction."""
-
-    inputs: Inputs
-    triples: TripleBuilder | ImportedSource | None
-    graphs: PassageGraphs | None
-    extraction: Ledger
-
-
-def prepare(session: Session, index: PoolIndex | None, display: Display) -> Prepared:
+def prepare(session: Session, index: PoolIndex | None, display: Display) -> Inputs:
     """Extract and link what the method uses and what does not exist yet.
 
     Raises:
@@ -35,15 +18,12 @@ def prepare(session: Session, index: PoolIndex | None, display: Display) -> Prep
     uses, questions = session.experiment.method.uses, session.experiment.questions
     triples, graphs, extraction = None, None, Ledger()
     if "triples" in uses:
-        from kgqa.experiment.prepare.triples import distinct_passages, triples_of
+        from kgqa.experiment.prepare.triples import extract_missing
 
-        triples = triples_of(session)
-        extraction = triples.extract(lambda: distinct_passages(questions), display)
+        triples, extraction = extract_missing(session, questions, display)
     if "graph" in uses:
         from kgqa.experiment.prepare.passage_graphs import PassageGraphs
 
-        graphs = PassageGraphs(session)
+        graphs = PassageGraphs(session.experiment, session.linker)
         graphs.build(questions, display)
-    stores = triples.store if triples else None, graphs.store if graphs else None
-    inputs = Inputs(index, *stores, session.search_program)
-    return Prepared(inputs, triples, graphs, extraction)
+    return Inputs(index, triples, graphs, session.search_program, extraction)

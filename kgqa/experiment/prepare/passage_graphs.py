@@ -7,9 +7,9 @@ from functools import cached_property
 from itertools import islice
 
 from kgqa.errors import ConfigError
-from kgqa.experiment.session import Session
+from kgqa.experiment.experiment import Experiment
 from kgqa.methods.steps.structure import text_passages
-from kgqa.retrieval.graphs.links import GraphStore, average_figures
+from kgqa.retrieval.graphs.links import GraphStore, PassageGraph, average_figures
 from kgqa.runtime.costs import Ledger
 from kgqa.runtime.display import Display
 from kgqa.types import Json, Passage, Question
@@ -19,12 +19,11 @@ LARGEST = 50_000  # passages of a corpus that is linked as one graph: all are in
 
 
 class PassageGraphs:
-    """The graphs of one session's questions under its `graph`."""
+    """The graphs of an experiment's questions under its `graph`, which `linker` builds."""
 
-    def __init__(self, session: Session) -> None:
-        self._experiment = session.experiment
-        name = session.experiment.name("graph")
-        self.store = GraphStore(outputs() / "graphs", name, session.linker, lambda: self.corpus)
+    def __init__(self, experiment: Experiment, linker: PassageGraph) -> None:
+        self._experiment = experiment
+        self.store = GraphStore(outputs() / "graphs", experiment.name("graph"), linker, lambda: self.corpus)
 
     @cached_property
     def corpus(self) -> tuple[Passage, ...]:

@@ -7,9 +7,10 @@ from itertools import islice
 
 from kgqa.calls import Program
 from kgqa.config.program_code import user_code
+from kgqa.datasets import corpus
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.session import Runner, Session
-from kgqa.kg.exchange import ImportedTriples
+from kgqa.kg.exchange import ImportedTriples, StoredTriples
 from kgqa.kg.extraction import ROLE
 from kgqa.kg.graph import graph_statistics, too_many_failed
 from kgqa.kg.store import Extraction, TripleStore, store_folder
@@ -25,32 +26,14 @@ Passages = Callable[[], Iterable[Passage]]  # distinct ones; read again at each 
 STORED_TOGETHER = 64  # extractions of a commit; those of a kill come from the call cache
 
 
-class _Source:
-    """The triples of a session's passages. `place`: their folder or file."""
-
-    session: Session
-    store: TripleStore | ImportedTriples
-    place: str
-
-    def statistics(self, questions: Sequence[Question]) -> dict[str, Json]:
-        """Return the figures of TRACE's Table 5, and what the parser skipped."""
-        find = self.store.triples
-        graphs = ([triple for passage in question.passages for triple in find(passage)] for question in questions)
-        counts = self.store.counts(distinct_passages(questions))
-        return {"folder": self.place, **graph_statistics(graphs), **counts}
-
-
-class TripleBuilder(_Source):
-    """The extracted triples of a dataset. Their folder depends on template, few-shot examples, model and decoding."""
-
-    store: TripleStore
+class TripleBuilder:
+    """Extracts the triples of a dataset. Their folder depends on template, few-shot examples, model and decoding."""
 
     def __init__(self, session: Session) -> None:
         experiment = session.experiment
         self.session, self.extractor = session, experiment.extractor
         built_with = self._build_settings()
         self.store = TripleStore(store_folder(outputs() / "kg", experiment.name("dataset"), built_with), built_with)
-        self.place = str(self.store.folder)
 
     def _build_settings(self) -> dict[str, Json]:
         node, elsewhere = self.session.experiment.config["kg"], ("_target_", "few_shot", "require_existing")
@@ -83,7 +66,7 @@ class TripleBuilder(_Source):
             )
         failed, pending = list[Extraction](), list[Extraction]()
         with self.session.runner() as runner, display.stage("passages", count, runner.ledger) as stage:
-            for extraction in self.extractions(runner, self.store.missing(passages()), stage.record):
+            for extraction in self.extractions(runner, self.store.missing(passages())):
                 (pending if extraction.error is None else failed).append(extraction)
                 stage.finish(failed=extraction.error is not None)
                 if len(pending) == STORED_TOGETHER:
@@ -95,9 +78,7 @@ class TripleBuilder(_Source):
         self.store.add(failed)
         return runner.ledger
 
-    def extractions(
-        self, runner: Runner, passages: Iterable[Passage], recorded: Callable[[], None] = lambda: None
-    ) -> Generator[Extraction, None, None]:
+    def extractions(self, runner: Runner, passages: Iterable[Passage]) -> Generator[Extraction, None, None]:
         """Yield each passage's extraction as it finishes. A failed one has its error and no completion."""
         titles: dict[str, str] = {}  # of those in work
 
@@ -106,7 +87,7 @@ class TripleBuilder(_Source):
                 titles[passage.id] = passage.title
                 yield passage.id, self.extractor.extract(passage)
 
-        for ended in runner.run(programs(), recorded):
+        for ended in runner.run(programs()):
             title = titles.pop(ended.key)
             if isinstance(ended.result, Exception):
                 yield Extraction(ended.key, title, "", error=describe_error(ended.result))
@@ -114,48 +95,52 @@ class TripleBuilder(_Source):
                 yield ended.result
 
 
-class ImportedSource(_Source):
-    """The triples of a file, with the interface of `TripleBuilder`."""
+def _check_imported(session: Session, triples: ImportedTriples, passages: Passages, display: Display) -> None:
+    """Report how many passages are not in the file of triples. They have no triples.
 
-    store: ImportedTriples
-
-    def __init__(self, session: Session, chosen: ImportedTriples) -> None:
-        self.session, self.store, self.place = session, chosen, str(chosen.file)
-
-    def extract(self, passages: Passages, display: Display) -> Ledger:
-        """Report how many passages are not in the file. They have no triples.
-
-        Raises:
-            DataError: none of them is; or some are not, and `kg.require_existing` forbids this.
-        """
-        missing = self.store.missing(passages())
-        if not missing:
-            return Ledger()
-        experiment, count = self.session.experiment, sum(1 for _ in passages())
-        first = f"the first {missing[0].title or missing[0].text[:40]!r}"
-        line = f"{len(missing):,} of {count:,} passages are not in {self.store.file}, {first}"
-        if len(missing) == count:
-            raise DataError(f"kg=imported: {line}. Was it made for dataset={experiment.name('dataset')}?")
-        if experiment.settings.require_existing:
-            raise DataError(f"kg.require_existing=true: {line}. Import the triples of all passages, or set it to false")
-        display.line(f"{line}: they have no triples", alarm=True)
-        return Ledger()
+    Raises:
+        DataError: none of them is; or some are not, and `kg.require_existing` forbids this.
+    """
+    missing = triples.missing(passages())
+    if not missing:
+        return
+    experiment, count = session.experiment, sum(1 for _ in passages())
+    first = f"the first {missing[0].title or missing[0].text[:40]!r}"
+    line = f"{len(missing):,} of {count:,} passages are not in {triples.file}, {first}"
+    if len(missing) == count:
+        raise DataError(f"kg=imported: {line}. Was it made for dataset={experiment.name('dataset')}?")
+    if experiment.settings.require_existing:
+        raise DataError(f"kg.require_existing=true: {line}. Import the triples of all passages, or set it to false")
+    display.line(f"{line}: they have no triples", alarm=True)
 
 
-def triples_of(session: Session) -> TripleBuilder | ImportedSource:
-    """Return the source of a run's triples, as `kg=` says."""
-    chosen = session.experiment.triples
-    return ImportedSource(session, chosen) if isinstance(chosen, ImportedTriples) else TripleBuilder(session)
+def triples_of(session: Session) -> StoredTriples:
+    """Return the triples of a run, as `kg=` says."""
+    return session.experiment.triple_file or TripleBuilder(session).store
+
+
+def extract_missing(session: Session, questions: Sequence[Question], display: Display) -> tuple[StoredTriples, Ledger]:
+    """Return the triples of the questions' passages, and the cost of extracting the missing ones."""
+
+    def passages() -> Iterator[Passage]:
+        return distinct_passages(questions)
+
+    if imported := session.experiment.triple_file:
+        _check_imported(session, imported, passages, display)
+        return imported, Ledger()
+    builder = TripleBuilder(session)
+    return builder.store, builder.extract(passages, display)
+
+
+def triple_statistics(triples: StoredTriples, questions: Sequence[Question]) -> dict[str, Json]:
+    """Return the figures of TRACE's Table 5, and what the parser skipped."""
+    graphs = ([each for passage in question.passages for each in triples.triples(passage)] for question in questions)
+    return {"folder": triples.place, **graph_statistics(graphs), **triples.counts(distinct_passages(questions))}
 
 
 def distinct_passages(questions: Iterable[Question]) -> Iterator[Passage]:
     """Yield each passage once. Those of ten thousand questions are too many for a list."""
-    seen = set[str]()
-    for question in questions:
-        for passage in question.passages:
-            if passage.id not in seen:
-                seen.add(passage.id)
-                yield passage
+    return corpus.distinct(passage for question in questions for passage in question.passages)
 
 
 def corpus_passages(session: Session) -> Iterator[Passage]:
@@ -170,10 +155,10 @@ def build_corpus(session: Session, display: Display) -> dict[str, Json]:
     """Extract the passages of the corpus that have no triples yet, and return the figures of all."""
     builder = TripleBuilder(session)
 
-    def corpus() -> Iterator[Passage]:
+    def passages() -> Iterator[Passage]:
         return corpus_passages(session)
 
     with monitor_work(display, "kg build", builder.store.folder) as shown:
-        builder.extract(corpus, shown)
-    counts = builder.store.counts(corpus())
-    return {"folder": builder.place, "triples_per_passage": counts["triples"] / counts["passages"], **counts}
+        builder.extract(passages, shown)
+    counts = builder.store.counts(passages())
+    return {"folder": builder.store.place, "triples_per_passage": counts["triples"] / counts["passages"], **counts}

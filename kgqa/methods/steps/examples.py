@@ -170,5 +170,6 @@ class PooledFewShot(FewShotKeys):
     async def read(
         self, log: ReadingLog, template: str, passages: Sequence[Passage], max_tokens: int, **values: Any
     ) -> str:
-        """Generate with a template that shows the examples and the passages, as many as fit."""
-        return await log.read(template, passages, max_tokens, examples=self.examples, **values)
+        """Generate with a template that shows the examples, the question, and as many of the passages as fit."""
+        values |= {"examples": self.examples, "question": log.question.text}
+        return await log.read(template, passages, max_tokens, **values)

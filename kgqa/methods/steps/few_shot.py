@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from math import inf
@@ -16,8 +16,8 @@ from typing import Annotated, Literal
 
 from kgqa.calls import CountTokens, Generate, Search, gather
 from kgqa.errors import PromptTooLong
-from kgqa.methods.steps.replies import extract_answer, nonzero_flags
-from kgqa.methods.steps.scope import Scope
+from kgqa.methods.steps.replies import extract_answer
+from kgqa.methods.steps.search import Scope
 from kgqa.prompting import render
 from kgqa.prompting.demonstrations import ThoughtDemonstration, demonstration_set, describe_set
 from kgqa.types import Passage, Prompt, Question
@@ -92,20 +92,11 @@ class FewShot:
 
     async def generate(self, shot: Shot, max_tokens: int, role: str) -> FewShotReply:
         """Generate the rest of the reply. See `pack` for flags and errors."""
-
-        def prompt(size: Size) -> Prompt:
-            return render(
-                "few_shot/answer",
-                demonstrations=self.demonstrations[size[0] : size[1]],
-                distractors=self.distractors,
-                style=shot.style,
-                instructed=self.instructed,
-                passages=self.shorten(shot.passages[: size[2]]),
-                question=shot.question,
-                begun=shot.prefix,
-            )
-
-        return await self.pack(prompt, len(self.demonstrations), len(shot.passages), max_tokens, role)
+        values = {
+            "question": shot.question, "begun": shot.prefix, "style": shot.style, "distractors": self.distractors,
+            "instructed": self.instructed,
+        }  # fmt: skip
+        return await self.pack("few_shot/answer", self.demonstrations, shot.passages, values, max_tokens, role)
 
     async def answer(self, shot: Shot, max_tokens: int) -> FewShotReply:
         """Answer with the reader (§3.2), with style "cot" from the end of its chain of thought.
@@ -116,23 +107,14 @@ class FewShot:
         written = await self.generate(shot, max_tokens, "reader")
         stated = extract_answer(written.text) if shot.style == "cot" else written.text
         text = written.text if stated is None else stated
-        flags = nonzero_flags(no_answer_marker=stated is None, truncated_answer=written.cut, empty_answer=not text)
-        return replace(written, text=text, flags=written.flags + Counter(flags))
+        flags = Counter(no_answer_marker=stated is None, truncated_answer=written.cut, empty_answer=not text)
+        return replace(written, text=text, flags=written.flags + flags)
 
     async def titles(self, question: str, pinned: tuple[Passage, ...], count: int, max_tokens: int) -> FewShotReply:
         """Generate titles of pages that help to answer a question about the pinned passages (appendix B)."""
         labelled = [demonstration for demonstration in self.demonstrations if demonstration.pinned]
-
-        def prompt(size: Size) -> Prompt:
-            return render(
-                "few_shot/titles",
-                demonstrations=labelled[size[0] : size[1]],
-                passages=self.shorten(pinned[: size[2]]),
-                question=question,
-                count=count,
-            )
-
-        return await self.pack(prompt, len(labelled), len(pinned), max_tokens, "agent")
+        values = {"question": question, "count": count}
+        return await self.pack("few_shot/titles", labelled, pinned, values, max_tokens, "agent")
 
     def shorten(self, passages: Sequence[Passage]) -> tuple[Passage, ...]:
         """Return the passages as the prompt has them: on one line each, with at most `passage_words` words."""
@@ -142,17 +124,28 @@ class FewShot:
         )
 
     async def pack(
-        self, prompt: Callable[[Size], Prompt], examples: int, passages: int, max_tokens: int, role: str
+        self,
+        template: str,
+        labelled: Sequence[ThoughtDemonstration],
+        shown: Sequence[Passage],
+        values: Mapping[str, object],
+        max_tokens: int,
+        role: str,
     ) -> FewShotReply:
         """Generate with the largest prompt that fits, without few-shot examples if needed (`drop`).
 
         If the passages of the question do not fit without examples, the last passages are dropped: flag
         `passages_dropped`. If the engine still rejects the prompt, it is shortened again: flag `shortened_prompt`.
 
-        Raises:
-            PromptTooLong: the question without passages does not fit.
+        Raises PromptTooLong: the question without passages does not fit.
         """
-        prompt = cache(prompt)  # it is rendered to count its tokens, and for the call
+
+        @cache  # it is rendered to count its tokens, and for the call
+        def prompt(size: Size) -> Prompt:
+            first, stop, count = size
+            return render(template, demonstrations=labelled[first:stop], passages=self.shorten(shown[:count]), **values)
+
+        examples, passages = len(labelled), len(shown)
         room: float = self.context_limit - max_tokens
         sizes, flags = [(0, stop, passages) for stop in range(examples, -1, -1)], Counter[str]()
         if self.drop == "released":
@@ -174,8 +167,7 @@ class FewShot:
                 continue
             flags["passages_dropped"] += passages - size[2]
             text, line_end, _ = reply.text.partition("\n")
-            shown = size[1] - size[0]
-            return FewShotReply(text.strip(), reply.finish == "length" and not line_end, shown, +flags)
+            return FewShotReply(text.strip(), reply.finish == "length" and not line_end, size[1] - size[0], +flags)
 
     async def choose_released(
         self, prompt: Callable[[Size], Prompt], examples: int, passages: int, max_tokens: int, role: str
@@ -231,7 +223,7 @@ async def choose_pages(scope: Scope, question: Question, few_shot: FewShot, coun
     results = await gather(*(Search(title, NEAREST_OF) for title in named))
     nearest = (nearest_title(title, passages) for title, passages in zip(named, results, strict=True))
     titles = tuple(dict.fromkeys(title for title in nearest if title))
-    return Scope(titles=titles or None), written.flags + Counter({"no_titles": int(not titles)})
+    return Scope(titles=titles or None), written.flags + Counter(no_titles=not titles)
 
 
 def parse_titles(reply: str) -> list[str]:

@@ -14,8 +14,8 @@ from typing import Literal
 from kgqa.calls import CountTokens, Generate
 from kgqa.errors import PromptTooLong
 from kgqa.methods.steps.few_shot import FewShot, Shot
-from kgqa.methods.steps.replies import first_line, nonzero_flags, read_conclusion, strip_answer_label
-from kgqa.methods.steps.scope import Scope
+from kgqa.methods.steps.replies import first_line, read_conclusion, strip_answer_label
+from kgqa.methods.steps.search import Scope
 from kgqa.prompting import render
 from kgqa.types import Answer, Completion, Json, Passage, Prompt, Question
 
@@ -26,6 +26,11 @@ TEMPLATES: dict[ZeroShot, str] = {"zero_shot": "reader/answer", "short": "kgp/an
 def passages_text(passages: Iterable[Passage]) -> str:
     """Return passages as the prompt of the reader has them, separated by blank lines."""
     return "\n\n".join(f"Title: {passage.title}\n{passage.text}" for passage in passages)
+
+
+def evidence_of(passages: Iterable[Passage]) -> tuple[str, ...]:
+    """Return the ids of passages in order, each once, for `Answer.evidence`."""
+    return tuple(dict.fromkeys(passage.id for passage in passages))
 
 
 def add_pinned(question: Question, retrieved: Iterable[Passage]) -> tuple[Passage, ...]:
@@ -55,23 +60,31 @@ async def read(
 
     Flags: `empty_answer`, `truncated_answer` (the first line reached `max_tokens`).
 
-    Raises:
-        PromptTooLong: the context is never truncated, because the paper does not mention it.
+    Raises PromptTooLong: the context is never truncated, because the paper does not mention it.
     """
     reply = await Generate(render(template, question=question.text, context=context), max_tokens)
     line, cut = first_line(reply)
     text = strip_answer_label(line)
     tokens = await CountTokens(context) if context else 0
-    flags = nonzero_flags(empty_answer=not text, truncated_answer=cut)
-    return Answer(text, evidence, context_tokens=tokens, flags=flags)
+    return Answer(text, evidence, context_tokens=tokens, flags={"empty_answer": not text, "truncated_answer": cut})
+
+
+Show = Callable[[tuple[Passage, ...]], Mapping[str, object]]
+
+
+def show_passages(shown: tuple[Passage, ...]) -> Mapping[str, object]:
+    """Return the value of a template with passages that most templates have."""
+    return {"passages": passages_text(shown)}
 
 
 @dataclass(slots=True)
 class ReadingLog:
     """The searches and readings on the way to the answer of a question, with their counts.
 
-    Flags: `passages_dropped` (passages that did not fit into prompts) and `cut_reply` (replies that reached their token
-    limit). tokens: those of the shown passages, counted again in each call (KnowTrace, Table 2).
+    Flags: `empty_retrieval`, `passages_dropped` (passages that did not fit into prompts), `cut_reply` (replies that
+    reached their token limit), `no_answer_marker` (no line "Answer:" in the last reply, so its last line is the answer)
+    and `empty_answer`. Figures: passage_tokens, those of the shown passages, counted again in each call (#Tok of
+    KnowTrace's Table 2).
     """
 
     question: Question
@@ -80,21 +93,6 @@ class ReadingLog:
     tokens: int = 0
     last: int = 0  # those of the last call
 
-    async def generate(
-        self,
-        prompt: Callable[[tuple[Passage, ...]], Prompt],
-        passages: Sequence[Passage],
-        max_tokens: int,
-        stop: tuple[str, ...] = (),
-        role: str = "reader",
-    ) -> Completion:
-        """Generate with `prompt(passages)`: pinned passages, then the best first, without the last that do not fit.
-
-        Raises:
-            PromptTooLong: the prompt does not fit without passages.
-        """
-        return await self.send(lambda shown: Generate(prompt(shown), max_tokens, stop, role=role), passages)
-
     async def read(
         self,
         template: str,
@@ -102,17 +100,21 @@ class ReadingLog:
         max_tokens: int,
         stop: tuple[str, ...] = ("\nPassages:",),
         role: str = "reader",
+        show: Show = show_passages,
         **values: object,
     ) -> str:
-        """Generate with a template that shows the passages, as `generate` does."""
+        """Generate with a template that shows the passages, as `send` does. `show`: its values that contain them."""
 
-        def prompt(shown: tuple[Passage, ...]) -> Prompt:
-            return render(template, passages=passages_text(shown), **values)
+        def call(shown: tuple[Passage, ...]) -> Generate:
+            return Generate(render(template, **show(shown), **values), max_tokens, stop, role=role)
 
-        return (await self.generate(prompt, passages, max_tokens, stop, role)).text
+        return (await self.send(call, passages)).text
 
     async def send(self, call: Callable[[tuple[Passage, ...]], Generate], passages: Sequence[Passage]) -> Completion:
-        """Send `call(passages)` as `generate` does."""
+        """Send `call(passages)`: pinned passages, then the best first, without the last that do not fit.
+
+        Raises PromptTooLong: the prompt does not fit without passages.
+        """
         passages = shown = add_pinned(self.question, passages)
         while True:
             try:
@@ -128,7 +130,7 @@ class ReadingLog:
             return reply
 
     async def search(self, query: str, count: int) -> tuple[Passage, ...]:
-        """Return the best passages. Flag `empty_retrieval`."""
+        """Return the best passages."""
         passages = await self.scope.search(query, count)
         self.flags["empty_retrieval"] += not passages
         return passages
@@ -140,7 +142,7 @@ class ReadingLog:
         return reply.text
 
     def read_conclusion(self, reply: str) -> str:
-        """Return the answer after "Answer:", or the last line. Flag `no_answer_marker`."""
+        """Return the answer after "Answer:", or the last line."""
         text, marked = read_conclusion(reply)
         self.flags["no_answer_marker"] += not marked
         return text
@@ -153,17 +155,15 @@ class ReadingLog:
         figures: Mapping[str, float] = MappingProxyType({}),
         context_tokens: int | None = None,
     ) -> Answer:
-        """Return an answer with these flags, `empty_answer`, and passage_tokens (#Tok of KnowTrace's Table 2).
+        """Return an answer with these flags and figures.
 
-        Args:
-            passages: the evidence, repeated passages once.
-            context_tokens: the tokens of the last call if None.
+        passages: the evidence. context_tokens: the tokens of the last call if None.
         """
         return Answer(
             text,
-            tuple(dict.fromkeys(passage.id for passage in passages)),
+            evidence_of(passages),
             context_tokens=self.last if context_tokens is None else context_tokens,
-            flags=nonzero_flags(**self.flags, empty_answer=not text),
+            flags={**self.flags, "empty_answer": not text},
             figures={**figures, "passage_tokens": self.tokens},
             notes=notes,
         )
@@ -189,41 +189,39 @@ def merge_rankings(searches: Iterable[Sequence[Passage]]) -> tuple[Passage, ...]
 
 
 async def read_zero_shot(
-    question: Question,
-    retrieved: Iterable[Passage],
-    evidence: tuple[str, ...],
-    max_tokens: int,
-    reader: ZeroShot = "zero_shot",
+    question: Question, retrieved: Sequence[Passage], max_tokens: int, reader: ZeroShot = "zero_shot"
 ) -> Answer:
-    """Answer from the pinned and the retrieved passages with TRACE's reader or KGP's (`short`)."""
+    """Answer from the pinned and the retrieved passages with TRACE's reader or KGP's (`short`).
+
+    Evidence: the retrieved passages in order, repeated ones once.
+    """
     passages = add_pinned(question, retrieved)
     short = reader == "short"
     context = number_contexts(passage.text for passage in passages) if short else passages_text(passages)
-    return await read(question, context, evidence, max_tokens, TEMPLATES[reader])
+    return await read(question, context, evidence_of(retrieved), max_tokens, TEMPLATES[reader])
 
 
 Reader = Literal["direct", "cot", "zero_shot", "short"]
 
 
 async def read_passages(
-    question: Question, retrieved: tuple[Passage, ...], reader: Reader, few_shot: FewShot, max_tokens: int
+    question: Question, retrieved: tuple[Passage, ...] | None, reader: Reader, few_shot: FewShot, max_tokens: int
 ) -> Answer:
     """Answer with IRCoT's few-shot reader (`direct` or `cot`), TRACE's (`zero_shot`) or KGP's (`short`).
 
     Pinned passages come first. Evidence: the retrieved passages in order. Flags: those of the reader, and
-    `empty_retrieval`.
+    `empty_retrieval`, but not without a search (None).
     """
-    evidence = tuple(passage.id for passage in retrieved)
     if reader == "zero_shot" or reader == "short":
-        answer = await read_zero_shot(question, retrieved, evidence, max_tokens, reader)
+        answer = await read_zero_shot(question, retrieved or (), max_tokens, reader)
     else:
-        passages = add_pinned(question, retrieved)
+        passages = add_pinned(question, retrieved or ())
         written = await few_shot.answer(Shot(question.text, passages, reader), max_tokens)
         shown = few_shot.shorten(passages[: len(passages) - written.flags["passages_dropped"]])
         tokens = await CountTokens(passages_text(shown)) if shown else 0
-        notes = {"demonstrations": written.demonstrations}
+        evidence, notes = evidence_of(retrieved or ()), {"demonstrations": written.demonstrations}
         answer = Answer(written.text, evidence, context_tokens=tokens, flags=written.flags, notes=notes)
-    return answer if retrieved else replace(answer, flags=Counter(answer.flags) + Counter(["empty_retrieval"]))
+    return replace(answer, flags={**answer.flags, "empty_retrieval": retrieved == ()})
 
 
 Path = tuple[Passage, ...]  # passages in the order of the walk
@@ -235,14 +233,15 @@ async def read_paths(question: Question, paths: Sequence[Path], max_tokens: int)
     Evidence: the distinct passages of the paths. If the prompt is too long, the last paths are dropped: flag
     `context_cut`.
     """
-    pinned = [(passage,) for passage in question.pinned]
-    contexts = number_contexts("\n".join(passage.wording for passage in path) for path in (*pinned, *paths))
-    evidence = tuple(dict.fromkeys(passage.id for path in paths for passage in path))
-    try:
-        return await read(question, contexts, evidence, max_tokens, "kgp/answer")
-    except PromptTooLong as error:
-        if len(paths) < 2:
-            raise
-        count = max(1, min(len(paths) - 1, len(paths) * error.limit // error.tokens))
-    answer = await read_paths(question, paths[:count], max_tokens)
-    return replace(answer, evidence=evidence, flags={**Counter(answer.flags), "context_cut": 1})
+    pinned, count = [(passage,) for passage in question.pinned], len(paths)
+    evidence = evidence_of(passage for path in paths for passage in path)
+    while True:
+        shown = (*pinned, *paths[:count])
+        contexts = number_contexts("\n".join(passage.wording for passage in path) for path in shown)
+        try:
+            answer = await read(question, contexts, evidence, max_tokens, "kgp/answer")
+            return replace(answer, flags={**answer.flags, "context_cut": count < len(paths)})
+        except PromptTooLong as error:
+            if count < 2:
+                raise
+            count = max(1, min(count - 1, count * error.limit // error.tokens))

@@ -83,11 +83,6 @@ def plain_words(text: str) -> str:
     return " ".join("".join(letter if letter.isalnum() else " " for letter in text.casefold()).split())
 
 
-def nonzero_flags(**flags: bool | int) -> dict[str, int]:
-    """Return the flags with a count, for `Answer.flags`."""
-    return {flag: int(count) for flag, count in flags.items() if count}
-
-
 def first_line(reply: Completion) -> tuple[str, bool]:
     """Return the first non-empty line, stripped, and whether it was truncated."""
     line, _, further = reply.text.strip().partition("\n")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Annotated
 
 import numpy as np
 
+from kgqa.retrieval import sparse
 from kgqa.retrieval.graphs.links import Links, link_passages
 from kgqa.retrieval.lexical import words
 from kgqa.types import JsonObject, Passage
@@ -58,18 +58,15 @@ class Keywords:
         documents = defaultdict[str, list[list[str]]](list)  # by title
         for passage, text in zip(passages, texts, strict=True):
             documents[passage.title].append(text)
-        hashes = array("q")
-        for document in documents.values():
-            hashes.extend({hash(phrase) for phrase in self._phrases(document)})
-        known, frequency = np.unique(np.array(hashes), return_counts=True)
+        hashes = (hash(phrase) for document in documents.values() for phrase in set(self._phrases(document)))
+        known, frequency = np.unique(np.fromiter(hashes, np.int64), return_counts=True)
         chosen = {title for name in documents if (title := tuple(words(bare_title(name))))}
         for document in documents.values():
             counts = Counter(self._phrases(document))  # in the order they first occur
             found = frequency[np.searchsorted(known, [hash(phrase) for phrase in counts])]
-            weights = np.array([*counts.values()]) * (np.log((1 + len(documents)) / (1 + found)) + 1)
-            phrases = [*counts]
+            weights = np.array([*counts.values()]) * (sparse.idf(len(documents), found) + 1)
             best = np.argsort(-weights.round(9), kind="stable")[: self.keywords]
-            chosen.update(phrases[position] for position in best)
+            chosen.update(map([*counts].__getitem__, best))
         return link_passages([[phrase for _, phrase in found] for found in find_phrases(texts, chosen)])
 
     def _phrases(self, document: Sequence[Sequence[str]]) -> Iterator[Phrase]:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from kgqa.calls import Neighbours
 from kgqa.errors import DataError
+from kgqa.retrieval import sparse
 from kgqa.types import JsonObject, Passage
 from kgqa.util.fs import digest, ids_digest, replace_atomically
 
@@ -78,18 +79,8 @@ class NoGraph:
 
 def link_passages(held: Sequence[Iterable[Hashable]]) -> Links:
     """Return the links from what each passage holds. What only one passage holds is left out."""
-    from scipy.sparse import csr_array
-
-    numbers: dict[Hashable, int] = {}
-    rows, columns = [], []
-    for row, links in enumerate(held):
-        for link in set(links):
-            rows.append(row)
-            columns.append(numbers.setdefault(link, len(numbers)))
-    shape = (len(held), len(numbers))
-    holds = csr_array((np.ones(len(rows), np.int32), (rows, columns)), shape=shape, dtype=np.int32)
-    holders = np.bincount(np.array(columns, np.int64), minlength=len(numbers))
-    return Links(csr_array(holds[:, np.flatnonzero(holders > 1)]))
+    _, holds = sparse.count_items(map(set, held))
+    return Links(holds[:, np.flatnonzero(sparse.count_holders(holds) > 1)].astype(np.int32))
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,12 +123,10 @@ class GraphStore:
 
     def build(self, pool: Pool) -> BuiltGraph:
         """Link the passages and save the graph; an existing one is replaced."""
-        from scipy.sparse import save_npz
-
         distinct = _distinct(pool)
         links = self._graph.links(distinct)
         with replace_atomically(self._file(pool)) as fresh, fresh.open("wb") as target:
-            save_npz(target, links.holds)
+            sparse.save_matrix(target, links.holds)
         return BuiltGraph(distinct, links)
 
     def neighbours(self, call: Neighbours) -> Pool:
@@ -145,15 +134,13 @@ class GraphStore:
 
     def _open(self, pool: Pool | None) -> BuiltGraph:
         """Return the graph of a pool, or of the corpus, from the disk or built now."""
-        from scipy.sparse import load_npz
-
         pool = self._corpus() if pool is None else pool
         if not self.has(pool):
             return self.build(pool)
         file = self._file(pool)
         try:
             with file.open("rb") as source:
-                return BuiltGraph(_distinct(pool), Links(load_npz(source)))
+                return BuiltGraph(_distinct(pool), Links(sparse.load_matrix(source)))
         except (OSError, EOFError, ValueError, KeyError, BadZipFile) as error:
             raise DataError(f"{file}: damaged graph ({error}). Delete the file and run again") from error
 
@@ -167,15 +154,12 @@ def _distinct(pool: Pool) -> Pool:
 
 def average_figures(graphs: Sequence[BuiltGraph]) -> dict[str, Any]:
     """Return the figures of the paper's Table 3 over these collections; None if there is none."""
-
-    def mean(values: Sequence[float]) -> float | None:
-        return sum(values) / len(values) if values else None
-
-    return {
-        "collections": len(graphs),
-        "documents": mean([len({passage.title for passage in built.passages}) for built in graphs]),
-        "passages": mean([len(built.passages) for built in graphs]),
-        "edges": mean([built.edges for built in graphs]),
-        "passage_words": mean([len(passage.text.split()) for built in graphs for passage in built.passages]),
-        "density": mean([built.density for built in graphs]),
+    figures: dict[str, Sequence[float]] = {
+        "documents": [len({passage.title for passage in built.passages}) for built in graphs],
+        "passages": [len(built.passages) for built in graphs],
+        "edges": [built.edges for built in graphs],
+        "passage_words": [len(passage.text.split()) for built in graphs for passage in built.passages],
+        "density": [built.density for built in graphs],
     }
+    means = {name: sum(values) / len(values) if values else None for name, values in figures.items()}
+    return {"collections": len(graphs), **means}

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from kgqa.errors import ConfigError
 from kgqa.protocols import Ranker
 from kgqa.retrieval.biencoder import Encoder, Vectors, get_biencoder, relevance
+from kgqa.retrieval.dense import nearest_exactly
 from kgqa.retrieval.graphs.links import Links, link_passages
 from kgqa.types import JsonObject, Passage
 from kgqa.util.validators import Count
@@ -61,11 +62,9 @@ def find_nearest(vectors: Vectors, k: int) -> list[NDArray[np.int64]]:
     """
     neighbours = []
     for start in range(0, len(vectors), ROWS):
-        scores = vectors[start : start + ROWS] @ vectors.T  # (ROWS, d) @ (d, n)
-        scores[np.arange(len(scores)), np.arange(start, start + len(scores))] = -np.inf
-        count = min(k + SPARE, scores.shape[1] - 1)
-        proposed = np.argpartition(scores, -count, axis=1)[:, -count:]
-        for row, candidates in enumerate(np.sort(proposed, axis=1)):
-            exact = relevance(vectors[start + row], vectors[candidates])
-            neighbours.append(candidates[np.argsort(-exact, kind="stable")][:k])
+        proposed = nearest_exactly(vectors, vectors[start : start + ROWS], k + 1 + SPARE)  # one can be the row itself
+        for row, candidates in enumerate(np.sort(proposed, axis=1), start):
+            others = candidates[candidates != row]
+            exact = relevance(vectors[row], vectors[others])
+            neighbours.append(others[np.argsort(-exact, kind="stable")][:k])
     return neighbours

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from kgqa.artifacts.examples import (
     DROPPED,
     EXAMPLES,
     STAGE,
+    TEACHER,
     Collected,
     Dropped,
     Example,
@@ -28,13 +28,13 @@ from kgqa.artifacts.manifest import StageManifest
 from kgqa.artifacts.metrics import Costs
 from kgqa.artifacts.predictions import PREDICTIONS, question_ids
 from kgqa.artifacts.run import IDENTITY, SETTINGS, Chosen
-from kgqa.artifacts.schema import as_json, read, read_json
+from kgqa.artifacts.schema import read, read_json
 from kgqa.artifacts.trace import read_questions
 from kgqa.artifacts.verdicts import STAGE as VERIFY
 from kgqa.artifacts.verdicts import VERDICTS, read_verified
 from kgqa.calls import Program
 from kgqa.config import building
-from kgqa.config.files import check_choice
+from kgqa.config.files import config_file
 from kgqa.config.overrides import format_override, override_key, override_values, parse_override
 from kgqa.config.program_code import program_hash
 from kgqa.config.user_code import load_run_config
@@ -43,7 +43,6 @@ from kgqa.experiment.dry_run import Plan, Planner, Shared
 from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.manifest import origin
 from kgqa.experiment.session import Session
-from kgqa.methods.safe_teaching import ROLE
 from kgqa.prompting import template_hash
 from kgqa.report.section import markdown
 from kgqa.report.training import example_sections
@@ -146,13 +145,13 @@ class Collecting:
             ConfigError: there is no such recipe, or it accepts other sources.
             DataError: a dataset's file is missing or broken, or a run is not finished.
         """
-        check_choice(f"collect={name}")
+        config_file("collect", name)  # raises ConfigError for an unknown recipe
         experiments = _experiments(name, overrides)
         first = experiments[0]
         recipe = building.build_part(first.config["collect"], "collect", Recipe)
         values = override_values(overrides)
-        if not recipe.uses_teacher and values.get(f"roles.{ROLE}", "null") != "null":
-            raise ConfigError(f"collect {name}: roles.{ROLE}: rules use no teacher. Set collect.teacher=model")
+        if not recipe.uses_teacher and values.get(f"roles.{TEACHER}", "null") != "null":
+            raise ConfigError(f"collect {name}: roles.{TEACHER}: rules use no teacher. Set collect.teacher=model")
         if "collection" in values:
             raise ConfigError("collection: its passages are not the question's own. Remove collection=")
         if runs and recipe.no_runs:
@@ -203,7 +202,7 @@ class Collecting:
 
         def call_teacher(programs: Sequence[tuple[str, Program[Any]]]) -> Mapping[str, object]:
             with Session(self.experiment) as session:
-                results, tally.cost = run_programs(session, ROLE, programs, len(programs), shown)
+                results, tally.cost = run_programs(session, TEACHER, programs, len(programs), shown)
             if failed := {key: result for key, result in results.items() if is_failure(result)}:
                 key, first = next(iter(failed.items()))
                 raise UsageError(
@@ -214,8 +213,8 @@ class Collecting:
 
         with self.stage.lock():
             with monitor_work(display, STAGE, self.stage.path) as shown:
-                self.stage.write(EXAMPLES, map(_line, tally.count(self.recipe.collect(self.sources, call_teacher))))
-                self.stage.write(DROPPED, map(_line, tally.dropped))
+                self.stage.write_lines(EXAMPLES, tally.count(self.recipe.collect(self.sources, call_teacher)))
+                self.stage.write_lines(DROPPED, tally.dropped)
             collected = tally.summarize(self.name, self.recipe, self.sources)
             self.stage.write(REPORT, [markdown(f"Examples: {self.name}", example_sections(collected))])
             self.stage.finish(collected, origin(command))
@@ -228,7 +227,7 @@ class Collecting:
         def call_teacher(programs: Sequence[tuple[str, Program[Any]]]) -> Mapping[str, object]:
             with Session(self.experiment) as session:
                 planner = Planner(session, Shared())
-                results = planner.imagine(programs, role_engines(session, ROLE))
+                results = planner.imagine(programs, role_engines(session, TEACHER))
             plan.update(planner.plan)
             return results
 
@@ -237,10 +236,6 @@ class Collecting:
         collected = tally.summarize(self.name, self.recipe, self.sources)
         assert tally.first is not None
         return collected, tally.first, plan
-
-
-def _line(made: Made) -> str:
-    return json.dumps(as_json(made), ensure_ascii=False) + "\n"
 
 
 def _experiments(name: str, overrides: Sequence[str]) -> list[Experiment]:
@@ -261,8 +256,7 @@ def _experiments(name: str, overrides: Sequence[str]) -> list[Experiment]:
 def noise_questions(experiment: Experiment) -> tuple[Question, ...]:
     """Return the questions that the verification of the dataset found to be noise, in the order of the file.
 
-    Raises:
-        ConfigError: no verification is named, or it flagged none.
+    Raises ConfigError: no verification is named, or it flagged none.
     """
     name, folder = experiment.name("dataset"), experiment.config["dataset"].get("verified")
     if folder is None or experiment.verified is None:
@@ -285,5 +279,5 @@ def _identity(name: str, recipe: Recipe, experiment: Experiment, sources: Sequen
         identity |= {"method": experiment.config["method"], "code": experiment.code["method"]}
     if recipe.uses_teacher:
         with Session(experiment) as session:
-            identity["teacher"] = dict(role_engines(session, ROLE)(ROLE).identity())
+            identity["teacher"] = dict(role_engines(session, TEACHER)(TEACHER).identity())
     return {**identity, "sources": [*sources]}

@@ -36,8 +36,7 @@ class RunLessons(Recipe):
     def collect(self, sources: Sequence[Source], call_teacher: CallTeacher) -> Iterator[Made]:
         """Yield examples by run, with its questions in the order of the data file.
 
-        Raises:
-            DataError: a run's files do not fit together.
+        Raises DataError: a run's files do not fit together.
         """
         del call_teacher
         for source in sources:

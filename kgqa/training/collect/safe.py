@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from kgqa.artifacts.examples import CallTeacher, Dropped, Example, Made, NotTaught, Origin, Recipe, Source
 from kgqa.artifacts.metrics import Metrics
 from kgqa.artifacts.trace import read_trace
+from kgqa.calls import Program
 from kgqa.methods.safe import Safe, read_step, step_line
-from kgqa.methods.safe_teaching import Teacher, TeacherSettings
-from kgqa.methods.steps.safe_plan import NoPlan, Plan, plan
-from kgqa.methods.steps.safe_rules import JudgedStep, Solution
 from kgqa.methods.steps.safe_verdict import CORRECT, Labels, errors
 from kgqa.prompting import to_json
 from kgqa.scoring.metrics import score
+from kgqa.training.collect.safe_rules import JudgedStep, Labeled, Plan, Solution, plan
+from kgqa.training.collect.safe_teacher import Teacher, TeacherSettings
 from kgqa.types import Json, Question
 from kgqa.util.fs import text_digest
 from kgqa.util.validators import Natural, Share
@@ -97,104 +97,73 @@ class JudgedSteps(Recipe, TeacherSettings):
 
     def collect(self, sources: Sequence[Source], call_teacher: CallTeacher) -> Iterator[Made]:
         """Yield examples by question in the order of the sources, then hard cases."""
-        questions = list(self._questions([source for source in sources if source.run is None]))
-        if not self.uses_teacher:
-            yield from self._balance(self._by_rules(questions))
-            return
-        wrong = [each for source in sources if source.run is not None for each in self._wrong(source)]
-        programs = list[tuple[str, Any]]()
-        for number, each in enumerate(questions):
-            program = Teacher(each.method, self).teach(each.question, self._chance(each.question, "teach"))
-            programs.append((f"question {number}", program))
-        for number, (each, answer, attempts) in enumerate(wrong):
-            found = Teacher(each.method, self).hard_case(each.question, answer, attempts)
-            programs.append((f"hard case {number}", found))
-        results = call_teacher(programs)
-        yield from self._balance(self._by_teacher(questions, results))
-        yield from self._hard([each for each, _, _ in wrong], results)
+        questions = {f"question {number}": case for number, case in enumerate(self._questions(sources))}
+        wrong = {f"hard case {number}": found for number, found in enumerate(self._wrong_answers(sources))}
+        hard = {key: case for key, (case, _, _) in wrong.items()}
+        if self.uses_teacher:
+            programs = list[tuple[str, Program[list[Labeled]]]]()
+            for key, case in questions.items():
+                chance = self._chance(case.question, "teach")
+                programs.append((key, Teacher(case.method, self).teach(case.question, chance)))
+            for key, (case, answer, attempts) in wrong.items():
+                programs.append((key, Teacher(case.method, self).hard_case(case.question, answer, attempts)))
+            labeled = call_teacher(programs)
+        else:
+            labeled = self._label_by_rules(questions)
+        yield from _choose(questions, labeled, "question", self._balance, "dropped to balance the labels")
+        yield from _choose(hard, labeled, HARD, self._sample_hard, "more than collect.hard_cases")
 
     def _questions(self, sources: Sequence[Source]) -> Iterator[Case]:
+        """Yield the questions of the datasets and then, of each, those that verification flagged."""
+        maker = "teacher" if self.uses_teacher else "rules"
         for source in sources:
-            for questions, flag in ((source.questions, ""), (source.noise, FLAGGED)):
-                for question in questions:
-                    made_by = ("teacher" if self.uses_teacher else "rules") + flag
-                    yield Case(source.dataset, self._method(source), question, made_by)
+            questions = () if source.run else source.questions
+            made_by = [maker] * len(questions) + [maker + FLAGGED] * len(source.noise)
+            for question, name in zip((*questions, *source.noise), made_by, strict=True):
+                yield Case(source.dataset, self._method(source), question, name)
+
+    def _wrong_answers(self, sources: Sequence[Source]) -> Iterator[tuple[Case, str, Sequence[Json]]]:
+        """Yield the wrong answers of runs, with the attempts in their notes."""
+        for source in sources:
+            if source.run is None:
+                continue
+            method, profile = self._method(source), Metrics.read(source.run).profile
+            for traced in read_trace(source.run):
+                prediction, question = traced.prediction, traced.question
+                attempts, answer = prediction.notes.get("attempts"), prediction.scored_answer or ""
+                if prediction.error is None and attempts and score(answer, question.answers, profile)["em"] < 1:
+                    yield Case(source.dataset, method, question, f"{HARD} of {source.run.name}"), answer, attempts
 
     def _method(self, source: Source) -> Safe:
         assert isinstance(source.method, Safe)
         return replace(source.method, labels=self.labels)
 
-    def _by_rules(self, questions: Sequence[Case]) -> Iterator[Case | Dropped]:
-        planned: list[tuple[Case, Plan]] = []
-        for each in questions:
+    def _label_by_rules(self, questions: Mapping[str, Case]) -> dict[str, list[Labeled] | NotTaught]:
+        """Return the labeled steps of each question, as a teacher does."""
+        plans, labeled = dict[str, Plan](), dict[str, list[Labeled] | NotTaught]()
+        for key, case in questions.items():
+            shown, chance = case.method.sample_passages(case.question), self._chance(case.question, "plan")
             try:
-                shown = each.method.sample_passages(each.question)
-                planned.append((each, plan(each.question, shown, self._chance(each.question, "plan"))))
-            except NoPlan as why:  # noqa: PERF203
-                yield each.drop(str(why), "question")
-        others = _others(made for _, made in planned)
-        for each, made in planned:
-            question, shown = each.question, each.method.sample_passages(each.question)
+                plans[key] = plan(case.question, shown, chance)
+            except NotTaught as why:
+                labeled[key] = why
+        others = _others(plans.values())
+        for key, made in plans.items():
+            question, shown = questions[key].question, questions[key].method.sample_passages(questions[key].question)
             solution = Solution(made, shown, question.support, others, self._chance(question, "steps"))
-            for step in solution.correct_steps():
-                yield replace(each, label=CORRECT, step=step)
-            for error in errors(self.labels):
-                if wrong := solution.corrupt(error, self._chance(question, error)):
-                    yield replace(each, label=error, step=wrong)
-                else:
-                    yield each.drop(f"the solution has no step for {error}", error)
+            chances = {error: self._chance(question, error) for error in errors(self.labels)}
+            labeled[key] = solution.label_steps(chances)
+        return labeled
 
-    def _by_teacher(self, questions: Sequence[Case], results: Mapping[str, Any]) -> Iterator[Case | Dropped]:
-        for number, each in enumerate(questions):
-            result = results[f"question {number}"]
-            if isinstance(result, NotTaught):
-                yield each.drop(str(result), "question")
-                continue
-            for label, step in result:
-                if isinstance(step, str):
-                    yield each.drop(step, label)
-                else:
-                    yield replace(each, label=label, step=step)
-
-    def _balance(self, made: Iterable[Case | Dropped]) -> Iterator[Made]:
-        """Yield examples of a balanced sample; of flagged questions `noise` of them."""
-        cases: list[Case] = []
-        for one in made:
-            if isinstance(one, Dropped):
-                yield one
-            elif _longest(one) > one.method.max_feedback_characters:
-                yield one.drop("longer than method.max_feedback_characters")
-            else:
-                cases.append(one)
-        sample = self._sample([case for case in cases if not case.made_by.endswith(FLAGGED)])
+    def _balance(self, cases: Sequence[Case]) -> set[str]:
+        """Return the ids of a balanced sample; of flagged questions `noise` of them."""
         flagged = self._sample([case for case in cases if case.made_by.endswith(FLAGGED)])
-        sample |= set(sorted(flagged, key=self._order)[: self.noise])
-        for case in cases:
-            yield case.example() if case.id in sample else case.drop("dropped to balance the labels")
+        others = self._sample([case for case in cases if not case.made_by.endswith(FLAGGED)])
+        return {*others, *sorted(flagged, key=self._order)[: self.noise]}
 
-    def _wrong(self, source: Source) -> Iterator[tuple[Case, str, Sequence[Json]]]:
-        """Yield the run's wrong answers, with the attempts in their notes."""
-        run, method = source.run, self._method(source)
-        assert run is not None
-        profile = Metrics.read(run).profile
-        for traced in read_trace(run):
-            prediction, question = traced.prediction, traced.question
-            attempts, answer = prediction.notes.get("attempts"), prediction.scored_answer or ""
-            if prediction.error is None and attempts and score(answer, question.answers, profile)["em"] < 1:
-                yield Case(source.dataset, method, question, f"{HARD} of {run.name}"), answer, attempts
-
-    def _hard(self, wrong: Sequence[Case], results: Mapping[str, Any]) -> Iterator[Made]:
-        """Yield up to `hard_cases` examples of the first error that the evaluator missed (§3.3)."""
-        cases: list[Case] = []
-        for number, each in enumerate(wrong):
-            result = results[f"hard case {number}"]
-            if isinstance(result, NotTaught):
-                yield each.drop(str(result), HARD)
-            else:
-                cases.append(replace(each, label=result[0], step=result[1]))
-        sample = set(sorted((case.id for case in cases), key=self._order)[: self.hard_cases])
-        for case in cases:
-            yield case.example() if case.id in sample else case.drop("more than collect.hard_cases")
+    def _sample_hard(self, cases: Sequence[Case]) -> set[str]:
+        """Return the ids of up to `hard_cases` first errors that the evaluator missed (§3.3)."""
+        return {*sorted((case.id for case in cases), key=self._order)[: self.hard_cases]}
 
     def _order(self, name: str) -> str:
         return text_digest(f"{self.seed} {name}")
@@ -216,14 +185,35 @@ class JudgedSteps(Recipe, TeacherSettings):
         return random.Random(f"{self.seed}/{question.id}/{what}")  # noqa: S311 - a sample, not a secret
 
 
+def _choose(
+    cases: Mapping[str, Case],
+    labeled: Mapping[str, list[Labeled] | NotTaught],
+    what: str,
+    sample: Callable[[Sequence[Case]], set[str]],
+    why: str,
+) -> Iterator[Made]:
+    """Yield an example for each labeled step in the sample, and the reason why the others give none."""
+    usable = list[Case]()
+    for key, case in cases.items():
+        result = labeled[key]
+        if isinstance(result, NotTaught):
+            yield case.drop(str(result), what)
+            continue
+        for label, step in result:
+            if isinstance(step, str):
+                yield case.drop(step, label)
+            elif max(len(step.verdict.diagnosis), len(step.verdict.guidance)) > case.method.max_feedback_characters:
+                yield replace(case, label=label, step=step).drop("longer than method.max_feedback_characters")
+            else:
+                usable.append(replace(case, label=label, step=step))
+    chosen = sample(usable)
+    for case in usable:
+        yield case.example() if case.id in chosen else case.drop(why)
+
+
 def _others(plans: Iterable[Plan]) -> dict[str, list[str]]:
     """Return the values of all facts by what is wanted of a subject, each once."""
     values: dict[str, dict[str, None]] = defaultdict(dict)
     for fact in (fact for each in plans for fact in each.facts if fact.subject):
         values[fact.wanted.removesuffix(f" of {fact.subject}")][fact.value] = None
     return {kind: list(found) for kind, found in values.items()}
-
-
-def _longest(case: Case) -> int:
-    assert case.step is not None
-    return max(len(case.step.verdict.diagnosis), len(case.step.verdict.guidance))

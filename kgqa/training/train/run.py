@@ -20,8 +20,7 @@ from kgqa.experiment.manifest import origin
 from kgqa.experiment.tracking import LONGEST, log_run
 from kgqa.methods.steps.safe_verdict import read_verdict
 from kgqa.protocols import TrackedRun
-from kgqa.report.page import sections_page
-from kgqa.report.plots import svg
+from kgqa.report.page import sections_page, svg
 from kgqa.report.section import Section, markdown
 from kgqa.report.training import card_sections, loss_plot, training_sections
 from kgqa.runtime.display import Advance, Display
@@ -42,7 +41,7 @@ from kgqa.training.trainers.process import (
     TrainTask,
     run_worker,
 )
-from kgqa.util.fs import OUT_ELSEWHERE, json_text, lock_file, replace_file, sha256, text_digest
+from kgqa.util.fs import OUT_ELSEWHERE, json_text, lock_file, replace_file, sha256
 from kgqa.util.optional_deps import install_command, missing_imports
 from kgqa.util.redaction import redact
 
@@ -148,11 +147,11 @@ def _manifest(
             made_of=examples.made_of,
             sha256=examples.sha256,
             count=len(examples.train),
-            questions=len(examples.questions),
+            questions=len(examples.question_hashes),
             left_out=result.left_out,
             cut=result.cut,
             held_out_count=len(examples.held_out),
-            question_hashes=tuple(map(_question_hash, examples.questions)),
+            question_hashes=examples.question_hashes,
             text_hashes=examples.text_hashes,
             templates=examples.templates,
             licences=tuple(f"{name}: {known[name].licence}" for name in examples.made_of if name in known),
@@ -171,26 +170,15 @@ def _manifest(
     )
 
 
-def _question_hash(question: str) -> str:
-    """Hash DATASET/ID like `question_hashes`. A file of texts can name its questions in any way."""
-    dataset, slash, name = question.partition("/")
-    return text_digest(f"{dataset}\n{name}" if slash else question, 16)
-
-
 def _tracked_run(trained: Trained, folder: Path, result: TrainResult) -> TrackedRun:
     parameters = {key: redact(value)[:LONGEST] for key, value, _ in trained.settings}
     files = tuple(file for name in TRACKED if (file := folder / name).is_file())
-    name = f"train/{trained.name}/{folder.name}"
-    return TrackedRun(name, parameters, list_tracked_figures(trained), files, result.series)
-
-
-def list_tracked_figures(trained: Trained) -> dict[str, float]:
-    """Return the figures that are defined, by name."""
     figures = {name: getattr(trained, name) for name in ("steps", "tokens", "seconds", "peak_memory", "trainable")}
     figures |= {f"loss_{name}": value for name, value in trained.losses}
     for name, score in trained.measured.items():
         figures |= {f"{name.replace(' ', '_')}_{part}": getattr(score, part) for part in ("mean", "low", "high")}
-    return {name: float(value) for name, value in figures.items() if value is not None}
+    defined = {name: float(value) for name, value in figures.items() if value is not None}
+    return TrackedRun(f"train/{trained.name}/{folder.name}", parameters, defined, files, result.series)
 
 
 def evaluate(folder: Path, split: ExampleSplit, seed: int) -> tuple[dict[str, Estimate], dict[str, float]]:
@@ -205,12 +193,8 @@ def evaluate(folder: Path, split: ExampleSplit, seed: int) -> tuple[dict[str, Es
     figures = {"token F1": estimate([token_f1(reply, example.completion) for reply, example in replies], seed)}
     if not read_verdict(replies[0][1].completion):
         return figures, {}
-    right = [float(_label(reply) == example.label) for reply, example in replies]
+    verdicts = [(read_verdict(reply), example.label) for reply, example in replies]
+    right = [float(verdict is not None and verdict.error_type == label) for verdict, label in verdicts]
     label = Counter(example.label for example in split.train if isinstance(example, TextExample)).most_common(1)[0][0]
     share = fmean(float(example.label == label) for _, example in replies)
     return {**figures, "label accuracy": estimate(right, seed)}, {f"label accuracy, {label} only": 100 * share}
-
-
-def _label(reply: str) -> str:
-    verdict = read_verdict(reply)
-    return verdict.error_type if verdict else ""

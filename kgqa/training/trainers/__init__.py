@@ -1,6 +1,6 @@
 """Trainers: one library per file, each in a process of its own that reads texts and leaves weights.
 
-`worker` is that process and the only one that imports torch. `process` starts it and shows its events. `task` defines
+`worker` is that process and the only one that imports torch. `process` starts it, shows its events, and defines
 what the two exchange. Trainers know neither methods nor engines: `kgqa.training.train` renders the texts.
 """
 

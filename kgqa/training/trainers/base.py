@@ -9,19 +9,30 @@ from __future__ import annotations
 import math
 import os
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from kgqa.artifacts.schema import check_json, read_lines
 from kgqa.errors import ConfigError
-from kgqa.training.trainers.process import CHECKPOINTS, TextExample, TrainTask
+from kgqa.training.trainers.process import CHECKPOINTS, PairExample, TextExample, TrainTask
 from kgqa.util.validators import Count, Natural, NotNegative, Positive
 
 SCHEDULERS = {"cosine": "cosine", "linear": "linear", "constant": "constant_with_warmup"}
 LOGGED = 1000  # points of a curve
 DDP_TIMEOUT = 7200  # seconds that the other processes wait while the first one writes replies
 MODULES = ("torch", "transformers", "accelerate", "datasets")  # that all trainers import
+Row = dict[str, Any]  # an example as the library reads it: values by column
+
+
+@dataclass
+class Rows:
+    """The examples that fit, each with its id, their tokens, and how many were left out or truncated."""
+
+    rows: list[Row] = field(default_factory=list)
+    tokens: int = 0
+    left_out: int = 0
+    cut: int = 0
 
 
 @dataclass(frozen=True)
@@ -73,7 +84,7 @@ class Trainer(ABC):
     def longest(self) -> int:
         """Return the maximum number of tokens of one example."""
 
-    def arguments(self, task: TrainTask, rows: Any, held_out: Any) -> dict[str, Any]:
+    def arguments(self, task: TrainTask, rows: Rows, held_out: Rows) -> dict[str, Any]:
         """Return the values for `transformers.TrainingArguments` that follow from the shared settings."""
         import torch
 
@@ -111,15 +122,32 @@ class Trainer(ABC):
             "disable_tqdm": True,
         }
 
-    @abstractmethod
-    def load(self, file: Path, base: Path) -> Any:
-        """Read the examples as `library.Rows`. Raises DataError naming the line."""
+    def load(self, file: Path, base: Path) -> Rows:
+        """Read the examples. Raises DataError naming the line."""
+        from kgqa.training.trainers.library import load_tokenizer
+
+        kind: type[TextExample | PairExample] = PairExample if self.learns_pairs else TextExample
+        tokenizer, read = load_tokenizer(base, is_encoder=self.learns_pairs), Rows()
+        for location, line in read_lines(file):
+            example = check_json(kind, line, location)
+            row, tokens, is_cut = self.tokenize(tokenizer, example)
+            if row is None:
+                read.left_out += 1
+            else:
+                read.rows.append({"id": example.id, **row})
+                read.tokens += tokens
+                read.cut += is_cut
+        return read
 
     @abstractmethod
-    def build(self, task: TrainTask, rows: Any, held_out: Any) -> Any:
+    def tokenize(self, tokenizer: Any, example: Any) -> tuple[Row | None, int, bool]:
+        """Return an example as a row, its number of tokens, and whether it was truncated. None: it is left out."""
+
+    @abstractmethod
+    def build(self, task: TrainTask, rows: Rows, held_out: Rows) -> Any:
         """Return the library's trainer for these rows. Raises ConfigError: the base does not fit."""
 
-    def reply(self, trainer: Any, held_out: Any) -> list[str]:
+    def reply(self, trainer: Any, held_out: Rows) -> list[str]:
         """Return the replies to the first held-out examples. An encoder has none."""
         del trainer, held_out
         return []
@@ -162,34 +190,14 @@ class TextTrainer(Trainer):
     replies: Natural
     reply_tokens: Count
 
-    @abstractmethod
-    def tokenize(self, tokenizer: Any, example: TextExample) -> tuple[dict[str, list[int]] | None, bool]:
-        """Return the tokens of an example by column, and whether it was truncated. None: it is left out."""
-
-    def load(self, file: Path, base: Path) -> Any:
-        from kgqa.training.trainers.library import Rows, load_tokenizer
-
-        tokenizer = load_tokenizer(base)
-        rows, left_out, cut = list[dict[str, Any]](), 0, 0
-        for location, line in read_lines(file):
-            example = check_json(TextExample, line, location)
-            tokens, is_cut = self.tokenize(tokenizer, example)
-            if tokens is None:
-                left_out += 1
-            else:
-                rows.append({"id": example.id, **tokens})
-                cut += is_cut
-        seen = sum(len(row["input_ids"]) + len(row.get("labels", ())) for row in rows)
-        return Rows(rows, seen, left_out, cut)
-
-    def arguments(self, task: TrainTask, rows: Any, held_out: Any) -> dict[str, Any]:
+    def arguments(self, task: TrainTask, rows: Rows, held_out: Rows) -> dict[str, Any]:
         return {
             **super().arguments(task, rows, held_out),
             "gradient_checkpointing": self.activation_checkpointing,
             "train_sampling_strategy": "group_by_length" if self.group_by_length else "random",
         }
 
-    def datasets(self, task: TrainTask, rows: Any, held_out: Any) -> dict[str, Any]:
+    def datasets(self, task: TrainTask, rows: Rows, held_out: Rows) -> dict[str, Any]:
         """Return the values for the library's trainer: both datasets and the tokenizer."""
         from datasets import Dataset
 
@@ -201,11 +209,11 @@ class TextTrainer(Trainer):
             "processing_class": load_tokenizer(Path(task.base)),
         }
 
-    def prompt_of(self, row: Any) -> list[int]:
+    def prompt_of(self, row: Row) -> list[int]:
         """Return the tokens of a prompt."""
         return list(row["input_ids"])
 
-    def reply(self, trainer: Any, held_out: Any) -> list[str]:
+    def reply(self, trainer: Any, held_out: Rows) -> list[str]:
         from kgqa.training.trainers.library import generate_replies
 
         prompts = [self.prompt_of(row) for row in held_out.rows[: self.replies]]

@@ -7,14 +7,13 @@ one hop, so that the second fact of a question is not a negative at its first ho
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from kgqa.artifacts.schema import check_json, read_lines
 from kgqa.errors import ConfigError
-from kgqa.training.trainers.base import MODULES, Trainer
+from kgqa.training.trainers.base import MODULES, Row, Rows, Trainer
 from kgqa.training.trainers.process import PairExample, TrainTask
 from kgqa.util.validators import Count, Natural, Positive
 
@@ -51,36 +50,25 @@ class BiEncoderTraining(Trainer):
     def longest(self) -> int:
         return self.max_question + self.max_follow_up + self.max_passage
 
-    def load(self, file: Path, base: Path) -> Any:
-        """Read the pairs, truncated to the limits. Raises DataError naming the line."""
-        from transformers import AutoTokenizer
-
-        from kgqa.training.trainers.library import Rows
-
-        tokenizer = AutoTokenizer.from_pretrained(base, local_files_only=True)
+    def tokenize(self, tokenizer: Any, example: PairExample) -> tuple[Row, int, bool]:
+        """Return the texts of a pair within their limits. Truncated pairs do not count."""
 
         def shorten(text: str, limit: int) -> tuple[str, int]:
             """Return the text within the limit, and its number of tokens."""
             encoded = tokenizer(text, truncation=True, max_length=limit, return_offsets_mapping=True)
             return text[: max(end for _, end in encoded["offset_mapping"])], len(encoded["input_ids"])
 
-        rows, tokens = [], 0
-        for location, line in read_lines(file):
-            pair = check_json(PairExample, line, location)
-            anchor, size = shorten(pair.anchor, self.max_follow_up if pair.hop and pair.hop > 1 else self.max_question)
-            passages = [shorten(text, self.max_passage) for text in (pair.positive, *pair.negatives)]
-            tokens += size + sum(count for _, count in passages[: 1 + self.negatives])
-            positive, *negatives = (text for text, _ in passages)
-            rows.append(
-                {"id": pair.id, "hop": pair.hop, "anchor": anchor, "positive": positive, "negatives": negatives}
-            )
-        return Rows(rows, tokens)
+        is_later = example.hop is not None and example.hop > 1
+        anchor, size = shorten(example.anchor, self.max_follow_up if is_later else self.max_question)
+        passages = [shorten(text, self.max_passage) for text in (example.positive, *example.negatives)]
+        positive, *negatives = (text for text, _ in passages)
+        row = {"hop": example.hop, "anchor": anchor, "positive": positive, "negatives": negatives}
+        return row, size + sum(count for _, count in passages[: 1 + self.negatives]), False
 
-    def build(self, task: TrainTask, rows: Any, held_out: Any) -> Any:
+    def build(self, task: TrainTask, rows: Rows, held_out: Rows) -> Any:
         """Return sentence-transformers' trainer for these pairs.
 
-        Raises:
-            ConfigError: the base is not an encoder, or there are several processes.
+        Raises ConfigError: the base is not an encoder, or there are several processes.
         """
         from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
         from sentence_transformers.losses import CachedMultipleNegativesRankingLoss
@@ -107,7 +95,7 @@ class BiEncoderTraining(Trainer):
             loss=loss,
         )
 
-    def _datasets(self, rows: Sequence[Mapping[str, Any]]) -> Any:
+    def _datasets(self, rows: Sequence[Row]) -> Any:
         """Return a dataset for each hop and number of negatives, since all rows of one have the same columns."""
         from datasets import Dataset, DatasetDict
 

@@ -8,7 +8,6 @@ import shutil
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,26 +20,17 @@ from kgqa.training.trainers.process import TrainEvent
 REPLIES_AT_ONCE = 8
 
 
-@dataclass(frozen=True)
-class Rows:
-    """Examples as the library reads them, each with its id."""
-
-    rows: list[dict[str, Any]]
-    tokens: int
-    left_out: int = 0
-    cut: int = 0
-
-
-def load_tokenizer(base: Path) -> Any:
+def load_tokenizer(base: Path, *, is_encoder: bool = False) -> Any:
     """Load the tokenizer of a transformers folder.
 
-    Raises:
-        ConfigError: the folder has none, or the tokenizer has no end token.
+    Raises ConfigError: the folder has none, or the tokenizer of a model that writes has no end token.
     """
     try:
         tokenizer = AutoTokenizer.from_pretrained(base, local_files_only=True)
     except (OSError, ValueError) as error:
         raise ConfigError(f"{base}: not readable as a tokenizer: {error}") from error
+    if is_encoder:
+        return tokenizer
     if tokenizer.eos_token_id is None:
         raise ConfigError(f"{base / 'tokenizer_config.json'}: the tokenizer has no eos_token")
     tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token

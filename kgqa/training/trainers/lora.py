@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from kgqa.errors import ConfigError
-from kgqa.training.trainers.base import MODULES, TextTrainer, encode
+from kgqa.training.trainers.base import MODULES, Row, Rows, TextTrainer, encode
 from kgqa.training.trainers.process import TextExample, TrainTask
 from kgqa.util.optional_deps import keep_four_bits
 from kgqa.util.validators import Count, Validator
@@ -48,16 +48,17 @@ class LoraTraining(TextTrainer):
     def longest(self) -> int:
         return self.max_length
 
-    def tokenize(self, tokenizer: Any, example: TextExample) -> tuple[dict[str, list[int]] | None, bool]:
+    def tokenize(self, tokenizer: Any, example: TextExample) -> tuple[Row | None, int, bool]:
         prompt = encode(tokenizer, example.prompt)
         ids = [*prompt, *encode(tokenizer, example.completion), tokenizer.eos_token_id]
         is_long = len(ids) > self.max_length
         if is_long and (not self.truncation or len(prompt) >= self.max_length):
-            return None, False
+            return None, 0, False
+        ids = ids[: self.max_length]
         mask = [0] * len(prompt) + [1] * (len(ids) - len(prompt))
-        return {"input_ids": ids[: self.max_length], "completion_mask": mask[: self.max_length]}, is_long
+        return {"input_ids": ids, "completion_mask": mask}, len(ids), is_long
 
-    def build(self, task: TrainTask, rows: Any, held_out: Any) -> Any:
+    def build(self, task: TrainTask, rows: Rows, held_out: Rows) -> Any:
         """Return trl's trainer. Raises ConfigError: the base is not a causal model, or has no such layer."""
         from peft import LoraConfig
         from trl import SFTConfig, SFTTrainer
@@ -105,7 +106,7 @@ class LoraTraining(TextTrainer):
         network.config.use_cache = False
         return network
 
-    def prompt_of(self, row: Any) -> list[int]:
+    def prompt_of(self, row: Row) -> list[int]:
         return list(row["input_ids"][: row["completion_mask"].index(1)])
 
     def save(self, trainer: Any, task: TrainTask, folder: Path) -> None:

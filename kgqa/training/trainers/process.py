@@ -41,6 +41,10 @@ class TextExample:
     question: str = ""
     label: str = ""
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        return self.prompt, self.completion
+
 
 @dataclass(frozen=True, slots=True)
 class PairExample:
@@ -55,6 +59,13 @@ class PairExample:
     id: str = ""
     question: str = ""
     hop: int | None = None
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        return self.anchor, self.positive, *self.negatives
+
+
+AnyExample = TextExample | PairExample
 
 
 class TrainTask(Artifact):

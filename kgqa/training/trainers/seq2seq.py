@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from kgqa.errors import ConfigError
-from kgqa.training.trainers.base import TextTrainer, encode
+from kgqa.training.trainers.base import Row, Rows, TextTrainer, encode
 from kgqa.training.trainers.process import TextExample, TrainTask
 from kgqa.util.validators import Count
 
@@ -36,18 +36,19 @@ class Seq2SeqTraining(TextTrainer):
     def longest(self) -> int:
         return self.max_input + self.max_output
 
-    def tokenize(self, tokenizer: Any, example: TextExample) -> tuple[dict[str, list[int]] | None, bool]:
+    def tokenize(self, tokenizer: Any, example: TextExample) -> tuple[Row | None, int, bool]:
         start = _decoder_start(tokenizer.name_or_path)
         read, begin = split_prompt(encode(tokenizer, example.prompt), tokenizer.eos_token_id, start)
         labels = [*begin, *encode(tokenizer, example.completion), tokenizer.eos_token_id]
         is_long = len(read) > self.max_input or len(labels) > self.max_output
         if is_long and not self.truncation:
-            return None, False
+            return None, 0, False
         if len(read) > self.max_input:
             read = [*read[: self.max_input - 1], tokenizer.eos_token_id]
-        return {"input_ids": read, "labels": labels[: self.max_output]}, is_long
+        labels = labels[: self.max_output]
+        return {"input_ids": read, "labels": labels}, len(read) + len(labels), is_long
 
-    def build(self, task: TrainTask, rows: Any, held_out: Any) -> Any:
+    def build(self, task: TrainTask, rows: Rows, held_out: Rows) -> Any:
         import torch
         from transformers import (
             AutoModelForSeq2SeqLM,

@@ -1,7 +1,9 @@
 """SAFE's labeled steps by rules instead of a teacher: the ideal steps, and steps with one error of each type.
 
-As in §3.3, one step of an ideal solution is replaced, so that step and type of the error are known. This is for tests
-and small machines, because the texts are less varied than those of a teacher.
+The ideal solution follows the gold decomposition (Figures 15 to 18, without a model): each fact is an attribution step,
+a logical step draws the conclusion, and the last step is the answer. As in §3.3, one step is then replaced, so that
+step and type of the error are known. This is for tests and small machines, because the texts are less varied than those
+of a teacher.
 """
 
 from __future__ import annotations
@@ -12,16 +14,154 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from kgqa.methods.steps.safe_plan import GoldFact, Plan, contains, sentence
+from kgqa.artifacts.examples import NotTaught
 from kgqa.methods.steps.safe_verdict import CORRECT, StepVerdict
 from kgqa.scoring.normalisation import normalise
-from kgqa.types import Passage
+from kgqa.types import Hop, Passage, Question
 
+WORDINGS = (  # ours; the released code also varies its phrase
+    "According to Passage {n}, {claim}",
+    "Passage {n} states that {claim}",
+    "As Passage {n} says, {claim}",
+    "Passage {n} tells that {claim}",
+    "From Passage {n} it is known that {claim}",
+    "It is stated in Passage {n} that {claim}",
+)
+REFERENCE = re.compile(r"#([1-9]\d*)")
+_NO_NOUN = re.compile(r"\b(by|at|in|of|from|to|on|with|for)$")
 LONGEST = 240  # maximum characters of a sentence that a step quotes
 YEAR = re.compile(r"\b(1\d|20)\d\d\b")
 _TAGGED = re.compile(r"\((?:Attribution|Logical|Final Answer)\)|\s+")
 Wrong = tuple[int, str, str]  # number, text and diagnosis of a step with an error
 Numbered = tuple[int, Passage]
+
+
+@dataclass(frozen=True, slots=True)
+class GoldFact:
+    """The fact of one attribution step, in passage number `passage`, from 1."""
+
+    subject: str
+    wanted: str  # "the director of Reed Lake"
+    value: str
+    passage: int
+    needs: tuple[int, ...]  # positions, from 0, of the facts that give its subject
+
+    @property
+    def claim(self) -> str:
+        return f"{self.wanted} is {self.value}"
+
+    def attribution(self, chance: random.Random, *, claim: str = "", passage: int = 0) -> str:
+        """Return the step, or one with another claim or another passage."""
+        text = chance.choice(WORDINGS).format(n=passage or self.passage, claim=claim or self.claim)
+        return f"{sentence(text)} (Attribution)"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The facts in the order of their steps, and the text of the logical step without its tag."""
+
+    facts: tuple[GoldFact, ...]
+    conclusion: str
+    wrong_conclusion: str
+    answer: str
+    wrong_answer: str
+
+    @property
+    def last(self) -> int:
+        """Return the number of the final step. The logical step is the one before."""
+        return len(self.facts) + 2
+
+
+def plan(question: Question, shown: Sequence[Passage], chance: random.Random) -> Plan:
+    """Make the plan of a question with passages in the order of their numbers.
+
+    Raises NotTaught: no decomposition, facts that are not in the passages, or an answer that does not follow from them.
+    """
+    if len(question.decomposition) < 2:
+        raise NotTaught("no decomposition into two facts or more")
+    gold = [(number, passage) for number, passage in enumerate(shown, start=1) if passage.id in question.support]
+    facts = _facts(question.decomposition, gold)
+    needed = {index for fact in facts for index in fact.needs}
+    ends = [index for index in range(len(facts)) if index not in needed]
+    if len(ends) > 1 and "comparison" in question.type:
+        found = " and ".join(f"{facts[index].value} (Step {index + 1})" for index in ends)
+        answer = question.answers[0]
+        if answer.lower() in ("yes", "no"):
+            same = len({normalise(facts[index].value) for index in ends}) == 1
+            if same is not (answer.lower() == "yes"):
+                raise NotTaught("the answer does not follow from the facts")
+            right, wrong = (f"{found} are the same.", f"{found} are not the same.")[:: 1 if same else -1]
+            return Plan(facts, right, wrong, answer, "no" if same else "yes")
+        compared = [fact.subject for fact in facts if not fact.needs]
+        others = [name for name in compared if name and _bare_name(name) not in map(_bare_name, question.answers)]
+        if len(others) == len(compared):
+            raise NotTaught("the answer is none of what is compared")
+        premise = f"Comparing {found}, what the question asks for is"
+    else:
+        answer = facts[-1].value
+        if normalise(answer) not in map(normalise, question.answers):
+            raise NotTaught("the last fact is not the answer")
+        names = [fact.value for fact in facts[:-1]] + [passage.title for passage in shown]
+        others = [name for name in names if normalise(name) not in ("", normalise(answer))]
+        steps = f"Steps 1 to {len(facts)}" if len(facts) > 2 else "Steps 1 and 2"
+        premise = f"From {steps} it follows that what the question asks for is"
+    if not others:
+        raise NotTaught("nothing else to conclude")
+    other = chance.choice(others)
+    return Plan(facts, sentence(f"{premise} {answer}"), sentence(f"{premise} {other}"), answer, other)
+
+
+def _facts(hops: Sequence[Hop], gold: Sequence[tuple[int, Passage]]) -> tuple[GoldFact, ...]:
+    facts = list[GoldFact]()
+    for hop in hops:
+        needs = [int(number) - 1 for number in REFERENCE.findall(hop.question)]
+        if any(index >= len(facts) for index in needs):
+            raise NotTaught("a step of the decomposition needs a later one")
+        subject, wanted = _parse_hop(REFERENCE.sub(lambda match: facts[int(match[1]) - 1].value, hop.question))
+        if not needs:
+            same = (index for index, fact in enumerate(facts) if _bare_name(fact.value) == _bare_name(subject))
+            needs = [*same][:1]
+        facts.append(GoldFact(subject, wanted, hop.answer, _find_passage(hop, subject, gold), tuple(needs)))
+    return tuple(facts)
+
+
+def _parse_hop(text: str) -> tuple[str, str]:
+    """Return the subject and the wanted fact of "Petra, director", "Petra >> director" or a question."""
+    subject, arrow, relation = text.partition(" >> ")
+    if not arrow and not text.rstrip().endswith("?"):
+        subject, arrow, relation = text.rpartition(", ")
+    if not arrow:
+        return "", f'the answer to "{text.strip()}"'
+    shown = f'"{relation}"' if _NO_NOUN.search(relation) else relation
+    return subject.strip(), f"the {shown} of {subject.strip()}"
+
+
+def _find_passage(hop: Hop, subject: str, gold: Sequence[tuple[int, Passage]]) -> int:
+    """Return the number of the gold passage with the value: the one of the hop, or the best title for the subject."""
+    candidates = [(number, passage) for number, passage in gold if contains(passage, hop.answer)]
+    if not normalise(hop.answer) or not candidates:
+        raise NotTaught("no gold passage has the answer of a step")
+    words = set(normalise(subject).split())
+
+    def fit(candidate: tuple[int, Passage]) -> tuple[bool, int]:
+        _, passage = candidate
+        return passage.id == hop.passage_id, len(words.intersection(normalise(passage.title).split()))
+
+    return max(candidates, key=fit)[0]
+
+
+def contains(passage: Passage, value: str) -> bool:
+    """Return whether title and text have the words of the value in a row."""
+    return f" {normalise(value)} " in f" {normalise(f'{passage.title} {passage.text}')} "
+
+
+def _bare_name(name: str) -> str:
+    return normalise(re.sub(r"\s*\([^()]*\)\s*$", "", name))
+
+
+def sentence(text: str) -> str:
+    """Return the text with one final full stop."""
+    return text if text.endswith(".") else f"{text}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +172,9 @@ class JudgedStep:
     accepted: tuple[str, ...]
     text: str
     verdict: StepVerdict
+
+
+Labeled = tuple[str, JudgedStep | str]  # the label with its step, or with the reason why there is none
 
 
 @dataclass(frozen=True)
@@ -78,6 +221,12 @@ class Solution:
                 fact = self.plan.facts[number - 1]
                 diagnosis = f"Passage {fact.passage} gives {fact.wanted}, which the question needs"
             yield self.judge(number, text, CORRECT, diagnosis, following)
+
+    def label_steps(self, chances: Mapping[str, random.Random]) -> list[Labeled]:
+        """Return the right steps, then a step with each of these errors, or the reason why there is none."""
+        right = [(CORRECT, step) for step in self.correct_steps()]
+        wrong = ((error, self.corrupt(error, chance)) for error, chance in chances.items())
+        return right + [(error, step or f"the solution has no step for {error}") for error, step in wrong]
 
     def corrupt(self, error: str, chance: random.Random) -> JudgedStep | None:
         """Return a step with this error, or None if the solution has no place for it."""

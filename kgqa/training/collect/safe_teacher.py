@@ -1,7 +1,7 @@
 """SAFE's labeled steps by a teacher (§3.3): a plan (Figures 15 to 17), ideal steps (Figure 18), one of them replaced by
 an error (Figure 19), and feedback on it. In wrong answers that an evaluator accepted, it finds the first error.
 
-The calls have the role `teacher` and a JSON schema. `training.collect.safe` turns labeled steps into training examples.
+The calls have the role `teacher` and a JSON schema. `collect.safe` turns labeled steps into training examples.
 """
 
 from __future__ import annotations
@@ -14,20 +14,17 @@ from typing import Annotated, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from kgqa.artifacts.examples import NotTaught
+from kgqa.artifacts.examples import TEACHER, NotTaught
 from kgqa.calls import Generate
-from kgqa.methods.safe import CITED, TAG, Safe, step_line
-from kgqa.methods.steps.reader import passages_text
-from kgqa.methods.steps.safe_plan import WORDINGS, sentence
-from kgqa.methods.steps.safe_rules import JudgedStep, format_answer, sample_late
+from kgqa.methods.safe import CITED, TAG, Safe, numbered_text, step_line
 from kgqa.methods.steps.safe_verdict import CORRECT, StepVerdict, errors
 from kgqa.prompting import render
 from kgqa.prompting.json_replies import list_schema, object_node, object_schema, read_object
 from kgqa.scoring.normalisation import normalise
-from kgqa.types import Json, Passage, Question
+from kgqa.training.collect.safe_rules import WORDINGS, JudgedStep, Labeled, format_answer, sample_late, sentence
+from kgqa.types import Json, Question
 from kgqa.util.validators import Count, Natural
 
-ROLE = "teacher"
 MISLEADING, UNANSWERABLE = "Misleading Guidance", "Dataset Error"  # the released code's names
 SAMPLED = ("Unsupported", "Off-topic", "Redundancy")  # the released code samples these
 FINAL = ("Wrong Conclusion", "Premature Conclusion")  # errors that are an answer
@@ -148,17 +145,16 @@ class Teacher:
         """Return the possible errors of a finished answer."""
         return (*self.meanings, MISLEADING, UNANSWERABLE)
 
-    async def teach(self, question: Question, chance: random.Random) -> list[tuple[str, JudgedStep | str]]:
+    async def teach(self, question: Question, chance: random.Random) -> list[Labeled]:
         """Label steps of one question. Each label has its step, or the reason why there is none.
 
-        Raises:
-            NotTaught: the question has no ideal solution.
+        Raises NotTaught: the question has no ideal solution.
         """
         ideal = await self.solve(question, chance)
         right = sorted(chance.sample(range(len(ideal.steps)), min(self.settings.correct_each, len(ideal.steps))))
         names = [name for name in self.meanings if ideal.numbers(name)]
         wrong = chance.sample(names, min(self.settings.errors_each, len(names)))
-        labelled = list[tuple[str, JudgedStep | str]]()
+        labelled = list[Labeled]()
         for label, index in [*((CORRECT, index) for index in right), *((name, None) for name in wrong)]:
             number = sample_late(ideal.numbers(label), chance) if index is None else index + 1
             try:
@@ -172,12 +168,11 @@ class Teacher:
         """Plan the solution, carry it out on the gold passages, and check it."""
         shown = self.method.sample_passages(question)
         gold = {n: passage for n, passage in enumerate(shown, start=1) if passage.id in question.support}
-        among = [Passage(p.id, f"Passage {n}: {p.title}", p.text) for n, p in enumerate(gold.values(), start=1)]
         if not gold or not question.answers:
             raise NotTaught("no gold passage or answer")
         hops = [hop.question for hop in question.decomposition]
         plan = (await self.ask("teach/plan", Plan, {"question": question.text, "hops": hops})).plan
-        shared = {"question": question.text, "answer": question.answers[0], "passages": passages_text(among)}
+        shared = {"question": question.text, "answer": question.answers[0], "passages": numbered_text(gold.values())}
         claims = (await self.ask("teach/solve", Claims, {"plan": plan, **shared})).steps
         if len(claims) != len(plan):
             raise NotTaught("the solution does not have one step for each step of the plan")
@@ -234,13 +229,12 @@ class Teacher:
         verdict = StepVerdict(label, feedback.diagnosis, feedback.guidance)
         return JudgedStep(number, ideal.steps[: number - 1], text, verdict)
 
-    async def hard_case(self, question: Question, answer: str, attempts: Sequence[Json]) -> tuple[str, JudgedStep]:
+    async def hard_case(self, question: Question, answer: str, attempts: Sequence[Json]) -> list[Labeled]:
         """Return the first error of a wrong answer that an evaluator accepted, with the right verdict on it.
 
         attempts: the notes of `Safe.answer`.
 
-        Raises:
-            NotTaught: the teacher finds no error, or not the same one twice.
+        Raises NotTaught: the teacher finds no error, or not the same one twice.
         """
         accepted = [attempt for attempt in attempts if attempt["accepted"]]
         lines = [
@@ -270,7 +264,7 @@ class Teacher:
                 raise NotTaught("the step before had no guidance")
             verdict = StepVerdict(**{**step["verdict"], "guidance": second.guidance})
         before = tuple(each["text"] for each in accepted[: number - 1])
-        return verdict.error_type, JudgedStep(number, before, step["text"], verdict)
+        return [(verdict.error_type, JudgedStep(number, before, step["text"], verdict))]
 
     async def ask(
         self,
@@ -286,7 +280,7 @@ class Teacher:
         for again in (False, True):
             prompt = render(template, again=again, **values)
             reply = await Generate(
-                prompt, max_tokens or self.settings.max_tokens, schema=schema, role=ROLE, temperature=temperature
+                prompt, max_tokens or self.settings.max_tokens, schema=schema, role=TEACHER, temperature=temperature
             )
             if (parsed := self.read(kind, reply.text)) is not None:
                 return parsed

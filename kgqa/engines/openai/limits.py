@@ -1,9 +1,14 @@
-"""Limit the parallel calls to a server."""
+"""Limit the parallel calls to a server, and the tokens and dollars that one command can spend there."""
 
 from __future__ import annotations
 
+import asyncio
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from kgqa.engines.weights import Prices
+from kgqa.errors import ConfigError
+from kgqa.types import Usage
 
 INITIAL_LIMIT = 32
 MAX_LIMIT = 1024  # connections
@@ -26,6 +31,7 @@ class AdaptiveLimiter:
     adapts: bool = True
     _running: int = 0
     _fastest: float = math.inf  # seconds per token
+    _idle: asyncio.Event = field(default_factory=asyncio.Event)
 
     @classmethod
     def of(cls, concurrency: int | None) -> AdaptiveLimiter:
@@ -45,6 +51,8 @@ class AdaptiveLimiter:
         """Finish a call with a reply of `tokens` tokens. seconds=None: without a reply."""
         is_full = self._running >= FULL * self.limit
         self._running -= 1
+        if not self._running:
+            self._idle.set()
         if seconds is None or not self.adapts:
             return
         pace = seconds / (tokens + PROMPT_WORK)
@@ -52,7 +60,47 @@ class AdaptiveLimiter:
         if is_full and pace <= QUEUED * self._fastest:
             self.limit = max(self.limit, min(self.limit + STEP, round(GROWTH * limit), MAX_LIMIT))
 
+    async def drain(self) -> None:
+        """Wait until no call is in progress."""
+        while self._running:
+            self._idle.clear()
+            await self._idle.wait()
+
     def on_rate_limited(self) -> None:
         """Lower the limit permanently, and only once: a server rejects many calls together."""
         if self.adapts:
             self.limit, self.adapts = max(1, round(BACKOFF * self.limit)), False
+
+
+@dataclass
+class Budget:
+    """The spending limit of one command at a server."""
+
+    tokens: int | None = None  # of prompts and replies
+    dollars: float | None = None
+    prices: Prices | None = None
+    spent_tokens: int = 0
+    spent_dollars: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.dollars is not None and self.prices is None:
+            raise ConfigError(
+                f"engine.budget_usd={self.dollars}: the model has no prices. Set model.prices, or engine.budget_tokens"
+            )
+
+    def spend(self, usage: Usage) -> None:
+        """Count the usage of a reply."""
+        self.spent_tokens += usage.tokens
+        if self.prices is not None:
+            self.spent_dollars += self.prices.dollars(usage.prompt_tokens, usage.cached_tokens, usage.output_tokens)
+
+    def explain_spent(self) -> str:
+        """Return the message for a spent budget, or "" while some of it is left."""
+        budgets = {"tokens": (self.tokens, self.spent_tokens), "usd": (self.dollars, self.spent_dollars)}
+        spent = [f"engine.budget_{unit}={most}" for unit, (most, used) in budgets.items() if most and used >= most]
+        if not spent:
+            return ""
+        return (
+            f"{spent[0]} is spent ({self.spent_tokens:,} tokens, {self.spent_dollars:.4f} USD by this command). "
+            "All replies are saved. Run the command again with a higher budget"
+        )

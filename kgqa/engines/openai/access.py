@@ -1,0 +1,77 @@
+"""Find the address and the key of a server, and connect: settings that engine=openai and encoders share."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+from urllib.parse import urlsplit
+
+from kgqa.engines.openai.hold import RetryPolicy
+from kgqa.engines.openai.transport import Transport
+from kgqa.errors import ConfigError
+from kgqa.util.validators import Natural, NotIdentity, Seconds
+
+DEFAULT_URL = "https://api.openai.com/v1"
+URL_VARIABLE = "OPENAI_BASE_URL"
+REACHING = NotIdentity("how the server is reached, not what it replies", reported=False)
+
+
+@dataclass(frozen=True)
+class ServerAccess:
+    """The settings of a part that uses a server. group: the group of their keys in messages."""
+
+    base_url: Annotated[str | None, NotIdentity("a named server may move", beside="deployment", reported=False)]
+    api_key_env: Annotated[str, REACHING]
+    timeout: Annotated[Seconds, REACHING]
+    retries: Annotated[Natural, REACHING]
+    backoff: Annotated[Seconds, REACHING]
+    server_timeout: Annotated[Seconds, REACHING]
+
+    group: ClassVar[str]
+
+    def find_address(self) -> str:
+        return find_address(self.base_url, self.api_key_env, self.group)
+
+    def find_key(self) -> str | None:
+        return find_key(self.api_key_env, self.find_address(), self.group)
+
+    def open_transport(self, on_rate_limited: Callable[[], None] = lambda: None) -> Transport:
+        policy = RetryPolicy(self.timeout, self.retries, self.backoff, self.server_timeout)
+        address, key = self.find_address(), self.find_key()
+        return Transport(address, key, policy, on_rate_limited=on_rate_limited, group=self.group)
+
+
+def find_address(base_url: str | None, key_variable: str, group: str = "engine") -> str:
+    """Return the server's address from the configuration or the environment. Raise ConfigError if it is invalid.
+
+    Messages do not repeat a name, password or query of the address, nor a wrong variable: they can be secrets.
+    """
+    if not re.fullmatch(r"[A-Z][A-Z0-9_]*", key_variable):
+        raise ConfigError(f"{group}.api_key_env: must be the NAME of an environment variable, in capitals")
+    url = base_url or os.environ.get(URL_VARIABLE) or DEFAULT_URL
+    parts = urlsplit(url)
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        raise ConfigError(
+            f"{group}.base_url (or ${URL_VARIABLE}) must not contain a user name, password or query. "
+            f"Put the key into ${key_variable}"
+        )
+    port = parts.netloc.rpartition("]")[2].partition(":")[2] or "0"
+    if parts.scheme not in ("http", "https") or not parts.hostname or not port.isdecimal():
+        raise ConfigError(f"{group}.base_url={url}: must be like http://127.0.0.1:8000/v1")
+    return url.rstrip("/")
+
+
+def find_key(variable: str, url: str, group: str = "engine") -> str | None:
+    """Return the API key from the environment. Raise ConfigError if it is invalid, or OpenAI's server needs one."""
+    value = os.environ.get(variable, "").strip()
+    if not value.isascii() or not value.isprintable():
+        raise ConfigError(f"${variable} contains characters that no key has. Set it again.")
+    if not value and url == DEFAULT_URL:
+        raise ConfigError(
+            f"${variable} is not set, and {DEFAULT_URL} requires a key: "
+            f"export {variable}=…, or name your own server: {group}.base_url=URL (or ${URL_VARIABLE})"
+        )
+    return value or None

@@ -1,0 +1,208 @@
+"""Read the responses of an OpenAI-compatible server to requests for a reply. No I/O.
+
+An invalid response is never scored, even with status 200: servers and proxies put errors into it, or omit the text.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+
+from kgqa.calls import Generate
+from kgqa.types import Completion, Json, ToolCall, Usage
+
+FAILED = frozenset({"error", "abort", "cancelled", "failed"})  # reasons to finish: OpenRouter; vLLM, SGLang; others
+CUT_OFF = frozenset({"length", "content_filter"})  # reasons for which there can be no text at all
+MAX_TOKENS = 10**12  # of one response
+BYTES_PER_TOKEN = 4  # of English text, if the server does not count
+MOST_PER_TOKEN = 8  # characters of a prompt; with more the server has cut the prompt
+LONG = 2_000  # characters of a prompt that is long enough for this rule
+Flags = tuple[str, ...]
+LOWEST = -100.0  # log-probability; servers write -9999, -inf or null for less
+
+
+def _raise_to_lowest(logprob: object) -> object:
+    if logprob is None:
+        return LOWEST
+    return max(logprob, LOWEST) if type(logprob) is float or type(logprob) is int else logprob
+
+
+Logprob = Annotated[float, BeforeValidator(_raise_to_lowest), Field(strict=True, le=1e-3, allow_inf_nan=False)]
+Share = Annotated[float, Field(strict=True, ge=0, le=1 + 1e-3, allow_inf_nan=False)]
+
+
+class Part(BaseModel):
+    """A part of a message: Mistral's reasoning models answer in parts."""
+
+    type: Literal["text", "thinking", "reasoning", "refusal"]
+    text: str = ""
+    thinking: str | list[Part] = ""
+
+
+class CalledTool(BaseModel):
+    id: str | None = None
+    function: dict[str, Any]
+
+    def read(self, number: int) -> ToolCall:
+        arguments = self.function.get("arguments", "")  # some servers send JSON values, not text
+        text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+        return ToolCall(self.id or f"call_{number}", str(self.function.get("name", "")), text)
+
+
+class Message(BaseModel):
+    content: str | list[Part] | None = None
+    tool_calls: list[CalledTool] | None = None
+    refusal: str | None = None
+    reasoning: Any = None  # vLLM, Ollama, OpenRouter
+    reasoning_content: Any = None  # DeepSeek
+
+
+class Token(BaseModel):
+    """A listed token. llama.cpp sends ids, and probabilities after sampling instead of log-probabilities."""
+
+    id: int | None = None
+    token: str = ""
+    logprob: Annotated[Logprob | None, BeforeValidator(_raise_to_lowest)] = None  # None: not sent. null is the lowest
+    prob: Share | None = None
+    top_logprobs: list[Token] | None = None
+    top_probs: list[Token] | None = None
+
+
+class Logprobs(BaseModel):
+    """The listed tokens of chats and of llama.cpp, and of plain completions by their names."""
+
+    content: list[Token] | None = None
+    top_logprobs: list[dict[str, Logprob] | None] | None = None
+
+    @property
+    def first(self) -> Token:
+        return self.content[0] if self.content else Token()
+
+    @property
+    def first_by_name(self) -> Mapping[str, float]:
+        return (self.top_logprobs or [{}])[0] or {}
+
+
+@dataclass
+class Response:
+    """A server's answer to one request.
+
+    usage: the charged tokens. thought: the reasoning that the server separates from the text. invalid: why the reply
+    cannot be read, or "". It was charged, and only this call has failed.
+    """
+
+    usage: Usage
+    flags: Flags
+    finish: Literal["stop", "length"]
+    model: Json = None
+    text: str = ""
+    thought: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    logprobs: Logprobs = field(default_factory=Logprobs)
+    invalid: str = ""
+
+    @property
+    def reply(self) -> Completion:
+        return Completion(self.text, self.finish, self.usage, self.flags, self.thought, self.tool_calls)
+
+
+def read_response(answer: Json, request: Mapping[str, Json]) -> Response:
+    """Return the response to a request. Raise ValueError if the server has failed to make one.
+
+    Flags: "estimated_usage" (the server does not count tokens, so they are estimated), "cut_prompt" (it has read far
+    fewer tokens than the prompt has), "filtered".
+    """
+    choices = answer.get("choices") if isinstance(answer, dict) else None
+    if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict) or not choices[0]:
+        raise ValueError("an answer without choices")
+    choice, finish = choices[0], str(choices[0].get("finish_reason"))
+    if choice.get("error"):
+        raise ValueError("an error instead of a reply")
+    if finish in FAILED:
+        raise ValueError(f"a reply that ended with {finish!r}")
+    usage, flags = _measure_usage(answer.get("usage"), choice, request)
+    response = Response(usage, flags, "length" if finish == "length" else "stop", answer.get("model"))
+    try:
+        if request.get("logprobs") and choice.get("logprobs"):
+            response.logprobs = Logprobs.model_validate(choice["logprobs"])
+        else:
+            written = {"content": choice.get("text")} if choice.get("message") is None else choice["message"]
+            _read_message(Message.model_validate(written), finish, response)
+    except ValidationError as error:
+        first = error.errors()[0]
+        response.invalid = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    return response
+
+
+def _read_message(message: Message, finish: str, response: Response) -> None:
+    reasoning = message.reasoning_content or message.reasoning
+    is_explained = message.refusal or message.tool_calls or reasoning or response.usage.reasoning_tokens
+    if not message.content and message.content != "" and not is_explained and finish not in CUT_OFF:
+        response.invalid = "a message without content"
+    response.text = _join_parts(message.content, "text") or message.refusal or ""
+    thought = reasoning if isinstance(reasoning, str) else _join_parts(message.content, "thinking")
+    response.thought = thought.strip()
+    response.tool_calls = tuple(call.read(number) for number, call in enumerate(message.tool_calls or (), start=1))
+    if message.refusal or finish == "content_filter":
+        response.flags += ("filtered",)
+
+
+def _join_parts(content: str | list[Part] | None, kind: Literal["text", "thinking"]) -> str:
+    """Return the text of all parts of one kind."""
+    if not isinstance(content, list):
+        return (content or "") if kind == "text" else ""
+    texts = (
+        part.text if kind == "text" else _join_parts(part.thinking, "text") for part in content if part.type == kind
+    )
+    return "".join(texts)
+
+
+def _measure_usage(told: Json, choice: Mapping[str, Json], request: Mapping[str, Json]) -> tuple[Usage, Flags]:
+    """Return the charged tokens, as the server counts them or estimated, and flags."""
+    estimated, characters = estimate_prompt(request)
+    prompt, output = _read_count(told, "prompt_tokens"), _read_count(told, "completion_tokens")
+    if prompt is None or output is None:
+        message = choice["message"] if isinstance(choice.get("message"), dict) else {"text": choice.get("text")}
+        written = sum(estimate_tokens(str(value)) for key, value in message.items() if value and key != "role")
+        return Usage(estimated, 0, written), ("estimated_usage",)
+    reasoning = _read_count(told.get("completion_tokens_details"), "reasoning_tokens") or 0
+    cached = _read_count(told.get("prompt_tokens_details"), "cached_tokens") or 0
+    if reasoning and told.get("total_tokens") == prompt + output + reasoning:  # xAI counts it in addition
+        output += reasoning
+    is_cut = characters >= LONG and MOST_PER_TOKEN * prompt < characters
+    return Usage(prompt, cached, output, 0.0, reasoning), (("cut_prompt",) if is_cut else ())
+
+
+def _read_count(told: Json, key: str) -> int | None:
+    """Return a number of tokens, or None if the server does not report a valid one."""
+    number = told.get(key) if isinstance(told, dict) else None
+    return int(number) if isinstance(number, (int, float)) and 0 <= number <= MAX_TOKENS else None
+
+
+def estimate_prompt(request: Mapping[str, Json]) -> tuple[int, int]:
+    """Return the rough number of tokens of a request's prompt, and its characters (0 if it consists of tokens)."""
+    prompt = request.get("prompt")
+    if isinstance(prompt, list):
+        return len(prompt), 0
+    contents = [prompt] if prompt is not None else [message["content"] for message in request.get("messages", ())]
+    texts = [str(content or "") for content in contents]
+    return sum(map(estimate_tokens, texts)), sum(map(len, texts))
+
+
+def estimate_tokens(text: str) -> int:
+    """Return a rough number of tokens, for servers that do not count."""
+    return math.ceil(len(text.encode("utf-8", "surrogatepass")) / BYTES_PER_TOKEN)
+
+
+def cut_reply(reply: Completion, call: Generate, omitted_prefill: str) -> Completion:
+    """Return the reply up to the first stop string, without a prefill that the model has repeated."""
+    text = reply.text
+    if omitted_prefill and text.lstrip().startswith(omitted_prefill):
+        text = text.lstrip()[len(omitted_prefill) :]
+    cut = call.cut(text)
+    return replace(reply, text=cut, finish="stop" if cut != text else reply.finish)
