@@ -87,22 +87,17 @@ for name in {names!r}:
 
 HELP = """
 import sys
-from time import process_time
 from kgqa.cli.main import main
 from kgqa.cli.commands import BY_NAME
-assert main(["run", "--help"]) == 0
-first = process_time()
 for name in BY_NAME:
     assert main([*name.split(), "--help"]) == 0
 assert not {"hydra", "omegaconf", "rich", "numpy", "pydantic", "jinja2"} & set(sys.modules)
-print(first, file=sys.stderr)
 """
 
 
-def test_help_of_every_command_is_there_at_once() -> None:
-    """The longest within 0.3 s, in time of the processor: the machine may be busy."""
-    ran = subprocess.run([sys.executable, "-c", HELP], check=True, capture_output=True, text=True)
-    assert float(ran.stderr) < 0.3
+def test_help_loads_no_library() -> None:
+    """`make bench` measures its time."""
+    subprocess.run([sys.executable, "-c", HELP], check=True, stdout=subprocess.DEVNULL)
 
 
 def test_every_configuration_equals_the_fields_of_its_class() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from kgqa.artifacts.run import find_run
 from kgqa.cache.maintenance import check, export_calls, import_calls, prune, stats
 from kgqa.cache.store import FILE
-from kgqa.cli.terminal import Terminal, style_text
+from kgqa.cli.terminal import Terminal
 from kgqa.config.user_code import write_scaffold
 from kgqa.errors import ConfigError
 from kgqa.experiment.replay import replay
@@ -19,7 +19,7 @@ from kgqa.system.doctor import Finding, examine
 from kgqa.util.fs import call_cache
 from kgqa.util.optional_deps import is_available
 
-MARKS = {"ok": ("✓", "green"), "gap": ("✗", "red"), "note": ("·", "")}
+MARKS = {"ok": "✓", "gap": "✗", "note": "·"}
 FIRST_RUNS = {
     "method": "kgqa run method={name} dataset=demo engine=scripted limit=3",
     "dataset": "kgqa run dataset={name} method=all_documents engine=scripted",
@@ -31,7 +31,7 @@ FIRST_RUNS = {
 def doctor(args: Namespace, terminal: Terminal) -> int:
     """Show what is installed, reachable and on disk. Named findings give exit code 2 if one is missing."""
     findings, is_folded = examine(args.positionals), not args.positionals
-    rows = []
+    width = max((len(each.name) for each in findings), default=0)
     for area, group in groupby(findings, key=lambda finding: finding.area):
         of_area = list(group)
         hidden = [each for each in of_area if is_folded and each.optional and each.state == "gap"]
@@ -39,10 +39,14 @@ def doctor(args: Namespace, terminal: Terminal) -> int:
         if hidden:
             names = ", ".join(each.name for each in hidden)
             shown.append(Finding(area, "not found", "note", names, "optional. How to get one: kgqa doctor NAME"))
-        for position, each in enumerate(shown):
-            text = each.text + (f"\n→ {each.remedy}" if each.remedy else "")
-            rows.append((style_text("" if position else area, "bold"), style_text(*MARKS[each.state]), each.name, text))
-    terminal.table((), rows, fixed=3)
+        terminal.heading(area)
+        for each in shown:
+            text = f"  {MARKS[each.state]} {each.name.ljust(width)}  {each.text}"
+            terminal.line(text, alarm=each.state == "gap")
+            if each.remedy:
+                # a line of its own that is never wrapped, so that its command can be copied
+                terminal.line(f"    → {each.remedy}")
+    terminal.line("")
     gaps = sum(each.state == "gap" and not (is_folded and each.optional) for each in findings)
     kind = "required checks" if is_folded else "checks"
     terminal.line(f"{gaps} of {len(findings)} checks failed. → shows how to fix them" if gaps else f"all {kind} passed")

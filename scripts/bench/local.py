@@ -108,6 +108,9 @@ def measure_start(repeats: int) -> Iterator[Row]:
         start(0)  # builds the index
         runs = [start(number + 1) for number in range(repeats)]
         imports = [measure_command([sys.executable, "-c", LIBRARIES], folder).wall for _ in range(repeats)]
+        help_command = [sys.executable, "-m", "kgqa", "run", "--help"]
+        help_times = [measure_command(help_command, folder).cpu for _ in range(repeats)]
+    yield "kgqa run --help, CPU", f"{min(help_times):.2f} s", f"{min(help_times) / min(imports):.2f}× imports"
     yield "start to the first call", f"{min(runs):.2f} s", f"{min(runs) / min(imports):.2f}× imports"
 
 

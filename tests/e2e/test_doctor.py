@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -59,6 +60,14 @@ def test_bare_machine_gets_the_first_steps(kgqa: Kgqa, monkeypatch: pytest.Monke
     assert ran.out.count("✗") == 2
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
     assert "On the server of $OPENAI_BASE_URL: engine=openai model=PRESET" in kgqa("doctor", "model").out
+
+
+def test_remedies_are_lines_of_their_own(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that is wrapped cannot be copied, however long the path of Python is."""
+    monkeypatch.setattr(sys, "executable", f"/{'long/' * 40}bin/python")
+    monkeypatch.setattr(doctor, "is_available", lambda package: False)
+    lines = [line.strip() for line in kgqa("doctor", "own-documents").out.splitlines()]
+    assert f"→ {install_command('pdf')}" in lines
 
 
 def test_named_findings_decide_the_exit_code(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
