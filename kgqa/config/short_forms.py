@@ -8,6 +8,7 @@ from pathlib import Path
 
 from kgqa.config.files import UNNAMED, config_files, load_node, load_yaml
 from kgqa.config.overrides import Override, format_override, override_key, override_values, parse_override
+from kgqa.engines.openai.access import check_address
 from kgqa.errors import ConfigError, nearest
 
 SERVER = "server"
@@ -27,7 +28,9 @@ def expand_short_forms(overrides: Sequence[str]) -> list[str]:
         for key in ("engine", "engine.base_url"):
             if values.get(key, "openai") != "openai":
                 raise ConfigError(f"{key}={values[key]}: server={address} already sets it. Remove {key}=.")
-        words = ["engine=openai", f"engine.base_url={address}", *(word for word in words if word != "engine=openai")]
+        check_address(SERVER, address)
+        rest = [word for word in words if word != "engine=openai"]
+        words = ["engine=openai", format_override("engine.base_url", address), *rest]
     has_server = bool(address) or values.get("engine") == "openai"
     return [each for word in words for each in _expand_model(parse_override(word), has_server=has_server)]
 
@@ -52,7 +55,7 @@ def _find_server(values: Mapping[str, str]) -> str:
     experiment = values.get("experiment", "null")
     if given is None and experiment in config_files("experiment"):
         given = str(load_node("experiment", experiment).get(SERVER) or "")
-    return "" if given in (None, "null") else str(given)
+    return "" if given in (None, "null") else str(given).strip("\"'")
 
 
 def _expand_model(override: Override, *, has_server: bool) -> list[str]:

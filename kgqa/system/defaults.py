@@ -109,8 +109,12 @@ def _choose_served(found: ServedModels, config: Config, *, is_model_named: bool)
         return expected
     if not known:
         variable = config["engine"]["api_key_env"]
-        key = "" if os.environ.get(variable) else f" If it needs a key, set {variable}."
-        raise ConfigError(f"{found.url} does not list its models. Name one: model=NAME.{key}")
+        reason = f": {found.rejection.rstrip('.')}" if found.rejection else ""
+        if os.environ.get(variable):
+            remedy = f"Check the address and the key in {variable}, or name a model: model=NAME."
+        else:
+            remedy = f"Check the address, set {variable} if the server needs a key, or name a model: model=NAME."
+        raise ConfigError(f"{found.url} does not list its models{reason}. {remedy}")
     if is_named:
         names = (expected, choice, str(model["name"]))
         fitting = [name for name in known if any(is_same_model(name, each) for each in names)]

@@ -64,7 +64,8 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
     ("answers", "kind", "software", "contexts"),
     [
         (VLLM, "vllm", "vLLM 0.11.0", {"Qwen/Qwen3-8B": 16384}), (ADAPTED, "vllm", "vLLM 0.11.0", {"sim": 2048}),
-        (PROXIED, "hosted", "", {"Qwen/Qwen3-8B": 16384}), (SGLANG, "sglang", "SGLang", {"Qwen/Qwen3-8B": 40960}),
+        (PROXIED, "hosted", "vLLM behind a proxy that passes only /v1", {"Qwen/Qwen3-8B": 16384}),
+        (SGLANG, "sglang", "SGLang", {"Qwen/Qwen3-8B": 40960}),
         (LLAMACPP, "llamacpp", "llama.cpp", {"/models/tiny.gguf": 4096}),
         (OLLAMA, "hosted", "Ollama 0.13.0", {"qwen3:8b": 16384, "llama3.2:latest": 16384}),
         (LITELLM, "hosted", "LiteLLM 1.80.0", {"my-gpt": None}),
@@ -120,7 +121,7 @@ def test_server_and_model_in_two_words(
         ),
         (ADAPTED, "model=qwen3_8b", r"with model=NAME: sim\. If one of them is .* add engine.served_model=NAME"),
         (ADAPTED, "engine.served_model=x", r"^engine.served_model=x: .* does not serve it. Choose one .*: sim\."),
-        (SILENT, "", "does not list its models. Name one: model=NAME"),
+        (SILENT, "", "does not list its models: 404 Not Found. Check the address"),
         (VLLM, "engine=vllm", r"engine=vllm: server=http.* already sets it. Remove engine=\."),
     ],
 )

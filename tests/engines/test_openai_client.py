@@ -160,18 +160,31 @@ def test_server_without_models_is_asked_once_or_waited_for(serving: Serving, sta
     assert not server.asked
 
 
-def test_other_server_or_model(serving: Serving) -> None:
-    for listed, message in (
-        ({"id": MODEL.name, "owned_by": "vllm"}, "/v1 is vllm. Set engine.server"),
-        ({"id": "gemma"}, "serves 'gemma', not 'gpt-4o-mini-2024-07-18'. Set engine.served_model"),
-    ):
-        (server := serving()).models = [listed]
-        [error] = asked(server, CALLS[:1])
-        assert isinstance(error, ConfigError)
-        assert message in str(error)
-        assert not server.asked
-        if "gemma" in message:
-            assert texts(asked(server, CALLS[:1], served_model="gemma")) == REPLIES[:1]
+@pytest.mark.parametrize(
+    ("listed", "kind", "message"),
+    [
+        ({"id": MODEL.name, "owned_by": "vllm"}, "sglang", "/v1 is vllm. Set engine.server"),
+        ({"id": "gemma"}, None, "serves 'gemma', not 'gpt-4o-mini-2024-07-18'. Set engine.served_model"),
+    ],
+    ids=["server", "model"],
+)
+def test_other_server_or_model(serving: Serving, listed: dict[str, str], kind: str | None, message: str) -> None:
+    (server := serving()).models = [listed]
+    [error] = asked(server, CALLS[:1], server=kind)
+    assert isinstance(error, ConfigError)
+    assert message in str(error)
+    assert not server.asked
+
+
+def test_served_model_has_another_name(serving: Serving) -> None:
+    (server := serving()).models = [{"id": "gemma"}]
+    assert texts(asked(server, CALLS[:1], served_model="gemma")) == REPLIES[:1]
+
+
+def test_vllm_is_used_as_a_hosted_server(serving: Serving) -> None:
+    """A proxy passes only /v1 of it."""
+    (server := serving()).models = [{"id": MODEL.name, "owned_by": "vllm"}]
+    assert texts(asked(server, CALLS[:1])) == REPLIES[:1]
 
 
 @pytest.mark.parametrize(

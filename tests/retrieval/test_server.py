@@ -186,7 +186,7 @@ def test_incomplete_settings_and_models_that_are_not_served_are_one_line(endpoin
         encoder(endpoint, base_url="http://127.0.0.1:9/v1").encode("query", ["a"])
     for changes, message in (
         ({"base_url": None}, "encoder.base_url=null: name the server"),
-        ({"base_url": "127.0.0.1:80"}, "encoder.base_url=127.0.0.1:80: must be like http"),
+        ({"base_url": "127.0.0.1:80"}, "encoder.base_url=127.0.0.1:80: must be an address like http"),
         ({"api_key_env": SECRET}, "encoder.api_key_env: must be the NAME"),
     ):
         with pytest.raises(ConfigError, match=message) as caught:

@@ -16,6 +16,7 @@ from kgqa.util.validators import Natural, NotIdentity, Seconds
 
 DEFAULT_URL = "https://api.openai.com/v1"
 URL_VARIABLE = "OPENAI_BASE_URL"
+ADDRESS = "must be an address like http://127.0.0.1:8000/v1"
 REACHING = NotIdentity("how the server is reached, not what it replies", reported=False)
 
 
@@ -52,16 +53,21 @@ def find_address(base_url: str | None, key_variable: str, group: str = "engine")
     if not re.fullmatch(r"[A-Z][A-Z0-9_]*", key_variable):
         raise ConfigError(f"{group}.api_key_env: must be the NAME of an environment variable, in capitals")
     url = base_url or os.environ.get(URL_VARIABLE) or DEFAULT_URL
-    parts = urlsplit(url)
-    if "@" in parts.netloc or parts.query or parts.fragment:
-        raise ConfigError(
-            f"{group}.base_url (or ${URL_VARIABLE}) must not contain a user name, password or query. "
-            f"Put the key into ${key_variable}"
-        )
-    port = parts.netloc.rpartition("]")[2].partition(":")[2] or "0"
-    if parts.scheme not in ("http", "https") or not parts.hostname or not port.isdecimal():
-        raise ConfigError(f"{group}.base_url={url}: must be like http://127.0.0.1:8000/v1")
+    check_address(f"{group}.base_url" if base_url else f"${URL_VARIABLE}", url, key_variable)
     return url.rstrip("/")
+
+
+def check_address(name: str, url: object, key_variable: str = "OPENAI_API_KEY") -> None:
+    """Raise a ConfigError for an invalid address. name: the key or variable that sets it."""
+    try:
+        parts = urlsplit(str(url))
+        port = parts.port
+    except ValueError:  # [::1 without its bracket, a port above 65535 or with letters
+        raise ConfigError(f"{name}={url}: {ADDRESS}") from None
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        raise ConfigError(f"{name} must not contain a user name, password or query. Put the key into ${key_variable}")
+    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
+        raise ConfigError(f"{name}={url}: {ADDRESS}")
 
 
 def find_key(variable: str, url: str, group: str = "engine") -> str | None:

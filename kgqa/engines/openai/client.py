@@ -14,7 +14,7 @@ from kgqa.artifacts.metrics import ANSWERED_BY
 from kgqa.calls import Generate, ModelCall
 from kgqa.engines.chat import END_TOKENS, ChatTemplate
 from kgqa.engines.labels import Spelling, spell
-from kgqa.engines.openai.detection import is_same_model, is_snapshot, read_models
+from kgqa.engines.openai.detection import OWNERS, is_same_model, is_snapshot, read_models
 from kgqa.engines.openai.limits import AdaptiveLimiter, Budget
 from kgqa.engines.openai.requests import (
     SCHEMAS,
@@ -48,7 +48,6 @@ Form = Literal["tokens", "text", "messages"]
 TOKEN_SERVERS: tuple[Server, ...] = ("vllm", "llamacpp")  # they tokenize texts and accept prompts as tokens
 UNTEMPLATED = ChatTemplate(None, "", "", completion_bos=False)  # conversations as plain text, flagged
 Endpoints = Literal["both", "chat", "completions"]  # what a server without tokens has for the model
-KINDS = {"vllm", "sglang", "llamacpp"}  # how servers call themselves in /models
 COMPLETIONS, CHAT = "/completions", "/chat/completions"
 MAX_CACHED = 64  # characters of a text that the server tokenizes once: labels and prefills
 SNAPSHOT = "snapshot:"  # a reply's flag: the dated version of the requested model that answered
@@ -104,8 +103,9 @@ class Client:
     async def _check_models(self) -> None:
         listed, url = await self.transport.list_models() or [], self.transport.url
         contexts, names = read_models(listed)
-        kinds = {str(model.get("owned_by")) for model in listed} & KINDS
-        if kinds and self.server not in kinds:
+        kinds = {str(model.get("owned_by")) for model in listed} & OWNERS.keys()
+        # every server can be used as a hosted one: behind a proxy, only /v1 is there
+        if kinds and self.server not in {"hosted", *kinds}:
             raise ConfigError(
                 f"engine.server={self.server}: the server at {url} is {kinds.pop()}. Set engine.server to that."
             )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from urllib.parse import urlsplit
 
@@ -24,6 +24,7 @@ from kgqa.types import Json
 # Ollama truncates longer prompts without an error. This is its default, unless the model sets num_ctx.
 OLLAMA_CONTEXT = 4096
 CONTEXT_KEYS = ("max_model_len", "context_length", "context_window", "max_context_length")  # of a listed model
+OWNERS = {"vllm": "vLLM", "llamacpp": "llama.cpp", "sglang": "SGLang"}  # `owned_by` of their models
 ENDPOINT = re.compile(r"(/chat)?/completions$|/models$")  # users copy it with the address
 # what vendors add to a name: gpt-4o-2024-08-06, claude-3-5-sonnet-20241022, gpt-3.5-turbo-0125, gemini-2.0-flash-001
 VERSION = re.compile(r"[-@:](\d{4}-\d{2}-\d{2}|\d{8}|\d{3,4}|\d{2}-\d{2}|latest|(\d{4}-)?preview(-[\d-]+)?)$")
@@ -40,6 +41,7 @@ class ServedModels:
     software: str  # for users, e.g. "vLLM 0.32.0"; "" if unknown
     contexts: Mapping[str, int | None]  # without adapters
     names: Mapping[str, str] = field(default_factory=dict)  # other names and adapters, with the model's name
+    rejection: str = ""  # why there is no list of models
 
     @property
     def truncates(self) -> bool:
@@ -69,22 +71,24 @@ async def _look(url: str, key: str | None, server_timeout: float) -> ServedModel
     patient = Transport(url, key, RetryPolicy(TIMEOUT, 0, BACKOFF, server_timeout))
     quick = Transport(url, key, RetryPolicy(TIMEOUT, 0, BACKOFF, 0.0))
     try:
-        prefix, listed = await _list_models(patient)
+        prefix, listed, rejection = await _list_models(patient)
         quick.url += prefix
-        return await _identify(quick, listed)
+        return replace(await _identify(quick, listed), rejection=rejection)
     finally:
         for transport in (patient, quick):
             await transport.close()
 
 
-async def _list_models(server: Transport) -> tuple[str, list[dict[str, Json]]]:
-    """Return the listed models, if any, and "/v1" if the address lacks it."""
-    path = urlsplit(server.url).path
+async def _list_models(server: Transport) -> tuple[str, list[dict[str, Json]], str]:
+    """Return "/v1" if the address lacks it, the listed models, and why there is no list."""
+    path, rejections = urlsplit(server.url).path, list[str]()
     # llama.cpp and LiteLLM answer with and without /v1: one server has one address
     for prefix in ("",) if path.endswith("/v1") else ("/v1", "") if not path else ("", "/v1"):
         if (models := await server.list_models(f"{prefix}/models")) is not None:
-            return prefix, models
-    return "", []
+            return prefix, models, ""
+        rejections.append(server.rejection)
+    # a wrong key is rejected under every path. The other path of a server can be unknown
+    return "", [], next((each for each in rejections if not each.startswith("404")), rejections[0])
 
 
 async def _identify(server: Transport, listed: list[dict[str, Json]]) -> ServedModels:
@@ -92,6 +96,7 @@ async def _identify(server: Transport, listed: list[dict[str, Json]]) -> ServedM
     owners = {str(model.get("owned_by")) for model in listed}
     kind: Server = "hosted"
     software = ""
+    owner = next((name for key, name in OWNERS.items() if key in owners), "")
     if "vllm" in owners and await _fetch(server, "../tokenize", {"model": next(iter(contexts), ""), "prompt": "a"}):
         kind, software = "vllm", f"vLLM {(await _fetch(server, '../version')).get('version', '')}".strip()
     elif "llamacpp" in owners and await _fetch(server, "../tokenize", {"content": "a"}):
@@ -100,6 +105,8 @@ async def _identify(server: Transport, listed: list[dict[str, Json]]) -> ServedM
         contexts = dict.fromkeys(contexts, slot) if isinstance(slot, int) and slot > 0 else contexts
     elif "sglang" in owners:
         kind, software = "sglang", "SGLang"
+    elif owner:
+        software = f"{owner} behind a proxy that passes only /v1"
     elif version := (await _fetch(server, "../api/version")).get("version"):
         software = f"Ollama {version}"
         contexts = {name: await _read_ollama_context(server, name) for name in contexts}

@@ -49,6 +49,10 @@ class Hold:
     _next: float = 0.0  # when the next attempt can start
     _cause: str = ""
 
+    @property
+    def is_held(self) -> bool:
+        return self._since is not None
+
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[bool]:
         """Wait until an attempt can start. Yield whether it is a trial, the only attempt while the server is held."""

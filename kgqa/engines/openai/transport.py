@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -27,6 +28,7 @@ from kgqa.util.redaction import Key
 if TYPE_CHECKING:
     import aiohttp
 
+log = logging.getLogger(__name__)
 events = logging.getLogger("kgqa.events")  # see kgqa.runtime.monitor
 
 T = TypeVar("T")
@@ -43,7 +45,7 @@ class Refused(EngineError):
     """The server rejects the request. error: its error object. meaning: the meaning of its message."""
 
     def __init__(self, status: int, error: Mapping[str, Json], meaning: Meaning | None = None) -> None:
-        self.message = " ".join(str(error.get("message") or error).split())[:300]
+        self.message = " ".join(str(error.get("message") or error.get("detail") or error).split())[:300]
         self.error, self.meaning = error, meaning
         super().__init__(f"the server rejected the call ({status}): {self.message}")
 
@@ -92,6 +94,7 @@ class Transport:
         self._on_rate_limited = on_rate_limited
         self._session: aiohttp.ClientSession | None = None
         self._hold = Hold(url, policy)
+        self.rejection = ""  # why the last `get` returned None: the status and the server's message
 
     async def get(self, path: str) -> Json | None:
         """Return the JSON of a path below the address, or None if the server does not answer with status 200.
@@ -101,9 +104,11 @@ class Transport:
         while True:
             async with self._hold.turn() as is_trial:
                 try:
-                    status, _, content = await self._send("GET", path)
+                    status, headers, content = await self._send("GET", path)
                     if status != 503 or b"oading" not in content:
-                        return _decode(content) if status == 200 else None
+                        answer = _decode(content) if status == 200 else None
+                        self.rejection = self._explain_rejection(status, headers, content) if answer is None else ""
+                        return answer
                     failure = _Failure("503 the model is loading", "503 (the model is loading)")  # llama.cpp
                 except _Failure as error:
                     failure = error
@@ -186,8 +191,11 @@ class Transport:
             await asyncio.sleep(0)  # transports close in the loop's next round
 
     def _is_over(self, failure: _Failure, *, is_trial: bool) -> bool:
-        """Hold the server. Return whether the run must stop."""
+        """Hold the server. Show the first failure of one that has not answered. Return whether the run must stop."""
         failure.log("wait")
+        if not (self._hold.answers or self._hold.is_held or failure.denied) and self.policy.server_timeout:
+            limit = f"{self._group}.server_timeout={self.policy.server_timeout:g} s"
+            log.warning("%s: %s. Retrying (%s).", self.url, str(failure).rstrip("."), limit)
         is_over = self._hold.fail(failure.cause, failure.after, is_trial=is_trial)
         return is_over or bool(failure.denied and not self._hold.answers)
 
@@ -223,9 +231,8 @@ class Transport:
                         raise _Failure(f"an answer of more than {MAX_BYTES:,} bytes", "an endless answer")
                 return response.status, response.headers, bytes(body)
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            reason = f"no connection ({str(error) or type(error).__name__})"
             remedy = f"Start the server, or set {self._group}.base_url."
-            raise _Failure(f"{reason}. {remedy}", "no connection", is_own=False) from error
+            raise _Failure(f"no connection ({_reason(error)}). {remedy}", "no connection", is_own=False) from error
         except asyncio.TimeoutError as error:
             raise _Failure(f"no answer within {self.policy.timeout:g} s", "no answer in time") from error
         except (aiohttp.ClientError, OSError) as error:
@@ -263,10 +270,14 @@ class Transport:
             target = urlsplit(headers.get("location", ""))
             where = self._show(f"{target.scheme}://{target.netloc.rpartition('@')[2]}{target.path}")
             raise ConfigError(f"the server redirects to {where}. Set {self._group}.base_url to that.")
-        error = answer.get("error") or answer if isinstance(answer, dict) else text
-        if not isinstance(error, dict):
-            error = {"message": error}
-        raise self._interpret(status, self._key.redact_json(error), headers)
+        raise self._interpret(status, self._read_error(content), headers)
+
+    def _read_error(self, content: bytes) -> Mapping[str, Json]:
+        """Return the error object of a response without the key."""
+        answer = _decode(content)
+        error = answer.get("error") or answer if isinstance(answer, dict) else content.decode(errors="replace")
+        redacted: Mapping[str, Json] = self._key.redact_json(error if isinstance(error, dict) else {"message": error})
+        return redacted
 
     def _interpret(self, status: int, error: Mapping[str, Json], headers: Mapping[str, str]) -> Exception:
         """Return the exception for an error of the server."""
@@ -296,6 +307,16 @@ class Transport:
             return ConfigError(f"the server does not know the model or the path: {refused.message}")
         return refused
 
+    def _explain_rejection(self, status: int, headers: Mapping[str, str], content: bytes) -> str:
+        """Return the status of a response without the expected JSON, and the server's message."""
+        if status >= 400:
+            return f"{status} {Refused(status, self._read_error(content)).message}"
+        try:
+            self._read(status, headers, content)
+        except (_Failure, KgqaError) as error:
+            return str(error)
+        return ""
+
     def _explain_key(self, refused: Refused) -> str:
         if self._headers:
             return f"the server does not accept the key of {self._group}.api_key_env: {refused.message}"
@@ -306,6 +327,14 @@ class Transport:
         """Return the start of a server's text without the key."""
         text = text[: 10 * SHOWN].encode(errors="replace").decode()  # no halves of surrogate pairs
         return self._key.redact(text)[:SHOWN]
+
+
+def _reason(error: Exception) -> str:
+    """Return why there is no connection, such as "Connection refused"."""
+    cause = getattr(error, "os_error", None)
+    if isinstance(cause, ConnectionError) and cause.errno:
+        return os.strerror(cause.errno)
+    return str(error) or type(error).__name__
 
 
 def _decode(content: bytes) -> Json | None:
