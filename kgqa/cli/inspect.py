@@ -148,6 +148,7 @@ def view(args: Namespace, terminal: Terminal) -> None:
             webbrowser.open(address)
 
     try:
-        serve(Choices(folder, documents, tuple(args.overrides)), port, announce)
+        with terminal.own_screen():
+            serve(Choices(folder, documents, tuple(args.overrides)), port, announce)
     except KeyboardInterrupt:
         terminal.line("")

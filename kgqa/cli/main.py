@@ -64,7 +64,7 @@ def _run(arguments: Sequence[str]) -> int:
     from kgqa.runtime.display import log_lines
 
     terminal = Terminal(sys.stderr if getattr(args, "json", False) else sys.stdout)
-    with log_lines(terminal):
+    with log_lines(terminal), terminal.showing_work():
         return command.run(args, terminal)
 
 

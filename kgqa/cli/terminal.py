@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import re
 import sys
+import threading
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +28,7 @@ from kgqa.util.waiting import describe_waits
 if TYPE_CHECKING:
     from kgqa.report.section import Section
 
+SILENCE, TICK = 2.0, 0.5  # seconds without a line until a terminal shows that kgqa works
 WIDTH = 160  # columns of a table in a file or another program
 NARROW = 100  # columns of a terminal that leaves less room for bars
 _FIGURE = re.compile(r"$|–|[-+–]?[\d,.:]+(?!\w)")
@@ -43,9 +46,14 @@ class Terminal(Display):
         has_width = stream.isatty() or sys.stderr.isatty()
         self.console = Console(file=stream, width=None if has_width else WIDTH)
         self._lines = PlainLines(stream)
+        self._changed = time.monotonic()  # when a line was printed
+        self._screens = 0  # bars and programs that show their own progress
+        self._status = self.console.status("")
+        self._drawing = threading.Lock()
 
     def line(self, text: object, *, alarm: bool = False, style: str | None = None) -> None:
         """Print one line or several."""
+        self._changed = time.monotonic()
         style = "red" if alarm else style
         self.console.print(escape_control(str(text)), style=style, markup=False, highlight=False, soft_wrap=True)
 
@@ -102,10 +110,48 @@ class Terminal(Display):
             with self._lines.watching(stage):
                 yield
             return
-        with _bars(self.console) as progress:
+        with self.own_screen(), _bars(self.console) as progress:
             task = progress.add_task(escape_control(stage.title), total=stage.count, stage=stage)
             stage.watchers.append(lambda stage: progress.update(task, completed=stage.ended, total=stage.count))
             yield
+
+    @contextmanager
+    def own_screen(self) -> Iterator[None]:
+        """Leave the screen to the block, which shows its own progress."""
+        with self._drawing:
+            self._screens += 1
+            self._status.stop()
+        try:
+            yield
+        finally:
+            self._changed = time.monotonic()
+            self._screens -= 1
+
+    @contextmanager
+    def showing_work(self) -> Iterator[None]:
+        """Show on a terminal that kgqa works, and what it waits for, while nothing else is printed."""
+        if not self.console.is_terminal:
+            yield
+            return
+        end = threading.Event()
+        thread = threading.Thread(target=self._show_work, args=(end,), name="kgqa-work", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            end.set()
+            thread.join()
+            self._status.stop()
+
+    def _show_work(self, end: threading.Event) -> None:
+        while not end.wait(TICK):
+            silence, waits = time.monotonic() - self._changed, describe_waits()
+            with self._drawing:
+                if self._screens or silence < SILENCE:
+                    self._status.stop()
+                else:
+                    self._status.update(style_text(f"waiting: {waits}" if waits else f"working, {silence:.0f} s"))
+                    self._status.start()
 
 
 def style_text(text: str, style: str = "") -> Text:

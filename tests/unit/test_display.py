@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 import json
 import logging
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
+from kgqa.cli import terminal
 from kgqa.cli.terminal import _bars
 from kgqa.errors import EngineDied, notes
 from kgqa.runtime import display, monitor
@@ -131,3 +133,20 @@ def test_a_stage_says_what_is_done_with_units(monkeypatch: pytest.MonkeyPatch) -
     stage.finish(failed=True)
     assert stage.describe().startswith("passages 2/478 · 1 failed · 2.0 h left · ")
     assert stage.summary().startswith("passages: 478 in 30 s · 1 failed · 2.0 calls/min")
+
+
+class Tty(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_terminal_shows_what_kgqa_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(terminal, "SILENCE", 0.0)
+    monkeypatch.setattr(terminal, "TICK", 0.01)
+    screen = Tty()
+    shown = terminal.Terminal(screen)
+    with shown.showing_work(), waiting("a server"):
+        deadline = time.monotonic() + 30
+        while "waiting: a server" not in screen.getvalue() and time.monotonic() < deadline:
+            time.sleep(0.01)
+    assert "waiting: a server" in screen.getvalue()
