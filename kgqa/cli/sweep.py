@@ -8,13 +8,17 @@ from collections.abc import Sequence
 
 from kgqa.cli.dry_run import show_estimates
 from kgqa.cli.terminal import Cells, Terminal, style_text
-from kgqa.report.section import MarkedCell
+from kgqa.report.columns import columns
+from kgqa.report.section import MarkedCell, Value
 from kgqa.report.sweeps import SweepReport
 from kgqa.runtime.monitor import command_line
 from kgqa.sweeps.grid import SweepRequest, run_search, run_sweep
 from kgqa.sweeps.tuning import Tuning, run_tuning
 
-LEGEND = "bold: best · underlined: second · *: significantly below the best (paired test, Holm, p < 0.05)"
+LEGEND = (
+    "bold: best · underlined: second · *: significantly below the best (paired test, Holm, p < 0.05)\n"
+    "±: half of the 95 % interval · calls, tokens, USD: per question · intervals and all columns: report.html"
+)
 MARKS = {"best": "bold", "second": "underline"}  # styles
 
 
@@ -31,11 +35,10 @@ def sweep(overrides: Sequence[str], terminal: Terminal) -> int:
 def _show_sweep(report: SweepReport, terminal: Terminal) -> int:
     sweep = report.sweep
     for table in report.tables:
-        rows = list[Cells]()
-        for row in table.rows:
-            cells = (cell if isinstance(cell, MarkedCell) else MarkedCell(cell) for cell in row)
-            rows.append([style_text(cell + "*" * cell.worse, MARKS.get(cell.mark, "")) for cell in cells])
-        terminal.table(table.header, rows, title=table.title, fixed=2)
+        labels = {column.label: column.brief for column in columns()}
+        header = [labels.get(name, name.rpartition(".")[2]) for name in table.header]
+        rows = [[cell for name, cell in zip(header, row, strict=True) if name] for row in table.rows]
+        terminal.table([name for name in header if name], map(_show_row, rows), title=table.title, fixed=1)
         terminal.line(LEGEND, style="dim")
     for number, name, status, why in report.failures():
         terminal.line(f"cell {number} {status}: {name}: {why}", alarm=True)
@@ -46,6 +49,11 @@ def _show_sweep(report: SweepReport, terminal: Terminal) -> int:
         terminal.line(f"finished cells and all replies are saved. Continue with: {command}")
     terminal.end(sweep.path)
     return 0 if sweep.is_complete else 2
+
+
+def _show_row(row: Sequence[Value]) -> Cells:
+    cells = (cell if isinstance(cell, MarkedCell) else MarkedCell(str(cell)) for cell in row)
+    return [style_text(cell.brief + "*" * cell.worse, MARKS.get(cell.mark, "")) for cell in cells]
 
 
 def tune(args: Namespace, terminal: Terminal) -> int:

@@ -16,7 +16,7 @@ from kgqa.errors import ConfigError, DataError
 from kgqa.report.training import example_sections, rounds_section, training_sections
 from kgqa.sweeps.cells import freeze_cells
 from kgqa.system.hardware import GB, gpus, memory, size_text
-from kgqa.system.models import Preset, describe_fitness, list_adapters, load_presets
+from kgqa.system.models import Preset, group_by_fitness, list_adapters, load_presets
 from kgqa.training.bootstrap import Bootstrap
 from kgqa.training.collect.collecting import Collecting
 from kgqa.training.train.export import export_gguf
@@ -142,14 +142,15 @@ def _figures(trained: Trained) -> Cells:
 
 
 def _show_presets(terminal: Terminal) -> None:
-    """Show the presets, how to get missing ones, and the adapters."""
+    """Show the presets with size, context and license, how to get missing ones, and the adapters."""
     known = load_presets()
     presets = [preset for preset in known.values() if isinstance(preset, Preset)]
-    rows = [
-        _describe(preset) if isinstance(preset, Preset) else (name, *[None] * 4, f"✗ {preset}")
-        for name, preset in known.items()
-    ]
-    terminal.table(("model=", "size", "licence", "context", "weights", "this machine"), rows, fixed=1)
+    column = max(map(len, known)) + 2
+    for heading, group in group_by_fitness(presets).items():
+        terminal.heading(heading)
+        terminal.lines("  ".join((preset.name.ljust(column), *_describe(preset))).rstrip() for preset in group)
+    terminal.line("")
+    terminal.lines((f"✗ {name}: {error}" for name, error in known.items() if not isinstance(error, Preset)), alarm=True)
     room = f"{sum(gpu.memory for gpu in gpus()) / GB:.0f} GB of GPU memory" if gpus() else "no GPU"
     terminal.line(f"This machine: {memory() / GB:.0f} GB of memory, {room}. Missing sizes are estimated in bfloat16.")
     for preset in presets:
@@ -163,17 +164,13 @@ def _show_presets(terminal: Terminal) -> None:
     )
 
 
-def _describe(preset: Preset) -> Cells:
+def _describe(preset: Preset) -> tuple[str, str, str]:
+    """Return the size, the context and the license in columns."""
     size = preset.size()
     shown = "" if size is None else f"{size / GB:.1f} GB" if size >= GB / 10 else f"{size / 1e6:.0f} MB"
-    return (
-        preset.name,
-        f"{preset.parameters}, {shown}" if preset.parameters else shown,
-        preset.about.licence,
-        preset.model.context or None,
-        preset.place,
-        describe_fitness(preset),
-    )
+    context = f"{preset.model.context:,}" if preset.model.context else ""
+    license_ = (preset.about.licence or "").partition(" of its base")[0].replace(" Community", "")
+    return shown.rjust(8), context.rjust(7), license_
 
 
 def _describe_adapter(adapter: Adapter) -> str:

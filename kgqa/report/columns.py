@@ -22,6 +22,13 @@ class Measured:
     of: int | None = None  # the total of a count
     digits: int | None = None  # after the point. None: three significant digits
 
+    @property
+    def brief(self) -> str:
+        """Return a score with half the width of its interval, and other figures as they are."""
+        if self.low is None or self.high is None:
+            return str(self)
+        return f"{self.value:.1f} ±{(self.high - self.low) / 2:.0f}"
+
     def __str__(self) -> str:
         if self.low is not None:
             return f"{self.value:.1f} [{self.low:.1f}, {self.high:.1f}]"
@@ -34,17 +41,22 @@ class Measured:
 
 @dataclass(frozen=True)
 class Column:
-    """`score`: the name of the metric, or "judge". None: a cost."""
+    """`score`: the name of the metric, or "judge". None: a cost. `brief`: the label on a terminal, "" if not there."""
 
     label: str
     measure: Callable[[Metrics], Measured | None]
     score: str | None = None
     lower_is_better: bool = False
+    brief: str = ""
 
 
 def columns() -> list[Column]:
     """Return the columns: the scores of `METRICS`, the judge's, costs."""
-    scores = [Column(m.label, partial(_score, m.name), m.name, m.lower_is_better) for m in METRICS.values() if m.column]
+    scores = [
+        Column(m.label, partial(_score, m.name), m.name, m.lower_is_better, m.label if m.tested else "")
+        for m in METRICS.values()
+        if m.column
+    ]
     return [*scores, *_OTHERS]
 
 
@@ -81,12 +93,16 @@ def _per_question(metrics: Metrics, total: float | None, digits: int | None = No
 
 # costs are as if nothing had been cached, so that they do not depend on the order of the cells
 _OTHERS = (
-    Column("judge", lambda metrics: _measured(metrics.judge.accuracy) if metrics.judge else None, "judge"),
     Column(
-        "failed questions", lambda metrics: Measured(metrics.failed, of=metrics.questions) if metrics.failed else None
+        "judge", lambda metrics: _measured(metrics.judge.accuracy) if metrics.judge else None, "judge", brief="judge"
     ),
-    Column("calls / question", lambda metrics: _per_question(metrics, metrics.cost.method.calls, 1)),
-    Column("tokens / question", tokens),
+    Column(
+        "failed questions",
+        lambda metrics: Measured(metrics.failed, of=metrics.questions) if metrics.failed else None,
+        brief="failed",
+    ),
+    Column("calls / question", lambda metrics: _per_question(metrics, metrics.cost.method.calls, 1), brief="calls"),
+    Column("tokens / question", tokens, brief="tokens"),
     Column("model s / question", lambda metrics: _per_question(metrics, metrics.cost.method.seconds, 2)),
-    Column("USD / question", dollars),
+    Column("USD / question", dollars, brief="USD"),
 )

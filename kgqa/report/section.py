@@ -42,16 +42,17 @@ class MarkedCell(str):
     """The text of a table's cell with what a writer may show in addition.
 
     mark: "best" or "second" in its column, or the lower-case verdict on a value. worse: significantly worse than the
-    best. link: an address.
+    best. link: an address. brief: a shorter text for a terminal.
     """
 
     mark: str
     worse: bool
     link: str
+    brief: str
 
-    def __new__(cls, text: str, mark: str = "", *, worse: bool = False, link: str = "") -> Self:
+    def __new__(cls, text: str, mark: str = "", *, worse: bool = False, link: str = "", brief: str = "") -> Self:
         cell = super().__new__(cls, text)
-        cell.mark, cell.worse, cell.link = mark, worse, link
+        cell.mark, cell.worse, cell.link, cell.brief = mark, worse, link, brief or text
         return cell
 
 

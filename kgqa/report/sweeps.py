@@ -209,7 +209,9 @@ def mark_best(
         marks = {ranked[0]: "best"} | ({second: "second"} if ranked.count(second) == 1 else {})
         worse = _find_worse({n: value for n, value in values.items() if shares[n] is not None}, shares, sign)
     return [
-        MarkedCell("–") if figure is None else MarkedCell(str(figure), marks.get(values[n], ""), worse=n in worse)
+        MarkedCell("–")
+        if figure is None
+        else MarkedCell(str(figure), marks.get(values[n], ""), worse=n in worse, brief=figure.brief)
         for n, figure in enumerate(figures)
     ]
 

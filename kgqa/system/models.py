@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -118,10 +120,25 @@ def find_obstacle(preset: Preset) -> str:
 
 
 def describe_fitness(preset: Preset) -> str:
-    """Return whether the preset can run on this machine, or what is missing."""
-    state = "yes" if preset.model.at_hand() else "once fetched"
-    slow = ", slow without a GPU" if (preset.size() or 0.0) > LARGE and not gpus() else ""
-    return find_obstacle(preset) or f"{state}: {', '.join(preset.ready)}{slow}"
+    """Return the heading of the presets that need the same to run on this machine."""
+    if preset.is_hosted:
+        return f"On a server or API, with engine={preset.engines[0]}"
+    if (obstacle := find_obstacle(preset)).startswith("needs"):
+        return f"Too large for the memory of this machine ({memory() / GB:.0f} GB)"
+    if obstacle:
+        return f"After {obstacle}"
+    if preset.model.at_hand():
+        return "On this machine" + (", slow without a GPU" if (preset.size() or 0.0) > LARGE and not gpus() else "")
+    return "In Python packages, see below" if preset.model.packages else "Downloaded at the first run"
+
+
+def group_by_fitness(presets: Iterable[Preset]) -> dict[str, list[Preset]]:
+    """Return the presets by heading: those on this machine first, those on servers last."""
+    groups = defaultdict[str, list[Preset]](list)
+    for preset in presets:
+        groups[describe_fitness(preset)].append(preset)
+    order = ("On this", "In Python", "Downloaded", "After", "Too large", "On a server")
+    return dict(sorted(groups.items(), key=lambda group: [group[0].startswith(start) for start in order].index(True)))
 
 
 def list_local_models(engine: str = "") -> list[Preset]:

@@ -12,7 +12,7 @@ import pytest
 
 from kgqa.config.files import groups
 from kgqa.system import doctor, hardware, models
-from kgqa.system.models import Preset, describe_fitness, list_presets
+from kgqa.system.models import describe_fitness, group_by_fitness, list_presets
 from kgqa.util.optional_deps import install_command
 from tests.e2e.conftest import Kgqa
 from tests.http_server import serve_json
@@ -114,18 +114,30 @@ def test_missing_certificates_are_named(kgqa: Kgqa, monkeypatch: pytest.MonkeyPa
     assert "no readable PEM certificates" in ran.err
 
 
-def chosen(name: str) -> Preset:
-    return next(preset for preset in list_presets() if preset.name == name)
+@pytest.mark.parametrize(
+    ("name", "gigabytes", "missing", "heading"),
+    [
+        ("qwen3_8b", 30, [], "Downloaded at the first run"),
+        ("flan_t5_base", 30, [], "Downloaded at the first run"),
+        ("gpt_4o_mini", 30, [], "On a server or API, with engine=openai"),
+        ("gpt_oss_120b", 30, [], "Too large for the memory of this machine (30 GB)"),
+        ("qwen3_8b", 10, [], "Too large for the memory of this machine (10 GB)"),
+        ("flan_t5_base", 10, ["torch"], f"After {install_command('transformers')}"),
+    ],
+    ids=["fits", "small", "hosted", "large", "less-memory", "without-engine"],
+)
+def test_presets_are_listed_under_what_they_need(
+    monkeypatch: pytest.MonkeyPatch, name: str, gigabytes: int, missing: list[str], heading: str
+) -> None:
+    monkeypatch.setattr(models, "missing_libraries", lambda engine: missing)
+    monkeypatch.setattr(models, "memory", lambda: int(gigabytes * 1e9))
+    (preset,) = [preset for preset in list_presets() if preset.name == name]
+    assert describe_fitness(preset) == heading
+    assert preset in group_by_fitness(list_presets())[heading]
 
 
-def test_fitness_depends_on_memory_and_weights(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(models, "missing_libraries", lambda engine: [])
-    monkeypatch.setattr(models, "memory", lambda: int(30e9))
-    assert describe_fitness(chosen("qwen3_8b")) == "once fetched: vllm, transformers, slow without a GPU"
-    assert describe_fitness(chosen("flan_t5_base")) == "once fetched: transformers"
-    assert describe_fitness(chosen("gpt_4o_mini")) == "through a server: engine=openai"
-    assert describe_fitness(chosen("gpt_oss_120b")) == "needs about 77 GB of memory"
-    monkeypatch.setattr(models, "memory", lambda: int(10e9))
-    assert describe_fitness(chosen("qwen3_8b")) == "needs about 20 GB of memory"
-    monkeypatch.setattr(models, "missing_libraries", lambda engine: ["torch"])
-    assert describe_fitness(chosen("flan_t5_base")) == install_command("transformers")
+def test_models_are_one_short_line_each(kgqa: Kgqa) -> None:
+    lines = kgqa("models").out.splitlines()
+    listed = [line for line in lines if line.split()[:1] and line.split()[0] in groups()["model"]]
+    assert len(listed) == len(groups()["model"])
+    assert max(map(len, listed)) <= 80
