@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -32,6 +33,7 @@ from kgqa.util.jsonio import decode_json
 from kgqa.util.optional_deps import require_packages
 from kgqa.util.validators import NotNegative, Share
 
+CLIENT = "elasticsearch>=8.19,<9"  # talks to servers 8.x and 9.x, as pinned in pyproject.toml
 DEFAULT_URL = "http://127.0.0.1:9200"
 VARIABLES = ("API_KEY", "USER", "PASSWORD", "CA")
 RETRIES = 3
@@ -275,13 +277,22 @@ class Server:
                     f"{where}: access denied (HTTP {status}). Check KGQA_ES_API_KEY, or KGQA_ES_USER and "
                     "KGQA_ES_PASSWORD, and the privileges in docs/ELASTICSEARCH.md"
                 ) from None
-            details = body.get("error") if isinstance(body, Mapping) else None
-            details = details if isinstance(details, Mapping) else {"reason": " ".join(str(body)[:200].split())}
-            reason = f"{details.get('type', '')}: {details.get('reason', '')}"
-            raise EngineError(f"{where}: HTTP {status} {reason}") from None
+            raise _explain_rejection(where, status, body) from None
         except TransportError as error:
             reason = error.errors[-1] if error.errors else error
             raise EngineDied(
                 f"{where}: cannot be reached ({reason}). Start the server, or set KGQA_ES_URL, or KGQA_ES_CA to the "
                 "file of its certificate authority, and run the same command again"
             ) from None
+
+
+def _explain_rejection(where: str, status: int, body: object) -> Exception:
+    """Return the exception for a request that the server rejects."""
+    details = body.get("error") if isinstance(body, Mapping) else None
+    if not isinstance(details, Mapping):
+        details = {"reason": " ".join(str(body)[:200].split())}
+    kind = details.get("type", "")
+    if kind == "media_type_header_exception":
+        newer = f"the server is older than the Python client elasticsearch {version('elasticsearch')}"
+        return ConfigError(f"{where}: {newer}. Run: pip install '{CLIENT}'")
+    return EngineError(f"{where}: HTTP {status} {kind}: {details.get('reason', '')}")

@@ -182,6 +182,19 @@ def test_a_refusal_says_what_to_do(faulty: Faulty, tmp_path: Path) -> None:
         faulty.headers.pop("X-Elastic-Product", None)
 
 
+def test_new_client_at_an_old_server(faulty: Faulty, tmp_path: Path) -> None:
+    refused = refusal("media_type_header_exception", "Invalid media-type value on headers [Accept, Content-Type]")
+    faulty.replies = {"": (400, refused)}
+    with pytest.raises(ConfigError, match=r"older than the Python client .* pip install 'elasticsearch>=8.19,<9'"):
+        settings().build(PASSAGES, tmp_path, lambda _: None)
+
+
+def test_client_is_pinned_to_the_version_for_old_and_new_servers() -> None:
+    project = Path(__file__).parents[2] / "pyproject.toml"
+    assert elasticsearch.CLIENT == "elasticsearch>=8.19,<9"
+    assert f'elasticsearch = ["{elasticsearch.CLIENT}"]' in project.read_text(encoding="utf-8")
+
+
 def test_a_refused_passage_is_named(faulty: Faulty, tmp_path: Path) -> None:
     for kind, raised, message in (
         ("cluster_block_exception", StorageError, "too deep. Free disk space there"),
