@@ -152,6 +152,7 @@ class RunMonitor(Display):
     def __init__(self, display: Display, beat: Heartbeat) -> None:
         self._display, self._beat = display, beat
         self._stages = [Stage("", None)]  # the last one runs now
+        self._saves = False  # whether the last one saves what it has done
 
     def line(self, text: str, *, alarm: bool = False) -> None:
         log_event("line", text, level=logging.WARNING if alarm else logging.INFO)
@@ -162,6 +163,8 @@ class RunMonitor(Display):
 
     @contextmanager
     def stage(self, title: str, count: int | None, ledger: Ledger | None) -> Iterator[Stage]:
+        # what is counted without a ledger, such as passages of an index, is read or loaded again
+        self._saves = ledger is not None
         with super().stage(title, count, ledger) as stage:
             self._stages.append(stage)
             log_event("stage", title if count is None else f"{title}: {count:,}", stage=title, count=count)
@@ -191,11 +194,19 @@ class RunMonitor(Display):
         cause = " ".join(f"{type(error).__name__}: {error}".split())
         log_event("end", cause, level=logging.ERROR, outcome=outcome, **fields)
         is_usage_error = isinstance(error, UsageError) and not isinstance(error, BudgetSpent | StorageError)
-        if beat.calls or (beat.ended and not is_usage_error):
+        if not (beat.calls or (beat.ended and not is_usage_error)):
+            return
+        saved = []
+        if self._saves:
             of = f"{beat.ended:,} of {beat.count:,}" if beat.count is not None else f"{beat.ended:,}"
-            note(error, f"saved in {beat.folder}: {of} {beat.stage}, and all replies in the call cache")
-            if beat.command:
-                note(error, f"continue with: {beat.command}")
+            saved.append(f"in {beat.folder}: {of} {beat.stage}")
+        # a full disk loses the last replies
+        if (self._saves or beat.calls) and not isinstance(error, StorageError):
+            saved.append("all replies in the call cache")
+        if saved:
+            note(error, f"saved {', and '.join(saved)}")
+        if beat.command:
+            note(error, f"continue with: {beat.command}")
 
     def _current(self) -> Heartbeat:
         """Return the progress of the current stage, and the sums of calls and costs of all stages."""

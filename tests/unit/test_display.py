@@ -14,7 +14,7 @@ from rich.console import Console
 
 from kgqa.cli import terminal
 from kgqa.cli.terminal import _bars
-from kgqa.errors import EngineDied, notes
+from kgqa.errors import EngineDied, StorageError, notes
 from kgqa.runtime import display, monitor
 from kgqa.runtime.costs import Ledger, Tally
 from kgqa.runtime.display import QUIET, PlainLines, Stage, log_lines
@@ -85,6 +85,32 @@ def test_error_gets_notes_on_how_to_continue(tmp_path: Path, monkeypatch: pytest
     end = lines(tmp_path)[-1]
     assert end | {"outcome": "failed", "failed": 1, "message": "EngineDied: it died"} == end
     assert not read_heartbeats()
+
+
+@pytest.mark.parametrize(
+    ("unit", "error", "saved"),
+    [
+        ("questions", EngineDied("it died"), "saved in {}: 1 of 7 questions, and all replies in the call cache"),
+        ("questions", StorageError("the disk is full"), "saved in {}: 1 of 7 questions"),
+        ("passages", EngineDied("it died"), ""),
+    ],
+    ids=["engine", "disk", "index"],
+)
+def test_note_names_what_is_saved(tmp_path: Path, unit: str, error: Exception, saved: str) -> None:
+    ledger = Ledger()
+    ledger.paid["reader"] = Tally(calls=3)
+
+    def work() -> None:
+        with (
+            monitor_work(QUIET, "run", tmp_path) as shown,
+            shown.stage(unit, 7, ledger if unit == "questions" else None) as stage,
+        ):
+            stage.finish(failed=False)
+            raise error
+
+    with pytest.raises(type(error)) as raised:
+        work()
+    assert [each for each in notes(raised.value) if each.startswith("saved")] == [saved.format(tmp_path)] * bool(saved)
 
 
 class Parts:
