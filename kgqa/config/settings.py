@@ -41,6 +41,7 @@ class RunSettings:
     seed: int
     max_parallel_questions: Annotated[Count | None, NotIdentity("the order of the work only", reported=False)]
     max_failure_rate: Annotated[Share, NotIdentity("decides when a run counts as failed", reported=False)]
+    max_calls: Annotated[Count, NotIdentity("stops a method that makes calls forever", reported=False)]
     run_name: Annotated[FolderName | None, PLACE]
     output_dir: Annotated[Folder | None, PLACE]
     dry_run: Annotated[bool, NotIdentity("a dry run writes no files", reported=False)]

@@ -38,6 +38,7 @@ from kgqa.experiment.prepare.indexes import open_index
 from kgqa.experiment.session import Runner, Session
 from kgqa.experiment.tracking import track
 from kgqa.kg.graph import ReadChains, chain_statistics
+from kgqa.protocols import Method
 from kgqa.retrieval.search import PoolIndex
 from kgqa.runtime.costs import Ledger, Spent, model_seconds
 from kgqa.runtime.display import Display
@@ -49,7 +50,7 @@ from kgqa.scoring.retrieval import RetrievedPassages, gold_pages, gold_passages,
 from kgqa.scoring.summary import summarise
 from kgqa.types import Answer, Question
 from kgqa.util.fs import jsonl_text, sha256
-from kgqa.util.redaction import describe_error, format_frames
+from kgqa.util.redaction import describe_error, format_frames, function_line
 
 REPORTS = ("md", "html")  # that a run writes
 Record = Callable[[Question, Prediction, Iterable[CallRecord]], None]
@@ -248,7 +249,7 @@ def answer_questions(runner: Runner, record: Record, display: Display) -> Answer
     estimated = experiment.asks_models and "estimated" in str(runner.engines("reader").identity().get("tokens"))
     with display.stage("questions", len(questions), runner.ledger) as stage:
         for ended in runner.run(programs):
-            question, outcome = questions[ended.key], ended.result
+            question, outcome = questions[ended.key], _check_answer(experiment.method, ended.result)
             if isinstance(outcome, Answer):
                 outcome = without_tokens(outcome) if estimated else outcome
                 outcome = replace(outcome, evidence_titles=_find_titles(outcome, question, ended.records))
@@ -263,6 +264,14 @@ def answer_questions(runner: Runner, record: Record, display: Display) -> Answer
             record(question, prediction, ended.records)
             stage.finish(failed=isinstance(outcome, Exception))
     return Answers(predictions, runner.ledger, runner.throughput(), seconds, chains, errors)
+
+
+def _check_answer(method: Method, result: object) -> Answer | Exception:
+    """Return the result of a method, or an error if it is no Answer with a text."""
+    if isinstance(result, Exception) or (isinstance(result, Answer) and isinstance(result.text, str)):
+        return result
+    got = f"Answer(text={result.text!r})" if isinstance(result, Answer) else type(result).__name__
+    return TypeError(f"{function_line(method.answer)}: answer must return Answer(text: str, …), not {got}")
 
 
 def _report_failure(error: Exception, line: str, kinds: set[str], display: Display) -> None:

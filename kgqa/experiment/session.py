@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -22,6 +22,7 @@ from kgqa.experiment.experiment import Experiment
 from kgqa.protocols import (
     BatchEngine,
     Engine,
+    Need,
     Ranker,
     Retriever,
     SearchProgram,
@@ -143,6 +144,9 @@ class Session(ExitStack):
             self._pool.close()
 
 
+_NEEDS: Mapping[type, Need] = {Search: "search", Facts: "search", Triples: "triples", Neighbours: "graph"}
+
+
 class Runner:
     """One stage: its services with their threads, its scheduler, and the costs of its calls."""
 
@@ -167,6 +171,7 @@ class Runner:
             self._route,
             self._done,
             width=self._width,
+            max_calls=self.experiment.settings.max_calls,
             seed=self.experiment.settings.seed,
             on_record=self.ledger.add,
             on_last_start=self._ending.set,
@@ -237,7 +242,8 @@ class Runner:
                 return self._service("triples", triples, lambda: Instant(done, lambda c: triples.triples(c.passage)))
             case Neighbours() if (graphs := inputs.graphs) is not None:
                 return self._service("neighbours", graphs, lambda: Instant(done, graphs.store.neighbours))
-        raise ConfigError(f"no component of this configuration handles {type(call).__name__}")
+        need = _NEEDS[type(call)] if getattr(call, "pool", None) is None else "pool"
+        raise ConfigError(f'this method awaits {type(call).__name__}: add "{need}" to its `uses`')
 
     def _worker(self, kind: str, owner: Any, answer: Callable[[Sequence[Any]], Sequence[Any]]) -> Service:
         return self._service(kind, owner, lambda: Worker(self._done, self._session.cache, owner.identity(), answer))

@@ -13,16 +13,18 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 from kgqa.cache.in_flight import Done, Request, ServiceReply
 from kgqa.calls import Call, Gather, Generate, Program, Search
-from kgqa.errors import EngineDied, UsageError
+from kgqa.errors import ConfigError, EngineDied, UsageError
 from kgqa.protocols import SearchProgram
 from kgqa.runtime.services import Service
+from kgqa.util.redaction import awaiting_line
 
 T = TypeVar("T")
 WIDTH = 64  # programs at once by default
+MAX_CALLS = 1_000  # of one program by default
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,7 @@ class Finished(Generic[T]):
 class _Root:
     key: str
     number: int  # among all programs of the run
+    calls: int = 0  # so far
     records: list[CallRecord] = field(default_factory=list)
 
 
@@ -69,8 +72,8 @@ class Scheduler:
     """Runs programs over services.
 
     route: returns the service that answers a call. width: returns the maximum number of open programs, which can change
-    during a run. seed: for sampled calls, together with the program's key and the path of the call. on_last_start:
-    called once per `run`, when no further program waits.
+    during a run. max_calls: of one program, which fails at the next one. seed: for sampled calls, together with the
+    program's key and the path of the call. on_last_start: called once per `run`, when no further program waits.
     """
 
     def __init__(
@@ -79,11 +82,13 @@ class Scheduler:
         done: Done,
         *,
         width: Callable[[], int],
+        max_calls: int = MAX_CALLS,
         seed: int = 0,
         on_record: Callable[[CallRecord], None] = lambda _: None,
         on_last_start: Callable[[], None] = lambda: None,
     ) -> None:
         self._route, self._done, self._width, self._seed = route, done, width, seed
+        self._max_calls = max_calls
         self._on_record, self._on_last_start = on_record, on_last_start
         self._services: list[Service] = []  # in the order of their first calls
         self._ready: deque[tuple[_Task, Any]] = deque()
@@ -151,6 +156,10 @@ class Scheduler:
             call = resume(reply)
             while not isinstance(call, Call):
                 call = task.program.throw(TypeError(f"a method may await kgqa calls only, not {call!r}"))
+            task.root.calls += 1
+            if task.root.calls > self._max_calls:
+                remedy = "End the loop, or increase max_calls"
+                raise_in(task.program, RuntimeError(f"more than max_calls={self._max_calls:,} calls. {remedy}"))
         except StopIteration as stop:
             return self._end(task, stop.value)
         except Exception as error:  # noqa: BLE001 - a program's failure is its result; the others continue
@@ -167,7 +176,12 @@ class Scheduler:
         if isinstance(call, Generate) and call.temperature > 0 and call.seed is None:
             source = f"{self._seed}/{task.root.key}/{path}"
             call = replace(call, seed=int.from_bytes(hashlib.sha256(source.encode()).digest()[:4], "big") >> 1)
-        service = self._route(call)
+        try:
+            service = self._route(call)
+        except ConfigError as error:
+            if type(error) is ConfigError and (line := awaiting_line(task.program)):
+                raise ConfigError(f"{line}: {error}") from error
+            raise
         if service not in self._services:
             self._services.append(service)
         self._tickets += 1
@@ -223,6 +237,13 @@ class Scheduler:
         task.root.records.append(record)
         self._on_record(record)
         self._ready.append((task, reply.value))
+
+
+def raise_in(program: Program[Any], error: Exception) -> NoReturn:
+    """Raise an error where a program waits, so that its traceback names the line. Close a program that catches it."""
+    _ = program.throw(error)
+    program.close()
+    raise error
 
 
 def with_search_program(

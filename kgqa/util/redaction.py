@@ -8,11 +8,13 @@ import re
 import shlex
 import tempfile
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from importlib.metadata import version
+from inspect import unwrap
 from pathlib import Path
+from types import CoroutineType
 from typing import Any
 
 from kgqa import calls
@@ -117,6 +119,24 @@ def format_frames(error: BaseException) -> list[str]:
         redact(f"{_show_file(frame.filename)}:{frame.lineno}: {frame.line}".removesuffix(": "))
         for frame in own_frames(error)
     ]
+
+
+def awaiting_line(program: Coroutine[Any, Any, Any]) -> str:
+    """Return FILE:LINE where a suspended program of the user awaits, or "" if it is kgqa's."""
+    line = ""
+    inner: Any = program
+    while isinstance(inner, CoroutineType) and inner.cr_frame:
+        file = inner.cr_frame.f_code.co_filename
+        if not file.startswith(f"{package_folder()}{os.sep}"):
+            line = f"{_show_file(file)}:{inner.cr_frame.f_lineno}"
+        inner = inner.cr_await
+    return line
+
+
+def function_line(function: Callable[..., Any]) -> str:
+    """Return FILE:LINE of a function."""
+    code = unwrap(function).__code__
+    return f"{_show_file(code.co_filename)}:{code.co_firstlineno}"
 
 
 def _show_file(file: str) -> str:

@@ -98,6 +98,33 @@ def test_first_failure_of_each_kind_shows_own_lines(kgqa: Run, tmp_path: Path) -
     assert "Is `await` missing before Search(…)?" in ran[0]
 
 
+@pytest.mark.parametrize(
+    ("right", "wrong", "line", "message"),
+    [
+        ("        return Answer(", "        return text\n        return Answer(", "async def answer",
+         "TypeError: {}: answer must return Answer(text: str, …), not str"),
+        ("            text,\n", "            None,\n", "async def answer",
+         "TypeError: {}: answer must return Answer(text: str, …), not Answer(text=None)"),
+        ('{"model", "pool"}', '{"model"}', "await Search", '{}: this method awaits Search: add "pool" to its `uses`'),
+        ('{"model", "pool"}', '{"pool"}', "await Generate", '{}: this method calls a model: add "model" to its `uses`'),
+        ("        text = reply", "        while True:\n            await CountTokens('a')\n        text = reply",
+         "await CountTokens('a')", "more than max_calls=50 calls. End the loop, or increase max_calls ({})"),
+    ],
+    ids=["returns-str", "returns-no-text", "no-pool", "no-model", "endless-loop"],
+)  # fmt: skip
+def test_defect_of_a_method_names_its_line(
+    kgqa: Run, tmp_path: Path, right: str, wrong: str, line: str, message: str
+) -> None:
+    kgqa("new method mine")
+    module = tmp_path / "mine.py"
+    text = module.read_text(encoding="utf-8")
+    assert right in text
+    text = text.replace(right, wrong)
+    module.write_text(text, encoding="utf-8")
+    place = f"mine.py:{text[: text.index(line)].count(chr(10)) + 1}"
+    assert message.format(place) in kgqa("run method=mine dataset=demo engine=scripted limit=2 max_calls=50")
+
+
 def test_broken_files_are_rows_of_models_and_doctor(kgqa: Run, tmp_path: Path) -> None:
     kgqa("new model sound")
     kgqa("new method mine")
@@ -107,7 +134,7 @@ def test_broken_files_are_rows_of_models_and_doctor(kgqa: Run, tmp_path: Path) -
     with (tmp_path / "mine.py").open("a", encoding="utf-8") as module:
         module.write("    more: int\n    least: int = 3\n")
     listed = kgqa("models").split()
-    assert {"cut", "odd", "sound", "smollm2_135m"} <= set(listed)
+    assert {"cut:", "odd:", "sound", "smollm2_135m"} <= set(listed)
     found = " ".join(kgqa("doctor").split())
     assert "conf/model/cut.yaml:2: did not find expected" in found
     assert "conf/model/odd.yaml: model.contexts=7: unknown key. Did you mean context?" in found
