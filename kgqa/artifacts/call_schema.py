@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import astuple, fields
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, StrictFloat, StrictInt, ValidationError
+from pydantic import AfterValidator, StrictFloat, StrictInt, ValidationError
 
 from kgqa.artifacts.schema import AGAIN, Artifact, check_json, validate
 from kgqa.calls import Call, Choose, CountTokens, Facts, Generate, Neighbours, Rank, Search, Triples
@@ -97,15 +99,26 @@ def _item_json(item: object) -> Json:
     return item
 
 
-def _reject_nan(value: float) -> float:
-    if value != value:
+def _reject_nan(value: int | float) -> int | float:
+    if value != value or sys.float_info.max < abs(value) < math.inf:  # NaN, or an integer that is no float
         raise ValueError("is not a number")
     return value
 
 
+def _reject_size(value: float) -> float:
+    """Reject a value that would make sums of millions of calls meaningless."""
+    if not 0 <= value <= MOST:
+        raise ValueError(f"is not between 0 and {MOST:,}")
+    return value
+
+
+MOST = 10**9  # tokens or seconds of a call
 _Float = Annotated[StrictInt | StrictFloat, AfterValidator(_reject_nan)]  # can be infinite: a log-probability
 _Texts = tuple[str, str, str]
-_Numbers = tuple[StrictInt, StrictInt, StrictInt, _Float] | tuple[StrictInt, StrictInt, StrictInt, _Float, StrictInt]
+_Count = Annotated[StrictInt, AfterValidator(_reject_size)]
+_Seconds = Annotated[StrictInt | StrictFloat, AfterValidator(_reject_size)]
+_Numbers = tuple[_Count, _Count, _Count, _Seconds] | tuple[_Count, _Count, _Count, _Seconds, _Count]
+_ID = re.compile("[0-9a-f]{16}")  # see `Passage.of`
 
 
 class _ModelReply(Artifact):
@@ -128,7 +141,7 @@ class _Choice(_ModelReply):
 _REPLIES: Mapping[type[Call[Any]], Any] = {  # types of stored replies
     Generate: Annotated[_Completion, AfterValidator(lambda reply: Completion(**dict(reply)))],
     Choose: Annotated[_Choice, AfterValidator(lambda reply: Choice(**dict(reply)))],
-    CountTokens: Annotated[StrictInt, Field(ge=0)],
+    CountTokens: _Count,
     Rank: tuple[_Float, ...],
     Search: tuple[Passage, ...],
     Triples: tuple[_Texts, ...],
@@ -152,19 +165,35 @@ def reply_from_json(call: Call[Any], value: Json) -> object:
     try:
         reply = validate(_REPLIES[type(call)], value)
     except ValidationError as error:
-        raise ValueError(f"no reply to {type(call).__name__}: {error.errors()[0]['msg']}") from None
+        raise ValueError(f"no reply to {type(call).__name__}: {error.errors(include_input=False)[0]['msg']}") from None
     match call:
         case Choose():
             fits = len(reply.logprobs) == len(call.options)
         case Rank():
             fits = len(reply) == len(call.texts)
-        case Search() | Facts():
+        case Search():
+            fits = len(reply) <= call.k and all(map(_has_own_text, reply))
+        case Facts():
             fits = len(reply) <= call.k
         case _:
             fits = True
     if not fits:
-        raise ValueError(f"no reply to {type(call).__name__}: of another length")
+        raise ValueError(f"no reply to {type(call).__name__}: of another length, or with changed passages")
     return reply
+
+
+def _has_own_text(passage: Passage) -> bool:
+    """Return whether the id of a passage is the hash of its text. Own code can use other ids."""
+    same = Passage.of(passage.title, passage.text, passage.sentences, passage.place)
+    return not _ID.fullmatch(passage.id) or passage.id == same.id
+
+
+def usage_of(reply: Json) -> Usage | None:
+    """Return the usage of a stored reply of a model, or None."""
+    try:
+        return validate(_ModelReply, reply).usage  # type: ignore[return-value]  # its validator builds it
+    except ValidationError:
+        return None
 
 
 def check_reply(kind: str, reply: Json, location: str) -> None:

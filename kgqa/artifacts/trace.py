@@ -16,7 +16,7 @@ from kgqa.artifacts.predictions import Prediction
 from kgqa.artifacts.schema import AGAIN, Artifact, Number, check_json
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.types import Json, Question, Usage
-from kgqa.util.jsonio import decode_first, decode_trace, encode_json
+from kgqa.util.jsonio import decode_first, decode_stored, encode_json
 
 TRACE = "trace.jsonl.zst"
 PARTIAL_TRACE = "trace.partial.jsonl.zst"  # while a run works
@@ -174,7 +174,7 @@ def read_question(folder: Path, offset: int) -> TracedQuestion:
 
 def _decode(text: str, location: str) -> TracedQuestion:
     try:
-        line = decode_trace(text)
+        line = decode_stored(text)
     except ValueError as error:
         raise DataError(f"{location}: damaged trace ({error}). {AGAIN}") from error
     parts = check_json(_Line, line, location)

@@ -47,10 +47,8 @@ MakeCalls = Callable[[Sequence[Request]], None]
 def find_reply(cache: CallCache, key: str, call: Call[Any]) -> Any | None:
     """Return the stored reply to a call, or None. Drop a stored value that is not a reply to this call."""
     value = cache.get(key)
-    if value is None:
-        return None
-    reply = _decode(call, value)
-    if reply is None:
+    reply = None if value is None else _decode(call, value)
+    if value is not None and reply is None:
         cache.drop(key)
     return reply
 

@@ -16,12 +16,13 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import zstandard
+from pydantic import Field
 
 from kgqa.artifacts.schema import Artifact, check_json
-from kgqa.cache.store import FILE, INSERT, CallCache, Database, is_intact
+from kgqa.cache.store import FILE, INSERT, LATEST, CallCache, Database, decode_row, is_intact
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.types import Json
 from kgqa.util.fs import explain_storage_errors, replace_atomically
@@ -61,7 +62,7 @@ def check(folder: Path, *, repair: bool = False) -> tuple[int, int]:
             )
         for row in database.iterate("SELECT key, value, checksum FROM calls"):
             calls += 1
-            damaged += [] if is_intact(*row) else [row[0]]
+            damaged += [row[0]] if decode_row(*row) is None else []
         if repair and damaged:
             with database.writing() as connection:
                 connection.executemany("DELETE FROM calls WHERE CAST(key AS BLOB) = ?", [(key,) for key in damaged])
@@ -70,7 +71,8 @@ def check(folder: Path, *, repair: bool = False) -> tuple[int, int]:
 
 def stats(folder: Path) -> list[dict[str, Any]]:
     """Return calls, bytes, and the seconds since 1970 of the oldest and newest call by origin, the largest first."""
-    statement = f"""SELECT engine, model, count(*), {_BYTES} AS bytes, min(made), max(made) FROM calls
+    made = f"CASE WHEN typeof(made) = 'integer' AND made BETWEEN 0 AND {LATEST} THEN made END"
+    statement = f"""SELECT engine, model, count(*), {_BYTES} AS bytes, min({made}), max({made}) FROM calls
         GROUP BY engine, model ORDER BY bytes DESC, engine, model"""
     names = ("engine", "model", "calls", "bytes", "oldest", "newest")
     with existing(folder) as database:
@@ -101,7 +103,7 @@ class _Line(Artifact):
     checksum: int
     engine: str
     model: str
-    made: int | None
+    made: Annotated[int, Field(ge=0, le=LATEST)] | None
 
 
 def export_calls(
@@ -201,7 +203,7 @@ def _read_export(file: Path, packed: Any) -> Iterator[_Line]:
             if number > 1 and "calls" not in value:
                 line = check_json(_Line, value, where)
                 (line.engine + line.model).encode()  # raises a ValueError for half a surrogate pair
-                if not is_intact(line.key.encode(), line.value.encode(), line.checksum):
+                if decode_row(line.key.encode(), line.value.encode(), line.checksum) is None:
                     raise DataError(f"{where}: damaged (call {line.key[:12]}…). Export it again")
                 yield line
     except (zstandard.ZstdError, TypeError, ValueError, EOFError) as error:

@@ -25,9 +25,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from kgqa.artifacts.call_schema import usage_of
 from kgqa.errors import DataError, KgqaError, StorageError
 from kgqa.types import Json
 from kgqa.util.fs import ensure_dir, is_locked, lock_file, network_disk
+from kgqa.util.jsonio import decode_stored
 
 FILE = "calls.sqlite"
 VERSION = 3  # of the tables, as PRAGMA user_version
@@ -35,6 +37,7 @@ VERSION = 3  # of the tables, as PRAGMA user_version
 # since 1970.
 COLUMNS = "key TEXT PRIMARY KEY, value TEXT, checksum INTEGER, engine TEXT, model TEXT, made INTEGER"
 INSERT = "INTO calls VALUES (?, ?, ?, ?, ?, ?)"
+LATEST = 2**36  # seconds since 1970: a later `made` is damaged
 TIMEOUT = 60.0  # seconds to wait for another program
 _DISK_ERRORS = ("full", "disk i/o error", "readonly", "unable to open", "permission", "too big")
 _LOCK_ERRORS = ("locked", "busy", "locking protocol")
@@ -84,6 +87,16 @@ def checksum(key: bytes, value: bytes) -> int:
 def is_intact(key: object, value: object, stored: object) -> bool:
     """Return whether a row is undamaged. Its texts are bytes."""
     return isinstance(key, bytes) and isinstance(value, bytes) and stored == checksum(key, value)
+
+
+def decode_row(key: object, value: object, stored: object) -> Json | None:
+    """Return the value of a row, or None if it is damaged: null is not a reply, and a checksum can be forged."""
+    if not is_intact(key, value, stored):
+        return None
+    try:
+        return decode_stored(value)  # type: ignore[arg-type]  # bytes, see `is_intact`
+    except ValueError:
+        return None
 
 
 class Database:
@@ -187,13 +200,13 @@ class CallCache:
         self._owner_lock.enter_context(lock_file(self._lock_of(self._owner)))
 
     def get(self, key: str) -> Json | None:
-        """Return the reply of a key, or None."""
+        """Return the reply of a key, or None. Drop a row without a reply."""
         with self._lock:
             rows = self._database.rows("SELECT value, checksum FROM calls WHERE key = ?", (key,))
-        if rows and not is_intact(key.encode(), *rows[0]):
+        reply = decode_row(key.encode(), *rows[0]) if rows else None
+        if rows and reply is None:
             self.drop(key)
-            return None
-        return json.loads(rows[0][0]) if rows else None
+        return reply
 
     def put(self, items: Iterable[tuple[str, Json]], origin: Origin = Origin()) -> dict[str, Json]:
         """Store replies in one transaction and release their locks. A key keeps its first reply.
@@ -220,23 +233,25 @@ class CallCache:
         for row in rows:
             key, text = row[:2]
             value, check = connection.execute("SELECT value, checksum FROM calls WHERE key = ?", (key,)).fetchone()
-            if not is_intact(key.encode(), value, check):
+            reply = decode_row(key.encode(), value, check)
+            if reply is None:
                 connection.execute(f"REPLACE {INSERT}", row)
             elif value != text.encode():
-                earlier[key] = json.loads(value)
+                earlier[key] = reply
         return earlier
 
     def usages(self, origin: Origin, count: int) -> list[StoredUsage]:
         """Return the usage of the newest calls of a model. Skip calls without usage, such as counts of tokens."""
-        statement = "SELECT value, made FROM calls WHERE engine = ? AND model = ? ORDER BY made DESC LIMIT ?"
+        statement = """SELECT key, value, checksum, made FROM calls WHERE engine = ? AND model = ?
+            AND typeof(made) = 'integer' AND made BETWEEN 0 AND ? ORDER BY made DESC LIMIT ?"""
         with self._lock:
-            rows = self._database.rows(statement, (origin.engine, origin.model, count))
+            rows = self._database.rows(statement, (origin.engine, origin.model, LATEST, count))
         usages = []
-        for value, made in rows:
-            with suppress(ValueError, TypeError, KeyError):  # damaged, or a reply without usage
-                reply = json.loads(value)
-                prompt, cached, output, seconds, *_ = reply["usage"]
-                usages.append(StoredUsage(prompt, cached, output, seconds, made, "text" in reply))
+        for *row, made in rows:
+            reply = decode_row(*row)
+            if used := usage_of(reply):
+                numbers = (used.prompt_tokens, used.cached_tokens, used.output_tokens, used.seconds)
+                usages.append(StoredUsage(*numbers, made, "text" in (reply or ())))
         return usages
 
     def drop(self, key: str) -> None:

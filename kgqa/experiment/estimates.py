@@ -206,10 +206,18 @@ def _estimate_seconds(role: Planned, usages: Sequence[StoredUsage], work: Range)
     alone = sum(usage.seconds for usage in usages) / measured  # seconds per unit of work
     usual = fastest = alone
     if role.at_once:  # calls next to each other: more of them than were measured can be faster
-        busy = {second for usage in usages for second in range(int(usage.made + 0.5 - usage.seconds), usage.made + 1)}
-        usual = len(busy) / measured  # seconds in which at least one call was made
+        usual = _busy_seconds(usages) / measured
         fastest = alone / min(role.at_once, len(role.new_programs))
     return Range(work.low * min(usual / SPREAD, fastest), work.high * usual * SPREAD)
+
+
+def _busy_seconds(usages: Sequence[StoredUsage]) -> int:
+    """Return the number of seconds in which at least one call was made."""
+    busy, end = 0, 0
+    for start, last in sorted((int(usage.made + 0.5 - usage.seconds), usage.made) for usage in usages):
+        busy += max(0, last + 1 - max(start, end))
+        end = max(end, last + 1)
+    return busy
 
 
 def format_range(value: Range, form: str | Callable[[float], str]) -> str:

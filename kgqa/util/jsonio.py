@@ -5,16 +5,18 @@ from __future__ import annotations
 import codecs
 import gzip
 import json
+import re
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import IO, NoReturn
 
 from kgqa.errors import DataError
 from kgqa.types import Json
 
 CORRECT_IT = "Correct the file. If it is truncated, download it again."
+_HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}|[\ud800-\udfff]")
 _GZIP, _BOM = b"\x1f\x8b", b"\xef\xbb\xbf"
 
 
@@ -32,16 +34,15 @@ def decode_json(text: str | bytes) -> Json:
     Raises:
         JsonError: not JSON, not UTF-8, nested too deeply, or with NaN, Infinity or an integer of thousands of digits.
     """
-    try:
-        plain = text if isinstance(text, str) else text.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise JsonError(f"not UTF-8 (byte 0x{error.object[error.start]:02x})") from None
-    return _decode(plain, parse_constant=_reject_constant)
+    return _decode(text, allow_infinity=False)
 
 
-def decode_trace(text: str) -> Json:
-    """Return the value of a trace line, in which the log-probability of an impossible option is -Infinity."""
-    return _decode(text)
+def decode_stored(text: str | bytes) -> Json:
+    """Return a value of a trace or of the call cache; raise a JsonError as `decode_json`.
+
+    The log-probability of an impossible option is -Infinity, and a model's text can contain half a surrogate pair.
+    """
+    return _decode(text, allow_infinity=True)
 
 
 def decode_first(text: str, start: int = 0) -> tuple[Json, int]:
@@ -155,9 +156,29 @@ def _explain_errors() -> Iterator[None]:
         raise JsonError(str(error)) from None
 
 
-def _decode(text: str, **hooks: Any) -> Json:
+def _decode(text: str | bytes, *, allow_infinity: bool) -> Json:
+    from pydantic_core import from_json  # it allows 200 levels of lists and objects
+
+    try:
+        return from_json(text, allow_inf_nan=allow_infinity)
+    except (ValueError, TypeError) as error:  # a TypeError for half a surrogate pair
+        _reject_depth(error)
+    # Python's parser reads halves of surrogate pairs and explains errors better, but allows any depth
+    try:
+        plain = text if isinstance(text, str) else text.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise JsonError(f"not UTF-8 (byte 0x{error.object[error.start]:02x})") from None
+    try:
+        from_json(_HALF_PAIR.sub(" ", plain))
+    except ValueError as error:
+        _reject_depth(error)
     with _explain_errors():
-        return json.loads(text, **hooks)
+        return json.loads(plain, parse_constant=None if allow_infinity else _reject_constant)
+
+
+def _reject_depth(error: Exception) -> None:
+    if "recursion limit" in str(error):
+        raise JsonError("it is nested too deeply") from None
 
 
 def _reject_constant(name: str) -> NoReturn:

@@ -40,7 +40,7 @@ def cache_with(folder: Path, calls: Sequence[StoredUsage]) -> CallCache:
     cache = CallCache(folder)
     for number, one in enumerate(calls):
         usage = [one.prompt, one.cached, one.output, one.seconds]
-        cache.put([(f"key{number}", {"text": "", "usage": usage})], MODEL)
+        cache.put([(f"key{number}", {"text": "", "usage": usage, "flags": []})], MODEL)
     cache.put([("count", 12)], MODEL)  # a count of tokens has no usage
     return cache
 

@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
-from kgqa.cache.in_flight import Done, InFlightCalls, Request
-from kgqa.cache.store import CallCache
-from kgqa.calls import ModelCall
-from kgqa.types import Completion
+from kgqa.cache.in_flight import Done, InFlightCalls, Request, find_reply
+from kgqa.cache.key import cache_key
+from kgqa.cache.maintenance import stats
+from kgqa.cache.store import INSERT, CallCache, Origin, checksum
+from kgqa.calls import ModelCall, Search
+from kgqa.types import Completion, Passage
 from tests.engines_for_tests import Batches, ask
 from tests.unit.scheduling import drive, named, next_reply, two_steps
 
@@ -92,3 +94,47 @@ def test_replies_are_committed_together_and_after_a_stop(cache: CallCache) -> No
     calls.stop()
     calls.finish([(last, Completion("after"))], time.monotonic())
     assert len(cache) == 3
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "null",
+        "{",
+        "[" * 100_000,
+        '{"text": "x", "finish": "stop", "usage": [1, 0, -1, 0.5], "flags": []}',
+        '{"text": "x", "finish": "stop", "usage": [1, 0, 1, Infinity], "flags": []}',
+        '{"text": "x", "finish": "stop", "usage": [1%s, 0, 1, 0.5], "flags": []}' % ("0" * 400),
+    ],
+    ids=["null", "no JSON", "deep", "negative usage", "infinite usage", "huge usage"],
+)
+def test_stored_value_that_is_no_reply_is_requested_again(cache: CallCache, value: str) -> None:
+    request = Request((0,), 1, ask("hello"), time.monotonic())
+    key = cache_key({"engine": "x"}, request.call)
+    with cache._database.writing() as connection:
+        row = (key, value, checksum(key.encode(), value.encode()), "x", "m", 10**18)
+        connection.execute(f"INSERT {INSERT}", row)
+    calls = InFlightCalls(Done(), cache, {"engine": "x"}, lambda _: None)
+    assert calls.begin([request]) == [request]
+    assert cache.damaged == 1
+    calls.stop()
+
+
+PASSAGE = Passage.of("Title", "The text.")
+
+
+def test_changed_passage_is_requested_again(cache: CallCache) -> None:
+    call = Search("query", 1)
+    key = cache_key({}, call)
+    cache.put([(key, [{"id": PASSAGE.id, "title": "Title", "text": "Another text."}])])
+    assert find_reply(cache, key, call) is None
+    cache.put([(key, [{"id": PASSAGE.id, "title": "Title", "text": "The text."}])])
+    assert find_reply(cache, key, call) == (PASSAGE,)
+
+
+def test_dates_after_the_year_4000_are_unknown(cache: CallCache) -> None:
+    cache.put([("a", 1)], Origin("engine", "model"))
+    with cache._database.writing() as connection:
+        connection.execute(f"UPDATE calls SET made = {10**18}")
+    assert cache.usages(Origin("engine", "model"), 5) == []
+    assert stats(cache.path.parent)[0]["newest"] is None

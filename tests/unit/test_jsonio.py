@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kgqa.artifacts.schema import read_json, read_lines
 from kgqa.datasets.corpus import read as read_corpus
 from kgqa.datasets.demonstrations import load_documents, load_thoughts
 from kgqa.datasets.predictions import read_predictions
 from kgqa.errors import DataError
-from kgqa.util.jsonio import JsonError, decode_json, encode_json, encode_request, stream_records
+from kgqa.util.jsonio import JsonError, decode_json, decode_stored, encode_json, encode_request, stream_records
 
 HOSTILE = (
     "[" * 1000,
@@ -72,3 +74,18 @@ def test_any_value_is_read_as_it_was_written() -> None:
         for whole in (value, {"a": text, "b": 0.1}):
             assert json.loads(encode_json(whole)) == whole
             assert b"\n" not in encode_json(whole)
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 250 + "]" * 250, '["\\ud800", ' + "[" * 250 + "]" * 251], ids=["plain", "half pair"]
+)
+@pytest.mark.parametrize("decode", [decode_json, decode_stored])
+def test_lists_below_200_lists_are_refused(decode: Callable[[str], object], text: str) -> None:
+    with pytest.raises(JsonError, match="nested too deeply"):
+        decode(text)
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(), st.lists))
+def test_stored_value_is_read_as_pythons_json_reads_it(value: Any) -> None:
+    text = json.dumps(value)
+    assert repr(decode_stored(text)) == repr(json.loads(text))
