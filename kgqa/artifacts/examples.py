@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from kgqa.artifacts.manifest import MANIFEST
 from kgqa.artifacts.metrics import Costs
-from kgqa.artifacts.schema import Artifact, Number, check_json, omit_none, read_json, read_lines
+from kgqa.artifacts.schema import Artifact, Count, Number, check_json, omit_none, read_json, read_lines
 from kgqa.calls import Program
 from kgqa.types import Prompt, Question
 from kgqa.util.fs import text_digest
@@ -29,7 +29,7 @@ class Origin:
     """place: the step, hop or iteration, from 1. made_by: "rules", "gold" or the name of a run."""
 
     dataset: str
-    place: int
+    place: Count
     made_by: str
 
 
@@ -116,7 +116,7 @@ class Recipe(ABC):
 
     sources: Mapping[str, str]
     held_out: Share
-    seed: int
+    seed: Count
 
     @property
     def uses_teacher(self) -> bool:
@@ -152,8 +152,8 @@ STAGE = "collect"  # the first word of the stage's name. The recipe is the secon
 class Instances(Artifact):
     """A row of SAFE's Table 7."""
 
-    examples: int
-    questions: int
+    examples: Count
+    questions: Count
 
 
 class Collected(Artifact):
@@ -164,14 +164,14 @@ class Collected(Artifact):
 
     recipe: str
     datasets: Mapping[str, Instances]
-    labels: Mapping[str, int]
-    held_out_labels: Mapping[str, int]
+    labels: Mapping[str, Count]
+    held_out_labels: Mapping[str, Count]
     held_out: tuple[str, ...]  # questions as DATASET/ID, sorted
-    dropped: Mapping[str, int]  # by reason
+    dropped: Mapping[str, Count]  # by reason
     templates: Mapping[str, str]  # the hashes of the examples' templates
     question_hashes: Mapping[str, str]
     figures: Mapping[str, Number] = {}
-    made_by: Mapping[str, int] = {}  # number of examples
+    made_by: Mapping[str, Count] = {}  # number of examples
     cost: Costs | None = omit_none()  # of a teacher
 
     @property

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from kgqa.artifacts.schema import Artifact, check_json, omit_none, read
+from kgqa.artifacts.schema import AGAIN, Artifact, Count, check_json, omit_none, read
 from kgqa.errors import DataError
 from kgqa.types import Json
-from kgqa.util.fs import package_folder, sha256
+from kgqa.util.fs import package_folder
+from kgqa.util.fs import sha256 as hash_file
 
 MANIFEST = "manifest.json"
 Identity = Mapping[str, Json]  # the settings of a part that can change its replies
@@ -25,7 +26,7 @@ class AskedDataset(Artifact):
     name: str
     file: str
     sha256: str
-    questions: int
+    questions: Count
     documents: str | None = omit_none()  # how collections were made
     sampled: tuple[str, ...] | None = omit_none()  # the ids of `sample=`
 
@@ -43,7 +44,7 @@ class Manifest(Artifact):
     code: str | None = omit_none()  # hash of the code that decides answers and scores
     python: str
     platform: str
-    cores: int | None  # that this process can use
+    cores: Count | None  # that this process can use
     packages: Mapping[str, str]
     dataset: AskedDataset
     demonstrations: str | None = omit_none()  # the few-shot examples
@@ -54,12 +55,36 @@ class Manifest(Artifact):
     demonstrations_ranker: Identity | None = omit_none()
     reranker: Identity | None = None
     index: Identity | None = None
-    width: int | None
+    width: Count | None
+    files: Mapping[str, str] | None = omit_none()  # sha256 of a finished run's metrics, predictions and trace
 
     @classmethod
     def read(cls, folder: Path) -> Manifest:
         """Read the manifest of a run. Raises DataError if it is missing or damaged."""
         return read(Manifest, folder / MANIFEST)
+
+
+class _Hashes(Artifact):
+    files: Mapping[str, str] | None = None
+
+
+def check_hash(folder: Path, name: str) -> None:
+    """Check that a file is the one that the finished run wrote. Runs of older versions have no hashes.
+
+    Raises DataError: the file was changed, is from another run, or cannot be read.
+    """
+    if not (folder / MANIFEST).is_file():
+        return
+    wanted = (read(_Hashes, folder / MANIFEST).files or {}).get(name)
+    try:
+        is_changed = wanted is not None and hash_file(folder / name) != wanted
+    except OSError as error:
+        raise DataError(f"{folder / name}: not readable ({error.strerror}). {AGAIN}") from error
+    if is_changed:
+        raise DataError(
+            f"{folder / name}: not the file that its run wrote, see {MANIFEST}. Run its command again. "
+            "To score other answers: kgqa evaluate --predictions FILE"
+        )
 
 
 T = TypeVar("T")
@@ -104,7 +129,7 @@ class StageManifest(Artifact):
     def file(self, folder: Path, name: str) -> Path:
         """Return the path of one of the files. Raises DataError if it is missing or was changed."""
         file = folder / name
-        if not file.is_file() or sha256(file) != self.files.get(name):
+        if not file.is_file() or hash_file(file) != self.files.get(name):
             state = "changed since it was written" if file.is_file() else "no such file"
             raise DataError(f"{file}: {state}. Run the command that made it again: {' '.join(self.origin.command)}")
         return file
@@ -122,7 +147,7 @@ class Recording(Artifact):
     kgqa: str
     commit: str
     platform: str
-    cores: int
+    cores: Count
     remark: str  # about the machine
     model: Identity
     ranker: Identity

@@ -9,7 +9,8 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
-from kgqa.artifacts.schema import Artifact, Number, as_json, omit_none, read
+from kgqa.artifacts.manifest import check_hash
+from kgqa.artifacts.schema import Artifact, Count, Number, as_json, omit_none, read
 from kgqa.types import Json
 
 METRICS = "metrics.json"
@@ -24,7 +25,7 @@ class Estimate(Artifact):
     mean: Number | None
     low: Number | None
     high: Number | None
-    n: int
+    n: Count
 
     def __str__(self) -> str:
         return "–" if self.mean is None else f"{self.mean:.1f}  [{self.low:.1f}, {self.high:.1f}]"
@@ -43,10 +44,10 @@ class Wording(Artifact):
 class FoundAndRight(Artifact):
     """Numbers of questions: all gold passages were used or not, and the answer is an exact match or not."""
 
-    found_right: int
-    found_wrong: int
-    missed_right: int
-    missed_wrong: int
+    found_right: Count
+    found_wrong: Count
+    missed_right: Count
+    missed_wrong: Count
 
 
 class ScoreSummary(Artifact):
@@ -56,9 +57,9 @@ class ScoreSummary(Artifact):
     answered: the same over answered questions only, if some questions failed.
     """
 
-    questions: int
-    failed: int
-    answerless: int
+    questions: Count
+    failed: Count
+    answerless: Count
     profile: str
     scores: Mapping[str, Estimate]
     answered: Mapping[str, Estimate] | None = omit_none()
@@ -66,7 +67,7 @@ class ScoreSummary(Artifact):
     wording: Wording | None = omit_none()
     found_and_right: FoundAndRight | None = omit_none()  # where both are defined
     context_tokens: Number | None
-    flags: Mapping[str, int]
+    flags: Mapping[str, Count]
     figures: Mapping[str, Number] = {}
     figures_if_right: Mapping[str, Number] | None = omit_none()
     by_hops: Mapping[str, Means]  # n, em, f1 of each group
@@ -86,16 +87,16 @@ class ScoreSummary(Artifact):
 class Flagged(Artifact):
     """The number and share of calls with a flag in their reply."""
 
-    calls: int
+    calls: Count
     share: Number
 
 
 class RoleCost(Artifact):
-    calls: int
-    prompt_tokens: int
-    cached_tokens: int
-    output_tokens: int
-    reasoning_tokens: int | None = omit_none()  # of the output
+    calls: Count
+    prompt_tokens: Count
+    cached_tokens: Count
+    output_tokens: Count
+    reasoning_tokens: Count | None = omit_none()  # of the output
     seconds: Number
     usd: Number | None = None  # None: unknown price
     flags: Mapping[str, Flagged] = {}
@@ -134,7 +135,7 @@ class Retrieval(Artifact):
     `page_recall`: recall if any passage of the right page counts. Only if it differs, as on IIRC.
     """
 
-    n: int
+    n: Count
     ranked: bool
     recall: Mapping[str, Estimate]
     page_recall: Mapping[str, Estimate] | None = omit_none()
@@ -142,7 +143,7 @@ class Retrieval(Artifact):
     fixed_budget_recall: Number | None
     mrr: Number | None
     passages_per_question: Number | None
-    without_passages: int
+    without_passages: Count
     by_hops: Mapping[str, Means]
     by_type: Mapping[str, Means]
     alarm: str | None
@@ -151,20 +152,20 @@ class Retrieval(Artifact):
 class Agreement(Artifact):
     """`confusion`: {first: {second: count}}. `percent`, `kappa`: None if n is 0."""
 
-    n: int
-    left_out: int
+    n: Count
+    left_out: Count
     percent: Number | None
     kappa: Number | None
-    confusion: Mapping[str, Mapping[str, int]]
+    confusion: Mapping[str, Mapping[str, Count]]
 
 
 class VerdictSummary(Artifact):
-    questions: int
+    questions: Count
     accuracy: Estimate
-    verdicts: Mapping[str, int]
-    unscored: int
-    failed: int
-    exact: int
+    verdicts: Mapping[str, Count]
+    unscored: Count
+    failed: Count
+    exact: Count
     agreement_with_em: Agreement
 
 
@@ -182,8 +183,8 @@ class Metrics(ScoreSummary):
 
     cost: Costs
     throughput: Throughput | None = omit_none()
-    calls: Mapping[str, int]
-    cache_hits: Mapping[str, int]
+    calls: Mapping[str, Count]
+    cache_hits: Mapping[str, Count]
     call_seconds: Mapping[str, Number] | None = omit_none()
     retrieval: Retrieval | None = omit_none()
     chains: Means | None = omit_none()
@@ -192,7 +193,7 @@ class Metrics(ScoreSummary):
     graph: Figures | None = omit_none()
     passage_graph: Figures | None = omit_none()
     judge: JudgeMetrics | None = omit_none()
-    trained_questions: Mapping[str, int] | None = omit_none()  # by key
+    trained_questions: Mapping[str, Count] | None = omit_none()  # by key
     predictions: str | None = omit_none()  # sha256 of the scored file
 
     @property
@@ -207,8 +208,10 @@ class Metrics(ScoreSummary):
 
     @classmethod
     def read(cls, folder: Path) -> Metrics:
-        """Read the metrics of a run. Raises DataError if it is not finished or its file is damaged."""
-        return read(Metrics, folder / METRICS)
+        """Read the metrics of a run. Raises DataError if it is not finished, or its file is damaged or was changed."""
+        metrics = read(Metrics, folder / METRICS)
+        check_hash(folder, METRICS)
+        return metrics
 
 
 class Evaluation(Artifact):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Annotated
 
-from pydantic import Field, ValidationError
+from pydantic import ValidationError
 
-from kgqa.artifacts.schema import Artifact, Number, as_json, check_json, explain, read, read_lines, validate
+from kgqa.artifacts.manifest import check_hash
+from kgqa.artifacts.schema import Artifact, Count, Number, as_json, check_json, explain, read, read_lines, validate
 from kgqa.errors import DataError
 from kgqa.types import Answer, Json, Lesson, Question
 from kgqa.util.fs import outputs
@@ -18,7 +18,6 @@ from kgqa.util.redaction import describe_error
 PREDICTIONS = "predictions.jsonl"
 PARTIAL_PREDICTIONS = "predictions.partial.jsonl"  # of a running run, in the order in which questions finish
 _KEYS = ("answer", "error", "evidence", "evidence_titles", "context_tokens", "flags", "figures", "lessons")
-Finite = Annotated[Number, Field(allow_inf_nan=False)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +31,9 @@ class Prediction:
     titles: tuple[str, ...] | None = None  # only of other programs' predictions
     places: tuple[int, ...] | None = None  # of the question's passages, from 0, only of other programs' predictions
     evidence_titles: tuple[str, ...] = ()  # of `evidence`
-    context_tokens: int | None = None
-    flags: Mapping[str, int] = field(default_factory=dict)
-    figures: Mapping[str, Finite] = field(default_factory=dict)
+    context_tokens: Count | None = None
+    flags: Mapping[str, Count] = field(default_factory=dict)
+    figures: Mapping[str, Number] = field(default_factory=dict)
     notes: Mapping[str, Json] = field(default_factory=dict)  # only for the trace: chains, reasoning, …
     lessons: tuple[Lesson, ...] = ()
 
@@ -90,6 +89,7 @@ class Prediction:
 
 def run_predictions(folder: Path) -> list[Prediction]:
     """Read a run's predictions in the order of the data file. Raises DataError: it is not finished, or damaged."""
+    check_hash(folder, PREDICTIONS)
     return [
         Prediction.of_json(record, check_json(_Line, record, place).question_id, place)
         for place, record in read_lines(folder / PREDICTIONS)
@@ -119,7 +119,7 @@ class Quotation(Artifact):
     sentence: str  # that shares most words with the triple, or with question and answer
     file: str | None  # None: the passage is not from a document
     page: str | None  # such as "page 3", only for PDFs
-    line: int | None  # from 1, only for text files
+    line: Count | None  # from 1, only for text files
     title: str
     passage: str  # its id
     where: str  # file with page or line, or the title

@@ -49,7 +49,10 @@ class FinishedRun:
         metrics, manifest = Metrics.read(folder), Manifest.read(folder)
         predictions = folder / PREDICTIONS
         if metrics.predictions and predictions.is_file() and sha256(predictions) != metrics.predictions:
-            raise DataError(f"{predictions}: changed after it was scored. Run its command again, or kgqa evaluate.")
+            raise DataError(
+                f"{predictions}: changed after it was scored. Run its command again. "
+                "To score other answers: kgqa evaluate --predictions FILE"
+            )
         chosen = read(Chosen, folder / SETTINGS)
         return cls(folder, chosen.choices, chosen.settings, manifest, metrics)
 

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
-from pydantic_core import to_jsonable_python
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic_core import PydanticCustomError, to_jsonable_python
 from typing_extensions import Self
 
 from kgqa.errors import DataError
 from kgqa.types import Json
-from kgqa.util.jsonio import decode_json
+from kgqa.util.fs import open_file
+from kgqa.util.jsonio import MOST_BYTES, check_size, decode_json, iterate_lines
 
 T = TypeVar("T")
-Number = int | float  # numbers are written as they were read
+
+
+def _reject_infinity(value: int | float) -> int | float:
+    if not abs(value) <= sys.float_info.max:
+        raise PydanticCustomError("finite_number", "Input should be a finite number")
+    return value
+
+
+Count = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+Number = Annotated[int | float, AfterValidator(_reject_infinity)]  # numbers are written as they were read
 AGAIN = "Run the same command again to rewrite it."
 NO_RUN = (
     "no such file, so this is not the folder of a finished run. "
@@ -65,7 +76,8 @@ def read(kind: type[T], file: Path, *, missing: str = NO_RUN, remedy: str = AGAI
 def read_json(file: Path, *, missing: str = NO_RUN, remedy: str = AGAIN) -> Json:
     """Decode a JSON file. Raises DataError if it is missing or is not JSON."""
     try:
-        return decode_json(file.read_bytes())
+        with open_file(file) as source:
+            return decode_json(check_size(source.read(MOST_BYTES + 1)))
     except FileNotFoundError as error:
         raise DataError(f"{file}: {missing}") from error
     except (OSError, ValueError) as error:
@@ -76,8 +88,8 @@ def read_lines(file: Path, remedy: str = AGAIN) -> Iterator[tuple[str, Json]]:
     """Yield the location "FILE:LINE" and the value of each line. Raises DataError if a line cannot be read."""
     location = str(file)
     try:
-        with file.open("rb") as lines:
-            for number, line in enumerate(lines, start=1):
+        with open_file(file) as source:
+            for number, line in enumerate(iterate_lines(source), start=1):
                 location = f"{file}:{number}"
                 yield location, decode_json(line)
     except (OSError, ValueError) as error:

@@ -16,7 +16,7 @@ from kgqa.artifacts.manifest import StageManifest
 from kgqa.artifacts.metrics import Cost, Estimate, Metrics
 from kgqa.artifacts.predictions import question_ids
 from kgqa.artifacts.run import SWEEP, FinishedRun
-from kgqa.artifacts.schema import Artifact, Number, omit_none, read
+from kgqa.artifacts.schema import Artifact, Count, Number, omit_none, read
 from kgqa.artifacts.verdicts import STAGE, VerificationOutcome
 from kgqa.errors import ConfigError
 from kgqa.types import Json, JsonObject
@@ -63,7 +63,7 @@ class Cell(CellState):
     finished: the run, if it is finished. outcome: instead, of a cell that verifies questions.
     """
 
-    number: int
+    number: Count
     name: str
     overrides: tuple[str, ...]
     status: Status = "waiting"

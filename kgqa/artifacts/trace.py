@@ -12,15 +12,17 @@ from annotated_types import MinLen
 from pydantic import ConfigDict, Field
 
 from kgqa.artifacts.call_schema import check_reply
+from kgqa.artifacts.manifest import check_hash
 from kgqa.artifacts.predictions import Prediction
 from kgqa.artifacts.schema import AGAIN, Artifact, Number, check_json
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.types import Json, Question, Usage
-from kgqa.util.jsonio import decode_first, decode_stored, encode_json
+from kgqa.util.fs import open_file
+from kgqa.util.jsonio import MOST_BYTES, JsonError, decode_first, decode_stored, encode_json
 
 TRACE = "trace.jsonl.zst"
 PARTIAL_TRACE = "trace.partial.jsonl.zst"  # while a run works
-_BLOCK = 1 << 18  # bytes read at a time
+_BLOCK = 1 << 10  # bytes that are read at a time. They can become 40,000 times as many
 
 
 class TracedCall(Artifact):
@@ -199,17 +201,22 @@ def _frames(folder: Path, start: int = 0) -> Iterator[tuple[int, str, str]]:
 
     decompressor, file = zstandard.ZstdDecompressor(), _trace_file(folder)
     offset = start
+    if not start and file.name == TRACE:
+        check_hash(folder, TRACE)
     try:
-        with file.open("rb") as source:
+        with open_file(file) as source:
             source.seek(start)
             unread = b""
             for number in count(1):
-                frame, parts = decompressor.decompressobj(), list[bytes]()
+                frame, parts, size = decompressor.decompressobj(), list[bytes](), 0
                 while not frame.eof:
                     if not (unread := unread or source.read(_BLOCK)):
                         return
                     parts.append(frame.decompress(unread))
                     unread = frame.unused_data
+                    size += len(parts[-1])
+                    if size > MOST_BYTES:
+                        raise JsonError(f"a question has more than {MOST_BYTES >> 20} MiB")
                 location = f"{file} at byte {start:,}" if start else f"{file}:{number}"
                 yield offset, location, b"".join(parts).decode("utf-8")
                 offset = source.tell() - len(unread)
@@ -223,7 +230,7 @@ Names = Annotated[tuple[str, ...], MinLen(1)]
 class Chain(Artifact):
     """A reasoning chain. `triples`: the parts of each, then the id of its passage."""
 
-    score: Number
+    score: int | float  # can be infinite
     ended: bool
     triples: tuple[Names, ...]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from kgqa.artifacts.manifest import MANIFEST, Code
 from kgqa.artifacts.metrics import UNDEFINED, Estimate
 from kgqa.artifacts.run import SETTINGS, RunEntry, Setting, list_folders
-from kgqa.artifacts.schema import Artifact, Number, omit_none, read
+from kgqa.artifacts.schema import Artifact, Count, Number, omit_none, read
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.util.fs import training_folder
 
@@ -21,11 +21,11 @@ class TrainedExamples(Artifact):
     collected: str | None  # the folder of `kgqa collect`. None: a file of rendered texts
     made_of: tuple[str, ...]  # datasets
     sha256: str  # of the rendered texts
-    count: int
-    questions: int
-    left_out: int  # too long
-    cut: int
-    held_out_count: int
+    count: Count
+    questions: Count
+    left_out: Count  # too long
+    cut: Count
+    held_out_count: Count
     question_hashes: tuple[str, ...]
     text_hashes: tuple[str, ...]
     templates: Mapping[str, str]  # their hashes
@@ -42,15 +42,15 @@ class Losses(Artifact):
 
 
 class TrainFigures(Artifact):
-    steps: int
+    steps: Count
     epochs: Number
-    tokens: int
+    tokens: Count
     seconds: Number
-    peak_memory: int  # bytes
-    trainable: int
-    parameters: int
+    peak_memory: Count  # bytes
+    trainable: Count
+    parameters: Count
     device: str
-    processes: int
+    processes: Count
     versions: Mapping[str, str]
 
 
@@ -67,10 +67,10 @@ class Trained(TrainFigures):
     base_sha256: str
     base_folder_sha256: str
     base_licence: str | None
-    rank: int | None = omit_none()
+    rank: Count | None = omit_none()
     weights: Mapping[str, str]  # the sha256 of each file
     examples: TrainedExamples
-    seed: int
+    seed: Count
     precision: str
     losses: Losses
     measured: Mapping[str, Estimate]  # figures of the replies to held-out prompts, in percent
@@ -127,16 +127,16 @@ class Round(Artifact):
     filtered: KnowTrace's FA (Figure 4), the percentage of the tokens of right answers that backtracing removes.
     """
 
-    number: int
+    number: Count
     dev: str  # the run that evaluates it
     em: Estimate
     f1: Estimate
     run: str | None = None  # with the answers it was trained on
-    asked: int = 0  # questions of that run
-    right: int = 0  # right answers among them
+    asked: Count = 0  # questions of that run
+    right: Count = 0  # right answers among them
     filtered: Estimate = UNDEFINED
     examples: Mapping[str, str] = {}  # folders of `kgqa collect` by role
-    kept: Mapping[str, int] = {}  # number of examples by role
+    kept: Mapping[str, Count] = {}  # number of examples by role
     adapters: Mapping[str, str] = {}  # by role, as in roles.ROLE=+NAME
 
 

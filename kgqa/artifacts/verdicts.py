@@ -8,7 +8,7 @@ from typing import Literal
 
 from kgqa.artifacts.metrics import Costs, Estimate
 from kgqa.artifacts.predictions import Prediction
-from kgqa.artifacts.schema import Artifact, Number, check_json, omit_none, read_lines
+from kgqa.artifacts.schema import Artifact, Count, Number, check_json, omit_none, read_lines
 from kgqa.errors import DataError
 
 VERDICTS = "verdicts.jsonl"
@@ -101,8 +101,8 @@ class VerifiedQuestion(Artifact):
     explanation: str = ""
     groups: tuple[tuple[str, ...], ...] = ()  # names of one entity, the one to use first
     graph: tuple[WrittenTriple, ...] = ()
-    figures: Mapping[str, int] = {}
-    flags: Mapping[str, int] = {}
+    figures: Mapping[str, Count] = {}
+    flags: Mapping[str, Count] = {}
     error: str | None = None
 
     @property
@@ -129,14 +129,14 @@ class VerificationOutcome(Artifact):
     split: str
     by: str
     swapped: bool
-    questions: int
-    valid: int
-    noise: int
-    unverified: int
-    failed: int
+    questions: Count
+    valid: Count
+    noise: Count
+    unverified: Count
+    failed: Count
     noise_percent: Estimate
     figures: Mapping[str, Number] = {}
-    flags: Mapping[str, int] = {}
+    flags: Mapping[str, Count] = {}
     cost: Costs | None = omit_none()
 
     @property

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+from kgqa.artifacts.manifest import check_hash
 from kgqa.artifacts.metrics import METRICS, Evaluation, Metrics
 from kgqa.artifacts.predictions import PREDICTIONS, Prediction
 from kgqa.artifacts.run import IDENTITY, MADE_UP, SCRIPTED_TARGET
@@ -98,6 +99,7 @@ def open_run(folder: Path, profile: str | None = None) -> AnsweredQuestions:
     predictions = {prediction.question_id: prediction for prediction in read_predictions(file)}
     profile = profile or config.get("scoring") or config["dataset"]["profile"]
     questions = tuple(_read_questions(folder, predictions))
+    check_hash(folder, PREDICTIONS)
     return AnsweredQuestions(str(folder), questions, predictions, str(profile), config)
 
 

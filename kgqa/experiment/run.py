@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from kgqa.artifacts.manifest import MANIFEST
+from kgqa.artifacts.manifest import MANIFEST, check_hash
 from kgqa.artifacts.metrics import METRICS as METRICS_FILE
 from kgqa.artifacts.metrics import UNDEFINED, Metrics, Retrieval, Throughput
 from kgqa.artifacts.predictions import PREDICTIONS, Prediction, question_ids
@@ -170,6 +170,7 @@ def find_finished_run(session: Session) -> FinishedRun | None:
     folder = experiment.run_folder()
     try:
         run, identity = FinishedRun.read(folder), read_json(folder / IDENTITY)
+        check_hash(folder, TRACE)
         settings, answered = list_reported_settings(load_run_config(folder)), len(question_ids(folder))
         written = ((TRACE,), (METRICS_FILE,), (SETTINGS, *(f"report.{form}" for form in REPORTS)))
         times = [[(folder / name).stat().st_mtime_ns for name in names] for names in written]
@@ -211,7 +212,7 @@ def _write_reports(experiment: Experiment, folder: RunFolder, metrics: Metrics) 
     # imported after the last question, so that the first call is made early
     from kgqa.report.exports import write_report
 
-    folder.write_json(METRICS_FILE, metrics.json())
+    folder.write_metrics(metrics.json())
     folder.write_json(SETTINGS, as_json(Chosen(choices=experiment.choices, settings=tuple(_used_settings(experiment)))))
     for form in REPORTS:
         write_report(folder.path, form)

@@ -6,7 +6,9 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 
+from kgqa.artifacts.metrics import METRICS
 from kgqa.artifacts.predictions import PREDICTIONS, question_ids
 from kgqa.artifacts.run import FinishedRun
 from kgqa.artifacts.schema import AGAIN
@@ -18,6 +20,7 @@ from kgqa.types import Json
 from kgqa.util.fs import replace_file
 
 _USED = ("prompt_tokens", "cached_tokens", "output_tokens", "seconds")  # by a call
+ROUNDING = 0.1  # points
 Value = str | int | float | bool | list[str] | None
 Row = Mapping[str, Value]
 QuestionRow = dict[str, Json]  # see `ReportedQuestion`
@@ -89,6 +92,18 @@ class RunQuestions:
             if question_id not in rows:
                 raise DataError(f"{run.folder / TRACE}: no question {question_id}, which {PREDICTIONS} has. {AGAIN}")
             self.rows[question_id] = rows[question_id]
+        self._check_scores()
+
+    def _check_scores(self) -> None:
+        """Raise a DataError if EM or F1 of the metrics are not those of the answers, which were scored again."""
+        for name in ("em", "f1"):
+            written = self._run.metrics.score(name).mean
+            values = [row[name] for row in self.rows.values() if row[name] is not None]
+            if written is not None and values and abs(written - fmean(values)) > ROUNDING:
+                raise DataError(
+                    f"{self._run.folder / METRICS}: scores.{name}.mean={written:.1f}, but its answers have "
+                    f"{fmean(values):.1f}. {AGAIN}"
+                )
 
     def __iter__(self) -> Iterator[ReportedQuestion]:
         return map(self.question, self.rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from kgqa.artifacts.call_schema import format_call, format_reply
-from kgqa.artifacts.manifest import MANIFEST, Provenance, StageManifest
+from kgqa.artifacts.manifest import MANIFEST, Manifest, Provenance, StageManifest
 from kgqa.artifacts.metrics import METRICS
 from kgqa.artifacts.predictions import PARTIAL_PREDICTIONS, PREDICTIONS, Prediction
 from kgqa.artifacts.run import IDENTITY
@@ -79,6 +80,14 @@ class RunFolder:
 
     def write_json(self, name: str, value: Json) -> Path:
         return self.write(name, json_text(value))
+
+    def write_metrics(self, metrics: Json) -> None:
+        """Write `metrics.json`, and before it its hash and those of predictions and trace to the manifest."""
+        text = json_text(metrics)
+        hashes = {name: sha256(self.path / name) for name in (PREDICTIONS, TRACE)}
+        hashes[METRICS] = hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
+        self.write_json(MANIFEST, Manifest.read(self.path).replace(files=hashes).json())
+        self.write(METRICS, text)
 
     def finish(self, lines: Iterable[Mapping[str, Json]]) -> None:
         """Write `predictions.jsonl` with these lines, and replace the files of an earlier run.

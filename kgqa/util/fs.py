@@ -8,11 +8,13 @@ import json
 import os
 import shutil
 import socket
+import stat
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
+from typing import IO
 
 from kgqa.errors import StorageError
 from kgqa.types import Json
@@ -96,10 +98,17 @@ def ids_digest(ids: Iterable[str]) -> str:
     return text_digest("\n".join(ids), 16)
 
 
+def open_file(file: Path) -> IO[bytes]:
+    """Open a regular file. Raise OSError for a pipe or a device, from which reading could wait for ever."""
+    if not stat.S_ISREG(file.stat().st_mode):
+        raise OSError(errno.EINVAL, "not a regular file")
+    return file.open("rb")
+
+
 def sha256(file: Path) -> str:
     """Return the hash of a file's content."""
     hashed = hashlib.sha256()
-    with file.open("rb") as source:
+    with open_file(file) as source:
         while block := source.read(BLOCK):
             hashed.update(block)
     return hashed.hexdigest()

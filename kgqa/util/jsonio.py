@@ -14,9 +14,15 @@ from typing import IO, NoReturn
 
 from kgqa.errors import DataError
 from kgqa.types import Json
+from kgqa.util.fs import open_file
 
 CORRECT_IT = "Correct the file. If it is truncated, download it again."
+DEPTH = 200  # of lists and objects in each other
+_ESCAPE = re.compile(rb"\\.", re.DOTALL)
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}|[\ud800-\udfff]")
+MOST_BYTES = 1 << 27  # of a stored value or a line: 128 MiB
+MOST_VALUES = 8_000_000  # in it: an empty list of 2 bytes takes 80 bytes of memory
 _GZIP, _BOM = b"\x1f\x8b", b"\xef\xbb\xbf"
 
 
@@ -42,7 +48,25 @@ def decode_stored(text: str | bytes) -> Json:
 
     The log-probability of an impossible option is -Infinity, and a model's text can contain half a surrogate pair.
     """
-    return _decode(text, allow_infinity=True)
+    return _decode(check_size(text), allow_infinity=True)
+
+
+def check_size(text: str | bytes) -> str | bytes:
+    """Return the text. Raise a JsonError if its value could need more than 1 GiB of memory."""
+    if len(text) > MOST_BYTES:
+        raise JsonError(f"it is longer than {MOST_BYTES >> 20} MiB")
+    if len(text) > MOST_VALUES:
+        separators = (",", "[", "{") if isinstance(text, str) else (b",", b"[", b"{")
+        if sum(map(text.count, separators)) > MOST_VALUES:  # type: ignore[arg-type]
+            raise JsonError(f"it has more than {MOST_VALUES:,} values")
+    return text
+
+
+def iterate_lines(source: IO[bytes]) -> Iterator[bytes]:
+    """Yield the lines of a file. Raise a JsonError if one is too long for `check_size`, also if it has no end."""
+    while line := source.readline(MOST_BYTES + 1):
+        check_size(line)
+        yield line
 
 
 def decode_first(text: str, start: int = 0) -> tuple[Json, int]:
@@ -87,12 +111,16 @@ def stream_records(file: Path) -> Iterator[tuple[str, Json]]:
     with _open_stream(file) as (source, first):
         if first == b"[":
             number = 0
-            for number, record in enumerate(ijson.items(source, "item", use_float=True), start=1):
+            for number, record in enumerate(ijson.items(_CheckedStream(source), "item", use_float=True), start=1):
                 yield f"{file}: record {number}{_show_id(record)}", record
             return
-        for number, line in enumerate(source, start=1):
-            if line.strip():
-                yield f"{file}:{number}", parse_json(line, f"{file}:{number}")
+        number = 0
+        try:
+            for number, line in enumerate(iterate_lines(source), start=1):
+                if line.strip():
+                    yield f"{file}:{number}", parse_json(line, f"{file}:{number}")
+        except JsonError as error:
+            raise DataError(f"{file}:{number + 1}: {error}. {CORRECT_IT}") from None
 
 
 def stream_members(file: Path) -> Iterator[tuple[str, str, Json]]:
@@ -106,7 +134,7 @@ def stream_members(file: Path) -> Iterator[tuple[str, str, Json]]:
     with _open_stream(file) as (source, first):
         if first != b"{":
             raise DataError(f"{file}: not a JSON object. {CORRECT_IT}")
-        for key, value in ijson.kvitems(source, "", use_float=True):
+        for key, value in ijson.kvitems(_CheckedStream(source), "", use_float=True):
             yield f"{file} ({key})", key, value
 
 
@@ -122,7 +150,7 @@ def _open_stream(file: Path) -> Iterator[tuple[IO[bytes], bytes]]:
     import ijson
 
     try:
-        with file.open("rb") as raw:
+        with open_file(file) as raw:
             is_gzipped = raw.read(2) == _GZIP
         with gzip.open(file) if is_gzipped else file.open("rb") as source:
             start = source.read(4096)
@@ -135,6 +163,8 @@ def _open_stream(file: Path) -> Iterator[tuple[IO[bytes], bytes]]:
         detail = error.args[0]  # bytes if the file is not UTF-8
         reason = (detail.decode(errors="replace") if isinstance(detail, bytes) else str(detail)).splitlines()[0]
         raise DataError(f"{file}: not JSON: {reason}. {CORRECT_IT}") from None
+    except JsonError as error:
+        raise DataError(f"{file}: {error}. {CORRECT_IT}") from None
     except UnicodeDecodeError as error:
         byte = error.object[error.start]
         raise DataError(f"{file}: not UTF-8 (byte 0x{byte:02x}). Convert the file to UTF-8") from None
@@ -142,6 +172,36 @@ def _open_stream(file: Path) -> Iterator[tuple[IO[bytes], bytes]]:
         raise DataError(f"{file}: broken gzip file ({error}). Download it again") from None
     except OSError as error:
         raise DataError(f"{file}: cannot be read: {error.strerror}. Name another file") from None
+
+
+class _CheckedStream:
+    """A JSON file for ijson, which needs memory for the square of the depth. Raise a JsonError at a great depth."""
+
+    def __init__(self, source: IO[bytes]) -> None:
+        self._source = source
+        self._unread = b""  # a backslash at the end of the last part
+        self._in_string = False
+        self._depth = self._record = 0
+
+    def read(self, size: int = -1) -> bytes:
+        """Return the next bytes. Raise a JsonError for a depth above 200 or a value above `MOST_BYTES`."""
+        part = self._source.read(size)
+        self._record += len(part)
+        text = _ESCAPE.sub(b"", self._unread + part)
+        self._unread = b"\\" if text.endswith(b"\\") else b""
+        texts = text.split(b'"')
+        for bracket in b"".join(texts[self._in_string :: 2]).translate(None, _NO_BRACKETS):
+            self._depth += 1 if bracket in b"[{" else -1
+            if self._depth > DEPTH:
+                raise JsonError("it is nested too deeply")
+            if self._depth <= 1:
+                self._record = 0
+        if self._depth <= 1 and len(texts) > 1:
+            self._record = 0
+        self._in_string ^= not len(texts) % 2
+        if self._record > MOST_BYTES:
+            raise JsonError(f"a value is longer than {MOST_BYTES >> 20} MiB")
+        return part
 
 
 @contextmanager

@@ -160,6 +160,8 @@ def test_failed_questions_are_not_sent_and_count_as_wrong(kgqa: Kgqa) -> None:
     lines = lines_of(folder / "predictions.jsonl")
     lines[0] |= {"answer": None, "error": "EngineError: gone"}
     write_lines(folder / "predictions.jsonl", lines)
+    manifest = {**read(folder / "manifest.json"), "files": None}  # the hashes
+    (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
     assert kgqa("evaluate", str(folder), "judge=kgp", *JUDGED_BY).code == 0
     evaluation = read(folder / "evaluation.json")
     assert evaluation["failed"] == evaluation["judge"]["failed"] == 1
@@ -338,7 +340,7 @@ def test_what_cannot_be_exported_is_refused_and_leaves_nothing(
         refused(kgqa("report", *arguments), said)
     trace = tmp_path / "one/trace.jsonl.zst"
     trace.write_bytes(b"\0" * 100 + trace.read_bytes()[100:])
-    refused(kgqa("report", "one", "--format", "jsonl", "--out", "out"), "damaged trace")
+    refused(kgqa("report", "one", "--format", "jsonl", "--out", "out"), "trace.jsonl.zst: not the file")
     assert not [*tmp_path.glob("out"), *tmp_path.glob("*.part")]
     assert [file.name for file in (tmp_path / "full").iterdir()] == ["mine.txt"]
     monkeypatch.chdir(tmp_path / "empty")

@@ -92,7 +92,7 @@ def test_a_missing_key_is_reported_before_other_work_unless_replies_are_stored(
 ) -> None:
     for variable in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
         monkeypatch.delenv(variable, raising=False)
-    reply = {"text": "Oslo", "usage": [9, 0, 3, 0.1]}
+    reply = {"text": "Oslo", "finish": "stop", "usage": [9, 0, 3, 0.1], "flags": []}
     experiment = Experiment.of(["method=no_context", "dataset=demo", "model=gpt_4o_mini", "engine=openai"])
     with Session(experiment, calls=cache) as session:
         for model in ("", "another"):

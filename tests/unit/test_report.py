@@ -19,6 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kgqa.artifacts.manifest import Manifest
 from kgqa.artifacts.predictions import question_ids
 from kgqa.artifacts.run import FinishedRun
 from kgqa.artifacts.trace import TracedCall, read_trace
@@ -229,6 +230,7 @@ def test_a_trace_that_lacks_a_question_is_refused(folder: Path, tmp_path: Path) 
     shutil.copytree(folder, damaged)
     _, _, *others = (damaged / "trace.jsonl.zst").read_bytes().split(magic)
     (damaged / "trace.jsonl.zst").write_bytes(magic + magic.join(others))
+    (damaged / "manifest.json").write_text(Manifest.read(folder).replace(files=None).model_dump_json())
     for form in ("html", "csv"):
         with pytest.raises(DataError, match=r"trace\.jsonl\.zst: no question .*, which predictions\.jsonl has"):
             write_report(damaged, form)

@@ -1,0 +1,160 @@
+"""Scores belong to their predictions: a file that its run did not write is one line, in every command."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kgqa.artifacts.manifest import MANIFEST, check_hash
+from kgqa.artifacts.metrics import METRICS, Metrics
+from kgqa.artifacts.predictions import PREDICTIONS
+from kgqa.artifacts.run import FinishedRun, RunEntry, run_json
+from kgqa.artifacts.schema import read_json
+from kgqa.artifacts.trace import TRACE, read_trace
+from kgqa.cli.main import main
+from kgqa.errors import DataError
+from kgqa.report.questions import RunQuestions
+from kgqa.util.fs import sha256
+from kgqa.viewer.table import read_rows
+from tests.e2e.conftest import QUICK
+
+SAVED = Path(__file__).parents[1] / "golden/artefacts/trace"
+FILES = (METRICS, PREDICTIONS, TRACE)
+
+
+def seal(folder: Path) -> None:
+    """Write the hashes of the files, as a finished run does."""
+    manifest = json.loads((folder / MANIFEST).read_text("utf-8"))
+    manifest["files"] = {name: sha256(folder / name) for name in FILES}
+    (folder / MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("finished")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        keys = ("method=no_context", "dataset=demo", "limit=3", *QUICK, "output_dir=run")
+        assert main(("run", *keys)) == 0
+    return folder / "run"
+
+
+@pytest.fixture
+def root(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for name in ("good", "bad"):
+        shutil.copytree(finished, tmp_path / "outputs/demo/no_context/scripted" / name)
+    return tmp_path / "outputs"
+
+
+@pytest.fixture
+def bad(root: Path) -> Path:
+    return root / "demo/no_context/scripted/bad"
+
+
+def edit_score(folder: Path, value: Any = 77.7) -> None:
+    metrics = json.loads((folder / METRICS).read_text("utf-8"))
+    metrics["scores"]["em"]["mean"] = value
+    (folder / METRICS).write_text(json.dumps(metrics), encoding="utf-8")
+
+
+def edit_answer(folder: Path) -> None:
+    lines = (folder / PREDICTIONS).read_text("utf-8").replace('"answer": "', '"answer": "not ')
+    (folder / PREDICTIONS).write_text(lines, encoding="utf-8")
+
+
+def cut_trace(folder: Path) -> None:
+    (folder / TRACE).write_bytes((folder / TRACE).read_bytes()[:-1])
+
+
+EDITS: dict[str, Callable[[Path], None]] = {METRICS: edit_score, PREDICTIONS: edit_answer, TRACE: cut_trace}
+COMPARE = "compare outputs/demo/no_context/scripted/good"
+COMMANDS = ("report", "show", "report --format jsonl --out out", "evaluate", COMPARE)
+READERS = {METRICS: COMMANDS[:3], PREDICTIONS: COMMANDS, TRACE: COMMANDS}
+
+
+@pytest.mark.parametrize(("name", "command"), [(name, each) for name in FILES for each in READERS[name]])
+def test_changed_file_is_one_line(bad: Path, name: str, command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    EDITS[name](bad)
+    assert main([*command.split(), str(bad)]) == 2
+    assert f"{bad / name}: " in capsys.readouterr().err
+
+
+def test_lists_show_no_edited_score(root: Path, bad: Path) -> None:
+    edit_score(bad)
+    rows = {row.folder.name: row for row in read_rows(root)}
+    assert "not the file that its run wrote" in rows["bad"].trouble
+    assert rows["good"].figures
+    assert run_json(RunEntry(bad, bad.relative_to(root).parts, 0.0, ended=True))["em"] is None
+
+
+def test_score_that_is_not_of_the_answers_is_refused(bad: Path) -> None:
+    edit_score(bad, 100.0)
+    seal(bad)
+    with pytest.raises(DataError, match=r"scores.em.mean=100.0, but its answers have"):
+        RunQuestions(FinishedRun.read(bad))
+
+
+HUGE = int("9" * 400)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("scores", "em", "mean"), HUGE),
+        (("questions",), HUGE),
+        (("cost", "method", "seconds"), HUGE),
+        (("flags",), {"x": HUGE}),
+    ],
+    ids=["mean", "questions", "seconds", "flags"],
+)
+def test_huge_number_stops_only_its_run(root: Path, bad: Path, path: tuple[str, ...], value: object) -> None:
+    whole = metrics = json.loads((bad / METRICS).read_text("utf-8"))
+    for key in path[:-1]:
+        metrics = metrics[key]
+    metrics[path[-1]] = value
+    (bad / METRICS).write_text(json.dumps(whole), encoding="utf-8")
+    seal(bad)
+    with pytest.raises(DataError, match=r"metrics\.json: "):
+        Metrics.read(bad)
+    assert [bool(row.trouble) for row in sorted(read_rows(root), key=lambda row: row.key)] == [True, False]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_pipe_as_a_file_does_not_hang(root: Path, bad: Path, name: str) -> None:
+    (bad / name).unlink()
+    os.mkfifo(bad / name)
+    with pytest.raises(DataError):
+        list(RunQuestions(FinishedRun.read(bad)))
+    assert {row.folder.name for row in read_rows(root)} == {"good", "bad"}
+
+
+def test_file_that_is_too_long_is_one_line(tmp_path: Path) -> None:
+    with (tmp_path / "big.json").open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(DataError, match="longer than 128 MiB"):
+        read_json(tmp_path / "big.json")
+
+
+def test_question_that_unpacks_to_gigabytes_is_one_line(tmp_path: Path) -> None:
+    import zstandard
+
+    compressor = zstandard.ZstdCompressor().compressobj()
+    with (tmp_path / TRACE).open("wb") as file:
+        for _ in range(200):
+            file.write(compressor.compress(b" " * (1 << 20)))
+        file.write(compressor.flush())
+    assert (tmp_path / TRACE).stat().st_size < 100_000
+    with pytest.raises(DataError, match="a question has more than 128 MiB"):
+        list(read_trace(tmp_path))
+
+
+def test_run_without_hashes_is_read(tmp_path: Path) -> None:
+    check_hash(tmp_path, METRICS)  # without a manifest
+    FinishedRun.read(Path(shutil.copytree(SAVED, tmp_path / "older")))
