@@ -500,7 +500,7 @@ SYSTEM_COMMANDS = (
         --engine NAME      only calls of this engine, ranker or retriever
         --yes              delete the calls""",
     ),
-    Command("new", "create the files of your own method, dataset, retriever or model", "kgqa new method my_method"),
+    Command("new", "create the files of your own method, dataset, retriever, metric, …", "kgqa new method my_method"),
     *(
         Command(
             f"new {group}",
@@ -513,7 +513,16 @@ SYSTEM_COMMANDS = (
             ("method", "a module, its prompts, its configuration, and a test with scripted replies"),
             ("dataset", "a reader of a JSONL file, two questions to start with, its configuration, and a test"),
             ("retriever", "a module, its configuration, and a test"),
+            ("metric", "a function of a question and its answer, its configuration, and a test"),
+            ("judge", "a module, its prompt, its configuration, and a test with scripted verdicts"),
         )
+    ),
+    Command(
+        "new prompt",
+        "copy a prompt of a method into prompts/, where yours replaces the original",
+        "kgqa new prompt trace/select",
+        "system:new",
+        "NAME  METHOD/TEMPLATE, e.g. trace/select (kgqa run dry_run=true --prompts prints the prompts of a method)",
     ),
     Command(
         "new model",

@@ -12,7 +12,7 @@ from kgqa.artifacts.run import find_run
 from kgqa.cache.maintenance import check, export_calls, import_calls, prune, stats
 from kgqa.cache.store import FILE
 from kgqa.cli.terminal import Terminal
-from kgqa.config.user_code import write_scaffold
+from kgqa.config.user_code import copy_prompt, write_scaffold
 from kgqa.errors import ConfigError
 from kgqa.experiment.replay import replay
 from kgqa.system.doctor import Finding, examine
@@ -24,6 +24,9 @@ FIRST_RUNS = {
     "method": "kgqa run method={name} dataset=demo engine=scripted limit=3",
     "dataset": "kgqa run dataset={name} method=all_documents engine=scripted",
     "retriever": "kgqa run retriever={name} method=retrieve_only dataset=demo",
+    "metric": "kgqa run method=golden dataset=demo engine=scripted limit=3",
+    "judge": "kgqa run method=golden judge={name} dataset=demo engine=scripted limit=3",
+    "prompt": "kgqa run method={name} dataset=demo limit=3 dry_run=true --prompts",
     "model": "kgqa run model={name} method=no_context dataset=demo limit=3",
 }
 
@@ -130,8 +133,10 @@ def prune_cache(args: Namespace, terminal: Terminal) -> None:
 def new(args: Namespace, terminal: Terminal) -> None:
     """Write the first files of your own component."""
     group, (name, *source) = args.command.name.split()[1], args.positionals
-    files = write_scaffold(group, name, *source)
+    files = [copy_prompt(name)] if group == "prompt" else write_scaffold(group, name, *source)
     terminal.lines(files)
+    if group == "prompt":
+        name = name.partition("/")[0]
     terminal.line(f"\nNext:\n  {FIRST_RUNS[group].format(name=name)}")
     install = "" if is_available("pytest") else "pip install pytest && "
     terminal.lines(f"  {install}python -m pytest {file}" for file in files if file.name.startswith("test_"))

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from importlib import import_module
-from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from keyword import iskeyword
 from pathlib import Path
-from traceback import extract_tb
-from types import ModuleType
 
 from kgqa.artifacts.manifest import Own
 from kgqa.config.files import SECOND, Config, config_file, config_files, flatten, groups, is_own, load_yaml
 from kgqa.config.program_code import find_modules
 from kgqa.config.short_forms import HUB_NAME
 from kgqa.errors import ConfigError, DataError, nearest
+from kgqa.scoring.own_metrics import list_own_metrics
 from kgqa.types import Json
 from kgqa.util.fs import package_folder, sha256
-from kgqa.util.plugins import conf_folders, package_conf, prompt_folders, user_conf, user_folder
+from kgqa.util.plugins import conf_folders, import_code, package_conf, prompt_folders, user_conf, user_folder
 
 _TARGET = re.compile(r"^(.*?)\b_target_: *([\w.]+)", re.MULTILINE)
 
@@ -45,7 +41,7 @@ def import_target(path: str, key: str) -> Callable[..., Json]:
             "and kgqa's are imported"
         )
     try:
-        member: Callable[..., Json] = getattr(_import(module), name)
+        member: Callable[..., Json] = getattr(import_code(module), name)
     except (ConfigError, AttributeError) as error:
         raise ConfigError(f"{key}._target_={path}: {error}") from error
     if "." not in key and not isinstance(member, type):
@@ -108,32 +104,6 @@ def find_target(group: str, target: str) -> str:
     return ""
 
 
-def _import(name: str) -> ModuleType:
-    top, folder = name.partition(".")[0], user_folder().absolute()
-    is_ours = top == "kgqa"
-    if not is_ours and PathFinder.find_spec(top, [str(folder)]) is None:
-        raise ConfigError(f"no module {top!r} in {folder}. Only these and kgqa's own are imported")
-    search_path = list(sys.path)
-    if not is_ours:
-        sys.path.append(str(folder))  # behind installed modules: a folder `wandb/` must not hide the package
-    try:
-        module = import_module(name)
-    except SyntaxError as error:
-        raise ConfigError(f"{error.filename}:{error.lineno}: {error.msg}") from error
-    except Exception as error:
-        last = extract_tb(error.__traceback__)[-1]
-        is_inside = "importlib" not in last.filename and Path(last.filename) != Path(__file__)
-        where = f"{last.filename}:{last.lineno}: " if is_inside else ""
-        what = str(error) if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
-        raise ConfigError(f"cannot be imported ({where}{what})") from error
-    finally:
-        sys.path[:] = search_path
-    paths = [module.__file__] if module.__file__ else list(module.__path__)
-    if not is_ours and not any(folder.resolve() in Path(path).resolve().parents for path in paths):
-        raise ConfigError(f"{module.__name__} is {module.__file__}, not the one in {folder}. Rename your module")
-    return module
-
-
 def find_user_parts(config: Config) -> Own | None:
     """Return the files of a configuration that are not kgqa's, or None."""
     chosen = {group: name for group, name in config["choices"].items() if name and is_own(group, name)}
@@ -143,8 +113,9 @@ def find_user_parts(config: Config) -> Own | None:
 
 
 def hash_user_code(config: Config) -> dict[str, str]:
-    """Return the sha256 of every module and template outside kgqa that this configuration can use."""
+    """Return the sha256 of every module and template outside kgqa that this configuration or its scores can use."""
     targets = {value for key, value in flatten(config).items() if key.rpartition(".")[2] == "_target_"}
+    targets |= {metric.target for metric in list_own_metrics().values()}
     code = {file for target in targets for file in _code_files(str(target))}
     templates = set(prompt_folders()[0].rglob("*.j2"))
     return {_display_path(file): sha256(file) for file in sorted(code | templates)}
@@ -195,6 +166,43 @@ def write_scaffold(group: str, name: str, source: str = "") -> list[Path]:
     return list(texts)
 
 
+def copy_prompt(name: str) -> Path:
+    """Copy one of kgqa's templates into the user's prompts/, where it replaces the original. Return the copy's path.
+
+    Raises:
+        ConfigError: kgqa has no template of this name, or the copy exists.
+    """
+    own, shipped = prompt_folders()
+    original, copied = shipped / f"{name}.j2", own / f"{name}.j2"
+    known = shipped_templates()
+    if name not in known:
+        raise ConfigError(f"{name}: no method of kgqa has this template. {nearest(name, known)}")
+    if copied.exists():
+        raise ConfigError(f"{copied}: this file exists. Edit it.")
+    copied.parent.mkdir(parents=True, exist_ok=True)
+    copied.write_text(original.read_text(encoding="utf-8"), encoding="utf-8")
+    return copied
+
+
+def shipped_templates() -> list[str]:
+    """Return the names of kgqa's templates, such as trace/select."""
+    folder = prompt_folders()[1]
+    return sorted(file.relative_to(folder).with_suffix("").as_posix() for file in folder.rglob("*.j2"))
+
+
+def find_unused_templates() -> dict[Path, str]:
+    """Return the user's templates next to kgqa's that no method renders, each with a hint."""
+    own, shipped = prompt_folders()
+    known = shipped_templates()
+    unused = {}
+    for file in sorted(own.rglob("*.j2")) if own.is_dir() and own.resolve() != shipped.resolve() else ():
+        name = file.relative_to(own).with_suffix("").as_posix()
+        siblings = [each for each in known if each.rpartition("/")[0] == name.rpartition("/")[0]]
+        if siblings and name not in known:
+            unused[file] = nearest(name, siblings)
+    return unused
+
+
 def _set_source(text: str, source: str) -> str:
     """Set where the weights of a model's file are."""
     is_hub = bool(HUB_NAME.fullmatch(source)) and not Path(source).exists()
@@ -205,7 +213,7 @@ def _set_source(text: str, source: str) -> str:
 def _check_name(group: str, name: str) -> None:
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or iskeyword(name):
         raise ConfigError(f"{name}: use small letters, digits and underscores only, e.g. my_{group}")
-    if name in groups()[group]:
+    if name in config_files(group):
         raise ConfigError(f"{group}={name}: this name exists. Choose another name.")
     if group != "model" and not (user_folder() / f"{name}.py").exists() and find_spec(name) is not None:
         raise ConfigError(f"{name}: an installed module has this name and would be imported. Choose another name.")

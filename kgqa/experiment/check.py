@@ -19,6 +19,7 @@ from kgqa.experiment.session import Session
 from kgqa.experiment.tracking import choose_tracker
 from kgqa.judge import ROLE
 from kgqa.scoring.metrics import profile_formula
+from kgqa.scoring.questions import METRICS
 from kgqa.system.models import SMALL_MODEL
 from kgqa.types import Question
 from kgqa.util.text import pluralize
@@ -37,6 +38,7 @@ def check(session: Session) -> None:
         names = f"judge={experiment.name('judge')}: method={experiment.name('method')}"
         raise ConfigError(f"{names} does not answer questions. Remove judge=")
     profile_formula(experiment.profile)
+    list(METRICS)  # reads those of the user
     choose_tracker(experiment.config)
     remarks = experiment.remarks if experiment.asks_models else ()
     for remark in (*remarks, *find_warnings(experiment)):

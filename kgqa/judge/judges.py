@@ -106,7 +106,11 @@ class AnyJudge(ABC):
 
     @property
     def templates(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(FORMS[form].template for form, _ in self.role_forms.values()))
+        return tuple(dict.fromkeys(self.find_form(form).template for form, _ in self.role_forms.values()))
+
+    def find_form(self, name: str) -> Form:
+        """Return the form of a name in `role_forms`. A judge of the user can have its own."""
+        return FORMS[name]
 
     async def judge(self, judged: JudgedAnswer) -> Verdict:
         """Return the verdict of more than half of the judges. A judge that fails has none.
@@ -116,7 +120,9 @@ class AnyJudge(ABC):
         """
         if self.skip_exact and any(exact_match(judged.answer, gold) for gold in judged.golds):
             return Verdict("correct")
-        polls = await settle(*(self.vote(role, FORMS[form], judged) for role, (form, _) in self.role_forms.items()))
+        polls = await settle(
+            *(self.vote(role, self.find_form(form), judged) for role, (form, _) in self.role_forms.items())
+        )
         if len(polls) == 1 and isinstance(polls[0], Exception):
             raise polls[0]
         votes = tuple(

@@ -1,7 +1,7 @@
 """Score a question: its answer against the gold answers, its evidence against the gold passages.
 
-`METRICS` is the registry. A metric that is added there is in metrics.json, reports, sweeps, comparisons, the viewer and
-exports.
+`METRICS` is the registry: the built-in metrics and those of the user's `conf/metric/`. Each metric in it is in
+metrics.json, reports, sweeps, comparisons, the viewer and exports.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 
 from kgqa.artifacts.metrics import ScoreSummary
 from kgqa.artifacts.predictions import Prediction
-from kgqa.errors import DataError
+from kgqa.errors import ConfigError, DataError
 from kgqa.scoring.metrics import abstains, contains_gold, score
+from kgqa.scoring.own_metrics import OwnMetric, list_own_metrics
 from kgqa.types import Json, Question
 
 STRUCTURAL = "structural"  # the type of questions about a document's pages and tables (KGP §4)
@@ -147,7 +148,41 @@ _LIST = (
         lower_is_better=True,
     ),
 )
-METRICS = {metric.name: metric for metric in _LIST}
+_BUILT_IN = {metric.name: metric for metric in _LIST}
+
+
+class _Registry(Mapping[str, Metric]):
+    """The built-in metrics and those of the user's folder, by name."""
+
+    def __getitem__(self, name: str) -> Metric:
+        return self._metrics()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._metrics())
+
+    def __len__(self) -> int:
+        return len(self._metrics())
+
+    def _metrics(self) -> Mapping[str, Metric]:
+        own = list_own_metrics()
+        if taken := own.keys() & _BUILT_IN.keys():
+            file = own[min(taken)].file
+            raise ConfigError(f"{file}: kgqa has a metric of this name. Rename the file")
+        return {**_BUILT_IN, **{name: _wrap(name, metric) for name, metric in own.items()}} if own else _BUILT_IN
+
+
+def _wrap(name: str, metric: OwnMetric) -> Metric:
+    return Metric(
+        name,
+        metric.label,
+        lambda row: metric.share(row.question, row.answer),
+        column=True,
+        tested=True,
+        lower_is_better=metric.lower_is_better,
+    )
+
+
+METRICS = _Registry()
 _DIGITS = 6  # of a score in percent
 
 

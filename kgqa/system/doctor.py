@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from kgqa.config import building as parts
 from kgqa.config.building import check_node, errors_name
 from kgqa.config.files import SECOND, config_files, groups, is_own, load_node
+from kgqa.config.user_code import find_unused_templates
 from kgqa.errors import ConfigError, DataError, UsageError, nearest
 from kgqa.system.hardware import GB, free_space, gpus, memory, size_text
 from kgqa.system.models import first_model, list_local_models
@@ -51,7 +52,7 @@ def examine(names: Sequence[str]) -> list[Finding]:
     Raises:
         ConfigError: no finding has the name.
     """
-    checks = (_machine, _extras, _servers, _datasets, _own_files, _folders, _start)
+    checks = (_machine, _extras, _servers, _datasets, _own_files, _own_templates, _folders, _start)
     findings = [finding for check in checks for finding in check()]
     wanted = [name.partition("=")[2] or name for name in names]
     known = {finding.name for finding in findings}
@@ -147,6 +148,11 @@ def _own_files() -> Iterator[Finding]:
                     yield Finding("own files", name, "ok", str(file))
                 except UsageError as error:
                     yield Finding("own files", name, "gap", str(error))
+
+
+def _own_templates() -> Iterator[Finding]:
+    for file, hint in find_unused_templates().items():
+        yield Finding("own files", file.stem, "gap", f"{file}: no method renders this template", hint)
 
 
 def _folders() -> Iterator[Finding]:

@@ -6,8 +6,13 @@ The user's folder is the working directory, or the parent of `$KGQA_CONF`.
 from __future__ import annotations
 
 import os
+import sys
 from functools import cache
+from importlib import import_module
+from importlib.machinery import PathFinder
 from pathlib import Path
+from traceback import extract_tb
+from types import ModuleType
 
 from kgqa.errors import ConfigError
 from kgqa.util.fs import package_folder
@@ -43,3 +48,30 @@ def user_conf() -> Path:
     if named and not folder.is_dir():
         raise ConfigError(f"KGQA_CONF={named}: no such folder. Name the folder with method/, dataset/, …")
     return folder
+
+
+def import_code(name: str) -> ModuleType:
+    """Import a module of kgqa or of the user's folder. Raise a ConfigError if it cannot be imported."""
+    top, folder = name.partition(".")[0], user_folder().absolute()
+    is_ours = top == "kgqa"
+    if not is_ours and PathFinder.find_spec(top, [str(folder)]) is None:
+        raise ConfigError(f"no module {top!r} in {folder}. Only these and kgqa's own are imported")
+    search_path = list(sys.path)
+    if not is_ours:
+        sys.path.append(str(folder))  # behind installed modules: a folder `wandb/` must not hide the package
+    try:
+        module = import_module(name)
+    except SyntaxError as error:
+        raise ConfigError(f"{error.filename}:{error.lineno}: {error.msg}") from error
+    except Exception as error:
+        last = extract_tb(error.__traceback__)[-1]
+        is_inside = "importlib" not in last.filename and Path(last.filename) != Path(__file__)
+        where = f"{last.filename}:{last.lineno}: " if is_inside else ""
+        what = str(error) if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
+        raise ConfigError(f"cannot be imported ({where}{what})") from error
+    finally:
+        sys.path[:] = search_path
+    paths = [module.__file__] if module.__file__ else list(module.__path__)
+    if not is_ours and not any(folder.resolve() in Path(path).resolve().parents for path in paths):
+        raise ConfigError(f"{module.__name__} is {module.__file__}, not the one in {folder}. Rename your module")
+    return module

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import invalidate_caches
 from pathlib import Path
 
@@ -18,7 +18,7 @@ Run = Callable[[str], str]
 
 
 @pytest.fixture(name="kgqa")
-def run_here(kgqa: Kgqa) -> Run:
+def run_here(kgqa: Kgqa) -> Iterator[Run]:
     """Run a command line in an own folder and give its output. Modules of that folder are imported anew."""
 
     def run(line: str) -> str:
@@ -27,7 +27,8 @@ def run_here(kgqa: Kgqa) -> Run:
         ran = kgqa(*line.split())
         return ran.out + ran.err
 
-    return run
+    yield run
+    sys.modules.pop("mine", None)
 
 
 def test_what_kgqa_new_writes_runs_and_passes_its_test(kgqa: Run, tmp_path: Path) -> None:
@@ -123,6 +124,84 @@ def test_defect_of_a_method_names_its_line(
     module.write_text(text, encoding="utf-8")
     place = f"mine.py:{text[: text.index(line)].count(chr(10)) + 1}"
     assert message.format(place) in kgqa("run method=mine dataset=demo engine=scripted limit=2 max_calls=50")
+
+
+def test_own_metric_is_in_scores_sweeps_and_comparisons(kgqa: Run, tmp_path: Path) -> None:
+    told = FIRST_RUNS["metric"]
+    assert told in kgqa("new metric brevity")
+    folder = tmp_path / kgqa(told.removeprefix("kgqa ")).splitlines()[-1]
+    metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
+    assert metrics["scores"]["brevity"]["n"] == 3
+    swept = kgqa("run -m method=golden,no_context dataset=demo engine=scripted limit=3").splitlines()
+    (header,) = [line for line in swept if line.startswith("cell  method")]
+    assert header.split() == ["cell", "method", "EM", "F1", "Brevity", "calls", "tokens"]
+    assert "\nBrevity  A – B" in kgqa("compare demo/golden demo/no_context")
+    assert "Brevity" in (folder / "report.md").read_text(encoding="utf-8")
+
+
+def test_metric_added_later_is_scored_without_new_calls(kgqa: Run, tmp_path: Path) -> None:
+    line = "run method=golden dataset=demo engine=scripted limit=3"
+    kgqa(line)
+    kgqa("new metric later")
+    folder = tmp_path / kgqa(line).splitlines()[-1]
+    metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
+    assert "later" in metrics["scores"]
+    assert metrics["cost"]["paid"]["calls"] == 0
+    assert "already complete" in kgqa(line)
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("return 7", "mine.py:1: question 2hop__demo_01: must return a number from 0 to 1 or None, not 7"),
+        ("return 1 / 0", "ZeroDivisionError: division by zero (mine.py:2)"),
+    ],
+    ids=["out-of-range", "raises"],
+)
+def test_wrong_metric_names_its_line(kgqa: Run, tmp_path: Path, code: str, message: str) -> None:
+    (tmp_path / "conf" / "metric").mkdir(parents=True)
+    (tmp_path / "conf" / "metric" / "mine.yaml").write_text("_target_: mine.mine\n", encoding="utf-8")
+    (tmp_path / "mine.py").write_text(f"def mine(question, answer):\n    {code}\n", encoding="utf-8")
+    assert message in kgqa("run method=golden dataset=demo engine=scripted limit=3")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("em", "_target_: mine.mine", "em.yaml: kgqa has a metric of this name. Rename the file"),
+        ("mine", "_target_: mine", "mine.yaml: _target_=mine: write MODULE.FUNCTION"),
+        ("mine", "_target_: json.loads", "no module 'json' in"),
+        ("mine", "function: mine.mine", "mine.yaml: function: unknown key"),
+        ("mine", "a: [", "mine.yaml: not valid YAML"),
+    ],
+    ids=["taken", "no-module", "other-module", "unknown-key", "yaml"],
+)
+def test_wrong_file_of_a_metric_is_named(kgqa: Run, tmp_path: Path, name: str, text: str, message: str) -> None:
+    (tmp_path / "mine.py").write_text("def mine(question, answer):\n    return 1\n", encoding="utf-8")
+    (tmp_path / "conf" / "metric").mkdir(parents=True)
+    (tmp_path / "conf" / "metric" / f"{name}.yaml").write_text(text, encoding="utf-8")
+    assert message in kgqa("run method=golden dataset=demo engine=scripted limit=3")
+
+
+def test_own_judge_runs(kgqa: Run, tmp_path: Path) -> None:
+    told = FIRST_RUNS["judge"].format(name="strict")
+    assert told in kgqa("new judge strict")
+    folder = tmp_path / kgqa(told.removeprefix("kgqa ")).splitlines()[-1]
+    judged = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))["judge"]
+    assert (judged["judge"], list(judged["prompts"])) == ("strict", ["strict/verdict"])
+    tested = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_strict.py"]
+    assert subprocess.run(tested, cwd=tmp_path, capture_output=True, check=False).returncode == 0
+
+
+def test_own_prompt_is_a_copy_and_unknown_ones_are_named(kgqa: Run, tmp_path: Path) -> None:
+    assert "run method=trace dataset=demo" in kgqa("new prompt trace/select")
+    assert (tmp_path / "prompts" / "trace" / "select.j2").read_text(encoding="utf-8").startswith("{#")
+    assert "select.j2: this file exists. Edit it" in kgqa("new prompt trace/select")
+    assert "trace/selct: no method of kgqa has this template. Did you mean trace/select" in kgqa(
+        "new prompt trace/selct"
+    )
+    (tmp_path / "prompts" / "trace" / "selct.j2").write_text("", encoding="utf-8")
+    assert "selct.j2: no method renders this template" in " ".join(kgqa("doctor").split())
 
 
 def test_broken_files_are_rows_of_models_and_doctor(kgqa: Run, tmp_path: Path) -> None:

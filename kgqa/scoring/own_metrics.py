@@ -1,0 +1,90 @@
+"""Metrics of the user: a file `conf/metric/NAME.yaml` with a function of a question and its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from kgqa.errors import ConfigError, nearest
+from kgqa.types import Question
+from kgqa.util.plugins import conf_folders, import_code
+from kgqa.util.redaction import describe_error, function_line
+
+KEYS = ("_target_", "label", "lower_is_better")
+
+
+@dataclass(frozen=True)
+class OwnMetric:
+    """`function`: the share of an answer from 0 to 1, or None if the question does not define it."""
+
+    file: Path
+    target: str  # MODULE.FUNCTION
+    function: Callable[[Question, str], float | None]
+    label: str
+    lower_is_better: bool
+
+    def share(self, question: Question, answer: str | None) -> float | None:
+        """Return the share. A failed question counts as 0, or not at all where 0 is the best.
+
+        Raises ConfigError: the function fails, or returns something else.
+        """
+        if answer is None:
+            return None if self.lower_is_better else 0.0
+        try:
+            share: Any = self.function(question, answer)
+        except Exception as error:
+            raise ConfigError(f"{self.file}: question {question.id}: {describe_error(error)}") from error
+        if share is None or (isinstance(share, int | float) and 0 <= share <= 1):
+            return None if share is None else float(share)
+        place = function_line(self.function)
+        raise ConfigError(f"{place}: question {question.id}: must return a number from 0 to 1 or None, not {share!r}")
+
+
+def list_own_metrics() -> dict[str, OwnMetric]:
+    """Return the user's metrics by name. Raises ConfigError: a file or its function cannot be used."""
+    return _load(_list_files())
+
+
+def _list_files() -> tuple[tuple[Path, int], ...]:
+    """Return the files of the user's metrics with the times of their last changes."""
+    files = (file for folder in conf_folders()[:-1] for file in sorted((folder / "metric").glob("*.yaml")))
+    return tuple((file.absolute(), file.stat().st_mtime_ns) for file in files)
+
+
+@lru_cache(maxsize=4)
+def _load(files: tuple[tuple[Path, int], ...]) -> dict[str, OwnMetric]:
+    return {file.stem: _load_metric(file) for file, _ in files}
+
+
+def _load_metric(file: Path) -> OwnMetric:
+    node = _read(file)
+    target = str(node.get("_target_", ""))
+    for key in node:
+        if key not in KEYS:
+            raise ConfigError(f"{file}: {key}: unknown key. {nearest(str(key), KEYS)}")
+    module, _, name = target.rpartition(".")
+    if not module:
+        raise ConfigError(f"{file}: _target_={target}: write MODULE.FUNCTION")
+    try:
+        function = getattr(import_code(module), name)
+    except (ConfigError, AttributeError) as error:
+        raise ConfigError(f"{file}: _target_={target}: {error}") from error
+    if not callable(function) or isinstance(function, type):
+        raise ConfigError(f"{file}: _target_={target}: not a function")
+    label = str(node.get("label") or file.stem.replace("_", " "))
+    return OwnMetric(file, target, function, label, bool(node.get("lower_is_better")))
+
+
+def _read(file: Path) -> dict[str, object]:
+    import yaml
+
+    try:
+        node = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file}: not valid YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(node, dict):
+        raise ConfigError(f"{file}: must have the key _target_: MODULE.FUNCTION")
+    return node
