@@ -112,5 +112,8 @@ def nearest(name: str, choices: Iterable[str]) -> str:
     known = sorted(choices)
     if not known:
         return "There are none."
-    close = get_close_matches(name, known, n=3, cutoff=0.5)
+    spelled = {each.casefold(): each for each in known}
+    if name.casefold() in spelled:
+        return f"Did you mean {spelled[name.casefold()]}?"
+    close = [spelled[each] for each in get_close_matches(name.casefold(), spelled, n=3, cutoff=0.5)]
     return f"Did you mean {' or '.join(close)}?" if close else f"Choose from: {', '.join(known)}"

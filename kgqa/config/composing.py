@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
@@ -43,6 +43,7 @@ from kgqa.config.files import (
     own_files,
     read_yaml_text,
 )
+from kgqa.config.foreign_names import KEYS
 from kgqa.config.overrides import parse_override
 from kgqa.config.secrets import check_references, check_text, check_values
 from kgqa.config.short_forms import SERVER, expand_short_forms, model_slug
@@ -238,13 +239,22 @@ def _check_run_keys(config: Mapping[str, Json], run_keys: Sequence[str], method:
     for key, value in config.items():
         if key not in roots:
             text = "" if isinstance(value, Mapping) else f"={value}"
-            raise ConfigError(f"{key}{text}: unknown key. {nearest(key, roots)}")
+            raise ConfigError(f"{key}{text}: unknown key. {_hint_at_key(key, config, roots)}")
     roles, known = config["roles"], [name for name in run_keys if name.startswith("roles.")]
     if not isinstance(roles, Mapping):
         raise ConfigError(f"roles={roles}: this key has settings. Set one of them: roles.reader=PRESET")
     for role, value in () if is_own("method", method) else roles.items():
         if f"roles.{role}" not in known:
             raise ConfigError(f"roles.{role}={value}: unknown key. {nearest(f'roles.{role}', known)}")
+
+
+def _hint_at_key(key: str, config: Mapping[str, Json], roots: Collection[str]) -> str:
+    """Return a hint for an unknown key: the same key of a component, another program's key, or the closest one."""
+    groups = [group for group in group_names() if isinstance(config.get(group), Mapping)]
+    owners = [f"{group}.{key}" for group in groups if key in config[group]]
+    if owners and (key not in KEYS or f"method.{key}" in owners):
+        return f"Did you mean {' or '.join(owners)}?"
+    return f"{KEYS[key]}." if key in KEYS else nearest(key, roots)
 
 
 def _check_group(config: Mapping[str, Json], run_keys: Sequence[str], group: str, name: str | None) -> None:

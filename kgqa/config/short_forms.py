@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from kgqa.config.files import UNNAMED, config_files, load_node, load_yaml
+from kgqa.config.files import UNNAMED, config_files, group_names, load_node, load_yaml
+from kgqa.config.foreign_names import KEYS, REMEDIES, find_name, fold
 from kgqa.config.overrides import Override, format_override, override_key, override_values, parse_override
 from kgqa.engines.openai.access import check_address
 from kgqa.errors import ConfigError, nearest
@@ -31,6 +32,10 @@ def expand_short_forms(overrides: Sequence[str]) -> list[str]:
         check_address(SERVER, address)
         rest = [word for word in words if word != "engine=openai"]
         words = ["engine=openai", format_override("engine.base_url", address), *rest]
+    elif "engine.base_url" in values and "experiment" not in values and values.get("engine") != "openai":
+        loads = f"engine={values.get('engine', 'llamacpp')} loads a model itself"
+        raise ConfigError(f"engine.base_url={values['engine.base_url']}: {loads}. {KEYS['base_url']}.")
+    words = list(map(_expand_name, words))
     has_server = bool(address) or values.get("engine") == "openai"
     return [each for word in words for each in _expand_model(parse_override(word), has_server=has_server)]
 
@@ -58,6 +63,21 @@ def _find_server(values: Mapping[str, str]) -> str:
     return "" if given in (None, "null") else str(given).strip("\"'")
 
 
+def _expand_name(text: str) -> str:
+    """Return the override with kgqa's spelling of a choice: method=trace for method=TRACE.
+
+    Raises ConfigError: the name is that of a paper or program which has another place in kgqa.
+    """
+    override = parse_override(text)
+    group = override.choice_group
+    if group not in group_names() or group == "model" or override.value in config_files(group):
+        return text
+    name = find_name(group, override.value, config_files(group))
+    if name is None and (remedy := REMEDIES.get((group, fold(override.value)))):
+        raise ConfigError(f"{text}: {remedy}.")
+    return text if name is None else f"{override.prefix}{override.key}={name}"
+
+
 def _expand_model(override: Override, *, has_server: bool) -> list[str]:
     name = override.value.strip("\"'")
     if override.key != "model" or not name or name in config_files("model") or name.startswith(("choice(", "glob(")):
@@ -76,6 +96,6 @@ def _expand_model(override: Override, *, has_server: bool) -> list[str]:
     if "," in name:
         return [override.text]
     raise ConfigError(
-        f"model={name}: no such model. {nearest(name, config_files('model'))}. Other models: a hub name "
+        f"model={name}: no such model. {nearest(name, config_files('model'))} Other models: a hub name "
         "(model=OWNER/NAME), a .gguf file or folder (model=PATH), or a name on a server (server=URL model=NAME)."
     )

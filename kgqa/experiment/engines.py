@@ -19,6 +19,7 @@ from kgqa.errors import ConfigError, MissingWeights
 from kgqa.judge import ROLE as JUDGE
 from kgqa.protocols import Adaptable, Engine
 from kgqa.types import Json
+from kgqa.util.optional_deps import check_libraries
 
 if TYPE_CHECKING:
     from kgqa.judge.judges import AnyJudge
@@ -117,12 +118,13 @@ class Engines:
         adapter = f"+{binding.adapter.name}" if binding.adapter else ""
         return f"{binding.model['name']}{adapter}@{self(role).identity()['engine']}"
 
-    def check_keys(self, cache: CallCache) -> None:
-        """Raise ConfigError if a server's key is missing, unless the replies that are stored may be enough."""
+    def check_ready(self, cache: CallCache) -> None:
+        """Raise ConfigError if a server's key or a library is missing, unless the stored replies may be enough."""
         for engine in map(self, self._nodes):
             try:
                 if isinstance(engine, OpenAI):
                     engine.find_key()
+                check_libraries(str(engine.identity()["engine"]))
             except ConfigError:  # noqa: PERF203 - a handful of engines
                 if not cache.usages(Origin.of(engine.identity()), 1):
                     raise

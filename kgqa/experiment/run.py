@@ -93,8 +93,8 @@ def execute(session: Session, display: Display) -> Executed:
         EngineDied: all replies so far are in the call cache.
     """
     started, experiment = time.monotonic(), session.experiment
-    session.engines.check_keys(session.cache)
-    session.judge_engines.check_keys(session.cache)
+    session.engines.check_ready(session.cache)
+    session.judge_engines.check_ready(session.cache)
     with ExitStack() as searching:
         index = searching.enter_context(open_index(session, display))
         with (

@@ -30,6 +30,12 @@ def missing_libraries(engine: str) -> list[str]:
     return missing_imports(LIBRARIES.get(engine, ()))
 
 
+def check_libraries(engine: str) -> None:
+    """Raise a ConfigError with the command that installs the missing libraries of an engine."""
+    if missing := missing_libraries(engine):
+        raise ConfigError(f"engine={engine} needs {', '.join(missing)}. Run: {install_command(engine)}")
+
+
 def missing_imports(libraries: Sequence[str]) -> list[str]:
     """Return the libraries that cannot be imported."""
     return [library for library in libraries if find_spec(library) is None]

@@ -53,7 +53,7 @@ def test_words_and_options_in_any_order(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_usage_error_is_one_line_with_a_fix(capsys: pytest.CaptureFixture[str]) -> None:
     for line, message in [
-        ("ruN", "ruN: no such command. Did you mean run or runs?"),
+        ("ruN", "ruN: no such command. Did you mean run?"),
         ("kg build --corpse", "--corpse: no such option of kgqa kg build. Did you mean --corpus"),
         ("show", "RUN is missing. Example: kgqa show last"),
         ("show a b c", "c: unexpected argument of kgqa show. Example: kgqa show last"),

@@ -98,6 +98,6 @@ def test_a_missing_key_is_reported_before_other_work_unless_replies_are_stored(
         for model in ("", "another"):
             cache.put([(model, reply)], Origin("openai", model))
             with pytest.raises(ConfigError, match=r"\$OPENAI_API_KEY is not set"):
-                session.engines.check_keys(cache)
+                session.engines.check_ready(cache)
         cache.put([("key", reply)], Origin.of(session.engines("reader").identity()))
-        session.engines.check_keys(cache)
+        session.engines.check_ready(cache)

@@ -19,7 +19,7 @@ from kgqa.engines.transformers.loading import AdapterSwitch, load
 from kgqa.engines.weights import is_gguf, read_settings
 from kgqa.errors import ConfigError, DataError, EngineError
 from kgqa.types import Choice, Completion, Json, Usage
-from kgqa.util.optional_deps import install_command, missing_libraries
+from kgqa.util.optional_deps import check_libraries
 from kgqa.util.validators import Count
 
 ADAPTER = 1  # raise it when equal calls get other replies than before
@@ -121,8 +121,7 @@ class Transformers(LocalEngine):
 
     @cached_property
     def _weights(self) -> Path:
-        if missing := missing_libraries("transformers"):
-            raise ConfigError(f"engine=transformers needs {', '.join(missing)}. Run: {install_command('transformers')}")
+        check_libraries("transformers")
         return super()._weights
 
     @cached_property

@@ -32,7 +32,7 @@ from kgqa.errors import ConfigError, EngineDied, EngineError
 from kgqa.protocols import Deliver
 from kgqa.types import Choice, Completion, Json, Usage
 from kgqa.util.fs import ensure_dir, home
-from kgqa.util.optional_deps import install_command, missing_libraries
+from kgqa.util.optional_deps import check_libraries
 from kgqa.util.validators import Count, Validator
 
 Output = Any  # vllm.RequestOutput; vLLM is imported late and not checked
@@ -185,8 +185,7 @@ class Vllm(LocalEngine):
 
     def _settings(self) -> tuple[dict[str, Any], dict[str, str]]:
         """Return the arguments of AsyncEngineArgs, and environment variables. Convert weights if needed."""
-        if missing_libraries("vllm"):
-            raise ConfigError(f"engine=vllm needs vllm. Run: {install_command('vllm')}")
+        check_libraries("vllm")
         from vllm.platforms import current_platform
 
         on_cpu = current_platform.is_cpu()

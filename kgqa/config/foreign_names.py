@@ -1,0 +1,65 @@
+"""Names and keys that papers and other programs use, with kgqa's own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+# by group and folded name: kgqa's name
+NAMES: dict[tuple[str, str], str] = {
+    ("method", "arag"): "tool_agent",
+    ("method", "bm25"): "retrieve_read",
+    ("method", "closedbook"): "no_context",
+    ("method", "naiverag"): "retrieve_read",
+    ("method", "oracle"): "golden",
+    ("method", "rag"): "retrieve_read",
+    ("method", "searchr1"): "search_agent",
+    ("method", "zeroshot"): "no_context",
+    ("dataset", "2wikimqa"): "2wiki",
+    ("dataset", "2wikimultihop"): "2wiki",
+    ("dataset", "2wikimultihopqa"): "2wiki",
+    ("dataset", "naturalquestions"): "nq",
+    ("retriever", "hipporag2"): "hipporag",
+    ("retriever", "openai"): "text_embedding_3_small",
+}
+# by group and folded name: what to write instead
+REMEDIES: dict[tuple[str, str], str] = {
+    ("method", "hipporag"): "HippoRAG is a retriever. Use it with a method: method=retrieve_read retriever=hipporag",
+    ("method", "hipporag2"): "HippoRAG 2 is a retriever. Use it with a method: method=retrieve_read retriever=hipporag",
+    ("method", "raptor"): "RAPTOR is a retriever. Use it with a method: method=retrieve_read retriever=raptor",
+    ("method", "tracetriple"): "Use method=trace",
+    ("method", "tracedoc"): "Use method=trace method.context=documents",
+    ("engine", "litellm"): "Use the address of the proxy: server=http://127.0.0.1:4000",
+    ("engine", "lmstudio"): "Use the address of the server: server=http://127.0.0.1:1234/v1",
+    ("engine", "ollama"): "Use the address of the server: server=http://127.0.0.1:11434 model=NAME",
+    ("engine", "sglang"): "Use the address of the server: server=http://127.0.0.1:30000/v1",
+}
+_SERVER = "For a running server, use server=URL, e.g. server=http://127.0.0.1:8000/v1"
+_GREEDY = "kgqa generates greedily, as the papers do. Some methods have method.temperature: kgqa run method=NAME --help"
+_PASSAGES = "The number of passages is a key of the method: kgqa run method=NAME --help"
+_GPU = "Engines use the GPUs that they see. Choose them with the environment variable CUDA_VISIBLE_DEVICES"
+_REPLY = "The length of a reply is a key of the method, such as method.max_answer_tokens: kgqa run method=NAME --help"
+KEYS: dict[str, str] = {
+    "api_base": _SERVER, "base_url": _SERVER, "host": _SERVER, "url": _SERVER,
+    "api_key": "Put the key into the environment variable OPENAI_API_KEY, or name another one: engine.api_key_env=NAME",
+    "temperature": _GREEDY, "top_p": _GREEDY,
+    "max_new_tokens": _REPLY, "max_tokens": _REPLY,
+    "k": _PASSAGES, "n_docs": _PASSAGES, "top_k": _PASSAGES, "topk": _PASSAGES,
+    "cuda": _GPU, "device": _GPU, "gpu": _GPU, "gpu_id": _GPU, "gpus": _GPU,
+    "batch_size": "Set engine.max_num_seqs (vLLM) or max_parallel_questions",
+    "max_samples": "Use limit=N for the first N questions, or sample=N for N random ones",
+    "n": "Use limit=N for the first N questions, or sample=N for N random ones",
+    "num_samples": "Use limit=N for the first N questions, or sample=N for N random ones",
+    "workers": "Set max_parallel_questions",
+}  # fmt: skip
+
+
+def fold(name: str) -> str:
+    """Return a name without capitals and punctuation: IRCoT and ir_cot are ircot."""
+    return re.sub(r"[\W_]+", "", name.casefold())
+
+
+def find_name(group: str, name: str, known: Iterable[str]) -> str | None:
+    """Return kgqa's name for a name of a paper, or None if it is not understood."""
+    folded = {fold(each): each for each in known}
+    return folded.get(fold(name)) or NAMES.get((group, fold(name)))

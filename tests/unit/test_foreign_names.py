@@ -1,0 +1,62 @@
+"""Names and keys of papers and other programs: kgqa understands them, or names what to write instead."""
+
+from __future__ import annotations
+
+import pytest
+
+from kgqa.config.composing import compose
+from kgqa.config.files import groups
+from kgqa.config.foreign_names import NAMES, find_name
+from kgqa.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("word", "name"),
+    [
+        ("method=TRACE", "trace"),
+        ("method=IRCoT", "ircot"),
+        ("method=search-r1", "search_agent"),
+        ("method=Self-Ask", "self_ask"),
+        ("dataset=HotpotQA", "hotpotqa"),
+        ("dataset=2WikiMultiHopQA", "2wiki"),
+        ("retriever=BM25", "bm25"),
+    ],
+)
+def test_spelling_of_a_paper_is_understood(word: str, name: str) -> None:
+    group = word.partition("=")[0]
+    config = compose(["method=retrieve_read", word] if group != "method" else [word])
+    assert config["choices"][group] == name
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("method=hipporag", "HippoRAG is a retriever. Use it with a method: method=retrieve_read retriever=hipporag"),
+        ("method=RAPTOR", "method=retrieve_read retriever=raptor"),
+        ("engine=ollama", "server=http://127.0.0.1:11434 model=NAME"),
+        (
+            "engine=vllm engine.base_url=http://a/v1",
+            "engine=vllm loads a model itself. For a running server",
+        ),
+        ("engine.base_url=http://a/v1", "engine=llamacpp loads a model itself. For a running server, use server=URL"),
+        ("base_url=http://a/v1", "For a running server, use server=URL"),
+        ("api_key=EMPTY", "environment variable OPENAI_API_KEY"),
+        ("temperature=0.5", "kgqa generates greedily"),
+        ("method=search_o1 temperature=0.5", "Did you mean method.temperature?"),
+        ("method=trace beam=3", "Did you mean method.beam?"),
+        ("split=train", "Did you mean dataset.split?"),
+        ("max_samples=5", "Use limit=N"),
+        ("method=tarce", "Did you mean trace"),
+        ("METHOD=trace", "Did you mean method"),
+    ],
+    ids=lambda text: text if "=" in text else "",
+)
+def test_foreign_word_is_answered_with_the_right_one(words: str, message: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        compose(words.split())
+    assert message in str(raised.value)
+
+
+@pytest.mark.parametrize(("group", "name"), NAMES)
+def test_every_foreign_name_leads_to_a_choice(group: str, name: str) -> None:
+    assert find_name(group, name, groups()[group]) in groups()[group]
