@@ -148,7 +148,7 @@ _LIST = (
         lower_is_better=True,
     ),
 )
-_BUILT_IN = {metric.name: metric for metric in _LIST}
+BUILT_IN = {metric.name: metric for metric in _LIST}
 
 
 class _Registry(Mapping[str, Metric]):
@@ -165,10 +165,10 @@ class _Registry(Mapping[str, Metric]):
 
     def _metrics(self) -> Mapping[str, Metric]:
         own = list_own_metrics()
-        if taken := own.keys() & _BUILT_IN.keys():
+        if taken := own.keys() & BUILT_IN.keys():
             file = own[min(taken)].file
             raise ConfigError(f"{file}: kgqa has a metric of this name. Rename the file")
-        return {**_BUILT_IN, **{name: _wrap(name, metric) for name, metric in own.items()}} if own else _BUILT_IN
+        return {**BUILT_IN, **{name: _wrap(name, metric) for name, metric in own.items()}} if own else BUILT_IN
 
 
 def _wrap(name: str, metric: OwnMetric) -> Metric:

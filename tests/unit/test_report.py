@@ -43,7 +43,7 @@ from kgqa.report.section import (
     unquote_formula,
 )
 from kgqa.report.sweeps import SweepReport, write_sweep_report
-from kgqa.scoring.questions import METRICS, Metric, ScoredQuestion
+from kgqa.scoring.questions import BUILT_IN, Metric, ScoredQuestion
 from kgqa.sweeps.cells import check_metric, freeze_cells
 from kgqa.viewer.table import columns_of, read_rows
 
@@ -267,7 +267,7 @@ def test_a_metric_that_is_registered_is_everywhere(tmp_path: Path, monkeypatch: 
     def words(row: ScoredQuestion) -> float:
         return min(len((row.answer or "").split()), 10) / 10
 
-    monkeypatch.setitem(METRICS, "words", Metric("words", "word share", words, column=True, tested=True))
+    monkeypatch.setitem(BUILT_IN, "words", Metric("words", "word share", words, column=True, tested=True))
     monkeypatch.chdir(tmp_path)
     swept = ("method=golden", "method.max_answer_tokens=1,2", "dataset=demo", "limit=3", "engine=scripted")
     assert main(["run", "-m", *swept, "ranker=lexical", "sweep.name=s"]) == 0
