@@ -25,7 +25,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 CALLS = ROOT / "docs/results/calls.jsonl.zst"
 HASHES = ROOT / "docs/results/predictions.json"
-DATA = "questions/hotpotqa_dev.json.gz"
+DATA = ("questions/hotpotqa_dev.json.gz", "questions/hotpot_dev_distractor_v1.json")
 SETTINGS = "seed=1 model=qwen2_5_coder_1_5b engine=vllm engine.enforce_eager=true"
 DATASETS = "dataset=hotpotqa,2wiki,musique"
 RANKER = "ranker=minilm demonstrations_ranker=minilm"
@@ -73,8 +73,8 @@ def main() -> int:
     parser.add_argument("--update", action="store_true", help="write docs/results/predictions.json")
     options = parser.parse_args()
     data = Path(os.environ.get("KGQA_DATA") or ROOT / "data").resolve()
-    if not (data / DATA).is_file():
-        print(f"replay skipped: no {DATA} in {data}. Set KGQA_DATA to a folder with the question files.")
+    if not any((data / file).is_file() for file in DATA):
+        print(f"replay skipped: no {' or '.join(DATA)} in {data}. Set KGQA_DATA to a folder with the question files.")
         return 0
     os.environ["KGQA_DATA"] = str(data)
     groups = dict(GROUPS)

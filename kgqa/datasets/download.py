@@ -23,6 +23,7 @@ from kgqa.datasets.base import TO_ELSEWHERE
 from kgqa.datasets.corpus import join_sentences
 from kgqa.errors import DataError
 from kgqa.types import Json, JsonObject
+from kgqa.util import jsonio
 from kgqa.util.fs import explain_storage_errors, replace_atomically
 from kgqa.util.jsonio import decode_json
 from kgqa.util.optional_deps import require_packages
@@ -51,6 +52,16 @@ class Hub(BaseModel):
     split: str
 
 
+class Cut(BaseModel):
+    """Records of other entries' files. ids: a list next to this module, one id per line, in the order to write."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    ids: str
+    entries: tuple[str, ...]  # of conf/downloads.yaml
+    files: tuple[str, ...]  # of the folders of these entries
+
+
 class Source(BaseModel):
     """An entry of conf/downloads.yaml."""
 
@@ -67,6 +78,7 @@ class Source(BaseModel):
     members: tuple[str, ...] = ()  # of the archive; none: the file is no archive
     abstracts: str | None = None  # the file that HotpotQA's archive of abstracts is turned into
     hub: Hub | None = None
+    cut: Cut | None = None  # instead of a download
     corpus: str | None = None  # the entry of its corpus, which is downloaded with it
 
     @property
@@ -180,6 +192,35 @@ def unpack_abstracts(archive: Path, target: Path, advance: Callable[[int], None]
             advance(len(lines))
         if not count:
             raise DataError(f"{archive}: no abstracts in this archive. It is not HotpotQA's")
+
+
+def cut(files: Sequence[Path], ids: Sequence[str], target: Path, advance: Callable[[int], None]) -> None:
+    """Write the records with these ids, in their order, as a JSON array, or as JSONL for .jsonl.
+
+    Raises:
+        DataError: a record is missing, or a file cannot be read.
+        StorageError: the disk is full or not writable.
+    """
+    missing, records = set(ids), dict[str, Json]()
+    for file in files:
+        for _, record in jsonio.stream_records(file):
+            advance(1)
+            key = str(record.get("_id") or record.get("id")) if isinstance(record, dict) else ""
+            if key in missing:
+                missing.remove(key)
+                records[key] = record
+    if missing:
+        shown = ", ".join(map(str, files))
+        raise DataError(f"{shown}: no record {min(missing)} ({len(missing)} of {len(ids)} are missing)")
+    lines = [json.dumps(records[key], ensure_ascii=False) for key in ids]
+    text = "\n".join(lines) if target.suffix == ".jsonl" else "[" + ",\n".join(lines) + "]"
+    with replace_atomically(target, TO_ELSEWHERE) as part:
+        part.write_text(text + "\n", encoding="utf-8")
+
+
+def read_ids(name: str) -> list[str]:
+    """Return the ids of a list of kgqa."""
+    return (Path(__file__).parent / "cuts" / name).read_text(encoding="utf-8").split()
 
 
 @contextmanager

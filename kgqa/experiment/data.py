@@ -9,7 +9,18 @@ from typing import Any, TypeVar
 from kgqa.config import building as parts
 from kgqa.config.files import Config, groups, load_node, load_yaml
 from kgqa.datasets.base import PACKAGED, data_folders
-from kgqa.datasets.download import Source, convert, download, is_intact, parse_sources, unpack, unpack_abstracts
+from kgqa.datasets.download import (
+    Cut,
+    Source,
+    convert,
+    cut,
+    download,
+    is_intact,
+    parse_sources,
+    read_ids,
+    unpack,
+    unpack_abstracts,
+)
 from kgqa.datasets.inventory import count_passages, count_questions
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.runtime.display import Display
@@ -66,11 +77,34 @@ def fetch_dataset(name: str, display: Display, *, source_folder: str | None = No
         _convert(source, source_folder, files[0], display)
         files = files[:1]
     elif not all(file.is_file() for file in files):
-        _download(name, source, folder, display)
+        if source.cut:
+            _cut(source, source.cut, folder, display)
+        else:
+            _download(name, source, folder, display)
     for file in files:
         display.line(f"{file}: {file.stat().st_size:,} bytes, sha256 {sha256(file)}")
     if source.corpus and source_folder is None:
         fetch_dataset(source.corpus, display, to=to)
+
+
+def _cut(source: Source, part: Cut, folder: Path, display: Display) -> None:
+    """Write a part of other entries' files, which are downloaded if they are missing."""
+    for entry in part.entries:
+        fetch_dataset(entry, display)
+    places = {file: each for entry in part.entries for each, file in _files_of(sources()[entry])}
+    with display.counting("records") as advance:
+        cut(
+            [places[name] / name for name in part.files],
+            read_ids(part.ids),
+            folder / source.file,
+            lambda more: advance("", more, None),
+        )
+
+
+def _files_of(source: Source) -> Iterator[tuple[Path, str]]:
+    """Yield the folder and name of each final file."""
+    for file in source.makes:
+        yield next((each for each in data_folders(source.folder) if (each / file).is_file()), Path()), file
 
 
 def _download(name: str, source: Source, folder: Path, display: Display) -> None:
