@@ -72,7 +72,7 @@ class ScoreSummary(Artifact):
     figures_if_right: Mapping[str, Number] | None = omit_none()
     by_hops: Mapping[str, Means]  # n, em, f1 of each group
     by_type: Mapping[str, Means]
-    profiles: Mapping[str, Means]  # em, f1
+    profiles: Mapping[str, Means]  # em, f1, containment
 
     @property
     def answered_text(self) -> str:

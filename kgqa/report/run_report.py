@@ -30,7 +30,7 @@ from kgqa.util.text import duration, pluralize
 Rows = Iterator[tuple[str, str]]
 _REASONS = 3  # most frequent reasons of failed questions in a notice
 _LONGEST = 300  # characters of a reason
-_MEANS = {"n": "questions", "em": "EM", "f1": "F1"}  # headers
+_MEANS = {"n": "questions", "em": "EM", "f1": "F1", "containment": "containment"}  # headers
 
 
 def sections(run: FinishedRun) -> list[Section]:
@@ -127,7 +127,7 @@ def breakdown_sections(summary: ScoreSummary) -> list[Section]:
     """Return the scores by profile, by hops and by type."""
     hops, types = (groups if len(groups) > 1 else {} for groups in (summary.by_hops, summary.by_type))
     return [
-        _means_section("EM and F1 by scoring profile", "profile", summary.profiles.items()),
+        _means_section("Scores by scoring profile", "profile", summary.profiles.items()),
         _means_section("By hops", "hops", hops.items()),
         _means_section("By type", "type", types.items()),
     ]

@@ -10,14 +10,18 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 
 from kgqa.errors import ConfigError, nearest
-from kgqa.scoring.normalisation import is_number, normalise, normalise_for_drop
+from kgqa.scoring.normalisation import is_number, normalise, normalise_as_r1_searcher, normalise_for_drop, repair_text
 from kgqa.util.jsonio import JsonError, decode_json
+from kgqa.util.optional_deps import is_available, require_packages
 
 Score = dict[str, float]  # {"em": 0..1, "f1": 0..1}
+Formula = Callable[[str, str], float]  # of an answer and one gold answer
 
 _CLOSED_ANSWERS = frozenset({"yes", "no", "noanswer"})
+_CHAIN = re.compile(r".* answer is:? (.*)\.?")  # IRCoT's released evaluation
 _SOURCE = (
     r"(?:(?:given|provided|above|retrieved) )*"
     r"(?:passages?|contexts?|text|information|documents?|sources?|articles?)(?: provided| given)?"
@@ -50,23 +54,45 @@ def score(prediction: str | None, golds: Sequence[str], profile: str) -> Score:
     """Return EM and F1 in 0..1 under `profile`. `golds`: the gold answer and its aliases.
 
     A prediction of None (of a failed question) scores 0. Some released scorers can give EM 1 and F1 0: see
-    `hotpotqa_f1` and `trace_profile`.
+    `hotpotqa_f1`.
 
     Raises ConfigError: no such profile. ValueError: no gold answer. TypeError: `golds` is a string.
     """
     formula = profile_formula(profile)
+    _check_golds(golds)
+    return {"em": 0.0, "f1": 0.0} if prediction is None else formula(prediction, golds)
+
+
+def containment(prediction: str | None, golds: Sequence[str], profile: str) -> float | None:
+    """Return whether the answer contains a gold answer by the rule of `profile`, as 0 or 1. Raises as `score`.
+
+    A prediction of None (of a failed question) scores 0. None: `profile` does not count the answer.
+    """
+    profile_formula(profile)
+    _check_golds(golds)
+    return 0.0 if prediction is None else CONTAINMENT.get(profile, contains_gold)(prediction, golds)
+
+
+def _check_golds(golds: Sequence[str]) -> None:
     if isinstance(golds, str):
         raise TypeError(f"golds={golds!r}: a list of gold answers is wanted, not one string")
     if not golds:
         raise ValueError("a question without gold answers cannot be scored")
-    return {"em": 0.0, "f1": 0.0} if prediction is None else formula(prediction, golds)
 
 
 def profile_formula(profile: str) -> Callable[[str, Sequence[str]], Score]:
-    """Return the scoring function of a profile. Raises ConfigError: no such profile."""
+    """Return the scoring function of a profile. Raises ConfigError: no such profile, or its package is missing."""
     if profile not in PROFILES:
         raise ConfigError(f"scoring profile {profile!r} is unknown. {nearest(profile, PROFILES)}")
+    if profile not in available_profiles():
+        require_packages(*NEEDED[profile])
     return PROFILES[profile]
+
+
+@cache
+def available_profiles() -> tuple[str, ...]:
+    """Return the profiles with all packages that they need."""
+    return tuple(name for name in PROFILES if name not in NEEDED or is_available(NEEDED[name][1]))
 
 
 def exact_match(prediction: str, gold: str) -> float:
@@ -107,16 +133,52 @@ def musique_f1(prediction: str, gold: str) -> float:
     return 1.0 if not normalise(prediction) and not normalise(gold) else token_f1(prediction, gold)
 
 
+def trace_f1(prediction: str, gold: str) -> float:
+    """Return `hotpotqa_f1`, or 1 for two answers without words after normalization (Fang et al., 2024)."""
+    return 1.0 if not normalise(prediction) and not normalise(gold) else hotpotqa_f1(prediction, gold)
+
+
+def r1_searcher_f1(prediction: str, gold: str) -> float:
+    """Return `hotpotqa_f1` with R1-Searcher's normalization (Song et al., 2025)."""
+    mine, theirs = normalise_as_r1_searcher(prediction), normalise_as_r1_searcher(gold)
+    if mine != theirs and _CLOSED_ANSWERS & {mine, theirs}:
+        return 0.0
+    shared = Counter(mine.split()) & Counter(theirs.split())
+    return _harmonic_mean(shared.total(), len(mine.split()), len(theirs.split()))
+
+
 def drop_profile(prediction: str, golds: Sequence[str]) -> Score:
-    """Score as DROP does (Dua et al., NAACL 2019) as IRCoT uses it, best over golds.
+    """Score as DROP does (Dua et al., NAACL 2019), best over golds.
 
     A gold answer is one span or a JSON list of spans. A prediction in brackets is a list separated by commas.
     """
-    predicted = [prediction]
-    if prediction.strip().startswith("[") or prediction.strip().endswith("]"):
-        predicted = re.sub(r'["\[\]]', "", prediction).split(",")
-    exact, f1 = max(drop_scores(predicted, _spans(gold)) for gold in golds)  # no F1 beats an exact match's
+    return _best_drop(_predicted_spans(prediction), [_spans(gold) for gold in golds])
+
+
+def ircot_profile(prediction: str, golds: Sequence[str]) -> Score:
+    """Score as `drop_profile`, with both sides repaired by ftfy, as IRCoT's evaluation does (Trivedi et al., 2023).
+
+    Of a chain of thought, only what follows "answer is" counts.
+    """
+    predicted = [repair_text(_strip_chain(span)) for span in _predicted_spans(prediction)]
+    return _best_drop(predicted, [[*map(repair_text, _spans(gold))] for gold in golds])
+
+
+def _best_drop(predicted: Sequence[str], golds: Sequence[Sequence[str]]) -> Score:
+    exact, f1 = max(drop_scores(predicted, gold) for gold in golds)  # no F1 beats an exact match's
     return {"em": exact, "f1": f1}
+
+
+def _predicted_spans(prediction: str) -> list[str]:
+    if prediction.strip().startswith("[") or prediction.strip().endswith("]"):
+        return re.sub(r'["\[\]]', "", prediction).split(",")
+    return [prediction]
+
+
+def _strip_chain(span: str) -> str:
+    bare = span[1:-1] if span.startswith('"') and span.endswith('"') else span
+    match = _CHAIN.match(bare)
+    return match[1].removesuffix(".") if match else bare
 
 
 def drop_scores(predicted: Sequence[str], gold: Sequence[str]) -> tuple[float, float]:
@@ -171,7 +233,7 @@ def _spans(gold: str) -> Sequence[str]:
     return [gold]
 
 
-def _best(f1: Callable[[str, str], float], prediction: str, golds: Sequence[str]) -> Score:
+def _best(f1: Formula, prediction: str, golds: Sequence[str]) -> Score:
     formulas = {"em": exact_match, "f1": f1}
     return {name: max(formula(prediction, gold) for gold in golds) for name, formula in formulas.items()}
 
@@ -184,6 +246,27 @@ def contains_gold(answer: str, golds: Sequence[str]) -> float:
     """
     words = f" {normalise(answer)} "
     return float(any(f" {gold} " in words if gold else words == "  " for gold in map(normalise, golds)))
+
+
+def contains_letters(answer: str, golds: Sequence[str]) -> float:
+    """Return 1 if the first gold answer is a substring of the answer, normalized as for EM (Zhuang et al., 2026).
+
+    This is the "Contain" of LinearRAG: "no" is in "I do not know". Answers and gold answers of blanks count as 0.
+    """
+    return float(bool(answer.strip() and golds[0].strip()) and normalise(golds[0]) in normalise(answer))
+
+
+def contains_letters_if_answered(answer: str, golds: Sequence[str]) -> float | None:
+    """Return 1 as `contains_letters`. None: there is no answer, because A-RAG divides by the answered questions."""
+    if not answer.strip():
+        return None
+    return float(bool(golds[0]) and normalise(golds[0]) in normalise(answer))
+
+
+def covers_gold(answer: str, golds: Sequence[str]) -> float:
+    """Return 1 if the answer has all words of a gold answer, in any order: Cover-EM of R1-Searcher."""
+    words = normalise_as_r1_searcher(answer).split(" ")
+    return float(any(all(word in words for word in normalise_as_r1_searcher(gold).split(" ")) for gold in golds))
 
 
 def abstains(answer: str) -> bool:
@@ -203,11 +286,31 @@ PROFILES: Mapping[str, Callable[[str, Sequence[str]], Score]] = {
     # Trivedi et al., TACL 2022: the best over answer and aliases
     "musique": lambda prediction, golds: _best(musique_f1, prediction, golds),
     "drop": drop_profile,
+    "ircot": ircot_profile,
     # Fang et al., 2024, released program: EM over all answers, F1 of the first. An alias can have EM 1 and F1 0.
     "trace": lambda prediction, golds: {
         "em": float(any(exact_match(prediction, gold) for gold in golds)),
-        "f1": hotpotqa_f1(prediction, golds[0]),
+        "f1": trace_f1(prediction, golds[0]),
     },
     # Wang et al., 2024, released notebook: the first answer, or its best span if it is a list as in IIRC
-    "kgp": lambda prediction, golds: _best(hotpotqa_f1, prediction, _spans(golds[0])),
+    "kgp": lambda prediction, golds: _best(token_f1, prediction, _spans(golds[0])),
+    # Kwon et al., 2026, released program: the rules of MuSiQue's scorer
+    "safe": lambda prediction, golds: _best(musique_f1, prediction, golds),
+    # Gutiérrez et al., ICML 2025, released program
+    "hipporag": lambda prediction, golds: _best(token_f1, prediction, golds),
+    # Zhuang et al., 2026 and Du et al., 2026: their programs have no EM and F1. Here are SQuAD's of the first answer
+    "linearrag": lambda prediction, golds: _best(token_f1, prediction, golds[:1]),
+    "arag": lambda prediction, golds: _best(token_f1, prediction, golds[:1]),
+    # Song et al., 2025, released program
+    "r1_searcher": lambda prediction, golds: {
+        "em": float(any(normalise_as_r1_searcher(prediction) == normalise_as_r1_searcher(gold) for gold in golds)),
+        "f1": max(r1_searcher_f1(prediction, gold) for gold in golds),
+    },
+}
+NEEDED = {"ircot": ("ircot", "ftfy")}  # the extra and the package of profiles
+# profiles of which the released program does not search for whole words
+CONTAINMENT: Mapping[str, Callable[[str, Sequence[str]], float | None]] = {
+    "linearrag": contains_letters,
+    "arag": contains_letters_if_answered,
+    "r1_searcher": covers_gold,
 }

@@ -11,6 +11,8 @@ import string
 from functools import lru_cache
 
 _ASCII_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_TO_BLANKS = str.maketrans(dict.fromkeys(string.punctuation + "‘’´`", " "))
+_CLOSED = {"True": "yes", "False": "no"}
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 _DROP_SEPARATORS = re.compile("[ -]")
 
@@ -29,6 +31,20 @@ def normalise_for_drop(text: str) -> str:
     """
     tokens = (_normalise_drop_token(token) for token in _DROP_SEPARATORS.split(text.lower()))
     return " ".join(token for token in tokens if token)
+
+
+@lru_cache(maxsize=65_536)
+def normalise_as_r1_searcher(text: str) -> str:
+    """Normalize with blanks in place of punctuation, and yes and no in place of True and False (Song et al., 2025)."""
+    return _without_articles(_CLOSED.get(text, text).replace("_", " ").lower().translate(_TO_BLANKS))
+
+
+@lru_cache(maxsize=65_536)
+def repair_text(text: str) -> str:
+    """Return the text without wrong decodings, ligatures and typographic quotes, as ftfy repairs it."""
+    import ftfy  # slow to import
+
+    return str(ftfy.fix_text(text))
 
 
 def is_number(token: str) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from kgqa.artifacts.metrics import ScoreSummary
 from kgqa.artifacts.predictions import Prediction
 from kgqa.errors import ConfigError, DataError
-from kgqa.scoring.metrics import abstains, contains_gold, score
+from kgqa.scoring.metrics import abstains, containment, score
 from kgqa.scoring.own_metrics import OwnMetric, list_own_metrics
 from kgqa.types import Json, Question
 
@@ -42,7 +42,7 @@ class ScoredQuestion:
     profile: str
     em: float
     f1: float
-    containment: float
+    containment: float | None  # None: the profile does not count the answer
     support: SupportScores
     given: SupportScores  # of all passages that come with the question, as if they were used
     pair_right: bool | None = None  # answered, and abstained from its twin. None: no twin was answered
@@ -226,7 +226,7 @@ def score_question(question: Question, prediction: Prediction, profile: str) -> 
         raise DataError(f"question {question.id} has no answers, so its answer cannot be scored")
     answer = prediction.scored_answer
     shares = score(answer, question.answers, profile)
-    contained = 0.0 if answer is None else contains_gold(answer, question.answers)
+    contained = containment(answer, question.answers, profile)
     if question.answerable is False:
         contained = shares["em"] = shares["f1"] = float(answer is not None and abstains(answer))
     evidence = prediction.passages_of(question)

@@ -19,7 +19,7 @@ from kgqa.artifacts.metrics import (
 from kgqa.artifacts.verdicts import RIGHT, WRONG, Judgement
 from kgqa.scoring.comparison import agreement
 from kgqa.scoring.intervals import estimate, mean, percent
-from kgqa.scoring.metrics import PROFILES, score
+from kgqa.scoring.metrics import available_profiles, containment, score
 from kgqa.scoring.questions import METRICS, ScoredQuestion
 
 T = TypeVar("T")
@@ -66,7 +66,7 @@ def summarise(rows: Sequence[ScoredQuestion], *, seed: int = 0) -> ScoreSummary:
         figures_if_right=_mean_figures([row for row in rows if row.em == 1]) or None,
         by_hops=group_means(rows, lambda row: row.question.hops, _EM_AND_F1),
         by_type=group_means(rows, lambda row: row.question.type, _EM_AND_F1),
-        profiles={name: _rescore(answerable, name) for name in PROFILES},
+        profiles={name: _rescore(answerable, name) for name in available_profiles()},
     )
     if answered:
         return summary
@@ -93,8 +93,10 @@ def _cross_found_and_right(rows: Sequence[ScoredQuestion]) -> FoundAndRight | No
 
 
 def _rescore(rows: Sequence[ScoredQuestion], profile: str) -> dict[str, float | None]:
-    scores = [score(row.answer, row.question.answers, profile) for row in rows]
-    return {name: percent(score[name] for score in scores) for name in ("em", "f1")}
+    pairs = [(row.answer, row.question.answers) for row in rows]
+    scores = [score(*pair, profile) for pair in pairs]
+    means = {name: percent(each[name] for each in scores) for name in ("em", "f1")}
+    return {**means, "containment": percent(containment(*pair, profile) for pair in pairs)}
 
 
 def group_means(

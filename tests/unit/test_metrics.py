@@ -7,7 +7,16 @@ import re
 import pytest
 
 from kgqa.errors import ConfigError
-from kgqa.scoring.metrics import PROFILES, abstains, best_alignment, contains_gold, drop_scores, score
+from kgqa.scoring.metrics import (
+    NEEDED,
+    abstains,
+    available_profiles,
+    best_alignment,
+    containment,
+    contains_gold,
+    drop_scores,
+    score,
+)
 from kgqa.scoring.normalisation import normalise, normalise_for_drop
 
 
@@ -30,45 +39,89 @@ IBM = ["International Business Machines", "IBM"]
 TWO = ['["Ann", "Bob Hope"]']  # one gold of several spans
 
 
-def test_scores_are_those_computed_by_hand() -> None:
-    cases: list[tuple[str, str | None, list[str], tuple[float, float]]] = [
-        *((" ".join(PROFILES), each, [gold], (0, 0)) for each, gold in [(None, "Paris"), (None, ""), ("", "Paris")]),
-        (" ".join(PROFILES), "The Eiffel Tower.", ["eiffel tower"], (1, 1)),
-        # yes, no and noanswer within a longer answer count nothing where the scorer has this rule
-        *(("hotpotqa 2wiki trace", *case, (0, 0)) for case in [("Yes, both", ["yes"]), ("no", ["no one"])]),
-        ("hotpotqa 2wiki trace", "noanswer", ["noanswer given"], (0, 0)),
-        ("hotpotqa 2wiki trace", "YES.", ["yes"], (1, 1)),
-        ("musique", "Yes, both", ["yes"], (0, 2 / 3)),  # precision 1/2, recall 1
-        ("drop", "Yes, both", ["yes"], (0, 0.67)),  # two digits
-        ("hotpotqa 2wiki trace", "the", [""], (1, 0)),
-        ("musique drop", "the", [""], (1, 1)),
-        # york once of two, new twice: precision 3/4, recall 3/3. DROP compares sets.
-        ("hotpotqa 2wiki musique trace", "new york new york", ["New New York"], (0, 6 / 7)),
-        ("drop", "new york new york", ["New New York"], (0, 1)),
-        ("hotpotqa", "IBM", IBM, (0, 0)),
-        ("2wiki musique drop", "IBM", IBM, (1, 1)),
-        ("trace", "IBM", IBM, (1, 0)),  # EM over all golds, F1 on the first
-        ("kgp", "Rome", ["Paris", "Rome"], (0, 0)),
-        ("kgp", "Rome", ['["Paris", "Rome"]'], (1, 1)),
-        ("kgp", "yes", ["yes indeed"], (0, 0)),
-        # 1 of 3 tokens of the first gold, 2 of 3 of the second
-        ("musique", "James Howard Meredith", ["James Brown", "James Meredith"], (0, 0.8)),
-        ("drop", "16 January 1959", ["1 January 1986"], (0, 0)),
-        ("drop", "January 1986", ["1 January 1986"], (0, 0.8)),
-        ("drop", "January 1986", ["January"], (0, 0.67)),  # only the gold's numbers are required
-        ("drop", "alpha beta gamma", ["alpha delta epsilon zeta"], (0, 0.29)),  # 2/7
-        # a prediction in brackets is split at commas, as in IRCoT
-        ("drop", "Ann", TWO, (0, 0.5)),
-        ("drop", '["Bob Hope", "Ann"]', TWO, (1, 1)),
-        ("drop", "[Ann, Bob]", TWO, (0, 0.83)),
-        ("drop", "Ann, Bob Hope", TWO, (0, 0.4)),
-        ("drop", "[]", TWO, (0, 0)),
-        ("drop", "sic", ["[sic]"], (1, 1)),
-    ]
-    for profiles, prediction, golds, expected in cases:
-        for profile in profiles.split():
-            scores = score(prediction, golds, profile)
-            assert scores == pytest.approx(dict(zip(("em", "f1"), expected, strict=True))), profile
+SQUAD = "hotpotqa 2wiki musique trace kgp safe hipporag linearrag arag r1_searcher"
+NO_RULE = "kgp hipporag linearrag arag"  # no rule for yes and no, and two empty answers do not agree
+EVERY = f"{SQUAD} drop ircot"
+CASES: list[tuple[str, str | None, list[str], tuple[float, float]]] = [
+    *((EVERY, each, [gold], (0, 0)) for each, gold in [(None, "Paris"), (None, ""), ("", "Paris")]),
+    (EVERY, "The Eiffel Tower.", ["eiffel tower"], (1, 1)),
+    # yes, no and noanswer within a longer answer count nothing where the scorer has this rule
+    *(("hotpotqa 2wiki trace r1_searcher", *case, (0, 0)) for case in [("Yes, both", ["yes"]), ("no", ["no one"])]),
+    ("hotpotqa 2wiki trace", "noanswer", ["noanswer given"], (0, 0)),
+    (EVERY, "YES.", ["yes"], (1, 1)),
+    (f"musique safe {NO_RULE}", "Yes, both", ["yes"], (0, 2 / 3)),  # precision 1/2, recall 1
+    ("drop ircot", "Yes, both", ["yes"], (0, 0.67)),  # two digits
+    (f"hotpotqa 2wiki r1_searcher {NO_RULE}", "the", [""], (1, 0)),
+    ("musique safe trace drop ircot", "the", [""], (1, 1)),
+    # york once of two, new twice: precision 3/4, recall 3/3. DROP compares sets.
+    (SQUAD, "new york new york", ["New New York"], (0, 6 / 7)),
+    ("drop", "new york new york", ["New New York"], (0, 1)),
+    ("hotpotqa linearrag arag kgp", "IBM", IBM, (0, 0)),
+    ("2wiki musique safe hipporag r1_searcher drop", "IBM", IBM, (1, 1)),
+    ("trace", "IBM", IBM, (1, 0)),  # EM over all golds, F1 on the first
+    ("kgp", "Rome", ["Paris", "Rome"], (0, 0)),
+    ("kgp", "Rome", ['["Paris", "Rome"]'], (1, 1)),
+    ("kgp", "yes", ["yes indeed"], (0, 2 / 3)),
+    ("r1_searcher", "True", ["yes"], (1, 1)),
+    ("r1_searcher", "O'Neil_Jones", ["o neil jones"], (1, 1)),
+    # 1 of 3 tokens of the first gold, 2 of 3 of the second
+    ("musique", "James Howard Meredith", ["James Brown", "James Meredith"], (0, 0.8)),
+    ("drop", "16 January 1959", ["1 January 1986"], (0, 0)),
+    ("drop", "January 1986", ["1 January 1986"], (0, 0.8)),
+    ("drop", "January 1986", ["January"], (0, 0.67)),  # only the gold's numbers are required
+    ("drop", "alpha beta gamma", ["alpha delta epsilon zeta"], (0, 0.29)),  # 2/7
+    # a prediction in brackets is split at commas, as in IRCoT
+    ("drop", "Ann", TWO, (0, 0.5)),
+    ("drop ircot", '["Bob Hope", "Ann"]', TWO, (1, 1)),
+    ("drop", "[Ann, Bob]", TWO, (0, 0.83)),
+    ("drop", "Ann, Bob Hope", TWO, (0, 0.4)),
+    ("drop ircot", "[]", TWO, (0, 0)),
+    ("drop", "sic", ["[sic]"], (1, 1)),
+    ("drop", "cafÃ©", ["café"], (0, 0)),
+    ("ircot", "cafÃ©", ["café"], (1, 1)),
+    ("ircot", "So the answer is: Oslo.", ["Oslo"], (1, 1)),
+]
+BY_PROFILE = [(profile, *case) for profiles, *case in CASES for profile in profiles.split()]
+
+
+@pytest.mark.parametrize(("profile", "prediction", "golds", "expected"), BY_PROFILE)
+def test_scores_equal_hand_computed(
+    profile: str, prediction: str | None, golds: list[str], expected: tuple[float, float]
+) -> None:
+    if profile == "ircot":
+        pytest.importorskip("ftfy")
+    scores = score(prediction, golds, profile)
+    assert scores == pytest.approx(dict(zip(("em", "f1"), expected, strict=True)))
+
+
+@pytest.mark.parametrize(
+    ("profile", "answer", "golds", "expected"),
+    [
+        ("hotpotqa", "I do not know", ["no"], 0),
+        ("hotpotqa", "IBM", IBM, 1),
+        ("linearrag", "I do not know", ["no"], 1),
+        ("linearrag", "IBM", IBM, 0),
+        ("linearrag", " ", ["the"], 0),
+        ("linearrag", "Oslo", [" "], 0),
+        ("arag", "Oslo", [" "], 1),
+        ("arag", " ", ["Oslo"], None),
+        ("arag", None, ["Oslo"], 0),
+        ("r1_searcher", "It is James H. Meredith", ["Meredith, James"], 1),
+    ],
+)
+def test_containment_follows_the_profile(
+    profile: str, answer: str | None, golds: list[str], expected: float | None
+) -> None:
+    assert containment(answer, golds, profile) == expected
+
+
+def test_profile_without_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(NEEDED, "drop", ("drop-extra", "no_such_package"))
+    available_profiles.cache_clear()
+    with pytest.raises(ConfigError, match=r"no_such_package is not installed.*\[drop-extra\]"):
+        score("a", ["a"], "drop")
+    assert "drop" not in available_profiles()
+    available_profiles.cache_clear()
 
 
 def test_drop_pairs_spans_one_to_one_and_the_best_overall() -> None:

@@ -124,7 +124,7 @@ def test_every_table_is_in_markdown_html_notebooks_and_latex(run: FinishedRun, f
     f1, text = run.metrics.score("f1"), write_report(folder, "latex").read_text(encoding="utf-8")
     assert f"F1 & {f1.mean:.1f} & [{f1.low:.1f}, {f1.high:.1f}] & 5 \\\\" in text
     assert text.count(r"\begin{table}") == text.count(r"\end{table}") == text.count(r"\toprule") >= 4
-    assert "{EM and F1 by scoring profile: trace on musique with smollm2\\_135m, scripted}" in text
+    assert "{Scores by scoring profile: trace on musique with smollm2\\_135m, scripted}" in text
     assert "% Scripted replies: no model was called." in text
     escaped = r"50 \% of A\_b \& \{c\} \textasciitilde{}\textasciicircum{}\textbackslash{}"
     assert escape_latex("50 % of A_b & {c}\n~^\\") == escaped
