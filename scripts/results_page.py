@@ -135,6 +135,12 @@ def table_head(cells: Sequence[str]) -> str:
     return f"{table_row(cells)}\n{table_row(['---'] * len(cells))}"
 
 
+def mark_golds(runs: Iterable[Shown]) -> str:
+    """Return what the heading of a dataset says about its gold answers, such as ", EM and F1 without aliases"."""
+    lacking = {run.finished.metrics.missing_golds for run in runs} - {None}
+    return f", EM and F1 {' and '.join(sorted(map(str, lacking)))}" if lacking else ""
+
+
 def format_estimate(figure: Estimate | None) -> str:
     if figure is None or figure.mean is None:
         return "–"
@@ -286,7 +292,7 @@ def grid_tables(runs: Sequence[Shown]) -> Iterator[str]:
     """Return the table of methods and retrievers: EM, F1, support recall and tokens per dataset."""
     methods = [label for label in ORDER if any(run.label == label and run.retriever != "bm25" for run in runs)]
     for dataset, name in DATASETS.items():
-        yield f"### {name}\n"
+        yield f"### {name}{mark_golds([run for run in runs if run.dataset == dataset])}\n"
         yield table_head(["method", "retriever", "EM", "F1", "support recall", "calls", "tokens"])
         by = {(run.label, run.retriever): run for run in runs if run.dataset == dataset}
         for label in methods:
@@ -315,7 +321,7 @@ def results_tables(runs: Sequence[Shown]) -> Iterator[str]:
         here = sort_runs(runs, dataset)
         if not here:
             continue
-        yield f"### {name}\n"
+        yield f"### {name}{mark_golds(here)}\n"
         yield table_head(COLUMNS)
         yield from (table_row(run.cells(COLUMNS)) for run in here)
         yield ""

@@ -61,6 +61,7 @@ class ScoreSummary(Artifact):
     failed: Count
     answerless: Count
     profile: str
+    missing_golds: str | None = omit_none()  # what the gold answers lack: "without aliases"
     scores: Mapping[str, Estimate]
     answered: Mapping[str, Estimate] | None = omit_none()
     given: Means  # support recall and error rate of all passages that come with the questions
@@ -78,6 +79,11 @@ class ScoreSummary(Artifact):
     def answered_text(self) -> str:
         """Return "answered 191 of 200", or "" if no question failed."""
         return f"answered {self.questions - self.failed:,} of {self.questions:,}" if self.failed else ""
+
+    @property
+    def profile_text(self) -> str:
+        """Return "2wiki profile, without aliases"."""
+        return f"{self.profile} profile{f', {self.missing_golds}' if self.missing_golds else ''}"
 
     def score(self, name: str) -> Estimate:
         """Return a score. Its mean is None if the questions do not define it."""

@@ -71,6 +71,11 @@ class FileDataset(ABC):
         )
 
     @property
+    def missing_golds(self) -> str:
+        """Return what the gold answers lack, such as "without aliases", or ""."""
+        return ""
+
+    @property
     def folders(self) -> list[Path]:
         return data_folders(self.name, "questions", "")
 

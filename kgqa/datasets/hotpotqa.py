@@ -40,6 +40,10 @@ class Aliases(BaseModel):
     demonyms: list[str] = []
 
 
+AUTO = "auto"
+ALIASES = "id_aliases.json"  # in the official archive of 2Wiki
+
+
 @dataclass(frozen=True)
 class HotpotQA(ContextDataset):
     """Questions of a HotpotQA or 2Wiki file.
@@ -50,7 +54,7 @@ class HotpotQA(ContextDataset):
     """
 
     hops: Mapping[str, Count]  # by question type
-    aliases: Annotated[str | None, HASHED]  # 2Wiki's id_aliases.json
+    aliases: Annotated[str | None, HASHED]  # 2Wiki's id_aliases.json. "auto": if it is there
 
     @property
     def file(self) -> Path:
@@ -87,7 +91,17 @@ class HotpotQA(ContextDataset):
 
     def _alias_file(self, file: Path) -> Path | None:
         """Return the alias file: the path itself, next to the questions, or in the folders for data."""
-        return None if self.aliases is None else self.find("aliases", self.aliases, [file.parent, *self.folders])
+        if self.aliases is None:
+            return None
+        folders = [file.parent, *self.folders]
+        if self.aliases == AUTO:
+            return next((found for folder in folders if (found := folder / ALIASES).is_file()), None)
+        return self.find("aliases", self.aliases, folders)
+
+    @property
+    def missing_golds(self) -> str:
+        """Return "without aliases" if the dataset has an alias file that is not there, otherwise ""."""
+        return "without aliases" if self.aliases == AUTO and not self._alias_file(self.file) else ""
 
 
 def _question(record: HotpotRecord, answers: tuple[str, ...], hops: int | None) -> Question:

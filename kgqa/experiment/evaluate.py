@@ -54,6 +54,7 @@ class AnsweredQuestions:
     predictions: Mapping[str, Prediction]
     profile: str
     config: Config | None = None  # of the run; None: another program answered
+    missing_golds: str | None = None  # what the gold answers lack
 
     @property
     def reader(self) -> str:
@@ -92,7 +93,8 @@ def open_run(folder: Path, profile: str | None = None) -> AnsweredQuestions:
             f"{folder}: not the folder of a run (missing: {PREDICTIONS}). Name the folder that kgqa run printed"
         )
     config = load_run_config(folder)
-    if (folder / METRICS).is_file() and not (metrics := Metrics.read(folder)).score("em").n:
+    metrics = Metrics.read(folder) if (folder / METRICS).is_file() else None
+    if metrics and not metrics.score("em").n:
         if metrics.failed == metrics.questions:
             raise DataError(f"{folder}: every question of this run failed. Run its command again")
         raise DataError(f"{folder}: this run only retrieved passages. Its scores are in {METRICS}")
@@ -100,7 +102,8 @@ def open_run(folder: Path, profile: str | None = None) -> AnsweredQuestions:
     profile = profile or config.get("scoring") or config["dataset"]["profile"]
     questions = tuple(_read_questions(folder, predictions))
     check_hash(folder, PREDICTIONS)
-    return AnsweredQuestions(str(folder), questions, predictions, str(profile), config)
+    lacking = metrics.missing_golds if metrics else None
+    return AnsweredQuestions(str(folder), questions, predictions, str(profile), config, lacking)
 
 
 def _read_questions(folder: Path, predictions: Mapping[str, Prediction]) -> list[Question]:
@@ -148,7 +151,9 @@ def evaluate_predictions(file: Path, overrides: Sequence[str], display: Display,
         raise DataError(f"{file}: none of its predictions is for a question of dataset={experiment.name('dataset')}")
     known = {question.id for question in experiment.all_questions()}
     by_id = match_predictions(predictions, questions, file, known=known)
-    return _evaluate(experiment, AnsweredQuestions(str(file), questions, by_id, experiment.profile), display)
+    lacking = experiment.missing_golds or None
+    answers = AnsweredQuestions(str(file), questions, by_id, experiment.profile, missing_golds=lacking)
+    return _evaluate(experiment, answers, display)
 
 
 def _evaluate(
@@ -164,7 +169,7 @@ def _evaluate(
     count = pluralize(len(answered.questions), "question")
     evaluation = Evaluation(
         source=answered.name,
-        scores=summarise(answered.scored, seed=experiment.settings.seed),
+        scores=summarise(answered.scored, seed=experiment.settings.seed).replace(missing_golds=answered.missing_golds),
         notes=() if run else (f"{count} scored, {len(answered.predictions):,} predictions in the file.",),
         judge=judged.metrics if judged else None,
     )

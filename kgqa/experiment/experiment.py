@@ -22,6 +22,7 @@ from kgqa.config.files import Config, groups
 from kgqa.config.overrides import parse_role
 from kgqa.config.program_code import program_hash, user_code
 from kgqa.config.settings import RunSettings
+from kgqa.datasets.base import FileDataset
 from kgqa.datasets.sampling import sample_as_trace
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.experiment.engines import Engines, Pool, RoleNodes, role_nodes
@@ -200,6 +201,11 @@ class Experiment:
     def whole(self) -> Dataset:
         """Return the dataset as its files give it."""
         return parts.dataset(self.config["dataset"]) if self.given is None else self.given
+
+    @property
+    def missing_golds(self) -> str:
+        """Return what the gold answers of the dataset lack, such as "without aliases", or ""."""
+        return self.whole.missing_golds if isinstance(self.whole, FileDataset) else ""
 
     @property
     def corpus(self) -> Dataset | Collections:

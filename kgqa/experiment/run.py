@@ -308,7 +308,7 @@ def measure(
 ) -> Metrics:
     """Return what `metrics.json` contains of the answers."""
     ledger, seed = answers.ledger, experiment.settings.seed
-    summary = summarise(scored, seed=seed)
+    summary = summarise(scored, seed=seed).replace(missing_golds=experiment.missing_golds or None)
     if not experiment.has_answers:  # a run that only retrieves has no scores of answers
         scores = {name: UNDEFINED if METRICS[name].of_answer else score for name, score in summary.scores.items()}
         summary = summary.replace(

@@ -144,7 +144,7 @@ def _means_section(title: str, name: str, groups: Collection[tuple[str, Means]],
 
 
 def scores_section(summary: ScoreSummary, judged: JudgeMetrics | None = None, notes: Sequence[str] = ()) -> Section:
-    text = f"Scored by the {summary.profile} profile, in percent, with 95 % bootstrap intervals in brackets."
+    text = f"Scored by the {summary.profile_text}, in percent, with 95 % bootstrap intervals in brackets."
     failed = "Failed questions count as wrong."
     if summary.answered:
         failed += f" The second value is of the {summary.answered_text} only."
@@ -161,7 +161,7 @@ def scores_with_intervals(run: FinishedRun) -> Section:
         if score.mean is not None
     ]
     note = f" ({run.simulation_note})" if run.simulation_note else ""
-    title = f"Scores by the {run.metrics.profile} profile, in percent{note}"
+    title = f"Scores by the {run.metrics.profile_text}, in percent{note}"
     return Section(title, ("score", "mean", "95 % interval", "questions"), rows)
 
 
@@ -282,7 +282,8 @@ def _score_rows(summary: ScoreSummary, judged: JudgeMetrics | None) -> Rows:
     for name, metric in METRICS.items():
         if metric.listed and (score := summary.score(name)).mean is not None:
             only = (summary.answered or {}).get(name)
-            yield metric.label, f"{score}  of all, {only} of {only.n:,}" if only else str(score)
+            mark = f" ({summary.missing_golds})" if summary.missing_golds and metric.of_golds else ""
+            yield f"{metric.label}{mark}", f"{score}  of all, {only} of {only.n:,}" if only else str(score)
     if judged:
         yield f"accuracy by {judged.judge}", accuracy_text(judged)
     if (wording := summary.wording) and wording.words is not None:

@@ -118,7 +118,7 @@ class SweepReport:
         return [self._table(key, cells) for key, cells in groups.items()]
 
     def _table(self, key: tuple[str, ...], cells: Sequence[DoneCell]) -> Section:
-        dataset, profile, *questions = key
+        dataset, _, *questions = key
         axes = [axis for axis in self.sweep.axes if len({done.cell.values.get(axis) for done in cells}) > 1]
         rows = [[MarkedCell(str(done.cell.number)), *done.values(axes, self.base)] for done in cells]
         header = ["cell", *(axes or ["settings"])]
@@ -133,7 +133,7 @@ class SweepReport:
                 marked = mark_best(figures, shares, lower_is_better=column.lower_is_better)
                 for row, entry in zip(rows, marked, strict=True):
                     row.append(entry)
-        title = f"{dataset}, {pluralize(len(questions), 'question')}, {profile} profile"
+        title = f"{dataset}, {pluralize(len(questions), 'question')}, {cells[0].metrics.profile_text}"
         return Section(title, header, rows, (NOTE,), plots=_plots(cells, axes))
 
     def notices(self) -> list[str]:

@@ -80,6 +80,7 @@ class Metric:
     column: whether sweeps and the viewer show it.
     tested: whether `kgqa compare` tests it.
     of_answer: whether it needs an answer. A report omits other metrics if the method reads no passages.
+    of_golds: whether it compares with the gold answers.
     optional: whether metrics.json omits it if no question defines it.
     """
 
@@ -90,6 +91,7 @@ class Metric:
     column: bool = False
     tested: bool = False
     of_answer: bool = True
+    of_golds: bool = False
     optional: bool = False
     lower_is_better: bool = False
 
@@ -103,9 +105,9 @@ def _of_pair(share: Share) -> Share:
 
 
 _LIST = (
-    Metric("em", "EM", _unless_unanswerable(lambda row: row.em), column=True, tested=True),
-    Metric("f1", "F1", _unless_unanswerable(lambda row: row.f1), column=True, tested=True),
-    Metric("containment", "containment", _unless_unanswerable(lambda row: row.containment), column=True),
+    Metric("em", "EM", _unless_unanswerable(lambda row: row.em), column=True, tested=True, of_golds=True),
+    Metric("f1", "F1", _unless_unanswerable(lambda row: row.f1), column=True, tested=True, of_golds=True),
+    Metric("containment", "containment", _unless_unanswerable(lambda row: row.containment), column=True, of_golds=True),
     # MuSiQue-Full's An+Suff and Sp+Suff F1 (Trivedi et al., TACL 2022)
     Metric("pair_f1", "F1 of pairs", _of_pair(lambda row: row.f1), optional=True),
     Metric("pair_support_f1", "support F1 of pairs", _of_pair(lambda row: row.support.f1), optional=True),

@@ -92,10 +92,13 @@ def test_alias_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for named in (aliases, Path("id_aliases.json")):  # looked for next to the questions
         questions = list(hotpotqa(file, named).questions())
         assert [question.answers for question in questions] == [("UK", "Britain", "British"), ("yes",)]
-    assert hotpotqa(file).sha256 != hotpotqa(file, aliases).sha256
+    assert hotpotqa(file).sha256 != hotpotqa(file, aliases).sha256 == hotpotqa(file, Path("auto")).sha256
+    assert hotpotqa(file, Path("auto")).missing_golds == ""
     assert hotpotqa(file).corpus_identity() == hotpotqa(file, aliases).corpus_identity()
     monkeypatch.setenv("KGQA_DATA", str(tmp_path / "data"))
     aliases.unlink()
+    assert hotpotqa(file, Path("auto")).missing_golds == "without aliases"
+    assert hotpotqa(file, Path("auto")).sha256 == hotpotqa(file).sha256
     assert f"no such file, nor in {tmp_path}, " in refusal(hotpotqa(file, Path("id_aliases.json")))
 
 
