@@ -91,6 +91,7 @@ class Reproduction:
     orders: Sequence[Order] = ()
     chosen: Sequence[tuple[str, str, str]] = ()  # cell, values chosen on dev, among how many
     second_hand: str = ""  # the source of the published values, if it is not the paper
+    scorer: str = ""  # a sentence
 
     @property
     def is_figure(self) -> bool:
@@ -159,7 +160,8 @@ class Reproduction:
         place = f"{self.place}. {len(self.cells):,} cells: {cells}."
         failed = [FAILED] if any(line.ours and line.ours.failed for line in self.lines) else []
         copied = [f"The published values are secondary, from {self.second_hand}."] if self.second_hand else []
-        text = (place, *copied, *failed, *self._rules(), *([POINTS] if plots else []))
+        scorer = [self.scorer] if self.scorer else []
+        text = (place, *copied, *scorer, *failed, *self._rules(), *([POINTS] if plots else []))
         return Section("Verdicts", ("published values", "number"), known, text, plots=plots)
 
     def _rules(self) -> Iterator[str]:

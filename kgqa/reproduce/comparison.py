@@ -18,6 +18,7 @@ from kgqa.report.reproduction import CellLine, Line, Order, Reproduction
 from kgqa.reproduce.cells import NEEDING, PlannedCell
 from kgqa.reproduce.differences import Row
 from kgqa.reproduce.question_values import add_interval, compare_rows, pool_values, weight_values
+from kgqa.reproduce.scorers import describe_scorer
 from kgqa.reproduce.tables import PublishedTable
 from kgqa.scoring.published_delta import Metric, Ours, compare_with_published, read_measured_value, wilson_interval
 
@@ -50,6 +51,7 @@ def compare_cells(
         orders=_orders(table, own),
         cells=[_cell_line(cell) for cell in own],
         differing=differing,
+        scorer=describe_scorer(table),
         cost=_cost(own),
         chosen=[(c.name, c.runs.chosen, f"{len(c.runs.tried)}") for c in own if c.runs and c.runs.chosen],
         second_hand=table.second_hand,

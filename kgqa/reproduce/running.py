@@ -20,6 +20,7 @@ from kgqa.reproduce.cells import PlannedCell, count_states, plan_cells
 from kgqa.reproduce.comparison import compare_cells
 from kgqa.reproduce.differences import Row, count_questions, list_differences
 from kgqa.reproduce.protocol import PROTOCOL, CellRuns, Protocol, find_protocol
+from kgqa.reproduce.scorers import list_scorer_differences
 from kgqa.reproduce.tables import PublishedTable, choose_footing, load_table, table_ids
 from kgqa.reproduce.trained_models import TRAINED, find_local, format_trained, list_missing, split_trained
 from kgqa.runtime.costs import Budget
@@ -135,7 +136,8 @@ class ReproduceRequest:
 
     def compare(self) -> Reproduction:
         """Put the published values next to those of the runs so far."""
-        differing = [*self.differences, *count_questions(self.table, self.protocol, self.published)]
+        scorers = list_scorer_differences(self.table, self.published)
+        differing = [*self.differences, *scorers, *count_questions(self.table, self.protocol, self.published)]
         return compare_cells(self.table, self.command, self.published, differing, self.keys.margin)
 
     def stages(self) -> dict[str, list[Cell]]:

@@ -14,8 +14,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from kgqa.artifacts.schema import check_json
 from kgqa.config.files import load_yaml
 from kgqa.config.overrides import merge_overrides, override_values
-from kgqa.errors import ConfigError, nearest
+from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.experiment.experiment import Experiment
+from kgqa.reproduce.scorers import DATASET
 from kgqa.scoring.published_delta import Metric, Value
 from kgqa.types import Json
 from kgqa.util.plugins import package_conf
@@ -38,6 +39,18 @@ class Strict(BaseModel):
     """A part of a file without unknown keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, coerce_numbers_to_str=True)
+
+
+class Scorer(Strict):
+    """A released scorer. profile: ours with the same values, or "dataset". file: in the authors' code, or "none"."""
+
+    profile: str
+    file: str
+    golds: str
+
+    @property
+    def overrides(self) -> tuple[str, ...]:
+        return () if self.profile == DATASET else (f"scoring={self.profile}",)
 
 
 class Fate(Strict):
@@ -83,6 +96,7 @@ class PublishedTable(Strict):
     paper: str
     place: str
     source: Literal["text", "plot", "mixed"]
+    scorer: str  # its name in scorers.yaml
     second_hand: str = ""  # the copies that the values are from; "": read from the paper or its authors' pages
     given: tuple[str, ...] = ()  # overrides of every cell
     metrics: Annotated[tuple[Metric, ...], BeforeValidator(_list_metrics)]
@@ -95,6 +109,14 @@ class PublishedTable(Strict):
     pool: bool = False  # a mean is over the questions of all its cells, instead of over the cells
     asked: int | dict[str, int] | None = None  # the paper's number of questions, also by column or dataset
     entries: tuple[_Row, ...] = Field(alias="rows")
+
+    @cached_property
+    def released(self) -> Scorer:
+        """Return its scorer. Raises DataError: scorers.yaml has no such name."""
+        scorers: dict[str, Scorer] = read_conf("scorers.yaml", dict[str, Scorer])
+        if self.scorer not in scorers:
+            raise DataError(f"{self.id}: scorer: {self.scorer}: not in scorers.yaml. {nearest(self.scorer, scorers)}")
+        return scorers[self.scorer]
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -195,6 +217,8 @@ def _cells(table: PublishedTable, row: _Row) -> Iterator[PublishedCell]:
         keys = {key: value for fate in fates for key, value in fate if value and key in Fate.model_fields}
         models = keys.get("trained", {}) if keys.get("availability") == "needs training" else {}
         overrides = merge_overrides(table.given, table.by_column.get(column, ()), *(fate.overrides for fate in fates))
+        if "verify" not in override_values(overrides):  # a verification has no scores of answers
+            overrides = merge_overrides(table.released.overrides, overrides)
         asked = table.questions(column, overrides)
         asked = asked * len(row.mean_of) if asked and row.mean_of and table.pool else asked
         nothing = (None,) * len(table.metrics)

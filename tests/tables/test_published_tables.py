@@ -32,6 +32,7 @@ from kgqa.reproduce.comparison import compare_cells
 from kgqa.reproduce.differences import count_questions, list_setting_differences
 from kgqa.reproduce.protocol import CellRuns, Protocol, protocol_of
 from kgqa.reproduce.running import ReproduceRequest
+from kgqa.reproduce.scorers import describe_scorer, list_scorer_differences
 from kgqa.reproduce.tables import load_table, table_ids
 from kgqa.reproduce.trained_models import find_model, plan_training
 from kgqa.runtime.display import QUIET
@@ -136,6 +137,7 @@ def test_files_are_refused_or_completed_by_their_base(tmp_path: Path) -> None:
     paper: trace
     place: Table 1
     source: text
+    scorer: ircot
     metrics: {EM: scores.em}
     settings: {reader: [LLaMA-3, model]}
     rows:
@@ -175,7 +177,8 @@ def test_a_cell_whose_model_is_missing_or_retired_says_how_to_go_on(
 def test_your_model_replaces_the_papers_and_runs_a_trained_row(tmp_path: Path) -> None:
     cell = cells_of(tmp_path, "model=smollm2_135m", "engine=scripted")["Direct · Demo"]
     assert cell.state == "run"
-    assert cell.overrides == ("dataset=demo", "method=no_context", "model=smollm2_135m", "engine=scripted")
+    own = ("scoring=trace", "dataset=demo", "method=no_context")
+    assert cell.overrides == (*own, "model=smollm2_135m", "engine=scripted")
     given: tuple[str, ...] = ("model=smollm2_135m", "engine=scripted")
     assert cells_of(tmp_path, *given)["Trained · Demo"].state == "needs training"
     assert "trained.safe_evaluator=PATH runs it with yours" in cells_of(tmp_path, *given)["Trained · Demo"].why
@@ -186,6 +189,30 @@ def test_your_model_replaces_the_papers_and_runs_a_trained_row(tmp_path: Path) -
         ("reader", "LLaMA-3", "model=smollm2_135m"),
         ("engine", "not named", "engine=scripted"),
     ]
+
+
+@pytest.mark.parametrize("table_id", table_ids())
+def test_tables_use_the_released_scorer(table_id: str) -> None:
+    table = load_table(table_id)
+    used = {override_values(cell.overrides).get("scoring") for cell in table.cells if cell.availability == "run"}
+    named = {scoring.removeprefix("scoring=") for scoring in table.released.overrides}
+    elsewhere = {"ircot"} if table.scorer == "ircot" else {"musique"} if table_id == "kgp/table1" else set()
+    verified = any("verify" in override_values(cell.overrides) for cell in table.cells)
+    assert used - {None} <= named | elsewhere
+    assert verified or not named or None not in used
+
+
+def test_unreleased_scorers_and_lacking_golds_are_listed(tmp_path: Path) -> None:
+    table = table_of(tmp_path, SMALL.replace("scorer: trace", "scorer: knowtrace"))
+    cells = plan_cells(table, ("model=smollm2_135m", "engine=scripted"), None)
+    ours = "the official scorer of each dataset"
+    assert [*list_scorer_differences(table, cells)] == [("scorer", "not released", ours)]
+    table = table_of(tmp_path, SMALL.replace("[dataset=musique]", "[dataset=musique, scoring=drop]"))
+    cells = plan_cells(table, ("model=smollm2_135m", "engine=scripted"), None)
+    assert [*list_scorer_differences(table, cells)] == [("scorer", "readers/metrics.py", "scoring=drop (MuSiQue)")]
+    assert describe_scorer(table).startswith("Scorer: readers/metrics.py of the authors, here scoring=trace.")
+    with pytest.raises(DataError, match=r"scorer: tracee: not in scorers\.yaml\. Did you mean trace"):
+        _ = table_of(tmp_path, SMALL.replace("scorer: trace", "scorer: tracee")).released
 
 
 def test_only_takes_rows_and_columns_by_name_or_pattern(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ title: A table
 paper: trace
 place: Table 1
 source: text
+scorer: trace
 given: [model=llama3_8b_instruct]
 metrics: {EM: scores.em, F1: scores.f1}
 settings: {reader: [LLaMA-3, model]}
