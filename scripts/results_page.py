@@ -4,7 +4,7 @@
     python scripts/results_page.py outputs/sweeps/results_* --grid > tables.md
 
 For each dataset: scores with 95 % intervals and costs, and every method compared with `REFERENCE` on the questions that
-both answered (difference in F1 with its bootstrap interval, a permutation test for F1, McNemar's test for EM). Then the
+both answered (difference in F1 with its interval, a permutation test for F1, McNemar's test for EM). Then the
 sign of each difference in the papers and here, where TRACE loses the answer, and the causes of wrong answers.
 """
 

@@ -20,7 +20,7 @@ Means = Mapping[str, Number | None]
 
 
 class Estimate(Artifact):
-    """A mean with its 95 % bootstrap interval over the `n` questions that define it. All None if there are none."""
+    """A mean with its 95 % interval over the `n` questions that define it. All None if there are none."""
 
     mean: Number | None
     low: Number | None

@@ -49,7 +49,7 @@ def run_one(overrides: Sequence[str], terminal: Terminal, *, with_prompts: bool 
 
 
 def _show_summary(experiment: Experiment, executed: Executed, terminal: Terminal) -> None:
-    """Show scores in percent with 95 % bootstrap intervals, then costs and warnings."""
+    """Show scores in percent with 95 % intervals, then costs and warnings."""
     from kgqa.report.run_report import summary_rows
 
     choices, metrics = experiment.choices, executed.metrics

@@ -169,7 +169,7 @@ def _evaluate(
     count = pluralize(len(answered.questions), "question")
     evaluation = Evaluation(
         source=answered.name,
-        scores=summarise(answered.scored, seed=experiment.settings.seed).replace(missing_golds=answered.missing_golds),
+        scores=summarise(answered.scored).replace(missing_golds=answered.missing_golds),
         notes=() if run else (f"{count} scored, {len(answered.predictions):,} predictions in the file.",),
         judge=judged.metrics if judged else None,
     )

@@ -54,7 +54,7 @@ def judge_answers(session: Session, rows: Sequence[ScoredQuestion], display: Dis
     grades_itself = any(label.partition("@")[0] == reader for label in labels.values())
     metrics = extend(
         JudgeMetrics,
-        summarise_verdicts(lines, [bool(row.em) for row in rows], seed=experiment.settings.seed),
+        summarise_verdicts(lines, [bool(row.em) for row in rows]),
         judge=experiment.name(ROLE),
         models=labels,
         prompts={template: template_hash(template) for template in judge.templates},

@@ -307,8 +307,8 @@ def measure(
     experiment: Experiment, answers: Answers, scored: Sequence[ScoredQuestion], index: PoolIndex | None
 ) -> Metrics:
     """Return what `metrics.json` contains of the answers."""
-    ledger, seed = answers.ledger, experiment.settings.seed
-    summary = summarise(scored, seed=seed).replace(missing_golds=experiment.missing_golds or None)
+    ledger = answers.ledger
+    summary = summarise(scored).replace(missing_golds=experiment.missing_golds or None)
     if not experiment.has_answers:  # a run that only retrieves has no scores of answers
         scores = {name: UNDEFINED if METRICS[name].of_answer else score for name, score in summary.scores.items()}
         summary = summary.replace(
@@ -316,7 +316,7 @@ def measure(
         )
     retrieval = seconds = None
     if (experiment.searches or "reranker" in experiment.method.uses) and summary.failed < len(scored):
-        retrieval = _measure_retrieval(scored, ledger, index, seed)
+        retrieval = _measure_retrieval(scored, ledger, index)
     if experiment.asks_models:
         import numpy as np
 
@@ -341,9 +341,7 @@ def measure(
     )
 
 
-def _measure_retrieval(
-    scored: Sequence[ScoredQuestion], ledger: Ledger, index: PoolIndex | None, seed: int
-) -> Retrieval:
+def _measure_retrieval(scored: Sequence[ScoredQuestion], ledger: Ledger, index: PoolIndex | None) -> Retrieval:
     """Measure the passages that each question retrieved: none if it failed."""
     retrieved = []
     for row in scored:
@@ -353,4 +351,4 @@ def _measure_retrieval(
         retrieved.append(RetrievedPassages(evidence, *ranks, row.question.hops, row.question.type))
     # the passages of several searches have no order of relevance
     ranked = ledger.answered[Search.__name__] <= len(retrieved)
-    return summarise_retrieval(retrieved, ranked=ranked, seed=seed)
+    return summarise_retrieval(retrieved, ranked=ranked)

@@ -23,7 +23,7 @@ def comparison_section(differences: Sequence[Difference], wanted: float) -> Sect
     """Return the differences. `wanted`: the points for which the number of questions is computed."""
     header = ("metric", "runs", "means", "difference", "better on", "p", "p (Holm)", "effect", f"n for {wanted:g}", "")
     text = (
-        "Means in percent, the difference in points with its 95 % bootstrap interval, over the same questions. p: "
+        "Means in percent, the difference in points with its 95 % interval, over the same questions. p: "
         "McNemar's exact test for right or wrong, a paired permutation test for others, with Holm's correction over "
         f"all rows. Effect: odds of the first if the two differ, or Cohen's d. n for {wanted:g}: questions that would "
         f"show a difference of {wanted:g} points with power 0.8."

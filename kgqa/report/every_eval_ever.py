@@ -89,7 +89,7 @@ def _results(run: FinishedRun) -> Iterator[dict[str, Json]]:
 
 
 def _result(run: FinishedRun, name: str, score: Estimate, more: Mapping[str, Json]) -> dict[str, Json]:
-    interval = {"lower": score.low, "upper": score.high, "confidence_level": 0.95, "method": "bootstrap"}
+    interval = {"lower": score.low, "upper": score.high, "confidence_level": 0.95, "method": "wilson"}
     settings = {key: value for key, value, _ in run.settings if key.startswith("method.")}
     dataset, method = run.manifest.dataset, run.choices["method"]
     return {

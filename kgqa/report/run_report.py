@@ -144,7 +144,7 @@ def _means_section(title: str, name: str, groups: Collection[tuple[str, Means]],
 
 
 def scores_section(summary: ScoreSummary, judged: JudgeMetrics | None = None, notes: Sequence[str] = ()) -> Section:
-    text = f"Scored by the {summary.profile_text}, in percent, with 95 % bootstrap intervals in brackets."
+    text = f"Scored by the {summary.profile_text}, in percent, with 95 % intervals in brackets."
     failed = "Failed questions count as wrong."
     if summary.answered:
         failed += f" The second value is of the {summary.answered_text} only."

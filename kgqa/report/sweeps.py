@@ -29,7 +29,7 @@ from kgqa.util.jsonio import encode_json
 from kgqa.util.text import pluralize
 
 NOTE = (
-    "Scores in percent with 95 % bootstrap intervals over questions. Best: bold. Second best: underlined. *: "
+    "Scores in percent with 95 % intervals over questions. Best: bold. Second best: underlined. *: "
     "significantly below the best of its column (paired test over the same questions, p < 0.05 after Holm's "
     "correction over the column). Costs are computed as if no reply had been cached."
 )

@@ -28,7 +28,7 @@ TRAINING = ("steps", "epochs", "tokens", "device", "processes", "trainable", "pa
 FILTERS = {"backtracing": "KnowTrace*", "none": "Non-Backtracing"}  # names in KnowTrace's Figure 4
 ROUND = ("round", "EM", "F1", "FA", "right answers", "examples", "evaluated in")
 ROUND_TEXT = (
-    "EM and F1: on the evaluation questions, with 95 % bootstrap intervals. Round 0 is the base model.",
+    "EM and F1: on the evaluation questions, with 95 % intervals. Round 0 is the base model.",
     "FA: percentage of the tokens in right answers of the previous round that backtracing removes.",
 )
 
@@ -61,7 +61,7 @@ def training_sections(trained: Trained) -> list[Section]:
     losses = {name.replace("_", " "): f"{value:.4f}" for name, value in trained.losses if value is not None}
     used = {"time": duration(trained.seconds), "peak memory": f"{trained.peak_memory / 10**9:.1f} GB"}
     text = (
-        "Replies to prompts of questions that were not used for training, with the 95 % bootstrap interval.",
+        "Replies to prompts of questions that were not used for training, with the 95 % interval.",
         *(f"{name}: {value:.1f}" for name, value in trained.baselines.items()),
     )
     measured = [(name, score, score.n) for name, score in trained.measured.items()]
@@ -157,7 +157,7 @@ def _count_section(outcome: VerificationOutcome, published: Published | None) ->
     if published:
         total, noise = round(published.total), round(published.noise)
         rows.append(("SAFE, Table 2", total, noise, None, None, f"{published.percent:.2f} %"))
-    text = ["Ratio: noise among all questions, with its 95 % bootstrap interval in brackets."]
+    text = ["Ratio: noise among all questions, with its 95 % interval in brackets."]
     if outcome.unverified:
         failed = f", {pluralize(outcome.failed, 'question')} among them failed" if outcome.failed else ""
         text.append(f"Unverified: no decision, so neither valid nor noise{failed}.")

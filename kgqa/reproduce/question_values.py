@@ -13,7 +13,7 @@ from kgqa.artifacts.metrics import METRICS as METRICS_FILE
 from kgqa.artifacts.trace import TracedCall, TracedQuestion, read_trace
 from kgqa.errors import KgqaError
 from kgqa.experiment.evaluate import open_run
-from kgqa.scoring.intervals import pool_interval
+from kgqa.scoring.intervals import pool_interval, share_interval
 from kgqa.scoring.published_delta import FEW, Metric, Ours, read_parts, scale_of
 from kgqa.scoring.questions import METRICS, ScoredQuestion
 from kgqa.types import Json, Usage
@@ -21,11 +21,10 @@ from kgqa.types import Json, Usage
 # by question: numerator and denominator of its value, and whether it was answered
 Parts = Mapping[str, tuple[float, float, bool]]
 _CELLS = 4096  # of which values are remembered, since a report is written after every cell
-_interval = lru_cache(maxsize=_CELLS)(pool_interval)
 
 
 def add_interval(ours: Ours, folder: Path, metric: Metric) -> Ours:
-    """Return a value with its bootstrap interval over questions, if the run's files show the questions' values."""
+    """Return a value with its interval over questions, if the run's files show the questions' values."""
     pooled = _pool([folder], metric)
     if pooled is None or abs(pooled[0] - ours.mean) > 0.01 * abs(ours.mean):
         return ours
@@ -33,7 +32,7 @@ def add_interval(ours: Ours, folder: Path, metric: Metric) -> Ours:
 
 
 def pool_values(values: Sequence[Ours], folders: Sequence[Path], metric: Metric) -> Ours:
-    """Return a metric's value over the questions of several runs, with its bootstrap interval.
+    """Return a metric's value over the questions of several runs, with its interval.
 
     If the runs' files do not show the questions' values (a judge's), weight the runs' values by their questions.
     """
@@ -78,9 +77,18 @@ def _pool(folders: Sequence[Path], metric: Metric) -> tuple[float, float, float]
     whole = fsum(lower for _, lower in parts)
     if not whole or not all(read):
         return None
-    low, high = _interval(parts)
+    low, high = _interval(parts, is_mean=metric.unit == "%" and all(lower == 1 for _, lower in parts))
     scale = scale_of(metric)
     return scale * fsum(upper for upper, _ in parts) / whole, scale * low, scale * high
+
+
+@lru_cache(maxsize=_CELLS)
+def _interval(parts: tuple[tuple[float, float], ...], *, is_mean: bool) -> tuple[float, float]:
+    """Return the interval of a ratio by a bootstrap over questions, or of a mean of percentages."""
+    if not is_mean:
+        return pool_interval(parts)
+    low, high = share_interval([upper / 100 for upper, _ in parts])
+    return 100 * low, 100 * high
 
 
 def _read_answered(folder: Path, metric: Metric) -> dict[str, float]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 from kgqa.artifacts.metrics import Agreement
-from kgqa.scoring.intervals import interval
+from kgqa.scoring.intervals import difference_interval
 
 RESAMPLES = 10_000
 ALPHA = 0.05
@@ -28,7 +28,7 @@ class Difference:
     n: int
     means: tuple[float, float]
     difference: float  # first minus second
-    low: float  # of its 95 % bootstrap interval
+    low: float  # of its 95 % interval
     high: float
     p: float
     adjusted: float  # p after Holm's correction over all pairs and metrics compared
@@ -125,7 +125,7 @@ def _difference(names: tuple[str, str, str], pairs: Sequence[tuple[float, float]
     deviation = math.sqrt(math.fsum((points - mean) ** 2 for points in moved) / (n - 1)) if n > 1 else 0.0
     wins = sum(points > 0 for points in moved), sum(points < 0 for points in moved)
     binary = all(share in (0.0, 1.0) for pair in pairs for share in pair)
-    low, high = interval(moved, seed=seed)
+    low, high = difference_interval([mine - theirs for mine, theirs in pairs])
     if binary:
         p, effect = mcnemar(*wins), wins[0] / wins[1] if wins[1] else None
     else:
@@ -135,8 +135,8 @@ def _difference(names: tuple[str, str, str], pairs: Sequence[tuple[float, float]
         n=n,
         means=(100 * math.fsum(mine for mine, _ in pairs) / n, 100 * math.fsum(theirs for _, theirs in pairs) / n),
         difference=mean,
-        low=low,
-        high=high,
+        low=100 * low,
+        high=100 * high,
         p=p,
         adjusted=1.0,
         effect=effect,

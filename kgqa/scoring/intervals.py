@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from math import fsum
+from math import fsum, sqrt
 
 from kgqa.artifacts.metrics import UNDEFINED, Estimate
 
-_CELLS_PER_CHUNK = 2_000_000  # int64 counts: 16 MB
+Z = 1.959963984540054  # of a 95 % interval
+_NO_VARIANCE = 1e-12  # of equal shares, by rounding
+_EDGE = 1e-9
 
 
 def mean(values: Iterable[float | None]) -> float | None:
@@ -21,13 +23,13 @@ def percent(values: Iterable[float | None]) -> float | None:
     return mean(None if value is None else 100 * value for value in values)
 
 
-def estimate(values: Iterable[float | None], seed: int) -> Estimate:
+def estimate(values: Iterable[float | None]) -> Estimate:
     """Return the mean of shares in percent, its interval, and the number of shares that are not None."""
-    known = [100 * value for value in values if value is not None]
+    known = [value for value in values if value is not None]
     if not known:
         return UNDEFINED
-    low, high = interval(known, seed=seed)
-    return Estimate(mean=mean(known), low=low, high=high, n=len(known))
+    low, high = share_interval(known)
+    return Estimate(mean=percent(known), low=100 * low, high=100 * high, n=len(known))
 
 
 def pool_interval(
@@ -51,29 +53,65 @@ def pool_interval(
     return float(low), float(high)
 
 
-def interval(values: Sequence[float], *, seed: int = 0, resamples: int = 10_000) -> tuple[float, float]:
-    """Return the 95 % percentile bootstrap interval of the mean (Efron, 1979), independent of the order of values.
+def wilson(share: float, n: float) -> tuple[float, float]:
+    """Return the 95 % interval of a share of `n` questions (Wilson, 1927). It contains the share."""
+    center = (share + Z**2 / (2 * n)) / (1 + Z**2 / n)
+    half = Z / (1 + Z**2 / n) * sqrt(share * (1 - share) / n + Z**2 / (4 * n**2))
+    return min(max(center - half, 0.0), share), max(min(center + half, 1.0), share)
 
-    Equal values give that value twice. The interval of fewer than about ten values is too narrow.
 
-    Raises ValueError: no values, or a value that is not finite.
+def share_interval(shares: Sequence[float]) -> tuple[float, float]:
+    """Return the 95 % interval of the mean of shares from 0 to 1.
+
+    It is Wilson's, with the number of zeros and ones that would vary like these shares (as in Korn and Graubard, 1998).
+    The variance is that of the shares with one 0 and one 1 added, because few shares can miss the extremes. A
+    percentile bootstrap covers only 90 % of true means near 0 and 1, and equal values give it no width.
+
+    Raises ValueError: no shares, or one is not from 0 to 1.
     """
-    import numpy as np
+    return _interval_by_variance(shares, [*shares, 0.0, 1.0])
 
-    if not len(values) or not np.isfinite(values).all():
-        raise ValueError("an interval needs one value or more, all of them finite")
-    distinct, counts = np.unique(np.asarray(values, dtype=np.float64), return_counts=True)
-    if len(distinct) == 1:
-        return float(distinct[0]), float(distinct[0])
 
-    # Sample how often each distinct value occurs. EM has two of them and F1 some hundred: far fewer than questions.
-    generator = np.random.default_rng(seed)
-    total = len(values)
-    chunk = max(1, _CELLS_PER_CHUNK // len(distinct))
-    means = np.empty(resamples)
-    for start in range(0, resamples, chunk):
-        size = min(chunk, resamples - start)
-        drawn = generator.multinomial(total, counts / total, size=size)  # (size, D)
-        means[start : start + size] = drawn @ distinct / total
-    low, high = np.quantile(means, [0.025, 0.975])
+def difference_interval(differences: Sequence[float]) -> tuple[float, float]:
+    """Return the 95 % interval of the mean of paired differences of shares, from -1 to 1.
+
+    Differences of zeros and ones: Tango's score interval. Others: Wilson's, by the variance of the differences.
+
+    Raises ValueError: no differences, or one is not from -1 to 1.
+    """
+    if differences and all(difference in (-1, 0, 1) for difference in differences):
+        gains = sum(difference > 0 for difference in differences)
+        return tango(gains, sum(difference < 0 for difference in differences), len(differences))
+    shares = [(1 + difference) / 2 for difference in differences]
+    low, high = _interval_by_variance(shares, shares)
+    return 2 * low - 1, 2 * high - 1
+
+
+def _interval_by_variance(shares: Sequence[float], varying: Sequence[float]) -> tuple[float, float]:
+    """Return Wilson's interval for the number of zeros and ones with the variance of the varying shares."""
+    if not shares or not all(0 <= share <= 1 for share in shares):
+        raise ValueError("an interval needs one share or more, all of them from 0 to 1")
+    mean = fsum(varying) / len(varying)
+    variance = fsum((share - mean) ** 2 for share in varying) / len(varying)
+    factor = mean * (1 - mean) / variance if variance > _NO_VARIANCE else 1.0
+    return wilson(min(fsum(shares) / len(shares), 1.0), factor * len(shares))
+
+
+def tango(gains: int, losses: int, n: int) -> tuple[float, float]:
+    """Return the 95 % interval of (gains - losses) / n of paired questions (Tango, 1998)."""
+    from scipy.optimize import brentq
+
+    observed = (gains - losses) / n
+
+    def statistic(difference: float) -> float:
+        """Return the score statistic of a true difference, with the likeliest share of losses under it."""
+        linear = (2 * n - gains + losses) * difference - gains - losses
+        root = sqrt(max(linear**2 + 8 * n * losses * difference * (1 - difference), 0.0))
+        lost = (root - linear) / (4 * n)
+        variance = n * (2 * lost + difference * (1 - difference))
+        return n * (observed - difference) / sqrt(variance) if variance > 0 else 0.0
+
+    first, last = -1 + _EDGE, 1 - _EDGE
+    low = brentq(lambda value: statistic(value) - Z, first, observed) if statistic(first) > Z else -1.0
+    high = brentq(lambda value: statistic(value) + Z, observed, last) if statistic(last) < -Z else 1.0
     return float(low), float(high)

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from math import hypot, sqrt
 from typing import ClassVar, Literal
 
+from kgqa.scoring.intervals import Z, wilson
 from kgqa.types import Json
 
 FEW = 30  # questions; below that, a bootstrap interval is too narrow
 MARGIN = 3.0  # points, for values in percent
 MARGIN_SHARE = 0.10  # of the published value, for values in another unit
 SECONDS = "s"
-_Z = 1.96  # of a 95 % interval
 
 Verdict = Literal["agrees", "differs", "cannot tell", "not compared"]
 
@@ -120,8 +120,6 @@ def compare_with_published(published: Value, ours: Ours, unit: str, margin: floa
     if ours.ends is None:
         return Delta(difference, None, None, "cannot tell" if difference else "agrees")
     low, high = ours.ends
-    if unit == "%" and low == high:  # a bootstrap of equal values knows no spread
-        low, high = wilson_interval(ours.mean, ours.questions)
     our_errors = ours.mean - low, high - ours.mean
     below, above = _published_errors(published, ours, our_errors, unit)
     low, high = difference - hypot(our_errors[0], above), difference + hypot(our_errors[1], below)
@@ -134,10 +132,8 @@ def compare_with_published(published: Value, ours: Ours, unit: str, margin: floa
 
 def wilson_interval(percent: float, questions: float) -> tuple[float, float]:
     """Return the 95 % interval of a share of questions (Wilson, 1927), in percent."""
-    share = min(max(percent / 100, 0.0), 1.0)
-    centre = (share + _Z**2 / (2 * questions)) / (1 + _Z**2 / questions)
-    half = _Z / (1 + _Z**2 / questions) * sqrt(share * (1 - share) / questions + _Z**2 / (4 * questions**2))
-    return 100 * min(centre - half, share), 100 * max(centre + half, share)
+    low, high = wilson(min(max(percent / 100, 0.0), 1.0), questions)
+    return 100 * low, 100 * high
 
 
 def _published_errors(published: Value, ours: Ours, our_errors: tuple[float, float], unit: str) -> tuple[float, float]:
@@ -152,7 +148,7 @@ def _published_errors(published: Value, ours: Ours, our_errors: tuple[float, flo
     else:
         ratio = abs(published.number / ours.mean) * sqrt(ours.questions / questions) if ours.mean else 0.0
         below, above = (ratio * error for error in our_errors)
-    extra = _Z * (published.spread or 0.0)  # of its runs
+    extra = Z * (published.spread or 0.0)  # of its runs
     return hypot(below, extra), hypot(above, extra)
 
 

@@ -112,7 +112,7 @@ def reciprocal_rank(ranks: Sequence[int | None]) -> float | None:
     return max((1 / rank for rank in ranks if rank), default=0.0) if ranks else None
 
 
-def summarise_retrieval(rows: Sequence[RetrievedPassages], *, ranked: bool, seed: int) -> Retrieval:
+def summarise_retrieval(rows: Sequence[RetrievedPassages], *, ranked: bool) -> Retrieval:
     """Return means in percent over the `n` questions with known gold passages. No passages count as 0.
 
     ranked: whether the passages are ordered by relevance. Those of several searches are not: only their recall within
@@ -126,8 +126,8 @@ def summarise_retrieval(rows: Sequence[RetrievedPassages], *, ranked: bool, seed
     return Retrieval(
         n=sum(map(bool, ranks)),
         ranked=ranked,
-        recall=_recalls(ranks, seed),
-        page_recall=_recalls(pages, seed) if pages != ranks else None,
+        recall=_recalls(ranks),
+        page_recall=_recalls(pages) if pages != ranks else None,
         all_gold={str(budget): percent(all_gold(each, budget) for each in ranks) for budget in BUDGETS},
         fixed_budget_recall=percent(recall(each, BUDGET) for each in ranks),
         mrr=percent(map(reciprocal_rank, ranks)) if ranked else None,
@@ -160,8 +160,8 @@ def _words(passage: Passage) -> list[str]:
     return re.findall(r"\w+", passage.text.casefold())
 
 
-def _recalls(ranks: Sequence[Sequence[int | None]], seed: int) -> dict[str, Estimate]:
-    return {str(budget): estimate((recall(each, budget) for each in ranks), seed) for budget in BUDGETS}
+def _recalls(ranks: Sequence[Sequence[int | None]]) -> dict[str, Estimate]:
+    return {str(budget): estimate(recall(each, budget) for each in ranks) for budget in BUDGETS}
 
 
 def _recall_of(budget: int, row: RetrievedPassages) -> float | None:

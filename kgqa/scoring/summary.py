@@ -27,8 +27,8 @@ UNKNOWN = "unknown"  # the group of questions without known hops or type
 _EM_AND_F1: Mapping[str, Callable[[ScoredQuestion], float]] = {"em": lambda row: row.em, "f1": lambda row: row.f1}
 
 
-def summarise(rows: Sequence[ScoredQuestion], *, seed: int = 0) -> ScoreSummary:
-    """Return means in percent with 95 % bootstrap intervals.
+def summarise(rows: Sequence[ScoredQuestion]) -> ScoreSummary:
+    """Return means in percent with 95 % intervals.
 
     A failed question counts as 0 in EM, F1, containment, support recall and support F1. It does not count in support
     precision and error rate. If all questions failed, scores are undefined.
@@ -49,8 +49,8 @@ def summarise(rows: Sequence[ScoredQuestion], *, seed: int = 0) -> ScoreSummary:
         failed=len(rows) - len(answered),
         answerless=sum(row.answer is not None and not row.answer.strip() for row in answered),
         profile=rows[0].profile,
-        scores=_scores(rows, seed),
-        answered=_scores(answered, seed) if 0 < len(answered) < len(rows) else None,
+        scores=_scores(rows),
+        answered=_scores(answered) if 0 < len(answered) < len(rows) else None,
         given={
             "support_recall": percent(row.given.recall for row in rows),
             "support_error_rate": percent(row.given.error_rate for row in rows),
@@ -74,8 +74,8 @@ def summarise(rows: Sequence[ScoredQuestion], *, seed: int = 0) -> ScoreSummary:
     return summary.replace(scores=undefined, found_and_right=None, by_hops={}, by_type={}, profiles={})
 
 
-def _scores(rows: Sequence[ScoredQuestion], seed: int) -> dict[str, Estimate]:
-    scores = {name: estimate([metric.share(row) for row in rows], seed) for name, metric in METRICS.items()}
+def _scores(rows: Sequence[ScoredQuestion]) -> dict[str, Estimate]:
+    scores = {name: estimate([metric.share(row) for row in rows]) for name, metric in METRICS.items()}
     return {name: score for name, score in scores.items() if score.n or not METRICS[name].optional}
 
 
@@ -131,8 +131,8 @@ def _mean_figures(rows: Sequence[ScoredQuestion]) -> dict[str, float]:
     return {name: fmean(figures[name] for figures in all_figures if name in figures) for name in names}
 
 
-def summarise_verdicts(rows: Sequence[Judgement], exact: Sequence[bool], *, seed: int = 0) -> VerdictSummary:
-    """Return accuracy in percent with its 95 % bootstrap interval, counts of verdicts, and agreement with EM.
+def summarise_verdicts(rows: Sequence[Judgement], exact: Sequence[bool]) -> VerdictSummary:
+    """Return accuracy in percent with its 95 % interval, counts of verdicts, and agreement with EM.
 
     exact: whether EM is 1, for each row. Accuracy counts failed questions as wrong and skips unscored ones. Agreement
     is over answers that the judge saw.
@@ -140,7 +140,7 @@ def summarise_verdicts(rows: Sequence[Judgement], exact: Sequence[bool], *, seed
     labels = Counter(row.verdict for row in rows if row.verdict is not None)
     return VerdictSummary(
         questions=len(rows),
-        accuracy=estimate([row.share if labels else None for row in rows], seed),
+        accuracy=estimate([row.share if labels else None for row in rows]),
         verdicts={label: labels[label] for label in (RIGHT, WRONG, "not_attempted")},
         unscored=sum(row.share is None for row in rows),
         failed=sum(row.fate == "failed" for row in rows),

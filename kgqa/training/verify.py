@@ -173,7 +173,7 @@ def summarize(
         noise=counts["noise"],
         unverified=counts["unverified"],
         failed=sum(line.error is not None for line in verdicts),
-        noise_percent=estimate([float(line.verdict == "noise") for line in verdicts], experiment.settings.seed),
+        noise_percent=estimate([float(line.verdict == "noise") for line in verdicts]),
         figures=_mean_figures(verdicts),
         flags=dict(sorted(flags.items())),
         cost=cost,

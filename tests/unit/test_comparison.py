@@ -9,15 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.stats import bootstrap, permutation_test
+from scipy.stats import permutation_test
 
 from kgqa.artifacts.metrics import Agreement
 from kgqa.artifacts.predictions import Prediction
 from kgqa.artifacts.verdicts import RIGHT, WRONG
 from kgqa.experiment.evaluate import label_by_scores
-from kgqa.scoring import intervals
 from kgqa.scoring.comparison import agreement, cohen_kappa, compare, holm, mcnemar, permutation, questions_needed
-from kgqa.scoring.intervals import interval
 from kgqa.scoring.questions import score_question
 from kgqa.types import Question
 
@@ -122,30 +120,3 @@ def test_every_pair_of_runs_is_compared_and_corrected_together_with_odds_or_cohe
     moved = np.array([50.0, 50.0, 25.0])
     assert shares.effect == pytest.approx(moved.mean() / moved.std(ddof=1))
     assert shares.deviation == pytest.approx(moved.std(ddof=1))
-
-
-FEW_VALUES = [0.0, 1.0, 0.4, 0.4, 2 / 3, 1.0, 0.0, 0.0, 1.0, 0.5, 0.25, 0.8]
-
-
-@pytest.mark.parametrize("values", [FEW_VALUES, [0.0, 1.0, 1.0] * 40, [number**0.5 for number in range(200)]])
-def test_it_agrees_with_scipys_percentile_bootstrap(values: list[float]) -> None:
-    result = bootstrap((values,), np.mean, n_resamples=20_000, method="percentile", rng=np.random.default_rng(1))
-    tolerance = 0.05 * float(np.std(values)) / len(values) ** 0.5 + 0.5 / len(values) * (max(values) == 1)
-    low, high = interval(values, resamples=20_000)
-    assert low == pytest.approx(result.confidence_interval.low, abs=tolerance)
-    assert high == pytest.approx(result.confidence_interval.high, abs=tolerance)
-
-
-def test_few_values_give_their_extremes_and_the_seed_decides_but_no_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert interval([0.0, 1.0]) == (0.0, 1.0)
-    for values in ([0.7], [1 / 3] * 7, [0, 0, 0]):
-        assert interval(values) == (values[0], values[0])
-    for values in ([], [0.5, float("nan")], [float("inf"), 0.0]):
-        with pytest.raises(ValueError, match="finite"):
-            interval(values)
-    whole = interval(FEW_VALUES, seed=3, resamples=1000)
-    assert interval(FEW_VALUES[::-1], seed=3, resamples=1000) == whole
-    distinct = [number**0.5 for number in range(200)]
-    assert interval(distinct, seed=3, resamples=1000) != interval(distinct, seed=4, resamples=1000)
-    monkeypatch.setattr(intervals, "_CELLS_PER_CHUNK", 70)
-    assert interval(FEW_VALUES, seed=3, resamples=1000) == whole

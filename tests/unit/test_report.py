@@ -304,7 +304,7 @@ def test_a_sweep_links_its_cells_and_omits_scores_of_passages_that_were_not_read
     assert main(["run", "-m", *swept, "sweep.name=s"]) == 0
     (scores,) = SweepReport.read(Path("outputs/sweeps/s")).tables
     recall = [row[list(scores.header).index("support recall")] for row in scores.rows]
-    assert recall == ["–", "100.0 [100.0, 100.0]"]  # a method without passages has none
+    assert recall == ["–", "100.0 [43.9, 100.0]"]  # a method without passages has none
     page = write_sweep_report(Path("outputs/sweeps/s"), "html").read_text("utf-8")
     links = re.findall(r'<a href="([^"]*)/[^/"]*/report.html">(\w+)</a>', page)
     assert links == [(f"../../demo/{name}/scripted", name) for name in ("no_context", "golden")]

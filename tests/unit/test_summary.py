@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kgqa.artifacts.metrics import UNDEFINED, Estimate, FoundAndRight, Wording
+from kgqa.artifacts.metrics import UNDEFINED, FoundAndRight, Wording
 from kgqa.artifacts.predictions import Prediction
 from kgqa.artifacts.schema import as_json
 from kgqa.errors import ConfigError, DataError
@@ -94,7 +94,7 @@ def test_scores_are_percentages_with_failed_questions_as_zero() -> None:
     assert scores["support_error_rate"].mean == pytest.approx(100 * (0 + 0.75) / 2)
     assert scores["support_f1"].mean == pytest.approx(100 * (1 + 1 / 3) / 4)
     scores = summarise([RIGHT, HALF, FAILED, row("q5", answer="It is in Paris.")]).scores
-    assert (scores["containment"], scores["em"].mean) == (estimate([1.0, 1.0, 0.0, 1.0], 0), 25)
+    assert (scores["containment"], scores["em"].mean) == (estimate([1.0, 1.0, 0.0, 1.0]), 25)
 
 
 def test_wording_figures_and_gold_passages() -> None:
@@ -116,7 +116,8 @@ def test_wording_figures_and_gold_passages() -> None:
 
 def test_what_no_question_defines_is_null_and_not_zero() -> None:
     scores = summarise([RIGHT, row("q3", **LOST, support=frozenset())]).scores
-    assert scores["support_recall"] == Estimate(mean=100.0, low=100.0, high=100.0, n=1)
+    recall = as_json(scores["support_recall"])
+    assert recall == {"mean": 100.0, "low": pytest.approx(20.65, abs=0.01), "high": 100.0, "n": 1}
     metrics = summarise([FAILED, FAILED])
     assert {score.n for score in metrics.scores.values()} == {0}
     assert (metrics.by_hops, metrics.by_type, metrics.profiles) == ({}, {}, {})
@@ -238,7 +239,7 @@ def test_a_summary_is_the_mean_over_questions_with_gold() -> None:
         retrieved(places=(None,), hops=3),  # nothing retrieved
         retrieved("f", places=()),  # no gold known
     ]
-    measured = summarise_retrieval(rows, ranked=True, seed=0)
+    measured = summarise_retrieval(rows, ranked=True)
     assert measured.n == 3
     assert [measured.recall[str(budget)].mean for budget in (2, 5, 10, 15)] == pytest.approx([100 / 3, 50, 50, 50])
     assert [measured.all_gold["15"], measured.fixed_budget_recall] == pytest.approx([100 / 3, 50])
@@ -247,12 +248,12 @@ def test_a_summary_is_the_mean_over_questions_with_gold() -> None:
     assert measured.by_hops["2"] == {"n": 2, "2": 50, "5": 75, "10": 75, "15": 75}
     assert (list(measured.by_hops), measured.by_type) == (["2", "3", "unknown"], {})
     assert measured.alarm is None
-    assert summarise_retrieval([retrieved("a", places=(1,))], ranked=False, seed=0).mrr is None
+    assert summarise_retrieval([retrieved("a", places=(1,))], ranked=False).mrr is None
     with pytest.raises(ValueError, match="no questions"):
-        summarise_retrieval([], ranked=True, seed=0)
+        summarise_retrieval([], ranked=True)
     same, other = retrieved("a", places=(None, 1)), RetrievedPassages(("a",), (None, 1), (1,), None, "")
-    assert summarise_retrieval([same], ranked=True, seed=0).page_recall is None
-    measured = summarise_retrieval([same, other], ranked=True, seed=0)
+    assert summarise_retrieval([same], ranked=True).page_recall is None
+    measured = summarise_retrieval([same, other], ranked=True)
     assert measured.recall["2"].mean == 50
     assert measured.page_recall is not None
     assert measured.page_recall["2"].mean == 75

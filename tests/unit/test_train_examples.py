@@ -136,7 +136,7 @@ def test_figures_of_facts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert {each.question for each in examples.held_out} <= {*made.held_out}
     facts = [each for each in examples.held_out if isinstance(each, TextExample)][:2]
     write(tmp_path / REPLIES, jsonl(*({"id": each.id, "reply": each.completion} for each in facts)))
-    measured, baselines = evaluate(tmp_path, examples, seed=0)
+    measured, baselines = evaluate(tmp_path, examples)
     assert {name: (score.mean, score.n) for name, score in measured.items()} == {"token F1": (100, 2)}
     assert baselines == {}
 

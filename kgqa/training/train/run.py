@@ -81,7 +81,7 @@ def train(request: TrainRequest, examples: ExampleSplit, display: Display, comma
             with shown.counting("steps") as advance:
                 run_worker(task, request.training.processes, show_events(advance, shown))
         result = TrainResult.read(folder)
-        figures = evaluate(folder, examples, request.training.seed)
+        figures = evaluate(folder, examples)
         command = command or ("train", request.recipe, *request.overrides)
         trained = _manifest(request, examples, folder, base, command, result, *figures)
         plot = loss_plot(trained.name, result.series)
@@ -181,7 +181,7 @@ def _tracked_run(trained: Trained, folder: Path, result: TrainResult) -> Tracked
     return TrackedRun(f"train/{trained.name}/{folder.name}", parameters, defined, files, result.series)
 
 
-def evaluate(folder: Path, split: ExampleSplit, seed: int) -> tuple[dict[str, Estimate], dict[str, float]]:
+def evaluate(folder: Path, split: ExampleSplit) -> tuple[dict[str, Estimate], dict[str, float]]:
     """Return the figures of the replies in the folder of a training, and baselines, both in percent.
 
     These are token F1, and for SAFE's verdicts the accuracy of labels. The baseline is the most frequent label only.
@@ -190,11 +190,11 @@ def evaluate(folder: Path, split: ExampleSplit, seed: int) -> tuple[dict[str, Es
     replies = [(line["reply"], texts[line["id"]]) for _, line in read_lines(folder / REPLIES) if line["id"] in texts]
     if not replies:
         return {}, {}
-    figures = {"token F1": estimate([token_f1(reply, example.completion) for reply, example in replies], seed)}
+    figures = {"token F1": estimate([token_f1(reply, example.completion) for reply, example in replies])}
     if not read_verdict(replies[0][1].completion):
         return figures, {}
     verdicts = [(read_verdict(reply), example.label) for reply, example in replies]
     right = [float(verdict is not None and verdict.error_type == label) for verdict, label in verdicts]
     label = Counter(example.label for example in split.train if isinstance(example, TextExample)).most_common(1)[0][0]
     share = fmean(float(example.label == label) for _, example in replies)
-    return {**figures, "label accuracy": estimate(right, seed)}, {f"label accuracy, {label} only": 100 * share}
+    return {**figures, "label accuracy": estimate(right)}, {f"label accuracy, {label} only": 100 * share}
