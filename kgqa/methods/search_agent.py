@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 from kgqa.calls import Generate
 from kgqa.errors import ConfigError
+from kgqa.methods.steps.boxed import BOX, read_boxed
 from kgqa.methods.steps.reader import ReadingLog, merge_rankings, pinned_text
 from kgqa.methods.steps.search import Found, ScopedMethod, Transcript
 from kgqa.prompting import render
@@ -17,8 +18,6 @@ from kgqa.types import Answer, Completion, Passage, Prompt, Question
 from kgqa.util.validators import Count, NotNegative, Share, Validator
 
 FIELDS = {"number", "title", "text"}  # of a shown passage
-BOXED = re.compile(r"\\boxed\{((?:[^{}]|\{[^{}]*\})*)\}?")
-IN_TEXT = re.compile(r"\\text\{([^{}]*)\}")
 FINDING = re.compile(r"\*\*Final Information\*\*:?", re.IGNORECASE)
 Pair = Annotated[tuple[str, str], Validator("give two texts, [start, end]", all)]
 
@@ -128,8 +127,8 @@ class SearchAgent(ScopedMethod):
         if query < 0 and answer < 0:
             return "", ""
         kind, (start, end) = ("query", self.query) if query > answer else ("answer", self.answer_tags)
-        if kind == "answer" and (boxed := BOXED.findall(text[answer:])):
-            return kind, IN_TEXT.sub(r"\1", boxed[-1]).strip()
+        if kind == "answer" and (boxed := read_boxed(text if start == BOX else text[answer:])) is not None:
+            return kind, boxed
         return kind, text.rpartition(start)[2].partition(end)[0].strip()
 
     def show(self, transcript: Transcript, shown: Sequence[Passage]) -> str:
