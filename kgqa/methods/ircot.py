@@ -19,7 +19,7 @@ from kgqa.methods.retrieve import QUESTION_WORDS, remove_question_words
 from kgqa.methods.steps.examples import FewShotKeys
 from kgqa.methods.steps.few_shot import FewShot, Shot, choose_pages
 from kgqa.methods.steps.reader import Reader, ReadingLog, add_pinned, evidence_of, read_passages
-from kgqa.methods.steps.replies import extract_answer
+from kgqa.methods.steps.replies import extract_answer, plain_answer
 from kgqa.methods.steps.search import Scope, ScopedMethod
 from kgqa.types import Answer, Passage, Question
 from kgqa.util.sentences import sentences
@@ -124,7 +124,7 @@ class IRCoT(ScopedMethod, FewShotKeys):
             return await read_passages(question, passages, self.reader, self.few_shot, self.max_answer_tokens)
         chain = " ".join(thoughts)
         stated = extract_answer(chain)
-        text = chain if stated is None else stated
+        text = chain if stated is None else plain_answer(stated)
         flags = {"empty_retrieval": not passages, "no_answer_marker": stated is None, "empty_answer": not text}
         return Answer(text, evidence_of(passages), flags=flags)
 

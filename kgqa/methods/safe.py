@@ -19,7 +19,7 @@ from typing import Annotated, ClassVar, Literal
 
 from kgqa.calls import CountTokens, Generate
 from kgqa.methods.steps.reader import passages_text
-from kgqa.methods.steps.replies import first_line, strip_answer_label
+from kgqa.methods.steps.replies import first_line, plain_answer, strip_answer_label
 from kgqa.methods.steps.safe_verdict import CORRECT, Labels, StepVerdict, errors, protocol, read_verdict, verdict_schema
 from kgqa.prompting import render
 from kgqa.protocols import Need
@@ -265,7 +265,7 @@ def read_step(line: str) -> ReasoningStep:
     """Parse a step from the line after its number. Any string is accepted."""
     marked, tag = MARKER.search(line), TAG.search(line)
     if marked:
-        return ReasoningStep(line, "final answer", marked.group(1).strip())
+        return ReasoningStep(line, "final answer", plain_answer(marked.group(1)))
     return ReasoningStep(line, tag.group(1).lower() if tag else "", None)
 
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 from kgqa.methods.steps.examples import NOTHING_FOUND, PooledFewShot
 from kgqa.methods.steps.reader import ReadingLog, add_pinned, merge_rankings, passages_text, pinned_text
-from kgqa.methods.steps.replies import AFTER, BEFORE, find_answer, text_after_label
+from kgqa.methods.steps.replies import AFTER, BEFORE, find_answer, plain_answer, text_after_label
 from kgqa.methods.steps.search import Found, Transcript
 from kgqa.types import Answer, Passage, Question
 from kgqa.util.validators import Count
@@ -90,7 +90,7 @@ class SelfAsk(PooledFewShot):
             transcript += await continue_transcript()
             written = transcript.rpartition(ANSWERED)[2]
             follow_up, text = text_after_label("Follow-up", written), text_after_label(FINAL, written)
-            text = text or ("" if follow_up else find_answer(written))
+            text = plain_answer(text) or ("" if follow_up else find_answer(written))
             if text or not follow_up or follow_up in follow_ups:
                 log.flags["repeated_follow_up"] += not text and follow_up in follow_ups
                 log.flags["unreadable_reply"] += not text and not follow_up

@@ -16,7 +16,7 @@ from typing import Annotated, Literal
 
 from kgqa.calls import CountTokens, Generate, Search, gather
 from kgqa.errors import PromptTooLong
-from kgqa.methods.steps.replies import extract_answer
+from kgqa.methods.steps.replies import extract_answer, find_answer, plain_answer
 from kgqa.methods.steps.search import Scope
 from kgqa.prompting import render
 from kgqa.prompting.demonstrations import ThoughtDemonstration, demonstration_set, describe_set
@@ -106,7 +106,9 @@ class FewShot:
         """
         written = await self.generate(shot, max_tokens, "reader")
         stated = extract_answer(written.text) if shot.style == "cot" else written.text
-        text = written.text if stated is None else stated
+        if stated is None:  # the chain does not say "answer is"
+            stated = find_answer(written.text) or None
+        text = plain_answer(written.text if stated is None else stated)
         flags = Counter(no_answer_marker=stated is None, truncated_answer=written.cut, empty_answer=not text)
         return replace(written, text=text, flags=written.flags + flags)
 

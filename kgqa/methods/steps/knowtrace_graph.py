@@ -12,10 +12,22 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kgqa.methods.steps.replies import AFTER, ANSWER, BEFORE, MARKS, find_answer, plain_words, read_triple_lines, unwrap
+from kgqa.methods.steps.replies import (
+    AFTER,
+    ANSWER,
+    BEFORE,
+    INLINE_ANSWER,
+    MARKS,
+    find_answer,
+    plain_words,
+    read_triple_lines,
+    unwrap,
+)
 from kgqa.scoring.normalisation import normalise
 
-BETWEEN = (r"\|", r"\s:\s", ";", r":\s(?!.*:\s)")  # entity and relation; the last two only in lists
+# entity and relation; in lists also the last ones
+BETWEEN = (r"\|", r"\s:\s", ";", r":\s(?!.*:\s)", r"\s(?:[-–—]+>?|→)\s")
+ONE_COMMA = r"\A([^,]+),\s([^,]+)\Z"  # names can contain commas
 EXPLORE = re.compile(r"^\W*explore\W*?:", re.IGNORECASE)
 ANSWER_LINE = re.compile(rf"{BEFORE}{ANSWER}{AFTER}", re.MULTILINE | re.IGNORECASE)
 THOUGHT_LABEL = re.compile(rf"\A\W*Thought{AFTER}", re.IGNORECASE)
@@ -87,7 +99,9 @@ def read_exploration(text: str) -> Exploration:
 
 def _conclusion(reasoning: str, text: str) -> Exploration:
     answer_line = ANSWER_LINE.search(reasoning)
-    thought = reasoning[: answer_line.start()] if answer_line else reasoning
+    inline = None if answer_line else INLINE_ANSWER.search(reasoning)
+    end = answer_line.start() if answer_line else inline.start() + 1 if inline else None
+    thought = reasoning[:end]
     thought = THOUGHT_LABEL.sub("", thought).lstrip(" \t\n.,:;*_").rstrip()
     return Exploration(True, thought, find_answer(reasoning), text=text)
 
@@ -110,7 +124,8 @@ def _pair(line: str) -> Pair | None:
         entity, *relation = map(unwrap, re.split(separator, content, maxsplit=1))
         if entity and relation and relation[0]:
             return Pair(entity, relation[0])
-    return None
+    two = re.match(ONE_COMMA, content) if is_listed else None
+    return Pair(unwrap(two[1]), unwrap(two[2])) if two else None
 
 
 def name(entity: str) -> str:

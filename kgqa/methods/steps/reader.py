@@ -14,7 +14,7 @@ from typing import Literal
 from kgqa.calls import CountTokens, Generate
 from kgqa.errors import PromptTooLong
 from kgqa.methods.steps.few_shot import FewShot, Shot
-from kgqa.methods.steps.replies import first_line, read_conclusion, strip_answer_label
+from kgqa.methods.steps.replies import read_conclusion, read_first_answer
 from kgqa.methods.steps.search import Scope
 from kgqa.prompting import render
 from kgqa.types import Answer, Completion, Json, Passage, Prompt, Question
@@ -54,7 +54,8 @@ async def read(
 ) -> Answer:
     """Answer from the context, or from the knowledge of the model if the context is empty.
 
-    The answer is the first line of the reply without "Answer:". Scorers normalize quotes and full stops.
+    The answer is the first line of the reply without "Answer:", unless the reply marks another one. Scorers normalize
+    quotes and full stops.
     `context_tokens` counts only the context. The paper's "# Tok" is 53 to 57 without documents, so it seems to include
     the instruction.
 
@@ -63,8 +64,7 @@ async def read(
     Raises PromptTooLong: the context is never truncated, because the paper does not mention it.
     """
     reply = await Generate(render(template, question=question.text, context=context), max_tokens)
-    line, cut = first_line(reply)
-    text = strip_answer_label(line)
+    text, cut = read_first_answer(reply)
     tokens = await CountTokens(context) if context else 0
     return Answer(text, evidence, context_tokens=tokens, flags={"empty_answer": not text, "truncated_answer": cut})
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Annotated
 
+from kgqa.methods.steps.boxed import read_boxed
+from kgqa.prompting.json_replies import read_object
 from kgqa.prompting.triples import BRACKETED, WrittenTriples, read_triples
 from kgqa.types import Completion
 from kgqa.util.validators import Validator
@@ -17,6 +19,20 @@ AFTER = r"[*_]*[^\S\n]*:[*_\s]*"  # the text of a label without text on its line
 ANSWER = r"(?:(?:so|thus|therefore|hence),?\s+)?(?:(?:the|my)\s+)?(?:(?:final|short)\s+)?answer(?:\s+is)?"
 ANSWER_START = re.compile(rf"{BEFORE}{ANSWER}(?:{AFTER}|(?<=is)\b[*_\s]*)", re.IGNORECASE)
 ANSWER_MARKER = re.compile(r"\banswer is\b[\s:]*", re.IGNORECASE)
+FINAL_LABEL = re.compile(
+    rf"{BEFORE}(?:(?:the|my)\s+)?final\s+answer(?:{AFTER}|[*_]*[^\S\n]*\n\s*)(\S.*)$", re.MULTILINE | re.IGNORECASE
+)
+# "… in Norway. Answer: Oslo"
+INLINE_ANSWER = re.compile(
+    r"[.!?;]['\"”)*_]*[^\S\n]+[*_]*(?:final )?answer[*_]*:[*_]*[^\S\n]*(\S.*)$", re.MULTILINE | re.IGNORECASE
+)
+TAGGED_ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
+FENCE = re.compile(r"\A```\w*\n(.*?)\n?```\Z", re.DOTALL)
+ANSWER_KEY = re.compile(r"(?:final|short)?[ _]?answer", re.IGNORECASE)
+# ends of turns that a server did not remove
+TURN_ENDS = re.compile(
+    r"(?:\s*(?:</s>|<eos>|<end_of_turn>|<\|(?:im_end|end|eot_id|eom_id|endoftext|end_of_text)\|>))+\s*\Z"
+)
 PARENTHESISED = re.compile(r"\(((?:[^()]|\([^()]*\))*)\)")
 WITHIN = (";", r"\s,\s", ",")  # the separators of a triple in parentheses
 MAX_SCORE_TOKENS = 4  # two digits, and a few tokens that small models write before them
@@ -45,14 +61,59 @@ def extract_answer(chain: str) -> str | None:
 
 
 def find_answer(text: str) -> str:
-    """Return the answer that a reply marks, as in "**Answer:** X" or "So the answer is: X", or ""."""
-    return text_after_label(ANSWER, text) or extract_answer(text) or ""
+    """Return the answer that a reply marks, or "".
+
+    Marks are boxes, tags, JSON and "Final answer:", otherwise "**Answer:** X" or "So the answer is: X".
+    """
+    text = TURN_ENDS.sub("", text)
+    marked = find_final_answer(text) or text_after_label(ANSWER, text) or extract_answer(text)
+    if not marked and (inline := INLINE_ANSWER.search(text)):
+        marked = inline[1].strip()
+    return strip_answer_label(marked or "")
+
+
+def find_final_answer(text: str) -> str:
+    r"""Return the text of the last <answer>…</answer>, \boxed{…}, JSON key "answer" or line "Final answer:", or ""."""
+    if tagged := [content.strip() for content in TAGGED_ANSWER.findall(text) if content.strip()]:
+        return read_boxed(tagged[-1]) or " ".join(tagged[-1].split())
+    if boxed := read_boxed(text):
+        return boxed
+    if stated := _read_json_answer(text):
+        return stated
+    labeled = FINAL_LABEL.findall(text)
+    return strip_answer_label(labeled[-1].strip().rstrip("*_").rstrip()) if labeled else ""
+
+
+def _read_json_answer(text: str) -> str:
+    bare = FENCE.sub(r"\1", text.strip()).strip()
+    written = read_object(bare) if bare.startswith("{") and bare.endswith("}") else None
+    answers = [value for key, value in (written or {}).items() if ANSWER_KEY.fullmatch(key)]
+    return str(answers[-1]).strip() if answers and isinstance(answers[-1], str | int | float) else ""
 
 
 def strip_answer_label(line: str) -> str:
-    """Return a line without "Answer:" or "The answer is" before its text."""
-    start = ANSWER_START.match(line)
-    return line[start.end() :].rstrip("*_").strip() if start else line
+    """Return a line without "Answer:" and "The answer is" before its text, and without an end of the turn."""
+    line = TURN_ENDS.sub("", line)
+    while start := ANSWER_START.match(line):
+        line = line[start.end() :].rstrip("*_").strip()
+    return line
+
+
+def read_first_answer(reply: Completion) -> tuple[str, bool]:
+    """Return the answer of a reply that should be only an answer, and whether it was truncated.
+
+    It is the first line without "Answer:", unless a box, a tag, JSON or a line "Final answer:" marks another one.
+    """
+    line, cut = first_line(reply)
+    if marked := find_final_answer(TURN_ENDS.sub("", reply.text)):
+        return marked, False
+    answer = strip_answer_label(line)
+    return answer or text_after_label(ANSWER, reply.text), cut
+
+
+def plain_answer(text: str) -> str:
+    """Return an answer without its box and without an end of the turn."""
+    return read_boxed(text) or TURN_ENDS.sub("", text).strip()
 
 
 def bullet_items(text: str) -> list[str]:
@@ -93,7 +154,7 @@ def read_conclusion(text: str) -> tuple[str, bool]:
     """Return the marked answer and True, or the last line and False. A marker without a text is an empty answer."""
     if answer := find_answer(text):
         return answer, True
-    last = text.strip().rpartition("\n")[2].strip()
+    last = TURN_ENDS.sub("", text).strip().rpartition("\n")[2].strip()
     answer = strip_answer_label(last)
     return answer, answer != last
 
