@@ -62,6 +62,7 @@ class SafeState:
     attempts: list[Attempt] = field(default_factory=list)
     accepted: list[Attempt] = field(default_factory=list)  # one for each step
     flags: Counter[str] = field(default_factory=Counter)
+    prompts: set[Prompt] = field(default_factory=set)  # of steps
 
     @property
     def steps(self) -> list[str]:
@@ -82,6 +83,7 @@ class Safe:
     guided_answer: Annotated[Literal["step", "conclude"], NotIdentity("as in the paper", ("step",))]
     rejected_answer: Annotated[Literal["end", "continue"], NotIdentity("as in the paper", ("end",))]
     unparsable: Literal["accept", "retry", "reject"]
+    repeats: Literal["stop", "continue"]
     labels: Annotated[Labels, NotIdentity("as in the paper", ("paper",))]
     max_step_tokens: Count
     max_feedback_tokens: Count
@@ -104,18 +106,24 @@ class Safe:
         verdict. Figures: steps and retries, with feedback also errors by type (Figure 3) and by step (Figure 4).
 
         Flags: `forced_answer` (no answer within `max_steps`), `guided_answer` (per try that the guidance led to the
-        final answer), `unresolved_step` (the last retry was an error and stays), `unparsable_verdict`, `cut_verdict`
-        (such replies that reached `max_feedback_tokens`), `untagged_step`,
-        `no_passage_cited`, `empty_step`, `cut_reply` (of steps and answers), `empty_answer`.
+        final answer), `unresolved_step` (the last retry was an error and stays), `fixed_point` (the next retry of such
+        a step would have the prompt of an earlier try), `unparsable_verdict`, `cut_verdict` (such replies that reached
+        `max_feedback_tokens`), `untagged_step`, `no_passage_cited`, `empty_step`, `cut_reply` (of steps and answers),
+        `empty_answer`.
         """
         passages, answer = self.sample_passages(question), None
         state = SafeState(self.prompt_values(question, passages))
         for number in range(1, self.max_steps + 1):
-            attempt = await self.attempt(number, state)
+            attempt = await self.attempt(number, state, is_first=True)
+            assert attempt is not None
             for _ in range(1, self.max_retries + (not self.count_first_try)):
                 if not self.is_rejected(attempt.verdict):
                     break
-                attempt = await self.attempt(number, state)
+                retried = await self.attempt(number, state)
+                if retried is None:
+                    state.flags["fixed_point"] += 1
+                    break
+                attempt = retried
             is_rejected = self.is_rejected(attempt.verdict)
             state.flags["unresolved_step"] += is_rejected
             state.accepted.append(attempt)
@@ -166,8 +174,8 @@ class Safe:
         """Return the values that all prompts of a question share."""
         return {"passages": numbered_text(passages), "question": question.text}
 
-    async def attempt(self, number: int, state: SafeState) -> Attempt:
-        """Generate and judge step `number` with the guidance of the latest verdict.
+    async def attempt(self, number: int, state: SafeState, *, is_first: bool = False) -> Attempt | None:
+        """Generate and judge step `number` with the guidance of the latest verdict. None: a retry without a new prompt.
 
         The prompt shows a rejected attempt with its verdict (not in the paper), or a warning if it stays as a step. It
         also shows an attempt with an unreadable verdict, with the guidance before it.
@@ -181,7 +189,13 @@ class Safe:
         else:
             stays = last in state.accepted  # so it is in `steps`
             values = {**state.shared, "steps": state.steps, "last": last, "stays": stays, "tried": tried}
-            step = await self.step(number, values, state.flags)
+            prompt = render(
+                "safe/step", examples=self.step_few_shot, judged=self.feedback != "none", number=number, **values
+            )
+            if self.repeats == "stop" and prompt in state.prompts and not is_first:
+                return None
+            state.prompts.add(prompt)
+            step = await self.step(prompt, state.flags)
         verdict = None if self.feedback == "none" else await self.judge(number, step, state)
         state.attempts.append(Attempt(number, step, verdict))
         return state.attempts[-1]
@@ -196,9 +210,7 @@ class Safe:
         variables = {**values, "examples": self.verdict_few_shot, "number": number, "step": step, "again": again}
         return render("safe/judge", protocol=protocol(self.labels), correct=CORRECT, **variables)
 
-    async def step(self, number: int, values: Mapping[str, object], flags: Counter[str]) -> ReasoningStep:
-        judged = self.feedback != "none"
-        prompt = render("safe/step", examples=self.step_few_shot, judged=judged, number=number, **values)
+    async def step(self, prompt: Prompt, flags: Counter[str]) -> ReasoningStep:
         reply = await Generate(prompt, self.max_step_tokens, stop=("\n",))
         line, cut = first_line(reply)
         step = read_step(line)

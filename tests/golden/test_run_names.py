@@ -29,7 +29,7 @@ NAMES = {
     f"method=knowtrace dataset=demo roles.reader=gpt_4o_mini@openai {HERE}": "e72476a4",
     "method=kgp dataset=demo model=qwen2_5_coder_1_5b graph=tfidf": "3f60867c",
     "method=no_context dataset=demo model=smollm2_135m engine=vllm": "ce9dfe5d",
-    f"method=safe dataset=demo method.feedback=model roles.feedback=qwen2_5_coder_1_5b@vllm {HERE}": "49c5e388",
+    f"method=safe dataset=demo method.feedback=model roles.feedback=qwen2_5_coder_1_5b@vllm {HERE}": "d642b5aa",
 }
 CALL_KEYS = {
     "llamacpp": "ecb63871df1f",

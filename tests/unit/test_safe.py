@@ -86,6 +86,18 @@ def test_a_rejected_step_is_tried_again_and_kept_after_the_last_retry() -> None:
     assert "Error type: Redundancy" in following
 
 
+def test_retry_without_a_new_prompt_ends_the_corrections() -> None:
+    off = verdict("Off-topic", "Say where she was born.")
+    replies = (AUTHOR, off, AUTHOR, off, FINAL, RIGHT)
+    world = World(*replies)
+    answer = world.answer()
+    assert world.stages == ["step", "judge", "step", "judge", "step", "judge"]
+    assert (answer.text, answer.flags["fixed_point"], answer.flags["unresolved_step"]) == ("Gorm", 1, 1)
+    world = World(*replies[:4], AUTHOR, off, AUTHOR, off, FINAL, RIGHT)
+    assert "fixed_point" not in world.answer(repeats="continue").flags
+    assert world.stages.count("step") == 5
+
+
 def test_the_released_loop_differs_in_four_places() -> None:
     rejected = verdict("Redundancy")
     world = World(AUTHOR, rejected, AUTHOR, rejected, FINAL, RIGHT)
