@@ -23,31 +23,49 @@ Formula = Callable[[str, str], float]  # of an answer and one gold answer
 _CLOSED_ANSWERS = frozenset({"yes", "no", "noanswer"})
 _CHAIN = re.compile(r".* answer is:? (.*)\.?")  # IRCoT's released evaluation
 _SOURCE = (
-    r"(?:(?:given|provided|above|retrieved) )*"
-    r"(?:passages?|contexts?|text|information|documents?|sources?|articles?)(?: provided| given)?"
+    r"(?:(?:given|provided|above|retrieved|available|supplied|of|these|this|any) )*"
+    r"(?:passages?|contexts?|text|texts|information|documents?|sources?|articles?|knowledge)"
+    r"(?: provided| given| above| available)?"
 )
 _STATED = "(?:known|available|applicable|specified|mentioned|provided|stated|given|found|disclosed|clear|determined)"
-_PLACE = rf"(?: (?:in|from|by|within|based on|with) {_SOURCE})?"
-_EXPLICITLY = "(?:directly |explicitly )?"
-_SAY = "(?:say|mention|provide|contain|specify|state|include|answer|give|relate|refer)"
+_PLACE = rf"(?: (?:in|from|by|within|based on|with|using) {_SOURCE})?"
+_EXPLICITLY = "(?:directly |explicitly |clearly |specifically )?"
+_SAY = (
+    "(?:say|mention|provide|contain|specify|state|include|answer|give|relate|refer|indicate|reveal|tell|have|discuss)"
+)
 _MISSING = f"(?:unknown|unclear|undetermined|unspecified|not {_EXPLICITLY}{_STATED})"
+_DO_NOT = "(?:do not|dont|does not|doesnt|did not|didnt)"
+_CANNOT = "(?:cannot|can not|cant|could not|couldnt)"
+_FIND = "(?:determine|determined|answer|answered|find|found|infer|inferred|say|tell|identify|identified|know|known)"
+_LITTLE = "(?:no|not enough|not any|insufficient|no relevant|no specific|not sufficient)"
+_FACTS = "(?:information|info|evidence|mention|answer|context|data|details?)"
 # complete normalized answers: one that only starts like this ("None of the Above", a title) does not match
 _ABSTENTIONS = re.compile(
-    rf"na|idk|unanswerable|(?:relevant )?(?:answer |it |information )?(?:is )?{_MISSING}{_PLACE}"
-    rf"|no (?:answer|information|evidence|relevant information)(?: (?:is )?{_STATED})?{_PLACE}"
-    r"|(?:i am |im )?(?:not sure|unsure|unable to (?:answer|determine|find|say)).*"
-    r"|(?:(?:i am |im )?sorry (?:but )?)?i (?:do not|dont|cannot|cant|could not|couldnt) "
-    r"(?:know|answer|determine|find|tell|say|provide|have (?:any |enough )?(?:information|context)).*"
-    r"|(?:it |answer |question |this |this question )?(?:is not|cannot be|can not be|cant be) "
-    r"(?:possible to |be )?(?:determine|answer|found|infer|known|clear|mentioned|specified|provided|stated|say).*"
-    r"|(?:cannot|can not|cant|impossible to|not possible to) (?:answer|determine|find|say|tell|infer)"
-    rf"(?: (?:this |question|answer|it))*{_PLACE}"
-    r"|(?:it is|its) (?:not (?:possible|clear|known|mentioned|specified|provided|stated)|impossible|unclear|unknown).*"
-    rf"|(?:based on {_SOURCE} )?there is (?:no|not enough|insufficient) "
-    r"(?:information|evidence|mention|answer|context).*"
-    r"|(?:insufficient|not enough) (?:information|evidence|context).*"
-    rf"|(?:none of {_SOURCE}|{_SOURCE} (?:do|does) not) {_EXPLICITLY}{_SAY}s?\b.*"
+    r"(?:(?:sorry|unfortunately|i am sorry|im sorry|i apologize)(?: but)? )?"
+    rf"(?:(?:based on|according to|from|given|in|with|after reading) {_SOURCE} )?"
+    "(?:"
+    rf"na|idk|unanswerable|(?:relevant )?(?:answer |it |information |this )?(?:is )?{_MISSING}{_PLACE}"
+    rf"|no (?:answer|information|evidence|relevant information|mention)(?: (?:is )?{_STATED})?{_PLACE}"
+    rf"|no {_SOURCE} (?:{_SAY}s?|{_STATED})\b.*"
+    r"|(?:i am |im |i was )?(?:not sure|unsure|unable to (?:answer|determine|find|say|identify)).*"
+    rf"|i (?:{_DO_NOT}|{_CANNOT}) "
+    r"(?:know|answer|determine|find|tell|say|provide|identify"
+    r"|have (?:any |enough |sufficient )?(?:information|context)).*"
+    rf"|(?:it |answer |(?:this |your )?question |this )?(?:(?:is not|isnt) possible to|{_CANNOT} be) {_FIND}\b.*"
+    r"|(?:it |answer |(?:this |your )?question |this )?is not (?:known|clear|mentioned|specified|provided|stated)\b.*"
+    rf"|(?:{_CANNOT}|impossible to|not possible to) {_FIND}(?: (?:this |question|answer|it))*{_PLACE}"
+    r"|(?:it is|its|it isnt) (?:not (?:possible|clear|known|mentioned|specified|provided|stated)|possible to"
+    r"|impossible|unclear|unknown)\b.*"
+    rf"|(?:there is|theres|there was|there isnt|there are) (?:{_LITTLE}|any|enough) (?:\w+ )?{_FACTS}\b.*"
+    rf"|{_LITTLE} {_FACTS}\b(?: (?:is |was )?{_STATED}| to .*| about .*| on .*| regarding .*|){_PLACE}"
+    rf"|(?:none of {_SOURCE}|{_SOURCE} {_DO_NOT}) {_EXPLICITLY}{_SAY}s?\b.*"
+    rf"|{_SOURCE} (?:provide|contain|give|have|include|offer|is|are)s? {_LITTLE} .*"
+    rf"|{_SOURCE} makes? no mention\b.*"
+    ")"
 )
+_SMALL_WORDS = frozenset({"a", "an", "and", "at", "by", "for", "from", "in", "of", "on", "or", "the", "to", "with"})
+_TITLE_WORDS = 3  # capitalized ones: "I Don't Know" is an abstention
+_PRONOUNS = ("i ", "im ", "it ", "its ", "there ", "theres ", "cant ", "cannot ", "no ")
 
 
 def score(prediction: str | None, golds: Sequence[str], profile: str) -> Score:
@@ -275,7 +293,13 @@ def abstains(answer: str) -> bool:
     The list is ours. "Yes", "no" and "none" are answers.
     """
     text = normalise(answer)
-    return not text or _ABSTENTIONS.fullmatch(text) is not None
+    return not text or (_ABSTENTIONS.fullmatch(text) is not None and not _is_title(answer, text))
+
+
+def _is_title(answer: str, text: str) -> bool:
+    """Return whether the answer is a title such as "I Can't Tell You Why": a clause with capitals."""
+    words = [word for word in re.findall(r"[^\W\d_][\w'’]*", answer) if word not in _SMALL_WORDS]
+    return len(words) >= _TITLE_WORDS and text.startswith(_PRONOUNS) and all(word[0].isupper() for word in words)
 
 
 PROFILES: Mapping[str, Callable[[str, Sequence[str]], Score]] = {

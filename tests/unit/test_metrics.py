@@ -160,21 +160,51 @@ Cannot determine based on provided passages. | Information not found in the pass
 Not mentioned in the given passages. | Not explicitly stated | No answer found in the documents. |
 None of the retrieved documents relate to the question. | None of the passages directly mention her. |
 The passage does not provide the name of the father. | I'm sorry, but I cannot provide an answer. |
-I don't have any information about her. | Based on the given passages, there is no information about it.
+I don't have any information about her. | Based on the given passages, there is no information about it. |
+The passages don't mention where she was born. | There's no mention of this. |
+Based on the given passages, it is not possible to determine the year. |
+There is no mention of her father in the passages. |
+The passage doesn't say. | The documents do not contain enough information. | The context does not have the answer. |
+I could not find the answer in the passages. | I couldn't determine this. | I cannot answer this question. |
+The answer cannot be determined from the given context. | The answer could not be found. | This cannot be answered. |
+The question cannot be answered from the passages. | It isn't possible to answer. | It is impossible to say. |
+Not enough information | Not enough information is given. | No relevant information was found. |
+No mention in the text. |
+There isn't enough information to answer. | Insufficient context to answer. | Unfortunately, the text does not say. |
+I am unable to determine the answer. | I was unable to find it. | Sorry, I don't know. |
+I do not have enough information. |
+According to the passages, it is unknown. | From the given text, it is not clear. |
+The provided passages give no information. |
+The passages provide no details about this. | The given context is insufficient to answer. | Cannot be answered |
+No passage mentions the founder. | None of the documents state the year. |
+The available information does not specify it. |
+The text does not explicitly state this. | It is not stated in the text.
 """
 ANSWERS_LIKE_THESE = """
 no | yes | none | None | Nobody | Nobody Knows | I Don't Want to Know | Unknown Pleasures |
 Not Without My Daughter | No Country for Old Men | The Unknown Soldier | 0 | NA-17 |
 Paris, which the passages do not mention | None of the Above | None of My Business | Not Fade Away |
 Mission: Impossible | The Impossible | Unclear Physics | Lost and Found | Not Found in Paris |
-Information Society | The Given Day | Cannot Buy My Love
+Information Society | The Given Day | Cannot Buy My Love | I Can't Tell You Why | I Don't Know How to Love Him |
+I Don't Know Why | It Is Not Known Yet | There Is No Evidence | The Context of Love | Knowledge Is Power |
+The Text | The Available Man | Passages | In the Given Passage | There is a light | no passage |
+No Information Systems |
+It is possible | Not Enough | Documents of the Church
 """
 
 
-def test_saying_that_there_is_no_answer_is_abstaining() -> None:
-    texts = ["", " ", *re.split(r" \| |\n", ABSTAINING.strip())]
-    assert [text for text in texts if not abstains(text)] == []
-    assert [text for text in re.split(r" \| |\n", ANSWERS_LIKE_THESE.strip()) if abstains(text)] == []
+def split_texts(listed: str) -> list[str]:
+    return [text.strip() for text in re.split(r" \||\n", listed) if text.strip()]
+
+
+@pytest.mark.parametrize("text", ["", " ", *split_texts(ABSTAINING)])
+def test_saying_that_there_is_no_answer_is_abstaining(text: str) -> None:
+    assert abstains(text)
+
+
+@pytest.mark.parametrize("text", split_texts(ANSWERS_LIKE_THESE))
+def test_answers_like_these_do_not_abstain(text: str) -> None:
+    assert not abstains(text)
 
 
 def test_the_words_of_a_gold_answer_are_in_the_answer() -> None:
