@@ -31,7 +31,8 @@ from kgqa.errors import KgqaError
 from kgqa.experiment.compare import share_questions
 from kgqa.experiment.evaluate import open_run
 from kgqa.reproduce.tables import PublishedTable, load_table
-from kgqa.scoring.comparison import Difference, compare
+from kgqa.scoring.comparison import Difference, compare, holm
+from kgqa.scoring.published_delta import LEAST_DIFFERENCE
 from kgqa.scoring.questions import ScoredQuestion
 
 PLOT = Path(__file__).with_name("results.svg.j2")
@@ -48,7 +49,7 @@ VARIANTS = {
     "no selector": ("method.selector", "false"),
     "released reader": ("method.reader_layout", "released"),
 }
-CAUSES = ("right", "format", "no answer", "missed passage", "missed in chains", "reader")
+CAUSES = ("right", "format", "no answer", "missed passage", "missed in chains", "not cited", "reader")
 RETRIEVERS = {"bm25": "BM25", "minilm": "MiniLM", "hybrid": "BM25 + MiniLM", "entity_graph": "entity graph"}
 COLUMNS = ("method", "questions", "EM", "F1", "containment", "support recall", "calls", "tokens", "cached")
 GRID_COLUMNS = ("method", "retriever", "EM", "F1", "recall interval", "calls", "all tokens")
@@ -117,7 +118,7 @@ class Shown:
             "EM": em,
             "F1": f1,
             "containment": containment,
-            "support recall": "–" if recall is None else f"{recall:.1f}",
+            "support recall": "–" if recall is None else f"{recall:.1f}{' (cited)' if self.label == 'safe' else ''}",
             "recall interval": recall_interval,
             "calls": f"{cost.calls / count:.1f}",
             "tokens": f"{prompt / count:,.0f} + {output / count:,.0f}",
@@ -147,7 +148,7 @@ def format_estimate(figure: Estimate | None) -> str:
     return f"{figure.mean:.1f} [{figure.low:.1f}, {figure.high:.1f}]"
 
 
-COMPARISON_HEAD = table_head(["method", "n", f"F1 of `{REFERENCE}`", "F1", "p", "EM", "better on", "p"])
+COMPARISON_HEAD = table_head(["method", "n", f"F1 of `{REFERENCE}`", "F1", "p (Holm)", "EM", "better on", "p (Holm)"])
 
 
 def find_runs(places: Sequence[Path]) -> Iterator[Path]:
@@ -181,24 +182,30 @@ def compare_all(*pairs: tuple[Shown, Shown]) -> dict[str, Difference]:
 
 
 def compare_with_reference(runs: Sequence[Shown]) -> Iterator[str]:
-    """Return a row per method: its difference from the reference, over the questions of all datasets."""
+    """Return a row per method: its difference from the reference, over the questions of all datasets.
+
+    The p-values are corrected over all rows and both scores (Holm, 1979).
+    """
     references = {run.dataset: run for run in runs if run.label == REFERENCE}
+    compared = dict[str, dict[str, Difference]]()
     for label in dict.fromkeys(run.label for run in runs if run.label != REFERENCE):
         pairs = [(run, references[run.dataset]) for run in runs if run.label == label]
-        if len(pairs) < len(references):
-            continue
-        both = compare_all(*pairs)
-        em, f1 = both["EM"], both["F1"]
+        if len(pairs) == len(references):
+            compared[label] = compare_all(*pairs)
+    differences = [both[metric] for both in compared.values() for metric in ("F1", "EM")]
+    adjusted = iter(holm([difference.p for difference in differences]))
+    for label, both in compared.items():
+        em, f1, p_f1, p_em = both["EM"], both["F1"], next(adjusted), next(adjusted)
         yield table_row(
             [
                 f"`{label}`",
                 str(f1.n),
                 f"{f1.means[1]:.1f}",
                 f"{f1.difference:+.1f} [{f1.low:+.1f}, {f1.high:+.1f}]",
-                f"{f1.p:.3f}",
+                f"{p_f1:.3f}",
                 f"{em.difference:+.1f} [{em.low:+.1f}, {em.high:+.1f}]",
                 f"{em.wins[0]} : {em.wins[1]}",
-                f"{em.p:.3f}",
+                f"{p_em:.3f}",
             ]
         )
 
@@ -232,6 +239,8 @@ def compare_signs(runs: Sequence[Shown]) -> Iterator[str]:
 
 
 def show_sign(theirs: float, ours: Difference) -> str:
+    if abs(theirs) < LEAST_DIFFERENCE:
+        return f"{theirs:+.1f} / {ours.difference:+.1f} (no order)"
     same = "same" if theirs * ours.difference > 0 else "other"
     return f"{theirs:+.1f} / {ours.difference:+.1f} {same if ours.low * ours.high > 0 else f'({same})'}"
 
@@ -274,7 +283,8 @@ def find_cause(row: ScoredQuestion, label: str) -> str:
     if row.containment:
         return "format"
     if row.support.recall is not None and row.support.recall < 1:
-        return "missed in chains" if label.startswith("trace") else "missed passage"
+        places = {"trace": "missed in chains", "safe": "not cited"}  # SAFE's passages always contain the gold ones
+        return places.get(label.partition(",")[0], "missed passage")
     return "reader"
 
 

@@ -149,10 +149,19 @@ class Retrieval(Artifact):
     fixed_budget_recall: Number | None
     mrr: Number | None
     passages_per_question: Number | None
+    most_passages: int | None = omit_none()  # of a question
     without_passages: Count
     by_hops: Mapping[str, Means]
     by_type: Mapping[str, Means]
     alarm: str | None
+
+    @property
+    def budgets(self) -> tuple[str, ...]:
+        """Return the budgets that differ: one that no question exceeds is the last."""
+        known = sorted(self.recall, key=int)
+        enough = (int(budget) for budget in known if self.most_passages and int(budget) >= self.most_passages)
+        last = next(enough, None)
+        return tuple(budget for budget in known if last is None or int(budget) <= last)
 
 
 class Agreement(Artifact):

@@ -153,8 +153,8 @@ def scores_section(summary: ScoreSummary, judged: JudgeMetrics | None = None, no
 
 def scores_with_intervals(run: FinishedRun) -> Section:
     scores = {metric.label: run.metrics.score(name) for name, metric in METRICS.items() if metric.listed}
-    recalls = run.metrics.retrieval.recall if run.metrics.retrieval else {}
-    scores |= {f"recall @{budget}": score for budget, score in recalls.items()}
+    if retrieval := run.metrics.retrieval:
+        scores |= {f"recall @{budget}": retrieval.recall[budget] for budget in retrieval.budgets}
     rows = [
         (label, f"{score.mean:.1f}", f"[{score.low:.1f}, {score.high:.1f}]", score.n)
         for label, score in scores.items()
@@ -183,9 +183,14 @@ def _recalls(retrieval: Retrieval | None) -> Section:
         alarm = retrieval.alarm or ""
         for name, recalls in (("all", retrieval.recall), ("all, by page", retrieval.page_recall or {})):
             if recalls:
-                groups.append((name, {"n": retrieval.n, **{budget: score.mean for budget, score in recalls.items()}}))
+                shown = {budget: recalls[budget].mean for budget in retrieval.budgets}
+                groups.append((name, {"n": retrieval.n, **shown}))
         for by_group in (retrieval.by_hops, retrieval.by_type):
-            groups += by_group.items() if len(by_group) > 1 else ()
+            shown_keys = ("n", *retrieval.budgets)
+            groups += [
+                (name, {key: means[key] for key in shown_keys})
+                for name, means in (by_group.items() if len(by_group) > 1 else ())
+            ]
     return _means_section("Recall of gold passages", "group", groups, alarm)
 
 
@@ -312,15 +317,16 @@ def _retrieval_rows(retrieval: Retrieval | None) -> Rows:
         return
     yield "passages", f"{retrieval.passages_per_question:.1f} per question"
     if retrieval.n:
-        yield "recall", _by_budget(retrieval.recall)
+        yield "recall", _by_budget(retrieval, retrieval.recall)
         if retrieval.page_recall:
-            yield "recall of pages", _by_budget(retrieval.page_recall)
-        yield "all gold found", "  ".join(f"@{budget} {share:.1f}" for budget, share in retrieval.all_gold.items())
+            yield "recall of pages", _by_budget(retrieval, retrieval.page_recall)
+        found = (f"@{budget} {retrieval.all_gold[budget]:.1f}" for budget in retrieval.budgets)
+        yield "all gold found", "  ".join(found)
     if retrieval.mrr is not None:
         yield "reciprocal rank", f"{retrieval.mrr:.1f}"
     if retrieval.without_passages:
         yield "without passages", pluralize(retrieval.without_passages, "question")
 
 
-def _by_budget(recall: Mapping[str, Estimate]) -> str:
-    return "  ".join(f"@{budget} {score.mean:.1f}" for budget, score in recall.items())
+def _by_budget(retrieval: Retrieval, recall: Mapping[str, Estimate]) -> str:
+    return "  ".join(f"@{budget} {recall[budget].mean:.1f}" for budget in retrieval.budgets)

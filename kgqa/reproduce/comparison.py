@@ -20,7 +20,14 @@ from kgqa.reproduce.differences import Row
 from kgqa.reproduce.question_values import add_interval, compare_rows, pool_values, weight_values
 from kgqa.reproduce.scorers import describe_scorer
 from kgqa.reproduce.tables import PublishedTable
-from kgqa.scoring.published_delta import Metric, Ours, compare_with_published, read_measured_value, wilson_interval
+from kgqa.scoring.published_delta import (
+    LEAST_DIFFERENCE,
+    Metric,
+    Ours,
+    compare_with_published,
+    read_measured_value,
+    wilson_interval,
+)
 
 NOT_RUN = "not run yet"
 
@@ -152,7 +159,7 @@ def _orders(table: PublishedTable, cells: Sequence[PlannedCell]) -> list[Order]:
             own, others = _folders(first), _folders(second)
             for n, metric in scores if own != others and _is_comparable(first, second) else ():
                 higher, lower = first.published.values[n], second.published.values[n]
-                if higher and lower and higher.number != lower.number:
+                if higher and lower and abs(higher.number - lower.number) >= LEAST_DIFFERENCE:
                     sign = compare_rows(own, others, metric)
                     signs[metric.name][sign if higher.number > lower.number else -sign] += 1
         for name, counts in signs.items():

@@ -15,6 +15,7 @@ FEW = 30  # questions; below that, a bootstrap interval is too narrow
 MARGIN = 3.0  # points, for values in percent
 MARGIN_SHARE = 0.10  # of the published value, for values in another unit
 SECONDS = "s"
+LEAST_DIFFERENCE = 0.1  # of two published values that have an order; less is within the rounding of tables
 
 Verdict = Literal["agrees", "differs", "cannot tell", "not compared"]
 

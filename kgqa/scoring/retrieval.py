@@ -132,6 +132,7 @@ def summarise_retrieval(rows: Sequence[RetrievedPassages], *, ranked: bool) -> R
         fixed_budget_recall=percent(recall(each, BUDGET) for each in ranks),
         mrr=percent(map(reciprocal_rank, ranks)) if ranked else None,
         passages_per_question=mean(len(row.ids) for row in rows),
+        most_passages=max(len(row.ids) for row in rows),
         without_passages=sum(not row.ids for row in rows),
         by_hops=group_means(rows, lambda row: row.hops, _RECALLS),
         by_type=group_means(rows, lambda row: row.type, _RECALLS),

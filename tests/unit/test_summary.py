@@ -249,6 +249,7 @@ def test_a_summary_is_the_mean_over_questions_with_gold() -> None:
     assert (list(measured.by_hops), measured.by_type) == (["2", "3", "unknown"], {})
     assert measured.alarm is None
     assert summarise_retrieval([retrieved("a", places=(1,))], ranked=False).mrr is None
+    assert (measured.most_passages, measured.budgets) == (3, ("2", "5"))  # three passages have the same recall at 10
     with pytest.raises(ValueError, match="no questions"):
         summarise_retrieval([], ranked=True)
     same, other = retrieved("a", places=(None, 1)), RetrievedPassages(("a",), (None, 1), (1,), None, "")

@@ -14,7 +14,7 @@ from typing import Literal
 from kgqa.calls import CountTokens, Generate
 from kgqa.errors import PromptTooLong
 from kgqa.methods.steps.few_shot import FewShot, Shot
-from kgqa.methods.steps.replies import read_conclusion, read_first_answer
+from kgqa.methods.steps.replies import MAX_SCORE_TOKENS, read_conclusion, read_first_answer
 from kgqa.methods.steps.search import Scope
 from kgqa.prompting import render
 from kgqa.types import Answer, Completion, Json, Passage, Prompt, Question
@@ -117,8 +117,9 @@ class ReadingLog:
         """
         passages = shown = add_pinned(self.question, passages)
         while True:
+            request = call(shown)
             try:
-                reply = await call(shown)
+                reply = await request
             except PromptTooLong as refused:
                 if not shown:
                     raise
@@ -126,7 +127,8 @@ class ReadingLog:
                 continue
             await self.count(shown)
             self.flags["passages_dropped"] += len(passages) - len(shown)
-            self.flags["cut_reply"] += reply.finish == "length"
+            # a score is cut by design, and flagged if it is unreadable
+            self.flags["cut_reply"] += reply.finish == "length" and request.max_tokens > MAX_SCORE_TOKENS
             return reply
 
     async def search(self, query: str, count: int) -> tuple[Passage, ...]:
