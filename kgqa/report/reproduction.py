@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, astuple, dataclass, replace
+from math import ceil
 from pathlib import Path
 
 from kgqa.report.page import sections_page
@@ -12,6 +13,7 @@ from kgqa.report.plots import Plot, Point, Series
 from kgqa.report.section import FILES, MarkedCell, Section, latex, markdown
 from kgqa.scoring.published_delta import FEW, MARGIN_SHARE, Delta, Metric, Ours, Value, Verdict, wilson_interval
 from kgqa.util.fs import json_text, replace_file
+from kgqa.util.text import pluralize
 
 POINTS = "Plots: points of the paper's text are hollow. Ours are filled, with 95 % intervals."
 VERDICTS: tuple[Verdict, ...] = ("agrees", "differs", "cannot tell", "not compared")
@@ -20,6 +22,7 @@ ORDER = (
     "misleads. Rows are not compared if the paper uses different models and we use one."
 )
 FAILED = "Values show failed questions, which count as wrong. Run the command again to retry them."
+ALPHA = 0.05  # chance that an interval excludes 0 if nothing differs
 _NAMED = 2  # models in the heading of our values
 
 
@@ -124,7 +127,7 @@ class Reproduction:
         models = self.answered_by
         named = ", ".join(models) if len(models) <= _NAMED else f"{len(models)} models"
         ours = f"ours ({named})" if models else "ours"
-        compared = ("published", ours, "95 % interval", "difference", "verdict")
+        compared = ("published", ours, "95 % interval", "difference", "verdict", "agrees within", "prediction")
         header = ((self.axis or "column") if by_row else "system", "metric", *compared)
         sections = []
         for name in self.rows if by_row else self.columns:
@@ -176,6 +179,18 @@ class Reproduction:
             f"fewer than {FEW} questions."
         )
         yield "not compared: seconds. They depend on the hardware and on how many questions run at once."
+        yield (
+            "agrees within: the smallest margin with which the values agree. prediction: whether our value is inside "
+            "the 95 % prediction interval of the published one, for as many questions as ours."
+        )
+        few = (line for line in self.lines if line.delta and line.delta.low is not None and line.ours)
+        tested = [line.delta for line in few if line.delta and line.ours and line.ours.questions >= FEW]
+        if tested:
+            count, differing = len(tested), sum(delta.verdict == "differs" for delta in tested)
+            yield (
+                f"Of {pluralize(count, 'compared value')}, up to {ALPHA * count:.1f} would differ by chance. "
+                f"{differing:,} {'differs' if differing == 1 else 'differ'} here."
+            )
         values = [line.published for line in self.lines if line.delta and line.metric.unit == "%"]
         intervals = [wilson_interval(value.number, value.questions) for value in values if value and value.questions]
         wide = [error for low, high in intervals if (error := (high - low) / 2) >= self.margin]
@@ -234,23 +249,27 @@ def only_ours(table: Reproduction) -> Reproduction:
     return replace(table, lines=[line for line in table.lines if line.ours])
 
 
-def _line_cells(line: Line) -> tuple[str, str, str, str, str]:
+def _line_cells(line: Line) -> tuple[str, str, str, str, str, str, str]:
     unit, ours, value, published = line.metric.unit, line.ours, line.published, "–"
     if value:
         spread = "" if value.spread is None else f" ± {value.spread:g}"
         published = f"{'~' if value.approximate else ''}{_number(value.number, unit)}{spread}"
     if ours is None:
-        return published, "–", "", "", line.note
+        return published, "–", "", "", line.note, "", ""
     interval = " to ".join(_rounded(end, unit) for end in ours.ends or ())
     mean = f"{_rounded(ours.mean, unit)}{'' if ours.spread is None else f' ± {ours.spread:.1f}'}"
     mean += f" ({ours.answered_text})" if ours.failed else ""
     if line.delta is None:
-        return published, mean, interval, "", ""
+        return published, mean, interval, "", "", "", ""
     difference = _format_signed(line.delta.difference, unit)
     if line.delta.low is not None and line.delta.high is not None:
         low, high = (_format_signed(end, unit) for end in (line.delta.low, line.delta.high))
         difference += f" [{low}, {high}]"
-    return published, mean, interval, difference, MarkedCell(line.delta.verdict, line.delta.verdict.replace(" ", "-"))
+    verdict = MarkedCell(line.delta.verdict, line.delta.verdict.replace(" ", "-"))
+    margin, predicted = line.delta.agrees_within, line.delta.predicted
+    within = "" if margin is None else _rounded_up(margin, unit)
+    place = "" if predicted is None else "inside" if predicted else "outside"
+    return published, mean, interval, difference, verdict, within, place
 
 
 def _metric_text(metric: Metric) -> str:
@@ -265,6 +284,11 @@ def _number(number: float, unit: str) -> str:
 
 def _format_signed(number: float, unit: str) -> str:
     return f"{'+' if number >= 0 else '−'}{_rounded(abs(number), unit)}"
+
+
+def _rounded_up(number: float, unit: str) -> str:
+    """Return a margin with the digits of our values, not smaller than it is."""
+    return _rounded(ceil(10 * number) / 10 if unit == "%" else number, unit)
 
 
 def _rounded(number: float, unit: str) -> str:

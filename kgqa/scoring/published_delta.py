@@ -73,12 +73,22 @@ class Ours:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """Our value minus the published one, with its 95 % interval (None: unknown)."""
+    """Our value minus the published one, with its 95 % interval (None: unknown).
+
+    predicted: whether our value is within the 95 % prediction interval of the published one: where the value of a
+    second sample of our size is, if the published value is true up to its sampling error.
+    """
 
     difference: float
     low: float | None
     high: float | None
     verdict: Verdict
+    predicted: bool | None = None
+
+    @property
+    def agrees_within(self) -> float | None:
+        """Return the smallest margin within which the values agree, in the unit of the values."""
+        return None if self.low is None or self.high is None else max(abs(self.low), abs(self.high))
 
 
 def read_measured_value(metrics: Mapping[str, Json], metric: Metric) -> Ours | None:
@@ -128,7 +138,20 @@ def compare_with_published(published: Value, ours: Ours, unit: str, margin: floa
     verdict: Verdict = "cannot tell"
     if ours.questions >= FEW:
         verdict = "agrees" if -allowed < low and high < allowed else "differs" if low > 0 or high < 0 else verdict
-    return Delta(difference, low, high, verdict)
+    return Delta(difference, low, high, verdict, _is_predicted(published, ours, (below, above), unit))
+
+
+def _is_predicted(published: Value, ours: Ours, errors: tuple[float, float], unit: str) -> bool:
+    """Return whether our value is where a second sample of our size would be, with the published value's errors."""
+    low, high = ours.ends or (ours.mean, ours.mean)
+    if unit == "%":
+        low, high = wilson_interval(published.number, ours.questions)
+        ours_below, ours_above = published.number - low, high - published.number
+    else:
+        ratio = abs(published.number / ours.mean) if ours.mean else 0.0
+        ours_below, ours_above = ratio * (ours.mean - low), ratio * (high - ours.mean)
+    difference = ours.mean - published.number
+    return -hypot(errors[0], ours_below) <= difference <= hypot(errors[1], ours_above)
 
 
 def wilson_interval(percent: float, questions: float) -> tuple[float, float]:

@@ -24,7 +24,7 @@ from kgqa.scoring.published_delta import (
     wilson_interval,
 )
 
-DELTA = Delta(5.0, -3.0, 13.0, "cannot tell")
+DELTA = Delta(5.0, -3.0, 13.0, "cannot tell", predicted=True)
 EM = Metric("EM", "scores.em", "%", "")
 
 
@@ -101,13 +101,15 @@ def test_reports_are_written_in_every_form(tmp_path: Path) -> None:
     for row in (
         "The published values are secondary, from two notes.",
         "| L | metric | published | ours (small@vllm) |",
-        "| 1 | EM | 40.0 | 45.0 (answered 191 of 200) | 40.0 to 50.0 | +5.0 [−3.0, +13.0] | cannot tell |",
+        "| 1 | EM | 40.0 | 45.0 (answered 191 of 200) | 40.0 to 50.0 |",
+        "| +5.0 [−3.0, +13.0] | cannot tell | 13.0 | inside |",
         "| 2 | EM | – | 47.0 | 41.0 to 52.0 |", "| 3 | EM | ~44.0 ± 0.5 | – |  |  | needs weights |",
         "| reader | LLaMA-3 | model=x |", "| HotpotQA | EM | 36 | 4 | 2 | 30 |", "within 3 points of 0",
     ):  # fmt: skip
         assert row in markdown
     latex = (tmp_path / "report.tex").read_text(encoding="utf-8")
-    assert r"1 & EM & 40.0 & 45.0 (answered 191 of 200) & 40.0 to 50.0 & +5.0 [$-$3.0, +13.0] & cannot tell \\" in latex
+    assert r"1 & EM & 40.0 & 45.0 (answered 191 of 200) & 40.0 to 50.0 & " in latex
+    assert r" & +5.0 [$-$3.0, +13.0] & cannot tell & 13.0 & inside \\" in latex
     assert r"$\pm$ 0.5" in latex  # signs that LaTeX has in formulas alone
 
 
@@ -185,6 +187,32 @@ def test_values_agree_only_if_the_whole_interval_is_within_the_margin() -> None:
         assert compare_with_published(of(100.0, 500), ours, "tokens").verdict == expected
     for mean in (6.0, 380.0):  # they depend on the hardware
         assert compare_with_published(of(6.0, 500), Ours(mean, mean - 1, mean + 1, 500), "s").verdict == "not compared"
+
+
+@pytest.mark.parametrize(
+    ("published", "ours", "within", "predicted"),
+    [
+        (of(50.0, 500), Ours(48, 44, 52, 500), 7.9, True),
+        (of(50.0, 500), Ours(43, 39, 47, 500), 12.9, False),
+        (of(50.0, 500), Ours(43, 30, 57, 50), 20.7, True),  # few questions: a wide prediction
+        (of(50.0, 500, 2.0), Ours(43, 39, 47, 500), 14.1, True),  # its runs differ
+        (of(0.0, 500), Ours(0, 0, 0.8, 500), 0.8, True),
+    ],
+)
+def test_smallest_margin_and_prediction(published: Value, ours: Ours, within: float, predicted: bool) -> None:
+    delta = compare_with_published(published, ours, "%")
+    assert delta.agrees_within == pytest.approx(within, abs=0.1)
+    assert delta.predicted == predicted
+    assert compare_with_published(published, ours, "%", within + 0.1).verdict == "agrees"
+
+
+def test_report_counts_differences_by_chance() -> None:
+    figure = figure_of()
+    line = figure.lines[0]
+    assert line.ours is not None
+    lines = [replace(line, ours=replace(line.ours, questions=200), delta=DELTA)] * 40
+    text = " ".join(figure_of(lines=lines).verdicts().text)
+    assert "Of 40 compared values, up to 2.0 would differ by chance. 0 differ here." in text
 
 
 def test_the_interval_of_a_share_is_wilsons_and_values_read_from_plots_are_marked() -> None:
