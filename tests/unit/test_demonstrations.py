@@ -18,6 +18,8 @@ from kgqa.errors import DataError
 from kgqa.prompting.demonstrations import demonstration_set, describe_set
 from tests.unit.files import jsonl, write
 
+DEMOS = Path(str(files("kgqa") / "demos"))
+
 CHAIN = {
     "question": "Who painted Elm?",
     "steps": [
@@ -185,3 +187,11 @@ def test_the_authors_set_is_shown_in_its_order_and_a_method_says_it() -> None:
         where = f"{IRCOT_PROMPTS}#{name}"
         given = [f'method.few_shot_path="{where}"', f"method.demonstration_count={count}"]
         assert build(compose([f"method={method}", *given])["method"], "method").shows == f"{where}: {said}"
+
+
+@pytest.mark.parametrize("file", sorted(DEMOS.glob("*.jsonl")), ids=lambda file: file.stem)
+def test_last_example_is_not_answered_by_yes_or_no(file: Path) -> None:
+    """Models repeat the form of the last example: KnowTrace answered who-questions with "no"."""
+    last = json.loads(file.read_text("utf-8").splitlines()[-1])
+    is_record_of_before = file.stem == "knowtrace_explore_yes_no"
+    assert (str(last.get("answer")).casefold() in ("yes", "no")) == is_record_of_before

@@ -286,3 +286,13 @@ def test_triplets_are_read_as_models_write_them() -> None:
     ]:
         found = read_facts(reply)
         assert (found.facts, found.malformed) == ((), malformed)
+
+
+def test_examples_end_with_a_bridge_question_and_compare_entities() -> None:
+    method: KnowTrace = built_method("knowtrace")
+    examples: Any = method.exploration_few_shot
+    answers = [str(example["answer"]) for example in examples]
+    assert examples[-1]["answer"] in [triple[2] for triple in examples[-1]["triples"]]
+    assert not {"yes", "no"} & {answer.casefold() for answer in answers}
+    (compared,) = (each for each in examples if " or " in str(each["question"]) and each["answer"])
+    assert compared["answer"] in str(compared["question"])
