@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from kgqa.config.overrides import override_values
+from kgqa.reproduce.cells import PlannedCell
+from kgqa.reproduce.tables import DATASET, PublishedTable
 
-if TYPE_CHECKING:
-    from kgqa.reproduce.cells import PlannedCell
-    from kgqa.reproduce.tables import PublishedTable
-
-DATASET = "dataset"  # the profile of each dataset
 NONE = "none"  # not released
 
 

@@ -16,13 +16,13 @@ from kgqa.config.files import load_yaml
 from kgqa.config.overrides import merge_overrides, override_values
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.experiment.experiment import Experiment
-from kgqa.reproduce.scorers import DATASET
 from kgqa.scoring.published_delta import Metric, Value
 from kgqa.types import Json
 from kgqa.util.plugins import package_conf
 
 Availability = Literal["run", "needs training", "model retired", "human", "quoted", "not built"]
 FORM = "See docs/dev/TABLE_FILES.md"
+DATASET = "dataset"  # as a scorer's profile: that of each dataset
 OneOrMore = Annotated[tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)]
 
 
