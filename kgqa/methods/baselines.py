@@ -1,4 +1,4 @@
-"""Baselines without retrieval: the question alone, all passages of the question, and its gold passages."""
+"""Baselines without retrieval: the question alone, with and without reasoning, all passages, and the gold passages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kgqa.errors import DataError
-from kgqa.methods.steps.reader import TEMPLATES, ZeroShot, read, read_zero_shot
+from kgqa.methods.steps.reader import TEMPLATES, ReadingLog, ZeroShot, read, read_zero_shot
+from kgqa.prompting import render
 from kgqa.protocols import Need
 from kgqa.types import Answer, Question
 
@@ -22,6 +23,21 @@ class NoContext:
 
     async def answer(self, question: Question) -> Answer:
         return await read(question, "", (), self.max_answer_tokens, TEMPLATES[self.reader])
+
+
+@dataclass(frozen=True)
+class ChainOfThought:
+    """The question alone, with reasoning before the answer (Kojima et al., NeurIPS 2022)."""
+
+    max_tokens: int
+
+    uses: ClassVar[frozenset[Need]] = frozenset({"model"})
+
+    async def answer(self, question: Question) -> Answer:
+        """Reason and answer. Notes: the reasoning. Flags: those of `ReadingLog`."""
+        log = ReadingLog(question)
+        reply = await log.write(render("cot/answer", question=question.text), self.max_tokens, ("\nQuestion:",))
+        return log.answer(log.read_conclusion(reply), (), {"thought": reply})
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,7 @@ TRIPLES = {"knowtrace/explore": " No\n- The Herring Queen | composer", "knowtrac
 REPLIES: dict[str, dict[str, str]] = {
     "knowtrace": TRIPLES,
     "knowtrace method.memory=texts": TRIPLES | {"knowtrace/rewrite": " Asbjarne Lyngholt composed it."},
+    "cot": {"cot/answer": " Asbjarne Lyngholt composed it.\nAnswer: Fauskenes"},
     "iter_retgen": {"iter_retgen/answer": " He did.\nAnswer: Fauskenes"},
     "self_ask": {"self_ask/ask": " Who composed The Herring Queen?"},
     "react method.max_steps=1": {"react/step": " I search.\nAction 1: Search[The Herring Queen]"},

@@ -8,7 +8,7 @@ import pytest
 
 from kgqa.calls import Generate, Rank, Search
 from kgqa.errors import ConfigError, DataError
-from kgqa.methods.baselines import AllDocuments, Golden, NoContext
+from kgqa.methods.baselines import AllDocuments, ChainOfThought, Golden, NoContext
 from kgqa.methods.retrieve import remove_question_words
 from kgqa.protocols import Method
 from kgqa.testing import drive
@@ -23,6 +23,15 @@ ASKED = Question("q1", "Which one?", ("T2",), PASSAGES, frozenset({PASSAGES[2].i
 def answer(method: Method, reply: str | Completion, question: Question = ASKED) -> tuple[Answer, Generate]:
     world = method_world.World([reply])
     return drive(method.answer(question), world), world.generations[0]
+
+
+def test_chain_of_thought_reasons_without_passages() -> None:
+    result, call = answer(ChainOfThought(64), " T2 is the third of them.\nAnswer: T2")
+    assert (result.text, result.evidence, result.notes["thought"].strip()[:2]) == ("T2", (), "T2")
+    assert call.max_tokens == 64
+    assert not any(passage.text in call.prompt.messages[0].content for passage in PASSAGES)
+    unmarked, _ = answer(ChainOfThought(64), Completion("T2 is the third", "length"))
+    assert (unmarked.flags["no_answer_marker"], unmarked.flags["cut_reply"]) == (1, 1)
 
 
 def test_no_context_shows_the_question_all_documents_their_order_and_an_answer_is_one_line() -> None:

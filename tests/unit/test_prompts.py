@@ -82,7 +82,14 @@ BIRCH = Passage.of("Birch", "Birch is a book of 1901.")
 PINNED = Question(
     "q", "When did the book appear?", ("1901",), (ALDER, BIRCH), frozenset({BIRCH.id}), pinned=(MAIN,)
 )  # fmt: skip
-OTHERS = {"neighbourhood", "no_context", "retrieve_only", "safe", "trace"}  # call no model or show no found passage
+OTHERS = {
+    "cot",
+    "neighbourhood",
+    "no_context",
+    "retrieve_only",
+    "safe",
+    "trace",
+}  # call no model or show no found passage
 NAMES = sorted({file.stem for folder in conf_folders() for file in Path(folder, "method").glob("*.yaml")})
 
 
