@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+WORDS_OF_A_LABEL = 2
 Json = Any  # a value that `json.dumps` accepts
 JsonObject = Mapping[str, Json]
 
@@ -144,6 +146,11 @@ class Prompt:
     def characters(self) -> int:
         """Return the length of its messages and its prefill."""
         return sum(len(message.content) for message in self.messages) + len(self.prefill)
+
+    @property
+    def has_transcript(self) -> bool:
+        """Return whether the prefill is more than a label such as "Final answer:", so that the model must see it."""
+        return len(re.findall(r"\w+", self.prefill)) > WORDS_OF_A_LABEL
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,5 +23,9 @@ def cache_key(identity: Mapping[str, Json], call: Call[Any]) -> str:
     written = {name: value for name, value in call_json(call).items() if name not in ROUTING}
     if "prompt" in written:
         written["prompt"] = {name: value for name, value in written["prompt"].items() if name != "template"}
+        # such servers were sent no transcript before, so their earlier replies must not be found
+        is_hosted = identity.get("server") == "hosted" and identity.get("endpoints") != "completions"
+        if is_hosted and call.prompt.has_transcript:  # type: ignore[attr-defined]  # only model calls have a prompt
+            written["prompt"]["transcript"] = "user"
     canonical = _CANONICAL([identity, written])
     return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()

@@ -317,6 +317,21 @@ def test_refused_prompt_changes_no_later_request(serving: Serving, message: str,
     assert "temperature" in server.asked[-1][1]
 
 
+TRANSCRIPT = "<search> fox </search>\n<information>Foxes are red.</information>\n"
+CONTINUED = Generate(Prompt("test/agent", (Message("system", "Search."), Message("user", "Who?")), TRANSCRIPT), 5)
+
+
+@pytest.mark.parametrize("reply", ["red", TRANSCRIPT + "red"], ids=["continued", "repeated"])
+def test_chat_server_sees_the_transcript(serving: Serving, reply: str) -> None:
+    server = serving(misbehaving.say(reply))
+    [answered] = asked(server, [CONTINUED])
+    (system, user) = server.asked[-1][1]["messages"]
+    assert (system["content"], user["role"]) == ("Search.", "user")
+    assert user["content"].startswith("Who?\n\n")
+    assert user["content"].endswith(f"\n\n{TRANSCRIPT}")
+    assert (answered.text, answered.flags) == ("red", ("transcript_as_message",))
+
+
 def test_requests_and_replies_of_servers_that_lack_something(serving: Serving) -> None:
     refusing = without("max_tokens", "'max_tokens' is not supported. Use 'max_completion_tokens' instead.")
     server = serving(always=refusing)

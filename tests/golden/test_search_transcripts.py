@@ -1,4 +1,7 @@
-"""The 1,597 released transcripts of R1-Searcher, repeated by our agent with their replies and passages."""
+"""The 1,597 released transcripts of R1-Searcher, repeated by our agent with their replies and passages.
+
+Once in this process, and once at a stand-in for a chat server that cannot continue a reply.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,11 @@ import gzip
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import closing
 from dataclasses import replace
 from functools import cache, partial
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +26,9 @@ from kgqa.engines.scripted import Scripted
 from kgqa.engines.weights import Model
 from kgqa.methods.search_agent import SearchAgent
 from kgqa.testing import drive
-from kgqa.types import Passage, Question
+from kgqa.types import Answer, Passage, Question
+from tests.engines.asking import ask
+from tests.http_server import serve_json
 
 FOLDER = Path(os.environ.get("KGQA_DATA", "")) / "field" / "search_agent_transcripts"
 DOCUMENTS = re.compile(r"<\|begin_of_documents\|>\n(.*?)<\|end_of_documents\|>", re.DOTALL)
@@ -44,26 +51,66 @@ def test_transcripts_are_repeated_byte_for_byte(
     agent: SearchAgent = replace(build(compose(["method=r1_searcher"])["method"], "method"), passage=form, scope="own")
     repeated = 0
     for row in _read_rows(f"r1searcher_{name}.jsonl.gz"):
-        written = row["gen_text_store"]
-        results = [
-            tuple(Passage.of(*text.split(separator, 1)) for text in DOCUMENT.findall(shown))
-            for shown in DOCUMENTS.findall(written)
-        ]
-        pool = tuple({passage.id: passage for found in results for passage in found}.values())
-        question = Question("q", row["question"], (row["answer"],), pool)
+        question, results = _question(row, separator)
         start = agent.continue_prompt(question, "", ()).messages[0].content
-        engine = _engine(start, written, tmp_path / "rules.jsonl")
-        answer = drive(agent.answer(question), partial(_reply, engine, iter(results)))
-        assert answer.notes["transcript"] == written
-        recorded = row["pred_ans"].strip()
-        assert answer.text == recorded or (answer.text, recorded) == OTHER_ANSWER
-        assert answer.figures["searches"] == len(results)
-        assert set(answer.flags) <= {"repeated_search"}
+        engine = _engine(start, row["gen_text_store"], tmp_path / "rules.jsonl")
+        _check_answer(row, drive(agent.answer(question), partial(_reply, engine, iter(results))), len(results))
         repeated += 1
     assert repeated == count
 
 
-def _reply(engine: Scripted, results: Iterator[tuple[Passage, ...]], call: Call[Any]) -> Any:
+@pytest.mark.parametrize(("name", "count", "form", "separator"), FILES, ids=[name for name, *_ in FILES])
+def test_transcripts_are_repeated_at_a_chat_server(name: str, count: int, form: str, separator: str) -> None:
+    pytest.importorskip("aiohttp")
+    chat = ["method=r1_searcher", "method.prompt=search_agent/research"]  # R1-Searcher's own prompt is plain text
+    agent: SearchAgent = replace(build(compose(chat)["method"], "method"), passage=form, scope="own")
+    rows = list(_read_rows(f"r1searcher_{name}.jsonl.gz"))
+    transcripts = {row["question"]: row["gen_text_store"] for row in rows}
+    with serve_json(partial(_continue, transcripts), {}) as address:
+        settings = compose(["engine=openai"])["engine"] | {"base_url": f"{address}/v1", "served_model": "stand-in"}
+        with closing(build(settings, "engine", model=_model())) as engine:
+            for row in rows:
+                question, results = _question(row, separator)
+                answer = drive(agent.answer(question), partial(_reply, engine, iter(results)))
+                _check_answer(row, answer, len(results))
+    assert len(rows) == count
+
+
+def _continue(transcripts: Mapping[str, str], handler: BaseHTTPRequestHandler, body: bytes) -> tuple[int, Any]:
+    """Answer as a chat server: write what follows the longest start of the transcript in the user's last message."""
+    if handler.command == "GET":
+        return 200, {"data": [{"id": "stand-in"}]}
+    request = json.loads(body)
+    content = request["messages"][-1]["content"]
+    assert [message["role"] for message in request["messages"]] == ["system", "user"]
+    transcript = transcripts[content.partition("\n\nYou have already")[0]]
+    start = next(transcript[:end] for end in reversed(_ends(transcript)) if content.endswith(transcript[:end]))
+    text = transcript[len(start) :]
+    text = text[: min((place for stop in request["stop"] if (place := text.find(stop)) >= 0), default=None)]
+    usage = {"prompt_tokens": len(content) // 4 + 1, "completion_tokens": 1}
+    choice = {"message": {"content": text}, "finish_reason": "stop"}
+    return 200, {"model": "stand-in", "choices": [choice], "usage": usage}
+
+
+def _question(row: Mapping[str, Any], separator: str) -> tuple[Question, list[tuple[Passage, ...]]]:
+    """Return a question, and the passages that each search of its transcript found."""
+    results = [
+        tuple(Passage.of(*text.split(separator, 1)) for text in DOCUMENT.findall(shown))
+        for shown in DOCUMENTS.findall(row["gen_text_store"])
+    ]
+    pool = tuple({passage.id: passage for found in results for passage in found}.values())
+    return Question("q", row["question"], (row["answer"],), pool), results
+
+
+def _check_answer(row: Mapping[str, Any], answer: Answer, searches: int) -> None:
+    assert answer.notes["transcript"] == row["gen_text_store"]
+    recorded = row["pred_ans"].strip()
+    assert answer.text == recorded or (answer.text, recorded) == OTHER_ANSWER
+    assert answer.figures["searches"] == searches
+    assert set(answer.flags) <= {"repeated_search"}
+
+
+def _reply(engine: Any, results: Iterator[tuple[Passage, ...]], call: Call[Any]) -> Any:
     if isinstance(call, CountTokens):
         return engine.count_tokens(call.text)
     if isinstance(call, Search):
@@ -72,19 +119,26 @@ def _reply(engine: Scripted, results: Iterator[tuple[Passage, ...]], call: Call[
         assert {passage.id for passage in found} <= {passage.id for passage in call.pool}
         return found
     assert isinstance(call, Generate)
-    return engine.answer([call])[0]
+    (reply,) = ask(engine, [call])
+    return reply
 
 
 def _engine(prompt: str, transcript: str, file: Path) -> Scripted:
     """Return an engine that continues the transcript where a prompt ends, up to the next documents."""
-    ends = [0, *(match.end() for match in re.finditer(r"<\|end_of_documents\|>\n\n", transcript))]
-    prompts = {end: prompt + transcript[:end] for end in ends}  # compared by length and end: long patterns are slow
+    prompts = {
+        end: prompt + transcript[:end] for end in _ends(transcript)
+    }  # compared by length and end: long patterns are slow
     rules = [
         {"match": rf"\A.{{{len(text) - 60}}}{re.escape(text[-60:])}\n\Z", "reply": transcript[end:]}
         for end, text in prompts.items()
     ]
     file.write_text("".join(f"{json.dumps(rule)}\n" for rule in rules), encoding="utf-8")
     return Scripted(_model(), str(file), 0.0, 1)
+
+
+def _ends(transcript: str) -> list[int]:
+    """Return the places at which the model continues."""
+    return [0, *(match.end() for match in re.finditer(r"<\|end_of_documents\|>\n\n", transcript))]
 
 
 @cache

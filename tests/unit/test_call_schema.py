@@ -67,6 +67,27 @@ def test_key_is_the_hash_of_canonical_json() -> None:
         assert cache_key(identity, call) == expected, call
 
 
+CHAT = {"engine": "openai", "server": "hosted", "endpoints": "both"}
+
+
+@pytest.mark.parametrize(
+    ("prefill", "identity", "is_new"),
+    [
+        ("<search> fox </search> Foxes are red.", CHAT, True),
+        ("Final answer:", CHAT, False),
+        ("<search> fox </search> Foxes are red.", {**CHAT, "server": "sglang"}, False),
+        ("<search> fox </search> Foxes are red.", {"engine": "llamacpp"}, False),
+    ],
+    ids=["chat server", "label", "continues", "local"],
+)
+def test_only_replies_without_their_transcript_have_new_keys(prefill: str, identity: Any, is_new: bool) -> None:
+    call = replace(CALL, prompt=replace(PROMPT, prefill=prefill))
+    written = {name: value for name, value in call_json(call).items() if name != "role"}
+    written["prompt"].pop("template")
+    canonical = json.dumps([identity, written], sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    assert (cache_key(identity, call) != hashlib.sha256(canonical.encode()).hexdigest()) is is_new
+
+
 REPLIES: list[tuple[Call[Any], Any]] = [
     (CALL, Completion("a text", usage=Usage(3, 1, 2, 0.5))),
     (CALL, Completion("", tool_calls=(TOOL_CALL, ToolCall("2", "", "no JSON")))),

@@ -162,7 +162,7 @@ class Client:
         body = build_chat(call.prompt, self.server, thinking)
         response = await self.complete(CHAT, {**body, **settings})
         if call.prompt.prefill and "continue_final_message" not in body:
-            response.flags += ("no_prefill",)
+            response.flags += ("transcript_as_message" if call.prompt.has_transcript else "no_prefill",)
         if call.prompt.form == "completion":
             response.flags += ("as_chat",)
         return response
@@ -213,7 +213,8 @@ class Client:
         if call.schema is not None and not set(SCHEMAS) & set(settings):
             response.flags += ("unconstrained",)
         reply = read_reply(call, response.reply, thinks=thinks)
-        return cut_reply(reply, call, call.prompt.prefill if "no_prefill" in reply.flags else "")
+        is_omitted = {"no_prefill", "transcript_as_message"}.intersection(reply.flags)
+        return cut_reply(reply, call, call.prompt.prefill if is_omitted else "")
 
     async def _continue(self, tokens: list[int], settings: Mapping[str, Json]) -> Response:
         """Return what a server that accepts tokens writes after them."""

@@ -55,6 +55,10 @@ RESERVED = frozenset(  # keys of requests that kgqa sets, or that change the for
 SECRET = re.compile(
     r"(api|access|auth|private)[-_ ]?(key|token)|secret|passw|passphrase|authorization|credential", re.IGNORECASE
 )
+CONTINUE = (
+    "You have already written the start of your reply, which is below. It can contain results that were inserted for "
+    "you. Write only what comes next, and do not repeat the start."
+)
 SHORTENED = 0.9  # of a prompt that is too long, if the server sends no numbers
 
 
@@ -204,12 +208,19 @@ def build_messages(prompt: Prompt) -> list[Json]:
 
 
 def build_chat(prompt: Prompt, server: Server, thinking: Thinking = NO_THINKING) -> dict[str, Json]:
-    """Return the messages. If the server can continue a message and does not reason, the last one is the prefill."""
+    """Return the messages. If the server can continue a message and does not reason, the last one is the prefill.
+
+    For other servers the user's last message ends with a prefill that has a transcript. A label is omitted.
+    """
     body: dict[str, Json] = {"messages": build_messages(prompt)}
+    is_continued = server != "hosted" and not thinking.budget
+    if prompt.has_transcript and not is_continued:
+        # in the last message, because many chat templates reject two messages of the user in a row
+        body["messages"][-1]["content"] += f"\n\n{CONTINUE}\n\n{prompt.prefill}"
     if server == "hosted":
         return body
     body["chat_template_kwargs"] = dict(thinking.template(thinks=thinking.budget > 0))
-    if prompt.prefill and not thinking.budget:
+    if prompt.prefill and is_continued:
         body["messages"].append({"role": "assistant", "content": prompt.prefill})
         body |= {"continue_final_message": True, "add_generation_prompt": False}
     return body
