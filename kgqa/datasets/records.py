@@ -6,6 +6,7 @@ import ast
 import csv
 import io
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -15,10 +16,12 @@ from pydantic import StrictBool
 
 from kgqa.datasets.base import HASHED, FileDataset
 from kgqa.datasets.corpus import Titled
-from kgqa.datasets.schema import LocatedQuestions, parse_record, plain_title, refuse_half_surrogates
+from kgqa.datasets.schema import LocatedQuestions, parse_record, plain_title, refuse_half_surrogates, shorten
 from kgqa.errors import DataError
 from kgqa.types import Json, Passage, Question
 from kgqa.util import jsonio
+
+MOST_LISTS = 200  # in a list that is written as a text
 
 
 class Context(Titled):
@@ -47,11 +50,16 @@ class Records(FileDataset):
 
     def _question(self, record: Json, where: str, number: str) -> Question:
         def texts(key: str | None) -> list[str]:
-            return [] if key is None else [text for value in _find(record, key.split(".")) for text in _texts(value)]
+            values = [] if key is None else _find(record, key.split("."))
+            return [text for value in values for text in _texts(value, f"{where}: {key}")]
 
-        def first(key: str, name: str) -> str:
-            if not (found := texts(key)):
-                raise DataError(f"{where}: no {key!r}. Correct the record, or name another key: dataset.{name}_key=KEY")
+        def only(key: str, name: str) -> str:
+            found = texts(key)
+            if len(found) != 1:
+                problem = f"{len(found)} values of" if found else "no"
+                raise DataError(
+                    f"{where}: {problem} {key!r}. Correct the record, or name another key: dataset.{name}_key=KEY"
+                )
             return found[0]
 
         golds = [answer for key in self.answer_keys for answer in texts(key) if answer.strip()]
@@ -67,8 +75,8 @@ class Records(FileDataset):
         support = [passage for passage, is_gold in pairs if is_gold]
         titles = [*map(_page_title, texts(self.title_key)), *(passage.title for passage in support)]
         return Question(
-            id=first(self.id_key, "id") if self.id_key else number,
-            text=first(self.question_key, "question"),
+            id=only(self.id_key, "id") if self.id_key else number,
+            text=only(self.question_key, "question"),
             answers=tuple(dict.fromkeys(golds)),
             passages=tuple(passage for passage, _ in pairs),
             support=frozenset(passage.id for passage in support),
@@ -102,13 +110,16 @@ def _find(value: Json, path: list[str]) -> Iterable[Json]:
     return _find(value[path[0]], path[1:]) if isinstance(value, dict) and path[0] in value else []
 
 
-def _texts(value: Json) -> list[str]:
-    if isinstance(value, str) and value.startswith("[") and value.endswith("]"):
-        try:
-            return [str(item) for item in ast.literal_eval(value)]
-        except (ValueError, SyntaxError):
-            return [value]
-    return [] if value is None else [str(value)]
+def _texts(value: Json, where: str) -> list[str]:
+    """Return a text, a number, or the items of a list that is written as a text. Raise a DataError for an object."""
+    values = [value]
+    if isinstance(value, str) and value.startswith("[") and value.endswith("]") and value.count("[") < MOST_LISTS:
+        with suppress(ValueError, SyntaxError):
+            values = ast.literal_eval(value)
+    if invalid := next((item for item in values if isinstance(item, (dict, list, tuple))), None):
+        hint = "Name a key of it as KEY.INNER" if isinstance(invalid, dict) else "Correct the record"
+        raise DataError(f"{where}={shorten(invalid)}: must be a text. {hint}")
+    return [str(item) for item in values if item is not None]
 
 
 def _page_title(text: str) -> str:

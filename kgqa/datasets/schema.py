@@ -86,10 +86,13 @@ def parse_record(schema: type[R], record: Json, where: str) -> R:
 
 
 def check_questions(questions: LocatedQuestions, file: Path) -> Iterator[Question | None]:
-    """Yield the questions. Raise a DataError for a repeated id, or if there is no question."""
+    """Yield the questions. Raise a DataError for a repeated id, an empty id or question, or no question."""
     locations: dict[str, str] = {}
     for where, question in questions:
         if question is not None:
+            for name, text in (("id", question.id), ("question", question.text)):
+                if not text.strip():
+                    raise DataError(f"{where}: the {name} is empty. Correct the record")
             if question.id in locations:
                 raise DataError(
                     f"{where}: id {question.id!r} is already used by {locations[question.id]}. Remove one of them"

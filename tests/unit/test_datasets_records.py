@@ -88,6 +88,27 @@ def test_invalid_records_are_one_line(tmp_path: Path) -> None:
         assert message in refusal(read, preset, file, error=DataError)
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"reference": [{"text": "Ann"}]}, "reference={'text': 'Ann'}: must be a text. Name a key of it"),
+        ({"reference": "['Ann', ['Bo']]"}, "reference=['Bo']: must be a text"),
+        ({"question": " "}, "the question is empty"),
+        ({"question": ["Who?", "Where?"]}, "2 values of 'question'"),
+        ({"question": {"en": "Who?"}}, "question={'en': 'Who?'}: must be a text"),
+    ],
+    ids=["object", "list in a list", "empty", "two questions", "question object"],
+)
+def test_value_that_is_no_text_is_one_line(change: dict[str, Any], message: str, tmp_path: Path) -> None:
+    file = write(tmp_path / "q.json", [NQ | change])
+    assert message in refusal(lambda: read("hipporag_nq", file))
+
+
+def test_empty_id_is_one_line(tmp_path: Path) -> None:
+    file = write(tmp_path / "q.jsonl", jsonl(POPQA | {"id": " "}))
+    assert "the id is empty" in refusal(lambda: read("hipporag_popqa", file))
+
+
 def test_files_are_found_where_they_are_downloaded_and_hipporags_corpus_is_searched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
