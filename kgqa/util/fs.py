@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import glob
 import hashlib
 import json
 import os
@@ -158,12 +159,18 @@ def explain_storage_errors(path: Path, remedy: str = AGAIN) -> Iterator[None]:
 def replace_atomically(path: Path, remedy: str = AGAIN) -> Iterator[Path]:
     """Yield a file next to `path`. It replaces `path` on success and is removed on failure.
 
+    What killed processes of this machine left of an earlier version is removed, too.
+
     Raises:
         StorageError: the disk is full or not writable.
     """
-    fresh = path.with_name(f"{path.name}.{socket.gethostname()}-{os.getpid()}.new")
+    start = f"{path.name}.{socket.gethostname()}-"
+    fresh = path.with_name(f"{start}{os.getpid()}.new")
     with explain_storage_errors(path, remedy):
         ensure_dir(path.parent)
+        for left in path.parent.glob(f"{glob.escape(start)}*.new"):
+            if not _is_running(left.name[len(start) : -len(".new")]):
+                left.unlink(missing_ok=True)
         try:
             yield fresh
             _to_disk(fresh)
@@ -173,6 +180,19 @@ def replace_atomically(path: Path, remedy: str = AGAIN) -> Iterator[Path]:
         finally:
             with suppress(OSError):
                 fresh.unlink()
+
+
+def _is_running(process: str) -> bool:
+    """Return whether this can be the id of a running process."""
+    if not process.isdecimal():
+        return True
+    try:
+        os.kill(int(process), 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:  # a process of another user; Windows has other errors
+        return True
+    return True
 
 
 def _to_disk(path: Path) -> None:

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -236,3 +237,14 @@ def test_the_command_fits_the_installation(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(optional_deps, "find_spec", lambda _: None)  # an environment of uv has no pip
     monkeypatch.setattr(sys, "executable", "/tools/kgqa/bin/python")
     assert install_command("pdf") == "uv pip install --python /tools/kgqa/bin/python -e '.[pdf]'"
+
+
+def test_file_of_a_killed_process_is_removed(tmp_path: Path) -> None:
+    with subprocess.Popen(["true"]) as ended:
+        pass
+    start = f"report[1].html.{socket.gethostname()}-"
+    left, running, other = (tmp_path / f"{start}{process}.new" for process in (ended.pid, os.getppid(), "x"))
+    for file in (left, running, other):
+        file.write_text("half")
+    fs.replace_file(tmp_path / "report[1].html", "complete")
+    assert sorted(tmp_path.iterdir()) == sorted([tmp_path / "report[1].html", running, other])
