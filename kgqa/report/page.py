@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 # the scripts that show a question, in the order of their dependencies
 QUESTION_SCRIPTS = ("tables.js", "unpacking.js", "graph.js", "question.js", "prompt.js", "download.js")
+SECTION_SCRIPTS = ("tables.js",)
 EXPLORER = (*QUESTION_SCRIPTS, "report.js")
 
 
@@ -25,7 +26,7 @@ def sections_page(title: str, subtitle: str, sections: Sequence[Section], notice
     """Return a page with sections."""
     return "".join(
         page_parts(
-            "sections.html.j2", ["tables.js"], title=title, subtitle=subtitle, sections=sections, notices=notices
+            "sections.html.j2", SECTION_SCRIPTS, title=title, subtitle=subtitle, sections=sections, notices=notices
         )
     )
 
@@ -62,6 +63,17 @@ def page_parts(template: str, scripts: Sequence[str], **values: object) -> Itera
             style_hash=_source_hash(style),
             script_hash=_source_hash(script),
         )
+    )
+
+
+@cache
+def page_policy() -> str:
+    """Return the content security policy of a page that someone else may have written: only these scripts run."""
+    scripts = ["".join(map(_asset, names)) for names in (EXPLORER, QUESTION_SCRIPTS, SECTION_SCRIPTS)]
+    hashes = " ".join(f"'{_source_hash(script)}'" for script in scripts)
+    return (
+        f"default-src 'none'; script-src {hashes}; style-src '{_source_hash(_asset('report.css'))}'; img-src data:; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     )
 
 

@@ -10,7 +10,7 @@ from urllib.parse import parse_qs
 
 from kgqa.errors import ConfigError, DataError, UsageError
 from kgqa.report.explorer import question_page
-from kgqa.report.page import template_environment
+from kgqa.report.page import page_policy, template_environment
 from kgqa.runtime.monitor import read_heartbeats
 from kgqa.scoring.questions import METRICS
 from kgqa.util.redaction import redact, write_crash_report
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 PAGE = 200  # rows of a table on one page
 MAX_RUNS = 6  # side by side
 ASSETS: list[str | tuple[str, str]] = [("kgqa.viewer", "assets"), ("kgqa.report", "assets")]
-# a page of a file runs its own script, but cannot reach this server
-SANDBOX = {"content-security-policy": "sandbox allow-scripts allow-downloads allow-popups"}
+# a file's page runs only kgqa's scripts. It cannot load anything or reach this server
+SANDBOX = {"content-security-policy": f"sandbox allow-scripts allow-downloads allow-popups; {page_policy()}"}
 
 
 class Viewer:
@@ -85,10 +85,12 @@ class Viewer:
 
     def run(self, request: Request) -> Response:
         """Show the report of a run, as the run wrote it."""
+        from starlette.responses import FileResponse
+
         file = find_row(self._root, request.path_params["key"]).folder / "report.html"
         if not file.is_file():
             raise DataError(f"{file}: no report. Write it with kgqa report {file.parent}")
-        return _html(file.read_text(encoding="utf-8", errors="replace"), headers=SANDBOX)
+        return FileResponse(file, headers=SANDBOX, media_type="text/html")
 
     def question(self, request: Request) -> Response:
         """Show one question of a run with all its calls."""

@@ -7,7 +7,9 @@ import re
 import shutil
 import socket
 import time
+from base64 import b64encode
 from dataclasses import replace
+from hashlib import sha256
 from html import unescape
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
@@ -154,7 +156,11 @@ def test_run_and_question_pages_are_complete_and_sandboxed(
     cookie = {"Cookie": viewing.cookie}
     response, text = viewing.ask(f"/run/{keys['trace']}", cookie)
     assert text == (folder / "outputs" / keys["trace"] / "report.html").read_text(encoding="utf-8")
-    assert response.getheader("content-security-policy") == "sandbox allow-scripts allow-downloads allow-popups"
+    policy = dict(part.split(" ", 1) for part in (response.getheader("content-security-policy") or "").split("; "))
+    (script,) = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+    assert f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'" in policy["script-src"].split()
+    assert (policy["sandbox"], policy["default-src"]) == ("allow-scripts allow-downloads allow-popups", "'none'")
+    assert "unsafe" not in " ".join(policy.values())
     response, text = viewing.ask(f"/question/{keys['no_context']}?id={quote(HOSTILE, safe='')}", cookie)
     assert (response.getheader("content-security-policy") or "").startswith("sandbox")
     assert SCRIPT not in text
