@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -89,3 +90,24 @@ def test_lists_below_200_lists_are_refused(decode: Callable[[str], object], text
 def test_stored_value_is_read_as_pythons_json_reads_it(value: Any) -> None:
     text = json.dumps(value)
     assert repr(decode_stored(text)) == repr(json.loads(text))
+
+
+@pytest.mark.parametrize(
+    "start", ["[" * 200_000, '[{"a": "\\\\", "b": [' + '{"c":' * 200_000], ids=["lists", "objects"]
+)
+def test_deep_array_is_one_line(start: str, tmp_path: Path) -> None:
+    (tmp_path / "deep.json").write_text(start)
+    with pytest.raises(DataError, match="nested too deeply"):
+        list(stream_records(tmp_path / "deep.json"))
+
+
+def test_brackets_in_texts_are_no_lists(tmp_path: Path) -> None:
+    texts = ["[" * 100_000, "\\" * 99_999 + '"' + "{" * 70_000, '\\"' + "[" * 70_000]
+    (tmp_path / "texts.json").write_text(json.dumps(texts))
+    assert [record for _, record in stream_records(tmp_path / "texts.json")] == texts
+
+
+def test_file_that_is_a_pipe_is_one_line(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.json")
+    with pytest.raises(DataError, match="cannot be read"):
+        list(stream_records(tmp_path / "pipe.json"))
