@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from kgqa.calls import Generate, ModelCall
+from kgqa.engines.control_text import END_TOKENS, CallT, find_candidates, mask, split_masks
 from kgqa.engines.labels import Spelling, continuation, spell
 from kgqa.engines.thinking import NO_THINKING, Thinking, leading, opening
 from kgqa.engines.weights import convert_weights, is_gguf, read_header, read_settings
@@ -25,11 +26,6 @@ if TYPE_CHECKING:
     from jinja2 import Template
     from tokenizers import Tokenizer
 
-# Tokens that end a turn or a text, whether generation_config lists them or not; the names llama.cpp knows
-END_TOKENS = (
-    "<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|end|>", "<|return|>",
-    "<end_of_turn>", "<eos>", "</s>", "<EOT>", "<end_of_utterance>",
-)  # fmt: skip
 TODAY = datetime(2024, 7, 26)  # the date Llama 3 templates fall back to; a real one would change every prompt daily
 
 
@@ -147,9 +143,16 @@ class Tokens:
         return self._spellings[options]
 
     def encode(self, text: str) -> list[int]:
-        """Return the tokens of a text that contains all its special tokens."""
-        ids: list[int] = self.tokenizer.encode(text, add_special_tokens=False).ids
+        """Return the tokens of a text that contains all its special tokens. Masks become plain text."""
+        ids: list[int] = []
+        for part, is_plain in split_masks(text):
+            tokenizer = self._plain_tokenizer if is_plain else self.tokenizer
+            ids += tokenizer.encode(part, add_special_tokens=False).ids
         return ids
+
+    def mask(self, call: CallT) -> CallT:
+        """Return the call with the special tokens of its messages masked, see `control_text`."""
+        return mask(call, find_candidates(call.prompt) & self._special_tokens)
 
     def decode(self, tokens: Sequence[int], *, special: bool = False) -> str:
         """Return the text of tokens, with special tokens or without."""
@@ -172,6 +175,20 @@ class Tokens:
         from tokenizers import Tokenizer
 
         return Tokenizer.from_file(str(self.folder / "tokenizer.json"))
+
+    @cached_property
+    def _special_tokens(self) -> frozenset[str]:
+        added = self.tokenizer.get_added_tokens_decoder().values()
+        return frozenset(token.content for token in added if token.special)
+
+    @cached_property
+    def _plain_tokenizer(self) -> Tokenizer:
+        """Return a tokenizer for which special tokens are plain text."""
+        from tokenizers import Tokenizer
+
+        tokenizer = Tokenizer.from_file(str(self.folder / "tokenizer.json"))
+        tokenizer.encode_special_tokens = True
+        return tokenizer
 
 
 @cache

@@ -12,7 +12,17 @@ from typing import Any, Literal
 from kgqa.artifacts.adapter import Adapter
 from kgqa.artifacts.metrics import ANSWERED_BY
 from kgqa.calls import Generate, ModelCall
-from kgqa.engines.chat import END_TOKENS, ChatTemplate
+from kgqa.engines.chat import ChatTemplate
+from kgqa.engines.control_text import (
+    END_TOKENS,
+    FLAG,
+    START_TOKENS,
+    CallT,
+    as_plain,
+    find_candidates,
+    mask,
+    split_masks,
+)
 from kgqa.engines.labels import Spelling, spell
 from kgqa.engines.openai.detection import OWNERS, is_same_model, is_snapshot, read_models
 from kgqa.engines.openai.limits import AdaptiveLimiter, Budget
@@ -143,6 +153,7 @@ class Client:
 
     async def generate(self, call: Generate) -> Completion:
         """Return the reply to a call."""
+        call = await self._mask(call)
         thinks = self.thinks(call)
         if thinks and self.form(call) == "tokens":
             return await self._generate_with_reasoning(call)
@@ -153,10 +164,12 @@ class Client:
         """Return the response to a prompt with these settings, with flags for what the server does not support."""
         form = self.form(call)
         if form == "tokens":
-            return await self._continue(await self.prompt_tokens(call, int(settings["max_tokens"])), settings)
+            response = await self._continue(await self.prompt_tokens(call, int(settings["max_tokens"])), settings)
+            response.flags += self._flag_control_text(call)
+            return response
         if form == "text":
             response = await self.complete(COMPLETIONS, {"prompt": UNTEMPLATED.render(call), **settings})
-            response.flags += UNTEMPLATED.flags(call)
+            response.flags += (*UNTEMPLATED.flags(call), *self._flag_control_text(call))
             return response
         thinking = self.thinking if self.thinks(call) else NO_THINKING
         body = build_chat(call.prompt, self.server, thinking)
@@ -165,6 +178,7 @@ class Client:
             response.flags += ("transcript_as_message" if call.prompt.has_transcript else "no_prefill",)
         if call.prompt.form == "completion":
             response.flags += ("as_chat",)
+        response.flags += self._flag_control_text(call)
         return response
 
     async def complete(self, path: str, body: Mapping[str, Json]) -> Response:
@@ -253,8 +267,25 @@ class Client:
 
     # Prompts in the server's tokens
 
+    async def _mask(self, call: CallT) -> CallT:
+        """Return the call with the control tokens of its messages masked, if kgqa tokenizes its rendered text."""
+        if self.server != "llamacpp" or self.form(call) != "tokens":
+            return call
+        controls = set()
+        for text in find_candidates(call.prompt):
+            tokens = await self.tokenize(text)
+            if len(tokens) == 1 and tokens != await self.tokenize(as_plain(text)):
+                controls.add(text)
+        return mask(call, controls)
+
+    def _flag_control_text(self, call: ModelCall) -> Flags:
+        """Return the flag of a call whose control tokens in messages reach the server."""
+        is_found = find_candidates(call.prompt).intersection((*END_TOKENS, *START_TOKENS))
+        return (FLAG,) if is_found else ()
+
     async def prompt_tokens(self, call: ModelCall, reply: int) -> list[int]:
         """Return the prompt with the prefill. Raise PromptTooLong if a reply of `reply` tokens does not fit."""
+        call = await self._mask(call)
         tokens, _ = await self._turn(call, thinks=False)
         if not tokens:
             raise EngineError("the prompt is empty")
@@ -271,11 +302,14 @@ class Client:
         """Return the tokens of a text with its special tokens. `special`: with those that start every text."""
         if (text, special) in self._tokens:
             return self._tokens[text, special]
-        if self.server == "vllm":
-            body: dict[str, Json] = {"model": self.model, "prompt": text, "add_special_tokens": special}
-        else:
-            body = {"content": text, "add_special": special, "parse_special": True}
-        tokens = list(await self._call("../tokenize", body, "tokens"))
+        tokens = list[int]()
+        for number, (part, is_plain) in enumerate([*split_masks(text)] or [("", False)]):
+            starts = special and not number
+            if self.server == "vllm":
+                body: dict[str, Json] = {"model": self.model, "prompt": part, "add_special_tokens": starts}
+            else:
+                body = {"content": part, "add_special": starts, "parse_special": not is_plain}
+            tokens += await self._call("../tokenize", body, "tokens")
         if len(text) <= MAX_CACHED:
             self._tokens[text, special] = tokens
         return tokens

@@ -58,6 +58,7 @@ class Transformers(LocalEngine):
             self._decoder.adapters.activate(adapter)
             replies: dict[int, ModelReply | Exception] = {}
             prompts: dict[int, list[int]] = {}
+            calls = [self._tokens.mask(call) for call in calls]
             for index, call in enumerate(calls):
                 try:
                     prompts[index] = self._tokens.prompt(call, self.render(call))
