@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from kgqa.engines.openai.access import DEFAULT_URL, _name_receiver, find_key
 from kgqa.engines.openai.detection import detect_server, is_same_model, is_snapshot
 from kgqa.errors import ConfigError, EngineDied
 from kgqa.experiment.experiment import Experiment
@@ -153,9 +154,35 @@ def test_names_of_one_model() -> None:
         ("snapshot", "openai/gpt-4o-mini=gpt-4o-mini-2024-07-18 claude-3-5-sonnet-latest=claude-3-5-sonnet-20241022"),
         ("snapshot", "gpt-3.5-turbo=gpt-3.5-turbo-0125 gpt-4=gpt-4-1106-preview"),
         ("other", "gpt-4o=gpt-4o-mini gpt-4o-mini=gpt-4o gpt-4o=gpt-4o-mini-2024-07-18 llama-3.1-70b=llama-3.1-8b"),
+        ("same", "qwen2_5_coder_1_5b=Qwen/Qwen2.5-Coder-1.5B llama3_1_8b=Llama-3.1-8B"),
+        ("other", "Qwen2.5-1.5B=Qwen2.5-15B command-r=command-r+ модель=образец модель=qwen"),
         ("other", "gpt-4o-2024-05-13=gpt-4o-2024-08-06 gpt-4=gpt-4.1 my-alias=azure/gpt-4o"),
     ):
         for pair in pairs.split():
             requested, answered = pair.split("=")
             is_same = is_same_model(requested, answered)
             assert expected == ("same" if is_same else "snapshot" if is_snapshot(answered, requested) else "other")
+
+
+@pytest.mark.parametrize(
+    ("url", "variable", "line"),
+    [
+        ("http://gpu.example/v1", "OPENAI_API_KEY", "is sent to gpu.example without encryption"),
+        ("http://gpu.example/v1", "OWN_KEY", "$OWN_KEY is sent to gpu.example without encryption"),
+        ("https://other.example/v1", "OPENAI_API_KEY", "$OPENAI_API_KEY is sent to other.example"),
+        ("https://other.example/v1", "OWN_KEY", ""),
+        ("http://127.0.0.1:8000/v1", "OPENAI_API_KEY", ""),
+        (DEFAULT_URL, "OPENAI_API_KEY", ""),
+    ],
+)
+def test_receiver_of_a_key_is_named(
+    url: str, variable: str, line: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv(variable, "sk-abc")
+    _name_receiver.cache_clear()
+    for _ in range(2):
+        assert find_key(variable, url) == "sk-abc"
+    messages = [record.getMessage() for record in caplog.records]
+    assert len(messages) == bool(line)
+    assert line in "".join(messages)
+    assert "sk-abc" not in "".join(messages)

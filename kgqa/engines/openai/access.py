@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Annotated, ClassVar
 from urllib.parse import urlsplit
 
 from kgqa.engines.openai.hold import RetryPolicy
-from kgqa.engines.openai.transport import Transport
+from kgqa.engines.openai.transport import LOOPBACK, Transport
 from kgqa.errors import ConfigError
 from kgqa.util.validators import Natural, NotIdentity, Seconds
+
+log = logging.getLogger(__name__)
 
 DEFAULT_URL = "https://api.openai.com/v1"
 URL_VARIABLE = "OPENAI_BASE_URL"
@@ -80,4 +84,18 @@ def find_key(variable: str, url: str, group: str = "engine") -> str | None:
             f"${variable} is not set, and {DEFAULT_URL} requires a key: "
             f"export {variable}=…, or name your own server: {group}.base_url=URL (or ${URL_VARIABLE})"
         )
+    if value and url != DEFAULT_URL:
+        _name_receiver(variable, urlsplit(url).scheme, urlsplit(url).hostname or "")
     return value or None
+
+
+@cache
+def _name_receiver(variable: str, scheme: str, host: str) -> None:
+    """Print once which other server gets a key."""
+    if host in LOOPBACK:
+        return
+    if scheme == "http":
+        remedy = "Use an https address, or set api_key_env to the name of a variable without a key."
+        log.warning("warning: the key of $%s is sent to %s without encryption. %s", variable, host, remedy)
+    elif variable == "OPENAI_API_KEY":
+        log.warning("The key of $%s is sent to %s. Another key: api_key_env=NAME", variable, host)

@@ -160,7 +160,8 @@ def is_snapshot(name: str, requested: str) -> bool:
 
 def _plain_name(name: str) -> str:
     last = name.rstrip("/").rpartition("/")[2].casefold().removesuffix(":latest").removesuffix(".gguf")
-    return re.sub(r"[^a-z0-9]", "", last)
+    # 1.5b is not 15b, and 1_5b is 1.5b
+    return re.sub(r"[^\w+\0]|_", "", re.sub(r"(?<=\d)[\W_]+(?=\d)", "\0", last))
 
 
 def _split_version(name: str) -> tuple[str, str]:
