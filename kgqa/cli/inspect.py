@@ -124,6 +124,9 @@ def report(args: Namespace, terminal: Terminal) -> None:
         terminal.line(page)
     elif is_export:
         terminal.lines(write_export(folder, args.out, form))
+        if answered := Metrics.read(folder).answered_text:
+            hint = ": failed questions have no line in run.trec" if form == "trec" else ""
+            terminal.line(f"{answered}{hint}")
     else:
         write = write_sweep_report if (folder / SWEEP).is_file() else write_report
         terminal.line(write(folder, form, args.out))

@@ -18,6 +18,7 @@ from kgqa.util.fs import ensure_dir, json_text, replace_file, text_digest
 
 VERSION = "0.3.0"
 LIBRARIES = ("llamacpp", "transformers", "vllm")  # engines that run weights on this machine
+UNSET = "null"  # as `settings.json` writes a missing value
 _UNFIT = re.compile(r"[^\w.-]+")  # in a folder's name
 
 
@@ -38,9 +39,9 @@ def write_every_eval_ever(run: FinishedRun, folder: Path) -> None:
 
 def _record(run: FinishedRun) -> dict[str, Json]:
     settings, code, time = {key: value for key, value, _ in run.settings}, run.manifest.kgqa, end_time(run)
-    engine, hub = run.choices.get("engine", "unknown"), settings.get("model.hub", "None").partition(":")[0]
+    engine, hub = run.choices.get("engine", "unknown"), settings.get("model.hub", UNSET).strip("'").partition(":")[0]
     model = _model(run.choices["model"], engine, settings.get("model.name"))
-    if hub != "None":
+    if hub != UNSET:
         model["id"], model["additional_details"]["model_availability"] = hub, "open_weights"
     seconds = str(int(time.timestamp()))
     name = f"{run.manifest.dataset.name}-{run.choices['method']}-{run_id(run)}"
@@ -111,10 +112,21 @@ def _result(run: FinishedRun, name: str, score: Estimate, more: Mapping[str, Jso
         },
         "score_details": {
             "score": score.mean,
+            **_count_failed(run, name),
             "uncertainty": {"num_samples": score.n, "confidence_interval": interval},
         },
         "generation_config": {"generation_args": {"eval_plan": {"name": method, "steps": [], "config": settings}}},
     }
+
+
+def _count_failed(run: FinishedRun, name: str) -> dict[str, Json]:
+    """Return how many questions failed, which the score counts as 0, and the score of the others."""
+    metrics = run.metrics
+    if not metrics.failed:
+        return {}
+    others = (metrics.answered or {}).get(name)
+    answered = {} if others is None or others.mean is None else {"score_of_answered_questions": f"{others.mean:.4f}"}
+    return {"details": {"failed_questions": str(metrics.failed), **answered}}
 
 
 def run_id(run: FinishedRun) -> str:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from kgqa.artifacts.run import AS_READER, FinishedRun
 from kgqa.artifacts.trace import TracedCall
-from kgqa.report.every_eval_ever import end_time, run_id
+from kgqa.report.every_eval_ever import UNSET, end_time, run_id
 from kgqa.report.questions import ReportedQuestion, RunQuestions, write_jsonl
 from kgqa.scoring.questions import METRICS
 from kgqa.types import Json
@@ -150,7 +150,7 @@ def _model_values(run: FinishedRun, call: TracedCall) -> dict[str, Json]:
 
 def model_of(run: FinishedRun, role: str) -> str:
     """Return the model of a role, such as "gpt_4o_mini@openai" if it has its own engine."""
-    chosen = {key: value for key, value, _ in run.settings if key.startswith("roles.") and value != "None"}
+    chosen = {key: value for key, value, _ in run.settings if key.startswith("roles.") and value != UNSET}
     own = chosen.get(f"roles.{role}") or (chosen.get("roles.reader", "") if role in AS_READER else "")
     model = run.choices.get("model", "")
     return f"{model}{own}" if own.startswith("+") else own or model

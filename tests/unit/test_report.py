@@ -20,6 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kgqa.artifacts.manifest import Manifest
+from kgqa.artifacts.metrics import Estimate
 from kgqa.artifacts.predictions import question_ids
 from kgqa.artifacts.run import FinishedRun
 from kgqa.artifacts.trace import TracedCall, read_trace
@@ -27,6 +28,7 @@ from kgqa.cli.main import main
 from kgqa.errors import DataError
 from kgqa.experiment.compare import compare_answers
 from kgqa.report import explorer
+from kgqa.report.every_eval_ever import _record
 from kgqa.report.explorer import REFERENCE, abridge_call, pack, run_page
 from kgqa.report.exports import write_export, write_report
 from kgqa.report.page import mark_text, notebook_html
@@ -322,3 +324,18 @@ def test_a_text_is_read_back_from_csv_as_it_was(text: str) -> None:
     (row,) = csv.reader(io.StringIO(csv_text([[text, "end"]]), newline=""))
     assert unquote_formula(row[0]) == text
     assert not row[0].startswith(("=", "@", "\t", "\r"))
+
+
+def test_every_eval_ever_has_failed_questions_and_no_weights_of_a_hosted_model(run: FinishedRun) -> None:
+    answered = {"em": Estimate(mean=100.0, low=100.0, high=100.0, n=17)}
+    settings = tuple(each for each in run.settings if each[0] != "model.hub")
+    failed = replace(
+        run,
+        metrics=run.metrics.replace(failed=3, answered=answered),
+        settings=(*settings, ("model.hub", "null", "")),
+    )
+    record = _record(failed)
+    details = record["evaluation_results"][0]["score_details"]["details"]
+    assert details == {"failed_questions": "3", "score_of_answered_questions": "100.0000"}
+    assert record["model_info"]["additional_details"]["model_availability"] == "unknown"
+    assert record["model_info"]["id"].startswith("scripted/")
