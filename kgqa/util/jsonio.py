@@ -17,6 +17,7 @@ from kgqa.types import Json
 from kgqa.util.fs import open_file
 
 CORRECT_IT = "Correct the file. If it is truncated, download it again."
+BUFFER = 1 << 22  # bytes. yajl scans an incomplete text from its start again with each buffer
 DEPTH = 200  # of lists and objects in each other
 _ESCAPE = re.compile(rb"\\.", re.DOTALL)
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
@@ -110,8 +111,8 @@ def stream_records(file: Path) -> Iterator[tuple[str, Json]]:
 
     with _open_stream(file) as (source, first):
         if first == b"[":
-            number = 0
-            for number, record in enumerate(ijson.items(_CheckedStream(source), "item", use_float=True), start=1):
+            records = ijson.items(_CheckedStream(source), "item", buf_size=BUFFER, use_float=True)
+            for number, record in enumerate(records, start=1):
                 yield f"{file}: record {number}{_show_id(record)}", record
             return
         number = 0
@@ -134,7 +135,7 @@ def stream_members(file: Path) -> Iterator[tuple[str, str, Json]]:
     with _open_stream(file) as (source, first):
         if first != b"{":
             raise DataError(f"{file}: not a JSON object. {CORRECT_IT}")
-        for key, value in ijson.kvitems(_CheckedStream(source), "", use_float=True):
+        for key, value in ijson.kvitems(_CheckedStream(source), "", buf_size=BUFFER, use_float=True):
             yield f"{file} ({key})", key, value
 
 
