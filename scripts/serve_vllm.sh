@@ -4,9 +4,10 @@
 #   scripts/serve_vllm.sh MODEL [any option of vLLM's server]
 #   kgqa run server=http://127.0.0.1:8000/v1 …
 #
-# Others on this machine, and pages in its browsers, reach 127.0.0.1 too: the server answers only who has its key. That is
-# VLLM_API_KEY where it is set, else one made now and shown; set but empty, there is none. Runs send what OPENAI_API_KEY
-# holds, or the variable that engine.api_key_env names.
+# Other users of this machine can reach 127.0.0.1, too. vLLM checks its key only below /v1, /v2 and /inference: /tokenize,
+# /invocations and others answer everyone on the machine. Do not use it for private data on a shared machine.
+# The key is VLLM_API_KEY, or a new one that is printed. If the variable is set but empty, there is none. Runs send the key
+# in OPENAI_API_KEY, or in the variable that engine.api_key_env names.
 #
 # MODEL is a transformers folder or a name on the hub. PORT (8000) and PYTHON (python3, one that has vllm) may be set.
 # On a CPU add: --dtype bfloat16 --enforce-eager --max-model-len 4096 --kv-cache-memory-bytes 4G

@@ -129,6 +129,7 @@ class Vllm(LocalEngine):
         number = 0 if adapter is None else list(self._views).index(adapter) + 1
         lora = None if adapter is None else LoRARequest(f"kgqa-{number}", number, str(adapter.folder))
         run = partial(runtime.generate, lora)
+        call = await asyncio.to_thread(self._tokens.mask, call)
         prompt = await asyncio.to_thread(self._tokens.prompt, call)
         if not isinstance(call, Generate):
             return await self._choose(run, prompt, call)
