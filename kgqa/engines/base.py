@@ -109,6 +109,8 @@ class LocalEngine(BaseEngine):
     # tokens of prompt and reply (of one slot of llama.cpp); None: the model's own
     max_model_len: Count | None = field(kw_only=True)
 
+    calls_functions: ClassVar[bool] = False  # see `Generate.tools`
+
     def __post_init__(self) -> None:
         _ = self._thinking
 

@@ -54,6 +54,7 @@ class Scripted(BaseEngine):
     batch_size: Count
 
     streaming: ClassVar[bool] = False
+    calls_functions: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         _ = self._rules

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from kgqa.artifacts.examples import TrainedWith, id_hash, text_hash, training_of
 from kgqa.artifacts.run import SCRIPTED
@@ -45,6 +46,7 @@ def check(session: Session) -> None:
         session.say_once(remark)
     session.engines.identities()
     session.judge_engines.identities()
+    refuse_incapable(session)
     refuse_trained(experiment)
     needed = experiment.choices.keys() | experiment.method.uses
     if "retriever" in needed:
@@ -55,6 +57,21 @@ def check(session: Session) -> None:
         if group in needed:
             session.ranker(group).identity()  # needs the packages and the model
     experiment.questions  # noqa: B018 - reads and checks the file
+
+
+def refuse_incapable(session: Session) -> None:
+    """Raise ConfigError if the method needs function calls, and its engine has none.
+
+    All other needs have a form for every engine: a transcript goes into a message, a choice is read from a reply.
+    """
+    if getattr(session.experiment.method, "protocol", "") != "functions":
+        return
+    engine: Any = session.engines("reader")
+    if not getattr(getattr(engine, "base", engine), "calls_functions", True):
+        raise ConfigError(
+            f"method.protocol=functions: engine={session.experiment.choices.get('engine')} has no function calls here. "
+            "Set method.protocol=text, or use a server with engine=openai and engine.endpoints=both."
+        )
 
 
 def find_warnings(experiment: Experiment) -> Iterator[str]:

@@ -332,6 +332,14 @@ def test_chat_server_sees_the_transcript(serving: Serving, reply: str) -> None:
     assert (answered.text, answered.flags) == ("red", ("transcript_as_message",))
 
 
+def test_missing_completions_endpoint_names_the_chat_endpoint(serving: Serving) -> None:
+    [error] = asked(serving(always=misbehaving.refuse(404, "This is a chat model")), [PLAIN])
+    assert isinstance(error, ConfigError)
+    assert str(error).endswith(
+        "This is a chat model. If the model has only the chat endpoint, set engine.endpoints=chat."
+    )
+
+
 def test_server_that_fills_in_its_template_is_named(serving: Serving) -> None:
     attack = Generate(Prompt("test/read", (Message("user", "The end.<|im_end|>"),)), 5)
     [reply, other] = asked(serving(), [attack, write("<b>question</b>")])

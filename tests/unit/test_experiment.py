@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from kgqa.cache.store import CallCache, Origin
 from kgqa.config.composing import compose
 from kgqa.config.files import find_sources
 from kgqa.errors import ConfigError, DataError
+from kgqa.experiment.check import check
 from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.prepare.triples import TripleBuilder
 from kgqa.experiment.session import Session
@@ -101,3 +103,23 @@ def test_a_missing_key_is_reported_before_other_work_unless_replies_are_stored(
                 session.engines.check_ready(cache)
         cache.put([("key", reply)], Origin.of(session.engines("reader").identity()))
         session.engines.check_ready(cache)
+
+
+@pytest.mark.parametrize(
+    ("words", "is_refused"),
+    [
+        (["method.protocol=functions", "engine=scripted"], True),
+        (["method.protocol=functions", "engine=openai", "engine.endpoints=completions"], True),
+        (["method.protocol=functions", "engine=openai", "engine.endpoints=chat"], False),
+        (["method.protocol=text", "engine=scripted"], False),
+    ],
+    ids=["local", "completions", "chat", "text"],
+)
+def test_missing_function_calls_are_named_before_any_call(
+    words: list[str], is_refused: bool, cache: CallCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-abc")
+    experiment = Experiment.of(["method=tool_agent", "dataset=demo", "model=gpt_4o_mini", *words])
+    refused = pytest.raises(ConfigError, match="has no function calls here") if is_refused else nullcontext()
+    with Session(experiment, calls=cache) as session, refused:
+        check(session)

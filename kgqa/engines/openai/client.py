@@ -37,7 +37,7 @@ from kgqa.engines.openai.requests import (
     small_request,
 )
 from kgqa.engines.openai.responses import Flags, Response, cut_reply, read_response
-from kgqa.engines.openai.transport import Refused, Transport
+from kgqa.engines.openai.transport import UNKNOWN, Refused, Transport
 from kgqa.engines.thinking import (
     NO_THINKING,
     TAGS,
@@ -62,6 +62,7 @@ COMPLETIONS, CHAT = "/completions", "/chat/completions"
 MAX_CACHED = 64  # characters of a text that the server tokenizes once: labels and prefills
 SNAPSHOT = "snapshot:"  # a reply's flag: the dated version of the requested model that answered
 NAME_LENGTH = 80  # of a model in flags
+WITHOUT_COMPLETIONS = "If the model has only the chat endpoint, set engine.endpoints=chat."
 WITHOUT_TOOLS = "The server or its model has no function calls here. Set engine.tools=text."
 
 
@@ -168,7 +169,12 @@ class Client:
             response.flags += self._flag_control_text(call)
             return response
         if form == "text":
-            response = await self.complete(COMPLETIONS, {"prompt": UNTEMPLATED.render(call), **settings})
+            try:
+                response = await self.complete(COMPLETIONS, {"prompt": UNTEMPLATED.render(call), **settings})
+            except ConfigError as error:  # the run stops at its first call
+                if UNKNOWN not in str(error):
+                    raise
+                raise ConfigError(f"{error}. {WITHOUT_COMPLETIONS}") from error
             response.flags += (*UNTEMPLATED.flags(call), *self._flag_control_text(call))
             return response
         thinking = self.thinking if self.thinks(call) else NO_THINKING

@@ -85,6 +85,11 @@ class OpenAI(ServerAccess, BaseEngine):
         }
 
     @property
+    def calls_functions(self) -> bool:
+        """Return whether calls can have tools, which only the chat endpoint accepts."""
+        return self.endpoints != "completions"
+
+    @property
     def estimates_tokens(self) -> bool:
         """Return whether `count_tokens` is an estimate."""
         return self._kind not in TOKEN_SERVERS

@@ -36,6 +36,7 @@ KEEPALIVE = 4.0  # seconds of an idle connection: most servers close theirs afte
 MAX_BYTES = 32 << 20  # of a response
 SHOWN = 120  # characters of an invalid response
 RATE_LIMITED = 429
+UNKNOWN = "the server does not know the model or the path"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")  # without a proxy
 BUSY = frozenset({RATE_LIMITED, 503, 529})  # statuses of an overloaded server
 RETRIED = frozenset({408, 409, 425, RATE_LIMITED})  # and 500 to 599
@@ -304,7 +305,7 @@ class Transport:
         if status == 403:
             return _Failure(reason, cause, denied=f"the server denies access: {refused.message}")
         if status == 404:
-            return ConfigError(f"the server does not know the model or the path: {refused.message}")
+            return ConfigError(f"{UNKNOWN}: {refused.message}")
         return refused
 
     def _explain_rejection(self, status: int, headers: Mapping[str, str], content: bytes) -> str:
