@@ -209,6 +209,7 @@ class Metrics(ScoreSummary):
     passage_graph: Figures | None = omit_none()
     judge: JudgeMetrics | None = omit_none()
     trained_questions: Mapping[str, Count] | None = omit_none()  # by key
+    imported: Count | None = omit_none()  # replies from a file of `kgqa cache import`, the judge's included
     predictions: str | None = omit_none()  # sha256 of the scored file
 
     @property

@@ -93,6 +93,7 @@ def prune(folder: Path, *, older_than: int | None = None, engine: str | None = N
         if delete and calls:
             with database.writing() as connection:
                 connection.execute(f"DELETE FROM calls {where}", (before, engine))
+                connection.execute("DELETE FROM imported_calls WHERE key NOT IN (SELECT key FROM calls)")
             database.rows("VACUUM")
     return calls, size
 
@@ -189,6 +190,7 @@ def _merge(connection: sqlite3.Connection, line: _Line) -> str:
         return "equal" if row[1] == line.value.encode() else "different"
     values = (line.key, line.value, line.checksum, line.engine, line.model, line.made)
     connection.execute(f"REPLACE {INSERT}", values)
+    connection.execute("INSERT OR REPLACE INTO imported_calls VALUES (?)", (line.key,))
     return "new"
 
 

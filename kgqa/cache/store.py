@@ -9,6 +9,8 @@ key and its owner. The owner holds a file lock of its name. The system releases 
 waits for a dead owner.
 """
 
+# ruff: noqa: S608 - statements contain constants of this file only; values are bound
+
 from __future__ import annotations
 
 import json
@@ -37,6 +39,10 @@ VERSION = 3  # of the tables, as PRAGMA user_version
 # since 1970.
 COLUMNS = "key TEXT PRIMARY KEY, value TEXT, checksum INTEGER, engine TEXT, model TEXT, made INTEGER"
 INSERT = "INTO calls VALUES (?, ?, ?, ?, ?, ?)"
+# keys of calls from other machines
+IMPORTED = "imported_calls (key TEXT PRIMARY KEY) WITHOUT ROWID"
+IS_IMPORTED = "EXISTS (SELECT 1 FROM imported_calls WHERE imported_calls.key = calls.key)"
+NOT_IMPORTED = "DELETE FROM imported_calls WHERE key = ?"
 LATEST = 2**36  # seconds since 1970: a later `made` is damaged
 TIMEOUT = 60.0  # seconds to wait for another program
 _DISK_ERRORS = ("full", "disk i/o error", "readonly", "unable to open", "permission", "too big")
@@ -132,6 +138,7 @@ class Database:
         with self.writing() as connection:
             connection.execute(f"CREATE TABLE IF NOT EXISTS calls ({COLUMNS}) WITHOUT ROWID")
             connection.execute("CREATE TABLE IF NOT EXISTS call_locks (key TEXT PRIMARY KEY, owner TEXT) WITHOUT ROWID")
+            connection.execute(f"CREATE TABLE IF NOT EXISTS {IMPORTED}")
             connection.execute(f"PRAGMA user_version = {VERSION}")
 
     def rows(self, statement: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
@@ -186,6 +193,7 @@ class CallCache:
     def __init__(self, folder: Path) -> None:
         self.path = folder / FILE
         self.damaged = 0  # rows that were dropped
+        self.imported = set[str]()  # keys of replies that this cache has returned, and that are from an imported file
         self._lock = threading.Lock()
         self._owner = f"{os.getpid()}-{secrets.token_hex(6)}"
         self._locked: set[str] = set()  # keys of calls that this cache has locked
@@ -202,10 +210,12 @@ class CallCache:
     def get(self, key: str) -> Json | None:
         """Return the reply of a key, or None. Drop a row without a reply."""
         with self._lock:
-            rows = self._database.rows("SELECT value, checksum FROM calls WHERE key = ?", (key,))
-        reply = decode_row(key.encode(), *rows[0]) if rows else None
+            rows = self._database.rows(f"SELECT value, checksum, {IS_IMPORTED} FROM calls WHERE key = ?", (key,))
+        reply = decode_row(key.encode(), *rows[0][:2]) if rows else None
         if rows and reply is None:
             self.drop(key)
+        elif rows and rows[0][2]:
+            self.imported.add(key)
         return reply
 
     def put(self, items: Iterable[tuple[str, Json]], origin: Origin = Origin()) -> dict[str, Json]:
@@ -236,6 +246,7 @@ class CallCache:
             reply = decode_row(key.encode(), value, check)
             if reply is None:
                 connection.execute(f"REPLACE {INSERT}", row)
+                connection.execute(NOT_IMPORTED, (key,))
             elif value != text.encode():
                 earlier[key] = reply
         return earlier
@@ -258,6 +269,8 @@ class CallCache:
         """Delete a row that is damaged or not a reply to its call, and count it."""
         with self._lock, self._database.writing() as connection:
             connection.execute("DELETE FROM calls WHERE key = ?", (key,))
+            connection.execute(NOT_IMPORTED, (key,))
+        self.imported.discard(key)
         self.damaged += 1
         if self.damaged == 1:
             message = "%s: a damaged reply (%s…) was dropped. Its call is repeated. kgqa cache check counts all."

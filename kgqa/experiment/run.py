@@ -145,6 +145,7 @@ def _answer_and_score(
         seconds=round(time.monotonic() - started, 1),
         passage_graph=inputs.graphs.statistics(questions) if inputs.graphs else None,
         trained_questions=find_leaks(experiment) or None,
+        imported=len(session.cache.imported) or None,
         predictions=sha256(folder.path / PREDICTIONS),
     )
     _write_reports(experiment, folder, metrics)
@@ -156,7 +157,7 @@ def _answer_and_score(
         session.end_models()
         judged = judge_answers(session, scored, display, reader_preset(experiment.config))
         folder.write(VERDICTS, jsonl_text(line.json() for line in judged.lines))
-        metrics = metrics.replace(judge=judged.metrics)
+        metrics = metrics.replace(judge=judged.metrics, imported=len(session.cache.imported) or None)
         _write_reports(experiment, folder, metrics)
     return metrics, answers
 

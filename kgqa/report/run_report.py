@@ -55,7 +55,7 @@ def sections(run: FinishedRun) -> list[Section]:
 
 
 def notices(run: FinishedRun) -> list[str]:
-    """Return the warnings at the top: scripted replies, other models, trained questions, failed questions."""
+    """Return the warnings at the top: replies that are not the model's own, trained questions, failures."""
     models, metrics, warnings = run.manifest.models, run.metrics, []
     scripted = sorted(role for role, identity in models.items() if identity.get("engine") == SCRIPTED)
     if scripted:
@@ -64,6 +64,12 @@ def notices(run: FinishedRun) -> list[str]:
     for model, calls in metrics.other_models.items():
         named = f"The run is named after {run.choices.get('model')}."
         warnings.append(f"**Another model answered {pluralize(calls, 'call')}: {model}.** {named}")
+    if metrics.imported:
+        calls = sum(metrics.calls.values())
+        warnings.append(
+            f"**Replies from an imported file: {metrics.imported:,} (the run has {calls:,} calls).** "
+            "They are as trustworthy as the file."
+        )
     for key, count in (metrics.trained_questions or {}).items():
         of = f"{count:,} of {metrics.questions:,} questions"
         warnings.append(f"**{key} was trained on {of}.** The scores include memorized answers.")

@@ -17,9 +17,11 @@ from kgqa.artifacts.predictions import PREDICTIONS
 from kgqa.artifacts.run import FinishedRun, RunEntry, run_json
 from kgqa.artifacts.schema import read_json
 from kgqa.artifacts.trace import TRACE, read_trace
+from kgqa.cache.maintenance import export_calls
 from kgqa.cli.main import main
 from kgqa.errors import DataError
 from kgqa.report.questions import RunQuestions
+from kgqa.report.run_report import notices
 from kgqa.util.fs import sha256
 from kgqa.viewer.table import read_rows
 from tests.e2e.conftest import QUICK
@@ -158,3 +160,18 @@ def test_question_that_unpacks_to_gigabytes_is_one_line(tmp_path: Path) -> None:
 def test_run_without_hashes_is_read(tmp_path: Path) -> None:
     check_hash(tmp_path, METRICS)  # without a manifest
     FinishedRun.read(Path(shutil.copytree(SAVED, tmp_path / "older")))
+
+
+def test_imported_replies_are_named_above_the_scores(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    export_calls(finished.parent / "outputs/.cache", tmp_path / "calls.zst")
+    monkeypatch.chdir(tmp_path)
+    assert main(["cache", "import", "calls.zst"]) == 0
+    keys = ("method=no_context", "dataset=demo", *QUICK)
+    assert main(["run", *keys, "limit=3", "output_dir=imported"]) == 0
+    run = FinishedRun.read(tmp_path / "imported")
+    assert run.metrics.imported == sum(run.metrics.calls.values()) > 0
+    assert any("Replies from an imported file: " in notice for notice in notices(run))
+    assert FinishedRun.read(finished).metrics.imported is None
+    assert (finished / PREDICTIONS).read_bytes() == (tmp_path / "imported" / PREDICTIONS).read_bytes()
