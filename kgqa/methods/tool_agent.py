@@ -48,6 +48,10 @@ REPEATED = "You have made this call before, see its result above. Try other word
 NO_ROOM = "There is no room for these chunks any more."
 
 
+MOST_CALLS = 10  # of one reply, and unknown chunks of one call
+SHOWN = 60  # characters of what the model wrote in a message to it
+
+
 @dataclass(frozen=True)
 class Result:
     """The result of a call: chunks with their numbers, complete or as a sentence, and a text of the tool."""
@@ -104,7 +108,8 @@ class ToolAgent(ScopedMethod):
         tool_calls and chunks_read.
 
         Flags: those of `ReadingLog`, `invalid_call` (per call of an unknown tool or with wrong arguments),
-        `repeated_call` (per call that was made before), `forced_answer` (requested after `max_turns`, or after
+        `repeated_call` (per call that was made before), `too_many_calls` (a reply with more than 10, of which the others
+        are ignored), `forced_answer` (requested after `max_turns`, or after
         `no_action`, a turn without a call and an answer) and `no_tool_call` (an answer without any).
         """
         log, library, text = ReadingLog(question, self.scope_of(question)), Library(), None
@@ -116,7 +121,8 @@ class ToolAgent(ScopedMethod):
                 log.flags["no_action"] += not is_answer
                 text = reply.text if is_answer else None
                 break
-            library.turns.append((reply, [await self.call(call, library, log) for call in made]))
+            log.flags["too_many_calls"] += len(made) > MOST_CALLS
+            library.turns.append((reply, [await self.call(call, library, log) for call in made[:MOST_CALLS]]))
         if text is None:
             log.flags["forced_answer"] += 1
             text = read_calls((await self.write(library, log, force=True)).text)[0]
@@ -193,19 +199,22 @@ class ToolAgent(ScopedMethod):
         if not call.name:
             raise ValueError(f"this is no call: {FORM}")
         if call.name not in self.tools:
-            raise ValueError(f"there is no tool {call.name!r}; the tools are {', '.join(self.tools)}")
+            raise ValueError(f"there is no tool {call.name[:SHOWN]!r}; the tools are {', '.join(self.tools)}")
         return TOOLS[call.name].read(call.arguments)
 
     def read_chunks(self, call: ToolCall, numbers: Sequence[int], library: Library, log: ReadingLog) -> Result:
         """Return complete chunks. Those that were read before are named only."""
-        unknown = [number for number in numbers if not 0 < number <= len(library.found)]
-        known = {number: library.found[number - 1] for number in numbers if number not in unknown}
+        unknown = list(dict.fromkeys(number for number in numbers if not 0 < number <= len(library.found)))
+        known = {number: library.found[number - 1] for number in numbers if 0 < number <= len(library.found)}
         again = [number for number, passage in known.items() if passage in library.read]
         fresh = {number: passage for number, passage in known.items() if number not in again}
         library.read += fresh.values()
         log.flags["invalid_call"] += bool(unknown)
         texts = [f"Chunk {number} was read before." for number in again]
-        texts += [f"Error: there is no chunk {number}; read chunks that a search has found." for number in unknown]
+        texts += [
+            f"Error: there is no chunk {str(number)[:SHOWN]}; read chunks that a search has found."
+            for number in unknown[:MOST_CALLS]
+        ]
         return Result(call, "\n".join(texts), tuple(fresh.items()))
 
 

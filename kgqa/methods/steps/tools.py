@@ -20,6 +20,7 @@ from kgqa.types import Json, Message, ToolCall
 from kgqa.util.jsonio import JsonError, decode_first
 
 RESPONSE = "<tool_response>"
+TAG = re.compile(r"<(?=/?tool(?:s|_call|_response)>)", re.IGNORECASE)  # in a passage, which could end the result
 WRITTEN_CALL = re.compile(r"<tool(?:s|_call)>\s*(.*?)\s*(?:</tool(?:s|_call)>|(?=<tool(?:s|_call)>)|\Z)", re.DOTALL)
 BARE_CALL = re.compile(r"""\{\s*"name"\s*:""")
 FENCE = re.compile(r"```(?:json)?\s*(.*?)\s*```", re.DOTALL)
@@ -120,7 +121,7 @@ def as_text(messages: Sequence[Message]) -> tuple[Message, ...]:
     for message in messages:
         content = message.content
         if message.role == "tool":
-            content = f"{RESPONSE}\n{content}\n</tool_response>"
+            content = f"{RESPONSE}\n{TAG.sub('< ', content)}\n</tool_response>"
         role = "user" if message.role == "tool" else message.role
         if written and written[-1].role == role == "user":
             content = f"{written.pop().content}\n{content}"
