@@ -100,7 +100,8 @@ class Raptor(Composite):
         words = round(WORDS_PER_TOKEN * self.summary_tokens)
         reply = await Generate(render(TEMPLATE, texts=texts, words=words), self.summary_tokens, role=ROLE)
         advance(1)
-        return Passage.of(f"Summary of {len(texts)} texts", reply.text.strip())
+        text = reply.text.strip().encode("utf-8", "replace").decode()  # a model can write half a surrogate pair
+        return Passage.of(f"Summary of {len(texts)} texts", text)
 
     def cluster(self, texts: Sequence[Passage]) -> list[Members]:
         """Return soft clusters: first of all texts, then of each cluster. A cluster that is too long is split further.

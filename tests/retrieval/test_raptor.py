@@ -79,6 +79,11 @@ def nodes(raptor: Raptor, tmp_path: Path) -> list[Passage]:
     return [*PASSAGES, *expand(raptor, tmp_path / "index")]
 
 
+def test_half_a_surrogate_pair_in_a_summary_is_replaced(raptor: Raptor, tmp_path: Path) -> None:
+    (summary,) = expand(raptor, tmp_path, lambda _: Completion("They are \ud83d places."))
+    assert summary.text == "They are ? places."
+
+
 def test_a_search_finds_passages_and_summaries_and_ends_at_its_tokens(
     raptor: Raptor, nodes: list[Passage], tmp_path: Path
 ) -> None:
