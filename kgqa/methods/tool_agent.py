@@ -108,9 +108,9 @@ class ToolAgent(ScopedMethod):
         tool_calls and chunks_read.
 
         Flags: those of `ReadingLog`, `invalid_call` (per call of an unknown tool or with wrong arguments),
-        `repeated_call` (per call that was made before), `too_many_calls` (a reply with more than 10, of which the others
-        are ignored), `forced_answer` (requested after `max_turns`, or after
-        `no_action`, a turn without a call and an answer) and `no_tool_call` (an answer without any).
+        `repeated_call` (per call that was made before), `too_many_calls` (per reply with more than 10 calls: the
+        others are ignored), `forced_answer` (requested after `max_turns`, or after `no_action`, a turn without a
+        call and an answer) and `no_tool_call` (an answer without any).
         """
         log, library, text = ReadingLog(question, self.scope_of(question)), Library(), None
         for _ in range(self.max_turns):

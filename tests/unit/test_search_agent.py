@@ -153,8 +153,8 @@ def test_keywords_are_searched_and_a_chunk_is_read_once() -> None:
 
 def test_calls_and_unknown_chunks_of_a_reply_are_limited() -> None:
     searches = "\n".join(SEARCH.replace("opera", f"nothing {number}") for number in range(2_000))
-    numbers = ", ".join(map(str, range(100, 50_000)))
-    read = '<tool_call>{"name": "read_chunk", "arguments": {"chunk_ids": [%s]}}</tool_call>' % numbers
+    numbers = list(range(100, 50_000))
+    read = f'<tool_call>{{"name": "read_chunk", "arguments": {{"chunk_ids": {numbers}}}}}</tool_call>'
     world = World([searches, read, "Answer: Fauskenes"])
     answer = world.answer(tool_agent())
     assert len(world.of(Search)) == 10
