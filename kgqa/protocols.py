@@ -1,6 +1,8 @@
 """The interfaces of components: datasets, methods, engines, rankers, retrievers and trackers.
 
-Your own component needs no base class. A class with these members is enough, see docs/OWN_CODE.md.
+Your own component needs no base class. A class with these members is enough, see docs/OWN_CODE.md. It is a dataclass
+with its settings as fields. kgqa derives from them what can change an answer, see `kgqa.util.settings`. A component
+that reads files or weights has a method `loads() -> JsonObject` with their hashes.
 """
 
 from __future__ import annotations
@@ -8,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
-from kgqa.artifacts.adapter import Adapter
 from kgqa.calls import Fact, ModelCall, ModelReply, Program, Rank, Search
 from kgqa.types import Answer, Json, Passage, Question, Triple
+
+if TYPE_CHECKING:
+    from kgqa.artifacts.adapter import Adapter
 
 
 class Dataset(Protocol):
@@ -67,8 +71,6 @@ class Method(Protocol):
 class Ranker(Protocol):
     """Scores texts against a query."""
 
-    def identity(self) -> Mapping[str, Json]: ...
-
     def score(self, calls: Sequence[Rank]) -> Sequence[tuple[float, ...]]:
         """Return a tuple of scores per call, in the order of its texts. Higher is better."""
         ...
@@ -107,10 +109,6 @@ class Retriever(Protocol):
     @property
     def pools(self) -> bool:
         """Return whether `Search.pool` works. kgqa then builds and opens many indexes of a few passages."""
-        ...
-
-    def identity(self) -> Mapping[str, Json]:
-        """Return everything except the corpus that can change the results."""
         ...
 
     def build(self, passages: Sequence[Passage], folder: Path, advance: Progress) -> None:
@@ -162,8 +160,9 @@ class SearchProgram(Protocol):
         """Return {"model"} if searches or the index need a model."""
         ...
 
-    def program_identity(self) -> Mapping[str, Json]:
-        """Return all settings of `search` that can change the results. Empty: kgqa searches the index directly."""
+    @property
+    def has_program(self) -> bool:
+        """Return whether `search` is used. Otherwise kgqa searches the index directly."""
         ...
 
     def search(self, call: Search) -> Program[tuple[Passage, ...]]:
@@ -191,8 +190,6 @@ class RetrievedTriples(TripleSource, Protocol):
     def path(self) -> str | None:
         """Return the file with the triples. None: `extract` extracts them."""
         ...
-
-    def identity(self) -> Json: ...
 
     def extract(self, passage: Passage) -> Program[tuple[Triple, ...]]: ...
 
@@ -236,10 +233,6 @@ class Engine(Protocol):
     @property
     def estimates_tokens(self) -> bool:
         """Return whether `count_tokens` takes no time. Its results are then not cached."""
-        ...
-
-    def identity(self) -> Mapping[str, Json]:
-        """Return everything that can change a reply, such as the hash of the weights and the dtype."""
         ...
 
     def render(self, call: ModelCall) -> str:

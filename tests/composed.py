@@ -11,7 +11,7 @@ from omegaconf import OmegaConf
 
 from kgqa.config.building import build, dataset
 from kgqa.config.composing import compose
-from kgqa.config.files import load_node
+from kgqa.config.keys import load_node
 
 _defaults = cache(lambda: compose([]))
 

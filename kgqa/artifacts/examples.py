@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from kgqa.artifacts.manifest import MANIFEST
 from kgqa.artifacts.metrics import Costs
@@ -17,6 +17,7 @@ from kgqa.artifacts.schema import Artifact, Count, Number, check_json, omit_none
 from kgqa.calls import Program
 from kgqa.types import Prompt, Question
 from kgqa.util.fs import text_digest
+from kgqa.util.settings import Setting
 from kgqa.util.validators import Share
 
 EXAMPLES = "examples.jsonl"
@@ -114,9 +115,14 @@ class Recipe(ABC):
 
     method: ClassVar[type | None] = None
 
-    sources: Mapping[str, str]
-    held_out: Share
-    seed: Count
+    sources: Annotated[
+        Mapping[str, str],
+        Setting("Training questions, if dataset= is not set. The released code trains one encoder per dataset."),
+    ] = field(default_factory=lambda: {"hotpotqa": "train", "musique": "train"})
+    held_out: Annotated[Share, Setting("Share of examples that are held out.", ours="our choice")] = 0.1
+    seed: Annotated[int, Setting("Random seed of the negatives and of the held-out examples.", ours="our choice")] = (
+        field(kw_only=True)
+    )
 
     @property
     def uses_teacher(self) -> bool:

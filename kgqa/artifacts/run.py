@@ -13,6 +13,7 @@ from kgqa.artifacts.metrics import METRICS, Metrics
 from kgqa.artifacts.predictions import PREDICTIONS
 from kgqa.artifacts.schema import Artifact, read
 from kgqa.errors import ConfigError, DataError
+from kgqa.identity.component import name_of
 from kgqa.types import Json
 from kgqa.util.fs import outputs, sha256
 
@@ -66,7 +67,7 @@ class FinishedRun:
     @property
     def simulation_note(self) -> str:
         """Return a warning if no model was called, otherwise ""."""
-        return MADE_UP if SCRIPTED in (identity.get("engine") for identity in self.manifest.models.values()) else ""
+        return MADE_UP if SCRIPTED in (name_of(identity) for identity in self.manifest.models.values()) else ""
 
 
 LAST = "last"

@@ -29,6 +29,7 @@ from typing import Any, Literal
 
 from kgqa.artifacts.call_schema import usage_of
 from kgqa.errors import DataError, KgqaError, StorageError
+from kgqa.identity.component import name_of
 from kgqa.types import Json
 from kgqa.util.fs import ensure_dir, is_locked, lock_file, network_disk
 from kgqa.util.jsonio import decode_stored
@@ -61,12 +62,11 @@ class Origin:
     @classmethod
     def of(cls, identity: Mapping[str, Json]) -> Origin:
         """Return the origin for the identity of an engine, ranker or index."""
-        kind = next((key for key in ("engine", "ranker", "retriever") if key in identity), "")
-        name = identity.get(kind, "")
-        if isinstance(name, Mapping):
-            return cls.of(name)
-        model = identity.get("model") or identity.get("weights") or identity.get("sha256") or ""
-        return cls(str(name), str(model)[:80])
+        if isinstance(retriever := identity.get("retriever"), Mapping):
+            return cls.of(retriever)
+        keys = ("model_name", "weights", "sha256", "model")
+        model = next((identity[key] for key in keys if isinstance(identity.get(key), str)), "")
+        return cls(name_of(identity), str(model)[:80])
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,10 @@ from kgqa.config.files import (
     describe_choice,
     groups,
     list_choices,
-    list_keys,
-    list_run_keys,
 )
+from kgqa.config.keys import list_keys
 from kgqa.config.overrides import parse_override
+from kgqa.config.run_keys import list_run_keys
 
 NEEDS = (
     ("model", "model= and engine="),
@@ -61,7 +61,7 @@ def _explain_all() -> str:
         for group, names in known.items()
         if group != "method" and group not in SECOND
     )
-    own = rows((key.name, key.describe()) for key in list_run_keys() if key.default or key.comment)
+    own = rows((key.name, key.describe()) for key in list_run_keys())
     return (
         f"method=NAME (*: default, keys of a method: kgqa run method=NAME --help):\n{methods}\n\n"
         f"What the methods need:\n{rows(NEEDS)}\n\n"

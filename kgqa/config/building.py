@@ -12,13 +12,13 @@ from typing import Any, TypeVar, get_type_hints
 
 from kgqa.config.files import Node
 from kgqa.config.overrides import override_values
-from kgqa.config.program_code import with_code
-from kgqa.config.user_code import find_target, import_target
+from kgqa.config.targets import find_target, import_target
 from kgqa.engines.weights import Model
 from kgqa.errors import ConfigError, UsageError, nearest
 from kgqa.protocols import Dataset, Engine, Method
 from kgqa.types import Json
-from kgqa.util.validators import NotIdentity, explain_problem
+from kgqa.util.settings import declared_fields
+from kgqa.util.validators import explain_problem
 
 T = TypeVar("T")
 _ABSENT = object()
@@ -68,8 +68,6 @@ def build(node: Mapping[str, Any], key: str, **built: Any) -> Any:
     """
     target, types = check_node(node, key, built)
     values = {name: value for name, value in node.items() if name != "_target_"}
-    if isinstance(target, type):
-        target = with_code(target)
     return target(**{name: check_value(f"{key}.{name}", value, types[name]) for name, value in values.items()}, **built)
 
 
@@ -132,19 +130,17 @@ def _check_names(node: Mapping[str, Any], key: str, known: Collection[str]) -> N
             raise ConfigError(f"{key}.{name}={value}: unknown key. {nearest(name, known)}")
 
 
-def identity_of(node: Mapping[str, Any], key: str, *, reported: bool = False) -> dict[str, Json]:
+def changing_settings(node: Mapping[str, Any], key: str, *, reported: bool = False) -> dict[str, Json]:
     """Return the values of a node that can change an answer, as the fields of its class declare.
 
     reported: include those that change only what a run reports.
     """
-    _, types = _import_node(node, key)
-    return {name: value for name, value in node.items() if is_identity(types.get(name), value, node, reported=reported)}
-
-
-def is_identity(expected: Any, value: Any, others: Mapping[str, Any], *, reported: bool = False) -> bool:
-    """Return whether a setting of this type can change an answer, or with `reported` a file of the run."""
-    marks = [mark for mark in getattr(expected, "__metadata__", ()) if isinstance(mark, NotIdentity)]
-    return not any(mark.holds(value, others, reported=reported) for mark in marks)
+    known = declared_fields(_import_node(node, key)[0])
+    return {
+        name: value
+        for name, value in node.items()
+        if name not in known or known[name].can_change_answers(node, reported=reported)
+    }
 
 
 def _import_node(node: Mapping[str, Any], key: str) -> tuple[Callable[..., Json], Mapping[str, Any]]:
@@ -177,10 +173,11 @@ def check_value(key: str, value: Any, expected: Any) -> Any:
 
     if isinstance(value, Mapping) and "_target_" in value:
         return build(value, key)
-    if getattr(expected, "_is_protocol", False):
-        group = expected.__name__.lower()
+    bare = expected.__origin__ if hasattr(expected, "__metadata__") else expected
+    if getattr(bare, "_is_protocol", False):
+        group = bare.__name__.lower()
         raise ConfigError(f"{key}={value}: no settings of a {group}. Choose a preset with {group}@{key}=NAME")
-    if dataclasses.is_dataclass(expected):
+    if dataclasses.is_dataclass(bare):
         raise ConfigError(f"{key}={value}: this key has settings. Set one of them: {key}.KEY=VALUE")
     try:
         adapter = TypeAdapter(expected, config=ConfigDict(coerce_numbers_to_str=True, arbitrary_types_allowed=True))

@@ -37,14 +37,13 @@ from kgqa.config.files import (
     group_names,
     is_own,
     is_unnamed,
-    list_keys,
-    list_run_keys,
-    load_node,
     own_files,
     read_yaml_text,
 )
 from kgqa.config.foreign_names import KEYS
+from kgqa.config.keys import FILE_KEYS, MODEL, complete_node, load_node
 from kgqa.config.overrides import parse_override
+from kgqa.config.run_keys import default_config, list_run_keys
 from kgqa.config.secrets import check_references, check_text, check_values
 from kgqa.config.short_forms import SERVER, expand_short_forms, model_slug
 from kgqa.errors import ConfigError, nearest
@@ -69,8 +68,10 @@ def hydra_ready() -> Iterator[None]:
     """Initialize Hydra with `RUN` and the configurations of all folders."""
     Plugins.instance().register(OwnFolders)
     if f"{RUN}.yaml" not in ConfigStore.instance().repo:
-        ConfigStore.instance().store(name=RUN, node=OmegaConf.load(package_conf() / "config.yaml"))
-        ConfigStore.instance().store(group="model", name=UNNAMED, node={"context": None})
+        chosen = OmegaConf.load(package_conf() / "config.yaml")
+        run = OmegaConf.merge(chosen, default_config(), {"model": {"_target_": MODEL}})
+        ConfigStore.instance().store(name=RUN, node=run)
+        ConfigStore.instance().store(group="model", name=UNNAMED, node={})
     with initialize_config_dir(str(package_conf().resolve()), version_base="1.3"):
         yield
 
@@ -147,9 +148,22 @@ def _compose(overrides: Sequence[str]) -> tuple[dict[str, Json], dict[str, str |
     written: Json = OmegaConf.to_container(composed)
     check_references(written)
     chosen = {group: names.get(_hydra_key(group)) for group in group_names()}
-    _check_nodes(written, chosen)  # before references to a missing key are resolved
-    resolved: Json = OmegaConf.to_container(composed, resolve=True)
-    return resolved, chosen
+    complete = {key: _complete(value, key) for key, value in written.items() if key not in FILE_KEYS}
+    _check_nodes(complete, chosen)  # before references to a missing key are resolved
+    return _resolve(complete), chosen
+
+
+def _complete(value: Json, key: str) -> Json:
+    """Return the node of a group with all keys of its class, and other values as they are."""
+    if key not in group_names() or not isinstance(value, Mapping):
+        return value
+    return complete_node(value, key)
+
+
+def _resolve(config: Mapping[str, Json]) -> dict[str, Json]:
+    """Return the configuration with the values that references name."""
+    resolved: dict[str, Json] = OmegaConf.to_container(OmegaConf.create(dict(config)), resolve=True)  # type: ignore[assignment]
+    return resolved
 
 
 @lru_cache(maxsize=128)
@@ -204,7 +218,7 @@ def _complete_own_files(config: Mapping[str, Json], choices: Mapping[str, Json],
     """
     for group in NAMED:
         name = str(choices[group])
-        if f"{group}.name" not in given and is_unnamed(group, name):
+        if f"{group}.name" not in given and name in config_files(group) and is_unnamed(group, name):
             config[group]["name"] = name
     if is_own("model", name := str(choices["model"])):
         with errors_name(config_file("model", name)):
@@ -213,9 +227,10 @@ def _complete_own_files(config: Mapping[str, Json], choices: Mapping[str, Json],
 
 def resolve_node(group: str, name: str) -> Json:
     """Return the node of a choice among the defaults of all other groups. Faster than `compose` for many choices."""
-    whole = deepcopy(_compose_choices((), own_files())[0])
-    whole[group] = load_node(group, name)
-    return OmegaConf.to_container(whole[group], resolve=True)
+    whole: Json = OmegaConf.to_container(_compose_choices((), own_files())[0])
+    return _resolve({key: _complete(value, key) for key, value in {**whole, group: load_node(group, name)}.items()})[
+        group
+    ]
 
 
 def _check_known_keys(config: Mapping[str, Json], choices: Mapping[str, Json]) -> None:
@@ -258,13 +273,11 @@ def _hint_at_key(key: str, config: Mapping[str, Json], roots: Collection[str]) -
 
 
 def _check_group(config: Mapping[str, Json], run_keys: Sequence[str], group: str, name: str | None) -> None:
-    """Check the keys of a chosen component. Its class is only imported for a key that its file does not list."""
+    """Check the keys of a chosen component, and of the components in it."""
     node: Json = config.get(group)
     if node and not name:
         raise ConfigError(f"{group}: no preset is chosen. Choose one with {group}=NAME")
-    # a model without a preset has no file
-    listed = {key.name for key in list_keys(group, name)} if name in config_files(group) else set[str]()
-    if name and group != "experiment" and flatten(node).keys() - listed:
+    if name and group != "experiment":
         check_keys(node, group, {key.partition(".")[2] for key in run_keys if key.startswith(f"{group}.")})
 
 

@@ -1,12 +1,12 @@
-"""Find and read the YAML files of conf/: names by group, values, and the comments that document them."""
+"""Find and read the YAML files of conf/: names by group, and what a file contains."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from dataclasses import dataclass
+from functools import cache
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,9 +31,6 @@ NAMED = ("model", "dataset")  # groups with a key `name`
 UNNAMED = "unnamed_model"  # the choice of model= for a model without a preset
 MAX_ALIASES = 20  # of a file. 9 levels of 9 would be a billion values
 _ALIAS = re.compile(r"(?:^|[\s,\[{:-])\*[A-Za-z0-9_]+", re.MULTILINE)
-KEY_LINE = re.compile(r"^( *)([\w.]+):(?: +(.*?))??(?:\s+# *(.*))?$")
-PLACE = re.compile(r"§|Table|Fig|[Aa]ppendix")  # in a paper
-MARK = re.compile(r"\[([^][]+)\]\.?$")
 
 
 def groups() -> dict[str, list[str]]:
@@ -81,38 +78,13 @@ def is_own(group: str, name: str) -> bool:
     return file is not None and file.parent.parent != package_conf()
 
 
-def load_node(group: str, name: str) -> dict[str, Json]:
-    """Return a choice with what its defaults name and what conf/config.yaml has for its group.
-
-    References are not resolved. A choice of another group of the run, such as the graph of method=kgp, is left out.
-    """
-    return deepcopy(_load_node(group, name, own_files()))
-
-
 def own_files() -> tuple[tuple[str, int, int], ...]:
     """Return a key that changes with the user's own configuration files."""
     files = [file for folder in conf_folders()[:-1] for file in sorted(folder.absolute().rglob("*.yaml"))]
     return tuple((str(file), (status := file.stat()).st_ctime_ns, status.st_size) for file in files)
 
 
-@lru_cache(maxsize=512)
-def _load_node(group: str, name: str, _: object) -> dict[str, Json]:
-    node = _load_file(group, name)
-    whole = _group_defaults(group)
-    for choice in _list_defaults(group, name):
-        if choice.part:
-            *outer, key = choice.part.split(".")
-            inner: dict[str, Json] = whole
-            for each in outer:
-                inner = inner.setdefault(each, {})
-            inner[key] = load_node(choice.group, choice.name)
-        elif choice.group == group:
-            whole = _merge(whole, load_node(group, choice.name))
-    whole = _merge(whole, {key: value for key, value in node.items() if key != "defaults"})
-    return {**whole, **({"name": name} if is_unnamed(group, name) else {})}
-
-
-def _load_file(group: str, name: str) -> Mapping[str, Json]:
+def load_file(group: str, name: str) -> Mapping[str, Json]:
     file = config_file(group, name)
     node = load_yaml(file, "Fix this file")
     if not isinstance(node, Mapping):
@@ -120,24 +92,18 @@ def _load_file(group: str, name: str) -> Mapping[str, Json]:
     return node
 
 
-def _merge(base: Mapping[str, Json], own: Mapping[str, Json]) -> dict[str, Json]:
+def merge_nodes(base: Mapping[str, Json], own: Mapping[str, Json]) -> dict[str, Json]:
     """Return both mappings as one. Inner mappings are merged, other values are replaced."""
     merged = {**base, **own}
     for key in base.keys() & own.keys():
         if isinstance(base[key], Mapping) and isinstance(own[key], Mapping):
-            merged[key] = _merge(base[key], own[key])
+            merged[key] = merge_nodes(base[key], own[key])
     return merged
 
 
 def is_unnamed(group: str, name: str) -> bool:
-    """Return whether a file of the user leaves out the key `name`, which is then the name of the file."""
-    return group in NAMED and is_own(group, name) and "name" not in _load_file(group, name)
-
-
-def _group_defaults(group: str) -> dict[str, Json]:
-    """Return the defaults of a group's keys in conf/config.yaml."""
-    node: dict[str, Json] = load_yaml(package_conf() / "config.yaml").get(group, {}) if group in NAMED else {}
-    return {key: value for key, value in node.items() if key != "verified"}  # a key of the run
+    """Return whether a file leaves out the key `name`, which is then the name of the file."""
+    return group in NAMED and "name" not in load_file(group, name)
 
 
 def load_yaml(file: Path, remedy: str = "Run the same command again") -> Json:
@@ -224,39 +190,6 @@ def flatten(config: Config, prefix: str = "") -> dict[str, Json]:
 
 
 @dataclass(frozen=True)
-class Key:
-    """A key of a YAML file. `default` is what is written there, empty if inner keys follow.
-
-    comment: the comment of its line and of the lines below it that hold only a comment: "Meaning. [source]".
-    """
-
-    name: str  # with the keys around it: few_shot.sample_size
-    default: str
-    comment: str
-
-    @property
-    def mark(self) -> str:
-        """Return the source in brackets at the end of the comment, or ""."""
-        match = MARK.search(self.comment)
-        return match[1] if match else ""
-
-    @property
-    def source(self) -> str:
-        """Return the mark, or the whole comment if there is none."""
-        return self.mark or self.comment
-
-    @property
-    def meaning(self) -> str:
-        """Return the comment without the mark."""
-        return MARK.sub("", self.comment).rstrip()
-
-    def describe(self) -> str:
-        """Return meaning, default and source, for help."""
-        default = f"(default: {self.default})" if self.default else ""
-        return " ".join(filter(None, (self.meaning, default, self.mark and f"[{self.mark}]")))
-
-
-@dataclass(frozen=True)
 class Choice:
     """A choice that comes with another one: graph=tfidf of method=kgp. `part` is "" for a group's own choice."""
 
@@ -271,22 +204,9 @@ def describe_choice(group: str, name: str) -> str:
     return " ".join(line.lstrip("# ") for line in opening)
 
 
-def list_keys(group: str, name: str) -> tuple[Key, ...]:
-    """Return the keys of a choice in the order of its file, after those of the file that it extends."""
-    keys = list[Key]()
-    if group == "model":
-        inherited = (key for key in _read_run_keys() if key.name.startswith("model.") and key.name != "model.name")
-        keys += (replace(key, name=key.name.removeprefix("model.")) for key in inherited)
-    for choice in _list_defaults(group, name):
-        if choice.group == group and not choice.part:
-            keys += list_keys(group, choice.name)
-    keys += _read_keys(read_yaml_text(config_file(group, name)))
-    return tuple({key.name: key for key in keys}.values())
-
-
 def list_choices(group: str, name: str) -> list[Choice]:
     """Return the choices of other groups that come with this one, such as the graph of method=kgp."""
-    return [choice for choice in _list_defaults(group, name) if choice.group != group or choice.part]
+    return [choice for choice in list_defaults(group, name) if choice.group != group or choice.part]
 
 
 def default_choices() -> dict[str, str]:
@@ -295,45 +215,9 @@ def default_choices() -> dict[str, str]:
     return {choice.group: choice.name for choice in listed if choice.name != "None"}
 
 
-def list_run_keys() -> tuple[Key, ...]:
-    """Return the keys of conf/config.yaml that belong to no group."""
-    return tuple(key for key in _read_run_keys() if not key.name.startswith("model"))
-
-
-def _read_run_keys() -> tuple[Key, ...]:
-    return _read_keys((package_conf() / "config.yaml").read_text(encoding="utf-8").partition("\n\n")[2])
-
-
-def find_sources(config: Config) -> dict[str, str]:
-    """Return the source of each value: the comment of its key, or who set another value, and both."""
-    chosen = {group: name for group, name in config["choices"].items() if name and name in config_files(group)}
-    experiment = chosen.get("experiment")
-    preset = {key.name: key for key in list_keys("experiment", experiment)} if experiment else {}
-    values, sources = flatten(config), dict[str, str]()
-    for group, name in chosen.items():
-        for key in list_keys(group, name):
-            part = f"{group}.{key.name}"
-            sources[part] = key.source
-            if part in values and _differs(key.default, values[part]):
-                who = "set on the command line"
-                if part in preset and not _differs(preset[part].default, values[part]):
-                    who = f"experiment={experiment}" + (f" ({preset[part].source})" if preset[part].source else "")
-                is_published = PLACE.search(key.source) and "not in" not in key.source
-                original = f"{'paper' if is_published else 'default'}: {key.default}"
-                sources[part] = f"{who}; {original}" + (f" ({key.source})" if key.source else "")
-    return {part: source for part, source in sources.items() if source}
-
-
-def _differs(default: str, value: Json) -> bool:
-    """Return whether a value differs from the file. References and lists over several lines are skipped."""
-    import yaml
-
-    return bool(default) and "${" not in default and default != "[…]" and yaml.safe_load(default) != value
-
-
-def _list_defaults(group: str, name: str) -> list[Choice]:
+def list_defaults(group: str, name: str) -> list[Choice]:
     """Return what a choice's file names under `defaults`. The group of `- dense` is the choice's own."""
-    choices = _read_defaults(group, _load_file(group, name))
+    choices = _read_defaults(group, load_file(group, name))
     if Choice(group, "", name) in choices:
         raise DataError(f"{config_file(group, name)}: a file names itself in its defaults. Remove it there.")
     return choices
@@ -349,22 +233,3 @@ def _read_defaults(own_group: str, node: Mapping[str, Json]) -> list[Choice]:
             part = place.removeprefix(f"_global_.{group}")
             choices.append(Choice(part, "", str(name)) if part in SECOND else Choice(group, part, str(name)))
     return choices
-
-
-@lru_cache(maxsize=512)
-def _read_keys(text: str) -> tuple[Key, ...]:
-    keys: list[Key] = []
-    outer: list[tuple[int, str]] = []
-    lines = text.splitlines()
-    for number, line in enumerate(lines):
-        match = KEY_LINE.match(line)
-        if not match or match[2] in ("_target_", "defaults"):
-            continue
-        indent = len(match[1])
-        outer = [*(parent for parent in outer if parent[0] < indent), (indent, match[2])]
-        following = lines[number + 1].lstrip() if number + 1 < len(lines) else ""
-        value = match[3] or ("[…]" if following.startswith("- ") else "")
-        more = takewhile(re.compile(r" +#").match, lines[number + 1 :])  # an unindented comment is about what follows
-        comment = " ".join([match[4] or "", *(rest.lstrip(" #") for rest in more)]).strip()
-        keys.append(Key(".".join(name for _, name in outer), value, comment))
-    return tuple(keys)

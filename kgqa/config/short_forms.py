@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from kgqa.config.files import UNNAMED, config_files, group_names, load_node, load_yaml
+from kgqa.config.files import UNNAMED, config_files, group_names, load_file, load_yaml
 from kgqa.config.foreign_names import KEYS, REMEDIES, find_name, fold
 from kgqa.config.overrides import Override, format_override, override_key, override_values, parse_override
 from kgqa.engines.openai.access import check_address
@@ -44,7 +44,7 @@ def find_preset(name: str) -> str | None:
     """Return the preset of a model by its name on the hub or at an API."""
     for preset, file in config_files("model").items():
         node = load_yaml(file) or {}
-        if name in (node.get("hub"), node.get("name")):
+        if name in (node.get("hub"), node.get("name", preset)):
             return preset
     return None
 
@@ -59,7 +59,7 @@ def _find_server(values: Mapping[str, str]) -> str:
     given = values.get(SERVER)
     experiment = values.get("experiment", "null")
     if given is None and experiment in config_files("experiment"):
-        given = str(load_node("experiment", experiment).get(SERVER) or "")
+        given = str(load_file("experiment", experiment).get(SERVER) or "")
     return "" if given in (None, "null") else str(given).strip("\"'")
 
 

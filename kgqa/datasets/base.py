@@ -16,7 +16,7 @@ from kgqa.datasets.schema import LocatedQuestions, check_questions
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.types import JsonObject, Passage, Question
 from kgqa.util import fs
-from kgqa.util.validators import NotIdentity
+from kgqa.util.settings import NotIdentity, Setting
 
 HASHED = NotIdentity("the identity has the hash of these files")
 SCORING = NotIdentity("how answers are scored")
@@ -34,13 +34,29 @@ class FileDataset(ABC):
     null: the passages of all questions. Pinned passages belong to no corpus. family: of the few-shot examples.
     """
 
-    name: str
-    path: Annotated[str | None, HASHED] = field(default=None, kw_only=True)
-    split: Annotated[str, HASHED]
-    files: Annotated[Mapping[str, tuple[str, ...]], HASHED]
-    corpus: Annotated[tuple[str, ...] | str | None, HASHED] = field(default=None, kw_only=True)
-    profile: Annotated[str, SCORING]
-    family: Annotated[str, FAMILY]
+    name: Annotated[str, Setting("Name in reports and folders. Default: the name of its file in conf/.")]
+    path: Annotated[
+        str | None,
+        Setting("A file, or a folder with one of the split's `files`. null: $KGQA_DATA, then data/."),
+        HASHED,
+    ] = field(default=None, kw_only=True)
+    split: Annotated[str, Setting("Part of the data, e.g. dev, test or train."), HASHED]
+    files: Annotated[
+        Mapping[str, tuple[str, ...]],
+        Setting("File names to look for, by split, in this order. They can end with .gz."),
+        HASHED,
+    ]
+    corpus: Annotated[
+        tuple[str, ...] | str | None,
+        Setting(
+            "Files to search in, JSON or JSONL of title and text. null: the passages of all questions of the file."
+        ),
+        HASHED,
+    ] = field(default=None, kw_only=True)
+    profile: Annotated[str, Setting("Scoring rules of EM and F1."), SCORING]
+    family: Annotated[
+        str, Setting("Few-shot examples that suit its questions: hotpotqa | 2wiki | musique | iirc."), FAMILY
+    ]
 
     def __post_init__(self) -> None:
         splits = [name for name, files in self.files.items() if files]

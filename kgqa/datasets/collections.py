@@ -11,11 +11,11 @@ import random
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby, islice
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 from kgqa.datasets import corpus
 from kgqa.datasets.base import FileDataset
@@ -26,6 +26,7 @@ from kgqa.errors import ConfigError, DataError
 from kgqa.scoring.retrieval import normalise_title
 from kgqa.types import JsonObject, Passage, Question
 from kgqa.util import jsonio
+from kgqa.util.settings import NotIdentity, Setting
 from kgqa.util.validators import Count
 
 T = TypeVar("T")
@@ -116,10 +117,12 @@ class Collections:
     as "missing:<title>".
     """
 
-    documents: Count
-    passage_size: Count
-    seed: int
-    dataset: FileDataset
+    documents: Annotated[Count, Setting("Documents per question.", paper="Table 3")] = 12
+    passage_size: Annotated[
+        Count, Setting("Maximum characters per passage, which ends at a sentence.", paper="§8.1")
+    ] = 250
+    seed: Annotated[int, Setting("Of the negatives and of the documents' order.", ours="our choice")] = 0
+    dataset: Annotated[FileDataset, NotIdentity("what it loads has its corpus")] = field(kw_only=True)
 
     def __post_init__(self) -> None:
         dataset: object = self.dataset
@@ -134,18 +137,13 @@ class Collections:
         """Return the source of the documents, for the report."""
         return "the questions' own paragraphs" if self.dataset.corpus is None else "whole articles of dataset.corpus"
 
-    def identity(self) -> JsonObject:
-        """Return all settings and hashes that can change a collection, except the questions."""
-        return {
-            "documents": self.documents,
-            "passage_size": self.passage_size,
-            "seed": self.seed,
-            "splitter": splitter_identity(),
-            "corpus": dict(self.dataset.corpus_identity()),
-        }
+    def loads(self) -> JsonObject:
+        """Return the versions of the splitter and of the corpus, but not the questions."""
+        return {"splitter": splitter_identity(), "corpus": dict(self.dataset.corpus_identity())}
 
     def corpus_identity(self) -> JsonObject:
-        return {**self.identity(), "questions": self.dataset.sha256}
+        settings = {"documents": self.documents, "passage_size": self.passage_size, "seed": self.seed}
+        return {**settings, **self.loads(), "questions": self.dataset.sha256}
 
     def passages(self) -> Iterator[Passage]:
         """Yield the passages of all collections, each once."""

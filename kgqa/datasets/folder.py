@@ -20,6 +20,7 @@ from kgqa.datasets.schema import Gold, check_questions, parse_record
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.types import JsonObject, Passage, Question
 from kgqa.util import fs, jsonio
+from kgqa.util.settings import Setting
 from kgqa.util.validators import Count
 
 log = logging.getLogger(__name__)
@@ -46,13 +47,23 @@ class Folder:
     page or table node of a PDF, by title only any passage of that title.
     """
 
-    name: str
-    path: Annotated[str | None, HASHED]
-    kinds: tuple[str, ...]
-    questions_file: Annotated[str | None, HASHED]
-    passage_size: Count
-    profile: Annotated[str, SCORING]
-    family: Annotated[str, FAMILY]
+    name: Annotated[str, Setting("Name in reports and folders.")]
+    path: Annotated[str | None, Setting("The folder with the documents, subfolders included."), HASHED] = None
+    kinds: Annotated[tuple[str, ...], Setting("Endings of files that are read. Others are skipped.")] = (
+        ".txt",
+        ".md",
+        ".markdown",
+        ".html",
+        ".htm",
+        ".docx",
+        ".pdf",
+    )
+    questions_file: Annotated[
+        str | None, Setting("A JSONL file with questions. null: questions.jsonl in the folder."), HASHED
+    ] = None
+    passage_size: Annotated[Count, Setting("Maximum characters per passage.", other="KGP §8.1")] = 250
+    profile: Annotated[str, Setting("Scoring rules of EM and F1."), SCORING] = "musique"
+    family: Annotated[str, Setting("Few-shot examples that suit its questions."), FAMILY] = "hotpotqa"
     corpus: ClassVar[None] = None  # there are no files in addition to the documents
 
     def __post_init__(self) -> None:

@@ -19,6 +19,7 @@ from kgqa.datasets.schema import Gold, LocatedQuestions, looks_like, parse_recor
 from kgqa.errors import DataError
 from kgqa.types import Hop, Passage, Question
 from kgqa.util import fs, jsonio
+from kgqa.util.settings import Setting
 from kgqa.util.validators import Count
 
 MISSING = "missing:"  # + title: support that is not among the passages (fullwiki), so that recall counts it
@@ -53,8 +54,12 @@ class HotpotQA(ContextDataset):
     of range are ignored. Evidences become hops "subject, relation" → object, with the passage titled like the subject.
     """
 
-    hops: Mapping[str, Count]  # by question type
-    aliases: Annotated[str | None, HASHED]  # 2Wiki's id_aliases.json. "auto": if it is there
+    hops: Annotated[Mapping[str, Count], Setting("Number of hops per question type.")]
+    aliases: Annotated[
+        str | None,
+        Setting("File of further names of the answers. auto: id_aliases.json if it is there. null: none."),
+        HASHED,
+    ] = None
 
     @property
     def file(self) -> Path:

@@ -13,7 +13,7 @@ from kgqa.datasets.base import ContextDataset
 from kgqa.datasets.schema import Gold, LocatedQuestions, parse_record
 from kgqa.types import Hop, Question
 from kgqa.util import jsonio
-from kgqa.util.validators import NotIdentity
+from kgqa.util.settings import Setting
 
 UNANSWERABLE = "unanswerable"
 
@@ -46,7 +46,9 @@ class MuSiQue(ContextDataset):
     length of the decomposition. `type` is the record's, or the prefix of the id, e.g. "3hop1".
     """
 
-    unanswerable: Annotated[bool, NotIdentity("no question is added", (False,))]
+    unanswerable: Annotated[
+        bool, Setting("Read also the unanswerable questions of MuSiQue-Full. Other files have none.")
+    ] = False
 
     def records(self, file: Path) -> LocatedQuestions:
         for where, raw in jsonio.stream_records(file):

@@ -7,7 +7,7 @@ import csv
 import io
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import unquote, urlsplit
@@ -20,6 +20,7 @@ from kgqa.datasets.schema import LocatedQuestions, parse_record, plain_title, re
 from kgqa.errors import DataError
 from kgqa.types import Json, Passage, Question
 from kgqa.util import jsonio
+from kgqa.util.settings import Setting
 
 MOST_LISTS = 200  # in a list that is written as a text
 
@@ -36,13 +37,19 @@ class Records(FileDataset):
     is a list. The address of a Wikipedia page is its title. All answers have equal rank.
     """
 
-    id_key: Annotated[str | None, HASHED]
-    question_key: Annotated[str, HASHED]
-    answer_keys: Annotated[tuple[str, ...], HASHED]
-    type_key: Annotated[str | None, HASHED]
-    title_key: Annotated[str | None, HASHED]
-    passages_key: Annotated[str | None, HASHED]
-    unanswerable_type: str | None
+    id_key: Annotated[str | None, Setting("Key with the id. null: the number of the record."), HASHED] = None
+    question_key: Annotated[str, Setting("Key with the question."), HASHED] = "question"
+    answer_keys: Annotated[tuple[str, ...], Setting("Keys with gold answers. All are of equal rank."), HASHED] = field(
+        kw_only=True
+    )
+    type_key: Annotated[str | None, Setting("Key with the type of the question. null: none."), HASHED] = None
+    title_key: Annotated[str | None, Setting("Key with titles of gold passages. null: none."), HASHED] = None
+    passages_key: Annotated[
+        str | None, Setting("Key with passages (title, text, is_supporting). null: none."), HASHED
+    ] = None
+    unanswerable_type: Annotated[
+        str | None, Setting("Type of questions that the corpus does not answer. null: the dataset has none.")
+    ] = None
 
     def records(self, file: Path) -> LocatedQuestions:
         for number, (where, record) in enumerate(_read(file), 1):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from threading import Event, Lock
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from kgqa.artifacts.adapter import Adapter, read_tensors
 from kgqa.calls import ModelCall, ModelReply
@@ -18,7 +18,8 @@ from kgqa.engines.thinking import Thinking
 from kgqa.engines.weights import Model, is_gguf
 from kgqa.errors import ConfigError, EngineDied, as_call_error
 from kgqa.protocols import Deliver
-from kgqa.types import Json
+from kgqa.types import JsonObject
+from kgqa.util.settings import Setting
 from kgqa.util.validators import Count
 
 BASE_DIFFERS = "base_differs"  # flag of a reply: the adapter was trained on another file of the same model
@@ -87,8 +88,8 @@ class AdaptedEngine:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.base, name)
 
-    def identity(self) -> Mapping[str, Json]:
-        return {**self.base.identity(), "lora": self.adapter.digest()}
+    def loads(self) -> JsonObject:
+        return {**self.base.loads(), "lora": self.adapter.digest()}
 
     def answer(self, calls: Sequence[ModelCall]) -> Sequence[ModelReply | Exception]:
         return [self._flag(reply) for reply in self.base.answer(calls, self.adapter)]
@@ -107,7 +108,9 @@ class LocalEngine(BaseEngine):
     """An engine that loads the weights on this machine."""
 
     # tokens of prompt and reply (of one slot of llama.cpp); None: the model's own
-    max_model_len: Count | None = field(kw_only=True)
+    max_model_len: Annotated[
+        Count | None, Setting("Maximum tokens of prompt and reply, of each parallel call. null: the model's own.")
+    ] = field(default=None, kw_only=True)
 
     calls_functions: ClassVar[bool] = False  # see `Generate.tools`
 
@@ -120,19 +123,16 @@ class LocalEngine(BaseEngine):
     def count_tokens(self, text: str) -> int:
         return len(self._tokens.encode(text))
 
-    def _identity(self, engine: str, version: int, dtype: str) -> dict[str, Json]:
+    def loads(self) -> JsonObject:
+        """Return the hash of the weights.
+
+        Raises:
+            MissingWeights: they are not on this machine.
+            ConfigError: the engine cannot read them.
+        """
         if self.model.path is not None:  # report a wrong file before the first call
             self.check_weights(self.model.locate())
-        return {
-            "engine": engine,
-            "adapter": version,
-            "weights": self.model.digest(),
-            "dtype": dtype,
-            "context": self._limit,
-            "template": "from the weights",
-            "options": "token sequences with and without a blank, exact",
-            **self._thinking.identity(),
-        }
+        return {"weights": self.model.digest()}
 
     def _check_adapter(self, adapter: Adapter) -> bool:
         """Return whether the adapter was trained on another file of this preset.

@@ -7,11 +7,11 @@ one of engine=openai, but kgqa renders the prompts.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from kgqa.artifacts.adapter import GGUF_SOURCE, Adapter
 from kgqa.calls import Generate, ModelCall, ModelReply
@@ -28,13 +28,16 @@ from kgqa.protocols import Deliver
 from kgqa.types import Json
 from kgqa.util.machine import count_cores
 from kgqa.util.optional_deps import install_command
+from kgqa.util.settings import ORDER_OF_SUMS, Setting
 from kgqa.util.validators import Count
 
-ADAPTER = 1  # raise it when equal calls get other replies than before
 # Tokens between two checks for dropped calls: these take seconds. The default of 2048 is not faster.
 BATCH = 256
 PROMPT_CACHE_MIB = 1024  # for prompts that left their slot, so that two kinds of prompts can alternate
 ONCE = RetryPolicy(timeout=86_400.0, retries=0, backoff=0.0, server_timeout=0.0)
+
+
+KvCache = Literal["f16", "q8_0", "q4_0"]
 
 
 @dataclass(frozen=True)
@@ -45,20 +48,31 @@ class LlamaCpp(LocalEngine):
     differ between two runs. With one slot and calls in the same order they do not.
     """
 
-    max_num_seqs: Count
-    threads: Count | None  # None: all cores this process can use
+    max_num_seqs: Annotated[
+        Count,
+        Setting(
+            "Number of parallel calls. On few cores, more are slower. Only 1 makes replies reproducible byte by byte."
+        ),
+        ORDER_OF_SUMS,
+    ] = 1
+    threads: Annotated[Count | None, Setting("Number of threads. null: all cores of this process."), ORDER_OF_SUMS] = (
+        None
+    )
+
+    kv_cache: Annotated[
+        KvCache,
+        Setting("Number type of the cache of keys and values: f16 | q8_0 | q4_0, a half or a quarter of its memory."),
+    ] = "f16"
 
     # while the server runs, by adapter
     _clients: dict[Adapter | None, LlamaClient] = field(default_factory=dict, init=False, repr=False, compare=False)
 
+    version: ClassVar[int] = 1  # raise it when equal calls get other replies than before
     streaming: ClassVar[bool] = True
 
     @property
     def max_concurrency(self) -> int:
         return self.max_num_seqs
-
-    def identity(self) -> Mapping[str, Json]:
-        return self._identity("llamacpp", ADAPTER, "as in the file")
 
     def count_tokens(self, text: str) -> int:
         return len(self._loop.submit(self._tokenize(text)).result())
@@ -99,7 +113,9 @@ class LlamaCpp(LocalEngine):
             if self._clients:
                 return
             files = [_gguf_adapter(adapter) for adapter in self._views]
-            server = start_server(self._weights, self.max_num_seqs, self.threads or count_cores(), self._limit, files)
+            server = start_server(
+                self._weights, self.max_num_seqs, self.threads or count_cores(), self._limit, files, self.kv_cache
+            )
             transport = Transport(f"{server.listening_address}/v1", None, ONCE)
             for adapter in (*self._views, None):
                 # each request names all adapters: otherwise llama.cpp would apply all of them together
@@ -149,7 +165,9 @@ class LlamaClient(Client):
         return await self.tokenize(text), text
 
 
-def start_server(weights: Path, slots: int, threads: int, context: int, adapters: Sequence[Path] = ()) -> Any:
+def start_server(
+    weights: Path, slots: int, threads: int, context: int, adapters: Sequence[Path] = (), kv_cache: KvCache = "f16"
+) -> Any:
     """Load a model and start its server. slots: parallel requests."""
     let_waiting_threads_sleep()
     try:
@@ -162,6 +180,7 @@ def start_server(weights: Path, slots: int, threads: int, context: int, adapters
     params.n_parallel = slots
     params.n_ctx = context * slots
     params.n_batch = params.n_ubatch = BATCH
+    params.cache_type_k = params.cache_type_v = getattr(xllamacpp.ggml_type, f"GGML_TYPE_{kv_cache.upper()}")
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
     # this cache finds prompts by their tokens only, even if they were computed with another adapter
     params.cache_ram_mib = 0 if adapters else PROMPT_CACHE_MIB

@@ -6,7 +6,7 @@ import hashlib
 import math
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,8 +18,9 @@ from kgqa.engines.base import BaseEngine
 from kgqa.engines.chat import reject_tools
 from kgqa.engines.thinking import read_reply
 from kgqa.errors import DataError
-from kgqa.types import Choice, Completion, Json, Usage
+from kgqa.types import Choice, Completion, JsonObject, Usage
 from kgqa.util.jsonio import decode_json
+from kgqa.util.settings import ORDER_OF_SUMS, NotIdentity, Setting
 from kgqa.util.validators import Count, Validator
 
 WORD = re.compile(r"[^\W\d_]\w+")
@@ -49,9 +50,15 @@ class Scripted(BaseEngine):
     seconds.
     """
 
-    rules: str | None
-    delay: Delay
-    batch_size: Count
+    rules: Annotated[
+        str | None,
+        Setting(
+            'A JSONL file of {"match": regular expression, "reply": text}. null: replies from a hash of the prompt.'
+        ),
+        NotIdentity("the rules are in what it loads"),
+    ] = None
+    delay: Annotated[Delay, Setting("Seconds per batch."), NotIdentity("takes time only", reported=False)] = 0.0
+    batch_size: Annotated[Count, Setting("Number of calls per batch."), ORDER_OF_SUMS] = 16
 
     streaming: ClassVar[bool] = False
     calls_functions: ClassVar[bool] = False
@@ -63,9 +70,10 @@ class Scripted(BaseEngine):
     def estimates_tokens(self) -> bool:
         return True
 
-    def identity(self) -> Mapping[str, Json]:
+    def loads(self) -> JsonObject:
+        """Return the model's name, because it has no weights, and the rules."""
         rules = [[rule.pattern.pattern, rule.reply, *rule.adapters] for rule in self._rules]
-        return {"engine": "scripted", "model": self.model.name, "rules": rules}
+        return {"model_name": self.model.name, "rules": rules}
 
     def render(self, call: ModelCall) -> str:
         reject_tools(call)

@@ -38,7 +38,7 @@ def _is_setting(setting: int | str) -> bool:
 
 
 # bool: YAML reads a bare `off` as false
-Setting = Annotated[bool | int | str, Validator("must be off, low, medium, high or a number of tokens", _is_setting)]
+Effort = Annotated[bool | int | str, Validator("must be off, low, medium, high or a number of tokens", _is_setting)]
 
 
 def is_off(setting: Json) -> bool:
@@ -67,10 +67,6 @@ class Thinking:
                 f"context of {limit:,}. Increase engine.max_model_len, or use fewer"
             )
         return self
-
-    def identity(self) -> dict[str, Json]:
-        """Return the part of an engine's identity, empty without reasoning."""
-        return {"thinking": [self.effort, self.budget]} if self.budget else {}
 
     def template(self, *, thinks: bool) -> Mapping[str, Json]:
         """Return the variables for chat templates (Qwen3 and GLM, DeepSeek and Granite, gpt-oss)."""

@@ -22,7 +22,7 @@ from tempfile import TemporaryDirectory
 from typing import Annotated, BinaryIO
 
 from kgqa.artifacts.adapter import Sha256
-from kgqa.engines.thinking import OFF, Setting
+from kgqa.engines.thinking import OFF, Effort, is_off
 from kgqa.errors import ConfigError, DataError, MissingWeights
 from kgqa.types import Json
 from kgqa.util import hub
@@ -36,7 +36,8 @@ from kgqa.util.fs import (
     replace_atomically,
 )
 from kgqa.util.jsonio import decode_json
-from kgqa.util.validators import Count, NotIdentity, Positive, Validator, matches
+from kgqa.util.settings import NotIdentity, Setting
+from kgqa.util.validators import Count, Positive, Validator, matches
 
 log = logging.getLogger(__name__)
 
@@ -51,13 +52,16 @@ Price = Annotated[float, Validator("must be a price in USD, 0 or more", lambda p
 InPackage = Annotated[str, matches(r"[^=:]+==[^=:]+:[^:]+", "must be like name==version:path")]
 
 
+WEIGHTS = NotIdentity("the identity has the hash of the weights, or the name of the served model")
+
+
 @dataclass(frozen=True)
 class Prices:
     """US dollars per million tokens. `cached` is the price of prompt tokens that the endpoint found in its cache."""
 
-    input: Price
-    cached: Price
-    output: Price
+    input: Annotated[Price, Setting("Per million prompt tokens.")]
+    cached: Annotated[Price, Setting("Per million prompt tokens in the server's cache.")]
+    output: Annotated[Price, Setting("Per million completion tokens.")]
 
     def dollars(self, prompt: int, cached: int, output: int) -> float:
         """Return the cost of a call with `cached` of its `prompt` tokens in the server's cache."""
@@ -68,10 +72,14 @@ class Prices:
 class About:
     """Facts about a preset for users. They never change a reply."""
 
-    licence: str | None  # None: a server runs it
-    parameters: Positive | None  # billions
-    bits: Positive | None  # of a parameter, as the weights are published
-    engines: tuple[str, ...]  # those that can run it, the likeliest first; empty: any that reads its files
+    licence: Annotated[str | None, Setting("License of the weights. null: a server runs the model.")] = None
+    parameters: Annotated[
+        Positive | None, Setting("Parameters in billions. null: not published, or the file shows its size.")
+    ] = None
+    bits: Annotated[Positive | None, Setting("Bits per parameter, as the weights are published.")] = None
+    engines: Annotated[
+        tuple[str, ...], Setting("Engines that can run it, the likeliest first. Empty: any that reads its files.")
+    ] = ()
 
 
 @dataclass(frozen=True)
@@ -83,15 +91,39 @@ class Model:
     "{01..22}" has leading zeros. `sha256` is the hash of the complete file. None accepts any file.
     """
 
-    name: str
-    path: str | None
-    hub: str | None
-    packages: tuple[InPackage, ...]
-    sha256: Sha256 | None
-    context: Count | None  # tokens that the model was trained for; None: from the weights, see `window`
-    thinking: Annotated[Setting, NotIdentity("no reasoning", (OFF, 0))] = OFF  # how much, see `thinking`
-    prices: Annotated[Prices | None, NotIdentity("computes costs")] = None  # None: unknown
-    about: Annotated[About | None, NotIdentity("facts for users")] = None
+    name: Annotated[str, Setting("Name of the model. null: the name of its file in conf/model."), WEIGHTS]
+    path: Annotated[str | None, Setting("A .gguf file or a transformers folder."), WEIGHTS] = None
+    hub: Annotated[
+        str | None, Setting("Name on the Hugging Face Hub: OWNER/NAME, or OWNER/NAME:FILE.gguf."), WEIGHTS
+    ] = None
+    packages: Annotated[tuple[InPackage, ...], Setting("Python packages that contain the weights."), WEIGHTS] = ()
+    sha256: Annotated[
+        Sha256 | None,
+        Setting("SHA-256 of the weights. null: any file is accepted, and the run's manifest records its hash."),
+        WEIGHTS,
+    ] = None
+    context: Annotated[
+        Count | None,
+        Setting(
+            "Tokens that the model was trained for. A lower limit of the weights or the server counts. null: from "
+            "the weights."
+        ),
+    ] = None
+    thinking: Annotated[
+        Effort, Setting("Reasoning: off, low, medium, high or a number of tokens. See docs/REASONING.md.")
+    ] = "off"
+    prices: Annotated[
+        Prices | None,
+        Setting("US dollars per million tokens. null: it runs on your own machine."),
+        NotIdentity("computes costs"),
+    ] = None
+    about: Annotated[
+        About | None, Setting("Facts for users, and for choosing an engine."), NotIdentity("facts for users")
+    ] = None
+
+    def __post_init__(self) -> None:
+        if is_off(self.thinking):  # one of YAML's forms of `off` must not be another model
+            object.__setattr__(self, "thinking", OFF)
 
     def locate(self) -> Path:
         """Return the .gguf file or transformers folder, after checking its hash. Assemble or download it if needed.

@@ -18,6 +18,7 @@ from kgqa.experiment.engines import RoleBinding, judge_nodes
 from kgqa.experiment.experiment import RANKERS, Experiment
 from kgqa.experiment.session import Session
 from kgqa.experiment.tracking import choose_tracker
+from kgqa.identity.component import identity_of
 from kgqa.judge import ROLE
 from kgqa.scoring.metrics import profile_formula
 from kgqa.scoring.questions import METRICS
@@ -55,7 +56,7 @@ def check(session: Session) -> None:
         session.linker  # noqa: B018 - builds it
     for group in RANKERS:
         if group in needed:
-            session.ranker(group).identity()  # needs the packages and the model
+            identity_of(session.ranker(group))  # needs the packages and the model
     experiment.questions  # noqa: B018 - reads and checks the file
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from kgqa.config import building as parts
-from kgqa.config.files import Config, groups, load_node, load_yaml
+from kgqa.config.files import Config, groups, load_yaml
+from kgqa.config.keys import load_node
 from kgqa.datasets.base import PACKAGED, data_folders
 from kgqa.datasets.download import (
     Cut,

@@ -20,6 +20,7 @@ from kgqa.experiment.engines import Engines
 from kgqa.experiment.prepare.indexes import index_folder
 from kgqa.experiment.prepare.triples import TripleBuilder, distinct_passages, triples_of
 from kgqa.experiment.session import Session
+from kgqa.identity.component import identity_of
 from kgqa.judge.judges import JudgedAnswer
 from kgqa.kg.exchange import StoredTriples
 from kgqa.kg.store import TripleStore
@@ -199,10 +200,10 @@ class Planner(Service):
     def _identity(self, call: Call[Any]) -> Mapping[str, Any]:
         """Return the identity of what answers a call, as in the key of its reply. Nothing is loaded."""
         if isinstance(call, Generate | Choose | CountTokens):
-            return self._engines(call.role).identity()
+            return identity_of(self._engines(call.role))
         if isinstance(call, Rank):
-            return self._session.ranker(call.scorer).identity()
-        return self.index.identity() if self.index is not None else {}
+            return identity_of(self._session.ranker(call.scorer))
+        return identity_of(self.index) if self.index is not None else {}
 
     def _imagine(self, call: Call[Any], program: int) -> object:
         number = next(self._numbers)
@@ -242,7 +243,7 @@ class Planner(Service):
             engine = self._engines(call.role)
             self.plan[call.role] = Planned(
                 engine=self._engines.label(call.role),
-                origin=Origin.of(engine.identity()),
+                origin=Origin.of(identity_of(engine)),
                 at_once=cast(StreamingEngine, engine).max_concurrency if engine.streaming else None,
                 prices=self._engines.prices(call.role),
                 render=engine.render,

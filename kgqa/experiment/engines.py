@@ -16,6 +16,7 @@ from kgqa.config.overrides import format_override, parse_role
 from kgqa.engines.openai import OpenAI
 from kgqa.engines.weights import Model, Prices
 from kgqa.errors import ConfigError, MissingWeights
+from kgqa.identity.component import identity_of, name_of
 from kgqa.judge import ROLE as JUDGE
 from kgqa.protocols import Adaptable, Engine
 from kgqa.types import Json
@@ -88,24 +89,13 @@ class Engines:
         return any(self(role).streaming for role in self._nodes)
 
     def identities(self) -> dict[str, Json]:
+        """Return what can change the replies of each role's engine."""
         return {role or "default": self._identify(role) for role in self._nodes}
-
-    def describe(self) -> dict[str, Json]:
-        """Return what the engine of each role says of itself, and the settings of those that a role names.
-
-        The choice of a role only names a preset, which can be edited.
-        """
-        described: dict[str, Json] = {}
-        for role, binding in self._nodes.items():
-            nodes = {"model": binding.model, "engine": binding.engine} if role else {}
-            settings = {key: parts.identity_of(node, key) for key, node in nodes.items()}
-            described[role or "default"] = {"identity": self._identify(role), **settings}
-        return described
 
     def _identify(self, role: str) -> dict[str, Json]:
         """Return what can change the engine's replies. Name the models on this machine if the weights are missing."""
         try:
-            return dict(self(role).identity())
+            return identity_of(self(role))
         except MissingWeights as error:
             from kgqa.system.models import list_local_models
 
@@ -116,7 +106,7 @@ class Engines:
         """Return the model, adapter and engine of a role, e.g. "qwen3_8b+safe_evaluator@vllm"."""
         binding = self._binding(role)
         adapter = f"+{binding.adapter.name}" if binding.adapter else ""
-        return f"{binding.model['name']}{adapter}@{self(role).identity()['engine']}"
+        return f"{binding.model['name']}{adapter}@{name_of(identity_of(self(role)))}"
 
     def check_ready(self, cache: CallCache) -> None:
         """Raise ConfigError if a server's key or a library is missing, unless the stored replies may be enough."""
@@ -124,9 +114,9 @@ class Engines:
             try:
                 if isinstance(engine, OpenAI):
                     engine.find_key()
-                check_libraries(str(engine.identity()["engine"]))
+                check_libraries(name_of(identity_of(engine)))
             except ConfigError:  # noqa: PERF203 - a handful of engines
-                if not cache.usages(Origin.of(engine.identity()), 1):
+                if not cache.usages(Origin.of(identity_of(engine)), 1):
                     raise
 
     def discard(self, engines: Iterable[Engine]) -> None:

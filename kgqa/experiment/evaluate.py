@@ -19,7 +19,7 @@ from kgqa.artifacts.verdicts import RIGHT, VERDICTS, WRONG, Judgement, judge_of,
 from kgqa.config.files import Config
 from kgqa.config.overrides import override_group
 from kgqa.config.short_forms import SERVER
-from kgqa.config.user_code import load_run_config
+from kgqa.config.targets import load_run_config
 from kgqa.datasets.predictions import match_predictions, read_predictions
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.check import refusal

@@ -16,18 +16,20 @@ from typing import TYPE_CHECKING, cast
 from kgqa.artifacts.predictions import question_ids
 from kgqa.artifacts.run import AS_READER, SCRIPTED, SCRIPTED_TARGET
 from kgqa.config import building as parts
-from kgqa.config.building import identity_of
+from kgqa.config.building import changing_settings
 from kgqa.config.composing import compose
 from kgqa.config.files import Config, groups
 from kgqa.config.overrides import parse_role
-from kgqa.config.program_code import program_hash, user_code
-from kgqa.config.settings import RunSettings
+from kgqa.config.run_keys import RunSettings
+from kgqa.config.settings import read_settings
 from kgqa.datasets.base import FileDataset
 from kgqa.datasets.sampling import sample_as_trace
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.experiment.engines import Engines, Pool, RoleNodes, role_nodes
+from kgqa.identity.component import corpus_identity_of, identity_of
+from kgqa.identity.program_code import program_hash, user_code
 from kgqa.judge import ROLE
-from kgqa.protocols import Dataset, Method, Ranker, Retriever, SearchProgram
+from kgqa.protocols import Dataset, Method, Ranker, Retriever
 from kgqa.runtime.folder import run_name
 from kgqa.system.defaults import complete
 from kgqa.types import Json, Question
@@ -70,7 +72,7 @@ class Experiment:
         remarks: tuple[str, ...] = ()
         if config is None:
             config, remarks = complete(compose(overrides), overrides)
-        return cls(tuple(overrides), config, RunSettings.of(config), given, remarks)
+        return cls(tuple(overrides), config, read_settings(config), given, remarks)
 
     def name(self, group: str) -> str:
         """Return the chosen name of a group, e.g. the dataset's name."""
@@ -304,56 +306,39 @@ class Experiment:
         """
         config, uses = self.config, self.method.uses
         answering = self.answering  # first: it reports missing weights, and the rest takes longer
-        dataset = identity_of(config["dataset"], "dataset")
+        dataset = changing_settings(config["dataset"], "dataset")
         dataset.pop("verified", None)
         if self.verified is not None:
             dataset["verified"] = ids_digest(sorted(self.verified))
-        engine = identity_of(config["engine"], "engine")
-        if str(engine["_target_"]).endswith(".Vllm"):
-            engine["lora"] = None  # keeps the names of the published runs
         kg: dict[str, Json] | None = None
         if "triples" in uses:
             kg = {"imported": self.triple_file.sha256} if self.triple_file else self._kg
-        rankers = {group: self._ranker_identity(group) for group in RANKERS if group in self.choices}
-        optional = {
-            "collection": dict(self.collection.identity()) if self.collection else None,
-            "graph": dict(self.linker.identity()) if "graph" in uses else None,
-            DEMONSTRATIONS_RANKER: rankers.get(DEMONSTRATIONS_RANKER),
+        components = {
+            **{group: self._ranker(group) for group in RANKERS if group in self.choices},
+            "collection": self.collection,
+            "graph": self.linker if "graph" in uses else None,
+            "retriever": self.retriever if self.searches else None,
         }
         return {
             **self.settings.identity(),
-            "method": identity_of(config["method"], "method"),
+            "method": changing_settings(config["method"], "method"),
             "code": self.code,
             "dataset": {**dataset, "sha256": self.data_sha256},
-            "corpus": dict(self.corpus.corpus_identity()) if "search" in uses else None,
-            "model": identity_of(config["model"], "model") if self.asks_models else None,
-            "engine": engine if self.asks_models else None,
+            "corpus": corpus_identity_of(self.corpus) if "search" in uses else None,
             "roles": self._role_identity() if self.asks_models else {},
             "answering": answering,
             "kg": kg,
-            "ranker": rankers.get("ranker"),
-            "reranker": rankers.get("reranker"),
-            "retriever": self._retriever_identity() if self.searches else None,
-            **{key: value for key, value in optional.items() if value is not None},
+            **{name: identity_of(part) for name, part in components.items() if part is not None},
         }
 
     @cached_property
     def answering(self) -> dict[str, Json]:
         """Return what each role's engine says of itself: the hash of its weights, the served model, rules."""
         with closing(Pool()) as pool:
-            return Engines(self.role_nodes, pool).describe()
+            return Engines(self.role_nodes, pool).identities()
 
-    def _ranker_identity(self, group: str) -> dict[str, Json]:
-        """Return the settings of a ranker, and what it says of itself: the hash of its weights, its version."""
-        node = self.chosen(group)
-        return {**identity_of(node, group), "identity": dict(parts.build_part(node, group, Ranker).identity())}
-
-    def _retriever_identity(self) -> dict[str, Json]:
-        """Return what a retriever says of itself, and of the program of its searches if that calls a model."""
-        retriever, identity = self.retriever, dict(self.retriever.identity())
-        if isinstance(retriever, SearchProgram) and (program := dict(retriever.program_identity())):
-            identity["program"] = program
-        return identity
+    def _ranker(self, group: str) -> Ranker:
+        return parts.build_part(self.chosen(group), group, Ranker)
 
     def _role_identity(self) -> dict[str, Json]:
         """Return the choice of each role except the judge's, with an adapter's digest instead of its name."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from kgqa.artifacts.metrics import JudgeMetrics
 from kgqa.artifacts.schema import extend
 from kgqa.artifacts.verdicts import Fate, Judgement
-from kgqa.config.program_code import program_hash
 from kgqa.experiment.session import Session
+from kgqa.identity.program_code import program_hash
 from kgqa.judge import ROLE
 from kgqa.judge.judges import JudgedAnswer, Verdict
 from kgqa.prompting import template_hash
@@ -70,7 +70,7 @@ def identify_judge(session: Session) -> str:
     experiment, judge = session.experiment, session.experiment.judge
     assert judge is not None, "no judge is set"
     engines = session.judge_engines
-    decides = [experiment.config[ROLE], program_hash(judge), engines.describe()]
+    decides = [experiment.config[ROLE], program_hash(judge), engines.identities()]
     return " ".join([experiment.name(ROLE), *(engines.label(role) for role in judge.roles), digest(decides, 16)])
 
 

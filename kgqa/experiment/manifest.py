@@ -17,6 +17,7 @@ from kgqa.config.files import Config
 from kgqa.config.user_code import find_user_parts, hash_user_code
 from kgqa.experiment.experiment import RANKERS
 from kgqa.experiment.session import Session
+from kgqa.identity.component import identity_of
 from kgqa.prompting import template_hash, template_names
 from kgqa.retrieval.search import PoolIndex
 from kgqa.util.fs import package_folder, text_digest
@@ -40,7 +41,7 @@ def manifest(session: Session, index: PoolIndex | None) -> Manifest:
     index: what the run searches.
     """
     experiment, method = session.experiment, session.experiment.method
-    rankers = {group: session.ranker(group).identity() for group in RANKERS if group in experiment.choices}
+    rankers = {group: identity_of(session.ranker(group)) for group in RANKERS if group in experiment.choices}
     return extend(
         Manifest,
         origin(("run", *experiment.overrides)),
@@ -59,7 +60,7 @@ def manifest(session: Session, index: PoolIndex | None) -> Manifest:
         prompts={name: template_hash(name) for name in template_names()},
         own=find_user_parts(experiment.config),
         models=session.engines.identities(),
-        index=index.identity() if index is not None else None,
+        index=identity_of(index) if index is not None else None,
         width=experiment.settings.max_parallel_questions,
         **rankers,
     )

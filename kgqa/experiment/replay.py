@@ -15,7 +15,7 @@ from kgqa.artifacts.run import SETTINGS, Chosen
 from kgqa.artifacts.schema import read
 from kgqa.artifacts.trace import TracedQuestion
 from kgqa.cache.store import CallCache
-from kgqa.config.user_code import load_run_config
+from kgqa.config.targets import load_run_config
 from kgqa.datasets.predictions import read_predictions
 from kgqa.errors import DataError, EngineError
 from kgqa.experiment.experiment import Experiment
@@ -124,14 +124,11 @@ class ReplayCache(CallCache):
 class Recorded:
     """An engine or a ranker of which only the identity is known. The call cache has its replies."""
 
-    known: Mapping[str, Json]
+    recorded_identity: Mapping[str, Json]
 
     streaming: ClassVar[bool] = False
     estimates_tokens: ClassVar[bool] = False
     batch_size: ClassVar[int] = 1_000
-
-    def identity(self) -> Mapping[str, Json]:
-        return self.known
 
     def answer(self, _: object) -> Any:
         """Fail: a call that gets here is not in the recording."""

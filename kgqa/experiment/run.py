@@ -24,10 +24,11 @@ from kgqa.artifacts.schema import as_json, extend, read_json
 from kgqa.artifacts.trace import TRACE
 from kgqa.artifacts.verdicts import VERDICTS
 from kgqa.calls import Neighbours, Search
-from kgqa.config.files import find_sources, flatten, format_yaml
+from kgqa.config.files import flatten, format_yaml
+from kgqa.config.keys import find_sources
 from kgqa.config.overrides import format_value
 from kgqa.config.settings import list_reported_settings
-from kgqa.config.user_code import load_run_config
+from kgqa.config.targets import load_run_config
 from kgqa.errors import KgqaError, UsageError
 from kgqa.experiment.check import check, find_leaks, refuse_trained
 from kgqa.experiment.engines import reader_preset
@@ -248,7 +249,7 @@ def answer_questions(runner: Runner, record: Record, display: Display) -> Answer
     predictions, chains = dict[str, Prediction](), dict[str, tuple[int, ...]]()
     seconds, errors, kinds = list[float](), list[str](), set[str]()
     # a hosted model with an unknown tokenizer
-    estimated = experiment.asks_models and "estimated" in str(runner.engines("reader").identity().get("tokens"))
+    estimated = experiment.asks_models and runner.engines("reader").estimates_tokens
     with display.stage("questions", len(questions), runner.ledger) as stage:
         for ended in runner.run(programs):
             question, outcome = questions[ended.key], _check_answer(experiment.method, ended.result)

@@ -19,6 +19,7 @@ from kgqa.config import building as parts
 from kgqa.errors import ConfigError, EngineDied
 from kgqa.experiment.engines import Engines, Pool, RoleNodes, judge_nodes
 from kgqa.experiment.experiment import Experiment
+from kgqa.identity.component import identity_of
 from kgqa.protocols import (
     BatchEngine,
     Engine,
@@ -117,7 +118,7 @@ class Session(ExitStack):
         if not self.experiment.searches:
             return None
         retriever: object = self.retriever
-        return retriever if isinstance(retriever, SearchProgram) and retriever.program_identity() else None
+        return retriever if isinstance(retriever, SearchProgram) and retriever.has_program else None
 
     @property
     def linker(self) -> PassageGraph:
@@ -246,7 +247,7 @@ class Runner:
         raise ConfigError(f'this method awaits {type(call).__name__}: add "{need}" to its `uses`')
 
     def _worker(self, kind: str, owner: Any, answer: Callable[[Sequence[Any]], Sequence[Any]]) -> Service:
-        return self._service(kind, owner, lambda: Worker(self._done, self._session.cache, owner.identity(), answer))
+        return self._service(kind, owner, lambda: Worker(self._done, self._session.cache, identity_of(owner), answer))
 
     def _service(self, kind: str, owner: object, make: Callable[[], Service]) -> Service:
         key = (kind, id(owner))

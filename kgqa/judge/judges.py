@@ -10,8 +10,8 @@ import re
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
 
 from kgqa.artifacts.verdicts import Vote
 from kgqa.calls import Generate, settle
@@ -22,6 +22,7 @@ from kgqa.prompting.json_replies import object_schema, read_object
 from kgqa.scoring.metrics import exact_match
 from kgqa.types import Json
 from kgqa.util.redaction import describe_error
+from kgqa.util.settings import Setting
 from kgqa.util.validators import Count
 
 Label = Literal["correct", "incorrect", "not_attempted"]
@@ -92,8 +93,10 @@ class Verdict:
 class AnyJudge(ABC):
     """One or several judges. `skip_exact`: exact matches are correct and are not sent."""
 
-    max_tokens: Count
-    skip_exact: bool
+    max_tokens: Annotated[Count, Setting("Maximum tokens of a reply.", ours="our choice")] = 256
+    skip_exact: Annotated[
+        bool, Setting("Count an answer that equals a gold one after normalization as correct, without sending it.")
+    ] = False
 
     @property
     @abstractmethod
@@ -146,8 +149,10 @@ class AnyJudge(ABC):
 class Judge(AnyJudge):
     """A judge of one model."""
 
-    form: FormName
-    model: str | None
+    form: Annotated[FormName, Setting("Form of the verdict and its prompt.")] = field(kw_only=True)
+    model: Annotated[
+        str | None, Setting("Preset or preset@engine. null: roles.judge, otherwise the command's model.")
+    ] = None
 
     @property
     def role_forms(self) -> Mapping[str, tuple[str, str | None]]:
@@ -158,7 +163,13 @@ class Judge(AnyJudge):
 class Panel(AnyJudge):
     """Several judges, each `form` or `form:preset[@engine]`."""
 
-    members: tuple[str, ...]
+    members: Annotated[
+        tuple[str, ...],
+        Setting(
+            "Judges: each form, or form:preset[@engine], e.g. [three_way:qwen3_8b,three_way:gemma3_12b_it].",
+            ours="our choice",
+        ),
+    ] = ("three_way", "kgp", "safe")
 
     def __post_init__(self) -> None:
         if len(self.members) < 2 or len(set(self.members)) < len(self.members):

@@ -16,10 +16,10 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 from unicodedata import normalize
 from xml.sax.saxutils import escape
 
@@ -28,16 +28,16 @@ from kgqa.kg.extraction import Extractor
 from kgqa.kg.store import TripleStore, parse_triples
 from kgqa.prompting import template_hash
 from kgqa.protocols import Need
-from kgqa.types import Json, Passage, Triple
+from kgqa.types import Json, JsonObject, Passage, Triple
 from kgqa.util.fs import (
     OUT_ELSEWHERE,
     ensure_dir,
     explain_storage_errors,
     quick_sha256,
     replace_file,
-    text_digest,
 )
 from kgqa.util.jsonio import read_start, stream_members, stream_records
+from kgqa.util.settings import NotIdentity, Setting
 
 REMEDY = "Import it: kgqa kg import FILE --format hipporag|openie|jsonl|tsv"
 FORMAT_REMEDY = "Check --format."
@@ -167,7 +167,14 @@ def _read(parse: Callable[[Json], Record], record: Json, location: str) -> Tripl
 class ImportedTriples:
     """The file of `kg.path` in the format jsonl, see conf/kg/imported.yaml. It is read with the first passage."""
 
-    path: str | None
+    path: Annotated[
+        str | None,
+        Setting(
+            "File of triples of kgqa kg import or export, such as outputs/kg/imported/NAME.jsonl. Passages are "
+            "found by title and text."
+        ),
+        NotIdentity("the identity has the hash of this file"),
+    ] = None
 
     key: ClassVar[str] = "kg.path"  # for messages
     uses: ClassVar[frozenset[Need]] = frozenset()
@@ -235,15 +242,15 @@ StoredTriples = TripleStore | ImportedTriples
 class RetrieverTriples(ImportedTriples):
     """The file of `retriever.triples.path`. Without one, `extractor` extracts the triples when the index is built."""
 
-    extractor: Extractor
+    extractor: Annotated[Extractor, Setting("Extracts the triples when the index is built.")] = field(kw_only=True)
 
     key: ClassVar[str] = "retriever.triples.path"
 
-    def identity(self) -> Json:
-        """Return the hash of the file, or of the extractor with its templates and few-shot examples."""
-        if self.path:
-            return self.sha256
-        return [text_digest(repr(self.extractor), 16), *map(template_hash, self.extractor.templates)]
+    def loads(self) -> JsonObject:
+        """Return the hash of the file, or those of the extractor's templates."""
+        return (
+            {"sha256": self.sha256} if self.path else {"templates": list(map(template_hash, self.extractor.templates))}
+        )
 
     async def extract(self, passage: Passage) -> tuple[Triple, ...]:
         """Extract the triples of a passage."""

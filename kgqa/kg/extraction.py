@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal, Protocol, runtime_checkable
+from typing import Annotated, Literal, Protocol, runtime_checkable
 
 from kgqa.calls import CountTokens, Generate, Program
 from kgqa.errors import ConfigError
@@ -14,6 +14,7 @@ from kgqa.prompting.demonstrations import DocumentDemonstration, Mode, choose_de
 from kgqa.prompting.triples import read_triples
 from kgqa.protocols import Need
 from kgqa.types import Passage, Prompt
+from kgqa.util.settings import Setting
 from kgqa.util.validators import Count
 
 ROLE = "extractor"
@@ -46,13 +47,36 @@ class Extractor(Protocol):
 class TripleExtractor:
     """The extractor, see conf/kg/trace.yaml. With `head=title`, few-shot examples show only such triples."""
 
-    head: Literal["title", "any"]
-    layout: Layout
-    max_tokens: Count
-    max_prompt_tokens: Count
-    demonstrations: Mode
-    demonstration_count: Count
-    few_shot: tuple[DocumentDemonstration, ...]
+    head: Annotated[
+        Literal["title", "any"],
+        Setting(
+            "Head of a triple: title, the passage's | any (left to later work in Limitations, 1).", paper="§3.2, §B.1"
+        ),
+    ] = "title"
+    layout: Annotated[
+        Layout,
+        Setting(
+            "Of the prompt, Fig. 5: figures | released, as the released code arranges it | prefixed, the same with "
+            "the reply's first bracket (ours, for small models)"
+        ),
+    ] = "figures"
+    max_tokens: Annotated[Count, Setting("Maximum tokens of a reply.", code="released code")] = 512
+    max_prompt_tokens: Annotated[
+        Count,
+        Setting("Longer prompts lose examples, the least similar first, then the passage's end.", code="released code"),
+    ] = 2048
+    demonstrations: Annotated[
+        Mode,
+        Setting("Few-shot examples of the extraction: adaptive, the most similar ones | fixed | none.", paper="§C.4"),
+    ] = "adaptive"
+    demonstration_count: Annotated[Count, Setting("Few-shot examples in the prompt.", paper="§C.4")] = 3
+    few_shot: Annotated[
+        tuple[DocumentDemonstration, ...],
+        Setting(
+            "24 per family: hotpotqa, 2wiki, musique, iirc. Or another file, or the authors'.",
+            ours="the examples are ours",
+        ),
+    ] = field(kw_only=True)
 
     def __post_init__(self) -> None:
         if self.demonstrations != "none" and self.demonstration_count > len(self._examples):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar
 
 from kgqa.calls import Generate
 from kgqa.errors import ConfigError
@@ -15,6 +15,7 @@ from kgqa.prompting.json_replies import TEXT, TRIPLE, list_schema, read_list
 from kgqa.prompting.triples import read_triples
 from kgqa.protocols import Need
 from kgqa.types import Json, Passage
+from kgqa.util.settings import Setting
 from kgqa.util.validators import Count
 
 
@@ -22,10 +23,15 @@ from kgqa.util.validators import Count
 class OpenIe:
     """The extractor, see conf/kg/openie.yaml. Its triples are stored as those of `TripleExtractor`."""
 
-    max_entity_tokens: Count
-    max_tokens: Count
-    demonstration_count: Count
-    few_shot: tuple[DocumentDemonstration, ...]
+    max_entity_tokens: Annotated[Count, Setting("Maximum tokens of the entities.", ours="our choice")] = 512
+    max_tokens: Annotated[Count, Setting("Maximum tokens of the triples.", ours="our choice")] = 1024
+    demonstration_count: Annotated[Count, Setting("Number of few-shot examples.", code="one")] = 1
+    few_shot: Annotated[
+        tuple[DocumentDemonstration, ...],
+        Setting(
+            "24 documents per family: hotpotqa, 2wiki, musique, iirc. Or another file.", ours="the examples are ours"
+        ),
+    ] = field(kw_only=True)
 
     uses: ClassVar[frozenset[Need]] = frozenset({"model"})
     templates: ClassVar[tuple[str, ...]] = ("openie/entities", "openie/triples")

@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 from kgqa.artifacts.verdicts import Validity, VerifiedQuestion
 from kgqa.calls import Generate, gather
@@ -20,6 +20,7 @@ from kgqa.prompting import render
 from kgqa.prompting.json_replies import TEXT, TRIPLE, list_schema, object_schema
 from kgqa.types import Json, Passage, Question
 from kgqa.util.jsonio import JsonError, decode_first
+from kgqa.util.settings import Setting
 from kgqa.util.validators import Count, Natural
 
 ROLE = "verifier"
@@ -33,15 +34,40 @@ TEMPLATES = ("verify/triples", "verify/glean", "verify/resolve", "verify/path")
 class Verification:
     """The verifier. Its fields are in conf/verify/safe.yaml, with the source of each value."""
 
-    gleaning_rounds: Natural
-    literal_characters: Count
-    unparsable: Literal["unverified", "noise"]
-    swap_answers: bool
-    list: str | None
-    max_triple_tokens: Count
-    max_group_tokens: Count
-    max_path_tokens: Count
-    max_explanation_characters: Count
+    gleaning_rounds: Annotated[
+        Natural,
+        Setting(
+            "Maximum rounds that look for further triples of a passage. A round without a new triple is the last "
+            "one (the released code).",
+            paper="§3.2",
+        ),
+    ] = 2
+    literal_characters: Annotated[
+        Count, Setting("Maximum characters of an entity. Longer texts are literals.", code="released code")
+    ] = 100
+    unparsable: Annotated[
+        Literal["unverified", "noise"],
+        Setting("Verdict if a path cannot be parsed twice: unverified | noise (the released code).", ours="our choice"),
+    ] = "unverified"
+    swap_answers: Annotated[
+        bool,
+        Setting(
+            "Sanity check: each question gets the answer of another one, so that no path should exist.",
+            ours="our choice",
+        ),
+    ] = False
+    list: Annotated[
+        str | None,
+        Setting("A file of flagged questions, one per line, as the authors publish them. No model is called."),
+    ] = None
+    max_triple_tokens: Annotated[
+        Count, Setting("Of extraction and of gleaning. Released: 6,000 and 3,000.", ours="our choice")
+    ] = 3000
+    max_group_tokens: Annotated[Count, Setting("Released: 7,000.", ours="our choice")] = 3000
+    max_path_tokens: Annotated[Count, Setting("Maximum tokens of a path.", code="released code")] = 6000
+    max_explanation_characters: Annotated[Count, Setting("If the engine follows a JSON schema.", ours="our choice")] = (
+        400
+    )
 
     def __post_init__(self) -> None:
         if self.list is not None and self.swap_answers:

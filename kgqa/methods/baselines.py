@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from kgqa.errors import DataError
 from kgqa.methods.steps.reader import TEMPLATES, ReadingLog, ZeroShot, read, read_zero_shot
 from kgqa.prompting import render
 from kgqa.protocols import Need
 from kgqa.types import Answer, Question
+from kgqa.util.settings import Setting
+from kgqa.util.validators import Count
 
 
 @dataclass(frozen=True)
 class NoContext:
     """The question alone ("w/o documents" in TRACE, "None" in KGP, "NoR" in IRCoT)."""
 
-    reader: ZeroShot
-    max_answer_tokens: int
+    reader: Annotated[ZeroShot, Setting("TRACE Fig. 7 | short, KGP's (supplement 8.9)")] = "zero_shot"
+    max_answer_tokens: Annotated[
+        int, Setting("Maximum tokens of the answer.", ours="our choice", paper="TRACE's released code")
+    ] = 25
 
     uses: ClassVar[frozenset[Need]] = frozenset({"model"})
 
@@ -29,7 +33,7 @@ class NoContext:
 class ChainOfThought:
     """The question alone, with reasoning before the answer (Kojima et al., NeurIPS 2022)."""
 
-    max_tokens: int
+    max_tokens: Annotated[Count, Setting("Maximum tokens of reasoning and answer.", ours="our choice")] = 512
 
     uses: ClassVar[frozenset[Need]] = frozenset({"model"})
 
@@ -44,7 +48,9 @@ class ChainOfThought:
 class AllDocuments:
     """All passages of the question in their order ("w. all documents", TRACE §C.2)."""
 
-    max_answer_tokens: int
+    max_answer_tokens: Annotated[
+        int, Setting("Maximum tokens of the answer.", ours="our choice", paper="TRACE's released code")
+    ] = 25
 
     uses: ClassVar[frozenset[Need]] = frozenset({"model"})
 
@@ -57,8 +63,10 @@ class AllDocuments:
 class Golden:
     """The upper bound: only the gold passages, in their order (KGP's "Golden")."""
 
-    reader: ZeroShot
-    max_answer_tokens: int
+    reader: Annotated[ZeroShot, Setting("TRACE Fig. 7 | short, KGP's (supplement 8.9)")] = "zero_shot"
+    max_answer_tokens: Annotated[
+        int, Setting("Maximum tokens of the answer.", ours="our choice", paper="TRACE's released code")
+    ] = 25
 
     uses: ClassVar[frozenset[Need]] = frozenset({"model"})
 

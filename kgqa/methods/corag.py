@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from kgqa.calls import Choose, Generate, gather
 from kgqa.errors import ConfigError
@@ -14,6 +14,7 @@ from kgqa.methods.steps.replies import first_line, strip_answer_label
 from kgqa.methods.steps.search import ScopedMethod
 from kgqa.prompting import render
 from kgqa.types import Answer, Passage, Question
+from kgqa.util.settings import Setting
 from kgqa.util.validators import Count, Natural, NotNegative
 
 NO_INFORMATION = "No relevant information found"  # of the prompt for sub-answers, and the text that best_of_n scores
@@ -46,14 +47,28 @@ class CoRAG(ScopedMethod):
     `decode=best_of_n` there are `chains` chains, and the best one counts (§3.3).
     """
 
-    passages: Count
-    documents: Natural
-    max_steps: Count
-    decode: Literal["greedy", "best_of_n"]
-    chains: Count
-    temperature: NotNegative
-    max_query_tokens: Count
-    max_answer_tokens: Count
+    passages: Annotated[Count, Setting("Number of passages per sub-query.", code="released code")] = 5
+    documents: Annotated[
+        Natural,
+        Setting("Number of passages for the question itself, shown for the answer. 0: none.", code="released code"),
+    ] = 20
+    max_steps: Annotated[
+        Count, Setting("Number of sub-queries of a chain, L.", code="6", other="the paper: 1 to 10")
+    ] = 6
+    decode: Annotated[
+        Literal["greedy", "best_of_n"],
+        Setting("Greedy: one chain | best_of_n: the best of several chains.", paper="§3.3"),
+    ] = "greedy"
+    chains: Annotated[
+        Count, Setting("Number of chains of best_of_n. The first one is greedy.", code="released code")
+    ] = 4
+    temperature: Annotated[
+        NotNegative, Setting("Sampling temperature of the other chains' sub-queries.", paper="§3.3")
+    ] = 0.7
+    max_query_tokens: Annotated[Count, Setting("Maximum tokens of a sub-query.", code="released code")] = 64
+    max_answer_tokens: Annotated[
+        Count, Setting("Maximum tokens of a sub-answer and of the answer.", code="released code")
+    ] = 128
 
     async def answer(self, question: Question) -> Answer:
         """Build chains, and answer from the best one.

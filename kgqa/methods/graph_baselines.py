@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 from kgqa.calls import CountTokens, gather
 from kgqa.methods.steps.examples import PooledFewShot
@@ -14,6 +14,7 @@ from kgqa.methods.steps.reader import ReadingLog, passages_text
 from kgqa.methods.steps.replies import MAX_SCORE_TOKENS, Score, bullet_items, read_score, read_triple_lines
 from kgqa.prompting import render
 from kgqa.types import Answer, Passage, Question, Triple
+from kgqa.util.settings import Setting
 from kgqa.util.validators import Count
 
 UNKNOWN = re.compile(r"(?<!\S)\?\w*")  # ?1, ?author or ?
@@ -28,8 +29,8 @@ class SGPrompt(PooledFewShot):
     reason over passages and graph and answer.
     """
 
-    max_graph_tokens: Count
-    max_tokens: Count
+    max_graph_tokens: Annotated[Count, Setting("Maximum tokens of the graph.", ours="our choice")] = 512
+    max_tokens: Annotated[Count, Setting("Maximum tokens of a reply.", ours="our choice")] = 256
 
     async def answer(self, question: Question) -> Answer:
         """Extract a graph of the passages and answer from both.
@@ -57,11 +58,22 @@ class ERACoT(PooledFewShot):
     thought.
     """
 
-    threshold: Score
-    entity_types: tuple[str, ...]
-    relations_per_pair: Count
-    max_list_tokens: Count
-    max_tokens: Count
+    threshold: Annotated[
+        Score,
+        Setting('Minimum score, of 10. KnowTrace §4.1 says "predefined".', ours="not in KnowTrace", code="main.py"),
+    ] = 6
+    entity_types: Annotated[
+        tuple[str, ...],
+        Setting(
+            "The released entity_type_list.txt without medical codes, money and percentages.",
+            ours="work, event and other are ours",
+        ),
+    ] = ("person", "organisation", "place", "work", "event", "date", "number", "other")
+    relations_per_pair: Annotated[Count, Setting("Implicit relations.", code="config.py, infer_num")] = 5
+    max_list_tokens: Annotated[
+        Count, Setting("Of the list of entities, and of the list of relations.", ours="our choice")
+    ] = 512
+    max_tokens: Annotated[Count, Setting("Maximum tokens of a reply.", code="config.py, max_length_cot")] = 256
 
     async def answer(self, question: Question) -> Answer:
         """Extract entities and relations, infer and score more relations, and answer.
@@ -168,13 +180,26 @@ class GEReasoning(PooledFewShot):
     reason over the filled graph and the sub-questions and answer.
     """
 
-    rewrite: bool
-    threshold: Score
-    max_rounds: Count
-    max_graph_tokens: Count
-    max_question_tokens: Count
-    max_fill_tokens: Count
-    max_tokens: Count
+    rewrite: Annotated[
+        bool,
+        Setting("Search with a sub-question for each triple (abstract; KnowTrace §2). false: search with the triple."),
+    ] = True
+    threshold: Annotated[
+        Score,
+        Setting(
+            "Minimum confidence of a sub-question and its answer, of 10, as the model states it. 0: the model "
+            "states no confidence. The abstract has no value and no measure.",
+            ours="not in the abstract",
+            other="ERA-CoT's value",
+        ),
+    ] = 6
+    max_rounds: Annotated[
+        Count, Setting("Maximum rounds of filling. The datasets' questions have at most four hops.", ours="our choice")
+    ] = 4
+    max_graph_tokens: Annotated[Count, Setting("Maximum tokens of the graph.", ours="our choice")] = 256
+    max_question_tokens: Annotated[Count, Setting("Maximum tokens of a question.", ours="our choice")] = 64
+    max_fill_tokens: Annotated[Count, Setting("Maximum tokens of a filled slot.", ours="our choice")] = 32
+    max_tokens: Annotated[Count, Setting("Maximum tokens of a reply.", ours="our choice")] = 256
 
     async def answer(self, question: Question) -> Answer:
         """Parse the question into a graph, fill its unknowns in rounds, and answer.

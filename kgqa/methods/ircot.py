@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from typing import Annotated, Literal
 
@@ -23,7 +23,8 @@ from kgqa.methods.steps.replies import extract_answer, plain_answer
 from kgqa.methods.steps.search import Scope, ScopedMethod
 from kgqa.types import Answer, Passage, Question
 from kgqa.util.sentences import sentences
-from kgqa.util.validators import Count, Natural, NotIdentity
+from kgqa.util.settings import Setting
+from kgqa.util.validators import Count, Natural
 
 MERE_REASONING = re.compile(r"(so|thus|therefore|hence|that is)\b|.*\d\s*[-+*/]\s*[\d.,]+\s*=", re.IGNORECASE)
 RELEASED_REASONING = re.compile(  # of the released program: openings, and a sum or a difference
@@ -38,18 +39,54 @@ COMPARED = 2_000  # characters of each text
 class IRCoT(ScopedMethod, FewShotKeys):
     """The method, with the fields of conf/method/ircot.yaml."""
 
-    passages_per_step: Count
-    max_passages: Count
-    max_steps: Count
-    strip_question_words: bool
-    query_rules: Annotated[QueryRules, NotIdentity("as before there was a choice", ("names",))]
-    max_passage_words: Count | None
-    until: Literal["answer", "passages"]
-    titles: Natural
-    reader: Reader | Literal["none"]
-    max_thought_tokens: Count
-    max_answer_tokens: Count
-    few_shot: FewShot
+    passages_per_step: Annotated[
+        Count, Setting("K, tuned in {2, 4, 6, 8} (§4.1).", ours="the best value is not in the paper")
+    ] = 4
+    max_passages: Annotated[
+        Count, Setting("Maximum number of passages collected over all steps.", paper="§3.1, footnote 5")
+    ] = 15
+    max_steps: Annotated[Count, Setting("Maximum number of reasoning steps.", paper="§3.1, footnote 4")] = 8
+    strip_question_words: Annotated[
+        bool,
+        Setting('Remove question words such as "who" and "is" from each query. Released: true.', ours="our choice"),
+    ] = False
+    query_rules: Annotated[
+        QueryRules,
+        Setting(
+            "Keep question words in names, and skip sentences with calculations | released: words as they are "
+            "between blanks, and the patterns of the released code.",
+            ours="our choice",
+        ),
+    ] = "names"
+    max_passage_words: Annotated[
+        Count | None, Setting("Skip longer passages of a search. Released: 600.", ours="our choice")
+    ] = None
+    until: Annotated[
+        Literal["answer", "passages"],
+        Setting(
+            "When to stop: answer, a sentence states the answer | passages, max_passages are collected (KGP "
+            "supplement 8.2).",
+            paper="§3.1",
+        ),
+    ] = "answer"
+    titles: Annotated[
+        Natural,
+        Setting(
+            "Number of pages that the model names, if a question has a pinned passage (IIRC). 0: none.",
+            paper="appendix B",
+        ),
+    ] = 3
+    reader: Annotated[
+        Reader | Literal["none"],
+        Setting(
+            "Prompt of the answer: direct (best for Flan-T5) | cot (best for GPT-3) | none, the chain's own answer "
+            "(appendix F) | zero_shot, TRACE's | short, KGP's.",
+            paper="§3.2",
+        ),
+    ] = "direct"
+    max_thought_tokens: Annotated[Count, Setting("Maximum tokens of one sentence.", ours="our choice")] = 100
+    max_answer_tokens: Annotated[Count, Setting("Maximum tokens of the answer.", ours="our choice")] = 200
+    few_shot: Annotated[FewShot, Setting("Few-shot examples.", paper="§3.1")] = field(kw_only=True)
 
     @property
     def shows(self) -> str:

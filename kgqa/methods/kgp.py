@@ -10,7 +10,7 @@ import random
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Annotated, Literal
 
 from kgqa.calls import Generate, Neighbours, Rank, gather
 from kgqa.errors import PromptTooLong
@@ -21,6 +21,7 @@ from kgqa.methods.steps.structure import find_nodes, pages_and_tables, parse_nod
 from kgqa.prompting import render
 from kgqa.protocols import Need
 from kgqa.types import Answer, Json, Passage, Prompt, Question
+from kgqa.util.settings import Setting
 from kgqa.util.validators import Count
 
 SHORTEN = 0.9  # maximum factor by which a structural context that is too long is shortened
@@ -52,20 +53,64 @@ class WalkState:
 class Kgp:
     """The method, with the fields of conf/method/kgp.yaml."""
 
-    agent: Literal["llm", "t5", "llama", "mdr", "tfidf", "random"]
-    match: Literal["tfidf", "encoder"]
-    scope: SearchScope
-    seeds: Count
-    branching: Count
-    hops: Count
-    budget: Count
-    rounds: tuple[Count, ...]
-    structure: bool
-    max_evidence_tokens: Count
-    max_answer_tokens: Count
-    instruction: str
-    few_shot: tuple[Mapping[str, Json], ...]
-    seed: int
+    agent: Annotated[
+        Literal["llm", "t5", "llama", "mdr", "tfidf", "random"],
+        Setting(
+            "Who generates the next evidence: llm (ChatGPT, few-shot) | t5 (fine-tuned, Table 1's) | llama "
+            "(fine-tuned) | mdr | tfidf | random (§5.3).",
+            paper="Table 2",
+        ),
+    ] = "llm"
+    match: Annotated[
+        Literal["tfidf", "encoder"],
+        Setting(
+            "How generated evidence is matched with neighbors: tfidf, as the released code | encoder, by ranker= "
+            "(not in the paper).",
+            other="Eq. (1)",
+        ),
+    ] = "tfidf"
+    scope: Annotated[
+        SearchScope,
+        Setting(
+            "What is traversed: own, the question's own collection | corpus, all passages.", paper="supplement 8.1"
+        ),
+    ] = "own"
+    seeds: Annotated[Count, Setting("Passages of the first hop, found by the retriever.", paper="supplement 8.2")] = 10
+    branching: Annotated[Count, Setting("Neighbors visited per passage in later hops.", paper="supplement 8.2")] = 3
+    hops: Annotated[Count, Setting("Number of hops.", paper="supplement 8.2")] = 2
+    budget: Annotated[
+        Count,
+        Setting(
+            "Number of passages visited after the seeds, K: 30 reasoning paths. Algorithm 1 includes seeds.",
+            paper="supplement 8.2",
+        ),
+    ] = 30
+    rounds: Annotated[
+        tuple[Count, ...],
+        Setting(
+            "Agent=tfidf: passages per round after the seeds, 30 in total (supplement 8.2).",
+            ours="the split is not in the paper",
+            code="released code",
+        ),
+    ] = (5, 5, 5, 3, 2)
+    structure: Annotated[
+        bool, Setting("Classify questions about pages and tables first, if the documents have any.", paper="§4")
+    ] = True
+    max_evidence_tokens: Annotated[Count, Setting("Maximum tokens of generated evidence.", ours="our choice")] = 100
+    max_answer_tokens: Annotated[
+        Count, Setting("Maximum tokens of the answer, which has fewer than 6 words.", ours="our choice")
+    ] = 25
+    instruction: Annotated[
+        str,
+        Setting(
+            "Instruction of agent=t5 and llama. Set the one that the model was trained with.",
+            ours="Listing 1, the words are ours",
+        ),
+    ] = "Which evidence is still needed to answer the question, given the evidence so far?"
+    few_shot: Annotated[
+        tuple[Mapping[str, Json], ...], Setting("Few-shot examples of agent=llm, §5.3.", ours="the examples are ours")
+    ] = field(kw_only=True)
+    seed: Annotated[int, Setting("Random seed of agent=random.", ours="our choice")] = field(kw_only=True)
 
     @property
     def uses(self) -> frozenset[Need]:

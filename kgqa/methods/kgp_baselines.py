@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from operator import attrgetter
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from kgqa.calls import Neighbours, Search, gather, rank
 from kgqa.errors import DataError
@@ -12,6 +12,7 @@ from kgqa.methods.steps.reader import Path, read_paths
 from kgqa.methods.steps.structure import text_passages
 from kgqa.protocols import Need
 from kgqa.types import Answer, Passage, Question
+from kgqa.util.settings import Setting
 from kgqa.util.validators import Count
 
 
@@ -22,12 +23,28 @@ class Mdr:
     `retriever=mdr` searches a corpus in the same way and returns single passages. Here the reader gets the pairs.
     """
 
-    first_hop: Count
-    second_hop: Count
-    pairs: Count
-    score: Literal["product", "sum"]
-    separator: str
-    max_answer_tokens: Count
+    first_hop: Annotated[Count, Setting("Passages of the first search.", paper="supplement 8.2")] = 15
+    second_hop: Annotated[
+        Count, Setting("Passages of the second search for each of the first, 45 pairs in all.", paper="supplement 8.2")
+    ] = 3
+    pairs: Annotated[Count, Setting("Pairs given to the reader. Listing 4 shows 15.", paper="supplement 8.2")] = 30
+    score: Annotated[
+        Literal["product", "sum"],
+        Setting(
+            "Score of a pair: product, an inner product below 0 counts as 0 | sum (Xiong et al., 2021).",
+            paper="supplement 8.2",
+        ),
+    ] = "product"
+    separator: Annotated[
+        str,
+        Setting(
+            "Text between question and passage. </s></s> for encoders trained on RoBERTa's pairs, such as MDR's own.",
+            paper="supplement 8.2",
+        ),
+    ] = " "
+    max_answer_tokens: Annotated[
+        Count, Setting("Maximum tokens of the answer, which has fewer than 6 words.", ours="our choice")
+    ] = 25
 
     uses: ClassVar[frozenset[Need]] = frozenset({"model", "ranker"})
 
@@ -72,8 +89,10 @@ Counted = Literal["neighbours", "with_seeds"]  # the passages that are compared 
 class Neighbourhood:
     """Measure whether the seeds' neighbors include the gold passages. Fields as in conf/method/neighbourhood.yaml."""
 
-    seeds: Count
-    count: Counted
+    seeds: Annotated[Count, Setting("Passages found first.", code="released code")] = 5
+    count: Annotated[
+        Counted, Setting("What counts: neighbours | with_seeds, the seeds too, as in the released code.", paper="§3")
+    ] = "neighbours"
 
     uses: ClassVar[frozenset[Need]] = frozenset({"pool", "graph"})
 

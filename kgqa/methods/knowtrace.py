@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from kgqa.calls import CountTokens, Generate, Search, gather
 from kgqa.methods.steps.knowtrace_graph import (
@@ -31,6 +31,7 @@ from kgqa.methods.steps.reader import ReadingLog, evidence_of, passages_text
 from kgqa.prompting import render
 from kgqa.protocols import Need
 from kgqa.types import Answer, Json, Lesson, Passage, Prompt, Question
+from kgqa.util.settings import Setting
 from kgqa.util.validators import Count
 
 CONCLUDING = " Yes\nThought:"
@@ -79,16 +80,34 @@ class KnowTraceState:
 class KnowTrace:
     """The method, with the fields of conf/method/knowtrace.yaml."""
 
-    memory: Literal["triplets", "paths", "texts"]
-    passages: Count
-    max_iterations: Count
-    max_pairs: Count
-    at_limit: Literal["answer", "empty"]
-    max_exploration_tokens: Count
-    max_completion_tokens: Count
-    max_memory_tokens: Count
-    exploration_few_shot: tuple[Mapping[str, Json], ...]
-    completion_few_shot: tuple[Mapping[str, Json], ...]
+    memory: Annotated[
+        Literal["triplets", "paths", "texts"],
+        Setting("What the explorer sees of earlier steps: triplets | paths | texts.", paper="§3.2, Table 4"),
+    ] = "triplets"
+    passages: Annotated[Count, Setting("N: passages retrieved per search.", paper="§4.2; 5 to 50 in Fig. 5")] = 5
+    max_iterations: Annotated[Count, Setting("Maximum number of iterations, L.", ours="our choice")] = 5
+    max_pairs: Annotated[Count, Setting("Per iteration. The paper has no bound.", ours="our choice")] = 8
+    at_limit: Annotated[
+        Literal["answer", "empty"],
+        Setting(
+            "After L iterations, or one without a new triple: answer (the model must answer from the graph) | "
+            "empty (no answer). Algorithm 1 does not define it.",
+            ours="our choice",
+        ),
+    ] = "answer"
+    max_exploration_tokens: Annotated[Count, Setting("Maximum tokens of an exploration.", ours="our choice")] = 256
+    max_completion_tokens: Annotated[Count, Setting("Maximum tokens of a completion.", ours="our choice")] = 256
+    max_memory_tokens: Annotated[Count, Setting("Maximum tokens with memory=texts.", ours="our choice")] = 512
+    exploration_few_shot: Annotated[
+        tuple[Mapping[str, Json], ...],
+        Setting(
+            "Four few-shot examples per instruction, shared by all datasets (§4.2), in the layout of Table 5.",
+            ours="the examples are ours",
+        ),
+    ] = field(kw_only=True)
+    completion_few_shot: Annotated[
+        tuple[Mapping[str, Json], ...], Setting("Four few-shot examples (§4.2).", ours="the examples are ours")
+    ] = field(kw_only=True)
 
     uses: ClassVar[frozenset[Need]] = frozenset({"model", "search"})
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Literal
 
 from kgqa.calls import rank
 from kgqa.errors import ConfigError
@@ -14,6 +14,7 @@ from kgqa.methods.steps.reader import Reader, evidence_of, read_passages
 from kgqa.methods.steps.search import Scope, ScopedMethod
 from kgqa.protocols import Need
 from kgqa.types import Answer, Passage, Question
+from kgqa.util.settings import Setting
 from kgqa.util.validators import Count, Natural
 
 QUESTION_WORDS = frozenset(["who", "what", "when", "where", "why", "which", "how", "does", "is"])
@@ -23,11 +24,25 @@ QUESTION_WORDS = frozenset(["who", "what", "when", "where", "why", "which", "how
 class RetrieveOnly(ScopedMethod):
     """Retrieval without a reader or model calls. Fields as in conf/method/retrieve_only.yaml."""
 
-    passages: Count
-    strip_question_words: bool
-    max_passage_words: Count | None
-    reranker: bool
-    candidates: Count
+    passages: Annotated[
+        Count,
+        Setting(
+            "Number of passages to retrieve. OneR's K is tuned in {5, 7, 9, 11, 13, 15}.",
+            paper="§4.1: the budget of every retriever",
+        ),
+    ] = 15
+    strip_question_words: Annotated[
+        bool, Setting('Remove question words such as "who" and "is" from the query. Released: true.', ours="our choice")
+    ] = False
+    max_passage_words: Annotated[
+        Count | None, Setting("Skip longer passages of the search. Released: 600.", ours="our choice")
+    ] = None
+    reranker: Annotated[
+        bool, Setting("Rerank the found passages with the cross-encoder of reranker=.", ours="our choice")
+    ] = False
+    candidates: Annotated[
+        Count, Setting("Passages that the reranker orders. With scope=own: all.", ours="our choice")
+    ] = 100
 
     def __post_init__(self) -> None:
         if self.reranker and self.scope == "corpus" and self.candidates < self.passages:
@@ -63,11 +78,30 @@ class RetrieveOnly(ScopedMethod):
 class RetrieveRead(RetrieveOnly, FewShotKeys):
     """Retrieve once, then read. Fields as in conf/method/retrieve_read.yaml. `scope=none`: no retrieval (NoR)."""
 
-    scope: Literal["corpus", "own", "none"]  # type: ignore[assignment]
-    titles: Natural
-    reader: Reader
-    max_answer_tokens: Count
-    few_shot: FewShot
+    scope: Annotated[
+        Literal["corpus", "own", "none"],
+        Setting(
+            "What is searched: corpus | own, the question's own passages (TRACE §C.2) | none, no passages (NoR).",
+            paper="§4.1",
+        ),
+    ] = "corpus"  # type: ignore[assignment] # one value more than the base class
+    titles: Annotated[
+        Natural,
+        Setting(
+            "Number of pages that the model names, if a question has a pinned passage (IIRC). 0: none.",
+            paper="appendix B",
+        ),
+    ] = 3
+    reader: Annotated[
+        Reader,
+        Setting(
+            "Prompt of the answer: direct (best for Flan-T5) | cot (best for GPT-3) | zero_shot, TRACE's (§3.4) | "
+            "short, KGP's (8.9).",
+            paper="§3.2",
+        ),
+    ] = "direct"
+    max_answer_tokens: Annotated[Count, Setting("Maximum tokens of the answer.", ours="our choice")] = 200
+    few_shot: Annotated[FewShot, Setting("See conf/method/ircot.yaml.")] = field(kw_only=True)
 
     def __post_init__(self) -> None:
         if self.scope == "none" and self.reader in ("zero_shot", "short"):

@@ -24,7 +24,8 @@ from kgqa.methods.steps.safe_verdict import CORRECT, Labels, StepVerdict, errors
 from kgqa.prompting import render
 from kgqa.protocols import Need
 from kgqa.types import Answer, Completion, Json, Passage, Prompt, Question
-from kgqa.util.validators import Count, NotIdentity, not_negative
+from kgqa.util.settings import Setting
+from kgqa.util.validators import Count, not_negative
 
 ANSWER_MARK = "####ANSWER:"
 KINDS = r"\((Attribution|Logical|Final Answer)\)"
@@ -74,23 +75,69 @@ class SafeState:
 class Safe:
     """The method, with the fields of conf/method/safe.yaml."""
 
-    feedback: Literal["none", "self", "model"]
-    passages: Count
-    shuffle_seed: int
-    max_steps: Count
-    max_retries: Annotated[int, not_negative]
-    count_first_try: Annotated[bool, NotIdentity("as in the paper", (False,))]
-    guided_answer: Annotated[Literal["step", "conclude"], NotIdentity("as in the paper", ("step",))]
-    rejected_answer: Annotated[Literal["end", "continue"], NotIdentity("as in the paper", ("end",))]
-    unparsable: Literal["accept", "retry", "reject"]
-    repeats: Literal["stop", "continue"]
-    labels: Annotated[Labels, NotIdentity("as in the paper", ("paper",))]
-    max_step_tokens: Count
-    max_feedback_tokens: Count
-    max_feedback_characters: Count
-    max_answer_tokens: Count
-    step_few_shot: tuple[Mapping[str, Json], ...]
-    verdict_few_shot: tuple[Mapping[str, Json], ...]
+    feedback: Annotated[
+        Literal["none", "self", "model"],
+        Setting("Evaluator of each step: none | self, the reader | model, the role `feedback`.", paper="§4.1"),
+    ] = "self"
+    passages: Annotated[
+        Count,
+        Setting("Passages per question: the gold ones and sampled distractors, shuffled.", paper="§4.1, Appendix A.4"),
+    ] = 10
+    shuffle_seed: Annotated[int, Setting("Random seed of the passages' order.", ours="our choice")] = 0
+    repeats: Annotated[
+        Literal["stop", "continue"],
+        Setting(
+            "If a retry would have the prompt of an earlier try: stop correcting the step | continue (released).",
+            ours="our choice",
+        ),
+    ] = "stop"
+    max_steps: Annotated[Count, Setting("K: maximum number of steps.", paper="§4.1; 7, 10, 13 in Fig. 2")] = 10
+    max_retries: Annotated[
+        int, Setting("N: maximum number of corrections of a step.", paper="§4.1; 1 to 5 in Fig. 2"), not_negative
+    ] = 3
+    count_first_try: Annotated[
+        bool, Setting("Let N count all tries. Fig. 2 and §A.8 count retries. Released: true.")
+    ] = False
+    guided_answer: Annotated[
+        Literal["step", "conclude"],
+        Setting(
+            'Next step after guidance with "####ANSWER:": step (Figs. 1, 12) | conclude, the prompt of Fig. 13 '
+            "(released)"
+        ),
+    ] = "step"
+    rejected_answer: Annotated[
+        Literal["end", "continue"],
+        Setting("If the final answer is rejected N times: end (§4.1: N bounds the retries) | continue (released)"),
+    ] = "end"
+    unparsable: Annotated[
+        Literal["accept", "retry", "reject"],
+        Setting(
+            "If a verdict cannot be parsed twice: accept the step | retry | reject at once (released).",
+            ours="our choice",
+        ),
+    ] = "accept"
+    labels: Annotated[
+        Labels, Setting("Error types: paper, ten | released, with Premature Conclusion.", paper="Table 1")
+    ] = "paper"
+    max_step_tokens: Annotated[Count, Setting("Maximum tokens of a step.", ours="our choice")] = 128
+    max_feedback_tokens: Annotated[
+        Count,
+        Setting("Maximum tokens of a verdict. Longer ones are truncated and flagged cut_verdict.", ours="our choice"),
+    ] = 256
+    max_feedback_characters: Annotated[
+        Count,
+        Setting(
+            "Maximum characters of diagnosis and of guidance, if the engine follows a JSON schema.", ours="our choice"
+        ),
+    ] = 400
+    max_answer_tokens: Annotated[Count, Setting("Maximum tokens of the answer.", ours="our choice")] = 32
+    step_few_shot: Annotated[
+        tuple[Mapping[str, Json], ...],
+        Setting("The paper does not show its examples (Figs. 11, 12).", ours="the examples are ours"),
+    ] = field(kw_only=True)
+    verdict_few_shot: Annotated[tuple[Mapping[str, Json], ...], Setting("", ours="the examples are ours")] = field(
+        kw_only=True
+    )
 
     uses: ClassVar[frozenset[Need]] = frozenset({"model"})
 

@@ -15,6 +15,7 @@ from kgqa.methods.steps.reader import ReadingLog, merge_rankings, pinned_text
 from kgqa.methods.steps.search import Found, ScopedMethod, Transcript
 from kgqa.prompting import render
 from kgqa.types import Answer, Completion, Passage, Prompt, Question
+from kgqa.util.settings import Setting
 from kgqa.util.validators import Count, NotNegative, Share, Validator
 
 FIELDS = {"number", "title", "text"}  # of a shown passage
@@ -30,22 +31,45 @@ class SearchAgent(ScopedMethod):
     continues after the passages.
     """
 
-    prompt: str
-    read_prompt: str | None
-    passages: Count
-    passage: str
-    max_passage_characters: Count | None
-    query: Pair
-    result: Pair
-    answer_tags: Pair
-    stop: tuple[str, ...]
-    max_searches: Count
-    max_turns: Count
-    at_limit: Literal["answer", "empty"]
-    max_turn_tokens: Count
-    max_read_tokens: Count
-    temperature: NotNegative
-    top_p: Share
+    prompt: Annotated[
+        str,
+        Setting("Template of the first prompt. The transcript is the start of the reply.", ours="the words are ours"),
+    ] = "search_agent/search_r1"
+    read_prompt: Annotated[
+        str | None,
+        Setting(
+            "Template for a model that reads passages for the agent. null: the agent sees the passages.",
+            paper="Search-o1",
+        ),
+    ] = None
+    passages: Annotated[Count, Setting("Number of passages per search.", paper="Search-R1")] = 3
+    passage: Annotated[str, Setting("Format of a passage.", code="released code")] = (
+        "Doc {number}(Title: {title}) {text}\n"
+    )
+    max_passage_characters: Annotated[
+        Count | None, Setting("Maximum length of a passage.", code="all passages of a search are cut at 500 tokens")
+    ] = None
+    query: Annotated[Pair, Setting("Tags of a query.", paper="Search-R1")] = ("<search>", "</search>")
+    result: Annotated[Pair, Setting("Texts around the result of a search.", code="released code")] = (
+        "\n\n<information>",
+        "</information>\n\n",
+    )
+    answer_tags: Annotated[
+        Pair, Setting("Tags of the answer. In it, \\boxed{…} is the answer if there is one.", paper="Search-R1")
+    ] = ("<answer>", "</answer>")
+    stop: Annotated[tuple[str, ...], Setting("Stop strings of a turn.", paper="Search-R1")] = ("</search>", "</answer>")
+    max_searches: Annotated[Count, Setting("Maximum number of searches.", code="max_turns 4 in evaluation")] = 4
+    max_turns: Annotated[
+        Count, Setting("Maximum number of generations: one more than searches.", code="released code")
+    ] = 5
+    at_limit: Annotated[
+        Literal["answer", "empty"],
+        Setting("If there is no answer: answer (request one) | empty.", ours="our choice", paper="R1-Searcher: empty"),
+    ] = "answer"
+    max_turn_tokens: Annotated[Count, Setting("Maximum tokens of a generation.", paper="Search-R1")] = 500
+    max_read_tokens: Annotated[Count, Setting("Maximum tokens of a reply to read_prompt.", ours="our choice")] = 1024
+    temperature: Annotated[NotNegative, Setting("Sampling temperature.", code="1 in evaluation, 0.7 in infer.py")] = 0.0
+    top_p: Annotated[Share, Setting("Nucleus sampling.", code="released code")] = 1.0
 
     def __post_init__(self) -> None:
         names = {name for _, name, _, _ in Formatter().parse(self.passage) if name is not None}

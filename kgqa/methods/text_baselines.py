@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 from kgqa.methods.steps.examples import NOTHING_FOUND, PooledFewShot
 from kgqa.methods.steps.reader import ReadingLog, add_pinned, merge_rankings, passages_text, pinned_text
 from kgqa.methods.steps.replies import AFTER, BEFORE, find_answer, plain_answer, text_after_label
 from kgqa.methods.steps.search import Found, Transcript
 from kgqa.types import Answer, Passage, Question
+from kgqa.util.settings import Setting
 from kgqa.util.validators import Count
 
 ANSWERED = "\nIntermediate answer:"
@@ -27,8 +28,14 @@ class IterRetGen(PooledFewShot):
     chain of thought with an answer. The last generation's answer counts.
     """
 
-    iterations: Count
-    max_tokens: Count
+    iterations: Annotated[
+        Count,
+        Setting(
+            "Number of iterations, T. Shao et al. report most of the gain in the second of up to seven.",
+            ours="not in KnowTrace",
+        ),
+    ] = 2
+    max_tokens: Annotated[Count, Setting("Maximum tokens of a reply.", ours="our choice")] = 256
 
     async def answer(self, question: Question) -> Answer:
         """Retrieve and generate in turns.
@@ -56,9 +63,13 @@ class SelfAsk(PooledFewShot):
     al., EMNLP 2023).
     """
 
-    search_question: bool
-    max_follow_ups: Count
-    max_tokens: Count
+    search_question: Annotated[
+        bool, Setting("Yoran et al. (EMNLP 2023), whom KnowTrace follows, retrieve for the question too.")
+    ] = True
+    max_follow_ups: Annotated[
+        Count, Setting("Maximum number of follow-up questions. Yoran et al. stop after 5.", ours="not in KnowTrace")
+    ] = 5
+    max_tokens: Annotated[Count, Setting("Maximum tokens of each reply.", ours="our choice")] = 128
 
     async def answer(self, question: Question) -> Answer:
         """Ask and answer follow-up questions, then answer.
@@ -117,9 +128,16 @@ class ReAct(PooledFewShot):
     passages found) or finishes with an answer.
     """
 
-    max_steps: Count
-    at_limit: Literal["empty", "answer"]
-    max_step_tokens: Count
+    max_steps: Annotated[
+        Count, Setting("Maximum number of steps. Yao et al. (§3.2) stop HotpotQA after 7.", ours="not in KnowTrace")
+    ] = 7
+    at_limit: Annotated[
+        Literal["empty", "answer"],
+        Setting("After max_steps: empty, no answer (Yao et al. §3.2, and their released code) | answer, request one."),
+    ] = "empty"
+    max_step_tokens: Annotated[
+        Count, Setting("Maximum tokens of a thought and its action.", ours="not in a paper", code="of Yao et al")
+    ] = 100
 
     async def answer(self, question: Question) -> Answer:
         """Take turns between thoughts and searches until the model finishes.

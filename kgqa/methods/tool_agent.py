@@ -14,6 +14,7 @@ from kgqa.methods.steps.tools import FORM, RESPONSE, Tool, as_text, read_calls, 
 from kgqa.prompting import render, to_json
 from kgqa.types import Answer, Completion, Message, Passage, Prompt, Question, ToolCall
 from kgqa.util.sentences import sentences
+from kgqa.util.settings import Setting
 from kgqa.util.validators import Count, NotNegative, Validator
 
 ToolName = Literal["keyword_search", "semantic_search", "read_chunk"]
@@ -93,12 +94,33 @@ class ToolAgent(ScopedMethod):
     server, with `protocol=text` in its reply, see `methods.steps.tools`.
     """
 
-    protocol: Literal["functions", "text"]
-    tools: Annotated[tuple[ToolName, ...], Validator("name at least one tool", bool)]
-    passages: Count
-    max_turns: Count
-    max_turn_tokens: Count
-    temperature: NotNegative
+    protocol: Annotated[
+        Literal["functions", "text"],
+        Setting(
+            "How tools are called: functions, by the server (default with engine=openai) | text, as JSON in tags "
+            "of the reply (default with other engines).",
+            paper="A-RAG: functions",
+        ),
+    ] = field(kw_only=True)
+    tools: Annotated[
+        tuple[ToolName, ...],
+        Setting("Tools of the model. Without read_chunk, searches show complete passages.", paper="A-RAG"),
+        Validator("name at least one tool", bool),
+    ] = ("keyword_search", "semantic_search", "read_chunk")
+    passages: Annotated[Count, Setting("Number of passages per search.", other="our choice: its README has none")] = 5
+    max_turns: Annotated[
+        Count,
+        Setting(
+            "Maximum number of turns with calls. Then the answer is requested.", code="10", other="its example: 15"
+        ),
+    ] = 10
+    max_turn_tokens: Annotated[
+        Count,
+        Setting(
+            "Maximum tokens of a generation.", other="our choice; its example: 16,384, for models that reason first"
+        ),
+    ] = 1024
+    temperature: Annotated[NotNegative, Setting("Sampling temperature.", other="its example")] = 0.0
 
     async def answer(self, question: Question) -> Answer:
         """Let the model call tools until it answers.

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Annotated, Literal
 
@@ -24,7 +24,8 @@ from kgqa.prompting.demonstrations import ChainDemonstration, Mode, choose_demon
 from kgqa.protocols import Need
 from kgqa.types import Answer, Json, Passage, Prompt, Question
 from kgqa.util.sentences import sentences
-from kgqa.util.validators import Count, NotIdentity, Validator
+from kgqa.util.settings import Setting
+from kgqa.util.validators import Count, Validator
 
 MAX_CANDIDATES = 727  # number of labels, less one for the option to stop
 Layout = Literal["figures", "released", "prefixed"]
@@ -105,27 +106,107 @@ class Trace:
     `candidates` units. The reader gets `chains` chains of the last beam.
     """
 
-    context: Literal["triples", "documents"]
-    units: Literal["triples", "sentences", "documents"]
-    candidates: Candidates
-    ranker: bool
-    selector: bool
-    top: Count | None
-    max_length: Count
-    beam: Count
-    branch: Count
-    chains: Count
-    min_probability: Probability
-    adaptive_termination: bool
-    query_order: Literal["question_first", "triples_first"]
-    query_labels: bool
-    demonstrations: Mode
-    demonstration_count: Count
-    few_shot: tuple[ChainDemonstration, ...]
-    short_demonstrations: Literal["last_step", "next"]
-    layout: Layout
-    reader_layout: Annotated[Layout | None, NotIdentity("as the selector's layout", (None,))]
-    max_answer_tokens: Count
+    context: Annotated[
+        Literal["triples", "documents"],
+        Setting("What the reader gets: triples (TRACE-Triple) | documents (TRACE-Doc).", paper="§3.4"),
+    ] = "triples"
+    units: Annotated[
+        Literal["triples", "sentences", "documents"],
+        Setting("What chains are built of: triples | sentences | documents.", paper="Tables 2, 6"),
+    ] = "triples"
+    candidates: Annotated[
+        Candidates,
+        Setting(
+            "K: number of triples that the ranker offers to the selector at each step.",
+            paper="tuned in {15, 20, 25, 30} (§C.4), best for HotpotQA in Fig. 10",
+            code="released code",
+        ),
+    ] = 20
+    ranker: Annotated[
+        bool,
+        Setting('Rank the candidates. false: all units are candidates ("w/o Triple Ranker").', paper="Tables 2, 6"),
+    ] = True
+    selector: Annotated[
+        bool,
+        Setting(
+            'Let the model choose among the candidates. false: the ranker\'s best `branch` ("w/o Triple Selector").',
+            paper="Tables 2, 6",
+        ),
+    ] = True
+    top: Annotated[
+        Count | None,
+        Setting(
+            'Number of best triples that the reader gets instead of chains ("w. Top-T Triples"): 10, 20 or 25. '
+            "null: chains.",
+            paper="Tables 2, 6",
+        ),
+    ] = None
+    max_length: Annotated[
+        Count, Setting("L: maximum number of triples in a chain.", paper="§C.4; 1 to 6 in Figs. 4 and 8")
+    ] = 4
+    beam: Annotated[Count, Setting("Beam width: number of chains kept at each step.", paper="§C.4")] = 5
+    branch: Annotated[Count, Setting("B: number of choices tried for each chain at each step.", paper="§C.4")] = 5
+    chains: Annotated[
+        Count, Setting("R: number of chains given to the reader, at most `beam`.", paper="§C.4; 1 to 20 in Fig. 9")
+    ] = 5
+    min_probability: Annotated[Probability, Setting("Drop less likely choices. 0: keep all.", code="released code")] = (
+        1e-4
+    )
+    adaptive_termination: Annotated[
+        bool,
+        Setting(
+            'Let the selector end a chain early. false: all chains have max_length ("Fixed-Length Reasoning '
+            'Chains", Fig. 11).',
+            paper="§3.3",
+        ),
+    ] = True
+    query_order: Annotated[
+        Literal["question_first", "triples_first"],
+        Setting("Order in the ranker's query: question_first | triples_first, as in the released code.", paper="§3.3"),
+    ] = "question_first"
+    query_labels: Annotated[
+        bool,
+        Setting(
+            "Name the parts of the ranker's query, as the released code does. false: a plain concatenation.",
+            paper="§3.3",
+        ),
+    ] = False
+    demonstrations: Annotated[
+        Mode,
+        Setting(
+            "Few-shot examples of the selector: adaptive, the most similar ones | fixed | none.", paper="§C.4; Table 9"
+        ),
+    ] = "adaptive"
+    demonstration_count: Annotated[
+        Count, Setting("Few-shot examples in the selector's prompt: 1 to 10.", paper="§C.4; Table 9")
+    ] = 3
+    few_shot: Annotated[
+        tuple[ChainDemonstration, ...],
+        Setting(
+            "24 per family: hotpotqa, 2wiki, musique, iirc. Or another file, or the authors'.",
+            ours="the examples are ours",
+        ),
+    ] = field(kw_only=True)
+    short_demonstrations: Annotated[
+        Literal["last_step", "next"],
+        Setting(
+            "If an example's chain has fewer steps: last_step | next, the next nearest example instead (the "
+            "released code).",
+            ours="our choice",
+        ),
+    ] = "last_step"
+    layout: Annotated[
+        Layout,
+        Setting(
+            "Form of the prompts: figures, as in Figs. 6 and 7 | released, as in the released code | prefixed, as "
+            'figures with "Next:" before the selector\'s letter (ours, for small models and few candidates).',
+            paper="Figs. 6, 7",
+        ),
+    ] = "figures"
+    reader_layout: Annotated[
+        Layout | None, Setting("Layout of the reader's prompt. null: as layout.", ours="our choice")
+    ] = None
+    max_answer_tokens: Annotated[Count, Setting("Maximum tokens of the answer.", code="released code")] = 25
 
     def __post_init__(self) -> None:
         if self.chains > self.beam:

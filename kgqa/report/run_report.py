@@ -23,6 +23,7 @@ from kgqa.artifacts.metrics import (
 from kgqa.artifacts.predictions import run_predictions
 from kgqa.artifacts.run import SCRIPTED, FinishedRun
 from kgqa.config.files import flatten
+from kgqa.identity.component import name_of
 from kgqa.report.section import Section, Value, cell_text
 from kgqa.scoring.questions import METRICS
 from kgqa.util.text import duration, pluralize
@@ -57,7 +58,7 @@ def sections(run: FinishedRun) -> list[Section]:
 def notices(run: FinishedRun) -> list[str]:
     """Return the warnings at the top: replies that are not the model's own, trained questions, failures."""
     models, metrics, warnings = run.manifest.models, run.metrics, []
-    scripted = sorted(role for role, identity in models.items() if identity.get("engine") == SCRIPTED)
+    scripted = sorted(role for role, identity in models.items() if name_of(identity) == SCRIPTED)
     if scripted:
         roles = f" as {', '.join(scripted)}" if len(scripted) < len(models) else ""
         warnings.append(f"**Scripted replies: no model was called{roles}.** The scores are meaningless.")

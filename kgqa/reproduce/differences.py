@@ -1,13 +1,12 @@
 """List the settings of a table's cells that differ from the paper's.
 
-They come from the table's `settings` and `differs`, from the user's overrides, from choices that no paper made (their
-YAML says "Not in the paper" or "Stands in for …"), and from values with a mark in conf/ that says that no paper has
-them, such as `[not in the paper; released code]`. Only settings that a cell uses are listed.
+They come from the table's `settings` and `differs`, from the user's overrides, from choices that no paper made (with
+`instead_of` in their YAML), and from values with a source that is not the paper. Only settings that a cell uses are
+listed.
 """
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
@@ -16,7 +15,8 @@ from pathlib import Path
 from kgqa.artifacts.adapter import CONFIG
 from kgqa.artifacts.manifest import MANIFEST
 from kgqa.artifacts.trained import Trained
-from kgqa.config.files import Choice, describe_choice, flatten, groups, list_choices, list_keys
+from kgqa.config.files import Choice, flatten, groups, list_choices
+from kgqa.config.keys import list_keys, published_choice
 from kgqa.config.overrides import override_key, override_values, parse_override
 from kgqa.config.short_forms import model_slug
 from kgqa.datasets.sampling import TRACE_SAMPLE
@@ -25,14 +25,13 @@ from kgqa.reproduce.cells import PlannedCell
 from kgqa.reproduce.protocol import Protocol, protocol_of
 from kgqa.reproduce.tables import PublishedTable, Setting
 from kgqa.reproduce.trained_models import TRAINED, find_model
+from kgqa.util.settings import Source
 from kgqa.util.text import pluralize
 
 Row = tuple[str, str, str]  # setting, the paper's value, ours
 CHOSEN = ("model", "kg", "retriever", "graph", "ranker", "reranker")  # groups that decide answers
-# groups with comments on their values
+# groups with sources of their values
 VALUED = ("method", "kg", "retriever", "graph", "collection", "verify", "experiment")
-NOT_IN_PAPER = re.compile(r"\bnot in\b|\bours\b", re.IGNORECASE)
-STANDS_IN = re.compile(r"Stands in for ([^.;:]+)")
 
 
 def list_differences(
@@ -93,19 +92,6 @@ def list_parts(experiment: Experiment) -> Iterator[tuple[str, str, bool]]:
         if group in CHOSEN:
             yield group, name, group in named or group in made or group == "kg"
             yield from _list_inner(group, group, name, named)
-
-
-@cache
-def published_choice(part: str, name: str) -> str:
-    """Return what the paper has instead of a choice that no paper made, or "not in the paper"; "": a paper made it."""
-    group = part.partition("@")[0]
-    if name not in groups()[group]:
-        return ""
-    text = describe_choice(group, name)
-    weights = next((key.source for key in list_keys(group, name) if key.name == "model"), "")
-    if stands := STANDS_IN.search(text):
-        return stands[1]
-    return "not in the paper" if NOT_IN_PAPER.search(text) or NOT_IN_PAPER.match(weights) else ""
 
 
 def _list_inner(group: str, part: str, name: str, named: Mapping[str, str]) -> Iterator[tuple[str, str, bool]]:
@@ -198,7 +184,7 @@ def _list_choices(cells: Sequence[PlannedCell], listed: set[str]) -> Iterator[Ro
     found = defaultdict[Row, dict[str, None]](dict)  # the rows of each
     for cell in cells:
         for part, name, made in list_parts(cell.experiment) if cell.experiment else ():
-            theirs = published_choice(part, name) or ("" if made else "not named")
+            theirs = published_choice(part.partition("@")[0], name) or ("" if made else "not named")
             if theirs and part not in listed:
                 default = "" if made or part in override_values(cell.overrides) else ", the default"
                 found[part, theirs, f"{part}={name}{default}"][cell.published.row] = None
@@ -213,22 +199,23 @@ def _list_values(cells: Sequence[PlannedCell], listed: set[str]) -> Iterator[Row
     for cell in cells:
         if experiment := cell.experiment:
             flat, named = flatten(experiment.config), {*override_values(cell.overrides), *listed}
-            for key, (choice, mark) in _find_marks(experiment).items():
+            for key, (choice, source) in _find_sources(experiment).items():
                 is_named = any(other == key or other.startswith(f"{key}.") for other in named)
-                if NOT_IN_PAPER.search(mark) and not is_named:
-                    found[choice][f"{key}={_format(flat[key])}" if key in flat else f"{key} ({mark})"] = None
+                if source.is_not_in_paper and not is_named:
+                    text = f"{key}={_format(flat[key])}" if key in flat else f"{key} ({source.text})"
+                    found[choice][text] = None
     for choice, values in found.items():
         yield f"values of {choice}", "not given", ", ".join(values)
 
 
-def _find_marks(experiment: Experiment) -> dict[str, tuple[str, str]]:
-    """Return the choice and the mark of each key. An experiment's key replaces another file's."""
-    marks: dict[str, tuple[str, str]] = {}
+def _find_sources(experiment: Experiment) -> dict[str, tuple[str, Source]]:
+    """Return the choice and the source of each key. An experiment's key replaces another file's."""
+    sources: dict[str, tuple[str, Source]] = {}
     for group in VALUED:
         if name := experiment.choices.get(group):
             part = "" if group == "experiment" else f"{group}."
-            marks |= {f"{part}{key.name}": (f"{group}={name}", key.mark) for key in list_keys(group, name)}
-    return marks
+            sources |= {f"{part}{key.name}": (f"{group}={name}", key.source) for key in list_keys(group, name)}
+    return sources
 
 
 def _format(value: object) -> str:

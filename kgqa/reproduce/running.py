@@ -12,7 +12,7 @@ from kgqa.artifacts.sweep import Cell, Sweep, sweep_name
 from kgqa.config.building import read_keys
 from kgqa.config.composing import compose
 from kgqa.config.overrides import HYDRA, override_key, split_overrides
-from kgqa.config.settings import FolderName
+from kgqa.config.run_keys import FolderName
 from kgqa.errors import ConfigError, nearest
 from kgqa.experiment.experiment import Experiment
 from kgqa.report.reproduction import Reproduction, write_reproduction

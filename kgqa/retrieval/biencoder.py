@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kgqa.calls import Rank
-from kgqa.types import JsonObject
 
 Vectors = NDArray[np.float32]
 Kind = Literal["query", "passage"]
@@ -27,12 +26,6 @@ class Encoder(Protocol):
 
     def __hash__(self) -> int:
         return object.__hash__(self)  # frozen dataclasses have their own
-
-    def identity(self) -> JsonObject: ...
-
-    def fingerprint(self, kind: Kind) -> JsonObject:
-        """Return what decides a vector of this kind up to rounding: no device, batch size or library versions."""
-        ...
 
     def encode(self, kind: Kind, texts: Sequence[str]) -> Vectors:
         """Return vectors of shape (len(texts), d), in order; relevance is their inner product."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -20,7 +21,8 @@ from kgqa.retrieval.search import IndexedRetriever, OpenedIndex, Scored, Scores,
 from kgqa.types import JsonObject, Passage
 from kgqa.util.fs import AGAIN, explain_storage_errors
 from kgqa.util.optional_deps import require_packages
-from kgqa.util.validators import NotIdentity, NotNegative, Share, Validator
+from kgqa.util.settings import Setting
+from kgqa.util.validators import NotNegative, Share, Validator
 
 if TYPE_CHECKING:
     import tantivy
@@ -53,17 +55,19 @@ class Bm25(IndexedRetriever):
         fill: find `k` passages always, also those without a word of the query.
     """
 
-    fields: Boosts
-    fill: Annotated[bool, NotIdentity("as Elasticsearch", (False,))]
+    fields: Annotated[
+        Boosts,
+        Setting(
+            "Weights of title and text. A field without a weight is not searched.",
+            other="IRCoT's released code queries both, each with its own statistics",
+        ),
+    ] = dataclasses.field(default_factory=lambda: {"title": 1.0, "text": 1.0})
+    fill: Annotated[
+        bool, Setting("Find k passages always, also those without a word of the query. false: as Elasticsearch.")
+    ] = False
 
-    def identity(self) -> JsonObject:
-        return {
-            "retriever": "bm25",
-            "fields": dict(self.fields),
-            "analysis": analysis.VERSION,
-            "tantivy": version("tantivy"),
-            **({"fill": True} if self.fill else {}),
-        }
+    def loads(self) -> JsonObject:
+        return {"analysis": analysis.VERSION, "tantivy": version("tantivy")}
 
     def build(self, passages: Sequence[Passage], folder: Path, advance: Progress) -> None:
         """Write the index. Files of an interrupted build are deleted."""
@@ -146,15 +150,24 @@ class Bm25s(IndexedRetriever):
     delta: of bm25l and bm25+, without effect on the other variants.
     """
 
-    fields: Boosts
-    variant: Literal["lucene", "robertson", "atire", "bm25l", "bm25+"]
-    k1: NotNegative
-    b: Share
-    delta: NotNegative
+    fields: Annotated[Boosts, Setting("Weights of title and text. A field without a weight is not searched.")] = (
+        dataclasses.field(default_factory=lambda: {"title": 1.0, "text": 1.0})
+    )
+    variant: Annotated[
+        Literal["lucene", "robertson", "atire", "bm25l", "bm25+"],
+        Setting("lucene | robertson | atire | bm25l | bm25+ (Kamphuis et al., ECIR 2020)."),
+    ] = "lucene"
+    k1: Annotated[
+        NotNegative, Setting("Saturation of repeated words.", other="default of Lucene and Elasticsearch")
+    ] = 1.2
+    b: Annotated[Share, Setting("Influence of a passage's length.", other="default of Lucene and Elasticsearch")] = 0.75
+    delta: Annotated[
+        NotNegative,
+        Setting("Lower bound of a word's weight, for bm25l and bm25+.", other="Lv and Zhai, SIGIR 2011, for BM25L"),
+    ] = 0.5
 
-    def identity(self) -> JsonObject:
-        library = require_packages("bm25s", "bm25s")
-        return {"retriever": "bm25s", **asdict(self), "analysis": analysis.VERSION, **library}
+    def loads(self) -> JsonObject:
+        return {"analysis": analysis.VERSION, **require_packages("bm25s", "bm25s")}
 
     def build(self, passages: Sequence[Passage], folder: Path, advance: Progress) -> None:
         """Build in memory, about 2 kB per passage."""

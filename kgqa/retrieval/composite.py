@@ -7,15 +7,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import chain
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from kgqa.errors import ConfigError
 from kgqa.protocols import Progress, Query, Rankings, Retriever
 from kgqa.retrieval.bm25 import Bm25
 from kgqa.retrieval.dense import Dense
 from kgqa.retrieval.search import IndexedRetriever, OpenedIndex, Scored
-from kgqa.types import JsonObject, Passage
+from kgqa.types import Passage
 from kgqa.util.fs import ensure_dir, explain_storage_errors
+from kgqa.util.settings import Setting
 from kgqa.util.validators import Count
 
 
@@ -31,11 +32,6 @@ class Composite(IndexedRetriever):
     @property
     def pools(self) -> bool:
         return all(part.pools for part in self._parts().values())
-
-    def identity(self) -> JsonObject:
-        parts = {name: dict(part.identity()) for name, part in self._parts().items()}
-        settings = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {"retriever": type(self).__name__.lower(), **settings, **parts}
 
     def build(self, passages: Sequence[Passage], folder: Path, advance: Progress) -> None:
         """Build one part after the other. A passage counts as indexed when all parts have it."""
@@ -75,10 +71,10 @@ class Hybrid(Composite):
     gets nothing for it. Equal scores by position.
     """
 
-    lexical: Retriever
-    dense: Retriever
-    constant: Count
-    depth: Count
+    lexical: Annotated[Retriever, Setting("Retriever by words: retriever@retriever.lexical=NAME.")]
+    dense: Annotated[Retriever, Setting("Retriever by vectors: retriever@retriever.dense=NAME.")]
+    constant: Annotated[Count, Setting("Constant that is added to each rank.", other="Cormack et al., 2009")] = 60
+    depth: Annotated[Count, Setting("Passages of each retriever.", ours="our choice")] = 100
 
     def rank(self, index: OpenedIndex, queries: Sequence[Query]) -> Rankings:
         deep = [replace(query, k=max(query.k, self.depth)) for query in queries]
@@ -103,8 +99,8 @@ class Knn(Composite):
     position, so that k passages are found.
     """
 
-    dense: Retriever
-    fuzzy: Retriever
+    dense: Annotated[Retriever, Setting("Retriever by vectors: retriever@retriever.dense=NAME.")]
+    fuzzy: Annotated[Retriever, Setting("Retriever by letters.")]
 
     def rank(self, index: OpenedIndex, queries: Sequence[Query]) -> Rankings:
         by_meaning = index.finders["dense"].find([replace(query, k=(query.k + 1) // 2) for query in queries])
@@ -127,11 +123,25 @@ class Mdr(Composite):
     separator: between question and passage in the second query.
     """
 
-    dense: Retriever
-    first_hop: Count
-    second_hop: Count
-    score: Literal["product", "sum"]
-    separator: str
+    dense: Annotated[Retriever, Setting("Dense retriever with the encoder: retriever@retriever.dense=NAME.")]
+    first_hop: Annotated[Count, Setting("Passages of the first hop.", other="KGP supplement 8.2")] = 15
+    second_hop: Annotated[
+        Count, Setting("Passages of the second hop for each of the first.", other="KGP supplement 8.2")
+    ] = 3
+    score: Annotated[
+        Literal["product", "sum"],
+        Setting(
+            "Score of a pair: product (KGP supplement 8.2) | sum (Xiong et al., 2021).", other="KGP supplement 8.2"
+        ),
+    ] = "product"
+    separator: Annotated[
+        str,
+        Setting(
+            "Text between question and passage in the second query. </s></s> for an encoder that was trained on "
+            "RoBERTa's pairs.",
+            other="KGP supplement 8.2 concatenates",
+        ),
+    ] = " "
 
     def __post_init__(self) -> None:
         super().__post_init__()

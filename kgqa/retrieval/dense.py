@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kgqa.errors import ConfigError, DataError
+from kgqa.identity.component import identity_of
 from kgqa.protocols import Finder, Progress, Query, Rankings
 from kgqa.retrieval.biencoder import Encoder, Vectors, get_biencoder, relevance
 from kgqa.retrieval.encoders import SentenceTransformer
@@ -21,6 +22,7 @@ from kgqa.retrieval.search import Scored, rank_positions
 from kgqa.types import Json, JsonObject, Passage
 from kgqa.util.fs import AGAIN, explain_storage_errors, replace_atomically, replace_file
 from kgqa.util.optional_deps import install_command, require_packages
+from kgqa.util.settings import ORDER_OF_SUMS, Setting
 from kgqa.util.validators import Count
 
 VECTORS, PROGRESS, FAISS = "vectors.npy", "progress.json", "search.faiss"
@@ -41,18 +43,47 @@ class Dense:
     encoder: a ranker's preset, or the folder or hub name of a sentence-transformers model.
     """
 
-    encoder: Encoder | str
-    separator: str  # between title and text
-    backend: Literal["numpy", "torch", "flat", "ivf", "hnsw"]
-    device: str  # of torch and FAISS
-    storage: Literal["float32", "float16"]
-    lists: Count  # IVF: inverted lists; never more than one per 64 passages
-    probes: Count  # IVF: lists that a query looks into
-    links: Count  # HNSW: neighbors of a vector
-    build_breadth: Count  # HNSW: candidates for each vector that is added
-    breadth: Count  # HNSW: candidates that a query follows
+    encoder: Annotated[
+        Encoder | str,
+        Setting(
+            "Any encoder of conf/ranker: ranker@retriever.encoder=PRESET. Or the folder or hub name of a "
+            "sentence-transformers model."
+        ),
+    ]
+    separator: Annotated[str, Setting("Text between title and text.", other="BEIR")] = " "
+    backend: Annotated[
+        Literal["numpy", "torch", "flat", "ivf", "hnsw"],
+        Setting(
+            "Exact search: numpy | torch (the corpus in a GPU's memory) | flat (FAISS). Approximate search: ivf | "
+            "hnsw (FAISS).",
+            other="the papers search exactly",
+        ),
+    ] = "numpy"
+    device: Annotated[str, Setting("Device of torch and FAISS. auto: a GPU if there is one."), ORDER_OF_SUMS] = "auto"
+    storage: Annotated[
+        Literal["float32", "float16"],
+        Setting("Number type of the index: float32 | float16, half the disk. Scores then differ in the fourth digit."),
+    ] = "float32"
+    lists: Annotated[
+        Count,
+        Setting(
+            "Ivf: number of inverted lists, at most one per 64 passages. FAISS recommends 4 to 16 times the square "
+            "root of the number of passages.",
+            other="FAISS' guidelines for 200,000 passages",
+        ),
+    ] = 1024
+    probes: Annotated[
+        Count, Setting("Ivf: number of lists that a query looks into.", ours="chosen by recall, see docs/dev/LOG.md")
+    ] = 64
+    links: Annotated[Count, Setting("Hnsw: number of neighbors of a vector.", other="FAISS' guidelines")] = 32
+    build_breadth: Annotated[Count, Setting("Hnsw: candidates for each vector that is added.", ours="our choice")] = 80
+    breadth: Annotated[
+        Count, Setting("Hnsw: candidates that a query follows.", ours="chosen by recall, see docs/dev/LOG.md")
+    ] = 256
 
     pools: ClassVar[bool] = True
+
+    version: ClassVar[int] = 1  # raise it when equal settings give other results
 
     def __post_init__(self) -> None:
         if not isinstance(self.encoder, str | Encoder):
@@ -60,20 +91,9 @@ class Dense:
                 f"retriever.encoder: {type(self.encoder).__name__} returns scores, not vectors. Choose another preset"
             )
 
-    def identity(self) -> JsonObject:
-        """Return encoder, storage and, for approximations, the search; exact searches find the same."""
-        approximate: dict[str, dict[str, Json]] = {
-            "ivf": {"lists": self.lists, "probes": self.probes},
-            "hnsw": {"links": self.links, "build_breadth": self.build_breadth, "breadth": self.breadth},
-        }
-        settings = approximate.get(self.backend)
-        return {
-            "retriever": "dense",
-            "version": 1,
-            "queries": dict(self.loaded_encoder.fingerprint("query")),
-            **self._vector_settings(),
-            "search": {"backend": self.backend, **settings} if settings else "exact",
-        }
+    def loads(self) -> JsonObject:
+        """Return the identity of the encoder, which can be set by its name only."""
+        return {"encoder": identity_of(self.loaded_encoder)}
 
     def build(self, passages: Sequence[Passage], folder: Path, advance: Progress) -> None:
         """Encode the passages into one file, after those that an interrupted build encoded.
@@ -127,8 +147,7 @@ class Dense:
 
     def _vector_settings(self) -> dict[str, Json]:
         """Return what decides the vectors on disk."""
-        fingerprint = dict(self.loaded_encoder.fingerprint("passage"))
-        return {"passages": fingerprint, "separator": self.separator, "storage": self.storage}
+        return {"encoder": identity_of(self.loaded_encoder), "separator": self.separator, "storage": self.storage}
 
     def _text(self, passage: Passage) -> str:
         """Return title, separator and text, or the one that is not blank."""

@@ -17,11 +17,11 @@ import re
 import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from kgqa.errors import ConfigError, DataError, EngineDied, EngineError, StorageError
 from kgqa.protocols import Finder, Progress, Query, Rankings
@@ -31,6 +31,7 @@ from kgqa.types import Json, JsonObject, Passage
 from kgqa.util.fs import AGAIN, replace_file
 from kgqa.util.jsonio import decode_json
 from kgqa.util.optional_deps import require_packages
+from kgqa.util.settings import Setting
 from kgqa.util.validators import NotNegative, Share
 
 CLIENT = "elasticsearch>=8.19,<9"  # talks to servers 8.x and 9.x, as pinned in pyproject.toml
@@ -59,16 +60,22 @@ class Elasticsearch:
     fields: the boost of `title` and of `text`; one that is absent is not searched.
     """
 
-    fields: Boosts
-    analyzer: str
-    k1: NotNegative
-    b: Share
+    fields: Annotated[
+        Boosts, Setting("Weights of title and text. A field without a weight is not searched.", other="IRCoT's index")
+    ] = field(default_factory=lambda: {"title": 1.0, "text": 1.0})
+    analyzer: Annotated[str, Setting("Analyzer of the index.", other="IRCoT's index")] = "english"
+    k1: Annotated[
+        NotNegative, Setting("Saturation of repeated words.", other="Elasticsearch's default, as in IRCoT")
+    ] = 1.2
+    b: Annotated[Share, Setting("Influence of a passage's length.", other="Elasticsearch's default, as in IRCoT")] = (
+        0.75
+    )
 
     pools: ClassVar[bool] = False  # an index on the server for each question
 
-    def identity(self) -> JsonObject:
-        """Return the settings. Not the server's address and version: they do not change what its BM25 finds."""
-        return {"retriever": "elasticsearch", "longest_query": LONGEST_QUERY, **asdict(self)}
+    def loads(self) -> JsonObject:
+        """Return what the settings leave open. Address and version of the server do not change what its BM25 finds."""
+        return {"longest_query": LONGEST_QUERY}
 
     def build(self, passages: Sequence[Passage], folder: Path, advance: Progress) -> None:
         """Load the passages into the server's index, in one segment, unless it is complete.

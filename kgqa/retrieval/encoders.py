@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -16,6 +16,7 @@ from kgqa.retrieval.hf_model import Network, load_network, load_sentence_transfo
 from kgqa.types import JsonObject
 from kgqa.util import hub
 from kgqa.util.optional_deps import require_packages
+from kgqa.util.settings import ORDER_OF_SUMS, NotIdentity, Setting
 from kgqa.util.validators import Count, at_least
 
 SENTENCE_PACKAGES = ("sentence-transformers", "sentence-transformers", "transformers", "torch")  # extra, packages
@@ -31,34 +32,35 @@ class SentenceTransformer(Encoder):
     similarity is the plain inner product.
     """
 
-    model: str
-    query_prefix: str | None  # None: the model's own prompt for queries, if it has one
-    passage_prefix: str | None
-    max_length: Count | None  # tokens, prefix included; None: the model's own
-    batch_size: Count
-    device: str
-    dtype: Literal["float32", "bfloat16", "float16"]
+    model: Annotated[
+        str,
+        Setting("A folder, or a name on the hub. all-MiniLM-L6-v2 comes from its package if that is installed."),
+        NotIdentity("the identity has the hash of the weights"),
+    ]
+    query_prefix: Annotated[
+        str | None, Setting("Text before each query. null: the model's own prompt for queries.")
+    ] = ""
+    passage_prefix: Annotated[
+        str | None, Setting("Text before each passage. null: the model's own prompt for documents.")
+    ] = ""
+    max_length: Annotated[
+        Count | None, Setting("Maximum tokens, prefix included. Longer texts are cut. null: the model's own.")
+    ] = None
+    batch_size: Annotated[Count, Setting("Texts encoded at once."), ORDER_OF_SUMS] = 32
+    device: Annotated[str, Setting("auto | cpu | cuda."), ORDER_OF_SUMS] = "auto"
+    dtype: Annotated[
+        Literal["float32", "bfloat16", "float16"], Setting("Number type: float32 | float16 | bfloat16.")
+    ] = "float32"
 
     @classmethod
     def of(cls, model: str) -> SentenceTransformer:
         """Return a model with its own settings, on any device."""
         return cls(model, None, None, None, batch_size=32, device="auto", dtype="float32")
 
-    def identity(self) -> JsonObject:
-        """Return the settings, and the hash of the weights or, for a hub model, its revision. Loads nothing."""
-        versions = require_packages(*SENTENCE_PACKAGES)
-        weights = hub.identify_weights(self.model)
-        return {"ranker": "sentence-transformers", **asdict(self), "weights": weights, "versions": dict(versions)}
-
-    def fingerprint(self, kind: Kind) -> JsonObject:
-        require_packages(*SENTENCE_PACKAGES)  # before the hub is searched
-        return {
-            "encoder": f"sentence-transformers {kind}",
-            "prefix": self.query_prefix if kind == "query" else self.passage_prefix,
-            "max_length": self.max_length,
-            "dtype": self.dtype,
-            "weights": hub.identify_weights(self.model),
-        }
+    def loads(self) -> JsonObject:
+        """Return the hash of the weights or, for a hub model, its revision. Raise ConfigError without the packages."""
+        require_packages(*SENTENCE_PACKAGES)
+        return {"weights": hub.identify_weights(self.model)}
 
     def encode(self, kind: Kind, texts: Sequence[str]) -> Vectors:
         model = _load_sentence_transformer(self)
@@ -97,33 +99,36 @@ class PlainEncoder(Encoder):
     are found as `SentenceTransformer` finds them.
     """
 
-    model: str  # of passages, and of queries if `query_model` is None
-    query_model: str | None
-    pooling: Literal["cls", "mean", "last"]
-    normalise: bool  # to length 1: the inner product is then the cosine
-    query_prefix: str
-    passage_prefix: str
-    max_length: Annotated[int, at_least(8)]  # tokens, prefix and special tokens included
-    batch_size: Count
-    device: str
-    dtype: Literal["float32", "bfloat16", "float16"]
+    model: Annotated[
+        str,
+        Setting("Encoder of the passages: a name on the hub, or a folder."),
+        NotIdentity("the identity has the hash of the weights"),
+    ]
+    query_model: Annotated[
+        str | None,
+        Setting("Encoder of the queries. null: the same."),
+        NotIdentity("the identity has the hash of the weights"),
+    ] = None
+    pooling: Annotated[
+        Literal["cls", "mean", "last"],
+        Setting("Vector of a text: cls, the first token's | mean | last, the end-of-sequence token's."),
+    ] = field(kw_only=True)
+    normalise: Annotated[bool, Setting("Scale vectors to length 1, so that scores are cosines.")] = False
+    query_prefix: Annotated[str, Setting("Text before each query.")] = ""
+    passage_prefix: Annotated[str, Setting("Text before each passage.")] = ""
+    max_length: Annotated[
+        int, Setting("Maximum tokens, prefix and special tokens included. Longer texts are cut."), at_least(8)
+    ] = 512
+    batch_size: Annotated[Count, Setting("Texts encoded at once."), ORDER_OF_SUMS] = 32
+    device: Annotated[str, Setting("auto | cpu | cuda."), ORDER_OF_SUMS] = "auto"
+    dtype: Annotated[
+        Literal["float32", "bfloat16", "float16"], Setting("Number type: float32 | float16 | bfloat16.")
+    ] = "float32"
 
-    def identity(self) -> JsonObject:
-        versions = require_packages(*PLAIN_PACKAGES)
-        weights = [hub.identify_weights(self._model(kind)) for kind in ("query", "passage")]
-        return {"ranker": "plain encoder", **asdict(self), "weights": weights, "versions": dict(versions)}
-
-    def fingerprint(self, kind: Kind) -> JsonObject:
-        require_packages(*PLAIN_PACKAGES)  # before the hub is searched
-        return {
-            "encoder": f"plain {kind}",
-            "pooling": self.pooling,
-            "normalise": self.normalise,
-            "prefix": self._prefix(kind),
-            "max_length": self.max_length,
-            "dtype": self.dtype,
-            "weights": hub.identify_weights(self._model(kind)),
-        }
+    def loads(self) -> JsonObject:
+        """Return the hashes of the weights of queries and of passages, or their revisions."""
+        require_packages(*PLAIN_PACKAGES)
+        return {"weights": [hub.identify_weights(self._model(kind)) for kind in ("query", "passage")]}
 
     def encode(self, kind: Kind, texts: Sequence[str]) -> Vectors:
         """Return a row for each text; texts of like length share a batch."""

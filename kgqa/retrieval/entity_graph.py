@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated, ClassVar
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from kgqa.retrieval.search import OpenedIndex, Scored, Scores, normalize_scores,
 from kgqa.types import JsonObject, Passage
 from kgqa.util.fs import explain_storage_errors
 from kgqa.util.sentences import sentences
+from kgqa.util.settings import Setting
 from kgqa.util.validators import Count, NotNegative, Share
 
 VERSION = 1  # of the graph and its scores
@@ -37,19 +39,40 @@ class EntityGraph(Composite):
     ranking of `passages`. Fields as in conf/retriever/entity_graph.yaml.
     """
 
-    passages: Retriever
-    depth: Count
-    hops: Count
-    threshold: Share
-    passage_weight: NotNegative
-    damping: Damping
+    passages: Annotated[
+        Retriever,
+        Setting(
+            "Retriever whose scores count next to the entities': bm25 or a dense one, "
+            "retriever@retriever.passages=NAME."
+        ),
+    ]
+    depth: Annotated[
+        Count, Setting("Number of passages with a score of `passages`. Other passages have 0.", ours="our choice")
+    ] = 1000
+    hops: Annotated[
+        Count, Setting("Number of steps from entities over sentences to other entities.", ours="which has at most 4")
+    ] = 1
+    threshold: Annotated[
+        Share,
+        Setting(
+            "Least activation of an entity.", other="LinearRAG's scripts: 0.4 for HotpotQA and 2Wiki, 0.1 for MuSiQue"
+        ),
+    ] = 0.3
+    passage_weight: Annotated[
+        NotNegative, Setting("Weight of the passages' scores, next to the entities' activations.", ours="our choice")
+    ] = 0.1
+    damping: Annotated[
+        Damping,
+        Setting("Probability to follow an edge instead of restarting.", ours="our choice", other="HippoRAG: 0.5"),
+    ] = 0.7
+
+    version: ClassVar[int] = VERSION  # raise it when equal settings give other results
 
     def __post_init__(self) -> None:
         check_scores(self.passages, "retriever.passages")
 
-    def identity(self) -> JsonObject:
-        identity = {**super().identity(), "retriever": "entity_graph", "version": VERSION}
-        return {**identity, "analysis": analysis.VERSION}
+    def loads(self) -> JsonObject:
+        return {"analysis": analysis.VERSION}
 
     def build(self, passages: Sequence[Passage], folder: Path, advance: Progress) -> None:
         """Build the graph in memory, about 10 kB per passage."""

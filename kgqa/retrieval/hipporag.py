@@ -13,6 +13,7 @@ from difflib import get_close_matches
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
+from typing import Annotated, ClassVar
 
 import numpy as np
 
@@ -28,6 +29,7 @@ from kgqa.retrieval.search import OpenedIndex, normalize_scores, rank_found
 from kgqa.types import Json, JsonObject, Passage, Triple
 from kgqa.util.fs import ensure_dir, explain_storage_errors
 from kgqa.util.jsonio import decode_json, encode_json
+from kgqa.util.settings import Setting
 from kgqa.util.validators import Count, NotNegative, Share
 
 VERSION = 3  # of the graph and its scores
@@ -47,18 +49,31 @@ class HippoRag(Composite):
     `synonym_similarity`; the paper compares embeddings. A query without facts gets the ranking of `passages`.
     """
 
-    passages: Retriever
-    facts: Retriever
-    triples: RetrievedTriples
-    fact_count: Count
-    entity_count: Count
-    passage_weight: NotNegative
-    damping: Damping
-    synonym_similarity: Share
-    max_synonyms: Count
-    depth: Count
-    filter: bool
-    max_filter_tokens: Count
+    passages: Annotated[
+        Retriever, Setting("Retriever of passages: bm25 or a dense one, retriever@retriever.passages=NAME.")
+    ]
+    facts: Annotated[Retriever, Setting("Retriever of facts.")]
+    triples: Annotated[RetrievedTriples, Setting("Where the triples come from.")]
+    fact_count: Annotated[Count, Setting("Number of facts from which the walk starts.", code="released code")] = 5
+    entity_count: Annotated[Count, Setting("Number of entities of these facts.", code="released code")] = 5
+    passage_weight: Annotated[
+        NotNegative, Setting("Weight of the passages' scores, next to the entities'.", code="released code")
+    ] = 0.05
+    damping: Annotated[
+        Damping, Setting("Probability to follow an edge instead of restarting.", code="released code")
+    ] = 0.5
+    synonym_similarity: Annotated[Share, Setting("Least similarity of synonyms.", code="of embeddings")] = 0.8
+    max_synonyms: Annotated[Count, Setting("Maximum number of synonyms of a name.", code="released code")] = 100
+    depth: Annotated[
+        Count, Setting("Number of facts and of passages with a score; others have 0.", ours="all have one")
+    ] = 1000
+    filter: Annotated[
+        bool,
+        Setting("Let the model (role fact_filter) keep the facts that help to answer.", paper="recognition memory"),
+    ] = True
+    max_filter_tokens: Annotated[Count, Setting("Maximum tokens of the filter's reply.", ours="our choice")] = 512
+
+    version: ClassVar[int] = VERSION  # raise it when equal settings give other results
 
     def __post_init__(self) -> None:
         check_scores(self.passages, "retriever.passages")
@@ -76,15 +91,12 @@ class HippoRag(Composite):
     def pools(self) -> bool:
         return super().pools and not self.writer
 
-    def identity(self) -> JsonObject:
-        """Return what can change the result of a search from given facts. The filter only chooses the facts."""
-        identity = {**super().identity(), "version": VERSION, "triples": self.triples.identity()}
-        return {key: value for key, value in identity.items() if key not in ("filter", "max_filter_tokens")}
+    def loads(self) -> JsonObject:
+        return {"template": template_hash(TEMPLATE)} if self.filter else {}
 
-    def program_identity(self) -> JsonObject:
-        if not self.filter:
-            return {}
-        return {"filter": template_hash(TEMPLATE), "max_filter_tokens": self.max_filter_tokens}
+    @property
+    def has_program(self) -> bool:
+        return self.filter
 
     async def search(self, call: Search) -> tuple[Passage, ...]:
         """Search from the facts that the model keeps.

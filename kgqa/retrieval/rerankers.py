@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -20,6 +20,7 @@ from kgqa.types import JsonObject
 from kgqa.util import hub
 from kgqa.util.jsonio import parse_json
 from kgqa.util.optional_deps import require_packages
+from kgqa.util.settings import ORDER_OF_SUMS, NotIdentity, Setting
 from kgqa.util.validators import Count, at_least
 
 Pair = tuple[str, str]  # query, text
@@ -35,11 +36,10 @@ class Reranker(ABC):
     packages: ClassVar[tuple[str, ...]]  # an extra and its packages
     model: str
 
-    def identity(self) -> JsonObject:
-        """Return settings, versions, and the hash of the weights or, for a hub model, its revision."""
-        versions = require_packages(*self.packages)
-        weights = hub.identify_weights(self.model)
-        return {"reranker": self.name, **asdict(self), "weights": weights, "versions": dict(versions)}  # type: ignore[call-overload]
+    def loads(self) -> JsonObject:
+        """Return the hash of the weights or, for a hub model, its revision. Raise ConfigError without the packages."""
+        require_packages(*self.packages)
+        return {"weights": hub.identify_weights(self.model)}
 
     @abstractmethod
     def score_pairs(self, pairs: Sequence[Pair]) -> Vectors:
@@ -74,11 +74,15 @@ class CrossEncoder(Reranker):
     name: ClassVar[str] = "cross-encoder"
     packages: ClassVar[tuple[str, ...]] = ("sentence-transformers", "sentence-transformers", "transformers", "torch")
 
-    model: str
-    max_length: Count  # tokens of query and text together; the text is cut
-    batch_size: Count
-    device: str
-    dtype: Literal["float32", "bfloat16", "float16"]
+    model: Annotated[
+        str, Setting("Name on the hub, or a folder."), NotIdentity("the identity has the hash of the weights")
+    ]
+    max_length: Annotated[Count, Setting("Maximum tokens of query and text together. The text is cut.")] = 512
+    batch_size: Annotated[Count, Setting("Pairs scored at once."), ORDER_OF_SUMS] = 32
+    device: Annotated[str, Setting("auto | cpu | cuda."), ORDER_OF_SUMS] = "auto"
+    dtype: Annotated[
+        Literal["float32", "bfloat16", "float16"], Setting("Number type: float32 | float16 | bfloat16.")
+    ] = "float32"
 
     def score_pairs(self, pairs: Sequence[Pair]) -> Vectors:
         import torch
@@ -111,11 +115,17 @@ class MonoT5(Reranker):
     name: ClassVar[str] = "monot5"
     packages: ClassVar[tuple[str, ...]] = ("rerankers", "transformers", "torch", "sentencepiece", "protobuf")
 
-    model: str
-    max_length: Annotated[int, at_least(16)]
-    batch_size: Count
-    device: str
-    dtype: Literal["float32", "bfloat16"]  # T5 overflows in float16
+    model: Annotated[
+        str,
+        Setting("Name on the hub, or a folder.", other="TRACE Table 4"),
+        NotIdentity("the identity has the hash of the weights"),
+    ]
+    max_length: Annotated[int, Setting("Maximum tokens. The text is cut.", other="monoT5 §4"), at_least(16)] = 512
+    batch_size: Annotated[Count, Setting("Pairs scored at once."), ORDER_OF_SUMS] = 32
+    device: Annotated[str, Setting("auto | cpu | cuda."), ORDER_OF_SUMS] = "auto"
+    dtype: Annotated[
+        Literal["float32", "bfloat16"], Setting("Number type: float32 | bfloat16. T5 overflows in float16.")
+    ] = "float32"
 
     def score_pairs(self, pairs: Sequence[Pair]) -> Vectors:
         import torch
@@ -161,17 +171,29 @@ class RankLlama(Reranker):
     name: ClassVar[str] = "rankllama"
     packages: ClassVar[tuple[str, ...]] = ("rerankers", "transformers", "torch", "peft")
 
-    model: str
-    base: str | None  # None: the model that the adapter's configuration names
-    max_length: Annotated[int, at_least(16)]
-    batch_size: Count
-    device: str
-    dtype: Literal["float32", "bfloat16", "float16"]
+    model: Annotated[
+        str,
+        Setting(
+            "LoRA adapter of `base`, or a sequence classifier with one label: a name on the hub, or a folder.",
+            other="TRACE Table 4",
+        ),
+        NotIdentity("the identity has the hash of the weights"),
+    ]
+    base: Annotated[
+        str | None,
+        Setting("Model that the adapter belongs to. null: the one that the adapter names."),
+        NotIdentity("the identity has the hash of the weights"),
+    ] = None
+    max_length: Annotated[int, Setting("Maximum tokens. The text is cut."), at_least(16)] = 512
+    batch_size: Annotated[Count, Setting("Pairs scored at once."), ORDER_OF_SUMS] = 16
+    device: Annotated[str, Setting("auto | cpu | cuda. It needs 14 GB of GPU memory."), ORDER_OF_SUMS] = "auto"
+    dtype: Annotated[
+        Literal["float32", "bfloat16", "float16"], Setting("Number type: float32 | float16 | bfloat16.")
+    ] = "bfloat16"
 
-    def identity(self) -> JsonObject:
-        identity = super().identity()
+    def loads(self) -> JsonObject:
         base = _find_base(hub.fetch_encoder(self.model), self.base)
-        return {**identity, "base_weights": hub.identify_weights(base) if base else None}
+        return {**super().loads(), "base_weights": hub.identify_weights(base) if base else None}
 
     def score_pairs(self, pairs: Sequence[Pair]) -> Vectors:
         import torch

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from kgqa.calls import Fact, Facts, Search
 from kgqa.errors import ConfigError
+from kgqa.identity.component import identity_of
 from kgqa.protocols import FactFinder, Finder, Query, Rankings, Retriever
 from kgqa.retrieval.passages import StoredPassages, text_key
 from kgqa.types import JsonObject, Passage
@@ -35,8 +36,8 @@ class PoolIndex:
         self._retriever = retriever
         self._pools: OrderedDict[tuple[str, ...], tuple[_Scope, TemporaryDirectory[str]]] = OrderedDict()
 
-    def identity(self) -> JsonObject:
-        return {"retriever": dict(self._retriever.identity()), "corpus": None}
+    def loads(self) -> JsonObject:
+        return {"retriever": identity_of(self._retriever), "corpus": None}
 
     def search(self, calls: Sequence[Search]) -> Sequence[tuple[Passage, ...]]:
         """Return the best first, equal scores in the pool's order; of passages with one text (case apart) the best.
@@ -112,9 +113,8 @@ class PassageIndex(PoolIndex):
         self.corpus, self.passages = corpus, passages
         self._whole = _Scope(passages, finder, repeats=corpus["equal_texts"] > 0)
 
-    def identity(self) -> JsonObject:
-        retriever = dict(self._retriever.identity())
-        return {"retriever": retriever, "corpus": self.corpus["hash"], "passages": self.corpus["count"]}
+    def loads(self) -> JsonObject:
+        return {**super().loads(), "corpus": self.corpus["hash"], "passages": self.corpus["count"]}
 
     def find_titled(self, title: str) -> Sequence[Passage]:
         return [self.passages[position] for position in self.passages.find_titled(title)]

@@ -19,6 +19,7 @@ from kgqa.engines.openai.transport import Refused, Transport
 from kgqa.errors import ConfigError, DataError
 from kgqa.retrieval.biencoder import Encoder, Kind, Vectors, clean
 from kgqa.types import Json, JsonObject
+from kgqa.util.settings import NotIdentity, Setting
 from kgqa.util.validators import Count
 
 _checked: set[tuple[str, str]] = set()  # addresses and models
@@ -34,14 +35,26 @@ class ServerEncoder(ServerAccess, Encoder):
     cut it.
     """
 
-    model: str | None
-    deployment: str | None
-    dimensions: Count | None
-    normalise: bool
-    query_prefix: str
-    passage_prefix: str
-    batch_size: Annotated[Count, REACHING]
-    concurrency: Annotated[Count, REACHING]
+    model: Annotated[str | None, Setting("Name of the model on the server. It must be set.")] = None
+    deployment: Annotated[
+        str | None,
+        Setting(
+            'Name of the server in the run\'s identity, e.g. "vllm 0.32 bf16", so that it may move. null: its address.'
+        ),
+        NotIdentity("what it loads has it, or else the address"),
+    ] = None
+    dimensions: Annotated[
+        Count | None, Setting("Length of shortened vectors, of models that can shorten them. null: the model's own.")
+    ] = None
+    normalise: Annotated[
+        bool, Setting("Scale vectors to length 1: scores are cosines. false: inner products, for encoders such as DPR.")
+    ] = True
+    query_prefix: Annotated[str, Setting("Text before each query.")] = ""
+    passage_prefix: Annotated[str, Setting('Text before each passage. E5: "passage: ".')] = ""
+    batch_size: Annotated[
+        Count, Setting("Texts per request. Rejected batches are sent in halves.", other="TEI's limit: 32"), REACHING
+    ] = 32
+    concurrency: Annotated[Count, Setting("Maximum number of parallel requests."), REACHING] = 8
 
     group: ClassVar[str] = "encoder"
 
@@ -49,18 +62,8 @@ class ServerEncoder(ServerAccess, Encoder):
         if self.base_url is not None:
             self.find_address()
 
-    def identity(self) -> JsonObject:
-        return {"ranker": "server", **{kind: dict(self.fingerprint(kind)) for kind in ("query", "passage")}}
-
-    def fingerprint(self, kind: Kind) -> JsonObject:
-        return {
-            "encoder": f"server {kind}",
-            "server": self.deployment or self.find_address(),
-            "model": self._model,
-            "dimensions": self.dimensions,
-            "normalise": self.normalise,
-            "prefix": self._prefix(kind),
-        }
+    def loads(self) -> JsonObject:
+        return {"server": self.deployment or self.find_address(), "model": self._model}
 
     def encode(self, kind: Kind, texts: Sequence[str]) -> Vectors:
         """Return a row for each text.

@@ -20,6 +20,7 @@ from kgqa.cache.in_flight import Done, InFlightCalls, MakeCalls, Request, Servic
 from kgqa.cache.store import CallCache
 from kgqa.calls import Generate
 from kgqa.errors import EngineDied, EngineError, KgqaError
+from kgqa.identity.component import identity_of
 from kgqa.protocols import BatchEngine, StreamingEngine
 from kgqa.types import Json
 from kgqa.util.redaction import describe_error
@@ -89,7 +90,7 @@ class Waves(Batches):
     """A batch engine. Held calls are answered batch after batch."""
 
     def __init__(self, done: Done, cache: CallCache, engine: BatchEngine) -> None:
-        super().__init__(done, cache, engine.identity(), engine.answer, self._make)
+        super().__init__(done, cache, identity_of(engine), engine.answer, self._make)
         self._engine = engine
 
     def submit(self, request: Request) -> None:
@@ -157,7 +158,7 @@ class Streams(Service):
 
     def __init__(self, done: Done, cache: CallCache, engine: StreamingEngine, ending: threading.Event) -> None:
         self._engine, self._ending = engine, ending
-        self._in_flight = InFlightCalls(done, cache, engine.identity(), self._make)
+        self._in_flight = InFlightCalls(done, cache, identity_of(engine), self._make)
         self._lock = threading.Lock()
         self._heap: list[tuple[tuple[object, ...], Request]] = []
         self._stopped = False

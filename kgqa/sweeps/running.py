@@ -12,7 +12,8 @@ from kgqa.artifacts.run import SWEEP, FinishedRun
 from kgqa.artifacts.sweep import Cell, CellState, Sweep, cell_file, sweep_name
 from kgqa.config.building import check_value
 from kgqa.config.files import load_yaml
-from kgqa.config.settings import FolderName, list_reported_settings
+from kgqa.config.run_keys import FolderName
+from kgqa.config.settings import list_reported_settings
 from kgqa.errors import BudgetSpent, ConfigError, KgqaError, ServerLost, StorageError
 from kgqa.experiment.check import check
 from kgqa.experiment.engines import Pool

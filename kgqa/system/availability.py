@@ -9,7 +9,8 @@ from os import environ
 
 from kgqa.config import building as parts
 from kgqa.config.composing import resolve_node
-from kgqa.config.files import config_files, list_choices, load_node
+from kgqa.config.files import config_files, list_choices
+from kgqa.config.keys import load_node
 from kgqa.config.overrides import RoleChoice, override_key, override_values, parse_override, parse_role
 from kgqa.config.short_forms import SERVER
 from kgqa.datasets.base import FileDataset

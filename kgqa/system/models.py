@@ -11,7 +11,8 @@ from pathlib import Path
 from kgqa.artifacts.adapter import ADAPTER, CONFIG, Adapter
 from kgqa.artifacts.trained import finished, list_trainings
 from kgqa.config import building as parts
-from kgqa.config.files import config_files, load_node, own_files
+from kgqa.config.files import config_files, own_files
+from kgqa.config.keys import load_node
 from kgqa.engines.weights import FOLDER_FILES, About, Model
 from kgqa.errors import ConfigError, UsageError, nearest
 from kgqa.system.hardware import GB, gpus, memory

@@ -8,10 +8,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import islice
+from typing import Annotated
 
 from kgqa.errors import ConfigError, TrackerError
 from kgqa.protocols import TrackedRun
 from kgqa.util.optional_deps import install_command
+from kgqa.util.settings import Setting
 
 AT_ONCE, METRICS_AT_ONCE = 100, 1000  # parameters and metrics in a request, MLflow's limits
 # two retries instead of minutes of them, and no telemetry
@@ -22,8 +24,10 @@ ENVIRONMENT = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_DISABLE_TELEMETRY
 class MlflowTracker:
     """`uri`: of the server or store. None: MLFLOW_TRACKING_URI, otherwise MLflow's default."""
 
-    uri: str | None
-    experiment: str
+    uri: Annotated[
+        str | None, Setting("Address of a server, or a store. null: $MLFLOW_TRACKING_URI, otherwise MLflow's default.")
+    ] = None
+    experiment: Annotated[str, Setting("Name of the group of runs in MLflow.")] = "kgqa"
 
     def check(self) -> None:
         if find_spec("mlflow") is None:

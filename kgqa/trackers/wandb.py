@@ -6,21 +6,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from kgqa.errors import ConfigError, TrackerError
 from kgqa.protocols import TrackedRun
 from kgqa.util.fs import ensure_dir
 from kgqa.util.optional_deps import install_command
+from kgqa.util.settings import Setting
 
 
 @dataclass(frozen=True)
 class WandbTracker:
     """`mode`: online sends with the key of WANDB_API_KEY or `wandb login`. offline writes to `folder`."""
 
-    project: str
-    mode: Literal["offline", "online"]
-    folder: str
+    project: Annotated[str, Setting("Project in Weights & Biases.")] = "kgqa"
+    mode: Annotated[
+        Literal["offline", "online"],
+        Setting("Offline: saved in the folder, `wandb sync` sends it | online: sent at once."),
+    ] = "offline"
+    folder: Annotated[str, Setting("Folder for W&B's own folder wandb/.")] = "outputs"
 
     def check(self) -> None:
         if find_spec("wandb") is None:

@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Literal
 
 from kgqa.artifacts.metrics import Estimate, Metrics
 from kgqa.artifacts.schema import as_json
 from kgqa.artifacts.trained import BOOTSTRAP, Round, Rounds
-from kgqa.config.building import build, identity_of
-from kgqa.config.files import Config, load_node
+from kgqa.config.building import build, changing_settings
+from kgqa.config.files import Config
+from kgqa.config.keys import load_node
 from kgqa.config.overrides import format_override, override_group, override_key
 from kgqa.errors import ConfigError
 from kgqa.experiment.experiment import Experiment
@@ -29,6 +29,7 @@ from kgqa.runtime.display import Display
 from kgqa.runtime.folder import ArtifactDir
 from kgqa.runtime.monitor import monitor_work
 from kgqa.system.models import find_adapter
+from kgqa.training.bootstrap_settings import Bootstrapping
 from kgqa.training.collect.collecting import Collecting
 from kgqa.training.collect.knowtrace import FA, HIGH, LOW, RIGHT
 from kgqa.training.train.export import export_gguf
@@ -36,25 +37,9 @@ from kgqa.training.train.request import TrainRequest, prepare_examples
 from kgqa.training.train.run import train
 from kgqa.types import Json
 from kgqa.util.fs import ids_digest, json_text, outputs, training_folder
-from kgqa.util.validators import Count, NotIdentity
 
 # keys that each run and training gets from the bootstrapping
 OWN_KEYS = ("run_name", "output_dir", "allow_trained_questions", "train.name", "collect.filter", "collect.role")
-
-
-@dataclass(frozen=True)
-class Bootstrapping:
-    """Fields as in conf/bootstrap/knowtrace.yaml, which cites the source of each value."""
-
-    rounds: Annotated[Count, NotIdentity("more rounds continue in the same folder")]
-    filter: Literal["backtracing", "none"]
-    split: str | None
-    sample: Count | None
-    limit: Count | None
-    ids: tuple[str, ...] | None
-    fewest: Annotated[Count, NotIdentity("decides when to stop")]
-    collect: str
-    train: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -132,7 +117,7 @@ class Bootstrap:
             )
         identity: dict[str, Json] = {
             "runs": [{"run": run.identity, "questions": ids_digest(run.question_ids)} for run in (evaluated, learnt)],
-            "bootstrap": identity_of(self.config[BOOTSTRAP], BOOTSTRAP),
+            "bootstrap": changing_settings(self.config[BOOTSTRAP], BOOTSTRAP),
             "collect": [*self.collect_overrides],
             "train": {role: [*map(list, self.training(role, "any").settings)] for role in self.settings.train},
         }

@@ -15,12 +15,13 @@ from pathlib import Path
 from kgqa.artifacts.manifest import StageManifest
 from kgqa.artifacts.metrics import Agreement, Costs
 from kgqa.artifacts.verdicts import STAGE, VERDICTS, VerificationOutcome, VerifiedQuestion, read_verified
-from kgqa.config.program_code import program_hash
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.dry_run import Plan, Planner, Shared
 from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.manifest import origin
 from kgqa.experiment.session import Session
+from kgqa.identity.component import identity_of
+from kgqa.identity.program_code import program_hash
 from kgqa.kg.verification import ROLE
 from kgqa.report.section import Section, markdown
 from kgqa.report.training import Published, verification_sections
@@ -110,7 +111,7 @@ def verification_folder(session: Session) -> ArtifactDir:
     else:
         identity["verify"] = {key: value for key, value in config["verify"].items() if key not in ("_target_", "list")}
         identity["code"] = program_hash(program)
-        identity["verifier"] = dict(role_engines(session, ROLE)(ROLE).identity())
+        identity["verifier"] = identity_of(role_engines(session, ROLE)(ROLE))
     return ArtifactDir.for_identity(STAGE, _parent(experiment), identity, experiment.settings.output_dir)
 
 

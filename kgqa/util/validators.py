@@ -48,26 +48,6 @@ def explain_problem(problem: Mapping[str, Any]) -> str:
     return words or str(problem["msg"]).lower()
 
 
-@dataclass(frozen=True)
-class NotIdentity:
-    """Mark a setting that cannot change an answer. All others are part of a run's identity, and so of its name.
-
-    values: the values that the mark is for. Empty: all.
-    beside: the mark holds only if this other setting is set.
-    reported: the setting changes the files of a run, so a finished run is written again.
-    """
-
-    reason: str
-    values: tuple[Any, ...] = ()
-    beside: str = ""
-    reported: bool = True
-
-    def holds(self, value: Any, others: Mapping[str, Any], *, reported: bool) -> bool:
-        """Return whether this value cannot change an answer, or with `reported` no file of the run."""
-        applies = (not self.values or value in self.values) and (not self.beside or bool(others.get(self.beside)))
-        return applies and not (reported and self.reported)
-
-
 def at_least(least: int) -> Validator:
     """Return the limit of a number with a minimum."""
     return Validator(f"must be at least {least}", lambda number: number >= least)

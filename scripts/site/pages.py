@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kgqa.cli.commands import BY_NAME, PROGRAM, help_of
-from kgqa.config.files import describe_choice, groups, list_keys, list_run_keys, load_node, load_yaml
+from kgqa.config.files import describe_choice, groups, load_yaml
+from kgqa.config.keys import list_keys, load_node
+from kgqa.config.run_keys import list_run_keys
 from kgqa.reproduce.tables import PublishedTable, load_table, table_ids
 from kgqa.util.plugins import package_conf
 
@@ -97,9 +99,9 @@ def configuration() -> str:
     header = ("key", "meaning", "default", "source")
     parts = [
         "# Keys",
-        "The keys of `kgqa run`. Defaults and sources are in `conf/`, one file per choice.",
+        "The keys of `kgqa run`. Their classes declare them. `conf/` has one file per choice with what differs.",
         "## Keys of every run",
-        _table(header, [_key_row("", key) for key in list_run_keys() if key.default or key.comment]),
+        _table(header, [_key_row("", key) for key in list_run_keys()]),
     ]
     known = groups()
     for group in dict.fromkeys(("method", "dataset", "model", "engine", *known)):
@@ -112,7 +114,7 @@ def configuration() -> str:
 
 
 def _key_row(group: str, key: Any) -> tuple[str, ...]:
-    return f"`{group}{key.name}`", key.meaning, f"`{key.default}`" if key.default else "", key.mark
+    return f"`{group}{key.name}`", key.meaning, f"`{key.default}`" if key.default else "", key.source.text
 
 
 def zoo() -> str:

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 import yaml
 
-from kgqa.config.files import load_node
-from kgqa.config.program_code import user_code
+from kgqa.config.keys import load_node
 from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.judging import identify_judge
 from kgqa.experiment.session import Session
+from kgqa.identity.component import identity_of
+from kgqa.identity.program_code import user_code
 from kgqa.util.fs import package_folder
 from tests.e2e.conftest import DEMO, QUICK, Kgqa, refused, write_file, write_lines, write_rules
 from tests.e2e.judged_runs import answered
@@ -110,7 +111,7 @@ def test_edited_ranker_gets_new_calls_and_a_new_run() -> None:
     def identify() -> tuple[Any, Any]:
         experiment = Experiment.of(["ranker=mine", "engine=scripted", "demonstrations_ranker=lexical"])
         with Session(experiment) as session:
-            return experiment.identity["ranker"], session.ranker("ranker").identity()
+            return experiment.identity["ranker"], identity_of(session.ranker("ranker"))
 
     before = identify()
     write_file("mine.py", RANKER.replace("SIGN", "-1"))
@@ -125,9 +126,9 @@ def test_edited_method_or_retriever_is_another_run(group: str, words: list[str])
     def identify(code: str) -> tuple[Any, Any]:
         write_file(f"my_{group}.py", code)
         experiment = Experiment.of([*words, f"{group}=mine"])
-        return experiment.identity, experiment.retriever.identity() if words else None
+        return experiment.identity, identity_of(experiment.retriever) if words else None
 
-    assert Experiment.of(["method=retrieve_only"]).retriever.identity().get("code") is None  # of ours
+    assert identity_of(Experiment.of(["method=retrieve_only"]).retriever).get("code") is None  # of ours
     scaffold = package_folder() / "scaffold" / group
     text = (scaffold / f"my_{group}.py.txt").read_text(encoding="utf-8")
     write_file(f"conf/{group}/mine.yaml", (scaffold / f"conf/{group}/my_{group}.yaml").read_text(encoding="utf-8"))

@@ -18,6 +18,7 @@ from kgqa.engines.openai.option_logprobs import find_label
 from kgqa.engines.openai.requests import Abilities
 from kgqa.engines.openai.transport import Refused
 from kgqa.errors import BudgetSpent, ConfigError, EngineDied, EngineError, PromptTooLong, ServerLost
+from kgqa.identity.component import identity_of
 from kgqa.types import Choice, Completion, Message, Prompt
 from tests.engines import misbehaving
 from tests.engines.asking import ask, choose, texts, write
@@ -374,12 +375,12 @@ def test_requests_and_replies_of_servers_that_lack_something(serving: Serving) -
 
 
 def test_identity_and_tokens(serving: Serving) -> None:
-    here, there = (engine(base_url=f"http://{host}/v1", deployment="ours").identity() for host in ("a", "b"))
+    here, there = (identity_of(engine(base_url=f"http://{host}/v1", deployment="ours")) for host in ("a", "b"))
     assert here == there
-    assert engine(base_url="http://a/v1").identity() != engine(base_url="http://b/v1").identity()
+    assert identity_of(engine(base_url="http://a/v1")) != identity_of(engine(base_url="http://b/v1"))
     assert [engine().count_tokens(text) for text in ("", "Hello world")] == [0, 3]
-    assert str(engine().identity()["tokens"]).startswith("estimated")
-    assert SECRET not in f"{engine()!r} {engine().identity()} {engine().render(CALLS[0])}"
+    assert str(identity_of(engine())["tokens"]).startswith("estimated")
+    assert SECRET not in f"{engine()!r} {identity_of(engine())} {engine().render(CALLS[0])}"
 
 
 @pytest.mark.parametrize("budget", [{"budget_tokens": 20}, {"budget_usd": 35e-6}], ids=["tokens", "dollars"])

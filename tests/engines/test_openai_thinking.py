@@ -9,6 +9,7 @@ import pytest
 
 from kgqa.calls import Choose, Generate
 from kgqa.errors import ConfigError
+from kgqa.identity.component import identity_of
 from kgqa.types import Message, Prompt
 from tests.engines.asking import write
 from tests.engines.misbehaving import Serving, answer, refuse, without
@@ -125,9 +126,9 @@ def test_extra_body_is_sent_and_in_the_identity(serving: Serving) -> None:
     replies = asked(server, [write("one"), PICK], extra_body=extra)
     assert all(not isinstance(got, Exception) for got in replies)
     assert all(extra.items() <= body.items() for _, body in server.asked)
-    assert engine(extra_body=extra).identity()["extra"] == extra
-    assert "extra" not in {**engine().identity(), **engine(extra_body={}).identity()}
-    assert engine(extra_body={"prompt_cache_key": "mine", "allowed_token_ids": [1]}).identity()["extra"]  # no secrets
+    assert identity_of(engine(extra_body=extra))["extra"] == extra
+    assert "extra" not in {**identity_of(engine()), **identity_of(engine(extra_body={}))}
+    assert identity_of(engine(extra_body={"prompt_cache_key": "mine", "allowed_token_ids": [1]}))["extra"]  # no secrets
     with pytest.raises(ConfigError, match=r"engine\.extra_body: contains nan or inf"):
         engine(extra_body={"min_p": float("nan")})
     (got,) = asked(serving(always=without("service_tier")), [write("one")], extra_body={"service_tier": "flex"})

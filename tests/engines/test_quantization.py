@@ -10,6 +10,7 @@ from kgqa.calls import ModelCall
 from kgqa.engines.transformers import Transformers, loading
 from kgqa.engines.weights import Model
 from kgqa.errors import ConfigError
+from kgqa.identity.component import identity_of
 from kgqa.types import Choice
 from tests.engines.asking import ask, choose, largest_difference, texts, write
 from tests.engines.small import Small
@@ -35,7 +36,7 @@ def test_quantised_weights_are_smaller_and_answer_nearly_alike(
     assert isinstance(chosen, Choice)
     assert 0 < largest_difference(chosen, exact) < 2
     assert engine._decoder.network.get_memory_footprint() < share * WHOLE_BYTES
-    assert engine.identity() != quantised(model, None).identity()
+    assert identity_of(engine) != identity_of(quantised(model, None))
     engine.close()
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kgqa.config.building import build
-from kgqa.config.files import load_node
+from kgqa.config.keys import load_node
 from kgqa.datasets.download import read_ids
 from kgqa.errors import DataError
 from kgqa.experiment.data import fetch_dataset, sources

@@ -18,6 +18,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from kgqa.config.building import build
+from kgqa.config.keys import load_node
 from kgqa.datasets import corpus
 from kgqa.kg.exchange import ImportedTriples, read_passages
 from kgqa.types import Passage, Question
@@ -60,7 +61,7 @@ def existing(file: Path) -> Path:
 
 @cache
 def questions(dataset: str) -> list[Question]:
-    config = OmegaConf.load(REPOSITORY / "conf" / "dataset" / f"{dataset}.yaml")
+    config = OmegaConf.create(load_node("dataset", dataset))
     OmegaConf.update(config, "path", str(existing(DATA / FILES[dataset][0])))
     resolved: Any = OmegaConf.to_container(config)
     return list(build(resolved, "dataset").questions())

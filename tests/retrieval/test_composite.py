@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from kgqa.errors import ConfigError
+from kgqa.identity.component import identity_of
 from kgqa.protocols import Finder, Query
 from kgqa.retrieval.biencoder import Kind
 from kgqa.retrieval.composite import Hybrid, Knn, Mdr, fuse_ranks
@@ -126,9 +127,9 @@ def test_parts_have_folders_and_decide_identity_and_pools(tmp_path: Path) -> Non
         left, right = Ranked((0, 1)), Ranked((1, 0))
         built(combine(left, right), folder).close()
         assert len(list(folder.glob("*/built"))) == 2
-        identity = combine(left, right).identity()
+        identity = identity_of(combine(left, right))
         assert json.loads(json.dumps(identity)) == identity
         others = combine(Ranked((0, 2)), right), combine(left, Ranked((2, 0)))
-        assert all(other.identity() != identity for other in others)
+        assert all(identity_of(other) != identity for other in others)
         assert combine(left, right).pools
         assert not combine(left, NoPools((1, 0))).pools

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kgqa.identity.component import identity_of
 from kgqa.protocols import Query, Retriever
 from kgqa.types import Passage
 from tests.retrieval.conftest import OTHERWISE, PASSAGES, RETRIEVERS, built, find, retriever_of
@@ -83,7 +84,7 @@ def test_odd_passages_do_not_stop_the_build(retriever: Retriever, case: str, tmp
 
 def test_an_identity_can_be_written_down_and_tells_settings_apart(case: str, retriever: Retriever) -> None:
     overrides, _, change = RETRIEVERS[case]
-    identity = json.loads(json.dumps(retriever.identity()))
-    assert identity == json.loads(json.dumps(retriever_of(*overrides).identity()))
-    assert identity != json.loads(json.dumps(retriever_of(*overrides, change).identity()))
+    identity = json.loads(json.dumps(identity_of(retriever)))
+    assert identity == json.loads(json.dumps(identity_of(retriever_of(*overrides))))
+    assert identity != json.loads(json.dumps(identity_of(retriever_of(*overrides, change))))
     assert str(Path.home()) not in json.dumps(identity)

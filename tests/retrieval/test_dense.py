@@ -11,6 +11,7 @@ from kgqa.calls import Rank
 from kgqa.config.building import build
 from kgqa.config.composing import compose
 from kgqa.errors import ConfigError, DataError
+from kgqa.identity.component import identity_of
 from kgqa.protocols import Query
 from kgqa.retrieval import dense as dense_module
 from kgqa.retrieval.dense import VECTORS
@@ -54,13 +55,13 @@ def test_exact_searches(backend: str, tmp_path: Path) -> None:
 
 def test_exact_searches_are_one_retriever_and_approximations_others() -> None:
     names = ("numpy", "torch", "flat", "ivf", "hnsw")
-    identities = [json.dumps(dense(Words(), backend=name).identity(), sort_keys=True) for name in names]
+    identities = [json.dumps(identity_of(dense(Words(), backend=name)), sort_keys=True) for name in names]
     assert len(set(identities[:3])) == 1
     assert len(set(identities)) == 3
     for changed in ({"probes": 2}, {"lists": 9}):
-        assert dense(Words(), backend="ivf", **changed).identity() != dense(Words(), backend="ivf").identity()
-        assert dense(Words(), **changed).identity() == dense(Words()).identity()
-    assert dense(Words(), separator="|").identity() != dense(Words()).identity()
+        assert identity_of(dense(Words(), backend="ivf", **changed)) != identity_of(dense(Words(), backend="ivf"))
+        assert identity_of(dense(Words(), **changed)) == identity_of(dense(Words()))
+    assert identity_of(dense(Words(), separator="|")) != identity_of(dense(Words()))
 
 
 def test_an_interrupted_build_continues_after_the_last_shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from kgqa.calls import Neighbours
 from kgqa.errors import ConfigError, DataError
+from kgqa.identity.component import identity_of
 from kgqa.retrieval.graphs.entities import Entities, Tagme
 from kgqa.retrieval.graphs.keywords import Keywords
 from kgqa.retrieval.graphs.links import GraphStore, Links, NoGraph, average_figures
@@ -195,8 +196,8 @@ def test_tagmes_confident_entities_link_passages(tagme: Tagme) -> None:
     for changes, pool, linked in cases:
         changed = replace(tagme, **changes)
         assert neighbours(changed.links(pool)) == linked
-        assert (changed.identity() == tagme.identity()) == (not changes)
-    assert replace(tagme, url="http://127.0.0.1:1/tag").identity() != tagme.identity()
+        assert (identity_of(changed) == identity_of(tagme)) == (not changes)
+    assert identity_of(replace(tagme, url="http://127.0.0.1:1/tag")) != identity_of(tagme)
 
 
 def test_tagme_without_a_key_or_an_answer_says_what_to_do(tagme: Tagme, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from kgqa.calls import Call, Facts, Generate, Search
 from kgqa.errors import ConfigError
+from kgqa.identity.component import identity_of
 from kgqa.kg.exchange import read_passages
 from kgqa.protocols import Query
 from kgqa.retrieval.composite import Hybrid
@@ -113,12 +114,12 @@ def test_the_filter_keeps_the_nearest_candidates(hipporag: HippoRag, reply: str)
 
 
 def test_identity_and_what_hipporag_cannot_be(hipporag: HippoRag, tmp_path: Path) -> None:
-    assert hipporag.identity() == replace(hipporag, filter=False, max_filter_tokens=9).identity()
+    assert identity_of(hipporag) == identity_of(replace(hipporag, filter=False, max_filter_tokens=9))
     assert "model" in hipporag.uses
     assert not replace(hipporag, filter=False).uses
     (tmp_path / "other.jsonl").write_text('{"title": "a", "text": "b", "triples": [["a", "b", "c"]]}\n', "utf-8")
-    assert hipporag.identity() != with_path(hipporag, tmp_path / "other.jsonl").identity()
-    json.dumps(hipporag.identity())
+    assert identity_of(hipporag) != identity_of(with_path(hipporag, tmp_path / "other.jsonl"))
+    json.dumps(identity_of(hipporag))
     bm25 = retriever_of("retriever=bm25")
     with pytest.raises(ConfigError, match=r"retriever\.lexical: HippoRag calls a model"):
         Hybrid(hipporag, bm25, constant=60, depth=10)
@@ -126,7 +127,7 @@ def test_identity_and_what_hipporag_cannot_be(hipporag: HippoRag, tmp_path: Path
     with pytest.raises(ConfigError, match=r"retriever\.triples: no passage of the corpus has a triple"):
         built(hipporag, [Passage.of("Other", "Another text.")], tmp_path / "index")
     with pytest.raises(ConfigError, match=r"retriever\.triples\.path=no\.jsonl: no such file"):
-        with_path(hipporag, Path("no.jsonl")).identity()
+        identity_of(with_path(hipporag, Path("no.jsonl")))
 
 
 def test_triples_are_extracted_without_a_file(hipporag: HippoRag, tmp_path: Path) -> None:
@@ -147,8 +148,8 @@ def test_triples_are_extracted_without_a_file(hipporag: HippoRag, tmp_path: Path
     assert counts == [1] * len(PASSAGES)
     finder = built(extracting, PASSAGES, tmp_path / "index")
     assert find(finder, "Silver Harbour was directed by whom?", 3)[:2] == [0, 2]
-    assert extracting.identity() != hipporag.identity()
-    json.dumps(extracting.identity())
+    assert identity_of(extracting) != identity_of(hipporag)
+    json.dumps(identity_of(extracting))
 
 
 def test_recall_on_musique_with_triples_of_gpt_3_5(hipporag: HippoRag, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ import pytest
 
 from kgqa.calls import Search
 from kgqa.errors import ConfigError, DataError
+from kgqa.identity.component import identity_of
 from kgqa.protocols import Finder, Retriever
 from kgqa.retrieval.index import IndexFolder
 from kgqa.retrieval.passages import StoredPassages, store
@@ -50,7 +51,7 @@ class Counting:
         self.real, self.builds, self.dies = real, 0, False
 
     def identity(self) -> Mapping[str, Json]:
-        return self.real.identity()
+        return identity_of(self.real)
 
     def build(self, passages: Sequence[Passage], folder: Path, advance: Any) -> None:
         self.builds += 1
@@ -201,7 +202,7 @@ def test_corpus_titles_and_pools_are_searched_in_the_order_of_the_calls(folder: 
     ]  # fmt: skip
     with opened(folder) as index:
         assert titles(index, *(call for call, _ in expected)) == [found for _, found in expected]
-        assert index.identity()["passages"] == len(PASSAGES)
+        assert identity_of(index)["passages"] == len(PASSAGES)
 
 
 def test_keywords_are_counted_without_the_retriever(folder: IndexFolder) -> None:
@@ -237,7 +238,7 @@ def test_a_pool_is_indexed_once_dropped_when_closed_and_needs_no_corpus(
     pools = (("choir", 9, PASSAGES[3:5]), ("choir", 5, ()), ("museum", 1, PASSAGES[:3]))
     assert alone.search([Search(text, k, pool=pool) for text, k, pool in pools]) == [(PASSAGES[4],), (), (PASSAGES[2],)]
     assert alone.find_titled("Halverby choir") == ()
-    assert alone.identity() == {"retriever": folder.retriever.identity(), "corpus": None}
+    assert identity_of(alone) == {"retriever": identity_of(folder.retriever), "corpus": None}
     alone.close()
 
 

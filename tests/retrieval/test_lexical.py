@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from kgqa.calls import Rank
 from kgqa.errors import ConfigError
+from kgqa.identity.component import identity_of
 from kgqa.protocols import Finder, Query
 from kgqa.retrieval.lexical import Fuzzy, Levenshtein, Lexical, Tfidf
 from kgqa.retrieval.search import rank_positions
@@ -84,7 +85,7 @@ def test_fields_fill_and_ties(tmp_path: Path) -> None:
     """KGP finds k passages, the last of equals first."""
     corpus = (Passage.of("Tveit", "a fjord"), Passage.of("Norway", "Tveit is a fjord"), Passage.of("Tveit", " "))
     assert built(tmp_path, corpus, TEXT).find([Query("Tveit", 3)]) == [[2, 1]]
-    assert TEXT.identity() != BOTH.identity()
+    assert identity_of(TEXT) != identity_of(BOTH)
     with pytest.raises(ConfigError, match=r"retriever\.fields"):
         Tfidf((), fill=False, ties="first")
     animals = passages("whale", "red hat", "blue whale", "red hat", "red fox")

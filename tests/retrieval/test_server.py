@@ -18,6 +18,7 @@ import pytest
 from kgqa.calls import Rank
 from kgqa.errors import ConfigError, DataError, EngineError, KgqaError, ServerLost
 from kgqa.experiment.experiment import Experiment
+from kgqa.identity.component import identity_of
 from kgqa.retrieval.biencoder import get_biencoder
 from kgqa.retrieval.server import ServerEncoder
 from kgqa.types import Passage
@@ -181,7 +182,7 @@ def test_incomplete_settings_and_models_that_are_not_served_are_one_line(endpoin
     with pytest.raises(ConfigError, match=r"serves 'other/model', not 'words'. Set encoder\.model to that"):
         encoder(endpoint).encode("passage", TEXTS)
     with pytest.raises(ConfigError, match=r"encoder\.model=null: name the model"):
-        encoder(endpoint, model=None).identity()
+        identity_of(encoder(endpoint, model=None))
     with pytest.raises(ServerLost, match=r"Start the server, or set encoder\.base_url"):
         encoder(endpoint, base_url="http://127.0.0.1:9/v1").encode("query", ["a"])
     for changes, message in (
@@ -190,7 +191,7 @@ def test_incomplete_settings_and_models_that_are_not_served_are_one_line(endpoin
         ({"api_key_env": SECRET}, "encoder.api_key_env: must be the NAME"),
     ):
         with pytest.raises(ConfigError, match=message) as caught:
-            encoder(endpoint, **changes).identity()
+            identity_of(encoder(endpoint, **changes))
         assert SECRET not in str(caught.value)
 
 
@@ -215,7 +216,7 @@ def test_identity_has_what_decides_a_vector() -> None:
     def identity(*changes: str) -> Any:
         fixed = ["retriever.encoder.base_url=http://127.0.0.1:9/v1", "retriever.encoder.model=m"]
         changed = (f"retriever.encoder.{change}" for change in changes)
-        return retriever_of("retriever=server", *fixed, *changed).identity()
+        return identity_of(retriever_of("retriever=server", *fixed, *changed))
 
     for same in ("concurrency=3", "batch_size=7", "server_timeout=9.0"):
         assert identity(same) == identity()

@@ -13,6 +13,7 @@ from kgqa.calls import Generate
 from kgqa.config.composing import compose
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.engines import Engines, Pool, role_nodes
+from kgqa.identity.component import identity_of
 from kgqa.system.models import find_adapter
 from kgqa.types import Message, Prompt
 from tests.adapters_for_tests import write_artefact, write_lora
@@ -90,7 +91,7 @@ def test_roles_on_one_model_share_its_weights_and_are_told_apart() -> None:
     assert one.base is two.base is reader  # type: ignore[attr-defined]
     assert again is one
     for name, engine in (("one", one), ("two", two)):
-        assert engine.identity() == {**reader.identity(), "lora": find_adapter(name).digest()}
+        assert identity_of(engine) == {**identity_of(reader), "lora": find_adapter(name).digest()}
     assert [asked.label(role) for role in ("reader", "selector", "agent")] == [
         "smollm2_135m@scripted", "smollm2_135m+one@scripted", "smollm2_135m+one@scripted"
     ]  # fmt: skip

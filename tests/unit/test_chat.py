@@ -116,9 +116,8 @@ def test_setting_is_checked_and_in_a_runs_identity_only_if_on() -> None:
         with pytest.raises(ConfigError, match=r"^model\.thinking=[^\n]+$"):
             build({**composed_node("model", "smollm2_135m"), "thinking": yaml.safe_load(value)}, "model")
     plain = identity()
-    assert "thinking" not in plain["model"]
     assert identity("model.thinking=false") == identity("model.thinking=0") == plain
-    assert identity("model.thinking=low")["model"]["thinking"] == "low"
+    assert identity("model.thinking=low")["answering"]["default"]["model"]["thinking"] == "low"
 
 
 def reply(text: str, output: int = 10, reasoning: int = 0, finish: Any = "stop") -> Completion:

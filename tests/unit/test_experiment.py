@@ -9,12 +9,13 @@ import pytest
 
 from kgqa.cache.store import CallCache, Origin
 from kgqa.config.composing import compose
-from kgqa.config.files import find_sources
+from kgqa.config.keys import find_sources
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.check import check
 from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.prepare.triples import TripleBuilder
 from kgqa.experiment.session import Session
+from kgqa.identity.component import identity_of
 from tests.unit.files import write
 
 
@@ -40,7 +41,7 @@ def test_settings_say_who_gave_a_value_and_what_the_paper_has() -> None:
     given = ["experiment=quick", "method.chains=2", "method.max_answer_tokens=9", "ranker=lexical"]
     said = find_sources(compose(["method=trace", *given]))
     assert said["method.beam"] == "experiment=quick; paper: 5 (§C.4)"
-    assert said["kg.demonstrations"].startswith("experiment=quick (TRACE Table 9); paper: adaptive (§C.4")
+    assert said["kg.demonstrations"] == "experiment=quick (TRACE Table 9); paper: adaptive (§C.4)"
     assert said["method.chains"].startswith("set on the command line; paper: 5 (§C.4")
     assert said["method.max_answer_tokens"] == "set on the command line; default: 25 (not in the paper; released code)"
     assert said["method.min_probability"].startswith("not in the paper")
@@ -58,7 +59,7 @@ def test_an_own_model_needs_no_optional_keys_and_an_own_engine_has_its_address(
     for group, text in own.items():
         write(f"conf/{group}/mine.yaml", text)
     experiment = Experiment.of(["model=mine", "engine=scripted", "method=no_context"])
-    assert "thinking" not in experiment.identity["model"]
+    assert experiment.identity["answering"]["default"]["model"]["context"] == 512
     with Session(experiment) as session:
         assert session.engines.prices("reader") is None
     experiment = Experiment.of(["engine=mine", "model=gpt_4o_mini", "method=no_context"])
@@ -101,7 +102,7 @@ def test_a_missing_key_is_reported_before_other_work_unless_replies_are_stored(
             cache.put([(model, reply)], Origin("openai", model))
             with pytest.raises(ConfigError, match=r"\$OPENAI_API_KEY is not set"):
                 session.engines.check_ready(cache)
-        cache.put([("key", reply)], Origin.of(session.engines("reader").identity()))
+        cache.put([("key", reply)], Origin.of(identity_of(session.engines("reader"))))
         session.engines.check_ready(cache)
 
 

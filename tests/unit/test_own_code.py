@@ -13,12 +13,13 @@ import pytest
 from kgqa.config import building as parts
 from kgqa.config.building import build
 from kgqa.config.composing import compose, parse_axes
-from kgqa.config.files import find_sources, groups
-from kgqa.config.program_code import program_hash
-from kgqa.config.settings import RunSettings
+from kgqa.config.files import groups
+from kgqa.config.keys import find_sources
+from kgqa.config.settings import read_settings
 from kgqa.config.user_code import find_user_parts
 from kgqa.engines.weights import Model
 from kgqa.errors import ConfigError, UsageError
+from kgqa.identity.program_code import program_hash
 from kgqa.prompting import render
 from kgqa.system.models import list_presets
 from tests.unit.files import refusal, write
@@ -40,7 +41,10 @@ pytestmark = pytest.mark.usefixtures("own_folder")
 
 def own_method(name: str, text: str = METHOD.format(name="Mine")) -> None:
     write(f"{name}.py", text)
-    write(f"conf/method/{name}.yaml", f"# mine\n_target_: {name}.Mine\ndepth: 3 # tried 1 to 5\n")
+    write(
+        f"conf/method/{name}.yaml",
+        f"# mine\n_target_: {name}.Mine\ndepth: 3\norigins:\n  ours: {{depth: tried 1 to 5}}\n",
+    )
 
 
 def test_a_choice_of_ones_own_is_listed_composed_and_wins_over_ours() -> None:
@@ -48,7 +52,9 @@ def test_a_choice_of_ones_own_is_listed_composed_and_wins_over_ours() -> None:
     assert groups()["method"][:2] == ["depths", "all_documents"]
     config = compose(["method=depths", "method.depth=4"])
     assert vars(parts.method(config["method"])) == {"depth": 4}
-    assert find_sources(config)["method.depth"] == "set on the command line; default: 3 (tried 1 to 5)"
+    assert (
+        find_sources(config)["method.depth"] == "set on the command line; default: 3 (not in the paper; tried 1 to 5)"
+    )
     assert parse_axes(["method=glob(dep*)"])[0].values == ("depths",)
     own_method("golden")
     config = compose(["method=golden"])
@@ -175,10 +181,10 @@ def test_what_decides_an_answer_changes_the_hash_templates_too(monkeypatch: pyte
     # kgp names this template with an f-string
     edited = {"trace": "trace/select", "kgp": "kgp/evidence_t5"}
     monkeypatch.setattr(
-        "kgqa.config.program_code.template_hash", lambda name: "changed" if name in edited.values() else "as it was"
+        "kgqa.identity.program_code.template_hash", lambda name: "changed" if name in edited.values() else "as it was"
     )
     changed = {method: shipped(method) for method in (*edited, "golden")}
-    monkeypatch.setattr("kgqa.config.program_code.template_hash", lambda name: "as it was")
+    monkeypatch.setattr("kgqa.identity.program_code.template_hash", lambda name: "as it was")
     assert [method for method in changed if changed[method] != shipped(method)] == ["trace", "kgp"]
 
 
@@ -248,4 +254,4 @@ def test_folders_and_files_that_no_run_can_use_are_named() -> None:
             compose(["experiment=mine"])
     for folder in ("/", "/tmp/..", str(Path.home())):
         with pytest.raises(ConfigError, match="a run needs its own folder"):
-            RunSettings.of({**composed, "output_dir": folder})
+            read_settings({**composed, "output_dir": folder})

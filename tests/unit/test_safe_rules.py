@@ -255,7 +255,7 @@ def test_kgps_agent_is_asked_what_it_was_trained_with(template: ChatTemplate, ag
     question = Question("q", "Where was the author of Reed Lake born?", ("Gorm",), (first, second), decomposition=hops)
     method = parts.method(compose(["method=kgp"])["method"])
     assert isinstance(method, Kgp)
-    recipe = NextFacts({}, 0.1, 0, agent)
+    recipe = NextFacts({}, 0.1, agent=agent, seed=0)
     (example,) = (made for made in recipe.collect([Source("mine", [question], method)], dict))
     assert isinstance(example, Example)
     asked: list[Generate] = []

@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 from kgqa.engines.openai.hold import RetryPolicy
 from kgqa.engines.openai.transport import LOOPBACK, Transport
 from kgqa.errors import ConfigError
-from kgqa.util.validators import Natural, NotIdentity, Seconds
+from kgqa.util.settings import NotIdentity, Setting
+from kgqa.util.validators import Natural, Seconds
 
 log = logging.getLogger(__name__)
 
@@ -28,12 +29,33 @@ REACHING = NotIdentity("how the server is reached, not what it replies", reporte
 class ServerAccess:
     """The settings of a part that uses a server. group: the group of their keys in messages."""
 
-    base_url: Annotated[str | None, NotIdentity("a named server may move", beside="deployment", reported=False)]
-    api_key_env: Annotated[str, REACHING]
-    timeout: Annotated[Seconds, REACHING]
-    retries: Annotated[Natural, REACHING]
-    backoff: Annotated[Seconds, REACHING]
-    server_timeout: Annotated[Seconds, REACHING]
+    base_url: Annotated[
+        str | None,
+        Setting("Address, e.g. http://127.0.0.1:8000/v1. null: $OPENAI_BASE_URL, otherwise https://api.openai.com/v1."),
+        NotIdentity("what it loads has the address, or the name of the deployment", reported=False),
+    ] = None
+    api_key_env: Annotated[
+        str, Setting("Name of the environment variable with the API key. If it is not set, no key is sent."), REACHING
+    ] = "OPENAI_API_KEY"
+    timeout: Annotated[Seconds, Setting("Timeout of one attempt in seconds."), REACHING] = 300.0
+    retries: Annotated[
+        Natural,
+        Setting(
+            "Retries of a call that fails while the server answers others, or with a sampled reply that cannot be "
+            "parsed. Then the question fails."
+        ),
+        REACHING,
+    ] = 8
+    backoff: Annotated[
+        Seconds,
+        Setting("Seconds before the second attempt, doubled each time up to 16. Retry-After replaces it."),
+        REACHING,
+    ] = 0.5
+    server_timeout: Annotated[
+        Seconds,
+        Setting("Seconds without any response, while all calls wait. Then the run stops with exit code 3."),
+        REACHING,
+    ] = 120.0
 
     group: ClassVar[str]
 

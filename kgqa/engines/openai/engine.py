@@ -22,13 +22,14 @@ from kgqa.engines.openai.client import TOKEN_SERVERS, Client, Endpoints
 from kgqa.engines.openai.limits import AdaptiveLimiter, Budget
 from kgqa.engines.openai.option_logprobs import OptionScorer
 from kgqa.engines.openai.requests import Server, check_extra
-from kgqa.engines.openai.responses import BYTES_PER_TOKEN, estimate_tokens
+from kgqa.engines.openai.responses import estimate_tokens
 from kgqa.engines.openai.transport import Transport
 from kgqa.engines.thinking import Thinking
 from kgqa.errors import BudgetSpent, ConfigError
 from kgqa.protocols import Deliver
-from kgqa.types import Json
-from kgqa.util.validators import Count, NotIdentity, Validator
+from kgqa.types import Json, JsonObject
+from kgqa.util.settings import NotIdentity, Setting
+from kgqa.util.validators import Count, Validator
 
 PROTOCOL_VERSION = 2  # raise it when equal calls get other replies than before
 UNKNOWN_CONTEXT = 131_072  # if neither preset nor server sets it; the server rejects longer prompts
@@ -48,40 +49,77 @@ class OpenAI(ServerAccess, BaseEngine):
     different replies. The call cache stores the first one.
     """
 
-    server: Server | None  # None: detected when a run is composed, otherwise hosted
-    served_model: str | None
-    deployment: str | None
-    endpoints: Endpoints
-    tools: Annotated[Literal["functions", "text"], NotIdentity("method.protocol has it")]
-    concurrency: Annotated[Count | None, REACHING]
-    budget_tokens: Annotated[Count | None, REACHING]
-    budget_usd: Annotated[Dollars | None, REACHING]
-    extra_body: Annotated[Mapping[str, Json] | None, NotIdentity("no further keys are sent", (None, {}))]
+    server: Annotated[
+        Server | None,
+        Setting("Vllm, sglang, llamacpp, or hosted for any other server. null: detected."),
+        NotIdentity("what it loads has the kind of server"),
+    ] = None
+    served_model: Annotated[
+        str | None,
+        Setting("Name of the model on the server. null: the same name, or the only model."),
+        NotIdentity("what it loads has the name of the model"),
+    ] = None
+    deployment: Annotated[
+        str | None,
+        Setting(
+            'Name of the server in a run\'s ID, e.g. "vllm 0.32 bf16", independent of its address. null: its address.'
+        ),
+        NotIdentity("what it loads has it, or else the address"),
+    ] = None
+    endpoints: Annotated[
+        Endpoints,
+        Setting(
+            "Endpoints of a hosted server for the model: both, chat (plain prompts go as a message, flagged "
+            "as_chat), or completions (conversations go as plain text, flagged no_template)"
+        ),
+    ] = "both"
+    tools: Annotated[
+        Literal["functions", "text"],
+        Setting(
+            "How methods with tools (tool_agent) call them: functions, the server's function calls | text, for a "
+            "server without them."
+        ),
+        NotIdentity("method.protocol has it"),
+    ] = "functions"
+    concurrency: Annotated[
+        Count | None,
+        Setting(
+            "Maximum number of parallel calls. null: the slots that llama.cpp reports, otherwise 32. kgqa "
+            "increases 32 up to 1,024 while replies are fast, and decreases it after too many requests (429)"
+        ),
+        REACHING,
+    ] = None
+    budget_tokens: Annotated[
+        Count | None,
+        Setting("Maximum number of new prompt and generated tokens. At the limit the run stops and can be resumed."),
+        REACHING,
+    ] = None
+    budget_usd: Annotated[Dollars | None, Setting("Maximum cost in US dollars, by the preset's prices."), REACHING] = (
+        None
+    )
+    extra_body: Annotated[
+        Mapping[str, Json] | None,
+        Setting("Additional keys of every request, e.g. {service_tier: flex}. Part of the run's ID."),
+    ] = None
 
     _clients: dict[Adapter | None, Client] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     streaming: ClassVar[bool] = True
     group: ClassVar[str] = "engine"
 
+    version: ClassVar[int] = PROTOCOL_VERSION  # raise it when equal settings give other results
+
     def __post_init__(self) -> None:
         self.find_address()  # report wrong settings before the first call
         check_extra(self.extra_body or {}, self._kind, self._thinking)
         _ = self._limiter, self._budget, self._loop
 
-    def identity(self) -> Mapping[str, Json]:
+    def loads(self) -> JsonObject:
+        """Return what is known of the server and of the model behind it. Its weights are not."""
         return {
-            "engine": "openai",
-            "adapter": PROTOCOL_VERSION,
-            "model": self._model_name,
+            "model_name": self._model_name,
             "deployment": self.deployment or self.find_address(),
             "server": self._kind,
-            "template": "the server's own",
-            "endpoints": self.endpoints,
-            "options": ["auto", None],
-            "context": self._context,
-            "tokens": f"estimated: bytes / {BYTES_PER_TOKEN}" if self.estimates_tokens else "counted",
-            **self._thinking.identity(),
-            **({"extra": dict(self.extra_body)} if self.extra_body else {}),
         }
 
     @property

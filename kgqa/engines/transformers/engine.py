@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from kgqa.artifacts.adapter import Adapter
 from kgqa.calls import Choose, Generate, ModelCall, ModelReply
@@ -18,11 +18,10 @@ from kgqa.engines.transformers.decoding import DecodedReply, Decoder
 from kgqa.engines.transformers.loading import AdapterSwitch, load
 from kgqa.engines.weights import is_gguf, read_settings
 from kgqa.errors import ConfigError, DataError, EngineError
-from kgqa.types import Choice, Completion, Json, Usage
+from kgqa.types import Choice, Completion, Usage
 from kgqa.util.optional_deps import check_libraries
+from kgqa.util.settings import ORDER_OF_SUMS, Setting
 from kgqa.util.validators import Count
-
-ADAPTER = 1  # raise it when equal calls get other replies than before
 
 
 @dataclass(frozen=True)
@@ -33,16 +32,20 @@ class Transformers(LocalEngine):
     shape of the batch, in float32 they do not in practice.
     """
 
-    dtype: Literal["bfloat16", "float32"]
-    quantization: Literal["int8", "int4"] | None
-    batch_size: Count
-    device: str
+    dtype: Annotated[
+        Literal["bfloat16", "float32"],
+        Setting("Bfloat16 | float32: twice the memory, replies that do not depend on the batch."),
+    ] = "bfloat16"
+    quantization: Annotated[
+        Literal["int8", "int4"] | None, Setting("Int8 | int4 (bitsandbytes): a half or a quarter of the memory.")
+    ] = None
+    batch_size: Annotated[Count, Setting("Number of calls per forward pass."), ORDER_OF_SUMS] = 16
+    device: Annotated[
+        str, Setting("auto | cpu | cuda | cuda:1 | mps. auto distributes the layers over several GPUs."), ORDER_OF_SUMS
+    ] = "auto"
 
+    version: ClassVar[int] = 1  # raise it when equal calls get other replies than before
     streaming: ClassVar[bool] = False
-
-    def identity(self) -> Mapping[str, Json]:
-        dtype = f"{self.quantization}/{self.dtype}" if self.quantization else self.dtype
-        return self._identity("transformers", ADAPTER, dtype)
 
     def render(self, call: ModelCall) -> str:
         if self._seam is None:

@@ -30,14 +30,14 @@ from kgqa.engines.vllm.worker import LOG, RUN
 from kgqa.engines.weights import let_waiting_threads_sleep
 from kgqa.errors import ConfigError, EngineDied, EngineError
 from kgqa.protocols import Deliver
-from kgqa.types import Choice, Completion, Json, Usage
+from kgqa.types import Choice, Completion, Usage
 from kgqa.util.fs import ensure_dir, home
 from kgqa.util.optional_deps import check_libraries
+from kgqa.util.settings import ORDER_OF_SUMS, Setting
 from kgqa.util.validators import Count, Validator
 
 Output = Any  # vllm.RequestOutput; vLLM is imported late and not checked
 Run = Callable[..., Awaitable[Output]]  # `_Runtime.generate` with an adapter or none
-ADAPTER = 1  # raise it when equal calls get other replies than before
 MAX_TOKEN_IDS = 128  # with log-probabilities in one request: vLLM's limit
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # the maximum ranks of LoRA adapters that vLLM knows
 CPU_CACHE = 4.0  # GiB; vLLM's default is nearly all memory of the machine
@@ -62,36 +62,53 @@ class Vllm(LocalEngine):
     between two runs. In float32, or with `batch_invariant`, they do not in practice.
     """
 
-    dtype: Literal["bfloat16", "float16", "float32"]
-    quantization: str | None
-    max_num_seqs: Count  # of each copy of the model
-    tensor_parallel: Count
-    data_parallel: Count
-    gpu_memory_utilization: GpuShare
-    cache: Gibibytes | None
-    prefix_caching: bool
-    enforce_eager: bool | None
-    batch_invariant: bool
+    dtype: Annotated[
+        Literal["bfloat16", "float16", "float32"],
+        Setting(
+            "Bfloat16 | float16, for older GPUs | float32: twice the memory, replies that do not depend on the batch."
+        ),
+    ] = "bfloat16"
+    quantization: Annotated[
+        str | None,
+        Setting("Quantization method of vLLM, e.g. fp8, awq, gptq, bitsandbytes. null: that of the weights."),
+    ] = None
+    max_num_seqs: Annotated[
+        Count,
+        Setting(
+            "Maximum parallel calls per copy of the model. The batch changes a bfloat16 log-probability by about 0.1."
+        ),
+        ORDER_OF_SUMS,
+    ] = 64
+    tensor_parallel: Annotated[
+        Count, Setting("Number of GPUs per copy of the model. It changes the order of sums, and so the rounding.")
+    ] = 1
+    data_parallel: Annotated[Count, Setting("Number of copies of the model, each on its own GPUs."), ORDER_OF_SUMS] = 1
+    gpu_memory_utilization: Annotated[GpuShare, Setting("Share of each GPU's memory."), ORDER_OF_SUMS] = 0.9
+    cache: Annotated[
+        Gibibytes | None,
+        Setting("GiB for keys and values. null: the rest of gpu_memory_utilization, or 4 on a CPU."),
+        ORDER_OF_SUMS,
+    ] = None
+    prefix_caching: Annotated[
+        bool, Setting("Reuse known beginnings of prompts. If recomputed, they round differently.")
+    ] = True
+    enforce_eager: Annotated[
+        bool | None,
+        Setting("true: start in seconds, without compilation and CUDA graphs. null: true on a CPU, otherwise false."),
+    ] = None
+    batch_invariant: Annotated[
+        bool, Setting("true: replies do not depend on the batch. Slower, needs an H100 or later.")
+    ] = False
 
     _runtimes: list[_Runtime] = field(default_factory=list, init=False, repr=False, compare=False)
 
+    version: ClassVar[int] = 1  # raise it when equal calls get other replies than before
     streaming: ClassVar[bool] = True
 
     @property
     def max_concurrency(self) -> int:
         """Return twice vLLM's parallel requests, so that vLLM never waits for kgqa."""
         return 2 * self.max_num_seqs * self.data_parallel
-
-    def identity(self) -> Mapping[str, Json]:
-        return {
-            **self._identity("vllm", ADAPTER, self.dtype),
-            "lora": None,  # an adapted engine has its adapter's hash here
-            "quantization": self.quantization,
-            "tensor_parallel": self.tensor_parallel,
-            "prefix_caching": self.prefix_caching,
-            "eager": self.enforce_eager,
-            "batch_invariant": self.batch_invariant,
-        }
 
     def submit(self, call: ModelCall, deliver: Deliver, adapter: Adapter | None = None) -> None:
         """Submit a call, with an adapter if there is one. Calls with different adapters share no step."""

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from kgqa.calls import Program
 from kgqa.errors import ConfigError
 from kgqa.experiment.session import Session
+from kgqa.identity.component import corpus_identity_of, identity_of
 from kgqa.protocols import ExpandingRetriever
 from kgqa.retrieval.index import IndexFolder
 from kgqa.retrieval.search import PassageIndex, PoolIndex
@@ -29,10 +30,10 @@ EMBEDDED = 5_000  # the same if they are embedded: minutes with a small encoder 
 def index_folder(session: Session) -> IndexFolder:
     """Return the folder of the index of this dataset's corpus under this retriever, built or not."""
     experiment, retriever = session.experiment, session.retriever
-    made_from = dict(experiment.corpus.corpus_identity())
+    made_from = corpus_identity_of(experiment.corpus)
     if isinstance(retriever, ExpandingRetriever) and retriever.writer:
-        made_from[retriever.writer] = dict(session.engines(retriever.writer).identity())
-    address = digest([made_from, retriever.identity()], 12, ensure_ascii=False)
+        made_from[retriever.writer] = identity_of(session.engines(retriever.writer))
+    address = digest([made_from, identity_of(retriever)], 12, ensure_ascii=False)
     names = [experiment.name("dataset"), experiment.name("retriever")]
     shaping = r"[+~]*(dataset\.|collection[.=]|retriever\.|\w+@retriever)"
     own = [override for override in experiment.overrides if re.match(shaping, override)]

@@ -6,10 +6,11 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from itertools import islice
 
 from kgqa.calls import Program
-from kgqa.config.program_code import user_code
 from kgqa.datasets import corpus
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.session import Runner, Session
+from kgqa.identity.component import identity_of
+from kgqa.identity.program_code import user_code
 from kgqa.kg.exchange import ImportedTriples, StoredTriples
 from kgqa.kg.extraction import ROLE
 from kgqa.kg.graph import graph_statistics, too_many_failed
@@ -42,8 +43,8 @@ class TripleBuilder:
             "template": "+".join(map(template_hash, self.extractor.templates)),
             "demonstrations": text_digest(repr(self.extractor.few_shot), 16),
             "decoding": {key: value for key, value in node.items() if key not in elsewhere},
-            "engine": dict(self.session.engines(ROLE).identity()),
-            "ranker": dict(self.session.ranker("demonstrations_ranker").identity()) if ranks else None,
+            "engine": identity_of(self.session.engines(ROLE)),
+            "ranker": identity_of(self.session.ranker("demonstrations_ranker")) if ranks else None,
             **({"code": code} if (code := user_code(type(self.extractor).__module__)) else {}),
         }
 

@@ -6,9 +6,9 @@ Templates read the attributes of `Example` by name.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from kgqa.methods.steps.reader import ReadingLog, add_pinned, passages_text
 from kgqa.methods.steps.replies import extract_answer
@@ -16,6 +16,7 @@ from kgqa.prompting.demonstrations import Entity, SubQuestion, ThoughtDemonstrat
 from kgqa.protocols import Need
 from kgqa.types import Passage, Question, Triple
 from kgqa.util.sentences import sentences
+from kgqa.util.settings import Setting
 from kgqa.util.validators import Count, Natural
 
 NOTHING_FOUND = "Nothing was found."  # the observation of a search without passages
@@ -138,9 +139,21 @@ class Example:
 class FewShotKeys:
     """The keys of methods with few-shot examples from a pool."""
 
-    few_shot_path: str
-    demonstration_set: Count
-    demonstration_count: Natural
+    few_shot_path: Annotated[
+        str,
+        Setting(
+            "Pool of few-shot examples: our hotpotqa, 2wiki, musique or iirc, or a file. Every method shows the "
+            "same questions."
+        ),
+    ]
+    demonstration_set: Annotated[Count, Setting("Which random sample of the pool.", ours="our choice")] = 1
+    demonstration_count: Annotated[
+        Natural,
+        Setting(
+            "Few-shot examples in the prompt. KnowTrace §4.2 has four per instruction.",
+            ours="not in KnowTrace for its baselines",
+        ),
+    ] = 4
 
 
 @dataclass(frozen=True)
@@ -150,8 +163,10 @@ class PooledFewShot(FewShotKeys):
     passages: of each search.
     """
 
-    pool: tuple[ThoughtDemonstration, ...]
-    passages: Count
+    pool: Annotated[
+        tuple[ThoughtDemonstration, ...], Setting("Questions per family.", ours="the examples are ours")
+    ] = field(kw_only=True)
+    passages: Annotated[Count, Setting("Number of passages per search, N.", paper="KnowTrace §4.2")] = 5
 
     uses: ClassVar[frozenset[Need]] = frozenset({"model", "search"})
 

@@ -21,7 +21,8 @@ from kgqa.methods.steps.search import Scope
 from kgqa.prompting import render
 from kgqa.prompting.demonstrations import ThoughtDemonstration, demonstration_set, describe_set
 from kgqa.types import Passage, Prompt, Question
-from kgqa.util.validators import Count, Natural, NotIdentity
+from kgqa.util.settings import Setting
+from kgqa.util.validators import Count, Natural
 
 Style = Literal["cot", "direct"]
 Size = tuple[int, int, int]  # few-shot examples from the first to before the second, and number of passages
@@ -69,14 +70,30 @@ class FewShot:
         passage_words: maximum words per passage.
     """
 
-    labelled: tuple[ThoughtDemonstration, ...]
-    sample: Count
-    sample_size: Natural
-    distractors: Natural | None
-    instructed: bool
-    context_limit: Count
-    drop: Annotated[Literal["end", "released"], NotIdentity("as before there was a choice", ("end",))]
-    passage_words: Count | None
+    labelled: Annotated[
+        tuple[ThoughtDemonstration, ...],
+        Setting("Labeled questions: 20 per family, as in the paper.", ours="the examples are ours"),
+    ]
+    sample: Annotated[Count, Setting("Number of the random sample.")]
+    sample_size: Annotated[Natural, Setting("Examples in the prompt.")]
+    distractors: Annotated[
+        Natural | None, Setting("M, tuned in {1, 2, 3} (§4.1).", ours="the best value is not in the paper")
+    ] = 1
+    instructed: Annotated[bool, Setting("Show the instruction.", paper="appendix G: true for Flan-T5")] = False
+    context_limit: Annotated[
+        Count, Setting("Maximum tokens of prompt and reply. 6000 for Flan-T5.", paper="§4, for GPT-3")
+    ] = 8000
+    drop: Annotated[
+        Literal["end", "released"],
+        Setting(
+            "Examples to drop if the prompt is too long: end, the last ones | released, first the last ones for "
+            "all questions, then the first ones per call.",
+            ours="our choice",
+        ),
+    ] = "end"
+    passage_words: Annotated[
+        Count | None, Setting("Show the first words of longer passages. Released: 350.", ours="our choice")
+    ] = None
 
     def __post_init__(self) -> None:
         _ = self.demonstrations

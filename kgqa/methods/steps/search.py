@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal
 
 from kgqa.calls import Search
 from kgqa.protocols import Need
 from kgqa.types import Json, Passage, Question
+from kgqa.util.settings import Setting
 
 SearchScope = Literal["corpus", "own"]
 
@@ -35,7 +36,9 @@ class Scope:
 class ScopedMethod:
     """A method that searches the corpus (scope=corpus) or the question's own passages (scope=own)."""
 
-    scope: SearchScope
+    scope: Annotated[
+        SearchScope, Setting("What is searched: corpus | own, the question's own passages.", ours="our choice")
+    ] = "corpus"
 
     @property
     def uses(self) -> frozenset[Need]:

@@ -14,13 +14,14 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from kgqa.errors import ConfigError, DataError
 from kgqa.retrieval.graphs.keywords import STOP_WORDS, Phrase, bare_title, find_phrases, words_of
 from kgqa.retrieval.graphs.links import Links, link_passages
-from kgqa.types import JsonObject, Passage
+from kgqa.types import Passage
 from kgqa.util.http import trusted_certificates
+from kgqa.util.settings import NotIdentity, Setting
 from kgqa.util.validators import Share, Url, Validator
 
 WORD = re.compile(r"\w+")
@@ -48,11 +49,16 @@ class Entities:
     titles: whether a passage also mentions its document, so that all passages of a document are linked.
     """
 
-    most_common: CommonShare
-    titles: bool
+    most_common: Annotated[
+        CommonShare,
+        Setting("Ignore names that more than this share of the passages mention. 1: use all names.", ours="our choice"),
+    ] = 1.0
+    titles: Annotated[
+        bool,
+        Setting("Also link a passage with its document's title, as the released code does.", paper="§3: entities only"),
+    ] = False
 
-    def identity(self) -> JsonObject:
-        return {"graph": "entities", "version": 2, "most_common": self.most_common, "titles": self.titles}
+    version: ClassVar[int] = 2  # raise it when equal settings give other results
 
     def links(self, passages: Sequence[Passage]) -> Links:
         texts = [WORD.findall(passage.text) for passage in passages]
@@ -125,17 +131,33 @@ class Tagme:
     token_env: the environment variable with the service's key. Each passage is one request.
     """
 
-    url: Url
-    token_env: str
-    confidence: Literal["rho", "link_probability"]
-    threshold: Share
-    titles: bool
-    language: str
-    timeout: float
+    url: Annotated[Url, Setting("Address of the service.", other="the service's documentation")] = (
+        "https://tagme.d4science.org/tagme/tag"
+    )
+    token_env: Annotated[str, Setting("Environment variable with your key."), NotIdentity("a key")] = "TAGME_TOKEN"  # noqa: S105 - the name of a variable
+    confidence: Annotated[
+        Literal["rho", "link_probability"],
+        Setting(
+            'Value that is compared with the threshold: rho | link_probability. Table 5 has a "prior threshold", '
+            "P(page | mention), which TAGME does not return. The released code uses WAT, which does.",
+            ours="our choice",
+        ),
+    ] = "rho"
+    threshold: Annotated[
+        Share,
+        Setting(
+            "Minimum confidence of an entity. Varied in Figs. 5 and 9. The released code uses 0.8 of WAT's prior.",
+            ours="our choice",
+        ),
+    ] = 0.1
+    titles: Annotated[
+        bool,
+        Setting("Also link a passage with its document's title, as the released code does.", paper="§3: entities only"),
+    ] = False
+    language: Annotated[str, Setting("Language of the texts.")] = "en"
+    timeout: Annotated[float, Setting("Seconds per request.", ours="our choice"), NotIdentity("takes time only")] = 60
 
-    def identity(self) -> JsonObject:
-        settings = {name: getattr(self, name) for name in ("url", "confidence", "threshold", "titles", "language")}
-        return {"graph": "tagme", "version": 2, **settings}
+    version: ClassVar[int] = 2  # raise it when equal settings give other results
 
     def links(self, passages: Sequence[Passage]) -> Links:
         """Raise ConfigError without a key, DataError if the service does not answer."""

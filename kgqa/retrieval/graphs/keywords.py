@@ -7,14 +7,15 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import numpy as np
 
 from kgqa.retrieval import sparse
 from kgqa.retrieval.graphs.links import Links, link_passages
 from kgqa.retrieval.lexical import words
-from kgqa.types import JsonObject, Passage
+from kgqa.types import Passage
+from kgqa.util.settings import Setting
 from kgqa.util.validators import Natural, Validator
 
 Phrase = tuple[str, ...]
@@ -46,11 +47,13 @@ class Keywords:
     its length and its stop words, without a bracket at its end. A passage holds what is in its text, not its title.
     """
 
-    keywords: Natural
-    longest: Longest
+    keywords: Annotated[
+        Natural,
+        Setting("Keywords per document. Varied in Figs. 5 and 9; docs/KGP.md explains the choice.", ours="our choice"),
+    ] = 5
+    longest: Annotated[Longest, Setting("Maximum number of words in a keyword.", code="released code")] = 4
 
-    def identity(self) -> JsonObject:
-        return {"graph": "keywords", "version": 1, "keywords": self.keywords, "longest": self.longest}
+    version: ClassVar[int] = 1  # raise it when equal settings give other results
 
     def links(self, passages: Sequence[Passage]) -> Links:
         """Link the passages. Only hashes of all phrases are in memory at once: 50,000 passages need about 1 GB."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 from zipfile import BadZipFile
 
 import numpy as np
@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 
 from kgqa.calls import Neighbours
 from kgqa.errors import DataError
+from kgqa.identity.component import identity_of
 from kgqa.retrieval import sparse
-from kgqa.types import JsonObject, Passage
+from kgqa.types import Passage
 from kgqa.util.fs import digest, ids_digest, replace_atomically
 
 Pool = tuple[Passage, ...]
@@ -30,10 +31,6 @@ OPEN_GRAPHS = 256  # above the questions that a run has at once
 
 class PassageGraph(Protocol):
     """The interface of graphs: how passages are linked."""
-
-    def identity(self) -> JsonObject:
-        """Return everything but the passages that can change an edge."""
-        ...
 
     def links(self, passages: Sequence[Passage]) -> Links:
         """Return what links these passages, each of another id. Passages of one title are one document."""
@@ -70,8 +67,7 @@ class Links:
 class NoGraph:
     """Every passage is the neighbor of every other: the ablation in which nothing regulates where an agent may go."""
 
-    def identity(self) -> JsonObject:
-        return {"graph": "none", "version": 1}
+    version: ClassVar[int] = 1  # raise it when equal settings give other results
 
     def links(self, passages: Sequence[Passage]) -> Links:
         return link_passages([("everything",)] * len(passages))
@@ -115,7 +111,7 @@ class GraphStore:
 
     def __init__(self, root: Path, name: str, graph: PassageGraph, corpus: Callable[[], Pool]) -> None:
         self._graph, self._corpus = graph, corpus
-        self.folder = root / name / digest(dict(graph.identity()), 12, ensure_ascii=False)
+        self.folder = root / name / digest(identity_of(graph), 12, ensure_ascii=False)
         self.open = lru_cache(OPEN_GRAPHS)(self._open)
 
     def has(self, pool: Pool) -> bool:

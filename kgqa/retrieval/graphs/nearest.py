@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,8 @@ from kgqa.protocols import Ranker
 from kgqa.retrieval.biencoder import Encoder, Vectors, get_biencoder, relevance
 from kgqa.retrieval.dense import nearest_exactly
 from kgqa.retrieval.graphs.links import Links, link_passages
-from kgqa.types import JsonObject, Passage
+from kgqa.types import Passage
+from kgqa.util.settings import Setting
 from kgqa.util.validators import Count
 
 ROWS = 256  # compared with all others at once: bounds memory, 50 MB at 50,000 passages
@@ -28,17 +30,16 @@ class Nearest:
     linked to nothing.
     """
 
-    encoder: Ranker
-    k: Count
+    encoder: Annotated[Ranker, Setting("Encoder of the passages: ranker@graph.encoder=NAME.")]
+    k: Annotated[Count, Setting("Number of neighbors per passage. Varied in Figs. 5 and 9.", code="released code")] = 10
+
+    version: ClassVar[int] = 1  # raise it when equal settings give other results
 
     def __post_init__(self) -> None:
         if not isinstance(self.encoder, Encoder):
             raise ConfigError(
                 f"graph.encoder: {type(self.encoder).__name__} returns scores, not vectors. Choose another preset"
             )
-
-    def identity(self) -> JsonObject:
-        return {"graph": "nearest", "version": 1, "k": self.k, "encoder": dict(self.encoder.identity())}
 
     def links(self, passages: Sequence[Passage]) -> Links:
         assert isinstance(self.encoder, Encoder)

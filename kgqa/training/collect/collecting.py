@@ -36,13 +36,14 @@ from kgqa.calls import Program
 from kgqa.config import building
 from kgqa.config.files import config_file
 from kgqa.config.overrides import format_override, override_key, override_values, parse_override
-from kgqa.config.program_code import program_hash
-from kgqa.config.user_code import load_run_config
+from kgqa.config.targets import load_run_config
 from kgqa.errors import ConfigError, DataError, UsageError
 from kgqa.experiment.dry_run import Plan, Planner, Shared
 from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.manifest import origin
 from kgqa.experiment.session import Session
+from kgqa.identity.component import identity_of
+from kgqa.identity.program_code import program_hash
 from kgqa.prompting import template_hash
 from kgqa.report.section import markdown
 from kgqa.report.training import example_sections
@@ -279,5 +280,5 @@ def _identity(name: str, recipe: Recipe, experiment: Experiment, sources: Sequen
         identity |= {"method": experiment.config["method"], "code": experiment.code["method"]}
     if recipe.uses_teacher:
         with Session(experiment) as session:
-            identity["teacher"] = dict(role_engines(session, TEACHER)(TEACHER).identity())
+            identity["teacher"] = identity_of(role_engines(session, TEACHER)(TEACHER))
     return {**identity, "sources": [*sources]}

@@ -6,13 +6,14 @@ import random
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from kgqa.artifacts.examples import CallTeacher, Dropped, Example, Made, Origin, Positive, Recipe, Source
 from kgqa.methods.kgp import Kgp
 from kgqa.methods.kgp_baselines import Mdr
 from kgqa.retrieval.graphs.keywords import bare_title
 from kgqa.types import Passage, Question
+from kgqa.util.settings import Setting
 from kgqa.util.validators import Count, Natural
 
 
@@ -47,7 +48,13 @@ class NextFacts(FactRecipe):
     no_example: ClassVar[str] = "fewer than two facts in an order"
     method: ClassVar[type] = Kgp
 
-    agent: Literal["t5", "llama"]
+    agent: Annotated[
+        Literal["t5", "llama"],
+        Setting(
+            "Form of the examples: t5, the instruction before the input | llama, as in Listing 1.",
+            paper="supplement 8.1",
+        ),
+    ] = "t5"
 
     def examples(self, question: Question, source: Source) -> Iterator[Example]:
         """Yield an example for each fact except the first."""
@@ -69,7 +76,9 @@ class NextFacts(FactRecipe):
 class PairRecipe(FactRecipe):
     """A recipe of pairs for an encoder. `negatives_each`: number of the question's other passages, at random."""
 
-    negatives_each: Natural
+    negatives_each: Annotated[
+        Natural, Setting("Random passages of the question as negatives per example.", code="released code")
+    ] = 1
 
     def pair(
         self, question: Question, anchor: str, passage: Passage, label: str, origin: Origin, chance: random.Random
@@ -98,7 +107,12 @@ class HopPairs(PairRecipe):
 
     method: ClassVar[type] = Mdr
 
-    hops: Count
+    hops: Annotated[
+        Count,
+        Setting(
+            "Hops per question. Later hops of MuSiQue are skipped.", paper="supplement 8.1: HotpotQA needs two facts"
+        ),
+    ] = 2
 
     def examples(self, question: Question, source: Source) -> Iterator[Positive]:
         """Yield a pair for each hop."""

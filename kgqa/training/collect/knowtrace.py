@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 from kgqa.artifacts.examples import CallTeacher, Dropped, Example, Made, Origin, Recipe, Source
 from kgqa.artifacts.metrics import Metrics
@@ -17,6 +17,7 @@ from kgqa.errors import DataError
 from kgqa.scoring.intervals import pool_interval
 from kgqa.scoring.metrics import score
 from kgqa.types import Message, Prompt, Question
+from kgqa.util.settings import Setting
 from kgqa.util.validators import Share
 
 RIGHT, FA = "right answers", "FA, percent of tokens filtered"  # figures
@@ -28,10 +29,27 @@ NO_LESSONS = "no reply is suitable: forced, not readable, or of another method"
 class RunLessons(Recipe):
     """Fields as in conf/collect/knowtrace.yaml, which cites the source of each value."""
 
-    filter: Literal["backtracing", "none"]
-    role: str | None
-    right: Literal["em", "f1"]
-    least: Share
+    filter: Annotated[
+        Literal["backtracing", "none"],
+        Setting(
+            "Which replies become examples: backtracing | none, all replies of right answers (§4.4).", paper="§3.3"
+        ),
+    ] = "backtracing"
+    role: Annotated[
+        str | None,
+        Setting(
+            "Role that the examples are for: explorer | completer | null, both. Each role has its own adapter.",
+            paper="§3.3",
+        ),
+    ] = None
+    right: Annotated[
+        Literal["em", "f1"],
+        Setting(
+            "When an answer is right: em, equal to a gold answer or alias | f1, at least `least` (not in the paper).",
+            paper="Algorithm 2",
+        ),
+    ] = "em"
+    least: Annotated[Share, Setting("Minimum F1 of a right answer, with right=f1.", ours="our choice")] = 0.8
 
     def collect(self, sources: Sequence[Source], call_teacher: CallTeacher) -> Iterator[Made]:
         """Yield examples by run, with its questions in the order of the data file.

@@ -9,8 +9,8 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from dataclasses import dataclass, field, replace
+from typing import Annotated, ClassVar, Literal
 
 from kgqa.artifacts.examples import CallTeacher, Dropped, Example, Made, NotTaught, Origin, Recipe, Source
 from kgqa.artifacts.metrics import Metrics
@@ -24,6 +24,7 @@ from kgqa.training.collect.safe_rules import JudgedStep, Labeled, Plan, Solution
 from kgqa.training.collect.safe_teacher import Teacher, TeacherSettings
 from kgqa.types import Json, Question
 from kgqa.util.fs import text_digest
+from kgqa.util.settings import Setting
 from kgqa.util.validators import Natural, Share
 
 HARD = "hard case"
@@ -73,13 +74,44 @@ class JudgedSteps(Recipe, TeacherSettings):
 
     method: ClassVar[type] = Safe
 
-    verdicts: Mapping[str, str | None]
-    teacher: Literal["rules", "model"]
-    labels: Labels
-    balance: Literal["equal", "all"]
-    correct: Share
-    hard_cases: Natural
-    noise: Natural
+    verdicts: Annotated[
+        Mapping[str, str | None],
+        Setting(
+            "Folders of kgqa data verify: only valid questions are used. For one dataset, use dataset.verified=.",
+            paper="§3.3",
+        ),
+    ] = field(default_factory=lambda: {"2wiki": None, "hotpotqa": None, "musique": None})
+    teacher: Annotated[
+        Literal["rules", "model"],
+        Setting(
+            "Who writes the examples: model, the role `teacher` (gpt-oss-120b) | rules, from gold decompositions, "
+            "which HotpotQA lacks.",
+            paper="§3.3",
+        ),
+    ] = "rules"
+    labels: Annotated[
+        Labels,
+        Setting(
+            "Error types: paper, the ten of Table 1 | released, also Premature Conclusion, which is then in the "
+            "prompt too."
+        ),
+    ] = field(kw_only=True)
+    balance: Annotated[
+        Literal["equal", "all"],
+        Setting('Share of error types: equal, each as often as the rarest ("balanced") | all.', paper="Fig. 7"),
+    ] = "equal"
+    correct: Annotated[Share, Setting("Share of right steps, with balance=equal.", paper="§3.3: 3.9K of 11.5K")] = 0.34
+    hard_cases: Annotated[
+        Natural,
+        Setting(
+            'Maximum number of errors that a trained evaluator missed in the runs of --from. 0: none ("Synthetic '
+            'Only").',
+            paper="§3.3, Table 12",
+        ),
+    ] = 848
+    noise: Annotated[
+        Natural, Setting("Examples of questions that verification marked as noise: 5300. 0: none.", paper="Table 4")
+    ] = 0
 
     @property
     def uses_teacher(self) -> bool:

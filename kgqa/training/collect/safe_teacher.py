@@ -23,6 +23,7 @@ from kgqa.prompting.json_replies import list_schema, object_node, object_schema,
 from kgqa.scoring.normalisation import normalise
 from kgqa.training.collect.safe_rules import WORDINGS, JudgedStep, Labeled, format_answer, sample_late, sentence
 from kgqa.types import Json, Question
+from kgqa.util.settings import Setting
 from kgqa.util.validators import Count, Natural
 
 MISLEADING, UNANSWERABLE = "Misleading Guidance", "Dataset Error"  # the released code's names
@@ -121,12 +122,29 @@ class Ideal:
 class TeacherSettings:
     """Fields as in conf/collect/safe.yaml. errors_each, correct_each: numbers of wrong and right steps per question."""
 
-    errors_each: Natural
-    correct_each: Natural
-    audit: bool
-    temperature: float
-    max_tokens: Count
-    max_step_tokens: Count
+    errors_each: Annotated[
+        Natural,
+        Setting(
+            "Wrong steps per question that a teacher writes, before the audit.",
+            ours="7.6K of 5,060 questions in §3.3, Table 7",
+        ),
+    ] = 2
+    correct_each: Annotated[
+        Natural, Setting("Right steps per question that a teacher writes.", ours="3.9K of 5,060 questions in §3.3")
+    ] = 1
+    audit: Annotated[
+        bool,
+        Setting("Let the teacher check ideal steps and labels, and drop those that it rejects.", code="released code"),
+    ] = True
+    temperature: Annotated[
+        float,
+        Setting(
+            "Temperature of the teacher for Unsupported, Off-topic and Redundancy. It is 0 for all others.",
+            code="released code",
+        ),
+    ] = 0.7
+    max_tokens: Annotated[Count, Setting("Maximum tokens of a teacher's reply.", ours="our choice")] = 2000
+    max_step_tokens: Annotated[Count, Setting("Maximum tokens of a step with an error.", code="released code")] = 512
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,8 @@ from kgqa.artifacts.schema import check_json
 from kgqa.calls import Generate
 from kgqa.config import building
 from kgqa.config.composing import compose
-from kgqa.config.files import Config, config_file, find_sources, flatten, groups, load_node
+from kgqa.config.files import Config, config_file, flatten, groups
+from kgqa.config.keys import find_sources, load_node
 from kgqa.config.overrides import format_value, override_group, override_key, parse_role
 from kgqa.engines.weights import Model, convert_weights, is_gguf
 from kgqa.errors import ConfigError, DataError, EngineDied, nearest

@@ -11,11 +11,12 @@ import os
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from kgqa.artifacts.schema import check_json, read_lines
 from kgqa.errors import ConfigError
 from kgqa.training.trainers.process import CHECKPOINTS, PairExample, TextExample, TrainTask
+from kgqa.util.settings import Setting
 from kgqa.util.validators import Count, Natural, NotNegative, Positive
 
 SCHEDULERS = {"cosine": "cosine", "linear": "linear", "constant": "constant_with_warmup"}
@@ -49,25 +50,53 @@ class Trainer(ABC):
     save_minutes: minutes between checkpoints. 0: after every step.
     """
 
-    name: str | None
-    base: str
-    collect: str | None
-    examples: int | str | None
-    eval_fraction: NotNegative
-    epochs: Positive
-    max_steps: Count | None
-    batch_size: Count
-    batch_per_device: Count
-    learning_rate: Positive
-    lr_scheduler: Literal["cosine", "linear", "constant"]
-    warmup: NotNegative
-    weight_decay: NotNegative
-    clip: NotNegative
-    precision: Literal["bfloat16", "float32"]
-    seed: int
-    processes: Count
-    device: Literal["auto", "cpu"]
-    save_minutes: NotNegative
+    name: Annotated[str | None, Setting("Name of the trained model (default: dpr)")] = None
+    base: Annotated[
+        str,
+        Setting(
+            "Base model or encoder.",
+            paper="supplement 8.2",
+            other="a choice of ranker=, or a folder: the released code has bert-base-uncased",
+        ),
+    ] = "roberta_base"
+    collect: Annotated[
+        str | None, Setting("Recipe of kgqa collect that makes the examples.", paper="supplement 8.1")
+    ] = "dpr"
+    examples: Annotated[
+        int | str | None,
+        Setting("Number of examples, folder of kgqa collect, or file of texts (default: all collected examples)."),
+    ] = None
+    eval_fraction: Annotated[NotNegative, Setting("Share of questions for evaluation.", ours="our choice")] = 0.1
+    epochs: Annotated[Positive, Setting("Passes over the examples.", paper="supplement 8.2, Table 4")] = 2
+    max_steps: Annotated[Count | None, Setting("Maximum number of optimizer steps, instead of epochs.")] = None
+    batch_size: Annotated[
+        Count,
+        Setting(
+            "Pairs of one hop per optimizer step. The released code counts questions.",
+            paper="Table 4: of 128, 256, 512",
+        ),
+    ] = 64
+    batch_per_device: Annotated[Count, Setting("Examples per device in one pass: the complete batch.")] = field(
+        kw_only=True
+    )
+    learning_rate: Annotated[Positive, Setting("Peak learning rate.", paper="supplement 8.2, Table 4")] = 0.0001
+    lr_scheduler: Annotated[
+        Literal["cosine", "linear", "constant"], Setting("Learning rate schedule.", code="released code")
+    ] = "cosine"
+    warmup: Annotated[NotNegative, Setting("Steps with a rising learning rate.", paper="supplement 8.2, Table 4")] = (
+        0.03
+    )
+    weight_decay: Annotated[NotNegative, Setting("Weight decay of AdamW.", code="released code")] = 0.0
+    clip: Annotated[
+        NotNegative, Setting("Maximum norm of the gradients. 0: no clipping.", paper="supplement 8.2, Table 4")
+    ] = 1.0
+    precision: Annotated[
+        Literal["bfloat16", "float32"], Setting("Number type of the computation.", ours="our choice")
+    ] = "bfloat16"
+    seed: Annotated[int, Setting("Random seed.", ours="our choice")] = 0
+    processes: Annotated[Count, Setting("Must be 1, because the batch is one softmax.")] = 1
+    device: Annotated[Literal["auto", "cpu"], Setting("auto | cpu | cuda.")] = "auto"
+    save_minutes: Annotated[NotNegative, Setting("Minutes between checkpoints.", ours="our choice")] = 10
 
     title: ClassVar[str]  # for headings: "LoRA adapter"
     output: ClassVar[str]  # the folder of the weights: adapter, model or encoder
@@ -184,11 +213,26 @@ class TextTrainer(Trainer):
     replies: number of held-out prompts that are answered after training, in up to `reply_tokens` tokens.
     """
 
-    truncation: bool
-    activation_checkpointing: bool
-    group_by_length: bool
-    replies: Natural
-    reply_tokens: Count
+    truncation: Annotated[
+        bool,
+        Setting(
+            "Truncate longer examples. false: skip them, because an example without its end teaches the model not "
+            "to stop.",
+            ours="our choice",
+        ),
+    ] = False
+    activation_checkpointing: Annotated[bool, Setting("Recompute activations to save memory.", ours="our choice")] = (
+        True
+    )
+    group_by_length: Annotated[bool, Setting("Put examples of similar length into one batch.", ours="our choice")] = (
+        True
+    )
+    replies: Annotated[
+        Natural, Setting("Held-out prompts that the model answers after training.", ours="our choice")
+    ] = 60
+    reply_tokens: Annotated[Count, Setting("Maximum tokens of these answers.", other="method.max_evidence_tokens")] = (
+        256
+    )
 
     def arguments(self, task: TrainTask, rows: Rows, held_out: Rows) -> dict[str, Any]:
         return {

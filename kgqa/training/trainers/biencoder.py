@@ -10,11 +10,12 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from kgqa.errors import ConfigError
 from kgqa.training.trainers.base import MODULES, Row, Rows, Trainer
 from kgqa.training.trainers.process import PairExample, TrainTask
+from kgqa.util.settings import Setting
 from kgqa.util.validators import Count, Natural, Positive
 
 COSINE_SCALE = 20.0  # the default of sentence-transformers: without it, a softmax over cosines is nearly flat
@@ -30,13 +31,29 @@ class BiEncoderTraining(Trainer):
     chunk_size: texts with their gradient in memory at once.
     """
 
-    dimension: Count | None
-    max_question: Count
-    max_follow_up: Count
-    max_passage: Count
-    negatives: Natural
-    scale: Positive | None
-    chunk_size: Count
+    dimension: Annotated[
+        Count | None,
+        Setting(
+            "Dimensions of the vectors. null: the base's own pooling.",
+            paper="supplement 8.2, Table 4",
+            other="null keeps the base's own pooling",
+        ),
+    ] = 768
+    max_question: Annotated[Count, Setting("Maximum tokens of a question.", code="released code")] = 70
+    max_follow_up: Annotated[
+        Count,
+        Setting("Maximum tokens of question and first fact.", code="released code", paper="Table 4: of 128, 256, 350"),
+    ] = 350
+    max_passage: Annotated[Count, Setting("Maximum tokens of a passage.", code="released code")] = 300
+    negatives: Annotated[Natural, Setting("Negative passages per example.", code="released code")] = 1
+    scale: Annotated[
+        Positive | None,
+        Setting(
+            "Factor of inner products. null: 1 as released, or 20 for unit vectors, the default of "
+            "sentence-transformers."
+        ),
+    ] = None
+    chunk_size: Annotated[Count, Setting("Texts per forward pass. More need more memory.")] = 32
 
     title: ClassVar[str] = "bi-encoder"
     output: ClassVar[str] = "encoder"

@@ -14,6 +14,7 @@ from kgqa.errors import ConfigError
 from kgqa.training.trainers.base import MODULES, Row, Rows, TextTrainer, encode
 from kgqa.training.trainers.process import TextExample, TrainTask
 from kgqa.util.optional_deps import keep_four_bits
+from kgqa.util.settings import Setting
 from kgqa.util.validators import Count, Validator
 
 Share = Annotated[float, Validator("must be at least 0 and below 1", lambda share: 0 <= share < 1)]
@@ -27,14 +28,20 @@ class LoraTraining(TextTrainer):
     loss_on: the target, or the prompt as well.
     """
 
-    lora_r: Count
-    lora_alpha: Count
-    dropout: Share
-    target_modules: tuple[str, ...]
-    quantization: Literal["none", "nf4"]
-    double_quantization: bool
-    max_length: Count
-    loss_on: Literal["target", "all"]
+    lora_r: Annotated[Count, Setting("Rank of the adapter.", code="released code")] = 8
+    lora_alpha: Annotated[Count, Setting("Scale of the adapter: lora_alpha / lora_r.", code="released code")] = 16
+    dropout: Annotated[Share, Setting("Dropout of the adapter.", code="released code")] = 0.05
+    target_modules: Annotated[tuple[str, ...], Setting("Modules with an adapter.", code="only q and v")] = (
+        "all-linear",
+    )
+    quantization: Annotated[Literal["none", "nf4"], Setting("Base weights: none | nf4 (QLoRA).", paper="§4: LoRA")] = (
+        "none"
+    )
+    double_quantization: Annotated[bool, Setting("Quantize the scales of nf4 weights, too.")] = False
+    max_length: Annotated[Count, Setting("Maximum tokens of an example.", ours="the released code has 256")] = 8192
+    loss_on: Annotated[
+        Literal["target", "all"], Setting("Tokens with a loss: target | all, as in experiment=kgp_llama_released.")
+    ] = "target"
 
     title: ClassVar[str] = "LoRA adapter"
     output: ClassVar[str] = "adapter"

@@ -10,11 +10,12 @@ import shutil
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from kgqa.errors import ConfigError
 from kgqa.training.trainers.base import Row, Rows, TextTrainer, encode
 from kgqa.training.trainers.process import TextExample, TrainTask
+from kgqa.util.settings import Setting
 from kgqa.util.validators import Count
 
 TOKENIZER_FILES = (
@@ -26,8 +27,8 @@ TOKENIZER_FILES = (
 class Seq2SeqTraining(TextTrainer):
     """All weights of an encoder-decoder model. `max_input`, `max_output`: tokens read and written."""
 
-    max_input: Count
-    max_output: Count
+    max_input: Annotated[Count, Setting("Maximum tokens of a prompt.", code="released code")] = 512
+    max_output: Annotated[Count, Setting("Maximum tokens of a reply.", code="released code")] = 512
 
     title: ClassVar[str] = "full fine-tuning"
     output: ClassVar[str] = "model"

@@ -10,24 +10,24 @@ import ast
 import fnmatch
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, is_dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeVar, cast
 
 from kgqa.errors import ConfigError
 from kgqa.prompting import has_template, template_hash, template_names
-from kgqa.types import Json
 from kgqa.util.fs import package_folder, text_digest
 from kgqa.util.plugins import prompt_folders, user_folder
 
-T = TypeVar("T")
-_IDENTITIES = ("identity", "corpus_identity", "fingerprint")  # methods of components that describe them
 _TEMPLATE = re.compile(r"[\w.-]+/[\w.-]+")
 _PATTERN = re.compile(r"[\w.-]+/([\w.-]+|[\w.-]*\*)")
 # modules that every program uses, or that answer its calls and have their own identity
-_SHARED = ("kgqa.types", "kgqa.errors", "kgqa.calls", "kgqa.protocols", "kgqa.prompting", "kgqa.util.validators")
+_SHARED = (
+    "kgqa.types", "kgqa.errors", "kgqa.calls", "kgqa.protocols", "kgqa.prompting", "kgqa.util.validators",
+    "kgqa.util.settings",
+)  # fmt: skip
+_DESCRIPTIONS = ("Setting", "NotIdentity")  # of fields: their texts change no answer
 
 
 def program_hash(program: object) -> str:
@@ -38,27 +38,6 @@ def program_hash(program: object) -> str:
     if named := [text for text in texts if _TEMPLATE.fullmatch(text) and has_template(text)]:
         content.append({name: template_hash(name) for name in named})
     return text_digest(json.dumps(content, default=_plain, sort_keys=True), 12)
-
-
-def with_code(target: type[T]) -> type[T]:
-    """Return a user's class with the hash of its code in its identity. kgqa's own classes have versions.
-
-    So an edited component gets new keys in the call cache, a new index and new runs.
-    """
-    code = user_code(target.__module__)
-    built: Any = target
-    return target if code is None else cast(type[T], _subclass(built, code))
-
-
-@lru_cache(maxsize=256)
-def _subclass(target: Any, code: str) -> Any:
-    def add_code(identify: Callable[..., Mapping[str, Json]]) -> Callable[..., Mapping[str, Json]]:
-        return lambda self, *arguments: {**identify(self, *arguments), "code": code}
-
-    identities = {name: getattr(target, name) for name in _IDENTITIES if callable(getattr(target, name, None))}
-    members: dict[str, Any] = {name: add_code(identify) for name, identify in identities.items()}
-    members |= {"__module__": target.__module__, "__qualname__": target.__qualname__, "__doc__": target.__doc__}
-    return type(target.__name__, (target,), members) if identities else target
 
 
 def user_code(module: str) -> str | None:
@@ -109,12 +88,14 @@ def _file(name: str, folder: Path) -> Path | None:
 
 @lru_cache(maxsize=256)
 def _parse(file: Path, modified: int) -> ast.Module:  # noqa: ARG001 - a changed file is parsed again
-    """Return a module's syntax without docstrings."""
+    """Return a module's syntax without docstrings, and without the texts that describe settings."""
     try:
         tree = ast.parse(file.read_bytes())
     except SyntaxError as error:
         raise ConfigError(f"{file}:{error.lineno}: {error.msg}") from error
     for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _DESCRIPTIONS:
+            node.args, node.keywords = [], []
         if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             continue
         if ast.get_docstring(node, clean=False) is not None:

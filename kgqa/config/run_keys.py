@@ -1,0 +1,164 @@
+"""The keys of a run that belong to no component."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Literal
+
+from kgqa.config.keys import Key, to_plain
+from kgqa.types import Json
+from kgqa.util.settings import NotIdentity, Setting, Source, declared_fields
+from kgqa.util.validators import Count, Share, Validator
+
+SCOPE = NotIdentity("the same answers to fewer or more questions")
+PLACE = NotIdentity("where the files are", reported=False)
+FolderName = Annotated[
+    str,
+    Validator(
+        "must be a plain folder name, without slashes or a leading dot",
+        lambda name: name != "" and name == Path(name).name and not name.startswith("."),
+    ),
+]
+Folder = Annotated[
+    str,
+    Validator("set the run's folder, or leave it out", bool),
+    Validator(
+        "a run needs its own folder. Name one in it",
+        lambda folder: Path(folder).resolve() not in (Path("/"), Path.home().resolve()),
+    ),
+]
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """The keys of a run. `require_existing` is the key `kg.require_existing`."""
+
+    limit: Annotated[
+        Count | None, Setting("Maximum number of questions, the first in file order. null: all."), SCOPE
+    ] = None
+    sample: Annotated[
+        Count | Literal["trace_paper"] | None,
+        Setting(
+            "Number of questions sampled with `seed`, before `limit`. null: all. trace_paper: the 500 of TRACE's "
+            "development sets (§C.1, as its released code samples them from the official train file)."
+        ),
+    ] = None
+    ids: Annotated[
+        tuple[str, ...] | None, Setting("Ids of the questions to answer, e.g. ids=[a,b]. null: all."), SCOPE
+    ] = None
+    seed: Annotated[int, Setting("Random seed of sampled calls, `sample` and bootstrap intervals.")] = 0
+    max_parallel_questions: Annotated[
+        Count | None,
+        Setting(
+            "Questions processed in parallel. Memory grows with it. null: 64, or four times the parallel calls of the "
+            "server."
+        ),
+        NotIdentity("the order of the work only", reported=False),
+    ] = None
+    run_name: Annotated[
+        FolderName | None,
+        Setting(
+            "Name of the run. null: 8 hex digits, a hash of all settings that can change an answer, with scoring= its "
+            "name, too."
+        ),
+        PLACE,
+    ] = None
+    output_dir: Annotated[
+        Folder | None, Setting("Folder of the run. null: outputs/<dataset>/<method>/<model>/<run_name>."), PLACE
+    ] = None
+    dry_run: Annotated[
+        bool,
+        Setting("Estimate calls, tokens, time and cost, without calling a model."),
+        NotIdentity("a dry run writes no files", reported=False),
+    ] = False
+    max_calls: Annotated[
+        Count,
+        Setting("Maximum number of calls for one question. A question with more fails."),
+        NotIdentity("stops a method that makes calls forever", reported=False),
+    ] = 1000
+    max_failure_rate: Annotated[
+        Share,
+        Setting("A run with a higher share of failed questions fails, with exit code 2."),
+        NotIdentity("decides when a run counts as failed", reported=False),
+    ] = 0.05
+    allow_trained_questions: Annotated[
+        bool,
+        Setting("Run on questions that an adapter or encoder was trained on, with a warning in the report."),
+        NotIdentity("a permission"),
+    ] = False
+    scoring: Annotated[
+        str | None,
+        Setting(
+            "Rules of EM and F1: hotpotqa | 2wiki | musique | drop | ircot | trace | kgp | safe | hipporag | "
+            "linearrag | arag | r1_searcher. null: those of the dataset."
+        ),
+        NotIdentity("how answers are scored"),
+    ] = None
+    require_existing: Annotated[
+        bool,
+        Setting("Stop if triples are missing, instead of extracting them."),
+        NotIdentity("forbids to extract triples"),
+    ] = False
+    roles: Annotated[
+        dict[str, str | None], Setting("Models per role."), NotIdentity("added by the experiment, without the judge's")
+    ] = field(default_factory=dict)
+
+    def identity(self) -> dict[str, Json]:
+        """Return the settings that can change an answer."""
+        values = vars(self)
+        return {
+            name: values[name]
+            for name, declared in declared_fields(type(self)).items()
+            if declared.can_change_answers(values)
+        }
+
+
+REQUIRE_EXISTING = "kg.require_existing"
+ANY = "[PRESET][+ADAPTER][@ENGINE]. null: the model of the run."
+AS_READER = "[PRESET][+ADAPTER][@ENGINE]. null: the model of roles.reader."
+ROLES: Mapping[str, Setting] = {
+    "reader": Setting(f"Answers from passages or triples: {ANY}"),
+    "selector": Setting(f"Chooses triples in TRACE, and passages: {ANY}"),
+    "extractor": Setting(f"Extracts triples: {ANY}"),
+    "judge": Setting(f"Judges answers: {ANY}"),
+    "feedback": Setting(f"Checks the steps of SAFE: {ANY}"),
+    "agent": Setting(f"Walks the graph in KGP: {ANY}"),
+    "explorer": Setting(f"Explores in KnowTrace: {AS_READER}"),
+    "completer": Setting(f"Completes in KnowTrace: {AS_READER}"),
+    "verifier": Setting(f"Verifies questions: {AS_READER}"),
+    "teacher": Setting(f"Writes training examples: {AS_READER}"),
+    "fact_filter": Setting(f"Filters the facts of retriever=hipporag: {AS_READER}"),
+    "summarizer": Setting(f"Writes the summaries of retriever=raptor: {AS_READER}"),
+}
+SERVER_KEY = Setting(
+    "Address of a running server, e.g. http://127.0.0.1:8000/v1. Implies engine=openai and the model that it serves."
+)
+VERIFIED_KEY = Setting("Folder of kgqa data verify: use only its valid questions. null: all.")
+
+
+def default_config() -> dict[str, Json]:
+    """Return the keys of a run that belong to no choice, with their defaults."""
+    config: dict[str, Json] = {"server": None}
+    for name, declared in declared_fields(RunSettings).items():
+        if name not in ("require_existing", "roles"):
+            config[name] = to_plain(declared.default)
+    return {
+        **config,
+        "kg": {"require_existing": False},
+        "dataset": {"verified": None},
+        "roles": dict.fromkeys(ROLES),
+    }
+
+
+def list_run_keys() -> tuple[Key, ...]:
+    """Return the keys of a run that belong to no choice."""
+    keys = [Key("server", None, SERVER_KEY.meaning, Source())]
+    for name, declared in declared_fields(RunSettings).items():
+        if name != "roles":
+            key = REQUIRE_EXISTING if name == "require_existing" else name
+            keys.append(Key(key, to_plain(declared.default), declared.setting.meaning, Source()))
+    keys.append(Key("dataset.verified", None, VERIFIED_KEY.meaning, Source()))
+    keys += (Key(f"roles.{role}", None, setting.meaning, Source()) for role, setting in ROLES.items())
+    return tuple(keys)

@@ -1,0 +1,118 @@
+"""Declare the settings of components: `beam: Annotated[Count, Setting("Chains kept at each step.", paper="§C.4")] = 5`.
+
+A field's annotation holds its type, its limits (`kgqa.util.validators`), its meaning, the source of its default, and
+whether it can change an answer. Help, docs, "Settings that differ", the run ID and the keys of the call cache follow
+from it. No other place describes a setting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from functools import cache
+from typing import Any, cast, get_type_hints
+
+RELEASED = "released code"  # a source without file and line
+NOT_IN_PAPER = "not in the paper"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """Who chose a value. All fields are texts for users. They are empty if they do not apply.
+
+    paper: the place in the paper, such as "§C.4". code: the authors' released program, with file and line if known.
+    ours: why kgqa has this value, which the paper does not give. other: a model card or the documentation of a library.
+    """
+
+    paper: str = ""
+    code: str = ""
+    ours: str = ""
+    other: str = ""
+
+    @property
+    def is_published(self) -> bool:
+        return bool(self.paper)
+
+    @property
+    def is_not_in_paper(self) -> bool:
+        return bool(self.code or self.ours) and not self.paper
+
+    @property
+    def text(self) -> str:
+        """Return the text for brackets: "§C.4; released code", "not in the paper; released code: run.py:12"."""
+        code = f"released code: {self.code}" if self.code not in ("", RELEASED) else self.code
+        parts = (NOT_IN_PAPER if self.is_not_in_paper else "", self.paper, code, self.ours, self.other)
+        return "; ".join(dict.fromkeys(filter(None, parts)))
+
+
+@dataclass(frozen=True)
+class Setting(Source):
+    """Describe a field: `Setting("Number of chains.", paper="§C.4")`.
+
+    meaning: one or two sentences with the allowed values, and what null means.
+    """
+
+    meaning: str
+
+
+@dataclass(frozen=True)
+class NotIdentity:
+    """Mark a setting that cannot change a reply or an answer. All others are part of the run ID and the cache's keys.
+
+    A mark means only that. "Keeps old run names" is no reason.
+
+    unless: the mark holds only if this other setting has a value.
+    reported: the setting changes the files of a run, so a finished run is written again.
+    """
+
+    reason: str
+    unless: str = ""
+    reported: bool = True
+
+    def holds(self, others: Mapping[str, Any], *, reported: bool = False) -> bool:
+        """Return whether the setting cannot change an answer, or with `reported` no file of the run.
+
+        others: the values of all settings of the component.
+        """
+        return (not self.unless or bool(others.get(self.unless))) and not (reported and self.reported)
+
+
+# Lowering these after an out-of-memory error must not pay every call again.
+ORDER_OF_SUMS = NotIdentity("changes the order of sums only, as other calls at the same time do", reported=False)
+
+
+@dataclass(frozen=True)
+class DeclaredField:
+    """A field of a component. default: MISSING if it has none. type: with all annotations."""
+
+    name: str
+    type: Any
+    default: Any
+    setting: Setting
+    marks: tuple[NotIdentity, ...]
+
+    def can_change_answers(self, values: Mapping[str, Any], *, reported: bool = False) -> bool:
+        return not any(mark.holds(values, reported=reported) for mark in self.marks)
+
+
+def declared_fields(kind: Any) -> dict[str, DeclaredField]:
+    """Return the fields that a configuration can set, by name. A class that is no dataclass has none.
+
+    Raises:
+        NameError: an annotation names what only type checkers import.
+    """
+    return _read_fields(cast(Hashable, kind)) if is_dataclass(kind) else {}
+
+
+@cache
+def _read_fields(kind: Any) -> dict[str, DeclaredField]:
+    hints = get_type_hints(kind, include_extras=True)
+    return {field.name: _declare(field, hints[field.name]) for field in fields(kind) if field.init}
+
+
+def _declare(field: Field[Any], hint: Any) -> DeclaredField:
+    metadata = getattr(hint, "__metadata__", ())
+    setting = next((each for each in metadata if isinstance(each, Setting)), Setting(""))
+    marks = tuple(each for each in metadata if isinstance(each, NotIdentity))
+    default = field.default if field.default_factory is MISSING else field.default_factory()
+    return DeclaredField(field.name, hint, default, setting, marks)
