@@ -125,9 +125,10 @@ INSTEAD = (
     (r"^((?:export )?OPENAI_API_KEY)=…", r"\1=none"), (r"n_trials=20", "n_trials=2"),
     (r"train\.examples=64", "train.examples=2"), (r"sample=\d+", "sample=1"), (r"\blimit=\d{2,}", "limit=2"),
     (r"(collect safe) dataset=2wiki", r"\1 dataset=musique"),  # the stand-in for 2Wiki has no evidences
-    (r"tune\.dev=100 tune\.test=500", "tune.dev=2 tune.test=2"),
+    (r"tune\.dev=\d+ tune\.test=\d+", "tune.dev=2 tune.test=2"),
     (r"protocol=paper --plan", "protocol=paper protocol.dev=2 protocol.test=2 --plan"),
     (r"^(kgqa run .*engine\.server=vllm(?:.|\n)*)", r"\1 dry_run=true"),  # vLLM tells more than the stand-in can
+    (r" experiment=results", ""),  # sets keys of vLLM
     (r" engine\.enforce_eager=true", ""),  # a key of vLLM, which the stand-in lacks
     (r" …$", ""),
 )  # fmt: skip
