@@ -21,7 +21,7 @@ from kgqa.config.composing import compose
 from kgqa.config.overrides import Value, format_override, format_sweep
 from kgqa.datasets.in_memory import InMemoryDataset
 from kgqa.errors import ConfigError
-from kgqa.experiment.ask import PASSAGES, answer_unscored
+from kgqa.experiment.ask import answer_unscored
 from kgqa.experiment.ask import ask_documents as _ask_documents
 from kgqa.experiment.check import check
 from kgqa.experiment.compare import Comparison, compare_answers
@@ -164,7 +164,7 @@ def ask_documents(
     question: str,
     documents: Sequence[str | Path],
     *overrides: str,
-    passages: int = PASSAGES,
+    passages: int | None = None,
     display: Display | None = None,
     **keys: Value,
 ) -> SavedAnswer:

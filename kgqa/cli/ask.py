@@ -9,7 +9,6 @@ from pathlib import Path
 from kgqa import api
 from kgqa.cli.terminal import Terminal
 from kgqa.errors import ConfigError
-from kgqa.experiment.ask import PASSAGES
 from kgqa.experiment.demo import DemoResult, demo_experiments, replay_demo, run_demo
 from kgqa.report.steps import leading_chain
 from kgqa.util.text import pluralize
@@ -24,19 +23,20 @@ def ask(args: Namespace, terminal: Terminal) -> int:
         raise ConfigError(f"{question}: is a file or folder. Put the question before your documents")
     if len(args.positionals) < 2:
         raise args.command.missing("FILE")
-    passages = args.passages or PASSAGES
-    answer = api.ask_documents(question, args.positionals[1:], *args.overrides, passages=passages, display=terminal)
+    answer = api.ask_documents(
+        question, args.positionals[1:], *args.overrides, passages=args.passages, display=terminal
+    )
     if answer.error is not None:
         terminal.line(f"failed: {answer.error}", alarm=True)
     else:
+        if not answer.supported:
+            terminal.line(
+                "not found in these documents: no quoted sentence contains this answer. Check it.", alarm=True
+            )
         terminal.line(f"answer: {answer.answer or 'none'}  ({answer.seconds:.0f} s)")
         for number, step in enumerate(answer.steps, start=1):
             triple = f"<{'; '.join(step.triple)}>\n     " if step.triple else ""
             terminal.line(f"  {number}. {triple}“{' '.join(step.sentence.split())}” {step.where}")
-        if not answer.steps:
-            terminal.line("  no passage of the documents supports it. Check it.", alarm=True)
-        elif not answer.supported:
-            terminal.line("  no sentence below contains the answer. Check it.", alarm=True)
     if args.json:
         terminal.json(answer.json())
     else:

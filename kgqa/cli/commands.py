@@ -148,7 +148,7 @@ RUN_COMMANDS = (
         [FILE …]       your documents: files and folders
         [key=value …]  as for kgqa run, e.g. model=qwen2_5_coder_1_5b method=kgp
         --json         print the answer as a JSON object, progress on stderr
-        --passages N   number of passages for a method that does not search (default: 8)""",
+        --passages N   number of passages for a method that does not search (default: all, up to 20,000 characters)""",
         notes=ASK,
     ),
     Command(

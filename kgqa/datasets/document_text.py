@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 from kgqa.errors import DataError
 from kgqa.util.optional_deps import require_packages
 
-TEXT, HTML, DOCX = (".txt", ".md", ".markdown"), (".html", ".htm"), ".docx"
+MARKDOWN, HTML, DOCX = (".md", ".markdown"), (".html", ".htm"), ".docx"
+TEXT = (".txt", *MARKDOWN, ".rst", ".tex", ".org", ".adoc", "")  # "": without a suffix
 HIDDEN = ("script", "style", "head", "title", "noscript", "template", "svg")
 INLINE = ("a", "abbr", "b", "cite", "code", "em", "i", "q", "s", "small", "span", "strong", "sub", "sup", "u", "wbr")
 CELLS = ("td", "th")
@@ -40,7 +41,7 @@ def read_document(file: Path) -> DocumentText:
     text = read_text(file)
     if kind in HTML:
         return parse_html(text)
-    return DocumentText("" if kind == ".txt" else markdown_heading(text), text)
+    return DocumentText(markdown_heading(text) if kind in MARKDOWN else "", text)
 
 
 def read_text(file: Path) -> str:

@@ -45,7 +45,7 @@ class NoTextError(DataError):
 
 @dataclass(frozen=True)
 class Documents:
-    """Files, and folders with all files below them that are not hidden.
+    """Files, and folders with all files of these kinds below them that are not hidden. A named file can be any text.
 
     A document's name is its file's without the suffix. Files that share a name are named by their paths. The title of
     its passages is its heading, see `document_text`, or its name if it has none. `exclude` is never a document.
@@ -66,7 +66,7 @@ class Documents:
         below = {file.resolve(): (file, path) for path in self.paths for file in self._files_of(path)}
         if not below:
             shown = ", ".join(map(str, self.paths))
-            raise DataError(f"{shown}: no documents. Name {', '.join(self.kinds)} files")
+            raise DataError(f"{shown}: no documents. Name {', '.join(filter(None, self.kinds))} files")
         stems = Counter(file.stem for file, _ in below.values())
         names = {}
         for file, path in below.values():
@@ -83,7 +83,8 @@ class Documents:
         found = [file for file in found if not any(part.startswith(".") for part in file.relative_to(path).parts)]
         documents = [file for file in found if file.suffix.lower() in self.kinds and file != self.exclude]
         if path.is_file() and not documents:
-            raise DataError(f"{path}: file type not supported. Name {', '.join(self.kinds)} files or a folder")
+            documents = [path]
+            self._check_text(path)
         for file in documents:
             if any("\ud800" <= letter <= "\udfff" for letter in str(file)):  # names are in prompts and hashes
                 raise DataError(f"{file}: the file's name is not UTF-8. Rename it")
@@ -92,6 +93,14 @@ class Documents:
             shown = ", ".join(f"{count} {kind}" for kind, count in sorted(others.items()))
             log.warning("%s: files of other kinds are skipped: %s", path, shown)
         return documents
+
+    def _check_text(self, file: Path) -> None:
+        """Raise a DataError for a named file of another kind that is not UTF-8 text."""
+        try:
+            read_text(file)
+        except DataError:
+            kinds = ", ".join(filter(None, self.kinds))
+            raise DataError(f"{file}: file type not supported. Name {kinds} files, UTF-8 text, or a folder") from None
 
     @cached_property
     def _contents(self) -> tuple[dict[str, tuple[Passage, ...]], dict[Path, UsageError]]:
@@ -155,7 +164,7 @@ class Documents:
         if file is None:
             return None
         kind = file.suffix.lower()
-        if kind in TEXT:
+        if kind not in (*HTML, PDF, DOCX):
             text = read_text(file)
             start = text.find(passage.text)  # -1: the file has changed
             offset = start + max(passage.text.find(part), 0)

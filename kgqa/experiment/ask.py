@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import time
+from bisect import bisect_right
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from pathlib import Path
 
 from kgqa.artifacts.predictions import SUFFIX, SavedAnswer, answers_folder
@@ -33,7 +35,7 @@ from kgqa.types import Passage, Question
 from kgqa.util.fs import digest, json_text, replace_file
 from kgqa.util.text import pluralize
 
-PASSAGES = 8  # read by a method that does not search by itself
+ROOM = 20_000  # characters, about 5,000 tokens: the passages for a method that does not search by itself
 PASSAGE_SIZE = 500  # characters: a paragraph, as in TRACE; conf/dataset/folder.yaml has KGP's 250
 RUN_KEYS = (
     "collection", "judge", "tracker", "limit", "sample", "ids", "run_name", "dry_run", "scoring", "max_failure_rate",
@@ -54,12 +56,13 @@ def answer_unscored(session: Session, display: Display) -> list[TracedQuestion]:
 
 
 def ask_documents(
-    question: str, sources: Sequence[Path], overrides: Sequence[str], display: Display, passages: int = PASSAGES
+    question: str, sources: Sequence[Path], overrides: Sequence[str], display: Display, passages: int | None = None
 ) -> SavedAnswer:
     """Answer a question from files and folders, and save the answer with its page.
 
     Args:
-        passages: how many of the best passages are given to a method that does not search by itself.
+        passages: how many of the best passages are given to a method that does not search by itself. None: all, or the
+            best ones with `ROOM` characters.
 
     Raises:
         UsageError: a key, a value or a file is wrong, no passage matches, or the page cannot be written.
@@ -85,7 +88,7 @@ class _Asker:
         asked = InMemoryDataset((Question("asked", question, (), passages),), self.documents)
         return Session(replace(self.experiment, given=asked), self.pool)
 
-    def select(self, question: str, count: int) -> tuple[Passage, ...]:
+    def select(self, question: str, count: int | None) -> tuple[Passage, ...]:
         """Return the passages that the question comes with: all, the best ones, or none if the method searches."""
         every, uses = tuple(self.documents.passages()), self.experiment.method.uses
         with self.session(question, every[:1]) as session:
@@ -93,11 +96,13 @@ class _Asker:
         if uses & {"pool", "graph"}:
             return self.documents.collection
         best = every
-        if "search" in uses or len(every) > count:
+        is_all = sum(len(passage.text) for passage in every) <= ROOM if count is None else len(every) <= count
+        if "search" in uses or not is_all:
             with self.session(question, ()) as session, corpus_index(session, self.display) as index:
                 if "search" in uses:
                     return ()
-                (best,) = index.search([Search(question, count)])
+                (best,) = index.search([Search(question, count or len(every))])
+                best = best if count else _take(best, ROOM)
         if not best:
             raise DataError(f"{question!r}: none of its words occurs in the documents. Use words of the documents")
         self.display.line(f"passages: {len(best)} of {len(every):,}")
@@ -142,6 +147,12 @@ class _Asker:
         """Return a name made of the question; the same question with the same settings replaces its page."""
         slug = "-".join(re.findall(r"[a-z0-9]+", question.lower()))[:SLUG].strip("-") or "question"
         return f"{slug}-{digest([question, list(self.experiment.overrides), self.documents.identity()], 8)}"
+
+
+def _take(passages: Sequence[Passage], room: int) -> tuple[Passage, ...]:
+    """Return the first passages with at most `room` characters together, at least one."""
+    ends = list(accumulate(len(passage.text) for passage in passages))
+    return tuple(passages[: max(1, bisect_right(ends, room))])
 
 
 def _compose(overrides: Sequence[str]) -> Experiment:

@@ -23,6 +23,7 @@ def ask(kgqa: Kgqa, tmp_path: Path) -> Kgqa:
     """`kgqa ask` beside the island, with the rules; chains are the six triples that are best by their words."""
     write_island(tmp_path / "island")
     write_rules(RULES)
+    (tmp_path / "ferry.odt").write_bytes(b"PK\x03\x04\xff")
 
     def run(*arguments: str) -> Ran:
         chains = CHAINS if not any("method=" in each for each in arguments) else ()
@@ -43,7 +44,7 @@ def test_answer_has_sentence_and_place_of_each_step_and_unreadable_files_are_rep
     assert "answer: Oustry  (" in ran.out
     assert "<Hesper Vall; born in; Oustry>\n     “She was born in Oustry in 1849 as a daughter" in ran.out
     assert "Jonas Vall.” island/vall.txt:1\n" in ran.out
-    assert "check it" not in ran.out
+    assert "not found" not in ran.out
     assert '<p class="answer">Oustry</p>' in Path(ran.out.splitlines()[-1]).read_text(encoding="utf-8")
     told = answer(ask(BORN, "island", "--json"))
     assert (told["answer"], told["error"], told["supported"], told["method"]) == ("Oustry", None, True, "trace")
@@ -63,6 +64,29 @@ def test_answer_has_sentence_and_place_of_each_step_and_unreadable_files_are_rep
     assert list(answer(ask(BORN, "island", "--json"))["left_out"]) == ["island/bad.txt"]
 
 
+def test_answer_without_a_quotation_is_marked_first(ask: Kgqa) -> None:
+    printed = ask("Who was the mayor of Halverby?", "island").out
+    assert "not found in these documents: no quoted sentence contains this answer. Check it.\nanswer: " in printed
+
+
+@pytest.mark.parametrize("count", [1, 40], ids=["room-for-all", "more-than-room"])
+def test_all_passages_are_read_where_they_fit(kgqa: Kgqa, count: int) -> None:
+    Path("notes").mkdir()
+    for number in range(count):
+        Path(f"notes/{number}").write_text(f"Bell {number} rings. " + "It hangs in the tower. " * 35, encoding="utf-8")
+    ran = kgqa("ask", "Which bell rings?", "notes", "method=all_documents", "engine=scripted")
+    (line,) = [line for line in ran.out.splitlines() if line.startswith("passages: ")]
+    read, _, total = line.removeprefix("passages: ").partition(" of ")
+    assert (read == total) == (count == 1)
+
+
+def test_named_file_of_any_kind_is_text(kgqa: Kgqa) -> None:
+    Path("notes.rst").write_text("The mill\n========\n\nAnn Reed built the mill.\n", encoding="utf-8")
+    Path("log.data").write_text("Ann Reed was born in Vennhaven.\n", encoding="utf-8")
+    ran = kgqa("ask", "Who built the mill?", "notes.rst", "log.data", "method=all_documents", "engine=scripted")
+    assert "documents: 2 files, 2 passages" in ran.out
+
+
 @pytest.mark.parametrize("method", ["retrieve_read", "kgp", "react"])
 def test_every_method_with_a_model_answers(ask: Kgqa, kgqa: Kgqa, method: str) -> None:
     told = answer(kgqa("ask", BORN, "island", f"method={method}", *RULED, "--json"))
@@ -76,7 +100,7 @@ def test_every_method_with_a_model_answers(ask: Kgqa, kgqa: Kgqa, method: str) -
         ((BORN,), "FILE is missing. Example: kgqa ask"),
         (("island",), "island: is a file or folder. Put the question before your documents"),
         ((BORN, "nowhere"), "nowhere: no such file or folder. Name your documents"),
-        ((BORN, "rules.jsonl"), "rules.jsonl: file type not supported. Name .txt,"),
+        ((BORN, "ferry.odt"), "ferry.odt: file type not supported. Name .txt,"),
         ((BORN, "island", "--passages", "0"), "--passages 0: must be at least 1"),
         (("Xyzzy plugh", "island", "--passages", "2"), "'Xyzzy plugh': none of its words occurs in the documents"),
         ((BORN, "island", "limit=3"), "limit=3: limit is for runs over questions with gold answers"),

@@ -111,9 +111,10 @@ def test_shared_names_become_paths_and_a_place_without_documents_is_refused(tmp_
     assert [passage.title for passage in documents(tmp_path / "c").passages()] == ["Notes (june)", "Notes (may)"]
     for file in ("x.odt", "hidden/.a.txt", f"odd/{os.fsdecode(bytes([0xE9]))}.txt"):
         write(tmp_path / file, "text")
+    (tmp_path / "x.odt").write_bytes(b"PK\x03\x04\xff")
     for place, message in [
         ("nowhere", r"nowhere: no such file or folder. Name your documents"),
-        ("x.odt", r"x\.odt: file type not supported. Name \.txt, .* files or a folder"),
+        ("x.odt", r"x\.odt: file type not supported. Name \.txt, .* files, UTF-8 text, or a folder"),
         ("hidden", r"hidden: no documents. Name \.txt"),
         ("odd", r"the file's name is not UTF-8. Rename it"),
     ]:
