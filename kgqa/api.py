@@ -16,6 +16,7 @@ from pathlib import Path
 from kgqa.artifacts.metrics import Metrics
 from kgqa.artifacts.predictions import SavedAnswer
 from kgqa.artifacts.run import FinishedRun, find_run
+from kgqa.artifacts.sweep import find_runs
 from kgqa.artifacts.trace import TracedQuestion, find_question
 from kgqa.config.composing import compose
 from kgqa.config.overrides import Value, format_override, format_sweep
@@ -31,6 +32,7 @@ from kgqa.experiment.session import Session
 from kgqa.report.page import notebook_html
 from kgqa.report.questions import Row, call_rows, prediction_rows
 from kgqa.report.run_report import sections
+from kgqa.report.section import markdown
 from kgqa.runtime.display import Display, PlainLines, log_lines
 from kgqa.sweeps.grid import SweepRequest, run_sweep
 
@@ -78,6 +80,10 @@ class Run:
 
     def __repr__(self) -> str:
         return f"Run({str(self.folder)!r})"
+
+    def __str__(self) -> str:
+        run = self._find_finished
+        return markdown(f"{run.title}: {self.folder}", sections(run)[:1])
 
     def _repr_html_(self) -> str:
         run = self._find_finished
@@ -131,11 +137,13 @@ def sweep(*overrides: str, name: str | None = None, display: Display | None = No
 def compare(*runs: Run | str | Path, profile: str | None = None, in_all: bool = False, seed: int = 0) -> Comparison:
     """Compare runs on the same questions with paired tests and flipped questions: `kgqa compare`.
 
-    in_all: compare only the questions that all runs have. `.sections` are the tables, which a notebook displays.
+    The result shows its tables, also in a notebook. `pandas.DataFrame(result.rows)` has a row per metric and pair.
+
+    Args:
+        runs: two or more runs, or a sweep.
+        in_all: compare only the questions that all runs have.
     """
-    if len(runs) < 2:
-        raise ConfigError(f"kgqa.compare: {len(runs)} run given. Pass two or more")
-    folders = tuple(run.folder if isinstance(run, Run) else find_run(str(run)) for run in runs)
+    folders = find_runs([str(run.folder if isinstance(run, Run) else run) for run in runs])
     return compare_answers(folders, profile, seed=seed, in_all=in_all)
 
 

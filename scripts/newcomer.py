@@ -19,7 +19,6 @@ import re
 import select
 import struct
 import subprocess
-import sys
 import termios
 import threading
 import time
@@ -32,6 +31,7 @@ from scripts.readme import quickstart
 ROOT = Path(__file__).resolve().parents[1]
 SILENCE = 30.0
 SIZE = struct.pack("HHHH", 24, 80, 0, 0)  # lines and columns
+CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 MODEL = "simulated"
 
 
@@ -63,7 +63,7 @@ class Ended:
 def run_on_terminal(typed: str, folder: Path, environment: dict[str, str]) -> Ended:
     """Run a command in bash on a pseudo-terminal, and show its output."""
     started = last = time.monotonic()
-    silence, output = 0.0, bytearray()
+    silence, output, unfinished = 0.0, bytearray(), b""
     child, terminal = pty.fork()
     if not child:
         os.chdir(folder)
@@ -82,13 +82,20 @@ def run_on_terminal(typed: str, folder: Path, environment: dict[str, str]) -> En
             break
         last = time.monotonic()
         output += chunk
-        sys.stdout.buffer.write(chunk)
-        sys.stdout.flush()
+        *lines, unfinished = (unfinished + chunk).split(b"\n")
+        for line in lines:
+            print(plain_line(line), flush=True)
     os.close(terminal)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     ended = Ended(typed.strip(), code, time.monotonic() - started, silence, output.decode(errors="replace"))
     ended.show()
     return ended
+
+
+def plain_line(line: bytes) -> str:
+    """Return what a terminal shows of a line in the end: without colors and what was drawn over."""
+    text = CONTROL.sub("", line.decode(errors="replace"))
+    return text.rstrip("\r").rpartition("\r")[2]
 
 
 def empty_environment(home: Path, *programs: Path) -> dict[str, str]:

@@ -15,7 +15,7 @@ from pydantic import ConfigDict, Field
 from kgqa.artifacts.manifest import StageManifest
 from kgqa.artifacts.metrics import Cost, Estimate, Metrics
 from kgqa.artifacts.predictions import question_ids
-from kgqa.artifacts.run import SWEEP, FinishedRun
+from kgqa.artifacts.run import LAST, SWEEP, FinishedRun, find_run
 from kgqa.artifacts.schema import Artifact, Count, Number, omit_none, read
 from kgqa.artifacts.verdicts import STAGE, VerificationOutcome
 from kgqa.errors import ConfigError
@@ -190,6 +190,21 @@ class Sweep(Artifact):
     def is_complete(self) -> bool:
         """Return whether every cell finished."""
         return not self.untried and all(cell.is_finished for cell in self.cells)
+
+
+def find_runs(texts: Sequence[str]) -> list[Path]:
+    """Return the folders of runs, as `find_run` finds them. A sweep means the runs of its finished cells."""
+    folders = list[Path]()
+    for text in texts:
+        # "last" is the last run, unless it is the only one to compare
+        folder = find_run(text, sweeps=text != LAST or len(texts) == 1)
+        if (folder / SWEEP).is_file():
+            folders += (cell.run for cell in Sweep.read(folder).cells if cell.run and cell.is_finished)
+        else:
+            folders.append(folder)
+    if len(folders) < 2:
+        raise ConfigError(f"{' '.join(texts)}: {len(folders)} finished run. Name two or more runs, or a sweep")
+    return folders
 
 
 def questions_asked(run: Path) -> str:

@@ -99,7 +99,7 @@ EXPORTS = ("jsonl", "eee", "otlp", "trec")
 QUESTION_KEYS = ("dataset", "limit", "sample", "ids")
 CALIBRATION_KEYS = ("human", "other")
 SCORE_KEYS = (
-    "scoring", "judge", "model", "engine", "roles", "seed", "max_parallel_questions", "output_dir",
+    "scoring", "judge", "model", "engine", "server", "roles", "seed", "max_parallel_questions", "output_dir",
     "allow_trained_questions",
 )  # fmt: skip
 TUNE_KEYS = ("metric", "dev", "test", "dev_path", "dev_split", "seed", "sets", "name")
@@ -259,10 +259,11 @@ INSPECT_COMMANDS = (
     Command(
         "compare",
         "compare runs on the same questions: paired tests and flipped questions",
-        "kgqa compare demo/trace demo/golden --common",
+        """kgqa compare demo/trace demo/golden --common
+        kgqa compare outputs/sweeps/NAME""",
         "score:compare",
         """
-        RUN RUN …      runs: each a folder, the start of its name, or last
+        RUN …          two or more runs: each a folder, the start of its name, or last. A sweep: all its runs
         [key=value …]  scoring= rules of EM and F1, seed=0 of the intervals, difference=2 relevant points
         --common       compare only the questions that all runs have
         --all          show all flipped questions (default: 10 per pair)""",

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from kgqa.artifacts.run import find_run
+from kgqa.artifacts.sweep import find_runs
 from kgqa.cli.commands import CALIBRATION_KEYS, QUESTION_KEYS
 from kgqa.cli.terminal import Terminal
 from kgqa.config.building import check_value
@@ -61,9 +62,9 @@ def compare(args: Namespace, terminal: Terminal) -> None:
     values = override_values(args.overrides)
     seed = check_value("seed", values.get("seed", "0"), Natural)
     difference = check_value("difference", values.get("difference", f"{DIFFERENCE:g}"), Points)
-    if len(args.positionals) > MAX_RUNS:
-        raise ConfigError(f"{len(args.positionals)} runs: compare at most {MAX_RUNS} at once")
-    runs, flips = tuple(map(find_run, args.positionals)), None if args.all else FLIPS
+    runs, flips = find_runs(args.positionals), None if args.all else FLIPS
+    if len(runs) > MAX_RUNS:
+        raise ConfigError(f"{len(runs)} runs: compare at most {MAX_RUNS} at once")
     profile = values.get("scoring")
     comparison = compare_answers(runs, profile, seed=seed, difference=difference, in_all=args.common, flips=flips)
     terminal.sections(comparison.heading, comparison.sections)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from pathlib import Path
 from string import ascii_uppercase
@@ -15,9 +15,10 @@ from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.evaluate import AnsweredQuestions, open_run
 from kgqa.report.evaluation import comparison_section
 from kgqa.report.page import notebook_html
-from kgqa.report.section import Section
-from kgqa.scoring.comparison import compare
+from kgqa.report.section import Section, markdown
+from kgqa.scoring.comparison import Difference, compare
 from kgqa.scoring.questions import METRICS
+from kgqa.types import Json
 from kgqa.util.text import pluralize
 
 DIFFERENCE = 2.0  # points
@@ -25,10 +26,29 @@ Shares = list[float | None]
 Runs = Mapping[str, AnsweredQuestions]  # by letter
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
+    """`runs`: the names of the runs by letter. It is displayed as its tables."""
+
     heading: str
     sections: list[Section]
+    runs: Mapping[str, str]
+    differences: Sequence[Difference]
+
+    @property
+    def rows(self) -> list[dict[str, Json]]:
+        """Return one row per metric and pair of runs: means, difference, interval, p, effect, wins."""
+        rows = []
+        for each in self.differences:
+            row = asdict(each)
+            names = {"first": self.runs[each.first], "second": self.runs[each.second]}
+            means = dict(zip(("first_mean", "second_mean"), row.pop("means"), strict=True))
+            wins = dict(zip(("first_wins", "second_wins"), row.pop("wins"), strict=True))
+            rows.append({**row, **names, **means, **wins})
+        return rows
+
+    def __repr__(self) -> str:
+        return markdown(self.heading, self.sections)
 
     def _repr_html_(self) -> str:
         return notebook_html(self.heading, self.sections)
@@ -77,7 +97,8 @@ def compare_answers(
         comparison_section(differences, difference),
         *_flips(runs, verdicts or scores["EM"], flips),
     ]
-    return Comparison("\n".join([title, *lines, *notes]), sections)
+    names = {letter: run.name for letter, run in runs.items()}
+    return Comparison("\n".join([title, *lines, *notes]), sections, names, differences)
 
 
 def share_questions(runs: list[AnsweredQuestions], *, common: bool) -> list[AnsweredQuestions]:

@@ -56,6 +56,18 @@ def test_a_list_of_values_sweeps_and_its_runs_compare() -> None:
     assert "<table" in comparison._repr_html_()
 
 
+def test_comparison_of_a_sweep_is_tables_and_rows() -> None:
+    kgqa.sweep(method=["no_context", "golden"], display=QUIET, **QUICK)
+    (sweep,) = Path("outputs/sweeps").iterdir()
+    compared = kgqa.compare(sweep)
+    assert "| metric | runs |" in str(compared)
+    assert "<table" in compared._repr_html_()
+    (em, f1) = compared.rows
+    assert (em["metric"], f1["metric"], em["n"]) == ("EM", "F1", 3)
+    assert em.keys() >= {"first", "second", "first_mean", "second_mean", "difference", "low", "high", "p", "adjusted"}
+    assert "golden" in em["second"]
+
+
 def test_a_question_is_answered_over_ones_own_passages() -> None:
     answered = kgqa.ask("Who built the mill?", MILL, method="all_documents", engine="scripted", display=QUIET)
     assert answered.prediction.error is None
@@ -69,7 +81,7 @@ def test_a_mistake_is_an_error_of_one_line() -> None:
         (lambda: kgqa.run(method="trase", **QUICK), "method=trase: no such method. Did you mean trace"),
         (lambda: kgqa.run(method="golden", dry_run=True, **QUICK), "dry_run"),
         (lambda: kgqa.load("nowhere"), "nowhere"), (lambda: golden().question("none"), "none: no such question"),
-        (lambda: kgqa.compare("one"), "two or more"), (lambda: kgqa.ask(" ", MILL), "a question and a passage"),
+        (lambda: kgqa.compare(golden()), "1 finished run. Name two or more runs"), (lambda: kgqa.ask(" ", MILL), "a question and a passage"),
         (lambda: kgqa.ask("Who?", [("Title", "")]), "a question and a passage"),
     ]  # fmt: skip
     for wrong, said in mistakes:

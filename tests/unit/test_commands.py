@@ -58,7 +58,7 @@ def test_usage_error_is_one_line_with_a_fix(capsys: pytest.CaptureFixture[str]) 
         ("show", "RUN is missing. Example: kgqa show last"),
         ("show a b c", "c: unexpected argument of kgqa show. Example: kgqa show last"),
         ("show a --limit 0", "--limit 0: must be at least 1"),
-        ("compare a", "another RUN is missing. Example: kgqa compare demo/trace"),
+        ("compare", "RUN is missing. Example: kgqa compare demo/trace"),
         ("report a --format htm", "--format htm: no such value. Did you mean html"),
         ("run method=trace,ircot limit=3", "a list of values is a sweep: kgqa run -m method=trace,ircot"),
         ("run method=trace,irctt", "method=irctt: no such method. Did you mean ircot"),
@@ -112,3 +112,7 @@ def test_control_characters_are_escaped_in_all_streams(
     sys.stdout.write("café 漢")
     sys.stdout.flush()
     assert raw.getvalue() == b"caf\xe9 \\u6f22"
+
+
+def test_evaluate_accepts_a_server() -> None:
+    assert parse(["evaluate", "last", "judge=three_way", "server=http://127.0.0.1:8000/v1"]).overrides
