@@ -122,7 +122,7 @@ INSTEAD = (
     (r"only='GPT3\*,HotpotQA'", "only='GPT3? ZeroR QA? Direct,HotpotQA'"),
     (r"graph\.keywords=0,1,2,3,5,8", "graph.keywords=0,8"),
     (r"(-m method=)trace,ircot,knowtrace( dataset=musique,hotpotqa server=)", r"\1ircot\2"),
-    (r"^((?:export )?OPENAI_API_KEY)=…", r"\1=none"), (r"n_trials=20", "n_trials=2"),
+    (r"^((?:export )?(?:AZURE_)?OPENAI_API_KEY)=…", r"\1=none"), (r"n_trials=20", "n_trials=2"),
     (r"train\.examples=64", "train.examples=2"), (r"sample=\d+", "sample=1"), (r"\blimit=\d{2,}", "limit=2"),
     (r"(collect safe) dataset=2wiki", r"\1 dataset=musique"),  # the stand-in for 2Wiki has no evidences
     (r"tune\.dev=\d+ tune\.test=\d+", "tune.dev=2 tune.test=2"),

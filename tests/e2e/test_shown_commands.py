@@ -40,7 +40,7 @@ def run_here(page: Path) -> list[Shown]:
 
 HERE = [page for page in COMMANDS if run_here(page)]
 VLLM = r"http://127\.0\.0\.1:8000(?=/v1)"  # serves one model, so that a command need not name it
-SERVERS = r"https?://(127\.0\.0\.1:(4000|5000|8001|8080|11434)|my\.proxy|openrouter\.ai/api)(?=/v1|\s)"
+SERVERS = r"https?://(127\.0\.0\.1:(4000|5000|8001|8080|11434)|my\.proxy|openrouter\.ai/api|RESOURCE\.openai\.azure\.com/openai)(?=/v1|\s)"
 
 KEYS = ("OPENAI_API_KEY", "LITELLM_MASTER_KEY", "OPENROUTER_API_KEY", "LANGFUSE_PUBLIC_KEY", "LANGFUSE_SECRET_KEY")
 
@@ -76,7 +76,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def shell(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
-    server, vllm = serve("Qwen/Qwen3-8B", "NAME", "qwen3:8b", "qwen/qwen3-8b"), serve("Qwen/Qwen3-8B")
+    server, vllm = serve("Qwen/Qwen3-8B", "NAME", "DEPLOYMENT", "qwen3:8b", "qwen/qwen3-8b"), serve("Qwen/Qwen3-8B")
     folder = tmp_path / "world"
     shutil.copytree(world, folder, symlinks=True)
     address = server.url.removesuffix("/v1")
