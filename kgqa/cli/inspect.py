@@ -47,7 +47,10 @@ def runs(args: Namespace, terminal: Terminal) -> None:
         return
     shown = listed[: args.limit or RUNS_SHOWN]
     differing = _list_differing(shown)
-    rows = [(run.when, run.name, differing.get(run), *_scores(run)) for run in shown]
+    running = {Path(beat.folder).absolute(): beat for beat in read_heartbeats() if beat.is_running}
+    rows = [
+        (run.when, run.name, differing.get(run), *_scores(run, running.get(run.folder.absolute()))) for run in shown
+    ]
     terminal.table(("written", "run", "differs in", "questions", "EM", "F1", ""), rows, fixed=1)
     if len(listed) > len(shown):
         terminal.line(f"{len(shown)} of {len(listed):,}. All: --limit {len(listed)}")
@@ -65,12 +68,16 @@ def _list_differing(runs: Sequence[RunEntry]) -> dict[RunEntry, str]:
         others = [each for other, each in settings.items() if other.parts[:3] == run.parts[:3]]
         shared = [key for key in own if key not in NO_DIFFERENCE and all(key in each for each in others)]
         keys = [key for key in shared if len({each[key] for each in others}) > 1]
-        differing[run] = " ".join(f"{key}={own[key]}" for key in keys)
+        found = " ".join(f"{key}={own[key]}" for key in keys)
+        differing[run] = found or ("code, prompts or data" if len(others) > 1 else "")
     return differing
 
 
-def _scores(run: RunEntry) -> Cells:
-    """Return the number of questions, EM, F1 and a remark."""
+def _scores(run: RunEntry, beat: Heartbeat | None) -> Cells:
+    """Return the number of questions, EM, F1 and a remark. beat: if the run is in progress."""
+    if beat is not None:
+        done = f"{beat.ended:,}" if beat.count is None else f"{beat.ended:,} of {beat.count:,}"
+        return None, None, None, f"running: {done} {beat.stage}".rstrip()
     if not run.ended:
         return None, None, None, "not finished. Run its command again"
     try:

@@ -71,12 +71,16 @@ class Heartbeat(Artifact):
 
     @property
     def is_running(self) -> bool:
+        if self.host == socket.gethostname() and not _is_alive(self.pid):
+            return False
         return time.time() - self.updated < STOPPED
 
     def describe(self) -> str:
         """Return the state in words."""
+        if self.is_running:
+            return "running"
         silence = duration(time.time() - self.updated)
-        return "running" if self.is_running else f"stopped: no heartbeat from {self.host} for {silence}"
+        return f"stopped: no heartbeat from process {self.pid} on {self.host} for {silence}"
 
     def json(self) -> dict[str, Json]:  # type: ignore[override]
         """Return the fields and the state."""
@@ -89,6 +93,17 @@ class Heartbeat(Artifact):
             fresh = self.file.with_suffix(".new")
             fresh.write_text(json_text(super().json()), encoding="utf-8", errors="backslashreplace")
             fresh.replace(self.file)
+
+
+def _is_alive(pid: int) -> bool:
+    """Return whether a process of this machine runs."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):  # another user's, or no such number
+        return True
+    return True
 
 
 def read_heartbeats(root: Path | None = None) -> list[Heartbeat]:

@@ -193,6 +193,17 @@ def test_own_judge_runs(kgqa: Run, tmp_path: Path) -> None:
     assert subprocess.run(tested, cwd=tmp_path, capture_output=True, check=False).returncode == 0
 
 
+def test_runs_with_other_prompts_differ_in_the_list(kgqa: Run, tmp_path: Path) -> None:
+    line = "run method=golden dataset=demo engine=scripted limit=2"
+    kgqa(line)
+    assert "code, prompts or data" not in kgqa("runs")
+    kgqa("new prompt reader/answer")
+    template = tmp_path / "prompts" / "reader" / "answer.j2"
+    template.write_text(template.read_text(encoding="utf-8").replace("{% block user %}", "{% block user %}\nBe brief."))
+    kgqa(line)
+    assert kgqa("runs").count("code, prompts or data") == 2
+
+
 def test_own_prompt_is_a_copy_and_unknown_ones_are_named(kgqa: Run, tmp_path: Path) -> None:
     assert "run method=trace dataset=demo" in kgqa("new prompt trace/select")
     assert (tmp_path / "prompts" / "trace" / "select.j2").read_text(encoding="utf-8").startswith("{#")

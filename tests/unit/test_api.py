@@ -81,7 +81,8 @@ def test_a_mistake_is_an_error_of_one_line() -> None:
         (lambda: kgqa.run(method="trase", **QUICK), "method=trase: no such method. Did you mean trace"),
         (lambda: kgqa.run(method="golden", dry_run=True, **QUICK), "dry_run"),
         (lambda: kgqa.load("nowhere"), "nowhere"), (lambda: golden().question("none"), "none: no such question"),
-        (lambda: kgqa.compare(golden()), "1 finished run. Name two or more runs"), (lambda: kgqa.ask(" ", MILL), "a question and a passage"),
+        (lambda: kgqa.compare(golden()), "1 finished run. Name two or more runs"),
+        (lambda: kgqa.ask(" ", MILL), "a question and a passage"),
         (lambda: kgqa.ask("Who?", [("Title", "")]), "a question and a passage"),
     ]  # fmt: skip
     for wrong, said in mistakes:

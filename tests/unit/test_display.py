@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import logging
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -111,6 +113,18 @@ def test_note_names_what_is_saved(tmp_path: Path, unit: str, error: Exception, s
     with pytest.raises(type(error)) as raised:
         work()
     assert [each for each in notes(raised.value) if each.startswith("saved")] == [saved.format(tmp_path)] * bool(saved)
+
+
+def test_killed_process_is_not_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with monitor_work(QUIET, "run", tmp_path):
+        (beat,) = read_heartbeats()
+        ended = subprocess.Popen([sys.executable, "-c", ""])
+        ended.wait()
+        killed = beat.replace(pid=ended.pid)
+        assert beat.is_running
+        assert not killed.is_running
+        assert killed.describe().startswith(f"stopped: no heartbeat from process {ended.pid} on ")
 
 
 class Parts:
