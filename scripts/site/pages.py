@@ -9,10 +9,13 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kgqa.cli.commands import BY_NAME, PROGRAM, help_of
+from kgqa.config import building
+from kgqa.config.composing import compose
 from kgqa.config.files import describe_choice, groups, load_yaml
 from kgqa.config.keys import list_keys, load_node
 from kgqa.config.run_keys import list_run_keys
@@ -31,10 +34,12 @@ WORKER = Path(__file__).with_name("iframe-worker.js")
 # by group: heading, title of the last column, command
 ZOO = {
     "method": ("Methods", "needs", "method=NAME dataset=musique"),
-    "dataset": ("Datasets", "licence", "method=retrieve_read dataset=NAME"),
+    "dataset": ("Datasets", "license", "method=retrieve_read dataset=NAME"),
     "retriever": ("Retrievers", "class", "method=retrieve_only dataset=musique retriever=NAME"),
-    "model": ("Models", "licence, size", "method=trace dataset=musique model=NAME"),
+    "model": ("Models", "license, size", "method=trace dataset=musique model=NAME"),
 }
+KEY_HEADER = ("key", "meaning", "default", "source")
+KEY_GROUPS = tuple(dict.fromkeys(("method", "dataset", "model", "engine", *groups())))
 CAN = {
     "run": "with the models and data named",
     "needs training": "after its model is trained",
@@ -95,21 +100,26 @@ def commands() -> str:
 
 
 def configuration() -> str:
-    """Return every choice of every group with its keys, their defaults and sources."""
-    header = ("key", "meaning", "default", "source")
+    """Return the keys of every run, and links to the keys of each group."""
+    names = {group: ", ".join(f"`{name}`" for name in groups()[group]) for group in KEY_GROUPS}
+    links = "\n".join(f"- [`{group}=`](keys-{group}.md): {listed}" for group, listed in names.items())
     parts = [
         "# Keys",
         "The keys of `kgqa run`. Their classes declare them. `conf/` has one file per choice with what differs.",
         "## Keys of every run",
-        _table(header, [_key_row("", key) for key in list_run_keys()]),
+        _table(KEY_HEADER, [_key_row("", key) for key in list_run_keys()]),
+        "## Keys of one choice",
+        links,
     ]
-    known = groups()
-    for group in dict.fromkeys(("method", "dataset", "model", "engine", *known)):
-        parts.append(f"## {group}=")
-        for name in known[group]:
-            listed = list_keys(group, name)
-            parts.append(f"### {group}={name}\n\n{_cell(describe_choice(group, name))}")
-            parts.append(_table(header, [_key_row(f"{group}.", key) for key in listed]))
+    return "\n\n".join(parts) + "\n"
+
+
+def group_keys(group: str) -> str:
+    """Return every choice of a group with its keys, their defaults and sources."""
+    parts = [f"# Keys of {group}="]
+    for name in groups()[group]:
+        parts.append(f"## {group}={name}\n\n{_cell(describe_choice(group, name))}")
+        parts.append(_table(KEY_HEADER, [_key_row(f"{group}.", key) for key in list_keys(group, name)]))
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -132,21 +142,14 @@ def zoo() -> str:
 def _last_column(group: str, name: str, sources: Mapping[str, Any]) -> str:
     config = load_node(group, name)
     if group == "dataset":
-        return str(sources.get(name, {}).get("licence", "your own"))
+        return str(sources.get(name, {}).get("license", "your own"))
     if group == "model":
         card = config.get("about") or {}
         size = f", {card['parameters']:g} billion" if card.get("parameters") else ""
         return f"{card.get('licence', '')}{size}"
     if group == "method":
-        return ", ".join(sorted(_uses(str(config["_target_"]))))
+        return ", ".join(sorted(building.method(compose([f"method={name}"])["method"]).uses))
     return f"`{config['_target_']}`"
-
-
-def _uses(target: str) -> frozenset[str]:
-    module, _, name = target.rpartition(".")
-    component = getattr(__import__(module, fromlist=[name]), name)
-    uses: Any = getattr(component, "uses", frozenset())
-    return frozenset() if callable(uses) or isinstance(uses, property) else frozenset(uses)
 
 
 def matrix() -> str:
@@ -192,5 +195,6 @@ PAGES: dict[str, Callable[[], str]] = {
     "matrix.md": matrix,
     "reference/commands.md": commands,
     "reference/keys.md": configuration,
+    **{f"reference/keys-{group}.md": partial(group_keys, group) for group in KEY_GROUPS},
     "reference/python.md": python,
 }
