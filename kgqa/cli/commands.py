@@ -277,7 +277,7 @@ DATA_COMMANDS = (
     ),
     Command(
         "data list",
-        "list all datasets and corpora: source, licence, size, checksum, local copy",
+        "list all datasets and corpora: source, license, size, checksum, local copy",
         "kgqa data list",
         "data:show_datasets",
     ),

@@ -31,9 +31,9 @@ def show_datasets(_: Namespace, terminal: Terminal) -> None:
         size = "size unknown" if source.bytes is None else f"{source.bytes:,}"
         checksum = "checksum unknown" if source.sha256 is None else source.sha256
         hub = [f"on the hub: {source.hub.id}"] if source.hub else []
-        origin = "\n".join([source.licence, source.page, *source.urls, *hub])
+        origin = "\n".join([source.license, source.page, *source.urls, *hub])
         rows.append((name, source.content, origin, f"{size}\n{checksum}\n", place_of(name, source)))
-    terminal.table(("dataset=", "content", "licence and source", "bytes, sha256", "here"), rows, fixed=1)
+    terminal.table(("dataset=", "content", "license and source", "bytes, sha256", "here"), rows, fixed=1)
 
 
 def download(args: Namespace, terminal: Terminal) -> None:

@@ -160,7 +160,7 @@ def _show_presets(terminal: Terminal) -> None:
     terminal.line(
         "From the hub: pip install huggingface_hub. The first run downloads the weights"
         + (", but HF_HUB_OFFLINE is set: unset it. " if is_offline() else ". ")
-        + "Gated: accept the licence on the hub, set HF_TOKEN. To use your own copy: model.path=FOLDER"
+        + "Gated: accept the license on the hub, set HF_TOKEN. To use your own copy: model.path=FOLDER"
     )
 
 

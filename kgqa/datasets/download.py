@@ -68,7 +68,7 @@ class Source(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     content: str
-    licence: str
+    license: str
     page: str
     folder: str  # below the data folder
     urls: tuple[str, ...]  # tried in order; none: there is nothing to download

@@ -68,7 +68,7 @@ def fetch_dataset(name: str, display: Display, *, source_folder: str | None = No
         raise ConfigError(f"dataset={name}: no such dataset. {nearest(name, known)}")
     source = known[name]
     folder = to or data_folders(source.folder)[0]
-    display.line(f"{name}: {source.content}; licence {source.licence}; {source.page}")
+    display.line(f"{name}: {source.content}; license {source.license}; {source.page}")
     files = [folder / file for file in source.makes]
     in_package = name in groups()["dataset"] and str(load_node("dataset", name).get("path")).startswith(PACKAGED)
     if in_package and not source.urls:

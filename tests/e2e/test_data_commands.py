@@ -76,7 +76,7 @@ def test_download_fetches_unpacks_and_makes_a_runnable_dataset(
     offer("musique", zipped(musique_ans_v1__0_dev__jsonl=LINE, readme="x"), members=["musique_ans_v1.0_dev.jsonl"])
     ran = kgqa("data", "download", "dataset=musique")
     assert (ran.code, ran.err) == (0, "")
-    assert "licence CC BY 4.0" in ran.out
+    assert "license CC BY 4.0" in ran.out
     assert hashlib.sha256(LINE.encode()).hexdigest() in ran.out
     assert os.listdir("data/musique") == ["musique_ans_v1.0_dev.jsonl"]  # the archive is gone
     assert "data/musique/musique_ans" in "".join(kgqa("data", "list").out.split()).replace("│", "")

@@ -37,7 +37,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Behaviour]:
 
 def source(*urls: str, sha256: str | None = SHA256) -> Source:
     return Source(
-        content="bytes", licence="none", page="kgqa", folder=".", urls=urls, file="file.bin", bytes=None, sha256=sha256
+        content="bytes", license="none", page="kgqa", folder=".", urls=urls, file="file.bin", bytes=None, sha256=sha256
     )
 
 

@@ -154,7 +154,7 @@ def _manifest(
             question_hashes=examples.question_hashes,
             text_hashes=examples.text_hashes,
             templates=examples.templates,
-            licences=tuple(f"{name}: {known[name].licence}" for name in examples.made_of if name in known),
+            licences=tuple(f"{name}: {known[name].license}" for name in examples.made_of if name in known),
         ),
         seed=training.seed,
         precision=training.precision,
