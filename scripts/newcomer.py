@@ -131,13 +131,13 @@ class Simulated(BaseHTTPRequestHandler):
         """Print nothing."""
 
 
-def walk(folder: Path, *, tests: bool) -> list[Ended]:
+def walk(folder: Path, model: str, *, tests: bool) -> list[Ended]:
     """Clone, and run the demo, README's commands, the tests, and README's server command with the core alone."""
     clone = folder / "projects-of-this-year" / "question-answering-over-several-documents" / "a clone of kgqa" / "kgqa"
     subprocess.run(["git", "clone", "-q", str(ROOT), str(clone)], check=True)
     plain = empty_environment(folder / "home")
     active = empty_environment(folder / "home", clone / ".venv/bin")
-    ended = [run_on_terminal("make demo", clone, plain)]
+    ended = [run_on_terminal(f"make demo MODEL={model}" if model else "make demo", clone, plain)]
     for command, needs in quickstart():
         if needs:
             print(f"newcomer: skipped (needs {needs}): {command.strip()}", flush=True)
@@ -175,11 +175,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", type=Path, help="an empty folder for the clone")
     parser.add_argument("--no-tests", action="store_true", help="leave out make test")
+    parser.add_argument("--model", default="", help="the model of the demo (default: that of make demo)")
     parser.add_argument("--transformers", action="store_true", help="only the row with PyTorch")
     chosen = parser.parse_args()
     if not chosen.transformers and chosen.folder is None:
         parser.error("name an empty folder")
-    ended = walk_transformers() if chosen.transformers else walk(chosen.folder.resolve(), tests=not chosen.no_tests)
+    if chosen.transformers:
+        ended = walk_transformers()
+    else:
+        ended = walk(chosen.folder.resolve(), chosen.model, tests=not chosen.no_tests)
     print("newcomer: summary")
     for each in ended:
         each.show()
