@@ -52,7 +52,7 @@ def page_parts(template: str, scripts: Sequence[str], **values: object) -> Itera
     """
     from markupsafe import Markup
 
-    style, script = _asset("report.css"), "".join(map(_asset, scripts))
+    style, script = _asset("report.css"), "".join(map(_asset, (*scripts, "theme.js")))
     yield from (
         template_environment("kgqa.report")
         .get_template(template)

@@ -151,7 +151,7 @@ function preview() {
   void open(wrong ?? visible[0], null);
 }
 
-// ---- views, keys, theme
+// ---- views, keys
 
 /** Returns question and call of the address #q=ID&call=PATH, or null for each that is missing. */
 function addressed() {
@@ -208,12 +208,6 @@ function focusOn(id) {
   byId(id).focus();
 }
 
-function switchTheme() {
-  const root = document.documentElement;
-  const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-  root.dataset.theme = dark ? "light" : "dark";
-}
-
 function offer(id, values) {
   const known = [...new Set(values)].filter((value) => value !== null && value !== "").sort();
   byId(id).append(...known.map((value) => element("option", { value }, id === "hops" ? `${value} hops` : value)));
@@ -221,7 +215,6 @@ function offer(id, values) {
 }
 
 async function start() {
-  byId("theme").addEventListener("click", switchTheme);
   await readRows();
   filter();
   for (const id of ["outcome", "hops", "type", "order", "search"]) byId(id).addEventListener("input", filter);
