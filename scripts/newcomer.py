@@ -51,7 +51,9 @@ class Ended:
             return f"exit code {self.code}"
         if "Traceback (most recent call last)" in self.output:
             return "a traceback"
-        return f"silent for {self.silence:.0f} s" if self.silence > SILENCE else ""
+        # pip is silent while it unpacks packages
+        is_silent = self.silence > SILENCE and "/pip " not in self.typed
+        return f"silent for {self.silence:.0f} s" if is_silent else ""
 
     def show(self) -> None:
         state = f"FAILED ({self.problem})" if self.problem else "ok"
