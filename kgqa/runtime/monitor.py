@@ -33,6 +33,7 @@ from kgqa.util.redaction import redact
 from kgqa.util.text import duration
 
 LOG = "log.jsonl"
+INDEX_BUILD = "index build"  # the kind of work
 LARGEST = 4_000_000  # bytes of one file
 OLDER = 4  # older files: log.jsonl.1 is the newest of them
 EVENTS = logging.getLogger("kgqa.events")
@@ -167,7 +168,8 @@ class RunMonitor(Display):
     def __init__(self, display: Display, beat: Heartbeat) -> None:
         self._display, self._beat = display, beat
         self._stages = [Stage("", None)]  # the last one runs now
-        self._saves = False  # whether the last one saves what it has done
+        # the passages of an index are read again, all other work is saved as it is done
+        self._saves = beat.what != INDEX_BUILD
 
     def line(self, text: str, *, alarm: bool = False) -> None:
         log_event("line", text, level=logging.WARNING if alarm else logging.INFO)
@@ -178,8 +180,6 @@ class RunMonitor(Display):
 
     @contextmanager
     def stage(self, title: str, count: int | None, ledger: Ledger | None) -> Iterator[Stage]:
-        # what is counted without a ledger, such as passages of an index, is read or loaded again
-        self._saves = ledger is not None
         with super().stage(title, count, ledger) as stage:
             self._stages.append(stage)
             log_event("stage", title if count is None else f"{title}: {count:,}", stage=title, count=count)

@@ -90,23 +90,18 @@ def test_error_gets_notes_on_how_to_continue(tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.parametrize(
-    ("unit", "error", "saved"),
+    ("what", "error", "saved"),
     [
-        ("questions", EngineDied("it died"), "saved in {}: 1 of 7 questions, and all replies in the call cache"),
-        ("questions", StorageError("the disk is full"), "saved in {}: 1 of 7 questions"),
-        ("passages", EngineDied("it died"), ""),
+        ("run", EngineDied("it died"), "saved in {}: 1 of 7 steps, and all replies in the call cache"),
+        ("run", StorageError("the disk is full"), "saved in {}: 1 of 7 steps"),
+        ("index build", EngineDied("it died"), ""),
     ],
     ids=["engine", "disk", "index"],
 )
-def test_note_names_what_is_saved(tmp_path: Path, unit: str, error: Exception, saved: str) -> None:
-    ledger = Ledger()
-    ledger.paid["reader"] = Tally(calls=3)
+def test_note_names_what_is_saved(tmp_path: Path, what: str, error: Exception, saved: str) -> None:
 
     def work() -> None:
-        with (
-            monitor_work(QUIET, "run", tmp_path) as shown,
-            shown.stage(unit, 7, ledger if unit == "questions" else None) as stage,
-        ):
+        with monitor_work(QUIET, what, tmp_path) as shown, shown.stage("steps", 7, Ledger()) as stage:
             stage.finish(failed=False)
             raise error
 

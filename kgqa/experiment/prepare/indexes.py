@@ -18,7 +18,7 @@ from kgqa.retrieval.index import IndexFolder
 from kgqa.retrieval.search import PassageIndex, PoolIndex
 from kgqa.runtime.costs import total
 from kgqa.runtime.display import Display
-from kgqa.runtime.monitor import monitor_work
+from kgqa.runtime.monitor import INDEX_BUILD, monitor_work
 from kgqa.util.fs import digest, outputs
 
 T = TypeVar("T")
@@ -58,7 +58,7 @@ def build_index(session: Session, display: Display) -> tuple[Mapping[str, Any], 
             raise ended.result
         return ended.result
 
-    with monitor_work(display, "index build", folder.path) as shown, shown.counting("passages") as advance:
+    with monitor_work(display, INDEX_BUILD, folder.path) as shown, shown.counting("passages") as advance:
 
         def count(step: str, more: int, of: int | None) -> None:
             nonlocal passages
