@@ -30,6 +30,7 @@ class Prediction:
     evidence: tuple[str, ...] | None = None  # passage ids
     titles: tuple[str, ...] | None = None  # only of other programs' predictions
     places: tuple[int, ...] | None = None  # of the question's passages, from 0, only of other programs' predictions
+    answerable: bool | None = None  # whether the program says so; None: its answer says so. Only of other programs
     evidence_titles: tuple[str, ...] = ()  # of `evidence`
     context_tokens: Count | None = None
     flags: Mapping[str, Count] = field(default_factory=dict)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AliasChoices, BaseModel, Field, StrictInt
+from pydantic import AliasChoices, BaseModel, Field, StrictBool, StrictInt
 
 from kgqa.artifacts.predictions import Prediction
+from kgqa.datasets.musique import UNANSWERABLE
 from kgqa.datasets.schema import parse_record, plain_title
 from kgqa.errors import DataError
 from kgqa.types import Json, Question
@@ -33,10 +36,13 @@ class Line(BaseModel):
 class MusiqueLine(Line):
     predicted_answer: str
     predicted_support_idxs: tuple[StrictInt, ...] | None = None
+    predicted_answerable: StrictBool | None = None
 
 
 def read_predictions(file: Path) -> list[Prediction]:
     """Return the predictions in the file's order.
+
+    MuSiQue-Full's official files have each id twice, see `name_twins`.
 
     Raises:
         DataError: unreadable, in no known format, a value of the wrong type, or a repeated id.
@@ -47,15 +53,46 @@ def read_predictions(file: Path) -> list[Prediction]:
             Prediction(question_id, answer, titles=_titles(record, question_id))
             for question_id, answer in record.answer.items()
         ]
-    predictions: dict[str, Prediction] = {}
+    predictions, seen = list[Prediction](), Counter[str]()
     for where, record in jsonio.stream_records(file):
         prediction = _prediction(record, where)
-        if prediction.question_id in predictions:
+        seen[prediction.question_id] += 1
+        if seen[prediction.question_id] > (1 if prediction.answerable is None else 2):
             raise DataError(f"{where}: question {prediction.question_id} is already answered above. Remove one of them")
-        predictions[prediction.question_id] = prediction
+        predictions.append(prediction)
     if not predictions:
         raise DataError(f"{file}: no predictions in this file")
-    return list(predictions.values())
+    return predictions
+
+
+def name_twins(predictions: Sequence[Prediction], known: Iterable[str], file: Path) -> list[Prediction]:
+    """Give the predictions of a pair of MuSiQue-Full, which have the same id, the ids of its questions.
+
+    known: the ids of the dataset in order. The first prediction is that of the first question, as in the official
+    evaluation. Paragraphs of the unanswerable question are dropped: they have other numbers and are not scored.
+
+    Raises DataError: the dataset does not have the question twice.
+    """
+    counts = Counter(prediction.question_id for prediction in predictions)
+    if counts.total() == len(counts):
+        return list(predictions)
+    order: dict[str, list[str]] = {}
+    for question_id in known:
+        order.setdefault(question_id.removesuffix(f" {UNANSWERABLE}"), []).append(question_id)
+    named = []
+    for prediction in predictions:
+        if counts[prediction.question_id] == 1:
+            named.append(prediction)
+            continue
+        if not (ids := order.get(prediction.question_id)):
+            raise DataError(
+                f"{file}: question {prediction.question_id} is answered twice, but the dataset does not have it twice. "
+                "Set dataset=musique_full"
+            )
+        question_id = ids.pop(0)
+        places = None if question_id.endswith(f" {UNANSWERABLE}") else prediction.places
+        named.append(replace(prediction, question_id=question_id, places=places))
+    return named
 
 
 def _titles(record: OfficialFile, question_id: str) -> tuple[str, ...] | None:
@@ -67,7 +104,8 @@ def _titles(record: OfficialFile, question_id: str) -> tuple[str, ...] | None:
 def _prediction(record: Json, where: str) -> Prediction:
     if isinstance(record, dict) and "predicted_answer" in record:
         line = parse_record(MusiqueLine, record, where)
-        return Prediction(line.question_id, line.predicted_answer, places=line.predicted_support_idxs)
+        places, answerable = line.predicted_support_idxs, line.predicted_answerable
+        return Prediction(line.question_id, line.predicted_answer, places=places, answerable=answerable)
     question_id = parse_record(Line, record, where).question_id
     if "answer" not in record:
         raise DataError(f"{where}: no answer. Expected the key answer, or predicted_answer as in MuSiQue's files")

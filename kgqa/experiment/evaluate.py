@@ -20,7 +20,7 @@ from kgqa.config.files import Config
 from kgqa.config.overrides import override_group
 from kgqa.config.short_forms import SERVER
 from kgqa.config.targets import load_run_config
-from kgqa.datasets.predictions import match_predictions, read_predictions
+from kgqa.datasets.predictions import match_predictions, name_twins, read_predictions
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.check import refusal
 from kgqa.experiment.engines import reader_preset
@@ -144,12 +144,13 @@ def evaluate_predictions(file: Path, overrides: Sequence[str], display: Display,
         ConfigError: `output_dir=` is the folder of a run.
         DataError: the file has no known format, or is not for these questions.
     """
-    experiment, predictions = Experiment.of(overrides), read_predictions(file)
+    experiment = Experiment.of(overrides)
+    known = [question.id for question in experiment.all_questions()]
+    predictions = name_twins(read_predictions(file), known, file)
     answered = {prediction.question_id for prediction in predictions}
     questions = tuple(question for question in experiment.questions if question.id in answered or not subset)
     if not questions:
         raise DataError(f"{file}: none of its predictions is for a question of dataset={experiment.name('dataset')}")
-    known = {question.id for question in experiment.all_questions()}
     by_id = match_predictions(predictions, questions, file, known=known)
     lacking = experiment.missing_golds or None
     answers = AnsweredQuestions(str(file), questions, by_id, experiment.profile, missing_golds=lacking)

@@ -58,7 +58,7 @@ class ScoredQuestion:
 
     @property
     def abstained(self) -> bool:
-        return self.answer is not None and abstains(self.answer)
+        return has_abstained(self.prediction)
 
     @property
     def answerability(self) -> float | None:
@@ -230,7 +230,7 @@ def score_question(question: Question, prediction: Prediction, profile: str) -> 
     shares = score(answer, question.answers, profile)
     contained = containment(answer, question.answers, profile)
     if question.answerable is False:
-        contained = shares["em"] = shares["f1"] = float(answer is not None and abstains(answer))
+        contained = shares["em"] = shares["f1"] = float(has_abstained(prediction))
     evidence = prediction.passages_of(question)
     support = given = SupportScores()
     if evidence is not None:
@@ -238,6 +238,13 @@ def score_question(question: Question, prediction: Prediction, profile: str) -> 
         if question.passages:
             given = score_support([passage.id for passage in question.passages], question.support)
     return ScoredQuestion(question, prediction, profile, shares["em"], shares["f1"], contained, support, given)
+
+
+def has_abstained(prediction: Prediction) -> bool:
+    """Return whether a program says that the question is unanswerable. Without such a field its answer says so."""
+    if prediction.scored_answer is None:
+        return False
+    return abstains(prediction.scored_answer) if prediction.answerable is None else not prediction.answerable
 
 
 def score_support(evidence: Collection[str], gold: Collection[str]) -> SupportScores:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kgqa.artifacts.predictions import Prediction
-from kgqa.datasets.predictions import match_predictions, read_predictions
+from kgqa.datasets.predictions import match_predictions, name_twins, read_predictions
 from kgqa.errors import DataError
 from kgqa.types import Passage, Question
 from tests.unit.files import jsonl, write
@@ -80,3 +80,25 @@ def test_unknown_missing_and_impossible_are_named(tmp_path: Path) -> None:
     match_predictions([Prediction("q1", "a", places=(0, 1))], QUESTIONS[:1], file, known={"q1"})
     with pytest.raises(DataError, match="question q1: paragraph 2 of predicted_support_idxs is none of its 2"):
         match_predictions([Prediction("q1", "a", places=(2,))], QUESTIONS[:1], file, known={"q1"})
+
+
+def official_pair(first: bool, second: bool) -> str:
+    record = {"id": "q1", "predicted_answer": "Pellery", "predicted_support_idxs": [1]}
+    return jsonl({**record, "predicted_answerable": first}, {**record, "predicted_answerable": second})
+
+
+@pytest.mark.parametrize("known", [["q1", "q1 unanswerable"], ["q1 unanswerable", "q1"]], ids=["as is", "reversed"])
+def test_pairs_of_an_official_file_follow_the_dataset(tmp_path: Path, known: list[str]) -> None:
+    predictions = name_twins(read(tmp_path, official_pair(True, False)), known, tmp_path)
+    assert [prediction.question_id for prediction in predictions] == known
+    assert [prediction.answerable for prediction in predictions] == [True, False]
+    assert {each.question_id: each.places for each in predictions} == {"q1": (1,), "q1 unanswerable": None}
+
+
+def test_pairs_need_a_dataset_of_pairs(tmp_path: Path) -> None:
+    predictions = read(tmp_path, official_pair(True, False))
+    with pytest.raises(DataError, match=r"q1 is answered twice.*dataset=musique_full"):
+        name_twins(predictions, ["q1"], tmp_path)
+    third = official_pair(True, False) + official_pair(True, False)
+    with pytest.raises(DataError, match=r":3: question q1 is already answered"):
+        read(tmp_path, third)
