@@ -17,7 +17,7 @@ _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 _DROP_SEPARATORS = re.compile("[ -]")
 
 
-@lru_cache(maxsize=65_536)  # a run scores the same strings under six profiles
+@lru_cache(maxsize=65_536)  # a run scores the same strings under all profiles
 def normalise(text: str) -> str:
     """Return the text in lower case, without ASCII punctuation and English articles, with single spaces."""
     return _without_articles(_without_punctuation(text.lower()))
