@@ -8,6 +8,7 @@ from math import fsum, sqrt
 from kgqa.artifacts.metrics import UNDEFINED, Estimate
 
 Z = 1.959963984540054  # of a 95 % interval
+PAIRED_WEIGHT = 0.1  # of the largest differences, by simulation of pairs of which half to 90 % are equal
 _NO_VARIANCE = 1e-12  # of equal shares, by rounding
 _EDGE = 1e-9
 
@@ -64,12 +65,13 @@ def share_interval(shares: Sequence[float]) -> tuple[float, float]:
     """Return the 95 % interval of the mean of shares from 0 to 1.
 
     It is Wilson's, with the number of zeros and ones that would vary like these shares (as in Korn and Graubard, 1998).
-    The variance is that of the shares with one 0 and one 1 added, because few shares can miss the extremes. A
-    percentile bootstrap covers only 90 % of true means near 0 and 1, and equal values give it no width.
+    The variance is that of the shares and of one further 0 and 1, which weigh half the share of zeros and ones
+    among them: where most values are extreme, few of them can miss the other extreme. A percentile bootstrap covers
+    only 90 % of true means near 0 and 1, and equal values give it no width.
 
     Raises ValueError: no shares, or one is not from 0 to 1.
     """
-    return _interval_by_variance(shares, [*shares, 0.0, 1.0])
+    return _interval_by_variance(shares, weight=sum(share in (0, 1) for share in shares) / (2 * len(shares) or 1))
 
 
 def difference_interval(differences: Sequence[float]) -> tuple[float, float]:
@@ -83,17 +85,21 @@ def difference_interval(differences: Sequence[float]) -> tuple[float, float]:
         gains = sum(difference > 0 for difference in differences)
         return tango(gains, sum(difference < 0 for difference in differences), len(differences))
     shares = [(1 + difference) / 2 for difference in differences]
-    low, high = _interval_by_variance(shares, shares)
+    low, high = _interval_by_variance(shares, weight=PAIRED_WEIGHT)
     return 2 * low - 1, 2 * high - 1
 
 
-def _interval_by_variance(shares: Sequence[float], varying: Sequence[float]) -> tuple[float, float]:
-    """Return Wilson's interval for the number of zeros and ones with the variance of the varying shares."""
+def _interval_by_variance(shares: Sequence[float], weight: float) -> tuple[float, float]:
+    """Return Wilson's interval for the number of zeros and ones with the variance of the shares.
+
+    weight: of one 0 and one 1 that are added for the variance.
+    """
     if not shares or not all(0 <= share <= 1 for share in shares):
         raise ValueError("an interval needs one share or more, all of them from 0 to 1")
-    mean = fsum(varying) / len(varying)
-    variance = fsum((share - mean) ** 2 for share in varying) / len(varying)
-    factor = mean * (1 - mean) / variance if variance > _NO_VARIANCE else 1.0
+    total = len(shares) + 2 * weight
+    mean = (fsum(shares) + weight) / total
+    squares = fsum((share - mean) ** 2 for share in shares) + weight * (mean**2 + (1 - mean) ** 2)
+    factor = mean * (1 - mean) * total / squares if squares > _NO_VARIANCE else 1.0
     return wilson(min(fsum(shares) / len(shares), 1.0), factor * len(shares))
 
 

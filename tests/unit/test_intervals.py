@@ -12,7 +12,7 @@ from scipy.stats import binom
 from kgqa.scoring.intervals import difference_interval, estimate, share_interval, tango, wilson
 
 FRACTIONS = np.array([0.2, 0.25, 2 / 7, 1 / 3, 0.4, 0.5, 4 / 7, 2 / 3, 0.8, 6 / 7])  # of F1 between 0 and 1
-RUNS = 1500
+RUNS = 3000
 
 
 @pytest.mark.parametrize("n", [20, 40, 80, 500])
@@ -35,6 +35,23 @@ def test_interval_of_zeros_and_ones_is_wilsons() -> None:
 def test_values_that_are_no_shares_are_rejected(shares: list[float]) -> None:
     with pytest.raises(ValueError, match="from 0 to 1"):
         share_interval(shares)
+
+
+@pytest.mark.parametrize("n", [80, 200])
+@pytest.mark.parametrize(
+    ("values", "chances"),
+    [
+        ([1 / 15, 2 / 15, 0.2, 4 / 15], [0.25, 0.25, 0.25, 0.25]),  # precision of 15 passages
+        ([0, 0.5, 1], [0.1, 0.3, 0.6]),  # recall of two gold passages
+        ([0, 0.5, 1], [0.02, 0.08, 0.9]),
+    ],
+    ids=["precision", "recall", "high recall"],
+)
+def test_means_of_few_values_are_covered(n: int, values: list[float], chances: list[float]) -> None:
+    samples = np.random.default_rng(n).choice(values, size=(RUNS, n), p=chances)
+    truth = float(np.dot(values, chances))
+    covered = [low <= truth <= high for low, high in map(share_interval, samples.tolist())]
+    assert 0.93 <= np.mean(covered) <= 0.97
 
 
 def sample_f1(source: np.random.Generator, zeros: float, ones: float, shape: tuple[int, int]) -> np.ndarray:
