@@ -16,7 +16,7 @@ from kgqa.artifacts.manifest import check_hash
 from kgqa.artifacts.predictions import Prediction
 from kgqa.artifacts.schema import AGAIN, Artifact, Number, check_json
 from kgqa.errors import ConfigError, DataError, nearest
-from kgqa.types import Json, Question, Usage
+from kgqa.types import Json, Passage, Question, Usage
 from kgqa.util.fs import open_file
 from kgqa.util.jsonio import MOST_BYTES, JsonError, decode_first, decode_stored, encode_json
 
@@ -165,6 +165,21 @@ def read_questions(folder: Path) -> Iterator[Question]:
         except ValueError as error:
             raise DataError(f"{location}: damaged trace ({error}). {AGAIN}") from error
         yield check_json(_QuestionLine, {"question": question}, location).question
+
+
+def read_evidence(folder: Path) -> Iterator[tuple[str, tuple[Passage, ...]]]:
+    """Yield the id of each question and the passages that the method used, also those that a search found.
+
+    Raises:
+        DataError: as `read_trace`.
+    """
+    for traced in read_trace(folder):
+        known = {passage.id: passage for passage in traced.question.passages}
+        for call in traced.calls:
+            for item in call.items or ():
+                if isinstance(item, dict) and {"id", "title", "text"} <= item.keys():
+                    known[item["id"]] = Passage(item["id"], item["title"], item["text"])
+        yield traced.question.id, tuple(known[id_] for id_ in traced.prediction.evidence or () if id_ in known)
 
 
 def read_question(folder: Path, offset: int) -> TracedQuestion:

@@ -79,7 +79,7 @@ def plan_calls(session: Session, shared: Shared, first: int | None = None) -> Pl
         answers = planner.imagine(programs, session.engines)
     if judge := experiment.judge:
         judged = (
-            (question.id, judge.judge(JudgedAnswer(question.text, question.answers, answer.text)))
+            (question.id, judge.judge(JudgedAnswer(question.text, question.answers, answer.text, question.passages)))
             for question in questions
             if isinstance(answer := answers[question.id], Answer)
         )

@@ -1,4 +1,4 @@
-"""A judge and a panel of judges, and the forms of their prompts and replies.
+"""Judges of answers: a model, a panel of models, or a score. The forms of the models' prompts and replies.
 
 A reply must be one of a fixed set of verdicts, which is never searched for inside a text, because "incorrect" and "not
 correct" contain "correct". After two replies that cannot be read there is no verdict.
@@ -20,13 +20,15 @@ from kgqa.judge import ROLE
 from kgqa.prompting import render
 from kgqa.prompting.json_replies import object_schema, read_object
 from kgqa.scoring.metrics import exact_match
-from kgqa.types import Json
+from kgqa.types import Json, Passage
 from kgqa.util.redaction import describe_error
 from kgqa.util.settings import Setting
 from kgqa.util.validators import Count
 
 Label = Literal["correct", "incorrect", "not_attempted"]
-FormName = Literal["three_way", "kgp", "safe"]
+FormName = Literal["three_way", "kgp", "safe", "faithful"]
+ScoreName = Literal["em", "containment"]
+SAMPLED = 1.0  # the temperature of a repeated verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +37,14 @@ class Form:
 
     key: the key of the verdict in the reply's JSON object. None: the reply is the verdict.
     vocabulary: the label of each verdict, in lower case without spaces and punctuation.
+    sees_passages: the judge sees the passages that the method used, instead of the gold answers.
     """
 
     template: str
     key: str | None
     schema: str | None
     vocabulary: Mapping[str, Label]
+    sees_passages: bool = False
 
     def read(self, reply: str) -> Label | None:
         """Return the label of a reply, ignoring case, spaces and punctuation. None: not in the vocabulary."""
@@ -69,16 +73,28 @@ FORMS: Mapping[str, Form] = {
         ),
         {"correct": "correct", "wrong": "incorrect"},
     ),
+    "faithful": Form(
+        "judge/faithful",
+        "verdict",
+        object_schema(verdict={"type": "string", "enum": ["supported", "unsupported", "not_attempted"]}),
+        {"supported": "correct", "unsupported": "incorrect", "notattempted": "not_attempted"},
+        sees_passages=True,
+    ),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedAnswer:
-    """An answer to be judged, with the gold answer and its aliases."""
+    """An answer to be judged, with the gold answer and its aliases.
+
+    passages: the passages that the method used. shares: EM and containment, from 0 to 1.
+    """
 
     question: str
     golds: tuple[str, ...]
     answer: str
+    passages: tuple[Passage, ...] = ()
+    shares: Mapping[ScoreName, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,19 +105,17 @@ class Verdict:
     votes: tuple[Vote, ...] = ()  # empty: an exact match that was not sent
 
 
-@dataclass(frozen=True)
 class AnyJudge(ABC):
-    """One or several judges. `skip_exact`: exact matches are correct and are not sent."""
-
-    max_tokens: Annotated[Count, Setting("Maximum tokens of a reply.", ours="our choice")] = 256
-    skip_exact: Annotated[
-        bool, Setting("Count an answer that equals a gold one after normalization as correct, without sending it.")
-    ] = False
+    """Gives a verdict on each answer."""
 
     @property
     @abstractmethod
     def role_forms(self) -> Mapping[str, tuple[str, str | None]]:
-        """Return the form and the preset[@engine] of each role. None: the run's model."""
+        """Return the form and the preset[@engine] of each role. None: the run's model. Empty: no model is called."""
+
+    @abstractmethod
+    async def judge(self, judged: JudgedAnswer) -> Verdict:
+        """Return the verdict on an answer."""
 
     @property
     def roles(self) -> Mapping[str, str | None]:
@@ -115,6 +129,35 @@ class AnyJudge(ABC):
         """Return the form of a name in `role_forms`. A judge of the user can have its own."""
         return FORMS[name]
 
+    @property
+    def sees_passages(self) -> bool:
+        return any(self.find_form(form).sees_passages for form, _ in self.role_forms.values())
+
+
+@dataclass(frozen=True)
+class ScoreJudge(AnyJudge):
+    """A score as a judge, so that it can be calibrated like one. Its verdict is correct for 1."""
+
+    score: Annotated[ScoreName, Setting("The score: em or containment.")]
+
+    @property
+    def role_forms(self) -> Mapping[str, tuple[str, str | None]]:
+        return {}
+
+    async def judge(self, judged: JudgedAnswer) -> Verdict:
+        label: Label = "correct" if judged.shares.get(self.score) == 1 else "incorrect"
+        return Verdict(label, (Vote(verdict=label, replies=()),))
+
+
+@dataclass(frozen=True)
+class ModelJudge(AnyJudge):
+    """One or several models. `skip_exact`: exact matches are correct and are not sent."""
+
+    max_tokens: Annotated[Count, Setting("Maximum tokens of a reply.", ours="our choice")] = 256
+    skip_exact: Annotated[
+        bool, Setting("Count an answer that equals a gold one after normalization as correct, without sending it.")
+    ] = False
+
     async def judge(self, judged: JudgedAnswer) -> Verdict:
         """Return the verdict of more than half of the judges. A judge that fails has none.
 
@@ -123,30 +166,50 @@ class AnyJudge(ABC):
         """
         if self.skip_exact and any(exact_match(judged.answer, gold) for gold in judged.golds):
             return Verdict("correct")
-        polls = await settle(
-            *(self.vote(role, self.find_form(form), judged) for role, (form, _) in self.role_forms.items())
+        return await self.poll(judged)
+
+    async def poll(self, judged: JudgedAnswer, *, swapped: bool = False, temperature: float = 0.0) -> Verdict:
+        """Return the verdict on an answer that is sent. `swapped`: it is shown before what it is compared with.
+
+        Raises as `judge`.
+        """
+        votes = (
+            self.vote(role, self.find_form(form), judged, swapped=swapped, temperature=temperature)
+            for role, (form, _) in self.role_forms.items()
         )
+        polls = await settle(*votes)
         if len(polls) == 1 and isinstance(polls[0], Exception):
             raise polls[0]
-        votes = tuple(
+        votes_read = tuple(
             Vote(verdict=None, replies=(), error=describe_error(one)) if isinstance(one, Exception) else one
             for one in polls
         )
-        ((label, count),) = Counter(vote.verdict for vote in votes).most_common(1)
-        return Verdict(label if 2 * count > len(votes) else None, votes)
+        ((label, count),) = Counter(vote.verdict for vote in votes_read).most_common(1)
+        return Verdict(label if 2 * count > len(votes_read) else None, votes_read)
 
-    async def vote(self, role: str, form: Form, judged: JudgedAnswer) -> Vote:
-        replies, values = list[str](), {"question": judged.question, "golds": judged.golds, "answer": judged.answer}
+    async def vote(
+        self, role: str, form: Form, judged: JudgedAnswer, *, swapped: bool = False, temperature: float = 0.0
+    ) -> Vote:
+        replies = list[str]()
+        compared = {"passages": judged.passages} if form.sees_passages else {"golds": judged.golds}
         for again in (False, True):
-            prompt = render(form.template, **values, again=again)
-            replies.append((await Generate(prompt, self.max_tokens, schema=form.schema, role=role)).text)
+            prompt = render(
+                form.template,
+                question=judged.question,
+                answer=judged.answer,
+                **compared,
+                again=again,
+                swapped=swapped,
+            )
+            call = Generate(prompt, self.max_tokens, schema=form.schema, role=role, temperature=temperature)
+            replies.append((await call).text)
             if label := form.read(replies[-1]):
                 return Vote(verdict=label, replies=tuple(replies))
         return Vote(verdict=None, replies=tuple(replies))
 
 
 @dataclass(frozen=True)
-class Judge(AnyJudge):
+class Judge(ModelJudge):
     """A judge of one model."""
 
     form: Annotated[FormName, Setting("Form of the verdict and its prompt.")] = field(kw_only=True)
@@ -160,7 +223,7 @@ class Judge(AnyJudge):
 
 
 @dataclass(frozen=True)
-class Panel(AnyJudge):
+class Panel(ModelJudge):
     """Several judges, each `form` or `form:preset[@engine]`."""
 
     members: Annotated[

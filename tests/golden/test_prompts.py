@@ -135,13 +135,22 @@ def test_a_prompt_is_the_golden_text(name: str) -> None:
     check_names("prompts", PROMPTS)
 
 
+JUDGED = {
+    "question": "Where was Ilse Ravenholt born?",
+    "golds": ("Pellery", "the town of Pellery"),
+    "answer": "She was born in Pellery.",
+    "passages": (Passage.of("Ilse Ravenholt", "Ilse Ravenholt was born in Pellery."),),
+}
+WAYS = {"": (False, False), "_again": (True, False), "_swapped": (False, True)}
+
+
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("form", FORMS)
-def test_a_judges_prompt_is_the_golden_text(form: str) -> None:
-    values = {"question": "Where was Ilse Ravenholt born?", "golds": ("Pellery", "the town of Pellery")}
-    for end, again in (("", False), ("_again", True)):
-        prompt = render(FORMS[form].template, **values, answer="She was born in Pellery.", again=again)
-        check_text("judge_prompts", f"{form}{end}", prompt, has_prefill=False)
-    check_names("judge_prompts", (f"{each}{end}" for each in FORMS for end in ("", "_again")))
+def test_judge_prompt_is_golden_text(form: str, way: str) -> None:
+    again, swapped = WAYS[way]
+    prompt = render(FORMS[form].template, **JUDGED, again=again, swapped=swapped)
+    check_text("judge_prompts", f"{form}{way}", prompt, has_prefill=False)
+    check_names("judge_prompts", (f"{form}{way}" for form in FORMS for way in WAYS))
 
 
 def test_a_selection_prompt_changes_within_a_step_only_after_the_question() -> None:

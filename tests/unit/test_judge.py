@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,18 +12,18 @@ from kgqa.artifacts.verdicts import Fate, Judgement
 from kgqa.calls import Generate
 from kgqa.config.building import build
 from kgqa.errors import ConfigError, EngineError
-from kgqa.judge.judges import FORMS, Judge, JudgedAnswer, Panel, Verdict
+from kgqa.judge.judges import FORMS, AnyJudge, Judge, JudgedAnswer, Panel, Verdict
 from kgqa.scoring.summary import summarise_verdicts
 from kgqa.testing import drive
+from kgqa.types import Passage
 from tests.composed import composed_node
 from tests.method_world import World
 
-ANSWER = JudgedAnswer("Where was Ilse Ravenholt born?", ("Pellery", "the town of Pellery"), "in Pellery")
+PASSAGE = Passage.of("Ilse Ravenholt", "The parish register names her home.")
+ANSWER = JudgedAnswer("Where was Ilse Ravenholt born?", ("Pellery", "the town of Pellery"), "in Pellery", (PASSAGE,))
 
 
-def judged(
-    judge: Judge | Panel, *replies: str | Exception, answer: JudgedAnswer = ANSWER
-) -> tuple[Verdict, list[Generate]]:
+def judged(judge: AnyJudge, *replies: str | Exception, answer: JudgedAnswer = ANSWER) -> tuple[Verdict, list[Generate]]:
     """The verdict and the calls, answered by the replies in turn."""
     world = World(replies)
     return drive(judge.judge(answer), world), world.generations
@@ -56,24 +57,51 @@ READINGS: dict[str, dict[str, str | None]] = {
         '{"is_correct": "wrong", "reasoning": "a {brace}"}': "incorrect",
         '{"is_correct": "incorrect", "reasoning": ""}': None, '{"is_correct": true}': None, "wrong": "incorrect",
     },
+    "faithful": {
+        '{"verdict": "supported"}': "correct", "Unsupported.": "incorrect",
+        '{"verdict": "not_attempted"}': "not_attempted",
+        "correct": None,
+    },
 }  # fmt: skip
+REFUSALS = {"three_way": "incorrect", "kgp": "0", "safe": "wrong", "faithful": "unsupported"}
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "label"),
+    [(form, text, label) for form, readings in READINGS.items() for text, label in readings.items()],
+)
+def test_reply_is_a_verdict_or_none(form: str, text: str, label: str | None) -> None:
+    assert FORMS[form].read(text) == label
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_verdict_is_read_whole_or_not_at_all_and_an_unreadable_reply_repeated_once(form: str) -> None:
-    assert {reply: FORMS[form].read(reply) for reply in READINGS[form]} == READINGS[form]
-    wrong = "0" if form == "kgp" else "wrong" if form == "safe" else "incorrect"
-    verdict, calls = judged(one(form), "Well, it depends.", wrong)
+def test_unreadable_reply_is_repeated_once(form: str) -> None:
+    verdict, calls = judged(one(form), "Well, it depends.", REFUSALS[form])
     assert (verdict.label, len(verdict.votes[0].replies)) == ("incorrect", 2)
     first, second = (call.prompt.messages[-1].content for call in calls)
     assert "Your last reply" in second
     assert "Your last reply" not in first
-    for part in (ANSWER.question, "Pellery", ANSWER.answer):
-        assert part in first
     assert (calls[0].role, calls[0].temperature, calls[0].schema) == ("judge", 0, FORMS[form].schema)
     verdict, calls = judged(one(form), "banana", "banana")
     assert verdict.label is None
     assert len(calls) == 2
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_judge_sees_gold_answers_or_passages(form: str) -> None:
+    _, (call,) = judged(one(form), "correct" if form == "three_way" else REFUSALS[form])
+    text = call.prompt.messages[-1].content
+    assert ANSWER.question in text
+    assert ANSWER.answer in text
+    assert ("Answer: Pellery" in text or '"Pellery"' in text or "Reference: Pellery" in text) is (form != "faithful")
+    assert ("parish register" in text) is (form == "faithful")
+
+
+@pytest.mark.parametrize(("share", "label"), [(1.0, "correct"), (0.5, "incorrect")])
+def test_score_judges_without_a_call(share: float, label: str) -> None:
+    answer = replace(ANSWER, shares={"em": share, "containment": 1 - share})
+    verdict, calls = judged(build(composed_node("judge", "em"), "judge"), answer=answer)
+    assert (verdict.label, calls) == (label, [])
 
 
 def test_an_exact_match_is_sent_unless_skipping_is_asked_for() -> None:
