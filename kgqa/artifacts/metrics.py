@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from kgqa.artifacts.manifest import check_hash
-from kgqa.artifacts.schema import Artifact, Count, Number, as_json, omit_none, read
-from kgqa.types import Json
+from kgqa.artifacts.schema import Artifact, Count, Number, omit_none, read
 
 METRICS = "metrics.json"
 ANSWERED_BY = "answered_by:"  # start of a reply's flag: another model than the requested one answered
@@ -185,12 +184,16 @@ class VerdictSummary(Artifact):
 
 
 class JudgeMetrics(VerdictSummary):
+    """`members`: the accuracy by each member of a panel. `pairs`: the agreement of each two of them."""
+
     judge: str
     models: Mapping[str, str]  # by role
     prompts: Mapping[str, str]  # their hashes
     identity: str | None = omit_none()  # name and hash of settings, code, prompts and engines
     cost: Costs
     warnings: tuple[str, ...]
+    members: Mapping[str, Estimate] | None = omit_none()
+    pairs: Mapping[str, Agreement] | None = omit_none()
 
 
 class Metrics(ScoreSummary):
@@ -228,16 +231,3 @@ class Metrics(ScoreSummary):
         metrics = read(Metrics, folder / METRICS)
         check_hash(folder, METRICS)
         return metrics
-
-
-class Evaluation(Artifact):
-    """The result of `kgqa evaluate`. `source`: a run's folder or a file. `notes`: lines for the reader."""
-
-    source: str
-    scores: ScoreSummary
-    notes: tuple[str, ...]
-    judge: JudgeMetrics | None = None
-
-    def json(self) -> dict[str, Json]:  # type: ignore[override]
-        scored = {"source": self.source, **as_json(self.scores), "notes": list(self.notes)}
-        return scored if self.judge is None else {**scored, "judge": as_json(self.judge)}

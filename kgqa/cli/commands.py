@@ -97,7 +97,7 @@ KG_EXPORT = """formats:
 jsonl and tsv contain the texts of the passages, graphml their titles: keep the file as private as they are."""
 EXPORTS = ("jsonl", "eee", "otlp", "trec")
 QUESTION_KEYS = ("dataset", "limit", "sample", "ids")
-CALIBRATION_KEYS = ("human", "other")
+CALIBRATION_KEYS = ("labels", "other")
 SCORE_KEYS = (
     "scoring", "judge", "model", "engine", "server", "roles", "seed", "max_parallel_questions", "output_dir",
     "allow_trained_questions",
@@ -162,17 +162,22 @@ RUN_COMMANDS = (
     ),
     Command(
         "evaluate",
-        "score a run or predictions, run a judge, or calibrate a judge",
+        "score runs or predictions, run a judge, or calibrate a judge",
         """kgqa evaluate last judge=three_way model=smollm2_135m engine=llamacpp
+        kgqa evaluate last --sheet 100 labels=labels.csv
+        kgqa evaluate last judge=containment labels=labels.csv
         kgqa evaluate --predictions predictions.json dataset=hotpotqa
-        kgqa evaluate last --calibrate human=labels.csv other=second""",
+        kgqa evaluate last --calibrate labels=labels.csv other=second""",
         "score:evaluate",
         f"""
-        RUN|FILE       a run, or with --predictions a file of predictions
-        [key=value …]  {", ".join(SCORE_KEYS)} (with --predictions also {", ".join(QUESTION_KEYS)})
-        --predictions  score a file of another program: HotpotQA's, 2Wiki's or MuSiQue's format, or JSON lines
-        --calibrate    compare the verdicts of a judged run with EM and containment, with human=FILE.csv \
-            (question_id, correct), or with other=FOLDER of another judge's verdicts
+        RUN …          runs or sweeps, or with --predictions files of predictions
+        [key=value …]  {", ".join(SCORE_KEYS)} (with --predictions also {", ".join(QUESTION_KEYS)}), \
+            labels=FILE.csv (question_id, correct, run) that correct the accuracy by the judge
+        --predictions  score files of other programs: HotpotQA's, 2Wiki's or MuSiQue's format, or JSON lines
+        --sheet N      write a random sample of N answers of each run to labels=FILE.csv, to be labeled
+        --checks       also measure the judge's consistency, with two more calls per answer
+        --calibrate    compare the saved verdicts of a judged run with EM and containment, with labels=FILE.csv, or \
+            with other=FOLDER of another judge's verdicts
         --subset       score only the questions in the file""",
         (*SCORE_KEYS, *QUESTION_KEYS, *CALIBRATION_KEYS),
         only_own=True,

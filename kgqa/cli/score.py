@@ -6,6 +6,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Annotated
 
+from kgqa.artifacts.evaluation import Evaluation
 from kgqa.artifacts.run import find_run
 from kgqa.artifacts.sweep import find_runs
 from kgqa.cli.commands import CALIBRATION_KEYS, QUESTION_KEYS
@@ -13,9 +14,13 @@ from kgqa.cli.terminal import Terminal
 from kgqa.config.building import check_value
 from kgqa.config.overrides import override_values, parse_override
 from kgqa.errors import ConfigError
+from kgqa.experiment.calibration import sample_sheet
 from kgqa.experiment.compare import DIFFERENCE, compare_answers
-from kgqa.experiment.evaluate import calibrate_judge, evaluate_predictions, evaluate_run
-from kgqa.report.evaluation import evaluation_sections
+from kgqa.experiment.evaluate import EvaluationRequest, calibrate_judge, open_places, open_predictions
+from kgqa.experiment.evaluate import evaluate as evaluate_answers
+from kgqa.experiment.experiment import Experiment
+from kgqa.report.evaluation import evaluation_sections, evaluations_section
+from kgqa.util.fs import replace_file
 from kgqa.util.validators import Natural, Validator
 
 MAX_RUNS = 26  # named A to Z
@@ -24,25 +29,58 @@ FLIPS = 10  # flipped questions per pair, without --all
 
 
 def evaluate(args: Namespace, terminal: Terminal) -> None:
-    """Score a run, or predictions of another program."""
+    """Score runs, sweeps, or predictions of other programs."""
     if args.calibrate:
         _calibrate(args, terminal)
         return
-    for override in args.overrides:
-        group = parse_override(override).group
-        if group in CALIBRATION_KEYS:
-            raise ConfigError(f"{override}: only with --calibrate")
-        if group in QUESTION_KEYS and not args.predictions:
-            raise ConfigError(f"{override}: works only with --predictions")
-    if args.subset and not args.predictions:
-        raise ConfigError("--subset: works only with --predictions")
+    _check_evaluate(args)
+    values = override_values(args.overrides)
+    own = [override for override in args.overrides if parse_override(override).group != "labels"]
+    experiment = Experiment.of(own)
     if args.predictions:
-        evaluation, file = evaluate_predictions(Path(args.positionals[0]), args.overrides, terminal, subset=args.subset)
+        answered = open_predictions(list(map(Path, args.positionals)), experiment, subset=args.subset)
     else:
-        evaluation, file = evaluate_run(find_run(args.positionals[0]), args.overrides, terminal)
-    terminal.sections(evaluation.source, evaluation_sections(evaluation))
-    if file:
-        terminal.line(f"evaluation: {file}")
+        places = [find_run(name, sweeps=True) for name in args.positionals]
+        answered = open_places(places, experiment.settings.scoring)
+    labels = Path(values["labels"]) if "labels" in values else None
+    if args.sheet:
+        assert labels is not None
+        sheet = sample_sheet({one.name: one.scored for one in answered}, args.sheet, experiment.settings.seed)
+        terminal.line(f"Fill the column correct with 1 or 0. The judge then uses the file: labels={labels}")
+        terminal.result(replace_file(labels, sheet))
+        return
+    evaluated = evaluate_answers(EvaluationRequest(experiment, labels, args.checks), answered, terminal)
+    if len(evaluated) > 1:
+        groups: dict[tuple[str, ...], list[Evaluation]] = {}
+        for each in evaluated:
+            groups.setdefault(each.question_ids, []).append(each.evaluation)
+        terminal.sections("", evaluations_section(list(groups.values())))
+    else:
+        terminal.sections(evaluated[0].evaluation.source, evaluation_sections(evaluated[0].evaluation))
+    terminal.lines(f"evaluation: {each.file}" for each in evaluated if each.file)
+
+
+def _check_evaluate(args: Namespace) -> None:
+    """Raise ConfigError for arguments that do not go together."""
+    keys = {parse_override(override).group: override for override in args.overrides}
+    needs_predictions = {key: keys[key] for key in QUESTION_KEYS if key in keys}
+    needs_predictions |= {"subset": "--subset"} if args.subset else {}
+    if needs_predictions and not args.predictions:
+        raise ConfigError(f"{next(iter(needs_predictions.values()))}: works only with --predictions")
+    if "other" in keys:
+        raise ConfigError(f"{keys['other']}: only with --calibrate")
+    if args.sheet:
+        _check_sheet(override_values(args.overrides).get("labels"))
+    elif "judge" not in keys and ("labels" in keys or args.checks):
+        wrong = keys.get("labels", "--checks")
+        raise ConfigError(f"{wrong}: works only with a judge. Add judge=em, judge=three_way or another")
+
+
+def _check_sheet(labels: str | None) -> None:
+    if labels is None:
+        raise ConfigError("--sheet: where is it written? Add labels=FILE.csv")
+    if Path(labels).exists():
+        raise ConfigError(f"labels={labels}: this file exists, and --sheet would replace it. Name another file")
 
 
 def _calibrate(args: Namespace, terminal: Terminal) -> None:
@@ -50,9 +88,11 @@ def _calibrate(args: Namespace, terminal: Terminal) -> None:
     for key, value in values.items():
         if key not in CALIBRATION_KEYS:
             raise ConfigError(f"{key}={value}: works only without --calibrate")
-    human, other = (Path(values[key]) if key in values else None for key in CALIBRATION_KEYS)
+    if len(args.positionals) > 1:
+        raise ConfigError("--calibrate: name one run")
+    labels, other = (Path(values[key]) if key in values else None for key in CALIBRATION_KEYS)
     run = find_run(args.positionals[0])
-    judge, sections, file = calibrate_judge(run, human, other)
+    judge, sections, file = calibrate_judge(run, labels, other)
     terminal.sections(f"{run}\njudge: {judge}", sections)
     terminal.line(f"calibration: {file}")
 

@@ -17,6 +17,7 @@ RENAMED_KEYS: dict[str, str] = {
     "engine.gpu_memory": "engine.gpu_memory_utilization",
     "engine.patience": "engine.server_timeout",
     "engine.slots": "engine.max_num_seqs",
+    "human": "labels",
     "kg.demonstrations_from": "kg.few_shot",
     "kg.layout=begun": "kg.layout=prefixed",
     "kg.offline": "kg.require_existing",

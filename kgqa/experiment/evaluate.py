@@ -1,19 +1,20 @@
-"""Score answers that exist: of a finished run, or of another program. Judge them, and measure how far judges agree."""
+"""Score answers that exist: of finished runs, or of other programs. Judge them, and calibrate the judge by labels."""
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+from kgqa.artifacts.evaluation import EVALUATION, Consistency, Evaluation
 from kgqa.artifacts.manifest import check_hash
-from kgqa.artifacts.metrics import METRICS, Evaluation, Metrics
+from kgqa.artifacts.metrics import METRICS, Metrics
 from kgqa.artifacts.predictions import PREDICTIONS, Prediction
-from kgqa.artifacts.run import IDENTITY, MADE_UP, SCRIPTED_TARGET
+from kgqa.artifacts.run import IDENTITY, MADE_UP, SCRIPTED_TARGET, SWEEP
 from kgqa.artifacts.schema import as_json
+from kgqa.artifacts.sweep import Sweep
 from kgqa.artifacts.trace import TRACE, read_questions
 from kgqa.artifacts.verdicts import RIGHT, VERDICTS, WRONG, Judgement, judge_of, read_verdicts
 from kgqa.config.files import Config
@@ -22,15 +23,16 @@ from kgqa.config.short_forms import SERVER
 from kgqa.config.targets import load_run_config
 from kgqa.datasets.predictions import match_predictions, name_twins, read_predictions
 from kgqa.errors import ConfigError, DataError
+from kgqa.experiment.calibration import JudgedSet, Labels, calibrate, match_labels, read_labels
 from kgqa.experiment.check import refusal
 from kgqa.experiment.engines import reader_preset
 from kgqa.experiment.experiment import Experiment
-from kgqa.experiment.judging import Judged, judge_answers
+from kgqa.experiment.judging import Judged, check_consistency, judge_answers
 from kgqa.experiment.session import Session
 from kgqa.judge import ROLE
-from kgqa.report.evaluation import evaluation_sections
+from kgqa.report.evaluation import calibration_sections, evaluation_sections
 from kgqa.report.run_report import agreement_section
-from kgqa.report.section import Section, markdown, unquote_formula
+from kgqa.report.section import Section, markdown
 from kgqa.runtime.display import Display
 from kgqa.runtime.monitor import monitor_work
 from kgqa.scoring.comparison import agreement
@@ -40,9 +42,7 @@ from kgqa.types import Question
 from kgqa.util.fs import OUT_ELSEWHERE, ensure_dir, explain_storage_errors, json_text, jsonl_text, replace_file
 from kgqa.util.text import pluralize
 
-HUMAN = {**dict.fromkeys(("1", "true", "yes", RIGHT), RIGHT), **dict.fromkeys(("0", "false", "no", WRONG), WRONG)}
-Labels = Mapping[str, str | None]  # right or wrong by question
-Evaluated = tuple[Evaluation, Path | None]  # with its file; None: of another program, without `output_dir=`
+Verdicts = Mapping[str, str | None]  # right or wrong by question
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,7 @@ class AnsweredQuestions:
     profile: str
     config: Config | None = None  # of the run; None: another program answered
     missing_golds: str | None = None  # what the gold answers lack
+    folder: Path | None = None  # of the run
 
     @property
     def reader(self) -> str:
@@ -103,7 +104,7 @@ def open_run(folder: Path, profile: str | None = None) -> AnsweredQuestions:
     questions = tuple(_read_questions(folder, predictions))
     check_hash(folder, PREDICTIONS)
     lacking = metrics.missing_golds if metrics else None
-    return AnsweredQuestions(str(folder), questions, predictions, str(profile), config, lacking)
+    return AnsweredQuestions(str(folder), questions, predictions, str(profile), config, lacking, folder)
 
 
 def _read_questions(folder: Path, predictions: Mapping[str, Prediction]) -> list[Question]:
@@ -122,122 +123,238 @@ def _read_questions(folder: Path, predictions: Mapping[str, Prediction]) -> list
     return [questions[key] for key in predictions]
 
 
-def evaluate_run(run: Path, overrides: Sequence[str], display: Display) -> Evaluated:
-    """Score the answers of a finished run, by the run's profile unless `scoring=` is set.
+@dataclass(frozen=True)
+class Evaluated:
+    """The result of one set of answers. file: None: of another program, without `output_dir=`."""
+
+    evaluation: Evaluation
+    file: Path | None
+    question_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class EvaluationRequest:
+    """Hold the settings of `kgqa evaluate` for each set of answers.
+
+    labels: a file for `calibration.read_labels`. checks: measure the judge's consistency.
+    """
+
+    experiment: Experiment
+    labels: Path | None = None
+    checks: bool = False
+
+
+def open_places(places: Sequence[Path], scoring: str | None) -> list[AnsweredQuestions]:
+    """Read the answers of runs, and of the finished cells of sweeps.
+
+    Raises DataError: a place is neither, a sweep has no finished cell, or a run is named twice.
+    """
+    folders = [folder for place in places for folder in (_finished_cells(place) if _is_sweep(place) else [place])]
+    if len(set(folders)) < len(folders):
+        repeated = next(folder for folder in folders if folders.count(folder) > 1)
+        raise DataError(f"{repeated}: named twice. Name each run once")
+    return [open_run(folder, scoring) for folder in folders]
+
+
+def _is_sweep(place: Path) -> bool:
+    return (place / SWEEP).is_file()
+
+
+def _finished_cells(sweep: Path) -> list[Path]:
+    folders = [cell.run for cell in Sweep.read(sweep).cells if cell.status == "done" and cell.run]
+    if not folders:
+        raise DataError(f"{sweep}: no cell of this sweep is finished. Run its command again")
+    return list(dict.fromkeys(folders))
+
+
+def open_predictions(files: Sequence[Path], experiment: Experiment, *, subset: bool) -> list[AnsweredQuestions]:
+    """Read the answers of other programs. `subset`: only the questions that a file has.
+
+    Raises DataError: a file has no known format, or is not for these questions.
+    """
+    known = [question.id for question in experiment.all_questions()]
+    opened = []
+    for file in files:
+        predictions = name_twins(read_predictions(file), known, file)
+        answered = {prediction.question_id for prediction in predictions}
+        questions = tuple(question for question in experiment.questions if question.id in answered or not subset)
+        if not questions:
+            raise DataError(
+                f"{file}: none of its predictions is for a question of dataset={experiment.name('dataset')}"
+            )
+        by_id = match_predictions(predictions, questions, file, known=known)
+        lacking = experiment.missing_golds or None
+        opened.append(AnsweredQuestions(str(file), questions, by_id, experiment.profile, missing_golds=lacking))
+    return opened
+
+
+def evaluate(request: EvaluationRequest, answered: Sequence[AnsweredQuestions], display: Display) -> list[Evaluated]:
+    """Score the answers, judge them if a judge is chosen, and correct its accuracy by labels.
+
+    Writes evaluation.json, a page and the verdicts into `output_dir=` or the folder of each run.
 
     Raises:
         ConfigError: `output_dir=` is the folder of another run, or something in use was trained on the questions.
-        DataError: not the folder of a finished run.
+        DataError: the labels are not of these answers.
     """
-    experiment = Experiment.of(overrides)
-    answered = open_run(run, experiment.settings.scoring)
-    leaks = Metrics.read(run).trained_questions if (run / METRICS).is_file() else None
+    experiment = request.experiment
+    for one in answered:
+        _check_training(one, experiment)
+    folders = [_find_folder(one, experiment, single=len(answered) == 1) for one in answered]
+    labels = _read_labels(request, answered)
+    judgings = _judge(request, answered, folders, display) if experiment.judge else [None] * len(answered)
+    evaluations = [
+        Evaluation(
+            source=one.name,
+            scores=summarise(one.scored).replace(missing_golds=one.missing_golds),
+            notes=() if one.folder else (_count(one),),
+            judge=judging.judged.metrics if judging else None,
+        )
+        for one, judging in zip(answered, judgings, strict=True)
+    ]
+    if experiment.judge:
+        evaluations = _calibrate(answered, judgings, evaluations, labels)
+    return [
+        Evaluated(
+            evaluation, folder and _write(folder, evaluation, judging), tuple(one.id for one in answers.questions)
+        )
+        for evaluation, folder, judging, answers in zip(evaluations, folders, judgings, answered, strict=True)
+    ]
+
+
+def _count(answered: AnsweredQuestions) -> str:
+    count = pluralize(len(answered.questions), "question")
+    return f"{count} scored, {len(answered.predictions):,} predictions in the file."
+
+
+def _check_training(answered: AnsweredQuestions, experiment: Experiment) -> None:
+    folder = answered.folder
+    leaks = Metrics.read(folder).trained_questions if folder and (folder / METRICS).is_file() else None
     if leaks and not experiment.settings.allow_trained_questions:
         raise ConfigError(refusal(leaks, len(answered.questions)))
-    return _evaluate(experiment, answered, display, run)
 
 
-def evaluate_predictions(file: Path, overrides: Sequence[str], display: Display, *, subset: bool) -> Evaluated:
-    """Score the answers of another program. `subset`: only to the questions that the file has.
-
-    Raises:
-        ConfigError: `output_dir=` is the folder of a run.
-        DataError: the file has no known format, or is not for these questions.
-    """
-    experiment = Experiment.of(overrides)
-    known = [question.id for question in experiment.all_questions()]
-    predictions = name_twins(read_predictions(file), known, file)
-    answered = {prediction.question_id for prediction in predictions}
-    questions = tuple(question for question in experiment.questions if question.id in answered or not subset)
-    if not questions:
-        raise DataError(f"{file}: none of its predictions is for a question of dataset={experiment.name('dataset')}")
-    by_id = match_predictions(predictions, questions, file, known=known)
-    lacking = experiment.missing_golds or None
-    answers = AnsweredQuestions(str(file), questions, by_id, experiment.profile, missing_golds=lacking)
-    return _evaluate(experiment, answers, display)
+def _find_folder(answered: AnsweredQuestions, experiment: Experiment, *, single: bool) -> Path | None:
+    """Return the folder for the files of an evaluation. None: they are not written."""
+    chosen, run = experiment.settings.output_dir, answered.folder
+    if chosen is None:
+        return run
+    if not single:
+        raise ConfigError(f"output_dir={chosen}: only with one set of answers. Remove output_dir=")
+    if (Path(chosen) / IDENTITY).exists() and (run is None or not Path(chosen).samefile(run)):
+        raise ConfigError(f"output_dir={chosen}: the folder of another run. Set another folder")
+    return Path(chosen)
 
 
-def _evaluate(
-    experiment: Experiment, answered: AnsweredQuestions, display: Display, run: Path | None = None
-) -> Evaluated:
-    """Score the answers. Write evaluation.json, a page and the verdicts into `output_dir=` or the run's folder."""
-    folder = run
-    if experiment.settings.output_dir is not None:
-        folder = Path(experiment.settings.output_dir)
-        if (folder / IDENTITY).exists() and (run is None or not folder.samefile(run)):
-            raise ConfigError(f"output_dir={folder}: the folder of another run. Set another folder")
-    judged = _judge(experiment, answered, display, folder) if experiment.judge else None
-    count = pluralize(len(answered.questions), "question")
-    evaluation = Evaluation(
-        source=answered.name,
-        scores=summarise(answered.scored).replace(missing_golds=answered.missing_golds),
-        notes=() if run else (f"{count} scored, {len(answered.predictions):,} predictions in the file.",),
-        judge=judged.metrics if judged else None,
-    )
-    if folder is None:
-        return evaluation, None
-    with explain_storage_errors(folder, OUT_ELSEWHERE):
-        ensure_dir(folder)
-    if judged:
-        replace_file(folder / VERDICTS, jsonl_text(line.json() for line in judged.lines))
-    replace_file(folder / "evaluation.md", markdown(answered.name, evaluation_sections(evaluation)))
-    return evaluation, replace_file(folder / "evaluation.json", json_text(evaluation.json()))
+def _read_labels(request: EvaluationRequest, answered: Sequence[AnsweredQuestions]) -> list[Labels]:
+    """Return the labels of each set of answers, none without a file. They are checked before the first call."""
+    if request.labels is None:
+        return [{} for _ in answered]
+    matched = match_labels(read_labels(request.labels), {one.name: one.scored for one in answered})
+    return [matched[one.name] for one in answered]
 
 
-def _judge(experiment: Experiment, answered: AnsweredQuestions, display: Display, log: Path | None) -> Judged:
-    """Judge the answers.
+@dataclass(frozen=True)
+class _Judging:
+    judged: Judged
+    consistency: Consistency | None
+
+
+def _judge(
+    request: EvaluationRequest,
+    answered: Sequence[AnsweredQuestions],
+    folders: Sequence[Path | None],
+    display: Display,
+) -> list[_Judging]:
+    """Judge all answers with one judge, so that its model is loaded once.
 
     Raises:
-        ConfigError: neither the judge nor the command line names a model. Nothing is taken from the run's folder, which
+        ConfigError: neither the judge nor the command line names a model. Nothing is taken from a run's folder, which
             can be another person's.
     """
+    experiment = request.experiment
     judge, chosen = experiment.judge, {override_group(override) for override in experiment.overrides}
     assert judge is not None
     has_model = experiment.config["roles"][ROLE] or all(judge.roles.values()) or {"model", "engine"} <= chosen
-    if answered.config is not None and not has_model and SERVER not in chosen:
+    if any(one.config is not None for one in answered) and not has_model and SERVER not in chosen:
         raise ConfigError(
             f"judge={experiment.name(ROLE)}: which model runs the judge? Add model=NAME and engine=NAME, or server=URL"
         )
+    judgings = []
     with Session(experiment) as session:
         session.judge_engines  # noqa: B018 - an error leaves the folder as it was, without a log
-        with nullcontext(display) if log is None else monitor_work(display, "judge", log) as shown:
-            return judge_answers(session, answered.scored, shown, answered.reader)
+        for one, log in zip(answered, folders, strict=True):
+            with nullcontext(display) if log is None else monitor_work(display, "judge", log) as shown:
+                judged = judge_answers(session, one.scored, shown, one.reader, one.folder)
+                consistency = None
+                if request.checks:
+                    consistency = check_consistency(session, one.scored, judged, shown, one.folder)
+                judgings.append(_Judging(judged, consistency))
+    return judgings
 
 
-def calibrate_judge(folder: Path, human: Path | None, other: Path | None) -> tuple[str, list[Section], Path]:
-    """Compare the verdicts of a run with exact match and containment, and with human verdicts or another judge.
+def _calibrate(
+    answered: Sequence[AnsweredQuestions],
+    judgings: Sequence[_Judging | None],
+    evaluations: Sequence[Evaluation],
+    labels: Sequence[Labels],
+) -> list[Evaluation]:
+    done = [judging for judging in judgings if judging]
+    sets = [
+        JudgedSet(one.name, one.scored, {line.question_id: line for line in judging.judged.lines}, own)
+        for one, judging, own in zip(answered, done, labels, strict=True)
+    ]
+    return [
+        evaluation.replace(calibration=calibration.replace(consistency=judging.consistency))
+        for evaluation, calibration, judging in zip(evaluations, calibrate(sets), done, strict=True)
+    ]
 
-    Returns the judge, the agreement with each other, and the file with them in the run's folder.
+
+def _write(folder: Path, evaluation: Evaluation, judging: _Judging | None) -> Path:
+    with explain_storage_errors(folder, OUT_ELSEWHERE):
+        ensure_dir(folder)
+    if judging:
+        replace_file(folder / VERDICTS, jsonl_text(line.json() for line in judging.judged.lines))
+    replace_file(folder / "evaluation.md", markdown(evaluation.source, evaluation_sections(evaluation)))
+    return replace_file(folder / EVALUATION, json_text(evaluation.json()))
+
+
+def calibrate_judge(folder: Path, labels: Path | None, other: Path | None) -> tuple[str, list[Section], Path]:
+    """Compare the saved verdicts of a run with exact match and containment, and with labels or another judge.
+
+    Returns the judge, the sections, and the file with them in the run's folder.
 
     Args:
-        human: a file of verdicts, see `read_human`.
+        labels: a file for `calibration.read_labels`.
         other: a folder with the verdicts of another judge, see `output_dir=` of `kgqa evaluate`.
 
     Raises:
         DataError: the run was not judged, or its answers have changed since.
     """
     run, verdicts = open_run(folder), read_verdicts(folder)
-    judge = _labels(run, verdicts, folder)
+    judge = _saved_labels(run, verdicts, folder)
     others = label_by_scores(run.scored)
     if other is not None:
-        others["second judge"] = _labels(run, read_verdicts(other), other)
-    if human is not None:
-        others["human"] = read_human(human, set(judge))
+        others["second judge"] = _saved_labels(run, read_verdicts(other), other)
+    matched: Labels = {}
+    if labels is not None:
+        matched = match_labels(read_labels(labels), {run.name: run.scored})[run.name]
     agreements = {
-        name: agreement(list(judge.values()), [labels.get(key) for key in judge]) for name, labels in others.items()
+        name: agreement(list(judge.values()), [given.get(key) for key in judge]) for name, given in others.items()
     }
     sections = [
         agreement_section(f"Judge against {name}", ("judge", name), measured) for name, measured in agreements.items()
     ]
+    (calibration,) = calibrate([JudgedSet(run.name, run.scored, verdicts, matched)])
     sections = [
         each if each.rows else replace(each, header=(), values=[("nothing to compare", "")]) for each in sections
-    ]
+    ] + calibration_sections([(run.name, calibration)])
     name = judge_of(verdicts)
-    file = replace_file(folder / "calibration.json", json_text({"judge": name, **as_json(agreements)}))
-    return name, sections, file
+    written = {"judge": name, **as_json(agreements), "labels": calibration.json()}
+    return name, sections, replace_file(folder / "calibration.json", json_text(written))
 
 
-def label_by_scores(scored: Sequence[ScoredQuestion]) -> dict[str, Labels]:
+def label_by_scores(scored: Sequence[ScoredQuestion]) -> dict[str, Verdicts]:
     """Return what EM and containment would say as judges: right for 1."""
     return {
         "EM": {row.id: RIGHT if row.em else WRONG for row in scored},
@@ -245,40 +362,9 @@ def label_by_scores(scored: Sequence[ScoredQuestion]) -> dict[str, Labels]:
     }
 
 
-def _labels(run: AnsweredQuestions, verdicts: Mapping[str, Judgement], source: Path) -> dict[str, str | None]:
+def _saved_labels(run: AnsweredQuestions, verdicts: Mapping[str, Judgement], source: Path) -> dict[str, str | None]:
     """Return the labels. Unscored, failed and exact answers have None."""
     if stale := run.find_stale(verdicts):
         wrong = "the verdict is on another answer to" if stale in verdicts else "no verdict on"
         raise DataError(f"{source}: {wrong} question {stale}. Judge it again: kgqa evaluate RUN judge=…")
     return {question.id: verdicts[question.id].label for question in run.questions}
-
-
-def read_human(file: Path, known: set[str]) -> dict[str, str | None]:
-    """Read a CSV file with the columns question_id and correct (1, 0, true, false, yes, no; empty: no verdict).
-
-    Raises:
-        DataError: a column is missing, an id is unknown or repeated, or a verdict is invalid. The message has the line.
-    """
-    verdicts: dict[str, str | None] = {}
-    try:
-        with file.open(encoding="utf-8-sig", newline="") as source:
-            reader = csv.DictReader(source)
-            if not {"question_id", "correct"} <= set(reader.fieldnames or ()):
-                raise DataError(f"{file}:1: expected the columns question_id and correct, found {reader.fieldnames}")
-            for row in reader:
-                key, verdict = unquote_formula(row["question_id"] or ""), (row["correct"] or "").strip()
-                where = f"{file}:{reader.line_num}"
-                if key not in known:
-                    raise DataError(f"{where}: question {key}: not a question of this run. Correct the id")
-                if key in verdicts:
-                    raise DataError(f"{where}: question {key} occurs twice. Remove one of them")
-                if verdict and verdict.casefold() not in HUMAN:
-                    raise DataError(
-                        f"{where}: correct={verdict}: expected 1 or 0, or an empty cell if there is no verdict"
-                    )
-                verdicts[key] = HUMAN[verdict.casefold()] if verdict else None
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"human={file}: cannot be read ({error}). Name a CSV file in UTF-8") from error
-    if not any(verdicts.values()):
-        raise DataError(f"{file}: no verdicts in this file")
-    return verdicts

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
 
-from kgqa.artifacts.metrics import JudgeMetrics
+from kgqa.artifacts.evaluation import Consistency
+from kgqa.artifacts.metrics import Estimate, JudgeMetrics
 from kgqa.artifacts.schema import extend
-from kgqa.artifacts.verdicts import Fate, Judgement
+from kgqa.artifacts.trace import read_evidence
+from kgqa.artifacts.verdicts import RIGHT, Fate, Judgement
+from kgqa.errors import ConfigError
 from kgqa.experiment.session import Session
 from kgqa.identity.program_code import program_hash
 from kgqa.judge import ROLE
-from kgqa.judge.judges import JudgedAnswer, Verdict
+from kgqa.judge.judges import SAMPLED, JudgedAnswer, ModelJudge, Verdict
 from kgqa.prompting import template_hash
 from kgqa.runtime.display import Display
+from kgqa.scoring.comparison import agreement
+from kgqa.scoring.corrected import share
 from kgqa.scoring.questions import ScoredQuestion
 from kgqa.scoring.summary import summarise_verdicts
+from kgqa.types import Passage
 from kgqa.util.fs import digest
 from kgqa.util.redaction import describe_error
 
@@ -26,10 +34,18 @@ class Judged:
     metrics: JudgeMetrics
 
 
-def judge_answers(session: Session, rows: Sequence[ScoredQuestion], display: Display, reader: str = "") -> Judged:
+def judge_answers(
+    session: Session,
+    rows: Sequence[ScoredQuestion],
+    display: Display,
+    reader: str = "",
+    trace: Path | None = None,
+) -> Judged:
     """Judge every answer with the experiment's judge. A failed question has no answer and is not sent.
 
-    reader: the preset that answered, "" if unknown.
+    Args:
+        reader: the preset that answered, "" if unknown.
+        trace: the folder with the passages that the method found, for a judge that sees passages.
 
     Raises:
         EngineDied: all verdicts so far are in the call cache.
@@ -37,11 +53,7 @@ def judge_answers(session: Session, rows: Sequence[ScoredQuestion], display: Dis
     experiment, judge = session.experiment, session.experiment.judge
     assert judge is not None, "no judge is set"
     engines = session.judge_engines
-    answers = {
-        row.id: JudgedAnswer(row.question.text, row.question.answers, row.answer)
-        for row in rows
-        if row.answer is not None
-    }
+    answers = answers_to_judge(rows, trace if judge.sees_passages else None)
     verdicts: dict[str, Verdict | Exception] = {}
     with session.runner(engines=engines) as runner, display.stage("verdicts", len(answers), runner.ledger) as stage:
         programs = ((key, judge.judge(answer)) for key, answer in answers.items())
@@ -61,8 +73,83 @@ def judge_answers(session: Session, rows: Sequence[ScoredQuestion], display: Dis
         identity=identity,
         cost=runner.ledger.costs(len(answers)),
         warnings=[f"the judge is the reader: {reader} grades its own answers"] if grades_itself else [],
+        **_compare_members(lines, labels),
     )
     return Judged(lines, metrics)
+
+
+def _compare_members(lines: Sequence[Judgement], models: Mapping[str, str]) -> dict[str, Mapping[str, object]]:
+    """Return the accuracy by each member of a panel and the agreement of each two. Nothing for a single judge."""
+    if len(models) < 2:
+        return {}
+    votes = {
+        f"{role} {model}": [line.votes[number].verdict for line in lines if line.votes]
+        for number, (role, model) in enumerate(models.items())
+    }
+    right = {name: [verdict == RIGHT for verdict in given if verdict] for name, given in votes.items()}
+    return {
+        "members": {name: share(sum(verdicts), len(verdicts)) for name, verdicts in right.items()},
+        "pairs": {f"{one} – {other}": agreement(votes[one], votes[other]) for one, other in combinations(votes, 2)},
+    }
+
+
+def answers_to_judge(rows: Sequence[ScoredQuestion], trace: Path | None) -> dict[str, JudgedAnswer]:
+    """Return the answers by question. trace: read the passages that the method used from this folder's trace."""
+    found = dict(read_evidence(trace)) if trace is not None else {}
+    return {
+        row.id: JudgedAnswer(
+            row.question.text,
+            row.question.answers,
+            row.answer,
+            found.get(row.id) or _given_evidence(row),
+            {"em": row.em, "containment": row.containment or 0.0},
+        )
+        for row in rows
+        if row.answer is not None
+    }
+
+
+def _given_evidence(row: ScoredQuestion) -> tuple[Passage, ...]:
+    """Return the passages of the evidence that come with the question."""
+    used = set(row.prediction.passages_of(row.question) or ())
+    return tuple(passage for passage in row.question.passages if passage.id in used)
+
+
+def check_consistency(
+    session: Session, rows: Sequence[ScoredQuestion], judged: Judged, display: Display, trace: Path | None = None
+) -> Consistency:
+    """Judge each answer twice more, and compare the verdicts: with another order, and with a sampled reply.
+
+    Raises ConfigError: the judge calls no model.
+    """
+    judge, engines = session.experiment.judge, session.judge_engines
+    if not isinstance(judge, ModelJudge):
+        raise ConfigError(f"--checks: judge={session.experiment.name(ROLE)} calls no model. Remove --checks")
+    answers = answers_to_judge(rows, trace if judge.sees_passages else None)
+    verdicts = {line.question_id: line.verdict for line in judged.lines if line.fate == "judged"}
+    swapped = {f"swapped {key}": judge.poll(answers[key], swapped=True) for key in verdicts}
+    repeated = {f"repeated {key}": judge.poll(answers[key], temperature=SAMPLED) for key in verdicts}
+    again = dict[str, str | None]()
+    count = 2 * len(verdicts)
+    with session.runner(engines=engines) as runner, display.stage("checks", count, runner.ledger) as stage:
+        for ended in runner.run({**swapped, **repeated}.items()):
+            again[ended.key] = ended.result.label if isinstance(ended.result, Verdict) else None
+            stage.finish(failed=isinstance(ended.result, Exception))
+
+    def agreement_with(way: str) -> Estimate:
+        both = [(verdict, other) for key, verdict in verdicts.items() if verdict and (other := again[f"{way} {key}"])]
+        return share(sum(verdict == other for verdict, other in both), len(both))
+
+    def accuracy(labels: Iterable[str | None]) -> Estimate:
+        known = [label == RIGHT for label in labels if label]
+        return share(sum(known), len(known))
+
+    return Consistency(
+        swapped=agreement_with("swapped"),
+        repeated=agreement_with("repeated"),
+        accuracy=accuracy(verdicts.values()),
+        swapped_accuracy=accuracy(again[f"swapped {key}"] for key in verdicts),
+    )
 
 
 def identify_judge(session: Session) -> str:

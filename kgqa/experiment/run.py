@@ -156,7 +156,7 @@ def _answer_and_score(
         # the models make room for the judge's
         close_index()
         session.end_models()
-        judged = judge_answers(session, scored, display, reader_preset(experiment.config))
+        judged = judge_answers(session, scored, display, reader_preset(experiment.config), folder.path)
         folder.write(VERDICTS, jsonl_text(line.json() for line in judged.lines))
         metrics = metrics.replace(judge=judged.metrics, imported=len(session.cache.imported) or None)
         _write_reports(experiment, folder, metrics)

@@ -3,20 +3,123 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
-from kgqa.artifacts.metrics import Evaluation
+from kgqa.artifacts.evaluation import Calibration, Consistency, Evaluation
+from kgqa.artifacts.metrics import Estimate
 from kgqa.report.run_report import breakdown_sections, judge_sections, scores_section
 from kgqa.report.section import Section, Value
 from kgqa.scoring.comparison import Difference, questions_needed
+from kgqa.scoring.questions import METRICS
+
+_UNCALIBRATED = (
+    "**Warning**: this accuracy is not calibrated. It contains the errors of the judge, and its interval does not. "
+    "Label a random sample (--sheet 100), and add labels=FILE."
+)
+_CORRECTED = (
+    "Corrected: the accuracy without the judge's errors, which the labels show. Its 95 % interval contains "
+    "the uncertainty of both samples. Sensitivity and specificity: right and wrong answers that the judge recognizes. "
+    "Kappa: Cohen's kappa with the labels. Labels to halve: how many more labels would halve the width of the interval "
+    "(–: judge more answers instead)."
+)
 
 
 def evaluation_sections(evaluation: Evaluation) -> list[Section]:
+    calibration = evaluation.calibration
     listed = [
         scores_section(evaluation.scores, evaluation.judge, evaluation.notes),
         *judge_sections(evaluation.judge),
+        *(calibration_sections([(evaluation.source, calibration)]) if calibration else ()),
         *breakdown_sections(evaluation.scores),
     ]
     return [section for section in listed if section.rows]
+
+
+def evaluations_section(groups: Sequence[Sequence[Evaluation]]) -> list[Section]:
+    """Return the scores and the calibrations of several sets of answers, and their ranks within each group.
+
+    groups: those over the same questions.
+    """
+    evaluations = [each for group in groups for each in group]
+    shown = [name for name, metric in METRICS.items() if metric.column]
+    header = ("answers", "questions", *(METRICS[name].label for name in shown))
+    rows: list[tuple[Value, ...]] = [
+        (each.source, each.scores.questions, *(each.scores.score(name) for name in shown)) for each in evaluations
+    ]
+    calibrations = [(each.source, each.calibration) for each in evaluations if each.calibration]
+    sections = [Section("Scores", header, rows), *(calibration_sections(calibrations) if calibrations else ())]
+    ranked = [_ranking_section(group) for group in groups if len(group) > 1] if calibrations else []
+    return [*sections, *ranked]
+
+
+def _ranking_section(evaluations: Sequence[Evaluation]) -> Section:
+    """Return the rank of each set of answers under each judge. EM and containment count as judges."""
+    judges: dict[str, list[Estimate]] = {
+        METRICS[name].label: [each.scores.score(name) for each in evaluations] for name in ("em", "containment")
+    }
+    judged = [each.judge for each in evaluations if each.judge]
+    for name in dict.fromkeys(chain.from_iterable(each.members or () for each in judged)):
+        judges[name] = [each.members[name] for each in judged if each.members]
+    if judged[0].models:  # EM and containment have their columns
+        judges[judged[0].judge] = [each.accuracy for each in judged]
+    corrected = [each.calibration.corrected for each in evaluations if each.calibration]
+    if all(each.n for each in corrected):
+        judges["corrected"] = corrected
+    judges = {name: scores for name, scores in judges.items() if len(scores) == len(evaluations)}
+    rows = [
+        (each.source, *(_rank(number, scores) for scores in judges.values())) for number, each in enumerate(evaluations)
+    ]
+    text = "The rank of each row and its mean in percent. If the ranks differ, the order depends on the judge."
+    return Section("Ranks under each judge", ("answers", *judges), rows, (text,))
+
+
+def _rank(number: int, scores: Sequence[Estimate]) -> str:
+    mean = scores[number].mean
+    if mean is None:
+        return "–"
+    return f"{1 + sum(each.mean is not None and each.mean > mean for each in scores)}. ({mean:.1f})"
+
+
+def calibration_sections(calibrations: Sequence[tuple[str, Calibration]]) -> list[Section]:
+    """Return the corrected accuracy of each set of answers, and for a single one the checks of the judge."""
+    header = (
+        *("answers", "judged", "judge says", "corrected", "labels", "sensitivity", "specificity", "kappa"),
+        "labels to halve",
+    )
+    rows = [(name, *_calibration_cells(each)) for name, each in calibrations]
+    warnings = dict.fromkeys(f"**Warning**: {text}." for _, each in calibrations for text in each.warnings)
+    calibrated = any(each.source for _, each in calibrations)
+    text = (*warnings, _CORRECTED if calibrated else _UNCALIBRATED)
+    sections = [Section("Accuracy by the judge", header, rows, text)]
+    if len(calibrations) == 1:
+        sections.append(_length_section(calibrations[0][1]))
+    checked = [(name, each.consistency) for name, each in calibrations if each.consistency]
+    return [*sections, _consistency_section(checked)] if checked else sections
+
+
+def _calibration_cells(each: Calibration) -> tuple[Value, ...]:
+    more = None if each.more_labels is None else each.more_labels
+    measured = (each.corrected, each.labels, each.sensitivity, each.specificity, each.kappa_text, more)
+    return (each.answers, each.accuracy, *measured)
+
+
+def _length_section(calibration: Calibration) -> Section:
+    """Return what the judge, EM and the labels say of short and of long answers."""
+    rows = [(each.words, each.judge.n, each.judge, each.em, each.labels) for each in calibration.by_length]
+    text = (
+        "Right answers in percent. If the judge rises with the length and the labels do not, it prefers long answers."
+    )
+    return Section("Right by length of the answer", ("words", "answers", "judge", "EM", "labels"), rows, (text,))
+
+
+def _consistency_section(checked: Sequence[tuple[str, Consistency]]) -> Section:
+    header = ("answers", "same if swapped", "same if repeated", "accuracy", "accuracy if swapped")
+    rows = [(name, each.swapped, each.repeated, each.accuracy, each.swapped_accuracy) for name, each in checked]
+    text = (
+        "Percent of verdicts that stay the same if the answer is shown before the references, and if the reply is "
+        "sampled at temperature 1."
+    )
+    return Section("Consistency of the judge", header, rows, (text,))
 
 
 def comparison_section(differences: Sequence[Difference], wanted: float) -> Section:

@@ -25,6 +25,7 @@ from kgqa.artifacts.run import SCRIPTED, FinishedRun
 from kgqa.config.files import flatten
 from kgqa.identity.component import name_of
 from kgqa.report.section import Section, Value, cell_text
+from kgqa.scoring.corrected import kappa_interval
 from kgqa.scoring.questions import METRICS
 from kgqa.util.text import duration, pluralize
 
@@ -116,14 +117,30 @@ def judge_sections(judged: JudgeMetrics | None) -> list[Section]:
     warnings = tuple(f"**Warning**: {warning}." for warning in judged.warnings)
     text = (*warnings, "Answers without a verdict are unscored: they count neither as right nor as wrong.")
     agreement = agreement_section("Judge against exact match", ("judge", "EM"), judged.agreement_with_em)
-    return [Section(f"Judge: {judged.judge}", (), rows, text), agreement]
+    return [Section(f"Judge: {judged.judge}", (), rows, text), *_panel_sections(judged), agreement]
+
+
+def _panel_sections(judged: JudgeMetrics) -> list[Section]:
+    """Return the accuracy by each member of a panel, and the agreement of each two."""
+    members = [(name, accuracy) for name, accuracy in (judged.members or {}).items()]
+    pairs = [(name, each.n, each.percent, kappa_text(each)) for name, each in (judged.pairs or {}).items()]
+    listed = [
+        Section("Members of the panel", ("judge", "accuracy"), members),
+        Section("Agreement in the panel", ("judges", "answers", "percent", "kappa"), pairs),
+    ]
+    return [section for section in listed if section.rows]
+
+
+def kappa_text(agreement: Agreement) -> str:
+    """Return Cohen's kappa with its 95 % interval."""
+    ends = kappa_interval(agreement)
+    return "not defined" if ends is None else f"{agreement.kappa:.3f} [{ends[0]:.3f}, {ends[1]:.3f}]"
 
 
 def agreement_section(title: str, names: tuple[str, str], agreement: Agreement) -> Section:
     """Return the confusion table, with percent and kappa as text."""
-    kappa = "not defined" if agreement.kappa is None else f"{agreement.kappa:.3f}"
     text = (
-        f"{cell_text(agreement.percent)} % of {agreement.n:,} verdicts agree, Cohen's kappa {kappa}. "
+        f"{cell_text(agreement.percent)} % of {agreement.n:,} verdicts agree, Cohen's kappa {kappa_text(agreement)}. "
         f"{agreement.left_out:,} without a verdict on both sides are excluded."
     )
     header = (names[0], *(f"{names[1]} {label}" for label in agreement.confusion))

@@ -16,9 +16,9 @@ from kgqa.errors import TrackerError
 from kgqa.report.exports import trec_column
 from kgqa.report.questions import call_rows, prediction_rows, write_jsonl
 from kgqa.util.optional_deps import install_command
-from tests.e2e.conftest import DEMO, QUICK, Kgqa, lines_of, refused, write_lines, write_rules
+from tests.e2e.conftest import DEMO, QUICK, Kgqa, lines_of, refused, write_file, write_lines, write_rules
 from tests.e2e.judged_runs import ANSWERS, IDS, JUDGED_BY, answered, read, verdicts
-from tests.engines.misbehaving import Misbehaving, refuse
+from tests.engines.misbehaving import Misbehaving, refuse, reply
 
 
 def test_a_run_is_scored_again_without_data_file_or_model(kgqa: Kgqa) -> None:
@@ -169,35 +169,125 @@ def test_failed_questions_are_not_sent_and_count_as_wrong(kgqa: Kgqa) -> None:
     assert evaluation["judge"]["accuracy"]["mean"] == pytest.approx(200 / 3)
 
 
-def test_calibration_compares_with_exact_match_a_second_judge_and_people(kgqa: Kgqa) -> None:
+LABELS = f"question_id,correct,note\n{IDS[0]},0,\n{IDS[2]},yes,sure\n{IDS[1]},,\n"
+
+
+def test_saved_verdicts_are_calibrated(kgqa: Kgqa) -> None:
     folder = answered(kgqa, "c", "judge=three_way")
-    for content, said in [
-        ("id,correct\na,1\n", ":1: expected the columns question_id and correct"),
-        ("question_id,correct\nnobody,1\n", ":2: question nobody: not a question of this run"),
-        (f"question_id,correct\n{IDS[0]},maybe\n", ":2: correct=maybe"),
-        (f"question_id,correct\n{IDS[0]},1\n{IDS[0]},1\n", f":3: question {IDS[0]} occurs twice"),
-        (f"question_id,correct\n{IDS[0]},\n", "no verdicts in this file"),
-    ]:
-        Path("human.csv").write_text(content, encoding="utf-8")
-        refused(kgqa("evaluate", "--calibrate", str(folder), "human=human.csv"), said)
-        assert not (folder / "calibration.json").exists()
-    human = f"question_id,correct,note\n{IDS[0]},0,\n{IDS[2]},yes,sure\n{IDS[1]},,\n"
-    Path("human.csv").write_text(human, encoding="utf-8")
+    write_file("labels.csv", LABELS)
     assert kgqa("evaluate", str(folder), "judge=kgp", *JUDGED_BY, "output_dir=second").code == 0
-    ran = kgqa("evaluate", "--calibrate", str(folder), "human=human.csv", "other=second")
+    ran = kgqa("evaluate", "--calibrate", str(folder), "labels=labels.csv", "other=second")
     assert ran.code == 0, ran.err
     measured = read(folder / "calibration.json")
-    assert measured["human"]["percent"] == 100.0
-    assert measured["human"]["kappa"] == 1.0
+    assert measured["labels"]["agreement"]["percent"] == 100.0
+    assert measured["labels"]["kappa"] == 1.0
     assert (measured["EM"]["n"], measured["EM"]["left_out"]) == (2, 1)
     assert measured["second judge"]["confusion"] == {
         "correct": {"correct": 1, "incorrect": 0},
         "incorrect": {"correct": 1, "incorrect": 0},
     }
     assert (measured["containment"]["n"], measured["containment"]["left_out"]) == (2, 1)
+
+
+def test_verdict_on_another_answer_is_rejected(kgqa: Kgqa) -> None:
+    folder = answered(kgqa, "c", "judge=three_way")
     file = folder / "verdicts.jsonl"
     file.write_text(file.read_text(encoding="utf-8").replace("Candle Bridge", "Lantern Bridge"), encoding="utf-8")
     refused(kgqa("evaluate", "--calibrate", str(folder)), f"the verdict is on another answer to question {IDS[1]}")
+    assert not (folder / "calibration.json").exists()
+
+
+def test_score_is_calibrated_like_a_judge(kgqa: Kgqa) -> None:
+    folder = answered(kgqa)
+    write_file("labels.csv", LABELS)
+    ran = kgqa("evaluate", str(folder), "judge=containment", "labels=labels.csv")
+    assert ran.code == 0, ran.err
+    calibration = read(folder / "evaluation.json")["calibration"]
+    assert (calibration["labels"], calibration["source"]) == (2, "own")
+    assert calibration["corrected"]["low"] < calibration["corrected"]["mean"] < calibration["corrected"]["high"]
+    assert "only 2 labels" in ran.out
+    assert "judge=" not in (folder / "verdicts.jsonl").read_text(encoding="utf-8")
+
+
+def test_judge_without_labels_is_marked(kgqa: Kgqa) -> None:
+    folder = answered(kgqa)
+    ran = kgqa("evaluate", str(folder), "judge=three_way", *JUDGED_BY)
+    assert "Warning: this accuracy is not calibrated" in ran.out
+    assert "Warning: the judge is the reader" in ran.out
+
+
+def test_sheet_is_filled_and_corrects_a_sweep(kgqa: Kgqa) -> None:
+    assert kgqa("run", "-m", "method=no_context,golden", "limit=5", "sweep.name=two", *QUICK).code == 0
+    ran = kgqa("evaluate", "two", "--sheet", "4", "labels=labels.csv")
+    assert ran.code == 0, ran.err
+    lines = Path("labels.csv").read_text(encoding="utf-8").splitlines()
+    assert lines[0] == "run,question_id,question,gold,answer,correct"
+    assert len(lines) == 1 + 2 * 4
+    refused(kgqa("evaluate", "two", "--sheet", "4", "labels=labels.csv"), "this file exists")
+    refused(kgqa("evaluate", "two", "judge=em", "labels=labels.csv"), "no labels in this file")
+    filled = [lines[0], *(line + str(number % 2) for number, line in enumerate(lines[1:]))]
+    write_file("labels.csv", "\n".join(filled) + "\n")
+    ran = kgqa("evaluate", "two", "judge=em", "labels=labels.csv")
+    assert ran.code == 0, ran.err
+    for shown in ("Accuracy by the judge", "Ranks under each judge", "corrected"):
+        assert shown in ran.out
+    assert ran.out.count("evaluation.json") == 2
+
+
+def test_runs_without_labels_use_the_rates_of_others(kgqa: Kgqa) -> None:
+    first, second = answered(kgqa), answered(kgqa, "b", "seed=1")
+    write_file("labels.csv", f"run,question_id,correct\n{first},{IDS[0]},0\n{first},{IDS[1]},1\n")
+    ran = kgqa("evaluate", str(first), str(second), "judge=em", "labels=labels.csv")
+    assert ran.code == 0, ran.err
+    assert read(second / "evaluation.json")["calibration"]["source"] == "other"
+    assert "corrected by labels of other runs" in ran.out
+
+
+def test_server_judges_a_run(kgqa: Kgqa) -> None:
+    pytest.importorskip("aiohttp")
+    folder = answered(kgqa)
+    server = Misbehaving(always=lambda talk, body: talk.answer(200, reply(body, "1") if "model" in body else {}))
+    server.models = [{"id": "judge-model"}]
+    ran = kgqa("evaluate", str(folder), "judge=kgp", f"server={server.url}")
+    server.stop()
+    assert ran.code == 0, ran.err
+    judge = read(folder / "evaluation.json")["judge"]
+    assert judge["accuracy"]["mean"] == 100.0
+    assert judge["warnings"] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["labels=a.csv"], "works only with a judge"),
+        (["--checks"], "works only with a judge"),
+        (["--sheet", "3"], "where is it written?"),
+        (["--checks", "judge=em"], "calls no model"),
+        (["judge=em", "labels=none.csv"], "labels=none.csv: cannot be read"),
+        (["judge=em", "human=a.csv"], "human is now labels"),
+        (["judge=em", "other=second"], "only with --calibrate"),
+    ],
+    ids=["no judge", "checks without judge", "no file", "checks of a score", "missing", "renamed", "other"],
+)
+def test_wrong_use_of_evaluate_is_rejected(kgqa: Kgqa, words: list[str], message: str) -> None:
+    refused(kgqa("evaluate", str(answered(kgqa)), *words), message)
+
+
+def test_consistency_needs_two_more_calls_per_answer(kgqa: Kgqa) -> None:
+    folder = answered(kgqa)
+    ran = kgqa("evaluate", str(folder), "judge=kgp", "--checks", *JUDGED_BY)
+    assert ran.code == 0, ran.err
+    assert "Consistency of the judge" in ran.out
+    consistency = read(folder / "evaluation.json")["calibration"]["consistency"]
+    assert {key: value["mean"] for key, value in consistency.items()} == dict.fromkeys(consistency, 100.0)
+
+
+def test_judge_sees_the_passages_that_a_search_found(kgqa: Kgqa) -> None:
+    rules = write_rules([("Decide whether an answer.*Passage 1: .*Question", {"verdict": "supported"})])
+    folder = kgqa("run", "method=retrieve_read", "limit=2", "run_name=read", *QUICK).folder
+    ran = kgqa("evaluate", str(folder), "judge=faithful", *JUDGED_BY[:2], rules)
+    assert ran.code == 0, ran.err
+    assert read(folder / "evaluation.json")["judge"]["accuracy"]["mean"] == 100.0
 
 
 KINDS = {"LLM", "RETRIEVER", "RERANKER", "CHAIN", "EVALUATOR"}  # of OpenInference, those a run has

@@ -30,7 +30,7 @@ WRONG = [
     ("compare a b limit=3", "limit=3: not a key of kgqa compare"),
     ("compare a b difference=0", "difference=0: must be above 0 and up to 100 points"),
     ("compare a b seed=x", "seed=x: must be an integer"),
-    ("evaluate last human=x.csv", "human=x.csv: only with --calibrate"),
+    ("evaluate last other=second", "other=second: only with --calibrate"),
     ("data check-index dataset=demo", "no finished index. Run: kgqa data index dataset=demo"),
     ("data index retriever.fields.title=-1", "above 0"),
     ("data index retriever.k1=0.9", "retriever.k1"),

@@ -1,0 +1,83 @@
+"""`evaluation.json`: the scores of answers, and the accuracy by a judge, corrected by labels."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from kgqa.artifacts.metrics import UNDEFINED, Agreement, Estimate, JudgeMetrics, ScoreSummary
+from kgqa.artifacts.schema import Artifact, Number, as_json, omit_none
+from kgqa.types import Json
+
+EVALUATION = "evaluation.json"
+
+Source = Literal["own", "other"]
+
+
+class LengthGroup(Artifact):
+    """Answers of similar length, with the percentage that each counts as right."""
+
+    words: str
+    judge: Estimate
+    em: Estimate
+    labels: Estimate
+
+
+class Consistency(Artifact):
+    """The percentage of verdicts that stay the same.
+
+    swapped: if the answer is shown before the references. repeated: if the reply is sampled. swapped_accuracy: the
+    accuracy by the swapped verdicts.
+    """
+
+    swapped: Estimate
+    repeated: Estimate
+    accuracy: Estimate
+    swapped_accuracy: Estimate
+
+
+class Calibration(Artifact):
+    """The accuracy of one set of answers after correction for the judge's errors.
+
+    labels: the number of labels of these answers. source: "own": the correction is by labels of these answers. "other":
+    by labels of the other sets of answers. None: there are no labels.
+    sensitivity, specificity: percentages of right and wrong answers that the judge recognizes.
+    more_labels: how many more labels would halve the width of the interval. None: no number of labels would.
+    """
+
+    answers: int
+    labels: int
+    source: Source | None
+    accuracy: Estimate
+    corrected: Estimate = UNDEFINED
+    sensitivity: Estimate = UNDEFINED
+    specificity: Estimate = UNDEFINED
+    agreement: Agreement | None = omit_none()
+    kappa: Number | None = None
+    kappa_low: Number | None = None
+    kappa_high: Number | None = None
+    more_labels: int | None = None
+    by_length: tuple[LengthGroup, ...] = ()
+    consistency: Consistency | None = omit_none()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def kappa_text(self) -> str:
+        """Return kappa with its interval."""
+        if self.kappa is None:
+            return "–"
+        return f"{self.kappa:.2f} [{self.kappa_low:.2f}, {self.kappa_high:.2f}]"
+
+
+class Evaluation(Artifact):
+    """The result of `kgqa evaluate`. `source`: a run's folder or a file. `notes`: lines for the reader."""
+
+    source: str
+    scores: ScoreSummary
+    notes: tuple[str, ...]
+    judge: JudgeMetrics | None = None
+    calibration: Calibration | None = None
+
+    def json(self) -> dict[str, Json]:  # type: ignore[override]
+        scored = {"source": self.source, **as_json(self.scores), "notes": list(self.notes)}
+        judged = {"judge": self.judge, "calibration": self.calibration}
+        return {**scored, **{key: as_json(value) for key, value in judged.items() if value is not None}}
