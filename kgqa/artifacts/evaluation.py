@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal
 
 from kgqa.artifacts.metrics import UNDEFINED, Agreement, Estimate, JudgeMetrics, ScoreSummary
-from kgqa.artifacts.schema import Artifact, Number, as_json, omit_none
+from kgqa.artifacts.schema import Artifact, Number, as_json, check_json, omit_none, read_json
 from kgqa.types import Json
 
 EVALUATION = "evaluation.json"
@@ -81,3 +82,18 @@ class Evaluation(Artifact):
         scored = {"source": self.source, **as_json(self.scores), "notes": list(self.notes)}
         judged = {"judge": self.judge, "calibration": self.calibration}
         return {**scored, **{key: as_json(value) for key, value in judged.items() if value is not None}}
+
+
+def read_evaluation(folder: Path, scores: ScoreSummary) -> Evaluation | None:
+    """Read the last evaluation of a run. None: there is none, or it is of other answers than these scores.
+
+    Raises DataError: the file is damaged.
+    """
+    file = folder / EVALUATION
+    if not file.is_file():
+        return None
+    record, remedy = read_json(file), "Run kgqa evaluate again."
+    summary = check_json(ScoreSummary, record, str(file), remedy)
+    if summary.scores.get("em") != scores.scores.get("em") or summary.questions != scores.questions:
+        return None
+    return check_json(Evaluation, {**record, "scores": summary}, str(file), remedy)

@@ -184,7 +184,10 @@ class VerdictSummary(Artifact):
 
 
 class JudgeMetrics(VerdictSummary):
-    """`members`: the accuracy by each member of a panel. `pairs`: the agreement of each two of them."""
+    """`members`: the accuracy by each member of a panel. `pairs`: the agreement of each two of them.
+
+    corrected: the accuracy after correction by labels.
+    """
 
     judge: str
     models: Mapping[str, str]  # by role
@@ -194,6 +197,7 @@ class JudgeMetrics(VerdictSummary):
     warnings: tuple[str, ...]
     members: Mapping[str, Estimate] | None = omit_none()
     pairs: Mapping[str, Agreement] | None = omit_none()
+    corrected: Estimate | None = omit_none()
 
 
 class Metrics(ScoreSummary):

@@ -251,14 +251,19 @@ INSPECT_COMMANDS = (
         "write a report as HTML, Markdown, CSV or LaTeX, or export a run for other programs",
         """kgqa report last --open
         kgqa report last --format latex
+        kgqa report results --table paper --format latex baseline=all_documents
         kgqa report last --format otlp --out spans""",
         "inspect:report",
         """
-        RUN              a run or a sweep: its folder, the start of its name, or last
+        RUN …            a run or a sweep: its folder, the start of its name, or last. Several with --table
+        [key=value …]    with --table: baseline=ROW for the tests, metrics=em,f1 (also judge, corrected and others)
+        --table {paper}  a table for a paper as latex, md or csv: rows are methods, columns datasets and metrics
         --format {html,md,csv,latex,jsonl,eee,otlp,trec}  the format, see below
         --open           only open the HTML report in the browser
         --out PATH       output file (default: report.html, .md, .csv or .tex in RUN). An export needs a new or empty \
             folder""",
+        ("baseline", "metrics"),
+        only_own=True,
         notes=REPORT,
     ),
     Command(
@@ -271,7 +276,9 @@ INSPECT_COMMANDS = (
         RUN …          two or more runs: each a folder, the start of its name, or last. A sweep: all its runs
         [key=value …]  scoring= rules of EM and F1, seed=0 of the intervals, difference=2 relevant points
         --common       compare only the questions that all runs have
-        --all          show all flipped questions (default: 10 per pair)""",
+        --all          show all flipped questions (default: 10 per pair)
+        --out FILE     also write the comparison, as FILE.md, FILE.tex or FILE.json. For a table with a row per run: \
+            kgqa report RUN RUN … --table paper""",
         ("scoring", "seed", "difference"),
         only_own=True,
     ),

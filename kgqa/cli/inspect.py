@@ -17,9 +17,10 @@ from kgqa.cli.terminal import Cells, Terminal, style_text
 from kgqa.config.overrides import override_values
 from kgqa.errors import ConfigError, DataError
 from kgqa.report.exports import write_export, write_report
+from kgqa.report.paper import DEFAULT_METRICS, PaperTable, read_entries, table_file
 from kgqa.report.sweeps import write_sweep_report
 from kgqa.runtime.monitor import Heartbeat, read_heartbeats
-from kgqa.util.fs import ensure_dir, outputs
+from kgqa.util.fs import ensure_dir, outputs, replace_file
 from kgqa.util.text import duration
 
 RUNS_SHOWN = 20
@@ -119,6 +120,11 @@ def _progress(beat: Heartbeat) -> Cells:
 def report(args: Namespace, terminal: Terminal) -> None:
     """Write the report of a run or sweep, export a run, or open a report."""
     form = args.format or "html"
+    if args.table:
+        _write_table(args, form, terminal)
+        return
+    if args.overrides or len(args.positionals) > 1:
+        raise ConfigError(f"{(args.overrides or args.positionals)[-1]}: only with --table paper")
     is_export = form in EXPORTS
     if is_export and args.out is None:
         raise args.command.missing("--out DIR")
@@ -137,6 +143,15 @@ def report(args: Namespace, terminal: Terminal) -> None:
     else:
         write = write_sweep_report if (folder / SWEEP).is_file() else write_report
         terminal.line(write(folder, form, args.out))
+
+
+def _write_table(args: Namespace, form: str, terminal: Terminal) -> None:
+    """Write a table for a paper, by default into the folder of the first run or sweep."""
+    values = override_values(args.overrides)
+    folders = [find_run(name, sweeps=True) for name in args.positionals]
+    metrics = tuple(values["metrics"].strip("[]").split(",")) if "metrics" in values else DEFAULT_METRICS
+    table = PaperTable(read_entries(folders), metrics, values.get("baseline"))
+    terminal.line(replace_file(args.out or folders[0] / table_file(form), table.text(form)))
 
 
 def view(args: Namespace, terminal: Terminal) -> None:

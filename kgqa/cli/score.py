@@ -108,3 +108,5 @@ def compare(args: Namespace, terminal: Terminal) -> None:
     profile = values.get("scoring")
     comparison = compare_answers(runs, profile, seed=seed, difference=difference, in_all=args.common, flips=flips)
     terminal.sections(comparison.heading, comparison.sections)
+    if args.out:
+        terminal.line(comparison.write(args.out))

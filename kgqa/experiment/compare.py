@@ -15,10 +15,11 @@ from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.evaluate import AnsweredQuestions, open_run
 from kgqa.report.evaluation import comparison_section
 from kgqa.report.page import notebook_html
-from kgqa.report.section import Section, markdown
+from kgqa.report.section import Section, latex, markdown
 from kgqa.scoring.comparison import Difference, compare
 from kgqa.scoring.questions import METRICS
 from kgqa.types import Json
+from kgqa.util.fs import json_text, replace_file
 from kgqa.util.text import pluralize
 
 DIFFERENCE = 2.0  # points
@@ -49,6 +50,20 @@ class Comparison:
 
     def __repr__(self) -> str:
         return markdown(self.heading, self.sections)
+
+    def write(self, file: Path) -> Path:
+        """Write the comparison as Markdown, LaTeX or JSON, by the file's suffix. Raises ConfigError for another one."""
+        title, *notices = self.heading.split("\n")
+        match file.suffix:
+            case ".md":
+                text = markdown(title, [Section("", (), ()), *self.sections], notices)
+            case ".tex":
+                text = latex(title, self.sections, notices)
+            case ".json":
+                text = json_text({"heading": [title, *notices], "differences": self.rows})
+            case _:
+                raise ConfigError(f"--out {file}: choose a name that ends in .md, .tex or .json")
+        return replace_file(file, text)
 
     def _repr_html_(self) -> str:
         return notebook_html(self.heading, self.sections)

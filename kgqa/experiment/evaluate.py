@@ -305,7 +305,10 @@ def _calibrate(
         for one, judging, own in zip(answered, done, labels, strict=True)
     ]
     return [
-        evaluation.replace(calibration=calibration.replace(consistency=judging.consistency))
+        evaluation.replace(
+            judge=judging.judged.metrics.replace(corrected=calibration.corrected if calibration.source else None),
+            calibration=calibration.replace(consistency=judging.consistency),
+        )
         for evaluation, calibration, judging in zip(evaluations, calibrate(sets), done, strict=True)
     ]
 

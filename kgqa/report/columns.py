@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from kgqa.artifacts.metrics import Estimate, Metrics
+from kgqa.artifacts.metrics import UNDEFINED, Estimate, Metrics
 from kgqa.scoring.questions import METRICS
 
 _SELF_EXPLANATORY = ("method", "model", "dataset", "retriever")  # keys with values that need no key next to them
@@ -96,6 +96,7 @@ _OTHERS = (
     Column(
         "judge", lambda metrics: _measured(metrics.judge.accuracy) if metrics.judge else None, "judge", brief="judge"
     ),
+    Column("judge, corrected", lambda metrics: _measured((metrics.judge and metrics.judge.corrected) or UNDEFINED)),
     Column(
         "failed questions",
         lambda metrics: Measured(metrics.failed, of=metrics.questions) if metrics.failed else None,

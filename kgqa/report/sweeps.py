@@ -10,19 +10,16 @@ from functools import cached_property
 from pathlib import Path
 
 from kgqa.artifacts.metrics import Metrics
-from kgqa.artifacts.predictions import question_ids, run_predictions
 from kgqa.artifacts.run import FinishedRun
 from kgqa.artifacts.sweep import Cell, Sweep, questions_asked
-from kgqa.artifacts.trace import read_questions
-from kgqa.artifacts.verdicts import read_verdicts
 from kgqa.errors import DataError
 from kgqa.report.columns import Measured, columns, dollars, name_by_settings, tokens
 from kgqa.report.page import sections_page
 from kgqa.report.plots import Bar, BarPlot, Plot, Point, Series
 from kgqa.report.run_report import notices
 from kgqa.report.section import FILES, MarkedCell, Section, csv_text, latex, markdown
+from kgqa.report.shares import RunShares, Shares, read_shares
 from kgqa.scoring.comparison import ALPHA, compare, holm
-from kgqa.scoring.questions import METRICS, score_questions
 from kgqa.types import Json
 from kgqa.util.fs import is_locked, replace_file
 from kgqa.util.jsonio import encode_json
@@ -33,7 +30,6 @@ NOTE = (
     "significantly below the best of its column (paired test over the same questions, p < 0.05 after Holm's "
     "correction over the column). Costs are computed as if no reply had been cached."
 )
-Shares = Mapping[str, float | None]  # by question
 
 
 @dataclass(frozen=True)
@@ -43,30 +39,24 @@ class DoneCell:
     cell: Cell
     run: FinishedRun
 
-    @property
+    @cached_property
     def metrics(self) -> Metrics:
-        return self.run.metrics
+        """Return the run's metrics, with the judge of a later `kgqa evaluate`."""
+        return self.run.metrics.replace(judge=self.read.judge)
 
     @cached_property
+    def read(self) -> RunShares:
+        return read_shares(self.run)
+
+    @property
     def key(self) -> tuple[str, ...]:
         """Return dataset, profile and question ids. Cells with equal keys can be compared."""
-        return (self.run.choices["dataset"], self.metrics.profile, *question_ids(self.run.folder))
+        return self.read.key
 
-    @cached_property
-    def shares(self) -> dict[str, Shares]:
-        """Return the share of each question by score, without support scores if the method reads no passages."""
-        folder = self.run.folder
-        predictions = {prediction.question_id: prediction for prediction in run_predictions(folder)}
-        rows = score_questions(read_questions(folder), predictions, self.metrics.profile)
-        reads_passages = any(prediction.evidence for prediction in predictions.values())
-        shares: dict[str, Shares] = {
-            name: {row.id: metric.share(row) for row in rows}
-            for name, metric in METRICS.items()
-            if metric.column and (metric.of_answer or reads_passages)
-        }
-        if self.metrics.judge:
-            shares["judge"] = {key: judgement.share for key, judgement in read_verdicts(folder).items()}
-        return shares
+    @property
+    def shares(self) -> Mapping[str, Shares]:
+        """Return the share of each question by score."""
+        return self.read.by_score
 
     def values(self, axes: Sequence[str], base: Path) -> list[MarkedCell]:
         """Return the values that differ. The first one links to the cell's own report, from the folder `base`."""

@@ -1,0 +1,353 @@
+"""A table for a paper: rows are methods, columns are datasets and metrics, with marks and tests against a baseline."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import fsum
+from pathlib import Path
+
+from kgqa.artifacts.metrics import UNDEFINED, Estimate
+from kgqa.artifacts.run import SWEEP, FinishedRun
+from kgqa.artifacts.sweep import Sweep
+from kgqa.errors import ConfigError, DataError, nearest
+from kgqa.report.columns import name_by_settings
+from kgqa.report.section import MarkedCell, csv_text, escape_latex, escape_markdown
+from kgqa.report.shares import RunShares, read_shares
+from kgqa.scoring.comparison import ALPHA, compare, holm, permutation
+from kgqa.scoring.questions import METRICS
+from kgqa.util.text import pluralize
+
+BETTER, WORSE = "†", "‡"
+MEAN = "mean"
+DEFAULT_METRICS = ("em", "f1")
+NOT_IN_ROWS = ("method", "dataset", "limit", "sample", "run_name", "output_dir", "sweep")  # keys of commands
+OTHERS = {"judge": "judge", "corrected": "corrected"}  # scores without an entry in METRICS
+DATASETS = {
+    "hotpotqa": "HotpotQA", "2wiki": "2WikiMultiHopQA", "musique": "MuSiQue", "iirc": "IIRC", "nq": "NQ",
+    "popqa": "PopQA", "triviaqa": "TriviaQA", "bamboogle": "Bamboogle", "frames": "FRAMES",
+    "musique_full": "MuSiQue-Full", "multihop_rag": "MultiHop-RAG",
+}  # fmt: skip
+_FILES = {"latex": "table.tex", "md": "table.md", "csv": "table.csv"}
+_LATEX = r"""%% needs \usepackage{booktabs}
+\begin{table}[t]
+\centering
+\begin{tabular}{l%s}
+\toprule
+%s
+%s
+%s
+\midrule
+%s
+\bottomrule
+\end{tabular}
+\caption{%s}
+\end{table}
+"""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A run of the table. settings: values of the command by key, without those of the dataset."""
+
+    run: FinishedRun
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def method(self) -> str:
+        return self.run.choices["method"]
+
+    @property
+    def dataset(self) -> str:
+        return self.run.choices["dataset"]
+
+    @cached_property
+    def shares(self) -> RunShares:
+        return read_shares(self.run)
+
+    def estimate(self, metric: str) -> Estimate:
+        """Return a score of the run. UNDEFINED if it has none."""
+        if metric in METRICS:
+            return self.run.metrics.score(metric)
+        judge = self.shares.judge
+        estimates = {"judge": judge.accuracy, "corrected": judge.corrected} if judge else {}
+        return estimates.get(metric) or UNDEFINED
+
+
+@dataclass(frozen=True)
+class PaperTable:
+    """The table of some runs.
+
+    metrics: names of `METRICS`, judge or corrected. baseline: the row that all others are tested against, or None.
+    """
+
+    entries: Sequence[Entry]
+    metrics: Sequence[str] = DEFAULT_METRICS
+    baseline: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check the metrics, the baseline and the rows.
+
+        Raises ConfigError: no such metric or row, two runs are in one cell, or a dataset has several sets of questions.
+        """
+        for metric in self.metrics:
+            if metric not in (*METRICS, *OTHERS):
+                raise ConfigError(f"metrics={metric}: no such score. {nearest(metric, [*METRICS, *OTHERS])}")
+        if self.baseline is not None and self.baseline not in self.rows:
+            raise ConfigError(f"baseline={self.baseline}: no such row. {nearest(self.baseline, self.rows)}")
+        places = Counter((self.names[id(entry)], entry.dataset) for entry in self.entries)
+        row, dataset = max(places, key=lambda place: places[place])
+        if places[row, dataset] > 1:
+            raise ConfigError(
+                f"{places[row, dataset]} runs of {row} on {dataset}: what differs is not in their commands. "
+                "Name only one of them"
+            )
+        for name in self.datasets:
+            if len({entry.shares.key for entry in self.entries if entry.dataset == name}) > 1:
+                raise ConfigError(
+                    f"dataset={name}: the runs have different questions. Name runs over the same questions"
+                )
+
+    @cached_property
+    def names(self) -> dict[int, str]:
+        """Return the row of each entry: its method, and the settings that differ among the runs of this method."""
+        names = {}
+        for entry in self.entries:
+            same = [other for other in self.entries if other.method == entry.method]
+            keys = dict.fromkeys(key for other in same for key in other.settings)
+            differing = [key for key in keys if len({other.settings.get(key) for other in same}) > 1]
+            own = {key: entry.settings[key] for key in differing if key in entry.settings}
+            names[id(entry)] = name_by_settings({"method": entry.method, **own})
+        return names
+
+    @cached_property
+    def rows(self) -> list[str]:
+        return list(dict.fromkeys(self.names.values()))
+
+    @cached_property
+    def datasets(self) -> list[str]:
+        return list(dict.fromkeys(entry.dataset for entry in self.entries))
+
+    @property
+    def groups(self) -> list[str]:
+        """Return the groups of columns: the datasets, and their mean."""
+        return [*self.datasets, *([MEAN] if len(self.datasets) > 1 else [])]
+
+    def label(self, metric: str) -> str:
+        return METRICS[metric].label if metric in METRICS else OTHERS[metric]
+
+    def entry(self, row: str, dataset: str) -> Entry | None:
+        return next((each for each in self.entries if (self.names[id(each)], each.dataset) == (row, dataset)), None)
+
+    def value(self, row: str, group: str, metric: str) -> float | None:
+        """Return a mean in percent. The mean of datasets is only defined for a row with all of them."""
+        if group != MEAN:
+            entry = self.entry(row, group)
+            return entry.estimate(metric).mean if entry else None
+        values = [self.value(row, dataset, metric) for dataset in self.datasets]
+        known = [value for value in values if value is not None]
+        return fsum(known) / len(known) if len(known) == len(values) else None
+
+    @cached_property
+    def tests(self) -> dict[tuple[str, str, str], tuple[float, float]]:
+        """Return p and the difference from the baseline by row, group and metric."""
+        others = [row for row in self.rows if self.baseline is not None and row != self.baseline]
+        places = [(row, group, metric) for row in others for group in self.groups for metric in self.metrics]
+        return {place: tested for place in places if (tested := self._test(*place))}
+
+    @cached_property
+    def significant(self) -> dict[tuple[str, str, str], str]:
+        """Return the mark of each row, group and metric that differs from the baseline after Holm's correction."""
+        adjusted = holm([p for p, _ in self.tests.values()])
+        return {
+            place: BETTER if difference > 0 else WORSE
+            for (place, (_, difference)), p in zip(self.tests.items(), adjusted, strict=True)
+            if p < ALPHA
+        }
+
+    def _test(self, row: str, group: str, metric: str) -> tuple[float, float] | None:
+        """Return p and the difference from the baseline, whose sign is positive if the row is better."""
+        sign = -1 if metric in METRICS and METRICS[metric].lower_is_better else 1
+        pairs = [self._pairs(row, dataset, metric) for dataset in (self.datasets if group == MEAN else [group])]
+        if not all(pairs):
+            return None
+        if len(pairs) == 1:
+            first, second = zip(*pairs[0], strict=True)
+            (tested,) = compare({metric: {row: first, self.baseline or "": second}}, seed=0)
+            return tested.p, sign * tested.difference
+        # each dataset has the same weight in the mean
+        moved = [(mine - theirs) / len(pair) for pair in pairs for mine, theirs in pair]
+        return permutation(moved, seed=0), sign * fsum(moved)
+
+    def _pairs(self, row: str, dataset: str, metric: str) -> list[tuple[float, float]]:
+        """Return the shares of a row and of the baseline on the questions that define both."""
+        own, base = self.entry(row, dataset), self.entry(self.baseline or "", dataset)
+        if own is None or base is None:
+            return []
+        mine, theirs = own.shares.of(metric), base.shares.of(metric)
+        pairs = [(share, theirs.get(key)) for key, share in mine.items()]
+        return [(first, second) for first, second in pairs if first is not None and second is not None]
+
+    @cached_property
+    def cells(self) -> dict[str, list[MarkedCell]]:
+        """Return the cells of each row. The best of a column and the second best are marked, but never a 0."""
+        columns = [self._column(group, metric) for group in self.groups for metric in self.metrics]
+        return {row: [column[number] for column in columns] for number, row in enumerate(self.rows)}
+
+    def _column(self, group: str, metric: str) -> list[MarkedCell]:
+        sign = -1 if metric in METRICS and METRICS[metric].lower_is_better else 1
+        values = [self.value(row, group, metric) for row in self.rows]
+        shown = [None if value is None else round(value, 1) for value in values]
+        ranked = sorted({sign * value for value in shown if value}, reverse=True)
+        marks = dict(zip(ranked, ("best", "second"), strict=False)) if len(set(shown) - {None}) > 1 else {}
+        return [
+            MarkedCell("–")
+            if value is None
+            else MarkedCell(
+                f"{value:.1f}{self.significant.get((row, group, metric), '')}",
+                marks.get(sign * value, "") if value else "",
+            )
+            for row, value in zip(self.rows, shown, strict=True)
+        ]
+
+    @property
+    def caption(self) -> str:
+        """Return the caption: the model, the retriever, the questions, the rules of scoring, the test and warnings."""
+        used = {group: self._used(group) for group in ("model", "retriever")}
+        named = [f"{group} {', '.join(names)}" for group, names in used.items() if names]
+        counts = [f"{DATASETS.get(name, name)} {len(self._first(name).shares.key[2:])}" for name in self.datasets]
+        profiles = list(dict.fromkeys(self._first(name).run.metrics.profile for name in self.datasets))
+        parts = [
+            f"Scores in percent with {', '.join(named)}." if named else "Scores in percent.",
+            f"Questions: {', '.join(counts)}. Scored by the rules of {', '.join(profiles)}.",
+            f"The 95% intervals of single scores reach up to ±{self._widest():.1f} points.",
+            "Best: bold. Second best: underlined.",
+        ]
+        if self.baseline is not None:
+            parts.append(
+                f"{BETTER} ({WORSE}): significantly better (worse) than {self.baseline} (McNemar's exact test for "
+                f"scores of right or wrong, otherwise a paired permutation test, p < {ALPHA} after Holm's correction "
+                f"over {pluralize(len(self.tests), 'test')})."
+            )
+        return " ".join([*parts, *self.warnings])
+
+    @property
+    def warnings(self) -> list[str]:
+        """Return what a reader of the table must know."""
+        scripted = any(entry.run.simulation_note for entry in self.entries)
+        failed = sum(entry.run.metrics.failed for entry in self.entries)
+        judged = [entry.shares.judge for entry in self.entries if entry.shares.judge] if "judge" in self.metrics else []
+        return [
+            *(["No model was called: the scores are meaningless."] if scripted else []),
+            *([f"{failed} questions failed and count as wrong."] if failed else []),
+            *(f"{name} is scored {lacking}." for name, lacking in self._missing_golds().items()),
+            *(["The judge is the reader."] if any(judge.warnings for judge in judged) else []),
+            *(["The judge is not calibrated."] if judged and "corrected" not in self.metrics else []),
+        ]
+
+    def _missing_golds(self) -> dict[str, str]:
+        """Return what the gold answers of a dataset lack."""
+        lacking = {name: self._first(name).run.metrics.missing_golds for name in self.datasets}
+        return {DATASETS.get(name, name): text for name, text in lacking.items() if text}
+
+    def _used(self, group: str) -> list[str]:
+        return list(dict.fromkeys(entry.run.choices[group] for entry in self.entries if group in entry.run.choices))
+
+    def _first(self, dataset: str) -> Entry:
+        return next(entry for entry in self.entries if entry.dataset == dataset)
+
+    def _widest(self) -> float:
+        """Return the largest distance of a score from an end of its interval."""
+        scores = [entry.estimate(metric) for entry in self.entries for metric in self.metrics]
+        ends = [(each.mean, end) for each in scores for end in (each.low, each.high)]
+        return max((abs(end - mean) for mean, end in ends if mean is not None and end is not None), default=0.0)
+
+    def header(self) -> list[str]:
+        """Return the names of the columns on one line."""
+        return [
+            "method",
+            *(f"{DATASETS.get(group, group)} {self.label(metric)}" for group in self.groups for metric in self.metrics),
+        ]
+
+    def markdown(self) -> str:
+        formats = {"best": "**{}**", "second": "<u>{}</u>"}
+        lines = [self.header(), ["---", *["---:"] * (len(self.header()) - 1)]]
+        lines += [
+            [escape_markdown(row), *(formats.get(cell.mark, "{}").format(cell) for cell in cells)]
+            for row, cells in self.cells.items()
+        ]
+        return "".join(f"| {' | '.join(line)} |\n" for line in lines) + f"\n{escape_markdown(self.caption)}\n"
+
+    def csv(self) -> str:
+        """Return the values as numbers, with a column for the mark of the test."""
+        header = ["method", "dataset", "metric", "value", "low", "high", "n", "mark"]
+        rows: list[list[object]] = [[*header]]
+        for row in self.rows:
+            for group in self.groups:
+                for metric in self.metrics:
+                    entry = self.entry(row, group)
+                    estimate = entry.estimate(metric) if entry else UNDEFINED
+                    ends = [estimate.low, estimate.high, estimate.n or None]
+                    mark = self.significant.get((row, group, metric), "")
+                    rows.append([row, group, metric, self.value(row, group, metric), *ends, mark])
+        return csv_text(rows)
+
+    def latex(self) -> str:
+        """Return the table for the package booktabs."""
+        width = len(self.metrics)
+        heads = [
+            rf"\multicolumn{{{width}}}{{c}}{{{escape_latex(DATASETS.get(group, group))}}}" for group in self.groups
+        ]
+        rules = [rf"\cmidrule(lr){{{2 + width * n}-{1 + width * (n + 1)}}}" for n in range(len(self.groups))]
+        labels = [escape_latex(self.label(metric)) for _ in self.groups for metric in self.metrics]
+        body = [" & ".join([escape_latex(row), *map(_latex_cell, cells)]) + r" \\" for row, cells in self.cells.items()]
+        return _LATEX % (
+            "r" * (width * len(self.groups)),
+            " & ".join(["", *heads]) + r" \\",
+            " ".join(rules),
+            " & ".join(["Method", *labels]) + r" \\",
+            "\n".join(body),
+            _latex_marks(escape_latex(self.caption)),
+        )
+
+    def text(self, form: str) -> str:
+        """Return the table as latex, md or csv. Raises ConfigError for another format."""
+        writers = {"latex": self.latex, "md": self.markdown, "csv": self.csv}
+        if form not in writers:
+            raise ConfigError(f"--format {form}: not with --table paper. {nearest(form, writers)}")
+        return writers[form]()
+
+
+def read_entries(places: Sequence[Path]) -> list[Entry]:
+    """Read runs, and the finished cells of sweeps. Raises DataError: one is neither, or no cell is finished."""
+    entries = []
+    for place in places:
+        if not (place / SWEEP).is_file():
+            entries.append(Entry(FinishedRun.read(place)))
+            continue
+        cells = [cell for cell in Sweep.read(place).cells if cell.status == "done" and cell.run is not None]
+        if not cells:
+            raise DataError(f"{place}: no cell of this sweep is finished. Run its command again")
+        for cell in cells:
+            values = {key: value for key, value in cell.values.items() if key.partition(".")[0] not in NOT_IN_ROWS}
+            entries.append(Entry(FinishedRun.read(cell.run or place), values))
+    return entries
+
+
+def table_file(form: str) -> str:
+    """Return the name of a table's file."""
+    return _FILES.get(form, _FILES["md"])
+
+
+def _latex_cell(cell: MarkedCell) -> str:
+    commands = {"best": "textbf", "second": "underline"}
+    value = cell.rstrip(BETTER + WORSE)
+    text = escape_latex(value)
+    text = rf"\{commands[cell.mark]}{{{text}}}" if cell.mark in commands else text
+    return text + _latex_marks(cell[len(value) :])
+
+
+def _latex_marks(text: str) -> str:
+    return text.replace(BETTER, r"$^\dagger$").replace(WORSE, r"$^\ddagger$")

@@ -1,0 +1,59 @@
+"""The scores of a finished run question by question, for tests against other runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kgqa.artifacts.evaluation import EVALUATION, read_evaluation
+from kgqa.artifacts.metrics import JudgeMetrics
+from kgqa.artifacts.predictions import run_predictions
+from kgqa.artifacts.run import FinishedRun
+from kgqa.artifacts.trace import read_questions
+from kgqa.artifacts.verdicts import VERDICTS, read_verdicts
+from kgqa.scoring.questions import METRICS, score_questions
+
+Shares = Mapping[str, float | None]  # by question
+
+
+@dataclass(frozen=True)
+class RunShares:
+    """The share of each question by score.
+
+    key: dataset, profile and question ids. Runs with equal keys can be compared. judge: of the verdicts in the folder.
+    """
+
+    key: tuple[str, ...]
+    by_score: Mapping[str, Shares]
+    judge: JudgeMetrics | None
+
+    def of(self, score: str) -> Shares:
+        """Return the shares of a score, {} if it has none."""
+        return self.by_score.get(score, {})
+
+
+def read_shares(run: FinishedRun) -> RunShares:
+    """Read a run's shares, without support scores if the method reads no passages.
+
+    Raises DataError: the run is damaged.
+    """
+    predictions = {prediction.question_id: prediction for prediction in run_predictions(run.folder)}
+    rows = score_questions(read_questions(run.folder), predictions, run.metrics.profile)
+    reads_passages = any(prediction.evidence for prediction in predictions.values())
+    shares: dict[str, Shares] = {
+        name: {row.id: metric.share(row) for row in rows}
+        for name, metric in METRICS.items()
+        if metric.of_answer or reads_passages
+    }
+    judge = read_judge(run)
+    if judge and (run.folder / VERDICTS).is_file():
+        shares["judge"] = {key: judgement.share for key, judgement in read_verdicts(run.folder).items()}
+    return RunShares((run.choices["dataset"], run.metrics.profile, *predictions), shares, judge)
+
+
+def read_judge(run: FinishedRun) -> JudgeMetrics | None:
+    """Return the judge's summary of the run, or that of a later `kgqa evaluate` of the same answers."""
+    if not (run.folder / EVALUATION).is_file():
+        return run.metrics.judge
+    evaluation = read_evaluation(run.folder, run.metrics)
+    return (evaluation.judge if evaluation else None) or run.metrics.judge

@@ -1,0 +1,61 @@
+"""Tables for papers and written comparisons, from the command line."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import QUICK, Kgqa, refused
+
+
+@pytest.fixture
+def sweep(kgqa: Kgqa) -> str:
+    assert kgqa("run", "-m", "method=golden,no_context", "limit=4", "sweep.name=main", *QUICK).code == 0
+    return "main"
+
+
+def test_sweep_and_run_become_one_table(kgqa: Kgqa, sweep: str) -> None:
+    assert kgqa("run", "method=all_documents", "limit=4", "output_dir=more", *QUICK).code == 0
+    ran = kgqa("report", sweep, "more", "--table", "paper", "--format", "csv", "baseline=golden", "--out", "t.csv")
+    assert ran.code == 0, ran.err
+    with Path("t.csv").open(encoding="utf-8") as lines:
+        rows = list(csv.DictReader(lines))
+    assert [row["method"] for row in rows if row["metric"] == "em"] == ["golden", "no_context", "all_documents"]
+    metrics = json.loads(Path("more/metrics.json").read_text(encoding="utf-8"))
+    assert float(rows[-1]["value"]) == pytest.approx(metrics["scores"]["f1"]["mean"])
+
+
+def test_judge_of_a_later_evaluation_has_a_column(kgqa: Kgqa, sweep: str) -> None:
+    assert kgqa("evaluate", sweep, "judge=containment").code == 0
+    ran = kgqa("report", sweep, "--table", "paper", "--format", "md", "metrics=judge")
+    assert ran.code == 0, ran.err
+    text = Path(ran.out.strip()).read_text(encoding="utf-8")
+    assert "demo judge" in text
+    assert "The judge is not calibrated." in text
+    assert kgqa("report", sweep, "--format", "md").code == 0
+    assert "| judge |" in Path("outputs/sweeps/main/report.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("end", ["md", "tex", "json"])
+def test_comparison_is_written(kgqa: Kgqa, end: str) -> None:
+    for method in ("golden", "no_context"):
+        assert kgqa("run", f"method={method}", "limit=4", f"output_dir={method}", *QUICK).code == 0
+    ran = kgqa("compare", "golden", "no_context", "--out", f"c.{end}")
+    assert ran.code == 0, ran.err
+    assert "golden" in Path(f"c.{end}").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--table", "paper"], "--format html: not with --table paper"),
+        (["baseline=golden"], "baseline=golden: only with --table paper"),
+        (["--table", "paper", "--format", "md", "metrics=nothing"], "metrics=nothing: no such score"),
+    ],
+    ids=["format", "no table", "metric"],
+)
+def test_wrong_table_command_is_rejected(kgqa: Kgqa, sweep: str, words: list[str], message: str) -> None:
+    refused(kgqa("report", sweep, *words), message)

@@ -1,0 +1,123 @@
+"""The table for a paper: marks, tests against a baseline, and its three forms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from statistics import fmean
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from kgqa.artifacts.metrics import UNDEFINED, Estimate
+from kgqa.errors import ConfigError
+from kgqa.report.paper import Entry, PaperTable
+from kgqa.report.shares import RunShares
+
+
+def fake_run(method: str, dataset: str) -> Any:
+    metrics = SimpleNamespace(profile="musique", failed=0, missing_golds=None)
+    choices = {"method": method, "dataset": dataset, "model": "small"}
+    return SimpleNamespace(choices=choices, metrics=metrics, simulation_note="")
+
+
+@dataclass(frozen=True)
+class Simulated(Entry):
+    """A run with these shares of right answers by metric."""
+
+    values: Mapping[str, Sequence[float]] = field(default_factory=dict)
+
+    @cached_property
+    def shares(self) -> RunShares:
+        by_score = {name: {f"q{n}": share for n, share in enumerate(own)} for name, own in self.values.items()}
+        ids = next(iter(by_score.values()))
+        return RunShares((self.dataset, "musique", *ids), by_score, None)
+
+    def estimate(self, metric: str) -> Estimate:
+        if metric not in self.values:
+            return UNDEFINED
+        mean = 100 * fmean(self.values[metric])
+        return Estimate(mean=mean, low=mean - 1, high=mean + 1, n=len(self.values[metric]))
+
+
+def entry(method: str, *em: float, dataset: str = "hotpotqa", **settings: str) -> Entry:
+    return Simulated(cast(Any, fake_run(method, dataset)), settings, {"em": em})
+
+
+def column(table: PaperTable) -> list[tuple[str, str]]:
+    """Return text and mark of the first column."""
+    return [(str(cells[0]), cells[0].mark) for cells in table.cells.values()]
+
+
+def test_best_and_second_are_marked_but_no_zero() -> None:
+    rows = [entry("a", 0, 0, 0, 0), entry("b", 1, 0, 0, 0), entry("c", 0, 0, 0, 0)]
+    assert column(PaperTable(rows, ["em"])) == [("0.0", ""), ("25.0", "best"), ("0.0", "")]
+
+
+def test_equal_values_have_the_same_mark() -> None:
+    rows = [entry("a", 1, 1, 0), entry("b", 1, 0, 1), entry("c", 1, 0, 0)]
+    assert [mark for _, mark in column(PaperTable(rows, ["em"]))] == ["best", "best", "second"]
+
+
+def test_column_without_differences_has_no_marks() -> None:
+    assert [mark for _, mark in column(PaperTable([entry("a", 1, 0), entry("b", 0, 1)], ["em"]))] == ["", ""]
+
+
+def test_daggers_show_the_direction() -> None:
+    rows = [entry("base", *[1] * 20, *[0] * 20), entry("up", *[1] * 40), entry("down", *[0] * 40)]
+    table = PaperTable(rows, ["em"], baseline="base")
+    assert [text for text, _ in column(table)] == ["50.0", "100.0†", "0.0‡"]
+    assert "Holm's correction over 2 tests" in table.caption
+    assert r"\textbf{100.0}$^\dagger$" in table.latex()
+
+
+def test_mean_needs_all_datasets() -> None:
+    rows = [entry("a", 1, 0), entry("a", 1, 1, dataset="2wiki"), entry("b", 0, 0)]
+    table = PaperTable(rows, ["em"])
+    assert table.groups == ["hotpotqa", "2wiki", "mean"]
+    assert [str(cell) for cell in table.cells["a"]] == ["50.0", "100.0", "75.0"]
+    assert [str(cell) for cell in table.cells["b"]] == ["0.0", "–", "–"]
+
+
+def test_rows_name_what_differs() -> None:
+    rows = [entry("trace", 1, **{"method.top": "20"}), entry("trace", 1, **{"method.top": "5"}), entry("golden", 1)]
+    assert PaperTable(rows, ["em"]).rows == ["trace · top 20", "trace · top 5", "golden"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "metrics", "baseline", "message"),
+    [
+        ([entry("a", 1)], ["exact"], None, "metrics=exact: no such score"),
+        ([entry("a", 1)], ["em"], "b", "baseline=b: no such row"),
+        ([entry("a", 1), entry("a", 0)], ["em"], None, "2 runs of a on hotpotqa"),
+        ([entry("a", 1), entry("b", 0, 1)], ["em"], None, "the runs have different questions"),
+    ],
+    ids=["metric", "baseline", "twice", "questions"],
+)
+def test_wrong_table_is_rejected(rows: list[Entry], metrics: list[str], baseline: str | None, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        PaperTable(rows, metrics, baseline)
+
+
+@pytest.mark.parametrize("form", ["latex", "md", "csv"])
+def test_forms_have_the_same_values(form: str) -> None:
+    table = PaperTable([entry("a_b", 1, 0, 0), entry("c", 1, 1, 0)], ["em"])
+    text = table.text(form)
+    assert "33.3" in text
+    assert ("a\\_b" if form == "latex" else "a_b") in text
+    assert text.count("{") == text.count("}")
+
+
+def test_equal_methods_get_a_dagger_in_one_table_of_twenty() -> None:
+    generator, tables, marked = np.random.default_rng(57), 200, 0
+    for _ in range(tables):
+        rows = [
+            entry(method, *map(float, generator.random(80) < 0.4), dataset=dataset)
+            for method in ("base", "a", "b", "c")
+            for dataset in ("hotpotqa", "2wiki")
+        ]
+        marked += bool(PaperTable(rows, ["em"], "base").significant)
+    assert marked / tables <= 0.08  # 5 % and two standard errors
