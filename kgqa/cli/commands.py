@@ -267,6 +267,18 @@ INSPECT_COMMANDS = (
         notes=REPORT,
     ),
     Command(
+        "explain",
+        "show the causes of wrong answers, next to those of a baseline",
+        """kgqa explain last
+        kgqa explain demo/trace baseline=demo/all_documents""",
+        "score:explain",
+        """
+        RUN            a run: its folder, the start of its name, or last
+        [key=value …]  baseline=RUN on the same questions, seed=0 of the intervals""",
+        ("baseline", "seed"),
+        only_own=True,
+    ),
+    Command(
         "compare",
         "compare runs on the same questions: paired tests and flipped questions",
         """kgqa compare demo/trace demo/golden --common

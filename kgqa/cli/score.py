@@ -19,6 +19,7 @@ from kgqa.experiment.compare import DIFFERENCE, compare_answers
 from kgqa.experiment.evaluate import EvaluationRequest, calibrate_judge, open_places, open_predictions
 from kgqa.experiment.evaluate import evaluate as evaluate_answers
 from kgqa.experiment.experiment import Experiment
+from kgqa.experiment.explain import explain as explain_run
 from kgqa.report.evaluation import evaluation_sections, evaluations_section
 from kgqa.util.fs import replace_file
 from kgqa.util.validators import Natural, Validator
@@ -95,6 +96,16 @@ def _calibrate(args: Namespace, terminal: Terminal) -> None:
     judge, sections, file = calibrate_judge(run, labels, other)
     terminal.sections(f"{run}\njudge: {judge}", sections)
     terminal.line(f"calibration: {file}")
+
+
+def explain(args: Namespace, terminal: Terminal) -> None:
+    """Show the causes of wrong answers."""
+    values = override_values(args.overrides)
+    seed = check_value("seed", values.get("seed", "0"), Natural)
+    run, baseline = find_run(args.positionals[0]), values.get("baseline")
+    explanation = explain_run(run, find_run(baseline) if baseline else None, seed=seed)
+    terminal.sections(explanation.heading, explanation.sections)
+    terminal.line(explanation.write(run))
 
 
 def compare(args: Namespace, terminal: Terminal) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import QUICK, Kgqa, refused
+from tests.e2e.conftest import QUICK, Kgqa, refused, write_rules
 
 
 @pytest.fixture
@@ -59,3 +59,27 @@ def test_comparison_is_written(kgqa: Kgqa, end: str) -> None:
 )
 def test_wrong_table_command_is_rejected(kgqa: Kgqa, sweep: str, words: list[str], message: str) -> None:
     refused(kgqa("report", sweep, *words), message)
+
+
+NO_TO_ALL = [("Where|Which|Who|What", "no")]
+
+
+def test_explain_finds_an_answer_to_another_kind_of_question(kgqa: Kgqa) -> None:
+    rules = write_rules(NO_TO_ALL)
+    assert kgqa("run", "method=golden", "limit=8", "output_dir=no", *QUICK, rules).code == 0
+    assert kgqa("run", "method=all_documents", "limit=8", "output_dir=base", *QUICK).code == 0
+    ran = kgqa("explain", "no", "baseline=base")
+    assert ran.code == 0, ran.err
+    (line,) = (line for line in ran.out.splitlines() if line.startswith("yes or no "))
+    assert int(line.split()[3]) >= 5
+    assert "+75.0" in line
+    assert "2hop__demo_02" in line
+    text = Path("no/explain.md").read_text(encoding="utf-8")
+    assert "report.html#q=" in text
+    assert "By hops" in text
+
+
+def test_explain_needs_common_questions(kgqa: Kgqa) -> None:
+    assert kgqa("run", "method=golden", "ids=[2hop__demo_01]", "output_dir=a", *QUICK).code == 0
+    assert kgqa("run", "method=golden", "ids=[2hop__demo_02]", "output_dir=b", *QUICK).code == 0
+    refused(kgqa("explain", "a", "baseline=b"), "no question in common")

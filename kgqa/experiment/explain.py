@@ -1,0 +1,243 @@
+"""Explain the wrong answers of a run: their causes and signs, next to those of a baseline on the same questions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kgqa.artifacts.trace import TracedCall, TracedQuestion, read_trace
+from kgqa.experiment.compare import share_questions
+from kgqa.experiment.evaluate import AnsweredQuestions, open_run
+from kgqa.report.page import notebook_html
+from kgqa.report.section import MarkedCell, Section, Value, markdown
+from kgqa.scoring.comparison import Difference, compare
+from kgqa.scoring.corrected import share
+from kgqa.scoring.intervals import estimate
+from kgqa.scoring.normalisation import normalise
+from kgqa.scoring.questions import METRICS, ScoredQuestion
+from kgqa.scoring.summary import UNKNOWN
+from kgqa.util.fs import replace_file
+from kgqa.util.text import pluralize
+
+CAUSES = {
+    "right": "exact match",
+    "failed": "the question failed",
+    "no answer": "empty, or an abstention",
+    "format": "the answer contains a gold answer, but is longer or has another form",
+    "retrieval": "wrong, and a gold passage is not among the evidence",
+    "reading": "wrong, although all gold passages are among the evidence, or the evidence is unknown",
+}
+SIGNS = {
+    "abstained": "says that there is no answer",
+    "cut": "the last reply or the context was truncated",
+    "forced": "the method forced the answer at its limit",
+    "echo": "wrong, and found only in the part of the prompt that all questions share, such as its demonstrations",
+    "yes or no": "yes or no to a question with wh-words and another gold answer",
+}
+EXAMPLES = 3
+FEWEST_PROMPTS = 3  # to see what the prompts of all questions share
+MOST_PROMPTS = 50
+_WH = re.compile(r"\b(what|which|who|whom|whose|where|when|why|how)\b", re.IGNORECASE)
+_CLOSED = {"yes", "no"}
+
+
+@dataclass(frozen=True)
+class Explained:
+    """A question of the run with its cause and its signs."""
+
+    row: ScoredQuestion
+    cause: str
+    signs: frozenset[str]
+
+    def has(self, name: str) -> bool:
+        return name == self.cause or name in self.signs
+
+
+@dataclass(frozen=True)
+class Explanation:
+    heading: str
+    sections: list[Section]
+
+    def _repr_html_(self) -> str:
+        return notebook_html(self.heading, self.sections)
+
+    def write(self, folder: Path) -> Path:
+        """Write explain.md into a run's folder."""
+        title, *notices = self.heading.split("\n")
+        return replace_file(folder / "explain.md", markdown(title, [Section("", (), ()), *self.sections], notices))
+
+
+def explain(folder: Path, baseline: Path | None = None, *, seed: int = 0) -> Explanation:
+    """Explain a run, and compare each share with that of a baseline on the questions that both have.
+
+    Raises:
+        ConfigError: the runs have no question in common.
+        DataError: one is not the folder of a finished run.
+    """
+    runs = [open_run(place) for place in (folder, *([baseline] if baseline else []))]
+    if baseline:
+        runs = share_questions(runs, common=True)
+    explained = [explain_answers(run) for run in runs]
+    heading = [f"{folder}: {pluralize(len(runs[0].questions), 'question')}, profile {runs[0].profile}"]
+    if baseline:
+        heading.append(f"baseline: {baseline}, on the same questions")
+    heading += [f"warning: {run.name}{run.simulation_note}" for run in runs if run.simulation_note]
+    sections = [
+        _shares_section("Causes, one per question", CAUSES, explained, folder, seed),
+        _shares_section("Signs, any number per question", SIGNS, explained, folder, seed),
+        *_group_sections(explained[0]),
+    ]
+    return Explanation("\n".join(heading), sections)
+
+
+def explain_answers(run: AnsweredQuestions) -> list[Explained]:
+    """Return the cause and the signs of each answer, in the order of the questions."""
+    traced = read_trace(Path(run.name))
+    last = {each.question.id: call for each in traced if (call := _last_reply(each))}
+    shared = _shared_parts(last.values())
+    return [
+        Explained(row, find_cause(row), frozenset(_find_signs(row, last.get(row.id), shared))) for row in run.scored
+    ]
+
+
+def find_cause(row: ScoredQuestion) -> str:
+    """Return the first of `CAUSES` that applies to an answer."""
+    if row.em == 1:
+        return "right"
+    if row.answer is None:
+        return "failed"
+    if not row.answer.strip() or row.abstained:
+        return "no answer"
+    if row.containment:
+        return "format"
+    return "retrieval" if row.support.recall is not None and row.support.recall < 1 else "reading"
+
+
+def _find_signs(row: ScoredQuestion, last: TracedCall | None, shared: Mapping[str, str]) -> Iterable[str]:
+    if row.answer is None:
+        return
+    marks = [*row.prediction.flags, *(name for name, value in row.prediction.figures.items() if value)]
+    if row.abstained and row.answer.strip():
+        yield "abstained"
+    if any("cut" in mark or "truncated" in mark for mark in row.prediction.flags) or (last and _is_cut(last)):
+        yield "cut"
+    if any("forced" in mark for mark in marks):
+        yield "forced"
+    if answers_yes_no(row):
+        yield "yes or no"
+    elif last and row.em < 1 and not row.containment and is_echo(row.answer, _prompt(last), shared[_template(last)]):
+        yield "echo"
+
+
+def answers_yes_no(row: ScoredQuestion) -> bool:
+    """Return whether the answer is yes or no, and the question is not one that can have such an answer."""
+    golds = {normalise(gold) for gold in row.question.answers}
+    is_closed = normalise(row.answer or "") in _CLOSED
+    return is_closed and not golds & _CLOSED and _WH.search(row.question.text) is not None
+
+
+def is_echo(answer: str, prompt: str, shared: str) -> bool:
+    """Return whether an answer occurs in the shared start of the prompts, and not in the rest of its own prompt."""
+    words = f" {normalise(answer)} "
+    if len(words) < 5 or not prompt.startswith(shared):
+        return False
+    return words in f" {normalise(shared)} " and words not in f" {normalise(prompt[len(shared) :])} "
+
+
+def _shared_parts(calls: Iterable[TracedCall]) -> dict[str, str]:
+    """Return the start that the prompts of a template share, "" for few prompts."""
+    prompts: dict[str, list[str]] = {}
+    for call in calls:
+        prompts.setdefault(_template(call), []).append(_prompt(call))
+    return {
+        template: _common_start(texts[:MOST_PROMPTS]) if len(texts) >= FEWEST_PROMPTS else ""
+        for template, texts in prompts.items()
+    }
+
+
+def _common_start(texts: Sequence[str]) -> str:
+    first, last = min(texts), max(texts)
+    length = next((n for n, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), len(first))
+    return first[:length]
+
+
+def _last_reply(traced: TracedQuestion) -> TracedCall | None:
+    """Return the call with the last generated text."""
+    calls = [call for call in traced.calls if call.kind == "generate" and call.error is None]
+    return max(calls, key=lambda call: call.path, default=None)
+
+
+def _is_cut(call: TracedCall) -> bool:
+    return bool(call.reply.get("finish") == "length")
+
+
+def _template(call: TracedCall) -> str:
+    return call.template or ""
+
+
+def _prompt(call: TracedCall) -> str:
+    return "\n".join(str(message[1]) for message in call.request["prompt"]["messages"])
+
+
+def _shares_section(
+    title: str, names: Mapping[str, str], explained: Sequence[Sequence[Explained]], folder: Path, seed: int
+) -> Section:
+    """Return a row per name: its share, the baseline's share and the difference, and examples with links."""
+    own, *others = explained
+    differences = _differences(names, own, others[0], seed) if others else {}
+    rows = []
+    for name, meaning in names.items():
+        found = [each for each in own if each.has(name)]
+        row: list[Value] = [name, len(found), share(len(found), len(own))]
+        if others:
+            row += [share(sum(each.has(name) for each in others[0]), len(own)), _difference_text(differences.get(name))]
+        ids = [each.row.id for each in found[:EXAMPLES]] if name != "right" else []
+        link = f"{folder.resolve().as_posix()}/report.html#q={ids[0]}" if ids else ""
+        rows.append((*row, MarkedCell(", ".join(ids), link=link), meaning))
+    header = ["", "questions", "percent", *(["baseline", "difference"] if others else []), "examples", "meaning"]
+    text = "Percent of all questions, with Wilson's 95 % intervals."
+    if others:
+        text += " Differences in points, with p of McNemar's test after Holm's correction over this table."
+    return Section(title, header, rows, (text, f"kgqa show {folder} ID shows a question. Links open its report."))
+
+
+def _differences(
+    names: Iterable[str], own: Sequence[Explained], other: Sequence[Explained], seed: int
+) -> dict[str, Difference]:
+    shares = {
+        name: {"run": [float(each.has(name)) for each in own], "baseline": [float(each.has(name)) for each in other]}
+        for name in names
+    }
+    return {difference.metric: difference for difference in compare(shares, seed)}
+
+
+def _difference_text(difference: Difference | None) -> str:
+    if difference is None:
+        return "–"
+    mark = "*" if difference.significant else ""
+    return f"{difference.difference:+.1f} (p {difference.adjusted:.3f}){mark}"
+
+
+def _group_sections(explained: Sequence[Explained]) -> list[Section]:
+    """Return EM, F1 and the causes by hops and by type, with the number of questions and intervals."""
+    groupings: dict[str, Callable[[ScoredQuestion], object]] = {
+        "hops": lambda row: row.question.hops,
+        "type": lambda row: row.question.type,
+    }
+    sections = []
+    for name, group_of in groupings.items():
+        groups: dict[str, list[Explained]] = {}
+        for each in explained:
+            groups.setdefault(str(group_of(each.row) or UNKNOWN), []).append(each)
+        if len(groups) > 1:
+            rows = [(group, *_group_cells(groups[group])) for group in sorted(groups)]
+            header = (name, "questions", "EM", "F1", *(cause for cause in CAUSES if cause != "right"))
+            sections.append(Section(f"By {name}", header, rows, ("Causes: numbers of questions.",)))
+    return sections
+
+
+def _group_cells(group: Sequence[Explained]) -> list[Value]:
+    scores = [estimate([METRICS[name].share(each.row) for each in group]) for name in ("em", "f1")]
+    return [len(group), *scores, *(sum(each.cause == cause for each in group) for cause in CAUSES if cause != "right")]
