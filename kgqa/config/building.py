@@ -10,7 +10,7 @@ from inspect import get_annotations, getattr_static, getmro
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
-from kgqa.config.files import Node
+from kgqa.config.files import RUN_KEYS, Node
 from kgqa.config.overrides import override_values
 from kgqa.config.targets import find_target, import_target
 from kgqa.engines.weights import Model
@@ -29,8 +29,8 @@ def method(node: Node) -> Method:
 
 
 def dataset(node: Node) -> Dataset:
-    """Build a dataset. Its file is read at the first use. The key `verified` belongs to the run."""
-    return build_part({key: value for key, value in node.items() if key != "verified"}, "dataset", Dataset)
+    """Build a dataset. Its file is read at the first use. The keys `verified` and `perturb` belong to the run."""
+    return build_part({key: value for key, value in node.items() if key not in RUN_KEYS}, "dataset", Dataset)
 
 
 def model(node: Node) -> Model:

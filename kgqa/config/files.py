@@ -28,6 +28,7 @@ OPTIONAL = (
     "experiment", "collect", "train", "bootstrap",
 )  # fmt: skip
 NAMED = ("model", "dataset")  # groups with a key `name`
+RUN_KEYS = ("verified", "perturb")  # keys of a dataset that belong to the run
 UNNAMED = "unnamed_model"  # the choice of model= for a model without a preset
 MAX_ALIASES = 20  # of a file. 9 levels of 9 would be a billion values
 _ALIAS = re.compile(r"(?:^|[\s,\[{:-])\*[A-Za-z0-9_]+", re.MULTILINE)

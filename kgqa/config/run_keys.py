@@ -135,7 +135,12 @@ ROLES: Mapping[str, Setting] = {
 SERVER_KEY = Setting(
     "Address of a running server, e.g. http://127.0.0.1:8000/v1. Implies engine=openai and the model that it serves."
 )
-VERIFIED_KEY = Setting("Folder of kgqa data verify: use only its valid questions. null: all.")
+DATASET_KEYS: Mapping[str, Setting] = {
+    "verified": Setting("Folder of kgqa data verify: use only its valid questions. null: all."),
+    "perturb": Setting(
+        "Change the passages of each question: remove_gold | distractors:K | swap_answer | shuffle. null: unchanged."
+    ),
+}
 
 
 def default_config() -> dict[str, Json]:
@@ -147,7 +152,7 @@ def default_config() -> dict[str, Json]:
     return {
         **config,
         "kg": {"require_existing": False},
-        "dataset": {"verified": None},
+        "dataset": dict.fromkeys(DATASET_KEYS),
         "roles": dict.fromkeys(ROLES),
     }
 
@@ -159,6 +164,6 @@ def list_run_keys() -> tuple[Key, ...]:
         if name != "roles":
             key = REQUIRE_EXISTING if name == "require_existing" else name
             keys.append(Key(key, to_plain(declared.default), declared.setting.meaning, Source()))
-    keys.append(Key("dataset.verified", None, VERIFIED_KEY.meaning, Source()))
+    keys += (Key(f"dataset.{name}", None, setting.meaning, Source()) for name, setting in DATASET_KEYS.items())
     keys += (Key(f"roles.{role}", None, setting.meaning, Source()) for role, setting in ROLES.items())
     return tuple(keys)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from itertools import combinations
+from itertools import combinations, permutations
 from pathlib import Path
 from string import ascii_uppercase
 
@@ -15,14 +15,17 @@ from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.evaluate import AnsweredQuestions, open_run
 from kgqa.report.evaluation import comparison_section
 from kgqa.report.page import notebook_html
-from kgqa.report.section import Section, latex, markdown
+from kgqa.report.section import Section, Value, latex, markdown
 from kgqa.scoring.comparison import Difference, compare
-from kgqa.scoring.questions import METRICS
+from kgqa.scoring.corrected import share
+from kgqa.scoring.metrics import exact_match
+from kgqa.scoring.questions import METRICS, ScoredQuestion
 from kgqa.types import Json
 from kgqa.util.fs import json_text, replace_file
 from kgqa.util.text import pluralize
 
 DIFFERENCE = 2.0  # points
+FATES = ("followed", "own knowledge", "abstained", "another answer")
 Shares = list[float | None]
 Runs = Mapping[str, AnsweredQuestions]  # by letter
 
@@ -110,6 +113,7 @@ def compare_answers(
     lines += [*_count_failed(runs), *_warn_of_data(runs)]
     sections = [
         comparison_section(differences, difference),
+        *_followed(runs),
         *_flips(runs, verdicts or scores["EM"], flips),
     ]
     names = {letter: run.name for letter, run in runs.items()}
@@ -139,7 +143,9 @@ def share_questions(runs: list[AnsweredQuestions], *, common: bool) -> list[Answ
             hint = f"Use --common to compare the {len(shared):,} they share"
             raise ConfigError(f"different questions, {'; '.join(only)}. {hint}")
         for key in sorted(shared):
-            if (own[key].text, own[key].answers) != (by_run[0][key].text, by_run[0][key].answers):
+            if own[key].text != by_run[0][key].text or (
+                own[key].answers != by_run[0][key].answers and not (run.perturbation or first.perturbation)
+            ):
                 raise DataError(f"question {key}: its text or gold answers differ between {run.name} and {first.name}")
     order = [question.id for question in first.questions if question.id in shared]
     return [replace(run, questions=tuple(own[key] for key in order)) for run, own in zip(runs, by_run, strict=True)]
@@ -186,6 +192,38 @@ def _verdicts(runs: Runs) -> tuple[dict[str, Shares] | None, list[str]]:
         for name, run in runs.items()
     }
     return shares, [f"judge: {judges[0]}"]
+
+
+def _followed(runs: Runs) -> list[Section]:
+    """Return how the answers of each plain run change with the passages: with the evidence, or not."""
+    rows: list[tuple[Value, ...]] = []
+    for (plain, first), (perturbed, second) in permutations(runs.items(), 2):
+        if first.perturbation or not second.perturbation:
+            continue
+        pairs = [(one, other) for one, other in zip(first.scored, second.scored, strict=True) if one.em == 1]
+        pairs = [(one, other) for one, other in pairs if other.answer is not None]
+        fates = [_fate(one, other) for one, other in pairs]
+        shares = [share(fates.count(fate), len(fates)) for fate in FATES]
+        rows.append((f"{plain} – {perturbed}", second.perturbation, len(fates), *shares))
+    if not rows:
+        return []
+    text = (
+        "Questions that the plain run has right, in percent. Followed: the answer is the one that the changed passages "
+        "give. Own knowledge: still the original answer, although no passage gives it. For shuffle and distractors the "
+        "passages still give the original answer, so that it follows them."
+    )
+    header = ("runs", "changed passages", "questions", *FATES)
+    return [Section("Followed the evidence", header, rows, (text,))]
+
+
+def _fate(plain: ScoredQuestion, perturbed: ScoredQuestion) -> str:
+    """Return the first of `FATES` that applies to a question that the plain run has right."""
+    given = {passage.id for passage in perturbed.question.passages}
+    if perturbed.em == 1 and perturbed.question.support <= given:
+        return "followed"
+    if any(exact_match(perturbed.answer or "", gold) for gold in plain.question.answers):
+        return "own knowledge"
+    return "abstained" if perturbed.abstained else "another answer"
 
 
 def _flips(runs: Runs, right: Mapping[str, Shares], limit: int | None) -> list[Section]:

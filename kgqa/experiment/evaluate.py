@@ -63,6 +63,11 @@ class AnsweredQuestions:
         return reader_preset(self.config) if self.config else ""
 
     @property
+    def perturbation(self) -> str:
+        """Return the value of dataset.perturb, "" if the passages are unchanged."""
+        return str((self.config or {}).get("dataset", {}).get("perturb") or "")
+
+    @property
     def simulation_note(self) -> str:
         """Return what a list of runs adds to the name of a run without a model."""
         scripted = self.config is not None and self.config["engine"].get("_target_") == SCRIPTED_TARGET

@@ -38,6 +38,7 @@ from kgqa.util.fs import ids_digest, outputs, text_digest
 if TYPE_CHECKING:
     from kgqa.datasets.collections import Collections
     from kgqa.datasets.in_memory import InMemoryDataset
+    from kgqa.datasets.perturbing import Perturbation
     from kgqa.judge.judges import AnyJudge
     from kgqa.kg.exchange import ImportedTriples
     from kgqa.kg.extraction import Extractor
@@ -247,6 +248,25 @@ class Experiment:
         return valid_ids(Path(folder), self.data_sha256)
 
     @cached_property
+    def perturbation(self) -> Perturbation | None:
+        """Return the change of the passages that `dataset.perturb` sets.
+
+        Raises ConfigError: there is no such change, or the method searches a corpus, which would not change.
+        """
+        value = None if self.given else self.config["dataset"].get("perturb")
+        if value is None:
+            return None
+        from kgqa.datasets.perturbing import Perturbation
+
+        perturbation = Perturbation.of(value)
+        if "search" in self.method.uses or self.config.get("collection") is not None:
+            raise ConfigError(
+                f"dataset.perturb={value}: it changes the passages that come with a question, and "
+                f"method={self.name('method')} searches a corpus. Choose a method that reads its question's passages"
+            )
+        return perturbation
+
+    @cached_property
     def data_sha256(self) -> str:
         """Return the sha256 of the files that shape the questions, as they were at the first use."""
         return self.whole.sha256
@@ -264,6 +284,8 @@ class Experiment:
                     raise ConfigError(f"ids={wanted}: no such question {among} dataset={self.name('dataset')}. {hint}")
             questions = [question for question in questions if question.id in self.settings.ids]
         questions = self._sample(questions)[: self.settings.limit]
+        if self.perturbation is not None:
+            questions = self.perturbation.apply(questions, list(self.all_questions()), self.settings.seed)
         return list(self.collection.collect(questions)) if self.collection else questions
 
     @property
@@ -308,6 +330,9 @@ class Experiment:
         answering = self.answering  # first: it reports missing weights, and the rest takes longer
         dataset = changing_settings(config["dataset"], "dataset")
         dataset.pop("verified", None)
+        dataset.pop("perturb", None)
+        if self.perturbation is not None:
+            dataset["perturb"] = self.config["dataset"]["perturb"]
         if self.verified is not None:
             dataset["verified"] = ids_digest(sorted(self.verified))
         kg: dict[str, Json] | None = None

@@ -83,3 +83,33 @@ def test_explain_needs_common_questions(kgqa: Kgqa) -> None:
     assert kgqa("run", "method=golden", "ids=[2hop__demo_01]", "output_dir=a", *QUICK).code == 0
     assert kgqa("run", "method=golden", "ids=[2hop__demo_02]", "output_dir=b", *QUICK).code == 0
     refused(kgqa("explain", "a", "baseline=b"), "no question in common")
+
+
+def _answer_from(passages: str, own: str) -> str:
+    """Return the rules of a reader that finds one answer in its passages, or else gives its own."""
+    return write_rules([(passages, "Pellery"), ("architect of the Candle", own)], "reader.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("own", "fate"), [("Pellery", "own knowledge"), ("I don't know", "abstained")], ids=["knows", "abstains"]
+)
+def test_removed_gold_passages_show_own_knowledge(kgqa: Kgqa, own: str, fate: str) -> None:
+    rules = _answer_from("born in Pellery", own)
+    same = ("method=all_documents", "ids=[2hop__demo_01]", *QUICK, rules)
+    assert kgqa("run", *same, "output_dir=plain").code == 0
+    assert kgqa("run", *same, "dataset.perturb=remove_gold", "output_dir=without").code == 0
+    assert kgqa("compare", "plain", "without", "--out", "c.md").code == 0
+    lines = [line.split(" | ") for line in Path("c.md").read_text(encoding="utf-8").splitlines()]
+    header = next(line for line in lines if "changed passages" in line)
+    row = next(line for line in lines if "remove_gold" in line)
+    assert row[header.index(fate)].startswith("100.0")
+
+
+def test_searching_method_cannot_be_perturbed(kgqa: Kgqa) -> None:
+    ran = kgqa("run", "method=retrieve_read", "dataset.perturb=shuffle", "limit=1", *QUICK)
+    refused(ran, "method=retrieve_read searches a corpus")
+
+
+def test_perturbed_run_has_another_name(kgqa: Kgqa) -> None:
+    plain = kgqa("run", "method=all_documents", "limit=2", *QUICK).folder
+    assert kgqa("run", "method=all_documents", "limit=2", "dataset.perturb=shuffle", *QUICK).folder != plain

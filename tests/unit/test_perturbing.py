@@ -1,0 +1,90 @@
+"""Changed passages of questions, each by its definition."""
+
+from __future__ import annotations
+
+import pytest
+
+from kgqa.datasets.perturbing import Perturbation
+from kgqa.errors import ConfigError, DataError
+from kgqa.scoring.normalisation import normalise
+from kgqa.types import Passage, Question
+
+
+def question(number: int, answer: str, text: str = "Where was she born?") -> Question:
+    gold = Passage.of(
+        f"Person {number}", f"She was born in {answer}. {answer} is small.", (f"She was born in {answer}.",)
+    )
+    others = [Passage.of(f"Other {number}.{n}", f"Nothing {number}.{n} to see.") for n in range(4)]
+    facts = ((gold.id, f"She was born in {answer}."),)
+    return Question(f"q{number}", text, (answer,), (*others[:2], gold, *others[2:]), frozenset({gold.id}), facts=facts)
+
+
+QUESTIONS = [question(number, answer) for number, answer in enumerate(["Oslo", "Bergen", "Tromsø", "Hamar"])]
+
+
+def perturbed(value: str, seed: int = 0, questions: list[Question] = QUESTIONS) -> list[Question]:
+    return Perturbation.of(value).apply(questions, questions, seed)
+
+
+def test_remove_gold_leaves_only_other_passages() -> None:
+    for old, new in zip(QUESTIONS, perturbed("remove_gold"), strict=True):
+        assert len(new.passages) == 4
+        assert not old.support & {passage.id for passage in new.passages}
+        assert new.support == old.support
+
+
+def test_shuffle_changes_only_the_order() -> None:
+    new = perturbed("shuffle")
+    assert [{passage.id for passage in each.passages} for each in new] == [
+        {passage.id for passage in each.passages} for each in QUESTIONS
+    ]
+    assert new != QUESTIONS
+    assert new == perturbed("shuffle") != perturbed("shuffle", seed=1)
+
+
+def test_distractors_are_of_other_questions_without_the_answer() -> None:
+    for old, new in zip(QUESTIONS, perturbed("distractors:3"), strict=True):
+        added = [passage for passage in new.passages if passage not in old.passages]
+        assert len(added) == 3
+        assert not any(old.answers[0] in passage.text for passage in added)
+        assert set(old.passages) <= set(new.passages)
+
+
+def test_swapped_answer_replaces_the_gold_answer_everywhere() -> None:
+    for old, new in zip(QUESTIONS, perturbed("swap_answer"), strict=True):
+        assert new.answers != old.answers
+        text = " ".join(f"{passage.title} {passage.text}" for passage in new.passages)
+        assert normalise(old.answers[0]) not in normalise(text)
+        assert text.count(new.answers[0]) == 2
+        (gold,) = (passage for passage in new.passages if passage.id in new.support)
+        assert new.facts == ((gold.id, f"She was born in {new.answers[0]}."),)
+        assert gold.sentences == (f"She was born in {new.answers[0]}.",)
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [("yes", "Are both old?"), ("1901", "When was she born?"), ("Anna", "Who was she?")],
+    ids=["yes", "only year", "only person"],
+)
+def test_question_without_another_answer_of_its_kind_is_skipped(answer: str, text: str) -> None:
+    ids = [each.id for each in perturbed("swap_answer", questions=[*QUESTIONS, question(9, answer, text)])]
+    assert ids == [each.id for each in QUESTIONS]
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("remove", "no such perturbation. Did you mean remove_gold"),
+        ("distractors", "distractors:K"),
+        ("distractors:0", "distractors:K"),
+        ("shuffle:3", "expected shuffle"),
+    ],
+)
+def test_wrong_perturbation_is_rejected(value: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Perturbation.of(value)
+
+
+def test_questions_without_passages_cannot_be_changed() -> None:
+    with pytest.raises(DataError, match="no question has passages"):
+        perturbed("remove_gold", questions=[Question("q", "Where?", ("Oslo",))])
