@@ -279,6 +279,17 @@ INSPECT_COMMANDS = (
         only_own=True,
     ),
     Command(
+        "plan",
+        "plan a comparison: the questions that show a difference, and their cost",
+        "kgqa plan demo/trace demo/golden difference=5",
+        "score:plan",
+        """
+        RUN RUN …      finished runs as a pilot, of a few questions
+        [key=value …]  difference=2 points to show, power=0.8 of the test, seed=0""",
+        ("difference", "power", "seed"),
+        only_own=True,
+    ),
+    Command(
         "compare",
         "compare runs on the same questions: paired tests and flipped questions",
         """kgqa compare demo/trace demo/golden --common

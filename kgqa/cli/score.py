@@ -20,12 +20,15 @@ from kgqa.experiment.evaluate import EvaluationRequest, calibrate_judge, open_pl
 from kgqa.experiment.evaluate import evaluate as evaluate_answers
 from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.explain import explain as explain_run
+from kgqa.experiment.plan import plan_comparison
 from kgqa.report.evaluation import evaluation_sections, evaluations_section
+from kgqa.scoring.comparison import POWER
 from kgqa.util.fs import replace_file
 from kgqa.util.validators import Natural, Validator
 
 MAX_RUNS = 26  # named A to Z
 Points = Annotated[float, Validator("must be above 0 and up to 100 points", lambda points: 0 < points <= 100)]
+Probability = Annotated[float, Validator("must be above 0.05 and below 1", lambda power: 0.05 < power < 1)]
 FLIPS = 10  # flipped questions per pair, without --all
 
 
@@ -96,6 +99,16 @@ def _calibrate(args: Namespace, terminal: Terminal) -> None:
     judge, sections, file = calibrate_judge(run, labels, other)
     terminal.sections(f"{run}\njudge: {judge}", sections)
     terminal.line(f"calibration: {file}")
+
+
+def plan(args: Namespace, terminal: Terminal) -> None:
+    """Show how many questions a comparison needs."""
+    values = override_values(args.overrides)
+    seed = check_value("seed", values.get("seed", "0"), Natural)
+    difference = check_value("difference", values.get("difference", f"{DIFFERENCE:g}"), Points)
+    power = check_value("power", values.get("power", f"{POWER:g}"), Probability)
+    heading, sections = plan_comparison(tuple(map(find_run, args.positionals)), difference, power, seed=seed)
+    terminal.sections(heading, sections)
 
 
 def explain(args: Namespace, terminal: Terminal) -> None:

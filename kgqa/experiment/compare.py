@@ -95,15 +95,8 @@ def compare_answers(
     opened = [open_run(folder, profile) for folder in folders]
     if len(profiles := sorted({run.profile for run in opened})) > 1:
         raise ConfigError(f"scored by {' and '.join(profiles)}. Choose one with scoring=")
-    runs = dict(zip(ascii_uppercase, share_questions(opened, common=in_all), strict=False))
-    scores: dict[str, dict[str, Shares]] = {
-        metric.label: {
-            name: [None if row.answer is None else metric.share(row) for row in run.scored]
-            for name, run in runs.items()
-        }
-        for metric in METRICS.values()
-        if metric.tested
-    }
+    runs = name_runs(opened, common=in_all)
+    scores = tested_shares(runs)
     verdicts, notes = _verdicts(runs)
     differences = compare({**scores, **({"judge": verdicts} if verdicts else {})}, seed)
     title = f"{pluralize(len(runs['A'].questions), 'question')}, profile {profiles[0]}"
@@ -118,6 +111,23 @@ def compare_answers(
     ]
     names = {letter: run.name for letter, run in runs.items()}
     return Comparison("\n".join([title, *lines, *notes]), sections, names, differences)
+
+
+def name_runs(opened: list[AnsweredQuestions], *, common: bool) -> Runs:
+    """Return the runs by letter, over the same questions. Raises as `share_questions`."""
+    return dict(zip(ascii_uppercase, share_questions(opened, common=common), strict=False))
+
+
+def tested_shares(runs: Runs) -> dict[str, dict[str, Shares]]:
+    """Return the shares of each question by tested metric and run."""
+    return {
+        metric.label: {
+            name: [None if row.answer is None else metric.share(row) for row in run.scored]
+            for name, run in runs.items()
+        }
+        for metric in METRICS.values()
+        if metric.tested
+    }
 
 
 def share_questions(runs: list[AnsweredQuestions], *, common: bool) -> list[AnsweredQuestions]:

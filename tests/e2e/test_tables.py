@@ -113,3 +113,12 @@ def test_searching_method_cannot_be_perturbed(kgqa: Kgqa) -> None:
 def test_perturbed_run_has_another_name(kgqa: Kgqa) -> None:
     plain = kgqa("run", "method=all_documents", "limit=2", *QUICK).folder
     assert kgqa("run", "method=all_documents", "limit=2", "dataset.perturb=shuffle", *QUICK).folder != plain
+
+
+def test_plan_shows_questions_and_cost(kgqa: Kgqa) -> None:
+    for method in ("golden", "no_context"):
+        assert kgqa("run", f"method={method}", "limit=4", f"output_dir={method}", *QUICK).code == 0
+    ran = kgqa("plan", "golden", "no_context", "difference=10")
+    assert ran.code == 0, ran.err
+    assert "questions for 10" in ran.out
+    refused(kgqa("plan", "golden", "no_context", "power=2"), "power=2")

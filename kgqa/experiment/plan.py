@@ -1,0 +1,60 @@
+"""Plan a comparison of two runs: the questions that show a difference, and their cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+from pathlib import Path
+
+from kgqa.artifacts.metrics import Metrics
+from kgqa.experiment.compare import name_runs, tested_shares
+from kgqa.experiment.evaluate import open_run
+from kgqa.report.section import Section, Value
+from kgqa.scoring.comparison import ALPHA, compare
+from kgqa.scoring.power import plan_questions, shown_points
+from kgqa.util.text import duration, pluralize
+
+
+def plan_comparison(
+    folders: Sequence[Path], points: float, power: float, *, seed: int = 0
+) -> tuple[str, list[Section]]:
+    """Return a heading, and for each pair of pilot runs and each metric the questions needed and their cost.
+
+    Raises:
+        ConfigError: the runs have no question in common.
+        DataError: one is not the folder of a finished run.
+    """
+    runs = name_runs([open_run(folder) for folder in folders], common=True)
+    costs = {name: Metrics.read(Path(run.name)) for name, run in runs.items()}
+    tests = len(list(combinations(runs, 2)))
+    rows = []
+    for pilot in compare(tested_shares(runs), seed):
+        needed, cautious = plan_questions(pilot, points, power=power, alpha=ALPHA / tests)
+        pair = [costs[pilot.first], costs[pilot.second]]
+        measured = (f"{pilot.first} – {pilot.second}", pilot.metric, pilot.n, f"{pilot.difference:+.1f}")
+        shown = shown_points(pilot, pilot.n, power=power, alpha=ALPHA / tests)
+        rows.append((*measured, needed, cautious, f"{shown:.1f}", *_costs(pair, cautious)))
+    header = (
+        *("runs", "metric", "pilot questions", "pilot difference", f"questions for {points:g}", "cautious"),
+        *("pilot shows", "tokens", "model time", "USD"),
+    )
+    text = (
+        f"Questions: the number that shows {points:g} points with power {power:g}, by McNemar's exact test or the "
+        f"normal approximation, at p < {ALPHA:g} divided by {pluralize(tests, 'pair')}. Cautious: the same with the "
+        "upper 80 % limit of the pilot's spread. Pilot shows: the difference that the questions of the pilot show. "
+        "Tokens, model time and USD: both runs on the cautious number, without cached replies."
+    )
+    names = [f"{name}: {run.name}{run.simulation_note}" for name, run in runs.items()]
+    return "\n".join(names), [Section("Plan", header, rows, (text,))]
+
+
+def _costs(pair: Sequence[Metrics], questions: int) -> tuple[Value, ...]:
+    """Return tokens, model time and dollars of all runs on a number of questions."""
+    each = [(metrics.cost.method, questions / metrics.questions) for metrics in pair]
+    dollars = [cost.usd * factor if cost.usd is not None else None for cost, factor in each]
+    known = [usd for usd in dollars if usd is not None]
+    return (
+        round(sum((cost.prompt_tokens + cost.output_tokens) * factor for cost, factor in each)),
+        duration(sum(cost.seconds * factor for cost, factor in each)),
+        f"{sum(known):,.2f}" if len(known) == len(dollars) else None,
+    )

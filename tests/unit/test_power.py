@@ -1,0 +1,52 @@
+"""The questions that a comparison needs, checked by simulated studies."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kgqa.scoring.comparison import Difference, compare, mcnemar
+from kgqa.scoring.power import mcnemar_power, plan_questions, shown_points
+
+STUDIES = 1000
+
+
+def pilot(discordant: float, n: int = 100) -> Difference:
+    """Return the comparison of two equally good runs that differ on this share of right answers."""
+    half = round(discordant * n / 2)
+    first = [1.0] * half + [0.0] * half + [1.0] * (n - 2 * half)
+    second = [0.0] * half + [1.0] * half + [1.0] * (n - 2 * half)
+    return compare({"EM": {"A": first, "B": second}}, seed=0)[0]
+
+
+def simulated_power(questions: int, discordant: float, difference: float) -> float:
+    generator = np.random.default_rng(58)
+    shares = [(discordant + difference) / 2, (discordant - difference) / 2, 1 - discordant]
+    counts = generator.multinomial(questions, shares, size=STUDIES)
+    return float(np.mean([mcnemar(int(wins), int(losses)) < 0.05 for wins, losses, _ in counts]))
+
+
+@pytest.mark.parametrize(("questions", "discordant", "difference"), [(80, 0.3, 0.1), (400, 0.2, 0.05), (60, 0.5, 0.3)])
+def test_power_is_that_of_simulated_studies(questions: int, discordant: float, difference: float) -> None:
+    expected = simulated_power(questions, discordant, difference)
+    assert mcnemar_power(questions, discordant, difference) == pytest.approx(expected, abs=0.04)
+
+
+@pytest.mark.parametrize("points", [5, 10, 20])
+@pytest.mark.parametrize("discordant", [0.2, 0.4])
+def test_planned_questions_show_the_difference(points: float, discordant: float) -> None:
+    needed, cautious = plan_questions(pilot(discordant), points)
+    assert 0.76 <= simulated_power(needed, discordant, points / 100) <= 0.86
+    assert cautious > needed
+
+
+def test_equal_runs_are_rarely_different() -> None:
+    assert mcnemar_power(200, 0.3, 0.0) <= 0.06
+
+
+def test_scores_other_than_right_or_wrong_use_the_approximation() -> None:
+    generator = np.random.default_rng(59)
+    first, second = (list(map(float, generator.random(200))) for _ in range(2))
+    measured = compare({"F1": {"A": first, "B": second}}, seed=0)[0]
+    needed, _ = plan_questions(measured, 5)
+    assert shown_points(measured, needed) == pytest.approx(5, rel=0.01)
