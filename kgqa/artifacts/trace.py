@@ -104,6 +104,7 @@ class TracedQuestion:
                 "type": question.type,
                 "support": sorted(question.support),
                 "passages": [{"id": p.id, "title": p.title, "text": p.text} for p in question.passages],
+                **({"facts": [list(fact) for fact in question.facts]} if question.facts else {}),
                 **({} if question.answerable is None else {"answerable": question.answerable, "twin": question.twin}),
             },
             **self.prediction.json(),

@@ -12,6 +12,7 @@ from kgqa.experiment.compare import share_questions
 from kgqa.experiment.evaluate import AnsweredQuestions, open_run
 from kgqa.report.page import notebook_html
 from kgqa.report.section import MarkedCell, Section, Value, markdown
+from kgqa.scoring.citations import CitationScores, cite_passages, cite_sentences
 from kgqa.scoring.comparison import Difference, compare
 from kgqa.scoring.corrected import share
 from kgqa.scoring.intervals import estimate
@@ -50,6 +51,8 @@ class Explained:
     row: ScoredQuestion
     cause: str
     signs: frozenset[str]
+    passages: CitationScores
+    sentences: CitationScores
 
     def has(self, name: str) -> bool:
         return name == self.cause or name in self.signs
@@ -87,6 +90,7 @@ def explain(folder: Path, baseline: Path | None = None, *, seed: int = 0) -> Exp
     sections = [
         _shares_section("Causes, one per question", CAUSES, explained, folder, seed),
         _shares_section("Signs, any number per question", SIGNS, explained, folder, seed),
+        *_citation_sections(explained),
         *_group_sections(explained[0]),
     ]
     return Explanation("\n".join(heading), sections)
@@ -94,11 +98,15 @@ def explain(folder: Path, baseline: Path | None = None, *, seed: int = 0) -> Exp
 
 def explain_answers(run: AnsweredQuestions) -> list[Explained]:
     """Return the cause and the signs of each answer, in the order of the questions."""
-    traced = read_trace(Path(run.name))
-    last = {each.question.id: call for each in traced if (call := _last_reply(each))}
+    last, cited = dict[str, TracedCall](), dict[str, tuple[CitationScores, CitationScores]]()
+    for traced in read_trace(Path(run.name)):
+        cited[traced.question.id] = (cite_passages(traced), cite_sentences(traced))
+        if call := _last_reply(traced):
+            last[traced.question.id] = call
     shared = _shared_parts(last.values())
     return [
-        Explained(row, find_cause(row), frozenset(_find_signs(row, last.get(row.id), shared))) for row in run.scored
+        Explained(row, find_cause(row), frozenset(_find_signs(row, last.get(row.id), shared)), *cited[row.id])
+        for row in run.scored
     ]
 
 
@@ -218,6 +226,27 @@ def _difference_text(difference: Difference | None) -> str:
         return "–"
     mark = "*" if difference.significant else ""
     return f"{difference.difference:+.1f} (p {difference.adjusted:.3f}){mark}"
+
+
+def _citation_sections(explained: Sequence[Sequence[Explained]]) -> list[Section]:
+    """Return precision and recall of the cited passages and sentences of the run, and of the baseline."""
+    measures: dict[str, Callable[[Explained], float | None]] = {
+        "passages: precision": lambda each: each.passages.precision,
+        "passages: recall": lambda each: each.passages.recall,
+        "sentences: precision": lambda each: each.sentences.precision,
+        "sentences: recall": lambda each: each.sentences.recall,
+    }
+    rows: list[tuple[Value, ...]] = []
+    for name, measure in measures.items():
+        own, *others = (estimate([measure(each) for each in questions]) for questions in explained)
+        if own.n:
+            rows.append((name, own.n, own, *others))
+    header = ("", "questions", "percent", *(["baseline"] if len(explained) > 1 else []))
+    text = (
+        "Cited passages are those of the chains, or the evidence of a method without chains. Cited sentences share "
+        "most words with a triple of the chains. Both are compared with the gold facts of the question."
+    )
+    return [Section("Citations", header, rows, (text,))] if rows else []
 
 
 def _group_sections(explained: Sequence[Explained]) -> list[Section]:

@@ -122,3 +122,12 @@ def test_plan_shows_questions_and_cost(kgqa: Kgqa) -> None:
     assert ran.code == 0, ran.err
     assert "questions for 10" in ran.out
     refused(kgqa("plan", "golden", "no_context", "power=2"), "power=2")
+
+
+@pytest.mark.parametrize(("method", "recall"), [("golden", "100.0"), ("no_context", "0.0")])
+def test_citations_of_the_bounds(kgqa: Kgqa, method: str, recall: str) -> None:
+    assert kgqa("run", f"method={method}", "limit=6", f"output_dir={method}", *QUICK).code == 0
+    assert kgqa("explain", method).code == 0
+    lines = Path(method, "explain.md").read_text(encoding="utf-8").splitlines()
+    (line,) = (line for line in lines if line.startswith("| passages: recall"))
+    assert line.split(" | ")[2].startswith(recall)

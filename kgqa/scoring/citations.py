@@ -1,0 +1,75 @@
+"""Compare what an answer cites with the gold facts of its question, without a model: passages and sentences."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from kgqa.artifacts.trace import Notes, TracedQuestion
+from kgqa.scoring.normalisation import normalise
+from kgqa.types import Passage, Question
+
+_END = re.compile(r"(?<=[.!?])\s+(?=[\"'“(]?[A-Z0-9])")
+
+
+@dataclass(frozen=True)
+class CitationScores:
+    """Precision and recall, from 0 to 1. None: nothing is cited, or the gold facts are unknown."""
+
+    precision: float | None = None
+    recall: float | None = None
+
+    @classmethod
+    def of(cls, cited: Collection[object], gold: Collection[object]) -> CitationScores:
+        """Compare sets. If nothing is cited, the precision is not defined and the recall is 0."""
+        if not gold:
+            return cls()
+        found = len(set(cited) & set(gold))
+        return cls(found / len(set(cited)) if cited else None, found / len(set(gold)))
+
+
+def cite_passages(traced: TracedQuestion) -> CitationScores:
+    """Score the passages of the chains, or the evidence of a method without chains."""
+    chains = Notes.of(traced).chains
+    cited = {triple[-1] for chain in chains for triple in chain.triples} if chains else traced.prediction.evidence
+    return CitationScores.of(set(cited or ()), traced.question.support)
+
+
+def cite_sentences(traced: TracedQuestion) -> CitationScores:
+    """Score the sentences that the triples of the chains come from. Undefined without chains or gold sentences."""
+    chains = Notes.of(traced).chains
+    gold = {(id_, normalise(sentence)) for id_, sentence in traced.question.facts}
+    if not chains or not gold:
+        return CitationScores()
+    passages = {passage.id: passage for passage in traced.question.passages}
+    sentences = {id_: split_sentences(passage, traced.question) for id_, passage in passages.items()}
+    cited = {
+        (id_, find_sentence(parts, sentences[id_]))
+        for chain in chains
+        for *parts, id_ in chain.triples
+        if sentences.get(id_)
+    }
+    return CitationScores.of(cited, gold)
+
+
+def split_sentences(passage: Passage, question: Question) -> list[str]:
+    """Return the sentences of a passage. The dataset's own gold sentences stay whole."""
+    pieces = [passage.text]
+    for id_, fact in question.facts:
+        if id_ == passage.id:
+            pieces = [part for piece in pieces for part in _around(piece, fact)]
+    facts = {fact for _, fact in question.facts}
+    split = (piece if piece in facts else _END.split(piece) for piece in pieces)
+    return [each for part in split for each in ([part] if isinstance(part, str) else part) if each.strip()]
+
+
+def _around(text: str, part: str) -> list[str]:
+    before, found, after = text.partition(part)
+    return [before, found, after] if found else [text]
+
+
+def find_sentence(parts: Sequence[str], sentences: Sequence[str]) -> str:
+    """Return the normalized sentence that shares most words with a triple, the first of equal ones."""
+    words = set(normalise(" ".join(parts)).split())
+    return normalise(max(sentences, key=lambda sentence: len(words & set(normalise(sentence).split()))))
