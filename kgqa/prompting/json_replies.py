@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 from kgqa.types import Json
 
@@ -35,6 +36,21 @@ def read_object(text: str) -> dict[str, Json] | None:
 
 
 def read_list(text: str, key: str) -> list[Json] | None:
-    """Return the list under a key of a reply's JSON object, or None."""
-    found = (read_object(text) or {}).get(key)
-    return found if isinstance(found, list) else None
+    """Return the list under a key of a reply's JSON object, or None.
+
+    If the reply is cut, or is no JSON behind some items, return the complete items before, at least one.
+    """
+    items = (read_object(text) or {}).get(key)
+    return items if isinstance(items, list) else _read_first_items(text, key)
+
+
+def _read_first_items(text: str, key: str) -> list[Json] | None:
+    start = re.search(rf'"{re.escape(key)}"\s*:\s*\[', text)
+    items, at = list[Json](), start.end() if start else len(text)
+    while True:
+        at = len(text) - len(text[at:].lstrip(" \t\r\n,"))
+        try:
+            item, at = json.JSONDecoder().raw_decode(text, at)
+        except (ValueError, RecursionError):
+            return items or None
+        items.append(item)
