@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from pydantic import StrictBool
 
@@ -80,7 +80,7 @@ class Records(FileDataset):
             for context in [parse_record(Context, item, where)]
         ]
         support = [passage for passage, is_gold in pairs if is_gold]
-        titles = [*map(_page_title, texts(self.title_key)), *(passage.title for passage in support)]
+        titles = [*map(page_title, texts(self.title_key)), *(passage.title for passage in support)]
         return Question(
             id=only(self.id_key, "id") if self.id_key else number,
             text=only(self.question_key, "question"),
@@ -129,7 +129,16 @@ def _texts(value: Json, where: str) -> list[str]:
     return [str(item) for item in values if item is not None]
 
 
-def _page_title(text: str) -> str:
-    """Return the title of a Wikipedia page from its address. Other texts are titles."""
-    is_address = text.startswith(("http://", "https://"))
-    return unquote(urlsplit(text).path.rpartition("/")[2]).replace("_", " ") if is_address else plain_title(text)
+def page_title(text: str) -> str:
+    """Return the title of a Wikipedia page from its address. Other texts are titles.
+
+    A title can contain slashes, as in .../wiki/AC/DC. Some addresses name it as .../index.php?title=Ann_Lund.
+    """
+    if not text.startswith(("http://", "https://")):
+        return plain_title(text)
+    address = urlsplit(text)
+    _, wiki, path = address.path.partition("/wiki/")
+    (title, *_) = parse_qs(address.query).get("title", [""])
+    if not title:
+        title = unquote(path if wiki else address.path.rpartition("/")[2])
+    return title.replace("_", " ")

@@ -13,6 +13,7 @@ import pytest
 
 from kgqa.config.building import build
 from kgqa.datasets import corpus
+from kgqa.datasets.records import page_title
 from kgqa.errors import DataError
 from kgqa.scoring.metrics import score
 from kgqa.types import Passage, Question
@@ -195,3 +196,18 @@ def test_corpus_of_contents_has_titles_without_quotes_and_is_searched(tmp_path: 
     assert list(named.passages()) == [Passage.of("A", "Text.")]
     with pytest.raises(DataError, match=r"no passages with text in this file\. Name the file to search in"):
         list(built_dataset("flashrag", questions).passages())
+
+
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        ("https://en.wikipedia.org/wiki/Ann_Lund", "Ann Lund"),
+        ("https://en.wikipedia.org/wiki/AC/DC", "AC/DC"),
+        ("https://en.wikipedia.org/wiki/Caf%C3%A9#History", "Café"),
+        ("https://en.wikipedia.org/w/index.php?title=Ann_Lund&oldid=7", "Ann Lund"),
+        ("https://example.org/pages/Ann_Lund", "Ann Lund"),
+        ("Ann Lund", "Ann Lund"),
+    ],
+)
+def test_an_address_of_a_page_gives_its_title(text: str, title: str) -> None:
+    assert page_title(text) == title
