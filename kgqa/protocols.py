@@ -7,7 +7,7 @@ that reads files or weights has a method `loads() -> JsonObject` with their hash
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
@@ -143,6 +143,15 @@ class ExpandingRetriever(Retriever, Protocol):
 
 
 @runtime_checkable
+class MatchingRetriever(Retriever, Protocol):
+    """A retriever that reads a file about the passages of the corpus."""
+
+    def count_unmatched(self, passages: Sequence[Passage]) -> int:
+        """Return the number of passages that the file does not have."""
+        ...
+
+
+@runtime_checkable
 class FactFinder(Finder, Protocol):
     """A finder that starts from facts."""
 
@@ -189,6 +198,10 @@ class RetrievedTriples(TripleSource, Protocol):
     @property
     def path(self) -> str | None:
         """Return the file with the triples. None: `extract` extracts them."""
+        ...
+
+    def missing(self, passages: Iterable[Passage]) -> list[Passage]:
+        """Return the passages that the file does not have."""
         ...
 
     def extract(self, passage: Passage) -> Program[tuple[Triple, ...]]: ...

@@ -87,6 +87,8 @@ def build_index(args: Namespace, terminal: Terminal) -> None:
         manifest, is_new = indexes.build_index(session, terminal)
     took = f"built in {time.monotonic() - started:,.1f} s" if is_new else "already exists"
     terminal.line(f"{_describe(manifest)}, {took}")
+    if warning := indexes.explain_unmatched(manifest["corpus"]):
+        terminal.line(warning, alarm=True)
     terminal.result(folder.path)
 
 
@@ -104,6 +106,7 @@ def _describe(manifest: Mapping[str, Json]) -> str:
     parts = [f"{corpus['count']:,} passages", f"{size:,.1f} MB"]
     for key, label in (
         ("added", "written by the model"),
+        ("unmatched", "not in the file of triples"),
         ("duplicates", "identical ones skipped"),
         ("equal_texts", "with the same text as another passage"),
         ("without_text", "without text"),

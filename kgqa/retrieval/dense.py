@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from kgqa.errors import ConfigError, DataError
 from kgqa.identity.component import identity_of
 from kgqa.protocols import Finder, Progress, Query, Rankings
-from kgqa.retrieval.biencoder import Encoder, Vectors, get_biencoder, relevance
+from kgqa.retrieval.biencoder import Encoder, Kind, Vectors, get_biencoder, relevance
 from kgqa.retrieval.encoders import SentenceTransformer
 from kgqa.retrieval.hf_model import torch_device
 from kgqa.retrieval.search import Scored, rank_positions
+from kgqa.retrieval.vector_store import encode_once
 from kgqa.types import Json, JsonObject, Passage
 from kgqa.util.fs import AGAIN, explain_storage_errors, replace_atomically, replace_file
 from kgqa.util.optional_deps import install_command, require_packages
@@ -109,7 +110,7 @@ class Dense:
         vectors = np.load(folder / VECTORS, mmap_mode="r+") if done else None
         for start in range(done, count, SHARD):
             texts = [self._text(passage) for passage in passages[start : start + SHARD]]
-            rows = _encode(texts, lambda some: encode("passage", some), advance)
+            rows = _encode(texts, lambda some: self._encode_once(some, encode), advance)
             with explain_storage_errors(folder / VECTORS):
                 if vectors is None:
                     shape = (count, rows.shape[1])
@@ -131,7 +132,12 @@ class Dense:
 
     def embed(self, passages: Sequence[Passage]) -> Vectors:
         """Return the vectors of passages, shape (len(passages), d). `build` reuses them from memory."""
-        return get_biencoder(self.loaded_encoder).vectors("passage", [self._text(passage) for passage in passages])
+        texts = [self._text(passage) for passage in passages]
+        return self._encode_once(texts, get_biencoder(self.loaded_encoder).vectors)
+
+    def _encode_once(self, texts: Sequence[str], encode: Callable[[Kind, Sequence[str]], Vectors]) -> Vectors:
+        identity = {**identity_of(self.loaded_encoder), "kind": "passage"}
+        return encode_once(identity, texts, lambda some: encode("passage", some))
 
     @property
     def loaded_encoder(self) -> Encoder:

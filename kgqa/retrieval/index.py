@@ -18,9 +18,10 @@ from typing import Any
 from kgqa.calls import Program
 from kgqa.errors import DataError
 from kgqa.identity.component import identity_of
-from kgqa.protocols import ExpandingRetriever, Retriever
+from kgqa.protocols import ExpandingRetriever, MatchingRetriever, Retriever
 from kgqa.retrieval.passages import LINES, OFFSETS, TITLES, StoredPassages, store
 from kgqa.retrieval.search import PassageIndex
+from kgqa.retrieval.vector_store import store_vectors
 from kgqa.types import JsonObject, Passage
 from kgqa.util.fs import (
     AGAIN,
@@ -45,13 +46,15 @@ RunProgram = Callable[[Program[Sequence[Passage]]], Sequence[Passage]]  # with t
 class IndexFolder:
     """The folder of a retriever's index of a corpus.
 
-    made_from: the corpus' identity as its dataset gives it. command: what builds the index, for messages.
+    made_from: the corpus' identity as its dataset gives it. command: what builds the index, for messages. vectors: the
+    folder of `VectorStore`, None to encode all passages again.
     """
 
     path: Path
     retriever: Retriever
     made_from: JsonObject
     command: str
+    vectors: Path | None = None
 
     def finished(self) -> bool:
         """Return whether there is an index, which `open` may still refuse."""
@@ -67,7 +70,8 @@ class IndexFolder:
             DataError: the corpus is empty or contradicts itself.
             StorageError: the disk is full or refuses.
         """
-        with lock_file(self.path / LOCK, lambda: advance("waiting for another kgqa process to index these", 0, None)):
+        wait = lock_file(self.path / LOCK, lambda: advance("waiting for another kgqa process to index these", 0, None))
+        with wait, store_vectors(self.vectors):
             if self.finished():
                 try:
                     return self.manifest()
@@ -88,6 +92,8 @@ class IndexFolder:
                 corpus = replace(expanded, duplicates=corpus.duplicates)
             with closing(StoredPassages(self.path)) as stored:
                 self.retriever.build(stored, finder, lambda n: advance("indexing", n, corpus.count))
+                matching = self.retriever if isinstance(self.retriever, MatchingRetriever) else None
+                unmatched = matching.count_unmatched(stored) if matching else 0
             with explain_storage_errors(self.path):
                 files = [self.path / name for name in (LINES, OFFSETS, TITLES)]
                 files += sorted(file for file in finder.rglob("*") if file.is_file())
@@ -97,7 +103,11 @@ class IndexFolder:
                 }
             manifest = {
                 "format": FORMAT,
-                "corpus": {**asdict(corpus), **({"added": len(added)} if added else {})},
+                "corpus": {
+                    **asdict(corpus),
+                    **({"added": len(added)} if added else {}),
+                    **({"unmatched": unmatched} if unmatched else {}),
+                },
                 "made_from": self.made_from,
                 "retriever": identity_of(self.retriever),
                 "files": described,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pytest
@@ -15,10 +15,12 @@ from kgqa.calls import Rank
 from kgqa.protocols import Query
 from kgqa.retrieval.biencoder import Kind, get_biencoder, relevance
 from kgqa.retrieval.dense import Dense, DenseFinder
-from kgqa.types import Json, Passage
+from kgqa.types import Passage
+from kgqa.util.settings import NotIdentity
 
 SYLLABLES = ["ka", "lo", "mi", "nu", "re", "sa", "to", "vi"]
 WORDS = [f"{first}{second}" for first in SYLLABLES for second in SYLLABLES]
+SAME_VECTORS = NotIdentity("changes no vector")
 EXACT = ("numpy", "torch", "flat")
 
 
@@ -31,15 +33,9 @@ class Words:
 
     dimension: int = 12
     scale: float = 1.0
-    own: str = ""
-    encoded: list[str] = field(default_factory=list, compare=False)
-    fails_at: int | None = field(default=None, compare=False)
-
-    def identity(self) -> Mapping[str, Json]:
-        return {"encoder": "words", "dimension": self.dimension, "scale": self.scale}
-
-    def fingerprint(self, kind: Kind) -> Mapping[str, Json]:
-        return {**self.identity(), "kind": kind}
+    own: Annotated[str, SAME_VECTORS] = ""
+    encoded: Annotated[list[str], SAME_VECTORS] = field(default_factory=list, compare=False)
+    fails_at: Annotated[int | None, SAME_VECTORS] = field(default=None, compare=False)
 
     def score(self, calls: Sequence[Rank]) -> Sequence[tuple[float, ...]]:
         return get_biencoder(self).score(calls)

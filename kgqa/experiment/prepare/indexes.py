@@ -24,6 +24,7 @@ from kgqa.util.fs import digest, outputs
 T = TypeVar("T")
 SMALL = 50_000  # passages that a run indexes itself: seconds for BM25
 WRITTEN = 1_000  # the same if a model is called for them
+UNMATCHED = 0.05  # share of passages without a match in a file about them, above which a warning is printed
 EMBEDDED = 5_000  # the same if they are embedded: minutes with a small encoder on a CPU
 
 
@@ -38,7 +39,8 @@ def index_folder(session: Session) -> IndexFolder:
     shaping = r"[+~]*(dataset\.|collection[.=]|retriever\.|\w+@retriever)"
     own = [override for override in experiment.overrides if re.match(shaping, override)]
     command = " ".join(["kgqa data index", f"dataset={names[0]}", f"retriever={names[1]}", *own])
-    return IndexFolder(outputs().joinpath("index", *names, address), retriever, made_from, command)
+    path = outputs().joinpath("index", *names, address)
+    return IndexFolder(path, retriever, made_from, command, outputs() / "vectors")
 
 
 def build_index(session: Session, display: Display) -> tuple[Mapping[str, Any], bool]:
@@ -101,7 +103,20 @@ def corpus_index(session: Session, display: Display) -> Iterator[PassageIndex]:
     if not folder.finished():
         build_index(session, display)
     with closing(folder.open()) as index:
+        if warning := explain_unmatched(index.corpus):
+            display.line(warning, alarm=True)
         yield index
+
+
+def explain_unmatched(corpus: Mapping[str, Any]) -> str:
+    """Return a warning if the retriever's file lacks more than `UNMATCHED` of the passages, or ""."""
+    unmatched, count = corpus.get("unmatched", 0), corpus["count"]
+    if unmatched <= UNMATCHED * count:
+        return ""
+    return (
+        f"warning: the file of triples has {count - unmatched:,} of the corpus' {count:,} passages. kgqa finds the "
+        "others by their text only. Name a file of this corpus: retriever.triples.path=FILE"
+    )
 
 
 def _refuse_large(session: Session, command: str) -> None:
