@@ -30,14 +30,18 @@ SETTINGS = "seed=1 model=qwen2_5_coder_1_5b engine=vllm engine.enforce_eager=tru
 DATASETS = "dataset=hotpotqa,2wiki,musique"
 RANKER = "ranker=minilm demonstrations_ranker=minilm"
 TRACE = f"method=trace kg.demonstrations=fixed {RANKER} {DATASETS} sample=80 limit=20"
+# the entity graph as it was when the calls were made
+ENTITY_GRAPH = (
+    "retriever=entity_graph retriever.fold_names=false retriever.title_weight=1.0 retriever.passage_weight=0.1"
+)
 GROUPS = {
     "reading": f"method=no_context,golden,all_documents,retrieve_read,iter_retgen,self_ask,react {DATASETS} sample=80",
     "graphs": f"method=knowtrace,sg_prompt,ge_reasoning,era_cot {DATASETS} sample=80",
     "ircot": f"method=ircot {DATASETS} sample=80",
     "kgp": "method=kgp dataset=hotpotqa,musique sample=40",
     "safe": f"method=safe {DATASETS} sample=40",
-    "grid": f"method=retrieve_read,search_agent retriever=entity_graph {DATASETS} sample=80",
-    "grid_ircot": "method=ircot retriever=entity_graph dataset=musique sample=80 limit=40",
+    "grid": f"method=retrieve_read,search_agent {ENTITY_GRAPH} {DATASETS} sample=80",
+    "grid_ircot": f"method=ircot {ENTITY_GRAPH} dataset=musique sample=80 limit=40",
     "trace": f"{TRACE} method.context=triples,documents",
     "trace_top": f"{TRACE} method.top=20",
     "trace_selector": f"{TRACE} method.selector=false",

@@ -193,7 +193,15 @@ class Bm25s(IndexedRetriever):
         return {field: bm25s.BM25.load(folder / field, mmap=True) for field in present}
 
     def rank(self, index: OpenedIndex, queries: Sequence[Query]) -> Rankings:
-        return [rank_found(self.scores(index, query.text), query) for query in queries]
+        return [[position for position, _ in scored] for scored in self.rank_scored(index, queries)]
+
+    def rank_scored(self, index: OpenedIndex, queries: Sequence[Query]) -> Sequence[Scored]:
+        """Return positions with their scores, as `rank` orders them."""
+        scored = []
+        for query in queries:
+            scores = self.scores(index, query.text)
+            scored.append([(position, float(scores[position])) for position in rank_found(scores, query)])
+        return scored
 
     def scores(self, index: OpenedIndex, query: str) -> Scores:
         """Return the scores of all passages, above the score of one without any of the terms."""

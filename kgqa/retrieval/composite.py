@@ -11,8 +11,8 @@ from typing import Annotated, Literal
 
 from kgqa.errors import ConfigError
 from kgqa.protocols import Progress, Query, Rankings, Retriever
-from kgqa.retrieval.bm25 import Bm25
 from kgqa.retrieval.dense import Dense
+from kgqa.retrieval.elasticsearch import Elasticsearch
 from kgqa.retrieval.search import IndexedRetriever, OpenedIndex, Scored
 from kgqa.types import Passage
 from kgqa.util.fs import ensure_dir, explain_storage_errors
@@ -57,10 +57,10 @@ class Composite(IndexedRetriever):
 
 
 def check_scores(retriever: Retriever, key: str) -> None:
-    """Raise ConfigError unless the retriever has `find_scored`."""
-    if not isinstance(retriever, Bm25 | Dense):
+    """Raise ConfigError unless the retriever's finder has `find_scored`."""
+    if not (isinstance(retriever, Dense | Elasticsearch) or hasattr(retriever, "rank_scored")):
         name = type(retriever).__name__
-        raise ConfigError(f"{key}: {name} returns no scores. Choose bm25 or a dense retriever")
+        raise ConfigError(f"{key}: {name} returns no scores. Choose bm25, hybrid or a dense retriever")
 
 
 @dataclass(frozen=True)
@@ -77,18 +77,22 @@ class Hybrid(Composite):
     depth: Annotated[Count, Setting("Passages of each retriever.", ours="our choice")] = 100
 
     def rank(self, index: OpenedIndex, queries: Sequence[Query]) -> Rankings:
+        return [[position for position, _ in scored] for scored in self.rank_scored(index, queries)]
+
+    def rank_scored(self, index: OpenedIndex, queries: Sequence[Query]) -> Sequence[Scored]:
+        """Return positions with their sums, as `rank` orders them."""
         deep = [replace(query, k=max(query.k, self.depth)) for query in queries]
         rankings = zip(*(finder.find(deep) for finder in index.finders.values()), strict=True)
         return [fuse_ranks(ranked, self.constant)[: query.k] for query, ranked in zip(queries, rankings, strict=True)]
 
 
-def fuse_ranks(rankings: Rankings, constant: int) -> list[int]:
-    """Return all positions of the rankings by reciprocal rank fusion, best first, equal scores by position."""
+def fuse_ranks(rankings: Rankings, constant: int) -> list[tuple[int, float]]:
+    """Return all positions with their sums by reciprocal rank fusion, best first, equal sums by position."""
     scores: defaultdict[int, float] = defaultdict(float)
     for ranking in rankings:
         for rank, position in enumerate(ranking, start=1):
             scores[position] += 1 / (constant + rank)
-    return sorted(scores, key=lambda position: (-scores[position], position))
+    return sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from kgqa.errors import ConfigError, DataError, EngineDied, EngineError, Storage
 from kgqa.protocols import Finder, Progress, Query, Rankings
 from kgqa.retrieval.biencoder import clean
 from kgqa.retrieval.bm25 import Boosts
+from kgqa.retrieval.search import Scored
 from kgqa.types import Json, JsonObject, Passage
 from kgqa.util.fs import AGAIN, replace_file
 from kgqa.util.jsonio import decode_json
@@ -156,13 +157,16 @@ class _Finder(Finder):
         return server
 
     def find(self, queries: Sequence[Query]) -> Rankings:
-        """Return the positions. Raise as `Server`, and DataError if the server's index is not the built one."""
-        positions: list[list[int]] = []
+        return [[position for position, _ in scored] for scored in self.find_scored(queries)]
+
+    def find_scored(self, queries: Sequence[Query]) -> Sequence[Scored]:
+        """Return positions with scores. Raise as `Server`, and DataError if the server's index is not the built one."""
+        scored: list[Scored] = []
         for start in range(0, len(queries), QUERIES):
             bodies = [self.settings.query(query) for query in queries[start : start + QUERIES]]
             replies = self._server.search(self.name, bodies)
-            positions += [[int(hit["_id"]) for hit in reply["hits"]["hits"]] for reply in replies]
-        return positions
+            scored += [[(int(hit["_id"]), float(hit["sort"][0])) for hit in reply["hits"]["hits"]] for reply in replies]
+        return scored
 
     def close(self) -> None:
         if "_server" in self.__dict__:

@@ -6,16 +6,18 @@ Before the walk a model keeps the facts that help to answer the query (the paper
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kgqa.calls import Fact, Facts, Generate, Search, gather
 from kgqa.errors import ConfigError
@@ -23,8 +25,10 @@ from kgqa.prompting import render, template_hash
 from kgqa.prompting.json_replies import list_schema, read_list
 from kgqa.protocols import Need, Progress, Query, RetrievedTriples, Retriever
 from kgqa.retrieval import sparse
+from kgqa.retrieval.biencoder import Vectors
 from kgqa.retrieval.composite import Composite, check_scores
-from kgqa.retrieval.pagerank import Damping, compute_pagerank, transition_matrix
+from kgqa.retrieval.dense import Dense
+from kgqa.retrieval.pagerank import Damping, Walk, compute_pagerank, join_edges
 from kgqa.retrieval.search import OpenedIndex, normalize_scores, rank_found
 from kgqa.types import Json, JsonObject, Passage, Triple
 from kgqa.util.fs import ensure_dir, explain_storage_errors
@@ -32,21 +36,23 @@ from kgqa.util.jsonio import decode_json, encode_json
 from kgqa.util.settings import Setting
 from kgqa.util.validators import Count, NotNegative, Share
 
-VERSION = 3  # of the graph and its scores
+VERSION = 4  # of the graph and its scores
 TEMPLATE, ROLE = "hipporag/filter", "fact_filter"
 EXTRACTOR = "extractor"  # the role
-TRIPLES, FACTS, TRANSITIONS = "triples.json", "facts.json", "transitions.npz"
+TRIPLES, FACTS, EDGES = "triples.json", "facts.json", "edges.npz"
 DIGITS = 12  # of a probability; later ones depend on the order of summation
 BLOCK = 2_000  # names whose similarity to all names is in memory at once
 Edges = dict[tuple[int, int], float]
+Pairs = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]  # the numbers of two names, and their cosine
 
 
 @dataclass(frozen=True)
 class HippoRag(Composite):
     """Score facts and passages for a query, and rank passages by PageRank from both.
 
-    Fields as in conf/retriever/hipporag.yaml. Two names are synonyms if the cosine of their character trigrams reaches
-    `synonym_similarity`; the paper compares embeddings. A query without facts gets the ranking of `passages`.
+    Fields as in conf/retriever/hipporag.yaml. Two names are synonyms if the cosine of their embeddings reaches
+    `synonym_similarity`, or that of their character trigrams if `facts` has no encoder. A query without facts gets the
+    ranking of `passages`.
     """
 
     passages: Annotated[
@@ -62,15 +68,25 @@ class HippoRag(Composite):
     damping: Annotated[
         Damping, Setting("Probability to follow an edge instead of restarting.", code="released code")
     ] = 0.5
-    synonym_similarity: Annotated[Share, Setting("Least similarity of synonyms.", code="of embeddings")] = 0.8
+    synonym_similarity: Annotated[Share, Setting("Least similarity of synonyms.", code="released code")] = 0.8
     max_synonyms: Annotated[Count, Setting("Maximum number of synonyms of a name.", code="released code")] = 100
     depth: Annotated[
-        Count, Setting("Number of facts and of passages with a score; others have 0.", ours="all have one")
-    ] = 1000
+        Count | None,
+        Setting(
+            "Number of facts and of passages with a score; others have 0. null: all have one.", code="released code"
+        ),
+    ] = None
+    names: Annotated[
+        Literal["unicode", "ascii"],
+        Setting(
+            "Letters that names keep: unicode, all | ascii, A to Z and digits.", ours="the released code has ascii"
+        ),
+    ] = "unicode"
     filter: Annotated[
         bool,
         Setting("Let the model (role fact_filter) keep the facts that help to answer.", paper="recognition memory"),
     ] = True
+    max_facts: Annotated[Count, Setting("Maximum number of facts that the filter keeps.", code="released code")] = 4
     max_filter_tokens: Annotated[Count, Setting("Maximum tokens of the filter's reply.", ours="our choice")] = 512
 
     version: ClassVar[int] = VERSION  # raise it when equal settings give other results
@@ -108,12 +124,13 @@ class HippoRag(Composite):
         if not candidates:
             return await replace(call, facts=())
         reply = await Generate(
-            render(TEMPLATE, query=call.query, facts=candidates),
+            render(TEMPLATE, query=call.query, facts=candidates, most=self.max_facts),
             self.max_filter_tokens,
             schema=list_schema("facts", {"type": "array", "items": {"type": "string"}, "minItems": 3, "maxItems": 3}),
             role=ROLE,
         )
-        return await replace(call, facts=match_facts(read_list(reply.text, "facts") or (), candidates))
+        facts = (read_list(reply.text, "facts") or ())[: self.max_facts]
+        return await replace(call, facts=match_facts(facts, candidates))
 
     async def expand(self, passages: Sequence[Passage], folder: Path | None, advance: Progress) -> Sequence[Passage]:
         """Extract the triples of all passages if there is no file of them, and save them. Return no passages."""
@@ -140,19 +157,33 @@ class HippoRag(Composite):
             triples = [[Triple(*fact) for fact in saved[passage.id]] for passage in passages]
         else:
             triples = [[*self.triples.triples(passage)] for passage in passages]
-        graph = FactGraph.of(triples)
+        graph = FactGraph.of(triples, clean_ascii if self.names == "ascii" else clean_unicode)
         if not graph.facts:
             raise ConfigError("retriever.triples: no passage of the corpus has a triple. Choose another file or model")
-        texts = [Passage.of("", " ".join(fact)) for fact in graph.facts]
+        texts = [Passage.of("", self._fact_text(fact)) for fact in graph.facts]
         self.facts.build(texts, facts, lambda _: None)
-        edges = graph.edges | find_synonyms(list(graph.names), self.synonym_similarity, self.max_synonyms)
+        edges = graph.edges | self._find_synonyms(list(graph.names))
         rows, columns = zip(*edges, strict=True)
         nodes = len(graph.names) + len(passages)
         with explain_storage_errors(folder):
-            sparse.save_matrix(folder / TRANSITIONS, transition_matrix(nodes, rows, columns, list(edges.values())))
+            sparse.save_matrix(folder / EDGES, join_edges(nodes, rows, columns, list(edges.values())))
             (folder / FACTS).write_bytes(
                 encode_json({"facts": graph.facts, "ends": graph.ends, "holders": graph.holders})
             )
+
+    def _fact_text(self, fact: Fact) -> str:
+        """Return the text to search. The released code embeds a fact in Python's notation of a tuple."""
+        return str(fact) if isinstance(self.facts, Dense) else " ".join(fact)
+
+    def _find_synonyms(self, names: Sequence[str]) -> Edges:
+        if not isinstance(self.facts, Dense):
+            return find_similar_spellings(names, self.synonym_similarity, self.max_synonyms)
+        vectors = self.facts.embed([Passage.of("", name) for name in names])
+        return find_near_names(names, vectors, self.synonym_similarity, self.max_synonyms)
+
+    def count_unmatched(self, passages: Sequence[Passage]) -> int:
+        """Return the number of passages that the file of triples does not have."""
+        return 0 if self.writer else len(self.triples.missing(passages))
 
     def open(self, passages: Sequence[Passage], folder: Path) -> OpenedFacts:
         return OpenedFacts(self, passages, folder, super().open(passages, folder).finders)
@@ -160,30 +191,29 @@ class HippoRag(Composite):
     def load(self, folder: Path) -> _Graph:
         stored = decode_json((folder / FACTS).read_bytes())
         facts = [tuple(fact) for fact in stored["facts"]]
-        return _Graph(facts, stored["ends"], stored["holders"], sparse.load_matrix(folder / TRANSITIONS))
+        return _Graph(facts, stored["ends"], stored["holders"], Walk.of(sparse.load_matrix(folder / EDGES)))
 
     def rank(self, index: OpenedIndex, queries: Sequence[Query]) -> list[list[int]]:
         return [self._find(index, query) for query in queries]
 
     def _find(self, index: OpenedIndex, query: Query) -> list[int]:
         graph, count = index.data, len(index.passages)
-        wide = replace(query, k=self.depth, among=None)
-        (facts,) = index.finders["facts"].find_scored([wide])
+        (facts,) = index.finders["facts"].find_scored([replace(query, k=self.depth or len(graph.facts), among=None)])
         chosen = [fact for fact, _ in facts[: self.fact_count]]
         if query.facts is not None:
             chosen = [graph.numbers[fact] for fact in query.facts if fact in graph.numbers]
         if not chosen:
             return list(index.finders["passages"].find([query])[0])
         scores = normalize_scores(facts, len(graph.facts))
-        reset = np.zeros(graph.transitions.shape[0])
+        reset = np.zeros(len(graph.walk.roots))
         weights = graph.weigh_entities([(fact, scores[fact]) for fact in chosen])
         for entity, weight in sorted(weights.items(), key=lambda pair: (-pair[1], pair[0]))[: self.entity_count]:
             reset[entity] = weight
-        (ranked,) = index.finders["passages"].find_scored([wide])
+        (ranked,) = index.finders["passages"].find_scored([replace(query, k=self.depth or count, among=None)])
         reset[-count:] = self.passage_weight * normalize_scores(ranked, count)
         if not reset.any():  # no passage has a score, and the chosen facts have the lowest of all
             reset[list(weights)] = 1
-        return rank_found(compute_pagerank(graph.transitions, reset, self.damping)[-count:].round(DIGITS), query)
+        return rank_found(compute_pagerank(graph.walk, reset, self.damping)[-count:].round(DIGITS), query)
 
 
 def match_facts(kept: Sequence[Json], candidates: Sequence[Fact]) -> tuple[Fact, ...]:
@@ -207,8 +237,8 @@ class FactGraph:
     """The distinct facts of a corpus, in lower case, and the graph of their entities and the passages.
 
     names: entities with their numbers. ends: the two entities of each fact. holders: the number of passages of each
-    entity. edges: between entities, twice the number of passages with such a fact, because the released code adds both
-    directions; between an entity and its passages, 1. Passages come behind the entities.
+    entity. edges: in both directions between entities, the number of passages with such a fact; from an entity to its
+    passages, 1. Passages come behind the entities.
     """
 
     facts: tuple[tuple[str, str, str], ...]
@@ -218,11 +248,11 @@ class FactGraph:
     edges: Edges
 
     @classmethod
-    def of(cls, triples: Sequence[Sequence[Triple]]) -> FactGraph:
+    def of(cls, triples: Sequence[Sequence[Triple]], clean: Callable[[str], str]) -> FactGraph:
         """Return the graph of these triples, those of each passage."""
         written = [
-            list(dict.fromkeys((_lower(each.head), _lower(each.relation), _lower(each.tail)) for each in found))
-            for found in triples
+            list(dict.fromkeys((clean(each.head), clean(each.relation), clean(each.tail)) for each in some))
+            for some in triples
         ]
         counts = Counter(chain.from_iterable(written))
         names, held = sparse.count_items([end for head, _, tail in facts for end in (head, tail)] for facts in written)
@@ -230,42 +260,87 @@ class FactGraph:
         edges = defaultdict[tuple[int, int], float](float)
         for (head, tail), count in zip(ends, counts.values(), strict=True):
             if head != tail:
-                edges[min(head, tail), max(head, tail)] += 2 * count
+                edges[head, tail] += count
+                edges[tail, head] += count
         edges.update(((entity, len(names) + position), 1) for position, entity in zip(*held.nonzero(), strict=True))
         return cls(tuple(counts), names, ends, sparse.count_holders(held).astype(int).tolist(), edges)
 
 
-def _lower(text: str) -> str:
+def clean_unicode(text: str) -> str:
+    """Return the text in lower case with single spaces."""
     return " ".join(text.lower().split())
 
 
-def find_synonyms(names: Sequence[str], least: float, most: int) -> Edges:
-    """Return edges between names of more than two letters, weighted by twice the cosine of their trigrams.
+def clean_ascii(text: str) -> str:
+    """Return the text as the released code does: other characters than A to Z and 0 to 9 are spaces."""
+    return re.sub("[^a-z0-9 ]", " ", text.lower()).strip()
 
-    They replace edges of facts, as in the released code.
 
-    Args:
-        least: smallest cosine.
-        most: largest number of synonyms per name, the most similar first.
+def find_near_names(names: Sequence[str], vectors: Vectors, least: float, most: int) -> Edges:
+    """Return the edges of synonyms by the cosine of their vectors, see `_link_synonyms`. All pairs are compared."""
+    rows = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+    def compare() -> Iterator[Pairs]:
+        for start in range(0, len(rows), BLOCK):
+            cosines = rows[start : start + BLOCK] @ rows.T
+            ones, others = (cosines >= least).nonzero()
+            yield ones + start, others, cosines[ones, others]
+
+    return _link_synonyms(names, compare(), most)
+
+
+def find_similar_spellings(names: Sequence[str], least: float, most: int) -> Edges:
+    """Return the edges of synonyms by the cosine of their trigrams, see `_link_synonyms`.
+
+    Two names with this cosine share one of the rarest trigrams of both, so that few pairs are compared.
     """
     _, grams = sparse.count_items(map(_trigrams, names))
-    sparse.weigh_items(grams, np.log(len(names) / sparse.count_holders(grams)))
+    holders = sparse.count_holders(grams)
+    sparse.weigh_items(grams, np.log(len(names) / holders))
+    rare = _keep_rarest(grams, holders, least)
+
+    def compare() -> Iterator[Pairs]:
+        for start in range(0, len(names), BLOCK):
+            candidates = (rare[start : start + BLOCK] @ rare.T).tocoo()
+            ones, others = candidates.row + start, candidates.col
+            cosines = np.asarray(grams[ones].multiply(grams[others]).sum(axis=1)).ravel()
+            near = cosines >= least
+            yield ones[near], others[near], cosines[near]
+
+    return _link_synonyms(names, compare(), most)
+
+
+def _keep_rarest(rows: sparse.Matrix, holders: NDArray[np.float64], least: float) -> sparse.Matrix:
+    """Return the rows without their most common items, which together are too short for a cosine of `least`."""
+    rare = rows[:, np.argsort(holders, kind="stable")].tocsr()
+    rare.sort_indices()
+    squares = rare.data**2
+    before = np.concatenate([[0.0], np.cumsum(squares)])
+    left = 1 - (before[:-1] - np.repeat(before[rare.indptr[:-1]], np.diff(rare.indptr)))
+    rare.data[left < least**2 - 1e-9] = 0
+    rare.eliminate_zeros()
+    return rare
+
+
+def _link_synonyms(names: Sequence[str], blocks: Iterable[Pairs], most: int) -> Edges:
+    """Return edges from names of more than two letters or digits to at most `most` others, weighted by the cosine.
+
+    They replace edges of facts in the same direction, as in the released code.
+    """
     edges: Edges = {}
-    for start in range(0, len(names), BLOCK):
-        similar = (grams[start : start + BLOCK] @ grams.T).tocsr()
-        for row in range(similar.shape[0]):
-            found = slice(similar.indptr[row], similar.indptr[row + 1])
-            pairs = zip(similar.data[found].round(6), similar.indices[found], strict=True)
-            near = sorted((-value, int(other)) for value, other in pairs if value >= least and other != start + row)
-            for value, other in near[:most]:
-                edges[min(start + row, other), max(start + row, other)] = -2 * value
+    for ones, others, cosines in blocks:
+        order = np.lexsort((others, -cosines.round(6), ones))
+        counts = Counter[int]()
+        for one, other, cosine in zip(ones[order], others[order], cosines[order].round(6), strict=True):
+            if one != other and names[other] and counts[one] < most and sum(map(str.isalnum, names[one])) > 2:
+                counts[one] += 1
+                edges[int(one), int(other)] = float(cosine)
     return edges
 
 
 def _trigrams(name: str) -> Iterator[str]:
     padded = f" {name} "
-    if sum(map(str.isalnum, name)) > 2:
-        yield from (padded[start : start + 3] for start in range(len(padded) - 2))
+    return (padded[start : start + 3] for start in range(len(padded) - 2))
 
 
 @dataclass(frozen=True)
@@ -275,7 +350,7 @@ class _Graph:
     facts: Sequence[Fact]
     ends: Sequence[tuple[int, int]]
     holders: Sequence[int]
-    transitions: sparse.Matrix
+    walk: Walk
 
     @cached_property
     def numbers(self) -> Mapping[Fact, int]:

@@ -30,7 +30,7 @@ def hipporag(kgqa: Kgqa) -> tuple[str, ...]:
         ("<search>", "<search> the harbour of Pellery </search>"),
         ("Action 1", "I search.\nAction 1: Search[the harbour of Pellery]"),
     ]
-    return (*DEMO, "retriever=hipporag", "retriever.triples.path=triples.jsonl", write_rules(rules))
+    return (*DEMO, "retriever=hipporag_bm25", "retriever.triples.path=triples.jsonl", write_rules(rules))
 
 
 def calls_of(ran: Ran) -> list[list[TracedCall]]:
@@ -76,9 +76,23 @@ def test_a_run_that_only_retrieves_needs_no_model_without_the_filter(kgqa: Kgqa,
     assert "program" not in identity["retriever"]
 
 
+def test_passages_without_triples_are_counted(kgqa: Kgqa, hipporag: tuple[str, ...]) -> None:
+    words = (*hipporag, "retriever.filter=false")
+    assert "warning" not in (complete := kgqa("data", "index", *words)).out + complete.err
+    rows = lines_of(Path("triples.jsonl"))
+    write_lines(Path("triples.jsonl"), rows[:100])
+    built = kgqa("data", "index", *words)
+    assert f"{len(rows) - 100} not in the file of triples" in built.out
+    warning = f"the file of triples has 100 of the corpus' {len(rows)} passages"
+    assert warning in built.out + built.err
+    ran = kgqa("run", "method=retrieve_only", *words)
+    assert warning in ran.out + ran.err
+    assert ran.json("manifest.json")["index"]["unmatched"] == len(rows) - 100
+
+
 def test_triples_are_extracted_when_the_index_is_built(kgqa: Kgqa) -> None:
     rules = write_rules([("subject, relation and object", {"triples": [["it", "is in", "Pellery"]]})])
-    words = (*DEMO, "retriever=hipporag", "retriever.filter=false", rules)
+    words = (*DEMO, "retriever=hipporag_bm25", "retriever.filter=false", rules)
     planned = kgqa("run", "method=retrieve_only", *words, "dry_run=true")
     assert "extractor" in planned.out
     built = kgqa("data", "index", *words)

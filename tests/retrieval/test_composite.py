@@ -77,8 +77,8 @@ def built(retriever: Any, folder: Path, passages: Sequence[Passage] = PASSAGES) 
 
 def test_hybrid_sums_the_reciprocals_of_deeper_ranks(tmp_path: Path) -> None:
     """1: 1/61 + 1/62; 2: 1/62 + 1/61, the same, so by place; 7: 1/63 twice; 5: 1/64 and nothing else."""
-    assert fuse_ranks([[1, 2, 7, 5], [2, 1, 7]], 60) == [1, 2, 7, 5]
-    assert fuse_ranks([[3], [4]], 60) == [3, 4]
+    assert [position for position, _ in fuse_ranks([[1, 2, 7, 5], [2, 1, 7]], 60)] == [1, 2, 7, 5]
+    assert fuse_ranks([[3], [4]], 60) == [(3, 1 / 61), (4, 1 / 61)]
     assert fuse_ranks([[], []], 60) == []
     hybrid = Hybrid(lexical=Ranked((0, 1, 2, 3)), dense=Ranked((4, 5, 2, 3)), constant=60, depth=4)
     assert built(hybrid, tmp_path).find([Query("q", 2)]) == [[2, 3]]

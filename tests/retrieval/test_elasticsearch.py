@@ -210,7 +210,7 @@ def test_a_refused_passage_is_named(faulty: Faulty, tmp_path: Path) -> None:
 
 
 def test_a_search_is_repeated_while_the_server_is_busy(faulty: Faulty, tmp_path: Path) -> None:
-    found = (200, {"responses": [{"status": 200, "hits": {"hits": [{"_id": "1"}]}}]})
+    found = (200, {"responses": [{"status": 200, "hits": {"hits": [{"_id": "1", "sort": [2.5, 1]}]}}]})
     answers = iter([(503, refusal("unavailable")), (429, refusal("rejected")), found])
     finder = opened(tmp_path)
     faulty.replies = COMPLETE

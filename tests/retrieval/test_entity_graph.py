@@ -15,10 +15,11 @@ import pytest
 
 from kgqa.errors import ConfigError
 from kgqa.protocols import Finder, Query
+from kgqa.retrieval.composite import Hybrid
 from kgqa.retrieval.entity_graph import EntityGraph, find_names
 from kgqa.retrieval.lexical import Tfidf
 from kgqa.types import Passage
-from tests.retrieval.conftest import built, find, retriever_of
+from tests.retrieval.conftest import built, find, needed, retriever_of
 
 DATA = Path(os.environ.get("KGQA_DATA", ""))
 PASSAGES = (
@@ -34,15 +35,52 @@ def graph() -> Any:
     return retriever_of("retriever=entity_graph")
 
 
-def test_names_are_found_without_case_and_do_not_overlap() -> None:
-    known = frozenset(["ida ruhn", "ruhn", "ekelby", "ekelby film club", "film club", "who", "the who", "1964"])
-    for text, names in {
-        "Was Ida Ruhn born in Ekelby?": ["ida ruhn", "ekelby"],
-        "Did IDA RUHN of the Ekelby Film Club win?": ["ida ruhn", "ekelby film club"],
-        "was ida ruhn born in ekelby?": [],
-        "Who founded The Who in 1964?": ["the who", "1964"],
-    }.items():
-        assert list(find_names(text, known)) == names
+KNOWN = frozenset(
+    ["ida ruhn", "ruhn", "ekelby", "ekelby film club", "film club", "who", "the who", "1964", "lodz", "beatle"]
+)
+NAMES = {
+    "Was Ida Ruhn born in Ekelby?": ["ida ruhn", "ekelby"],
+    "Did IDA RUHN of the Ekelby Film Club win?": ["ida ruhn", "ekelby film club"],
+    "was ida ruhn born in ekelby?": [],
+    "Who founded The Who in 1964?": ["the who", "1964"],
+    "Did The Beatles play in Łódź?": ["beatle", "lodz"],
+}
+
+
+@pytest.mark.parametrize("text", NAMES)
+def test_names_are_found_in_texts(text: str) -> None:
+    assert find_names(text, KNOWN, fold=True) == NAMES[text]
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("was ida ruhn born in ekelby?", ["ida ruhn"]),
+        ("did ida ruhns film club ask who the who were?", ["ida ruhn", "film club"]),
+    ],
+)
+def test_names_of_two_words_need_no_capitals(text: str, names: list[str]) -> None:
+    assert find_names(text, KNOWN, fold=True, any_case=True) == names
+
+
+@pytest.mark.parametrize(
+    "question", ["Was Ida Ruhn the director?", "was ida ruhn the director?", "Was Ída Ruhn the director?"]
+)
+def test_a_question_without_capitals_finds_as_one_with_them(graph: EntityGraph, tmp_path: Path, question: str) -> None:
+    finder = built(graph, PASSAGES, tmp_path)
+    assert find(finder, question, 1) == [2]
+
+
+def test_title_edges_count_more_than_mentions(graph: EntityGraph, tmp_path: Path) -> None:
+    passages = [
+        Passage.of("Vessin Choir", "Ekelby was the home of its director, and of the harbour."),
+        Passage.of("Ekelby", "It is a town of the director with a harbour."),
+    ]
+
+    def search(weight: float) -> list[int]:
+        return find(built(replace(graph, title_weight=weight), passages, tmp_path / str(weight)), "Who ran Ekelby?", 2)
+
+    assert (search(0.1), search(6.0)) == ([0, 1], [1, 0])
 
 
 def test_a_passage_is_found_over_a_bridge(graph: EntityGraph, tmp_path: Path) -> None:
@@ -59,6 +97,23 @@ def test_a_passage_is_found_over_a_bridge(graph: EntityGraph, tmp_path: Path) ->
 
 def test_a_pool_of_one_sentence_is_searched(graph: EntityGraph, tmp_path: Path) -> None:
     assert find(built(graph, PASSAGES[2:3], tmp_path), "Where was Ida Ruhn born?", 3) == [0]
+
+
+@pytest.mark.parametrize("passages", ["bm25s", "elasticsearch", "hybrid"])
+def test_passages_are_ranked_by_retrievers_with_scores(
+    graph: EntityGraph, tmp_path: Path, passages: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if passages == "hybrid":
+        bm25 = retriever_of("retriever=bm25")
+        ranker: Any = Hybrid(bm25, bm25, constant=60, depth=10)
+    else:
+        needed(passages)
+        ranker = retriever_of(f"retriever={passages}")
+    if passages == "elasticsearch":
+        monkeypatch.setenv("KGQA_ES_URL", request.getfixturevalue("stand_in").url)
+    finder = built(replace(graph, passages=ranker), PASSAGES, tmp_path)
+    assert find(finder, "Where was the director of the film Silver Harbour born?", 2) == [0, 2]
+    finder.close()
 
 
 def read_musique() -> tuple[list[Passage], list[Query], list[set[int]]]:
