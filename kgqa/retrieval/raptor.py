@@ -32,6 +32,7 @@ CHARACTERS_PER_TOKEN = 4  # of English, roughly
 WORDS_PER_TOKEN = 0.6  # in the prompt, so that few summaries are cut
 PLANNED_SIZE = 5  # members of a cluster in a plan: the mean of 141 to 600 passages with the settings of conf/
 SEED = 224  # as in the released code
+NEIGHBORS = 10  # of a text within a cluster, for UMAP; as in the released code
 PATIENCE = 5  # larger mixtures without a lower BIC after which no further one is tried
 Members = list[int]  # positions of a cluster's nodes in their layer
 
@@ -56,6 +57,10 @@ class Raptor(Composite):
         Count, Setting("Strategy=tree: nodes that are selected in each layer.", code="released code")
     ] = 5
     layers: Annotated[Count, Setting("Maximum number of layers of summaries.", code="released code")] = 5
+    reduction: Annotated[
+        Literal["pca", "umap"],
+        Setting("How vectors lose dimensions: pca | umap, the paper's, which needs the extra umap.", ours="our choice"),
+    ] = "pca"
     dimensions: Annotated[
         Count,
         Setting("Dimensions of the vectors that are clustered. As few texts are one cluster.", code="released code"),
@@ -128,9 +133,12 @@ class Raptor(Composite):
     def cluster(self, texts: Sequence[Passage]) -> list[Members]:
         """Return soft clusters: first of all texts, then of each cluster. A cluster that is too long is split further.
 
-        As in the released code, but with PCA in place of UMAP, and texts of passages and not of 100 tokens.
+        As in the released code, but with texts of passages and not of 100 tokens, and by default with PCA instead of
+        UMAP.
         """
         require_packages("raptor", "scikit-learn")
+        if self.reduction == "umap":
+            require_packages("umap", "umap-learn")
         vectors = self.nodes.embed(texts)
         tokens = [len(text.wording) // CHARACTERS_PER_TOKEN for text in texts]
 
@@ -143,24 +151,25 @@ class Raptor(Composite):
                 parts = [members[:half], members[half:]]
             return [short for part in parts for short in shorten(part)]
 
-        coarse = self._mix(vectors, list(range(len(texts))))
+        coarse = self._mix(vectors, list(range(len(texts))), neighbors=max(2, int(np.sqrt(len(texts) - 1))))
         clusters = [short for part in coarse for fine in self._mix(vectors, part) for short in shorten(fine)]
         return [list(cluster) for cluster in dict.fromkeys(map(tuple, clusters))]
 
-    def _mix(self, vectors: NDArray[Any], members: Members, least: int = 1) -> list[Members]:
+    def _mix(
+        self, vectors: NDArray[Any], members: Members, least: int = 1, neighbors: int = NEIGHBORS
+    ) -> list[Members]:
         """Return the components of the Gaussian mixture with the lowest BIC; too few members are one cluster."""
         if len(members) <= self.dimensions + 1:
             return [members]
-        from sklearn.decomposition import PCA
         from sklearn.exceptions import ConvergenceWarning
         from sklearn.mixture import GaussianMixture
 
         rows = vectors[members].astype(np.float64)
         if (rows == rows[0]).all():
             return [members]
+        reduced = self._reduce(rows, neighbors)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # of equal texts
-            reduced = PCA(self.dimensions, svd_solver="full").fit_transform(rows)
             best, lowest, since = None, np.inf, least
             for count in range(least, max(least, min(self.max_clusters, len(members) - 1)) + 1):
                 mixture = GaussianMixture(count, random_state=SEED).fit(reduced)
@@ -172,6 +181,21 @@ class Raptor(Composite):
         shares = best.predict_proba(reduced)
         belongs = (shares > self.membership) | (shares == shares.max(axis=1, keepdims=True))
         return [[members[at] for at in column.nonzero()[0]] for column in belongs.T if column.any()]
+
+    def _reduce(self, rows: NDArray[np.float64], neighbors: int) -> NDArray[Any]:
+        """Return the rows with fewer dimensions. neighbors: of a row, for UMAP."""
+        reduced: NDArray[Any]
+        if self.reduction == "pca":
+            from sklearn.decomposition import PCA
+
+            reduced = PCA(self.dimensions, svd_solver="full").fit_transform(rows)
+            return reduced
+        from umap import UMAP
+
+        # with a seed UMAP uses one thread, and warns about it
+        reducer = UMAP(neighbors, self.dimensions, metric="cosine", random_state=SEED, n_jobs=1)
+        reduced = reducer.fit_transform(rows)
+        return reduced
 
     def load(self, folder: Path) -> tuple[Members, dict[int, Members]]:
         """Return the nodes of the top layer, and the children of each node."""

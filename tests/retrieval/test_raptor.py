@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -141,6 +141,17 @@ def test_identity_and_what_raptor_cannot_be(raptor: Raptor) -> None:
         replace(raptor, nodes=bm25)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="cannot search a question's own passages"):
         PoolIndex(raptor).search([Search("choir", 2, pool=PASSAGES)])
+
+
+@pytest.mark.parametrize("reduction", ["pca", "umap"])
+def test_texts_with_other_words_are_in_other_clusters(raptor: Raptor, reduction: Literal["pca", "umap"]) -> None:
+    for package in ("sklearn", "umap")[: 1 + (reduction == "umap")]:
+        pytest.importorskip(package, reason=f"RAPTOR's clusters need {package}", exc_type=ImportError)
+    texts = [Passage.of(f"{number} {kind}", f"{kind} " * 20) for kind in ("slate", "choir") for number in range(20)]
+    raptor = replace(raptor, reduction=reduction)
+    clusters = Raptor.cluster(raptor, texts)
+    assert all(len({at // 20 for at in cluster}) == 1 for cluster in clusters)
+    assert clusters == Raptor.cluster(raptor, texts)
 
 
 @pytest.mark.parametrize("max_clusters", [1, 50])
