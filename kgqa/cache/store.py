@@ -265,6 +265,15 @@ class CallCache:
                 usages.append(StoredUsage(*numbers, made, "text" in (reply or ())))
         return usages
 
+    def has_calls(self, origin: Origin) -> bool:
+        """Return whether there is any call of a model."""
+        with self._lock:
+            return bool(
+                self._database.rows(
+                    "SELECT 1 FROM calls WHERE engine = ? AND model = ? LIMIT 1", (origin.engine, origin.model)
+                )
+            )
+
     def drop(self, key: str) -> None:
         """Delete a row that is damaged or not a reply to its call, and count it."""
         with self._lock, self._database.writing() as connection:

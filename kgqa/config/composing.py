@@ -37,6 +37,8 @@ from kgqa.config.files import (
     group_names,
     is_own,
     is_unnamed,
+    list_own_classes,
+    load_file,
     own_files,
     read_yaml_text,
 )
@@ -72,6 +74,9 @@ def hydra_ready() -> Iterator[None]:
         run = OmegaConf.merge(chosen, default_config(), {"model": {"_target_": MODEL}})
         ConfigStore.instance().store(name=RUN, node=run)
         ConfigStore.instance().store(group="model", name=UNNAMED, node={})
+    for group, files in list_own_classes().items():
+        for name in files:
+            ConfigStore.instance().store(group=group, name=name, node=dict(load_file(group, name)))
     with initialize_config_dir(str(package_conf().resolve()), version_base="1.3"):
         yield
 
@@ -131,7 +136,7 @@ def _check_choice(key: str, value: str, group: str) -> None:
             raise ConfigError(f"{key}={name}: no such {group}. {nearest(name, choices)}")
     if is_swept or "," in value:
         raise ConfigError(f"{key}={value}: a list of values is a sweep: kgqa run -m {key}={value} …")
-    if value in choices:
+    if value in choices and choices[value].suffix == ".yaml":
         read_yaml_text(choices[value])
         if key == "experiment" and "hydra" in load_node("experiment", value):
             raise ConfigError(f"{choices[value]}: hydra: set these keys on the command line, after -m")

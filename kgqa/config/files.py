@@ -6,14 +6,15 @@ import re
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.types import Json
-from kgqa.util.plugins import conf_folders, package_conf
+from kgqa.util.fs import package_folder
+from kgqa.util.plugins import conf_folders, package_conf, user_folder
 
 if TYPE_CHECKING:
     from yaml import YAMLError
@@ -30,6 +31,8 @@ OPTIONAL = (
 NAMED = ("model", "dataset")  # groups with a key `name`
 RUN_KEYS = ("verified", "perturb")  # keys of a dataset that belong to the run
 UNNAMED = "unnamed_model"  # the choice of model= for a model without a preset
+# base classes of components that need no YAML, with their groups
+BASES = {base: base.lower() for base in ("Method", "Dataset", "Retriever", "Ranker", "Engine")}
 MAX_ALIASES = 20  # of a file. 9 levels of 9 would be a billion values
 _ALIAS = re.compile(r"(?:^|[\s,\[{:-])\*[A-Za-z0-9_]+", re.MULTILINE)
 
@@ -53,7 +56,33 @@ def config_files(group: str) -> dict[str, Path]:
         place = folder / SECOND.get(group, group)
         for file in _list_shipped(place) if folder == package_conf() else sorted(place.glob("*.yaml")):
             files.setdefault(file.stem, file)
-    return files
+    return {**list_own_classes().get(SECOND.get(group, group), {}), **files}
+
+
+def list_own_classes() -> dict[str, dict[str, Path]]:
+    """Return the user's components that need no YAML, by group: walk_back.py with `class WalkBack(Method)`.
+
+    Their fields have all settings. Nothing is imported here.
+    """
+    folder = user_folder()
+    if folder.resolve() == package_folder().parent.resolve():  # kgqa's own clone
+        return {}
+    return _list_own_classes(tuple((file, file.stat().st_mtime_ns) for file in sorted(folder.glob("*.py"))))
+
+
+@lru_cache(maxsize=8)
+def _list_own_classes(files: tuple[tuple[Path, int], ...]) -> dict[str, dict[str, Path]]:
+    classes: dict[str, dict[str, Path]] = {}
+    for file, _ in files:
+        text = file.read_text(encoding="utf-8", errors="replace")
+        if match := re.search(rf"(?m)^class {class_name(file.stem)}\((?:\w+\.)*({'|'.join(BASES)})\b", text):
+            classes.setdefault(BASES[match[1]], {})[file.stem] = file
+    return classes
+
+
+def class_name(module: str) -> str:
+    """Return the name of the class that a module is named after: WalkBack for walk_back."""
+    return module.title().replace("_", "")
 
 
 @cache
@@ -82,11 +111,14 @@ def is_own(group: str, name: str) -> bool:
 def own_files() -> tuple[tuple[str, int, int], ...]:
     """Return a key that changes with the user's own configuration files."""
     files = [file for folder in conf_folders()[:-1] for file in sorted(folder.absolute().rglob("*.yaml"))]
+    files += [file.absolute() for classes in list_own_classes().values() for file in classes.values()]
     return tuple((str(file), (status := file.stat()).st_ctime_ns, status.st_size) for file in files)
 
 
 def load_file(group: str, name: str) -> Mapping[str, Json]:
     file = config_file(group, name)
+    if file.suffix == ".py":
+        return {"_target_": f"{name}.{class_name(name)}"}
     node = load_yaml(file, "Fix this file")
     if not isinstance(node, Mapping):
         raise DataError(f"{file}: not a mapping of keys to values")
@@ -201,8 +233,17 @@ class Choice:
 
 def describe_choice(group: str, name: str) -> str:
     """Return the opening comment of a choice's file."""
-    opening = takewhile(lambda line: line.startswith("#"), read_yaml_text(config_file(group, name)).splitlines())
+    file = config_file(group, name)
+    if file.suffix == ".py":
+        return describe_module(file)
+    opening = takewhile(lambda line: line.startswith("#"), read_yaml_text(file).splitlines())
     return " ".join(line.lstrip("# ") for line in opening)
+
+
+def describe_module(file: Path) -> str:
+    """Return the first paragraph of a module's docstring, without importing it."""
+    match = re.match(r'\s*"""(.*?)(?:\n\n|""")', file.read_text(encoding="utf-8", errors="replace"), re.DOTALL)
+    return " ".join(match[1].split()) if match else ""
 
 
 def list_choices(group: str, name: str) -> list[Choice]:

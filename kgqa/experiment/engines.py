@@ -116,7 +116,7 @@ class Engines:
                     engine.find_key()
                 check_libraries(name_of(identity_of(engine)))
             except ConfigError:  # noqa: PERF203 - a handful of engines
-                if not cache.usages(Origin.of(identity_of(engine)), 1):
+                if not cache.has_calls(Origin.of(identity_of(engine))):
                     raise
 
     def discard(self, engines: Iterable[Engine]) -> None:

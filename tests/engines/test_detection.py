@@ -107,7 +107,7 @@ def test_server_and_model_in_two_words(
     assert experiment.name("model") == choice
     assert {key: chosen[key] for key in settings} == settings
     assert experiment.run_folder().parent == outputs() / "demo" / "no_context" / choice
-    assert experiment.identity["engine"]["server"] == chosen["server"]
+    assert experiment.identity["answering"]["default"]["server"] == chosen["server"]
     assert "server" not in experiment.config
 
 

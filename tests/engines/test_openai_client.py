@@ -379,7 +379,7 @@ def test_identity_and_tokens(serving: Serving) -> None:
     assert here == there
     assert identity_of(engine(base_url="http://a/v1")) != identity_of(engine(base_url="http://b/v1"))
     assert [engine().count_tokens(text) for text in ("", "Hello world")] == [0, 3]
-    assert str(identity_of(engine())["tokens"]).startswith("estimated")
+    assert engine().estimates_tokens
     assert SECRET not in f"{engine()!r} {identity_of(engine())} {engine().render(CALLS[0])}"
 
 

@@ -126,9 +126,10 @@ def test_extra_body_is_sent_and_in_the_identity(serving: Serving) -> None:
     replies = asked(server, [write("one"), PICK], extra_body=extra)
     assert all(not isinstance(got, Exception) for got in replies)
     assert all(extra.items() <= body.items() for _, body in server.asked)
-    assert identity_of(engine(extra_body=extra))["extra"] == extra
-    assert "extra" not in {**identity_of(engine()), **identity_of(engine(extra_body={}))}
-    assert identity_of(engine(extra_body={"prompt_cache_key": "mine", "allowed_token_ids": [1]}))["extra"]  # no secrets
+    assert identity_of(engine(extra_body=extra))["extra_body"] == extra
+    assert identity_of(engine())["extra_body"] is None
+    not_secret = {"prompt_cache_key": "mine", "allowed_token_ids": [1]}
+    assert identity_of(engine(extra_body=not_secret))["extra_body"] == not_secret
     with pytest.raises(ConfigError, match=r"engine\.extra_body: contains nan or inf"):
         engine(extra_body={"min_p": float("nan")})
     (got,) = asked(serving(always=without("service_tier")), [write("one")], extra_body={"service_tier": "flex"})
