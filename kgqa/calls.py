@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from dataclasses import dataclass
 from itertools import product
+from operator import itemgetter
 from string import ascii_lowercase, ascii_uppercase
 from typing import Any, Generic, Literal, TypeVar
 
@@ -51,7 +52,13 @@ class Generate(Call[Completion]):
 
     def cut(self, text: str) -> str:
         """Return the text up to the first stop string."""
-        return text[: min((place for stop in self.stop if (place := text.find(stop)) >= 0), default=None)]
+        return self.split_at_stop(text)[0]
+
+    def split_at_stop(self, text: str) -> tuple[str, str]:
+        """Return the text up to the first stop string, and this string, or "" if the text has none."""
+        places = [(place, stop) for stop in self.stop if (place := text.find(stop)) >= 0]
+        place, stop = min(places, default=(len(text), ""), key=itemgetter(0))
+        return text[:place], stop
 
 
 @dataclass(frozen=True, slots=True)

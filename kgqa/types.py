@@ -186,6 +186,7 @@ class Completion:
     flags: tuple[str, ...] = ()  # warnings, e.g. "no_prefill", "unconstrained"; runs count them
     thought: str = ""  # reasoning text before the answer, if the engine returns it; not part of `text`
     tool_calls: tuple[ToolCall, ...] = ()  # see `Generate.tools`
+    stopped_by: str | None = None  # the stop string that ended it, "" if none did; None: the engine does not report it
 
 
 @dataclass(frozen=True, slots=True)

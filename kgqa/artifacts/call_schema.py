@@ -56,7 +56,8 @@ def reply_json(reply: object) -> Json:
     match reply:
         case Completion():
             calls = {"tool_calls": list(map(astuple, reply.tool_calls))} if reply.tool_calls else {}
-            return {"text": reply.text, "finish": reply.finish, **_model_json(reply), **calls}
+            stop = {} if reply.stopped_by is None else {"stopped_by": reply.stopped_by}
+            return {"text": reply.text, "finish": reply.finish, **_model_json(reply), **calls, **stop}
         case Choice():
             return {"logprobs": list(reply.logprobs), "mass": reply.mass, **_model_json(reply)}
         case Exception():
@@ -131,6 +132,7 @@ class _Completion(_ModelReply):
     text: str
     finish: Literal["stop", "length"]
     tool_calls: tuple[Annotated[_Texts, AfterValidator(lambda texts: ToolCall(*texts))], ...] = ()
+    stopped_by: str | None = None
 
 
 class _Choice(_ModelReply):

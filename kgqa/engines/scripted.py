@@ -105,10 +105,14 @@ class Scripted(BaseEngine):
         if reply is None:
             words = WORD.findall(" ".join(text.splitlines()[-LAST_LINES:])) or ["nothing"]
             reply = "<{}; {}; {}>".format(*(words[digest[n] % len(words)] for n in range(3)))
-        tokens = call.cut(reply).split(" ")
+        before, stop = call.split_at_stop(reply)
+        tokens = before.split(" ")
         written = tokens[: call.max_tokens]
         usage = Usage(self.count_tokens(text), 0, len(written), seconds)
-        return read_reply(call, Completion(" ".join(written), "stop" if written == tokens else "length", usage))
+        is_complete = written == tokens
+        stopped_by = (stop if is_complete else "") if call.stop else None
+        completion = Completion(" ".join(written), "stop" if is_complete else "length", usage, stopped_by=stopped_by)
+        return read_reply(call, completion)
 
     @cached_property
     def _rules(self) -> list[Rule]:

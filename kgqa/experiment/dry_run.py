@@ -211,7 +211,8 @@ class Planner(Service):
             case Generate():
                 reasoning = Thinking.of(self._engines.model(call.role).thinking).budget
                 usage = Usage(prompt_tokens=_tokens(call), output_tokens=call.max_tokens + reasoning)
-                return Completion(render_dry_run_reply(call.prompt, number), usage=usage)
+                stopped_by = call.stop[0] if call.stop else None  # of agents: the end of a query
+                return Completion(render_dry_run_reply(call.prompt, number), usage=usage, stopped_by=stopped_by)
             case Choose():
                 others = len(call.options) - 1 or 1
                 never_the_first = (-99.0, *(-log(others),) * (len(call.options) - 1))

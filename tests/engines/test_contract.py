@@ -46,6 +46,19 @@ def test_equal_calls_get_equal_replies_beside_whatever_else_is_asked(engine: Any
     assert len(set(first)) > 1
 
 
+def test_agents_learn_which_stop_string_ended_a_reply(engine: Any) -> None:
+    story = write("Tell me a long story about the sea.", 20, thoughts="keep")
+    [full] = texts(ask(engine, [story]))
+    stops = (full[5:8], full[2:4])
+    replies: list[Any] = ask(engine, [replace(story, stop=stops), replace(story, stop=("never",)), story])
+    assert [reply.stopped_by for reply in replies] == [story_stop(full, stops), "", None]
+
+
+def story_stop(text: str, stops: tuple[str, ...]) -> str:
+    """Return the first of the stop strings in a text."""
+    return min(stops, key=text.find)
+
+
 @pytest.mark.parametrize("count", COUNTS)
 def test_options_get_all_the_probability_between_them(engine: Any, count: int) -> None:
     [reply] = ask(engine, [choose("Which letter?", count)])

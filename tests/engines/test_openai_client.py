@@ -16,6 +16,7 @@ import pytest
 from kgqa.calls import Generate, labels
 from kgqa.engines.openai.option_logprobs import find_label
 from kgqa.engines.openai.requests import Abilities
+from kgqa.engines.openai.responses import read_response
 from kgqa.engines.openai.transport import Refused
 from kgqa.errors import BudgetSpent, ConfigError, EngineDied, EngineError, PromptTooLong, ServerLost
 from kgqa.identity.component import identity_of
@@ -346,6 +347,25 @@ def test_server_that_fills_in_its_template_is_named(serving: Serving) -> None:
     [reply, other] = asked(serving(), [attack, write("<b>question</b>")])
     assert reply.flags == ("control_text",)
     assert other.flags == ()
+
+
+STOP_REPORTS = {
+    "vllm": ("stop", {"stop_reason": "</search>"}, "</search>"),
+    "vllm-end": ("stop", {"stop_reason": None}, ""),
+    "vllm-end-token": ("stop", {"stop_reason": 151645}, ""),
+    "sglang": ("stop", {"matched_stop": "</search>"}, "</search>"),
+    "sglang-end": ("stop", {"matched_stop": 151643}, ""),
+    "llamacpp": ("stop", {"__verbose": {"stopping_word": "</search>"}}, "</search>"),
+    "llamacpp-end": ("stop", {"__verbose": {"stopping_word": ""}}, ""),
+    "cut": ("length", {}, ""),
+    "hosted": ("stop", {}, None),
+}
+
+
+@pytest.mark.parametrize(("finish", "report", "expected"), STOP_REPORTS.values(), ids=STOP_REPORTS)
+def test_stop_string_is_read_from_each_server(finish: str, report: dict[str, Any], expected: str | None) -> None:
+    answer = {"choices": [{"text": "a query", "finish_reason": finish, **report}], **report}
+    assert read_response(answer, {"prompt": "q", "stop": ["</search>", "</answer>"]}).stopped_by == expected
 
 
 def test_requests_and_replies_of_servers_that_lack_something(serving: Serving) -> None:

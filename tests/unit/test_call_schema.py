@@ -152,3 +152,10 @@ def test_every_kind_is_read_and_a_damaged_call_refused(tmp_path: Path) -> None:
         with pytest.raises(DataError, match=said) as refused:
             list(read_trace(trace(tmp_path, {**CALLS[kind], key: value})))
         assert f"{tmp_path / TRACE}:1: " in str(refused.value)
+
+
+def test_stop_string_is_stored_if_the_engine_reports_it() -> None:
+    replies = [Completion("a", stopped_by=stop) for stop in ("</search>", "", None)]
+    stored = [reply_json(reply) for reply in replies]
+    assert [record.get("stopped_by") for record in stored] == ["</search>", "", None]
+    assert [reply_from_json(CALL, record) for record in stored] == replies

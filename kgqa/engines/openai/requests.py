@@ -180,6 +180,8 @@ def generation_settings(call: Generate, server: Server, thinking: Thinking = NO_
         body["seed"] = call.seed or 0
     if call.stop and not thinking.budget:
         body["stop"] = list(call.stop[:MAX_STOPS] if server == "hosted" else call.stop)
+        if server == "llamacpp" and call.thoughts == "keep":  # an agent's turn: reports the stop string that ended it
+            body["verbose"] = True
     # servers would drop a schema that cannot be followed without an error
     if call.schema is not None and (grammar := bound_schema(call.schema)) is not None:
         named = {"name": "reply", "strict": True, "schema": json.loads(call.schema)}

@@ -105,10 +105,12 @@ class Response:
     tool_calls: tuple[ToolCall, ...] = ()
     logprobs: Logprobs = field(default_factory=Logprobs)
     invalid: str = ""
+    stopped_by: str | None = None
 
     @property
     def reply(self) -> Completion:
-        return Completion(self.text, self.finish, self.usage, self.flags, self.thought, self.tool_calls)
+        parts = (self.thought, self.tool_calls, self.stopped_by)
+        return Completion(self.text, self.finish, self.usage, self.flags, *parts)
 
 
 def read_response(answer: Json, request: Mapping[str, Json]) -> Response:
@@ -127,6 +129,7 @@ def read_response(answer: Json, request: Mapping[str, Json]) -> Response:
         raise ValueError(f"a reply that ended with {finish!r}")
     usage, flags = _measure_usage(answer.get("usage"), choice, request)
     response = Response(usage, flags, "length" if finish == "length" else "stop", answer.get("model"))
+    response.stopped_by = _read_stop(answer, request)
     try:
         if request.get("logprobs") and choice.get("logprobs"):
             response.logprobs = Logprobs.model_validate(choice["logprobs"])
@@ -137,6 +140,27 @@ def read_response(answer: Json, request: Mapping[str, Json]) -> Response:
         first = error.errors()[0]
         response.invalid = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
     return response
+
+
+def _read_stop(answer: Mapping[str, Json], request: Mapping[str, Json]) -> str | None:
+    """Return the stop string that ended a reply, "" if none did, or None if the server does not report it.
+
+    vLLM and SGLang send it with the choice, or the id of an end token. llama.cpp sends it with `verbose`.
+    """
+    if not request.get("stop"):
+        return None
+    choice = answer["choices"][0]
+    if choice.get("finish_reason") == "length":
+        return ""
+    details = answer.get("__verbose") or {}
+    reports = [
+        each[key]
+        for each, key in ((choice, "stop_reason"), (choice, "matched_stop"), (details, "stopping_word"))
+        if key in each
+    ]
+    if not reports:
+        return None
+    return reports[0] if reports[0] in request["stop"] else ""
 
 
 def _read_message(message: Message, finish: str, response: Response) -> None:
@@ -204,5 +228,7 @@ def cut_reply(reply: Completion, call: Generate, omitted_prefill: str) -> Comple
     text = reply.text
     if omitted_prefill and text.lstrip().startswith(omitted_prefill):
         text = text.lstrip()[len(omitted_prefill) :]
-    cut = call.cut(text)
-    return replace(reply, text=cut, finish="stop" if cut != text else reply.finish)
+    cut, stop = call.split_at_stop(text)
+    if not stop:
+        return replace(reply, text=text)
+    return replace(reply, text=cut, finish="stop", stopped_by=stop)

@@ -42,10 +42,11 @@ class DecodedReply:
 
     def completion(self, cached: int, seconds: float, flags: tuple[str, ...]) -> Completion:
         """Return the text up to the first stop string. cached: tokens of the prompt."""
-        text = self.call.cut(self.decode(self.tokens))
+        text, stop = self.call.split_at_stop(self.decode(self.tokens))
         unconstrained = ("unconstrained",) if self.call.schema and self.constraint is None else ()
         usage = Usage(len(self.prompt), cached, self.generated, seconds)
-        return Completion(text, self.finish, usage, flags + unconstrained)
+        stopped_by = stop if self.call.stop else None
+        return Completion(text, self.finish, usage, flags + unconstrained, stopped_by=stopped_by)
 
     def pick(self, logits: Tensor) -> int | None:
         """Return a sampled token, or None for the likeliest one. A missing seed counts as 0."""

@@ -177,7 +177,10 @@ class Vllm(LocalEngine):
         reply = output.outputs[0]
         unconstrained = ("unconstrained",) if call.schema is not None and schema is None else ()
         flags = self._template.flags(call) + unconstrained
-        return Completion(reply.text, reply.finish_reason, _usage([output], len(reply.token_ids)), flags)
+        stop = reply.stop_reason  # None or a token's id if the model ended the reply
+        stopped_by = (stop if isinstance(stop, str) else "") if call.stop else None
+        usage = _usage([output], len(reply.token_ids))
+        return Completion(reply.text, reply.finish_reason, usage, flags, stopped_by=stopped_by)
 
     async def _choose(self, run: Run, prompt: list[int], call: Choose) -> Choice:
         """Score all paths of the options' tree in parallel. The prompt is computed once, then cached."""
