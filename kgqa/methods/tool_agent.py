@@ -12,7 +12,7 @@ from kgqa.methods.steps.reader import ReadingLog, pinned_text
 from kgqa.methods.steps.search import ScopedMethod
 from kgqa.methods.steps.tools import FORM, RESPONSE, Tool, as_text, read_calls, repair_call
 from kgqa.prompting import render, to_json
-from kgqa.types import Answer, Completion, Message, Passage, Prompt, Question, ToolCall
+from kgqa.types import Answer, Completion, Json, Message, Passage, Prompt, Question, ToolCall
 from kgqa.util.sentences import sentences
 from kgqa.util.settings import Setting
 from kgqa.util.validators import Count, NotNegative, Validator
@@ -21,28 +21,9 @@ ToolName = Literal["keyword_search", "semantic_search", "read_chunk"]
 TOOLS: dict[str, Tool] = {
     tool.name: tool
     for tool in (
-        Tool(
-            "keyword_search",
-            "Find chunks that contain exact words, such as names, titles and dates. Case does not matter. Shows the "
-            "sentences with the words, not the complete chunks.",
-            "keywords",
-            list[str],
-            "Short keywords of one to three words, for example names. A chunk ranks higher the more of them it has.",
-        ),
-        Tool(
-            "semantic_search",
-            "Find chunks by meaning, if you do not know their exact words. Shows one sentence of each chunk.",
-            "query",
-            str,
-            "A question or a description of what you look for.",
-        ),
-        Tool(
-            "read_chunk",
-            "Read complete chunks that a search has found.",
-            "chunk_ids",
-            list[int],
-            "The numbers of the chunks.",
-        ),
+        Tool("keyword_search", "keywords", list[str]),
+        Tool("semantic_search", "query", str),
+        Tool("read_chunk", "chunk_ids", list[int]),
     )
 }
 REPEATED = "You have made this call before, see its result above. Try other words or another tool, or answer."
@@ -73,7 +54,7 @@ class Library:
 
     found: list[Passage] = field(default_factory=list)
     read: list[Passage] = field(default_factory=list)
-    made: list[tuple[str, Any]] = field(default_factory=list)  # calls that were carried out
+    made: list[tuple[str, Any, int]] = field(default_factory=list)  # calls that were carried out
     turns: list[tuple[Completion, list[Result]]] = field(default_factory=list)
 
     def number(self, passage: Passage) -> int:
@@ -107,20 +88,44 @@ class ToolAgent(ScopedMethod):
         Setting("Tools of the model. Without read_chunk, searches show complete passages.", paper="A-RAG"),
         Validator("name at least one tool", bool),
     ] = ("keyword_search", "semantic_search", "read_chunk")
-    passages: Annotated[Count, Setting("Number of passages per search.", other="our choice: its README has none")] = 5
+    passages: Annotated[Count, Setting("Number of passages per search.", code="keyword_search.py:85")] = 5
     max_turns: Annotated[
         Count,
         Setting(
-            "Maximum number of turns with calls. Then the answer is requested.", code="10", other="its example: 15"
+            "Maximum number of turns with calls. Then the answer is requested.",
+            code="base.py:21",
+            other="example.yaml:23: 15",
         ),
     ] = 10
     max_turn_tokens: Annotated[
         Count,
-        Setting(
-            "Maximum tokens of a generation.", other="our choice; its example: 16,384, for models that reason first"
-        ),
+        Setting("Maximum tokens of a generation.", ours="example.yaml:11: 16,384, for models that reason first"),
     ] = 1024
-    temperature: Annotated[NotNegative, Setting("Sampling temperature.", other="its example")] = 0.0
+    temperature: Annotated[NotNegative, Setting("Sampling temperature.", code="example.yaml:10")] = 0.0
+    prompts: Annotated[
+        str,
+        Setting(
+            "Folder of the templates agent, limit, and the descriptions of tools and their arguments.",
+            ours="the words are ours",
+        ),
+    ] = "tool_agent"
+    max_passages: Annotated[
+        Count | None,
+        Setting(
+            "Most passages per search if the model can choose their number, as top_k. null: it cannot.",
+            ours="keyword_search.py:94: 20",
+        ),
+    ] = None
+    repeated: Annotated[
+        Literal["notice", "call"],
+        Setting("Effect of a repeated call: notice (it is not carried out) | call.", ours="base.py:147 carries it out"),
+    ] = "notice"
+    reply: Annotated[
+        Literal["marked", "complete"],
+        Setting(
+            'The answer: marked (the text after "Answer:") | complete, the last message.', ours="base.py:125: complete"
+        ),
+    ] = "marked"
 
     async def answer(self, question: Question) -> Answer:
         """Let the model call tools until it answers.
@@ -155,13 +160,14 @@ class ToolAgent(ScopedMethod):
         ]
         notes = {"calls": calls, "reply": text.strip()}
         figures = {"tool_calls": len(library.results), "chunks_read": len(library.read)}
-        return log.answer(log.read_conclusion(text), [*library.read, *library.found], notes, figures)
+        answer = text if self.reply == "complete" else log.read_conclusion(text)
+        return log.answer(answer, [*library.read, *library.found], notes, figures)
 
     async def write(self, library: Library, log: ReadingLog, *, force: bool = False) -> Completion:
         """Generate the next turn. `force`: the answer, without tools."""
         has_functions = self.protocol == "functions"
         stop = () if has_functions else (RESPONSE,)
-        tools = to_json([TOOLS[name].schema() for name in self.tools]) if has_functions and not force else None
+        tools = to_json(self.schemas()) if has_functions and not force else None
 
         def call(shown: tuple[Passage, ...]) -> Generate:
             prompt = self.continue_prompt(log.question, library, shown, force=force)
@@ -175,9 +181,9 @@ class ToolAgent(ScopedMethod):
     ) -> Prompt:
         """Return the prompt with the conversation so far, and only these passages in it."""
         has_functions = self.protocol == "functions"
-        tools = "" if has_functions else "\n".join(to_json(TOOLS[name].schema()) for name in self.tools)
+        tools = "" if has_functions else "\n".join(map(to_json, self.schemas()))
         pinned = pinned_text(question, shown)
-        prompt = render("tool_agent/agent", tools=tools, pinned=pinned, question=question.text)
+        prompt = render(f"{self.prompts}/agent", tools=tools, pinned=pinned, question=question.text)
         messages = list(prompt.messages)
         for reply, results in library.turns:
             if has_functions:
@@ -187,26 +193,31 @@ class ToolAgent(ScopedMethod):
                 messages.append(Message("assistant", reply.text))
             messages += (Message("tool", result.show(shown), answers=result.call.id) for result in results)
         if force:
-            messages += render("tool_agent/limit").messages
+            messages += render(f"{self.prompts}/limit").messages
         return replace(prompt, messages=tuple(messages) if has_functions else as_text(messages))
+
+    def schemas(self) -> list[Json]:
+        """Return the tools in the form of OpenAI's `tools`."""
+        return [TOOLS[name].schema(self.prompts, self.passages, self.max_passages) for name in self.tools]
 
     async def call(self, call: ToolCall, library: Library, log: ReadingLog) -> Result:
         """Return the result of a call, or what is wrong with it."""
         try:
-            value = self.read_argument(call)
+            value, count = self.read_arguments(call)
         except ValueError as error:
             log.flags["invalid_call"] += 1
             return Result(call, f"Error: {error}.")
-        if (call.name, value) in library.made:
-            log.flags["repeated_call"] += 1
+        is_repeated = (call.name, value, count) in library.made
+        log.flags["repeated_call"] += is_repeated
+        if is_repeated and self.repeated == "notice":
             return Result(call, REPEATED)
-        library.made.append((call.name, value))
+        library.made.append((call.name, value, count))
         if call.name == "read_chunk":
             return self.read_chunks(call, value, library, log)
         if call.name == "keyword_search":
-            passages = await Search("; ".join(value), self.passages, log.scope.titles, log.scope.pool, tuple(value))
+            passages = await Search("; ".join(value), count, log.scope.titles, log.scope.pool, tuple(value))
         else:
-            passages = await log.scope.search(value, self.passages)
+            passages = await log.scope.search(value, count)
         log.flags["empty_retrieval"] += not passages
         shown: Sequence[Passage] = passages
         if "read_chunk" in self.tools:
@@ -216,13 +227,16 @@ class ToolAgent(ScopedMethod):
         numbers = map(library.number, passages)
         return Result(call, "" if passages else NOTHING_FOUND, tuple(zip(numbers, shown, strict=True)))
 
-    def read_argument(self, call: ToolCall) -> Any:
-        """Return the argument of a call. Raise ValueError with the reason, for the model, if the call is invalid."""
+    def read_arguments(self, call: ToolCall) -> tuple[Any, int]:
+        """Return the argument of a call and its number of results.
+
+        Raise ValueError with the reason, for the model, if the call is invalid.
+        """
         if not call.name:
             raise ValueError(f"this is no call: {FORM}")
         if call.name not in self.tools:
             raise ValueError(f"there is no tool {call.name[:SHOWN]!r}; the tools are {', '.join(self.tools)}")
-        return TOOLS[call.name].read(call.arguments)
+        return TOOLS[call.name].read(call.arguments, self.passages, self.max_passages)
 
     def read_chunks(self, call: ToolCall, numbers: Sequence[int], library: Library, log: ReadingLog) -> Result:
         """Return complete chunks. Those that were read before are named only."""

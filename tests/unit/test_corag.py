@@ -11,7 +11,7 @@ import pytest
 
 from kgqa.calls import Choose, Generate, Search
 from kgqa.errors import ConfigError
-from kgqa.methods.corag import NO_INFORMATION, read_query
+from kgqa.methods.corag import NO_INFORMATION, read_query, read_released_query
 from kgqa.testing import drive
 from kgqa.types import Answer, Choice, Passage, Question
 from tests import method_world
@@ -107,3 +107,30 @@ def test_label_and_quotes_are_no_part_of_a_sub_query() -> None:
     for line in (" Who? ", '"Who?"', "Intermediate query 2: Who?", "Query 3: Who?", "Follow-up question: Who?"):
         assert read_query(line) == "Who?"
     assert (read_query("Query letters: who wrote them?"), read_query("")) == ("Query letters: who wrote them?", "")
+
+
+RELEASED = {
+    "quoted": ('"Who?"', "Who?"),
+    "label": ("Intermediate query 2: Who?", "Who?"),
+    "other-label": ("Query: Who?", "Query: Who?"),
+    "lines": ("\n\nWho?\nI ask.", "Who?\nI ask."),
+    "one-quote": ('"', '"'),
+    "empty": ("", ""),
+}
+
+
+@pytest.mark.parametrize(("reply", "query"), RELEASED.values(), ids=RELEASED)
+def test_released_sub_query_keeps_its_lines(reply: str, query: str) -> None:
+    assert read_released_query(reply) == query
+
+
+def test_released_replies_and_passages_are_unchanged() -> None:
+    world = World(["Who?\nI ask.", ""])
+    form = "Doc {number}: {title}"
+    answer = world.answer(replies="released", max_steps=2, documents=2, passages=1, passage="{title}", document=form)
+    assert [step[:2] for step in answer.notes["steps"]] == [
+        ["Who?\nI ask.", "No relevant\ninformation found."],
+        ["", "No relevant\ninformation found."],
+    ]
+    assert f"Doc 0: {COMPOSER.title}\n\nDoc 1: {OPERA.title}" in world.prompts("corag/answer")[0]
+    assert answer.text == "Answer: Fauskenes\nBecause."

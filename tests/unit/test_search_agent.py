@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -14,6 +14,7 @@ from kgqa.config.building import build
 from kgqa.config.composing import compose
 from kgqa.errors import ConfigError, PromptTooLong
 from kgqa.methods.search_agent import SearchAgent
+from kgqa.methods.steps.search import number_steps
 from kgqa.methods.steps.tools import as_text, read_calls
 from kgqa.methods.tool_agent import ToolAgent, find_snippets
 from kgqa.testing import drive
@@ -84,8 +85,8 @@ def test_passages_that_do_not_fit_are_dropped_and_without_a_forced_answer_it_is_
     assert (shown, answer.flags) == ([[True, True], [True, False]], {"passages_dropped": 1})
     answer = World(["I do not know."]).answer(agent(at_limit="empty"))
     assert (answer.text, answer.flags) == ("", {"no_action": 1, "empty_answer": 1})
-    with pytest.raises(ConfigError, match=r"method\.passage='\{name\}': fields are \{number\}, \{title\} and \{text\}"):
-        agent(passage="{name}")
+    with pytest.raises(ConfigError, match=r"method\.passage.*fields are \{number\}, \{title\} and \{text\}"):
+        built_method("search_agent", "passage='{name}'")
 
 
 def test_search_o1_reads_passages_in_a_call_of_their_own() -> None:
@@ -99,7 +100,9 @@ def test_search_o1_reads_passages_in_a_call_of_their_own() -> None:
     assert (answer.text, answer.evidence) == ("Fauskenes", (OPERA.id, COMPOSER.id))
 
 
-@pytest.mark.parametrize("method", ["research", "simple_deep_searcher"])  # the transcripts have r1_searcher
+@pytest.mark.parametrize(
+    "method", ["research", "simple_deep_searcher", "zero_search", "step_search"]
+)  # the transcripts have r1_searcher
 def test_every_dialect_searches_and_answers(method: str) -> None:
     dialect = agent(method)
     reading = ["**Final Information**\nIt was he."] if dialect.read_prompt else []
@@ -109,6 +112,45 @@ def test_every_dialect_searches_and_answers(method: str) -> None:
 
 
 SEARCH = '<tool_call>\n{"name": "semantic_search", "arguments": {"query": "opera"}}\n</tool_call>'
+
+
+def test_react_by_tools_has_one_search_that_shows_passages() -> None:
+    react: ToolAgent = build(compose(["method=react_tools", "engine=llamacpp"])["method"], "method")
+    world = World([SEARCH, "Answer: Fauskenes"])
+    answer = world.answer(react)
+    assert OPERA.text in world.generations[1].prompt.messages[-1].content
+    assert "keyword_search" not in world.generations[0].prompt.messages[0].content
+    assert (answer.text, answer.flags) == ("Fauskenes", {})
+
+
+COUNTS = {
+    "default": ('{"query": "opera"}', None, 5),
+    "not-allowed": ('{"query": "opera", "top_k": 7}', None, 5),
+    "chosen": ('{"query": "opera", "top_k": 7}', 20, 7),
+    "limit": ('{"query": "opera", "top_k": 70}', 20, 20),
+    "invalid": ('{"query": "opera", "top_k": "many"}', 20, 5),
+}
+
+
+@pytest.mark.parametrize(("arguments", "most", "count"), COUNTS.values(), ids=COUNTS)
+def test_model_can_choose_the_number_of_results(arguments: str, most: int | None, count: int) -> None:
+    call = f'<tool_call>{{"name": "semantic_search", "arguments": {arguments}}}</tool_call>'
+    world = World([call, "Answer: Fauskenes"])
+    world.answer(replace(tool_agent(), max_passages=most))
+    assert [search.k for search in world.of(Search)] == [count]
+    assert ('"top_k"' in world.generations[0].prompt.messages[0].content) == (most is not None)
+
+
+REPEATS: dict[str, tuple[Literal["notice", "call"], int]] = {"notice": ("notice", 1), "call": ("call", 2)}
+
+
+@pytest.mark.parametrize(("rule", "searches"), REPEATS.values(), ids=REPEATS)
+def test_repeated_call_is_counted(rule: Literal["notice", "call"], searches: int) -> None:
+    world = World([SEARCH, SEARCH, "Because.\nAnswer: Fauskenes"])
+    answer = world.answer(replace(tool_agent(), repeated=rule, reply="complete"))
+    assert len(world.of(Search)) == searches
+    assert answer.flags == {"repeated_call": 1}
+    assert answer.text == "Because.\nAnswer: Fauskenes"
 
 
 def test_results_are_messages_that_alternate() -> None:
@@ -203,3 +245,104 @@ def test_snippets() -> None:
     ]  # fmt: skip
     for query, text in queries:
         assert drive(find_snippets([COMPOSER, empty], query), rank) == [Passage.of("Asbjarne Lyngholt", text), empty]
+
+
+STRICT: dict[str, Any] = {"closed_tags": True, "at_limit": "empty", "passages": 1, "passage": "{title}\n"}
+QUERY, ANSWER = ("</search>", "</answer>")
+
+
+def turn(text: str, stopped_by: str = "", finish: Literal["stop", "length"] = "stop") -> Completion:
+    return Completion(text, finish, stopped_by=stopped_by)
+
+
+TURNS = {
+    "closed": ([turn("<search>opera", QUERY), turn("<answer>Fauskenes", ANSWER)], {}, ["opera"], "Fauskenes"),
+    "open-query": ([turn("<search>opera")], {}, [], ""),
+    "open-answer": ([turn("<answer>Fauskenes")], {}, [], ""),
+    "first-opening": ([turn("<search>a <search>b", QUERY), turn("")], {"opening": "first"}, ["a <search>b"], ""),
+    "last-opening": ([turn("<search>a <search>b", QUERY), turn("")], {}, ["b"], ""),
+    "clean": ([turn('<search>"a"', QUERY), turn("")], {"clean_query": (('"', ""),)}, ["a"], ""),
+    "blank-query": ([turn("<search> ", QUERY), turn("")], {"strip_query": False, "empty_query": "end"}, [" "], ""),
+    "empty-searched": ([turn("<search>", QUERY), turn("")], {"empty_query": "search"}, [""], ""),
+    "empty-ends": ([turn("<search>", QUERY)], {"empty_query": "end"}, [], ""),
+    "cut": ([turn("I", finish="length"), turn("<answer>A", ANSWER)], {}, [], "A"),
+    "cut-ends": ([turn("I", finish="length")], {"on_length": "end"}, [], ""),
+    "discarded": ([turn("<answer>A", ANSWER)], {"max_turns": 1, "last_turn": "discard"}, [], ""),
+    "last-query": ([turn("<search>opera", QUERY)], {"max_turns": 1}, [], ""),
+    "boxed": ([turn(r"<answer>So \boxed{A}", ANSWER)], {}, [], "A"),
+    "never-boxed": ([turn(r"<answer>\boxed{A}", ANSWER)], {"boxed": "never"}, [], r"\boxed{A}"),
+    "required-box": ([turn("<answer>A", ANSWER)], {"boxed": "required"}, [], ""),
+}
+
+
+@pytest.mark.parametrize(("replies", "changes", "queries", "text"), TURNS.values(), ids=TURNS)
+def test_rules_of_a_turn(replies: list[Completion], changes: dict[str, Any], queries: list[str], text: str) -> None:
+    world = World(replies)
+    answer = world.answer(agent(**{**STRICT, **changes}))
+    assert [call.query for call in world.of(Search)] == queries
+    assert answer.text == text
+    assert world.replies == []
+
+
+TRANSCRIPTS = {
+    "first": ("<answer>A</answer> or <answer>B</answer>", {"answer_which": "first"}, "A"),
+    "last": ("<answer>A</answer> or <answer>B</answer>", {}, "B"),
+    "greedy": (r"\boxed{A} or {B} }", {"boxed": "greedy"}, "A} or {B} "),
+    "greedy-text": (r"\boxed{\text{(C)}}", {"boxed": "greedy"}, "C"),
+    "none": ("A", {}, ""),
+    "cut": ("<answer>A</answer>", {"on_length": "empty"}, ""),
+}
+
+
+@pytest.mark.parametrize(("reply", "changes", "text"), TRANSCRIPTS.values(), ids=TRANSCRIPTS)
+def test_answer_is_read_from_the_transcript(reply: str, changes: dict[str, Any], text: str) -> None:
+    rules = {**STRICT, "stop": (QUERY,), "answer_from": "transcript", **changes}
+    finish: Literal["stop", "length"] = "length" if "on_length" in changes else "stop"
+    assert World([turn(reply, finish=finish)]).answer(agent(**rules)).text == text
+
+
+NOTICES = {
+    "invalid": ([turn("I think.")], "I think.NOTICE", {"invalid_turn": 1}),
+    "limit": ([turn("<search>opera", QUERY)], "<search>opera</search>NOTICE", {"limit_notice": 1}),
+    "repeated": ([turn("<search>a", QUERY)], "<search>a</search>NOTICE", {"repeated_notice": 1}),
+    "empty": ([turn("<search>", QUERY)], "<search></search>[NOTICE]", {"empty_query": 1, "empty_retrieval": 1}),
+}
+
+
+@pytest.mark.parametrize("kind", NOTICES)
+def test_notice_lets_the_model_continue(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    replies, transcript, flags = NOTICES[kind]
+    monkeypatch.setattr("kgqa.methods.search_agent.notice_text", str.upper)
+    earlier = [] if kind != "repeated" else replies
+    world = World([*earlier, *replies, turn("<answer>Fauskenes", ANSWER)])
+    rules = {**STRICT, "result": ("[", "]"), "notices": {kind: "notice"}, "max_searches": 0 if kind == "limit" else 4}
+    answer = world.answer(agent(**rules))
+    assert world.generations[-1].prompt.prefill.endswith(transcript)
+    assert (answer.text, answer.flags) == ("Fauskenes", flags)
+
+
+def test_last_turn_starts_with_its_notice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kgqa.methods.search_agent.notice_text", str.upper)
+    world = World([turn("<search>opera", QUERY), turn("<answer>Fauskenes", ANSWER)])
+    answer = world.answer(agent(**STRICT, max_turns=2, notices={"last": "notice"}))
+    assert [call.prompt.prefill.endswith("NOTICE") for call in world.generations] == [False, True]
+    assert answer.text == "Fauskenes"
+
+
+FINDINGS = {
+    "marked": ("I.\n**Final Information**\n\nA.\nB. ```", "A.B."),
+    "unmarked": ("**Final Information** A.", "Nothing."),
+}
+
+
+@pytest.mark.parametrize(("reply", "finding"), FINDINGS.values(), ids=FINDINGS)
+def test_finding_needs_its_marker(reply: str, finding: str) -> None:
+    rules = {"finding_marker": "\n**Final Information**", "unmarked_finding": "Nothing."}
+    assert agent("search_o1", **rules).read_finding(reply) == finding
+
+
+def test_reader_gets_numbered_steps() -> None:
+    transcript = "a\n\nb\nc\n<search> d\ne\nf\ng\nh"
+    steps = ["Step 1: a", "...", "Step 4: <search> d", "...", "Step 6: f", "Step 7: g", "Step 8: h"]
+    assert number_steps(transcript, keep=("<search>",)).split("\n\n") == steps
+    assert number_steps("a\nb", keep=()) == "Step 1: a\n\nStep 2: b"

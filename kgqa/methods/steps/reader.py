@@ -101,12 +101,16 @@ class ReadingLog:
         stop: tuple[str, ...] = ("\nPassages:",),
         role: str = "reader",
         show: Show = show_passages,
+        settings: tuple[float, float] = (0.0, 1.0),
         **values: object,
     ) -> str:
-        """Generate with a template that shows the passages, as `send` does. `show`: its values that contain them."""
+        """Generate with a template that shows the passages, as `send` does.
+
+        show: its values that contain them. settings: temperature and top_p.
+        """
 
         def call(shown: tuple[Passage, ...]) -> Generate:
-            return Generate(render(template, **show(shown), **values), max_tokens, stop, role=role)
+            return Generate(render(template, **show(shown), **values), max_tokens, stop, *settings, role=role)
 
         return (await self.send(call, passages)).text
 

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from string import Formatter
 from typing import Annotated, Literal
 
 from kgqa.calls import Search
 from kgqa.protocols import Need
 from kgqa.types import Json, Passage, Question
 from kgqa.util.settings import Setting
+from kgqa.util.validators import Validator
 
+SHORT = 4  # steps that are all shown
+FIELDS = {"number", "title", "text"}
+
+
+def _has_known_fields(form: str) -> bool:
+    return {name for _, name, _, _ in Formatter().parse(form) if name is not None} <= FIELDS
+
+
+PassageForm = Annotated[str, Validator("fields are {number}, {title} and {text}", _has_known_fields)]
 SearchScope = Literal["corpus", "own"]
 
 
@@ -82,3 +93,19 @@ class Transcript:
     def show(self, show_result: Callable[[Found], str]) -> str:
         """Return the transcript, with each result as `show_result` shows it."""
         return "".join(part if isinstance(part, str) else show_result(part) for part in self.parts)
+
+
+def number_steps(transcript: str, keep: tuple[str, ...]) -> str:
+    """Return the lines of a transcript as numbered steps: the first, the last three, and those with a text of `keep`.
+
+    Others are "...". Search-o1 shows the reasoning so far in this form to the model that reads passages.
+    """
+    lines = transcript.replace("\n\n", "\n").split("\n")
+    last = len(lines) - 3 if len(lines) > SHORT else 0
+    steps: list[str] = []
+    for number, line in enumerate(lines):
+        if number == 0 or number >= last or any(text in line for text in keep):
+            steps.append(f"Step {number + 1}: {line}")
+        elif steps[-1] != "...":
+            steps.append("...")
+    return "\n\n".join(steps).strip("\n")

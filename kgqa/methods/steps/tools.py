@@ -16,6 +16,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
+from kgqa.prompting import render
 from kgqa.types import Json, Message, ToolCall
 from kgqa.util.jsonio import JsonError, decode_first
 
@@ -25,6 +26,7 @@ WRITTEN_CALL = re.compile(r"<tool(?:s|_call)>\s*(.*?)\s*(?:</tool(?:s|_call)>|(?
 BARE_CALL = re.compile(r"""\{\s*"name"\s*:""")
 FENCE = re.compile(r"```(?:json)?\s*(.*?)\s*```", re.DOTALL)
 FORM = 'write {"name": TOOL, "arguments": {…}} as JSON between <tool_call> and </tool_call>'
+NUMBER = "top_k"  # the argument of a search with its number of results
 SCHEMAS: dict[Any, Json] = {
     str: {"type": "string"},
     list[str]: {"type": "array", "items": {"type": "string"}},
@@ -35,23 +37,40 @@ NOUNS: dict[Any, str] = {str: "a text", list[str]: "a list of texts", list[int]:
 
 @dataclass(frozen=True)
 class Tool:
-    """A function with one argument. `kind` is the type of the argument, `meaning` its description."""
+    """A function with one argument. `kind` is the type of the argument. Templates contain the descriptions."""
 
     name: str
-    description: str
     argument: str
     kind: Any
-    meaning: str
 
-    def schema(self) -> Json:
-        """Return the tool in the form of OpenAI's `tools`."""
-        properties = {self.argument: {**SCHEMAS[self.kind], "description": self.meaning}}
+    def schema(self, prompts: str, passages: int, most: int | None) -> Json:
+        """Return the tool in the form of OpenAI's `tools`.
+
+        Args:
+            prompts: the folder of templates with its description and those of its arguments.
+            passages: the number of results.
+            most: the limit of a number that the model chooses. None: it cannot.
+        """
+        properties = {self.argument: {**SCHEMAS[self.kind], "description": _text(f"{prompts}/{self.name}_argument")}}
+        if most is not None and self.is_search:
+            number = _text(f"{prompts}/{self.name}_{NUMBER}", most=most)
+            properties[NUMBER] = {"type": "integer", "description": number, "default": passages}
         parameters = {"type": "object", "properties": properties, "required": [self.argument]}
-        function = {"name": self.name, "description": self.description, "parameters": parameters}
-        return {"type": "function", "function": function}
+        description = _text(f"{prompts}/{self.name}")
+        return {
+            "type": "function",
+            "function": {"name": self.name, "description": description, "parameters": parameters},
+        }
 
-    def read(self, arguments: str) -> Any:
-        """Return the argument. Raise ValueError with the reason, for the model, if it is missing or of another type."""
+    @property
+    def is_search(self) -> bool:
+        return bool(self.kind != list[int])
+
+    def read(self, arguments: str, passages: int, most: int | None) -> tuple[Any, int]:
+        """Return the argument, and the number of results: `passages` if the model has not chosen up to `most`.
+
+        Raise ValueError with the reason, for the model, if an argument is missing or of another type.
+        """
         try:
             given = from_json(arguments.strip() or "{}")
         except ValueError as error:
@@ -64,7 +83,12 @@ class Tool:
             raise ValueError(f'"{self.argument}" of {self.name} must be {NOUNS[self.kind]}') from None
         if not value or (not isinstance(value, str) and "" in value):
             raise ValueError(f'"{self.argument}" of {self.name} is empty')
-        return value
+        chosen = given.get(NUMBER) if most is not None else None
+        return value, min(chosen, most or chosen) if isinstance(chosen, int) and chosen > 0 else passages
+
+
+def _text(template: str, **values: object) -> str:
+    return render(template, **values).messages[0].content
 
 
 def read_calls(text: str) -> tuple[str, tuple[ToolCall, ...]]:
