@@ -19,6 +19,7 @@ from pathlib import Path
 import pooch
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
+from kgqa.datasets.authors_prompts import AuthorsTemplate
 from kgqa.datasets.base import TO_ELSEWHERE
 from kgqa.datasets.corpus import join_sentences
 from kgqa.errors import DataError
@@ -79,7 +80,8 @@ class Source(BaseModel):
     abstracts: str | None = None  # the file that HotpotQA's archive of abstracts is turned into
     hub: Hub | None = None
     cut: Cut | None = None  # instead of a download
-    corpus: str | None = None  # the entry of its corpus, which is downloaded with it
+    also: str | None = None  # an entry that is downloaded with it, such as its corpus
+    templates: dict[str, AuthorsTemplate] = {}  # templates that are written from an authors' program
 
     @property
     def makes(self) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from kgqa.config import building as parts
 from kgqa.config.files import Config, groups, load_yaml
 from kgqa.config.keys import load_node
+from kgqa.datasets.authors_prompts import write_templates
 from kgqa.datasets.base import PACKAGED, data_folders
 from kgqa.datasets.download import (
     Cut,
@@ -26,7 +27,7 @@ from kgqa.datasets.inventory import count_passages, count_questions
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.runtime.display import Display
 from kgqa.util.fs import sha256
-from kgqa.util.plugins import package_conf
+from kgqa.util.plugins import package_conf, prompt_folders
 
 FROM_HUB = "hub"
 
@@ -84,8 +85,10 @@ def fetch_dataset(name: str, display: Display, *, source_folder: str | None = No
             _download(name, source, folder, display)
     for file in files:
         display.line(f"{file}: {file.stat().st_size:,} bytes, sha256 {sha256(file)}")
-    if source.corpus and source_folder is None:
-        fetch_dataset(source.corpus, display, to=to)
+    for file in write_templates(files[0], source.templates, prompt_folders()[0]):
+        display.line(f"{file}: method.prompt and the keys of experiment=…_released name it without the ending")
+    if source.also and source_folder is None:
+        fetch_dataset(source.also, display, to=to)
 
 
 def _cut(source: Source, part: Cut, folder: Path, display: Display) -> None:

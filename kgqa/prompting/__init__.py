@@ -3,6 +3,8 @@
 A chat template has the block `user` and optionally `system` and `prefill`. A completion template has the block
 `completion`. Blocks instead of markers in the text make sure that no passage can forge a message. A template with a
 reply that decides the next step also has the block `imagined`: the reply that a dry run uses.
+
+Blank lines at the ends of blocks are removed. An empty block `exact` keeps them, for the prompts of trained policies.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 def render(name: str, /, **values: object) -> Prompt:
     """Render the template `name`, e.g. "trace/select".
 
-    Blank lines at the ends of each block are removed. A missing value is an error.
+    A missing value is an error.
 
     Raises ConfigError: there is no such template, or its syntax is wrong.
     """
@@ -88,7 +90,9 @@ def _template(name: str) -> Template:
         return _environment(folders).get_template(f"{name}.j2")
     except TemplateNotFound as error:
         searched = ", ".join(map(str, folders[:-1]))
-        hint = nearest(name, template_names())
+        known, program = template_names(), name.partition("/")[0]
+        download = f"For the prompts of a released program: kgqa data download {program.removesuffix('_released')}"
+        hint = nearest(name, known) if any(each.startswith(f"{program}/") for each in known) else download
         raise ConfigError(f"{name}.j2: no such template in {searched}, nor among kgqa's. {hint}") from error
     except TemplateSyntaxError as error:
         raise ConfigError(f"{error.filename}:{error.lineno}: {error.message}") from error
@@ -96,9 +100,10 @@ def _template(name: str) -> Template:
 
 def _block(template: Template, block: str, values: Mapping[str, object]) -> str:
     try:
-        return "".join(template.blocks[block](template.new_context(dict(values)))).strip("\n")
+        text = "".join(template.blocks[block](template.new_context(dict(values))))
     except Exception:  # noqa: BLE001 - raised again, with the template's lines in its traceback
         template.environment.handle_exception()
+    return text if "exact" in template.blocks else text.strip("\n")
 
 
 @cache

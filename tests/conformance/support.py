@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from kgqa.types import Passage
+
 DATA = Path(os.environ.get("KGQA_DATA", "data"))
 FOLDER = DATA / "conformance"
 needs_data = pytest.mark.skipif(not FOLDER.is_dir(), reason="no conformance data in KGQA_DATA")
@@ -34,6 +36,29 @@ def load_shared(name: str) -> Any:
     raw = (DATA / name).read_bytes()
     text = (gzip.decompress(raw) if name.endswith(".gz") else raw).decode()
     return [json.loads(line) for line in text.splitlines()] if ".jsonl" in name else json.loads(text)
+
+
+EXACT = "{% block exact %}{% endblock %}"  # of templates: keeps the blank lines at the ends of blocks
+
+
+def read_agent_rows(name: str) -> list[Any]:
+    """Return the rows of an agent's program, and none without the data."""
+    file = FOLDER / "agents" / f"{name}.jsonl.gz"
+    if not file.is_file():
+        return []
+    return [json.loads(line) for line in gzip.decompress(file.read_bytes()).decode().splitlines()]
+
+
+@cache
+def found_passages() -> list[tuple[Passage, ...]]:
+    """Return the ten passages of each search."""
+    return [tuple(Passage.of(one["title"], one["text"]) for one in found) for found in read_agent_rows("passages")]
+
+
+def exact_block(name: str, text: str) -> str:
+    """Return a template with one block, which keeps the blank lines at its ends."""
+    start = "\n" if text.startswith("\n") else ""  # Jinja drops the first one
+    return f"{{% block {name} %}}{start}{text}{{% endblock %}}{EXACT}"
 
 
 def sha(text: str, digits: int = 16) -> str:

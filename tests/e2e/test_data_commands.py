@@ -88,6 +88,17 @@ def test_download_fetches_unpacks_and_makes_a_runnable_dataset(
     assert os.listdir("elsewhere") == ["musique_ans_v1.0_dev.jsonl"]
 
 
+def test_download_writes_the_templates_of_an_authors_program(kgqa: Kgqa, offer: Offer) -> None:
+    program = 'prompt = """Answer. Question: {question}\n"""\n'
+    template = {"user": [1], "values": {"question": "{{ question }}"}}
+    offer("search_r1", program.encode(), also=None, templates={"search_r1/prompt": template})
+    ran = kgqa("data", "download", "search_r1")
+    assert (ran.code, ran.err) == (0, "")
+    assert "prompts/search_r1/prompt.j2" in ran.out
+    run = ("run", "dataset=demo", "method=search_agent", "method.prompt=search_r1/prompt", *QUICK)
+    assert kgqa(*run).code == 0
+
+
 def test_download_fetches_the_corpus_too(kgqa: Kgqa, offer: Offer) -> None:
     record = {"query": "Who?", "answer": "Ann", "question_type": "inference_query", "title": "Ann", "body": "Painter."}
     for name in ("multihop_rag", "multihop_rag_corpus"):

@@ -33,6 +33,7 @@ from tests.http_server import serve_json
 FOLDER = Path(os.environ.get("KGQA_DATA", "")) / "field" / "search_agent_transcripts"
 DOCUMENTS = re.compile(r"<\|begin_of_documents\|>\n(.*?)<\|end_of_documents\|>", re.DOTALL)
 DOCUMENT = re.compile(r"\(\d+\)(.*?)\n(?=\(\d+\)|\Z)", re.DOTALL)
+QUERY = re.compile(r"<\|begin_of_query\|>((?:(?!<\|begin_of_query\|>).)*?)<\|end_of_query\|>", re.DOTALL)
 # the two corpora of these runs: file, number of transcripts, how a passage is shown, and what separates title and text
 FILES = [
     ("2wiki_qwen", 421, "({number}){title}   {text}\n", "   "),
@@ -44,17 +45,25 @@ FILES = [
 OTHER_ANSWER = ("27 July 1953", "July 27, 1953")  # one transcript was recorded with another answer than in its text
 
 
+AGENTS = {"default": "method=r1_searcher", "released": "experiment=r1_searcher_released"}
+
+
+@pytest.mark.parametrize("setting", AGENTS.values(), ids=AGENTS)
 @pytest.mark.parametrize(("name", "count", "form", "separator"), FILES, ids=[name for name, *_ in FILES])
 def test_transcripts_are_repeated_byte_for_byte(
-    name: str, count: int, form: str, separator: str, tmp_path: Path
+    name: str, count: int, form: str, separator: str, setting: str, tmp_path: Path
 ) -> None:
-    agent: SearchAgent = replace(build(compose(["method=r1_searcher"])["method"], "method"), passage=form, scope="own")
+    built: SearchAgent = build(compose([setting])["method"], "method")
+    agent = replace(built, prompt="search_agent/r1_searcher", passage=form, scope="own")
     repeated = 0
     for row in _read_rows(f"r1searcher_{name}.jsonl.gz"):
         question, results = _question(row, separator)
         start = agent.continue_prompt(question, "", ()).messages[0].content
         engine = _engine(start, row["gen_text_store"], tmp_path / "rules.jsonl")
-        _check_answer(row, drive(agent.answer(question), partial(_reply, engine, iter(results))), len(results))
+        answer = drive(agent.answer(question), partial(_reply, engine, iter(results)))
+        _check_answer(row, answer, len(results))
+        queries = [query for query, _ in answer.notes["searches"]]
+        assert queries == _read_queries(row["gen_text_store"], agent)
         repeated += 1
     assert repeated == count
 
@@ -105,9 +114,17 @@ def _question(row: Mapping[str, Any], separator: str) -> tuple[Question, list[tu
 def _check_answer(row: Mapping[str, Any], answer: Answer, searches: int) -> None:
     assert answer.notes["transcript"] == row["gen_text_store"]
     recorded = row["pred_ans"].strip()
-    assert answer.text == recorded or (answer.text, recorded) == OTHER_ANSWER
+    assert answer.text.strip() == recorded or (answer.text.strip(), recorded) == OTHER_ANSWER
     assert answer.figures["searches"] == searches
     assert set(answer.flags) <= {"repeated_search"}
+
+
+def _read_queries(transcript: str, agent: SearchAgent) -> list[str]:
+    """Return the queries of a transcript as the program sends them, or stripped by default."""
+    queries = QUERY.findall(transcript)
+    if agent.strip_query:
+        return [query.strip() for query in queries]
+    return [query.replace('"', "").replace("'", "").replace("\t", " ").replace("...", "") for query in queries]
 
 
 def _reply(engine: Any, results: Iterator[tuple[Passage, ...]], call: Call[Any]) -> Any:
