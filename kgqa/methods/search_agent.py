@@ -109,8 +109,8 @@ class SearchAgent(ScopedMethod):
     notices: Annotated[
         Mapping[Notice, str | None],
         Setting(
-            "Templates of notices, after which the model continues: invalid (no query and answer), limit (max_searches), "
-            "repeated (a repeated query), empty (an empty one), last (before the last turn).",
+            "Templates of notices, after which the model continues: invalid (no query and answer), limit "
+            "(max_searches), repeated (a repeated query), empty (an empty one), last (before the last turn).",
             ours=LENIENT,
         ),
     ] = field(default_factory=dict)
