@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Annotated, Any, ClassVar
+from functools import cache, partial
+from typing import Annotated, ClassVar
 
 import numpy as np
 
 from kgqa.engines.event_loop import run_in_thread
 from kgqa.engines.openai.access import REACHING, ServerAccess
-from kgqa.engines.openai.detection import is_same_model
+from kgqa.engines.openai.detection import is_same_model, is_snapshot
 from kgqa.engines.openai.messages import find_lengths
 from kgqa.engines.openai.transport import Refused, Transport
-from kgqa.errors import ConfigError, DataError
+from kgqa.errors import ConfigError, DataError, EngineError
 from kgqa.retrieval.biencoder import Encoder, Kind, Vectors, clean
 from kgqa.types import Json, JsonObject
 from kgqa.util.settings import NotIdentity, Setting
 from kgqa.util.validators import Count
 
 _checked: set[tuple[str, str]] = set()  # addresses and models
+NAME_LENGTH = 80  # of a model in a warning
+log = logging.getLogger(__name__)
 SHORTEST = 64  # characters: a server that rejects so short a text as too long has another problem
 
 
@@ -106,12 +109,20 @@ class ServerEncoder(ServerAccess, Encoder):
             request = {"model": self._model, "input": inputs, "encoding_format": "base64"}
             return request if self.dimensions is None else {**request, "dimensions": self.dimensions}
 
-        read, test = partial(read_vectors, count=len(texts)), body(["Hello"] * len(texts))
+        read, test = partial(self._read, count=len(texts)), body(["Hello"] * len(texts))
         try:
             vectors, _ = await transport.post("/embeddings", body(texts), read, test)
         except Refused as refused:
             parts = [await self._embed(transport, part) for part in _split(texts, refused)]
             vectors = [vector for part in parts for vector in part]
+        return vectors
+
+    def _read(self, answer: Json, count: int) -> list[Vectors]:
+        """Return the vectors of a response. Warn once if another model answers."""
+        vectors = read_vectors(answer, count)
+        name = answer.get("model")
+        if isinstance(name, str) and name and not (is_same_model(name, self._model) or is_snapshot(name, self._model)):
+            _warn_of_model(self.find_address(), " ".join(name.split())[:NAME_LENGTH], self._model)
         return vectors
 
     def _stack(self, vectors: list[Vectors]) -> Vectors:
@@ -152,21 +163,29 @@ class ServerEncoder(ServerAccess, Encoder):
         return self.query_prefix if kind == "query" else self.passage_prefix
 
 
+@cache
+def _warn_of_model(url: str, name: str, requested: str) -> None:
+    log.warning("warning: %s answers as model %r, but model %r was requested", url, name, requested)
+
+
 def read_vectors(answer: Json, count: int) -> list[Vectors]:
     """Return the vectors of a response in the order of the texts. Raise ValueError for any other response."""
     items = answer.get("data") if isinstance(answer, dict) else None
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
         raise ValueError("a response without a list of embeddings")
-    by_index: dict[Any, Json] = {item.get("index", place): item.get("embedding") for place, item in enumerate(items)}
-    if len(items) != count or set(by_index) != set(range(count)):
-        raise ValueError(f"embeddings with the indexes {sorted(map(str, by_index))[:8]}, for {count} texts")
+    by_index = {str(item.get("index", place)): item.get("embedding") for place, item in enumerate(items)}
+    if len(items) != count or by_index.keys() != set(map(str, range(count))):
+        raise ValueError(f"embeddings with the indexes {sorted(by_index)[:8]}, for {count} texts")
     vectors = []
     for index in range(count):
-        embedding = by_index[index]
-        if isinstance(embedding, str):
-            vector = np.frombuffer(base64.b64decode(embedding, validate=True), dtype="<f4")
-        else:
-            vector = np.asarray(embedding if isinstance(embedding, list) else [], dtype=np.float32)
+        embedding = by_index[str(index)]
+        try:
+            if isinstance(embedding, str):
+                vector = np.frombuffer(base64.b64decode(embedding, validate=True), dtype="<f4")
+            else:
+                vector = np.asarray(embedding if isinstance(embedding, list) else [], dtype=np.float32)
+        except (TypeError, OverflowError) as error:  # an object, or an integer that is no float
+            raise ValueError(f"an embedding that is no list of numbers ({error})") from None
         if vector.ndim != 1 or not len(vector):
             raise ValueError("an embedding that is no list of numbers")
         vectors.append(vector)
@@ -178,8 +197,10 @@ def _split(texts: list[str], refused: Refused) -> list[list[str]]:
     if len(texts) > 1:
         return [texts[: len(texts) // 2], texts[len(texts) // 2 :]]
     (text,) = texts
-    if refused.meaning != "too_long" or len(text) <= SHORTEST:
+    if refused.meaning == "too_long" and len(text) <= SHORTEST:
         raise refused
+    if refused.meaning != "too_long":
+        raise EngineError(f"{refused} (text: {text[:SHORTEST]!r})") from refused
     tokens, limit = find_lengths(refused.error) or (2, 1)
     share = min(0.95 * limit / tokens, 0.95)
     return [[text[: int(len(text) * share)]]]

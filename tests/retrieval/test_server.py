@@ -149,6 +149,9 @@ def test_long_texts_are_cut_to_what_fits(endpoint: Endpoint) -> None:
         (lambda items: [items[0]] * 3, {}, ServerLost, "for 3 texts"),
         (lambda items: [{**item, "embedding": "?"} for item in items], {}, ServerLost, ""),
         (lambda items: [{**item, "embedding": {"a": 1}} for item in items], {}, ServerLost, "no list of numbers"),
+        (lambda items: [{**item, "embedding": [{"a": 1}] * 8} for item in items], {}, ServerLost, "no list of numbers"),
+        (lambda items: [{**item, "embedding": [10**400] * 8} for item in items], {}, ServerLost, "no list of numbers"),
+        (lambda items: [{**item, "index": [1]} for item in items], {}, ServerLost, "for 3 texts"),
     ],
 )
 def test_invalid_vectors_are_one_error(
@@ -175,6 +178,22 @@ def test_refusals_are_explained_without_the_key(endpoint: Endpoint, monkeypatch:
         assert message in str(caught.value)
         assert SECRET not in str(caught.value)
         assert endpoint.keys == {f"Bearer {SECRET}"}
+
+
+def test_rejected_text_is_named(endpoint: Endpoint) -> None:
+    endpoint.refuse = lambda texts: (400, "filtered") if TEXTS[3] in texts else None
+    with pytest.raises(EngineError, match=r"filtered \(text: 'text 3 of the harbour'\)"):
+        encoder(endpoint).encode("passage", TEXTS)
+
+
+def test_another_model_that_answers_is_named_once(endpoint: Endpoint, caplog: pytest.LogCaptureFixture) -> None:
+    endpoint.name = "words-v2-large"
+    for _ in range(2):
+        encoder(endpoint).encode("passage", TEXTS)
+    warned = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert [line.partition(" answers ")[2] for line in warned] == [
+        "as model 'words-v2-large', but model 'words' was requested"
+    ]
 
 
 def test_incomplete_settings_and_models_that_are_not_served_are_one_line(endpoint: Endpoint) -> None:
