@@ -73,7 +73,7 @@ def check_hash(folder: Path, name: str) -> None:
 
     Raises DataError: the file was changed, is from another run, or cannot be read.
     """
-    if not (folder / MANIFEST).is_file():
+    if not (folder / MANIFEST).exists():
         return
     wanted = (read(_Hashes, folder / MANIFEST).files or {}).get(name)
     try:

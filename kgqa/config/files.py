@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.types import Json
-from kgqa.util.fs import package_folder
+from kgqa.util.fs import open_file, package_folder
 from kgqa.util.plugins import conf_folders, package_conf, user_folder
 
 if TYPE_CHECKING:
@@ -187,7 +187,8 @@ def read_yaml_text(file: Path) -> str:
     That is a file that is not UTF-8, or has many aliases: a list of aliases of lists can be a billion values.
     """
     try:
-        text = file.read_text(encoding="utf-8")
+        with open_file(file) as source:
+            text = source.read().decode("utf-8")
     except UnicodeDecodeError as error:
         raise DataError(f"{file}: not UTF-8 ({error.reason} at byte {error.start}). Save the file as UTF-8") from error
     if (aliases := len(_ALIAS.findall(text))) > MAX_ALIASES:

@@ -137,6 +137,14 @@ def test_pipe_as_a_file_does_not_hang(root: Path, bad: Path, name: str) -> None:
     assert {row.folder.name for row in read_rows(root)} == {"good", "bad"}
 
 
+@pytest.mark.parametrize("name", [MANIFEST, "settings.json", "config.yaml"])
+def test_pipe_in_a_run_folder_is_one_line(bad: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (bad / name).unlink()
+    os.mkfifo(bad / name)
+    assert main(["evaluate" if name == "config.yaml" else "report", str(bad)]) == 2
+    assert f"{bad / name}: not readable" in capsys.readouterr().err
+
+
 def test_file_that_is_too_long_is_one_line(tmp_path: Path) -> None:
     with (tmp_path / "big.json").open("wb") as file:
         file.truncate(1 << 40)
