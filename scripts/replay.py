@@ -36,10 +36,13 @@ ENTITY_GRAPH = (
 )
 GROUPS = {
     "reading": f"method=no_context,golden,all_documents,retrieve_read,iter_retgen,self_ask,react {DATASETS} sample=80",
-    "graphs": f"method=knowtrace,sg_prompt,ge_reasoning,era_cot {DATASETS} sample=80",
+    # with the examples that the page was made with. MuSiQue's replies are read otherwise now, which needs new calls
+    "knowtrace": "method=knowtrace method.exploration_few_shot.path=knowtrace_explore_yes_no.jsonl"
+    " dataset=hotpotqa,2wiki sample=80",
+    "graphs": f"method=sg_prompt,ge_reasoning,era_cot {DATASETS} sample=80",
     "ircot": f"method=ircot {DATASETS} sample=80",
     "kgp": "method=kgp dataset=hotpotqa,musique sample=40",
-    "safe": f"method=safe {DATASETS} sample=40",
+    "safe": f"method=safe method.repeats=continue {DATASETS} sample=40",
     "grid": f"method=retrieve_read,search_agent {ENTITY_GRAPH} {DATASETS} sample=80",
     "grid_ircot": f"method=ircot {ENTITY_GRAPH} dataset=musique sample=80 limit=40",
     "trace": f"{TRACE} method.context=triples,documents",
