@@ -52,6 +52,7 @@ from kgqa.errors import ConfigError, nearest
 from kgqa.types import Json
 from kgqa.util.plugins import conf_folders, package_conf
 
+_stored: set[tuple[str, str]] = set()  # groups and names of the user's components in Hydra's store
 RUN = "kgqa_run"  # the configuration of a run. A config.yaml in an own conf/ belongs to another program
 NULL = ("null", "")  # values that choose nothing
 DATASET_KEYS = ("profile", "family")  # keys of a dataset that are not for its class
@@ -74,11 +75,22 @@ def hydra_ready() -> Iterator[None]:
         run = OmegaConf.merge(chosen, default_config(), {"model": {"_target_": MODEL}})
         ConfigStore.instance().store(name=RUN, node=run)
         ConfigStore.instance().store(group="model", name=UNNAMED, node={})
-    for group, files in list_own_classes().items():
-        for name in files:
-            ConfigStore.instance().store(group=group, name=name, node=dict(load_file(group, name)))
+    _store_own_classes()
     with initialize_config_dir(str(package_conf().resolve()), version_base="1.3"):
         yield
+
+
+def _store_own_classes() -> None:
+    """Name the user's components without a YAML to Hydra, and no others: it would merge them with later files."""
+    store = ConfigStore.instance()
+    for group, name in _stored:
+        store.repo.get(group, {}).pop(f"{name}.yaml", None)
+    _stored.clear()
+    for group, files in list_own_classes().items():
+        for name, file in files.items():
+            if config_files(group)[name] == file:
+                store.store(group=group, name=name, node=dict(load_file(group, name)))
+                _stored.add((group, name))
 
 
 def compose(overrides: Sequence[str]) -> dict[str, Json]:

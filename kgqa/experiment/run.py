@@ -19,7 +19,7 @@ from kgqa.artifacts.manifest import MANIFEST, check_hash
 from kgqa.artifacts.metrics import METRICS as METRICS_FILE
 from kgqa.artifacts.metrics import UNDEFINED, Metrics, Retrieval, Throughput
 from kgqa.artifacts.predictions import PREDICTIONS, Prediction, question_ids
-from kgqa.artifacts.run import IDENTITY, SETTINGS, Chosen, FinishedRun, Setting
+from kgqa.artifacts.run import IDENTITY, SCRIPTED, SETTINGS, Chosen, FinishedRun, Setting
 from kgqa.artifacts.schema import as_json, extend, read_json
 from kgqa.artifacts.trace import TRACE
 from kgqa.artifacts.verdicts import VERDICTS
@@ -38,8 +38,9 @@ from kgqa.experiment.prepare import prepare
 from kgqa.experiment.prepare.indexes import open_index
 from kgqa.experiment.session import Runner, Session
 from kgqa.experiment.tracking import track
+from kgqa.identity.component import identity_of, name_of
 from kgqa.kg.graph import ReadChains, chain_statistics
-from kgqa.protocols import Method
+from kgqa.protocols import Engine, Method
 from kgqa.retrieval.search import PoolIndex
 from kgqa.runtime.costs import Ledger, Spent, model_seconds
 from kgqa.runtime.display import Display
@@ -241,6 +242,11 @@ class Answers:
     errors: Sequence[str]  # of the failed questions, with their ids
 
 
+def _estimates_tokens(engine: Engine) -> bool:
+    """Return whether an engine's counts of tokens are estimates. Those of engine=scripted are exact."""
+    return engine.estimates_tokens and name_of(identity_of(engine)) != SCRIPTED
+
+
 def answer_questions(runner: Runner, record: Record, display: Display) -> Answers:
     """Run the method on every question. `record` receives finished questions, in the order in which they finish."""
     experiment = runner.experiment
@@ -249,7 +255,7 @@ def answer_questions(runner: Runner, record: Record, display: Display) -> Answer
     predictions, chains = dict[str, Prediction](), dict[str, tuple[int, ...]]()
     seconds, errors, kinds = list[float](), list[str](), set[str]()
     # a hosted model with an unknown tokenizer
-    estimated = experiment.asks_models and runner.engines("reader").estimates_tokens
+    estimated = experiment.asks_models and _estimates_tokens(runner.engines("reader"))
     with display.stage("questions", len(questions), runner.ledger) as stage:
         for ended in runner.run(programs):
             question, outcome = questions[ended.key], _check_answer(experiment.method, ended.result)

@@ -69,7 +69,7 @@ def page_parts(template: str, scripts: Sequence[str], **values: object) -> Itera
 @cache
 def page_policy() -> str:
     """Return the content security policy of a page that someone else may have written: only these scripts run."""
-    scripts = ["".join(map(_asset, names)) for names in (EXPLORER, QUESTION_SCRIPTS, SECTION_SCRIPTS)]
+    scripts = ["".join(map(_asset, (*names, "theme.js"))) for names in (EXPLORER, QUESTION_SCRIPTS, SECTION_SCRIPTS)]
     hashes = " ".join(f"'{_source_hash(script)}'" for script in scripts)
     return (
         f"default-src 'none'; script-src {hashes}; style-src '{_source_hash(_asset('report.css'))}'; img-src data:; "

@@ -131,7 +131,7 @@ def test_edited_method_or_retriever_is_another_run(group: str, words: list[str])
     assert identity_of(Experiment.of(["method=retrieve_only"]).retriever).get("code") is None  # of ours
     scaffold = package_folder() / "scaffold" / group
     text = (scaffold / f"my_{group}.py.txt").read_text(encoding="utf-8")
-    write_file(f"conf/{group}/mine.yaml", (scaffold / f"conf/{group}/my_{group}.yaml").read_text(encoding="utf-8"))
+    write_file(f"conf/{group}/mine.yaml", f"_target_: my_{group}.My{group.title()}\n")
     first = identify(text)
     assert identify(f"# a comment\n{text}") == first
     other = identify(f"{text}\nMORE = 1\n")

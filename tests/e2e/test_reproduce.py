@@ -35,7 +35,7 @@ def test_published_values_stand_beside_ours_with_what_differs(kgqa: Kgqa) -> Non
     markdown = ran.text("report.md")
     assert "| dataset | hotpotqa | dataset=demo |" in markdown
     assert "| ranker | E5-Mistral (§4.1) | ranker=lexical |" in markdown
-    assert "kgqa run model=llama3_8b_instruct scoring=trace method=no_context" in markdown
+    assert "kgqa run scoring=trace model=llama3_8b_instruct method=no_context" in markdown
     assert (ran.folder / "report.tex").is_file()
     refused(kgqa("report", str(ran.folder)), "The same command writes its report.html again")
     runs = [Path(cell["run"]) for cell in table["cells"]]

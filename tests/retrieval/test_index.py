@@ -238,7 +238,7 @@ def test_a_pool_is_indexed_once_dropped_when_closed_and_needs_no_corpus(
     pools = (("choir", 9, PASSAGES[3:5]), ("choir", 5, ()), ("museum", 1, PASSAGES[:3]))
     assert alone.search([Search(text, k, pool=pool) for text, k, pool in pools]) == [(PASSAGES[4],), (), (PASSAGES[2],)]
     assert alone.find_titled("Halverby choir") == ()
-    assert identity_of(alone) == {"retriever": identity_of(folder.retriever), "corpus": None}
+    assert identity_of(alone) == {"class": "PoolIndex", "retriever": identity_of(counting.real), "corpus": None}
     alone.close()
 
 
