@@ -163,7 +163,7 @@ def to_plain(value: Any) -> Json:
     return [to_plain(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
-def published_choice(group: str, name: str) -> str:
+def paper_choice(group: str, name: str) -> str:
     """Return what the paper has instead of a choice that no paper made, or "" if a paper made it."""
     return str(load_file(group, name).get(INSTEAD_OF, "")) if name in config_files(group) else ""
 

@@ -96,7 +96,7 @@ def compare_answers(
     if len(profiles := sorted({run.profile for run in opened})) > 1:
         raise ConfigError(f"scored by {' and '.join(profiles)}. Choose one with scoring=")
     runs = name_runs(opened, common=in_all)
-    scores = tested_shares(runs)
+    scores = compare_share_tests(runs)
     verdicts, notes = _verdicts(runs)
     differences = compare({**scores, **({"judge": verdicts} if verdicts else {})}, seed)
     title = f"{pluralize(len(runs['A'].questions), 'question')}, profile {profiles[0]}"
@@ -118,7 +118,7 @@ def name_runs(opened: list[AnsweredQuestions], *, common: bool) -> Runs:
     return dict(zip(ascii_uppercase, share_questions(opened, common=common), strict=False))
 
 
-def tested_shares(runs: Runs) -> dict[str, dict[str, Shares]]:
+def compare_share_tests(runs: Runs) -> dict[str, dict[str, Shares]]:
     """Return the shares of each question by tested metric and run."""
     return {
         metric.label: {

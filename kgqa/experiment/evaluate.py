@@ -154,7 +154,7 @@ def open_places(places: Sequence[Path], scoring: str | None) -> list[AnsweredQue
 
     Raises DataError: a place is neither, a sweep has no finished cell, or a run is named twice.
     """
-    folders = [folder for place in places for folder in (_finished_cells(place) if _is_sweep(place) else [place])]
+    folders = [folder for place in places for folder in (_list_cells(place) if _is_sweep(place) else [place])]
     if len(set(folders)) < len(folders):
         repeated = next(folder for folder in folders if folders.count(folder) > 1)
         raise DataError(f"{repeated}: named twice. Name each run once")
@@ -165,7 +165,7 @@ def _is_sweep(place: Path) -> bool:
     return (place / SWEEP).is_file()
 
 
-def _finished_cells(sweep: Path) -> list[Path]:
+def _list_cells(sweep: Path) -> list[Path]:
     folders = [cell.run for cell in Sweep.read(sweep).cells if cell.status == "done" and cell.run]
     if not folders:
         raise DataError(f"{sweep}: no cell of this sweep is finished. Run its command again")

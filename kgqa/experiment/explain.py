@@ -103,7 +103,7 @@ def explain_answers(run: AnsweredQuestions) -> list[Explained]:
         cited[traced.question.id] = (cite_passages(traced), cite_sentences(traced))
         if call := _last_reply(traced):
             last[traced.question.id] = call
-    shared = _shared_parts(last.values())
+    shared = _find_parts(last.values())
     return [
         Explained(row, find_cause(row), frozenset(_find_signs(row, last.get(row.id), shared)), *cited[row.id])
         for row in run.scored
@@ -154,7 +154,7 @@ def is_echo(answer: str, prompt: str, shared: str) -> bool:
     return words in f" {normalise(shared)} " and words not in f" {normalise(prompt[len(shared) :])} "
 
 
-def _shared_parts(calls: Iterable[TracedCall]) -> dict[str, str]:
+def _find_parts(calls: Iterable[TracedCall]) -> dict[str, str]:
     """Return the start that the prompts of a template share, "" for few prompts."""
     prompts: dict[str, list[str]] = {}
     for call in calls:

@@ -101,7 +101,7 @@ def answers_to_judge(rows: Sequence[ScoredQuestion], trace: Path | None) -> dict
             row.question.text,
             row.question.answers,
             row.answer,
-            found.get(row.id) or _given_evidence(row),
+            found.get(row.id) or _find_evidence(row),
             {"em": row.em, "containment": row.containment or 0.0},
         )
         for row in rows
@@ -109,7 +109,7 @@ def answers_to_judge(rows: Sequence[ScoredQuestion], trace: Path | None) -> dict
     }
 
 
-def _given_evidence(row: ScoredQuestion) -> tuple[Passage, ...]:
+def _find_evidence(row: ScoredQuestion) -> tuple[Passage, ...]:
     """Return the passages of the evidence that come with the question."""
     used = set(row.prediction.passages_of(row.question) or ())
     return tuple(passage for passage in row.question.passages if passage.id in used)

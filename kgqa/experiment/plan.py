@@ -7,7 +7,7 @@ from itertools import combinations
 from pathlib import Path
 
 from kgqa.artifacts.metrics import Metrics
-from kgqa.experiment.compare import name_runs, tested_shares
+from kgqa.experiment.compare import name_runs, compare_share_tests
 from kgqa.experiment.evaluate import open_run
 from kgqa.report.section import Section, Value
 from kgqa.scoring.comparison import ALPHA, compare
@@ -28,7 +28,7 @@ def plan_comparison(
     costs = {name: Metrics.read(Path(run.name)) for name, run in runs.items()}
     tests = len(list(combinations(runs, 2)))
     rows = []
-    for pilot in compare(tested_shares(runs), seed):
+    for pilot in compare(compare_share_tests(runs), seed):
         needed, cautious = plan_questions(pilot, points, power=power, alpha=ALPHA / tests)
         pair = [costs[pilot.first], costs[pilot.second]]
         measured = (f"{pilot.first} – {pilot.second}", pilot.metric, pilot.n, f"{pilot.difference:+.1f}")

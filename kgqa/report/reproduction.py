@@ -267,7 +267,7 @@ def _line_cells(line: Line) -> tuple[str, str, str, str, str, str, str]:
         difference += f" [{low}, {high}]"
     verdict = MarkedCell(line.delta.verdict, line.delta.verdict.replace(" ", "-"))
     margin, predicted = line.delta.agrees_within, line.delta.predicted
-    within = "" if margin is None else _rounded_up(margin, unit)
+    within = "" if margin is None else _round_up(margin, unit)
     place = "" if predicted is None else "inside" if predicted else "outside"
     return published, mean, interval, difference, verdict, within, place
 
@@ -286,7 +286,7 @@ def _format_signed(number: float, unit: str) -> str:
     return f"{'+' if number >= 0 else '−'}{_rounded(abs(number), unit)}"
 
 
-def _rounded_up(number: float, unit: str) -> str:
+def _round_up(number: float, unit: str) -> str:
     """Return a margin with the digits of our values, not smaller than it is."""
     return _rounded(ceil(10 * number) / 10 if unit == "%" else number, unit)
 

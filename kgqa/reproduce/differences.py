@@ -16,7 +16,7 @@ from kgqa.artifacts.adapter import CONFIG
 from kgqa.artifacts.manifest import MANIFEST
 from kgqa.artifacts.trained import Trained
 from kgqa.config.files import Choice, flatten, groups, list_choices
-from kgqa.config.keys import list_keys, published_choice
+from kgqa.config.keys import list_keys, paper_choice
 from kgqa.config.overrides import override_key, override_values, parse_override
 from kgqa.config.short_forms import model_slug
 from kgqa.datasets.sampling import TRACE_SAMPLE
@@ -184,7 +184,7 @@ def _list_choices(cells: Sequence[PlannedCell], listed: set[str]) -> Iterator[Ro
     found = defaultdict[Row, dict[str, None]](dict)  # the rows of each
     for cell in cells:
         for part, name, made in list_parts(cell.experiment) if cell.experiment else ():
-            theirs = published_choice(part.partition("@")[0], name) or ("" if made else "not named")
+            theirs = paper_choice(part.partition("@")[0], name) or ("" if made else "not named")
             if theirs and part not in listed:
                 default = "" if made or part in override_values(cell.overrides) else ", the default"
                 found[part, theirs, f"{part}={name}{default}"][cell.published.row] = None

@@ -1,1 +1,1 @@
-"""From answers to figures: EM and F1, supporting passages, retrieval, intervals, paired tests."""
+"""Score answers: EM and F1, supporting passages, retrieval, intervals, paired tests."""

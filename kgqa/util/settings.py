@@ -18,7 +18,7 @@ NOT_IN_PAPER = "not in the paper"
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """Who chose a value. All fields are texts for users. They are empty if they do not apply.
+    """Name who chose a value. All fields are texts for users. They are empty if they do not apply.
 
     paper: the place in the paper, such as "§C.4". code: the authors' released program, with file and line if known.
     ours: why kgqa has this value, which the paper does not give. other: a model card or the documentation of a library.
