@@ -7,7 +7,7 @@ from itertools import combinations
 from pathlib import Path
 
 from kgqa.artifacts.metrics import Metrics
-from kgqa.experiment.compare import name_runs, compare_share_tests
+from kgqa.experiment.compare import compare_share_tests, name_runs
 from kgqa.experiment.evaluate import open_run
 from kgqa.report.section import Section, Value
 from kgqa.scoring.comparison import ALPHA, compare

@@ -15,6 +15,8 @@ from functools import cached_property
 from pathlib import Path
 
 from kgqa.artifacts.predictions import SUFFIX, SavedAnswer, answers_folder
+from kgqa.config import building as parts
+from kgqa.config.composing import resolve_node
 from kgqa.config.files import describe_choice, groups
 from kgqa.config.overrides import override_key, override_values
 from kgqa.errors import ConfigError, DataError
@@ -56,9 +58,10 @@ class Choices:
     @cached_property
     def methods(self) -> dict[str, str]:
         """Return the methods that call a model and need no gold answer, with a line about each."""
-        texts = {name: describe_choice("method", name).partition(" Needs ") for name in groups()["method"]}
-        usable = {name: text for name, (text, _, needs) in texts.items() if "model" in needs.partition(".")[0]}
-        return {name: text for name, text in usable.items() if name not in NEEDS_GOLD}
+        built = {
+            name: parts.method(resolve_node("method", name)) for name in groups()["method"] if name not in NEEDS_GOLD
+        }
+        return {name: describe_choice("method", name) for name, method in built.items() if "model" in method.uses}
 
     @property
     def method(self) -> str:
