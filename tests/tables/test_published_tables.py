@@ -204,11 +204,11 @@ def test_tables_use_the_released_scorer(table_id: str) -> None:
 
 def test_unreleased_scorers_and_lacking_golds_are_listed(tmp_path: Path) -> None:
     table = table_of(tmp_path, SMALL.replace("scorer: trace", "scorer: knowtrace"))
-    cells = plan_cells(table, ("model=smollm2_135m", "engine=scripted"), None)
+    cells = plan_cells(table, ("dataset=demo", "model=smollm2_135m", "engine=scripted"), None)
     ours = "the official scorer of each dataset"
     assert [*list_scorer_differences(table, cells)] == [("scorer", "not released", ours)]
     table = table_of(tmp_path, SMALL.replace("[dataset=musique]", "[dataset=musique, scoring=drop]"))
-    cells = plan_cells(table, ("model=smollm2_135m", "engine=scripted"), None)
+    cells = plan_cells(table, ("dataset=demo", "model=smollm2_135m", "engine=scripted"), None)
     assert [*list_scorer_differences(table, cells)] == [("scorer", "readers/metrics.py", "scoring=drop (MuSiQue)")]
     assert describe_scorer(table).startswith("Scorer: readers/metrics.py of the authors, here scoring=trace.")
     with pytest.raises(DataError, match=r"scorer: tracee: not in scorers\.yaml\. Did you mean trace"):

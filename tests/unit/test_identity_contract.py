@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import pytest
 
 from kgqa.config.files import groups
 from kgqa.errors import UsageError
 from kgqa.identity.component import identity_of
-from kgqa.identity.program_code import user_code
+from kgqa.identity.program_code import program_hash, user_code
 from kgqa.retrieval.encoders import SentenceTransformer
-from kgqa.util.settings import declared_fields
+from kgqa.util.settings import NotIdentity, declared_fields
 from tests.composed import build_choice, composed_node
 from tests.unit.files import write
 
@@ -131,3 +131,16 @@ def test_corrected_help_text_renames_no_run(meaning: str, default: int, is_same:
     before = user_code("counted")
     write("counted.py", COMPONENT.format(meaning=meaning, source="a guess", default=default))
     assert (user_code("counted") == before) is is_same
+
+
+@dataclass(frozen=True)
+class Printing:
+    depth: int = 3
+    prints: Annotated[bool, NotIdentity("prints only")] = False
+
+
+@pytest.mark.parametrize(
+    ("change", "is_same"), [({"prints": True}, True), ({"depth": 4}, False)], ids=["marked", "not"]
+)
+def test_marked_setting_of_a_method_renames_no_run(change: dict[str, Any], is_same: bool) -> None:
+    assert (program_hash(Printing()) == program_hash(replace(Printing(), **change))) is is_same
