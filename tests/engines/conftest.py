@@ -6,14 +6,13 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from omegaconf import OmegaConf
 
 from kgqa.config.building import build as configured
 from kgqa.config.composing import compose
+from kgqa.config.keys import load_node
 from kgqa.engines.llamacpp import LlamaCpp, start_server
 from kgqa.engines.openai import OpenAI
 from kgqa.engines.scripted import Scripted
@@ -98,10 +97,7 @@ def _served() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def model() -> Model:
     """SmolLM2-135M-Instruct as configured."""
-    file = Path(__file__).parents[2] / "conf" / "model" / "smollm2_135m.yaml"
-    fields: Any = OmegaConf.to_container(OmegaConf.load(file))
-    fields.pop("_target_")
-    model = Model(**{**fields, "packages": tuple(fields["packages"]), "about": None})
+    model: Model = configured(load_node("model", "smollm2_135m"), "model")
     try:
         model.locate()
     except ConfigError as error:
