@@ -14,7 +14,7 @@ from kgqa.config.building import build as configured
 from kgqa.config.composing import compose
 from kgqa.engines.weights import Model, digest
 from kgqa.errors import ConfigError, DataError
-from kgqa.identity.component import identity_of
+from kgqa.identity.component import identity_of, name_of
 from kgqa.training.train.export import Attention, write_gguf
 from tests.adapters_for_tests import write_artefact, write_lora
 from tests.engines.asking import FACTS, TOWNS, ask, choose, largest_difference, texts, write
@@ -47,7 +47,7 @@ def engines(request: pytest.FixtureRequest, small: Small) -> Iterator[dict[str, 
 def test_an_adapter_answers_as_if_it_were_merged_and_the_base_as_if_there_were_none(
     engines: dict[str, Any], small: Small
 ) -> None:
-    near = TOLERANCE.get(identity_of(engines[""])["engine"], 1e-4)
+    near = TOLERANCE.get(name_of(identity_of(engines[""])), 1e-4)
     answers = {}
     for name, adapter in {"one": small.one, "": None, "two": small.two}.items():
         [reply] = ask(engines[name], CALLS[:1])
@@ -60,7 +60,7 @@ def test_an_adapter_answers_as_if_it_were_merged_and_the_base_as_if_there_were_n
 
 def test_asked_in_turns_each_answers_as_when_it_is_alone(engines: dict[str, Any], small: Small) -> None:
     """The same prompts, so that what is kept of one's must not serve another."""
-    name = identity_of(engines[""])["engine"]
+    name = name_of(identity_of(engines[""]))
     near = TOLERANCE.get(name, 1e-4)
     alone = {}
     for which, adapter in {"": None, "one": small.one, "two": small.two}.items():
