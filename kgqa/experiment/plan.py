@@ -11,7 +11,7 @@ from kgqa.experiment.compare import compare_share_tests, name_runs
 from kgqa.experiment.evaluate import open_run
 from kgqa.report.section import Section, Value
 from kgqa.scoring.comparison import ALPHA, compare
-from kgqa.scoring.power import plan_questions, shown_points
+from kgqa.scoring.power import find_detectable_points, plan_questions
 from kgqa.util.text import duration, pluralize
 
 
@@ -32,7 +32,7 @@ def plan_comparison(
         needed, cautious = plan_questions(pilot, points, power=power, alpha=ALPHA / tests)
         pair = [costs[pilot.first], costs[pilot.second]]
         measured = (f"{pilot.first} – {pilot.second}", pilot.metric, pilot.n, f"{pilot.difference:+.1f}")
-        shown = shown_points(pilot, pilot.n, power=power, alpha=ALPHA / tests)
+        shown = find_detectable_points(pilot, pilot.n, power=power, alpha=ALPHA / tests)
         rows.append((*measured, needed, cautious, f"{shown:.1f}", *_costs(pair, cautious)))
     header = (
         *("runs", "metric", "pilot questions", "pilot difference", f"questions for {points:g}", "cautious"),

@@ -76,7 +76,7 @@ def _first(holds: Callable[[int], bool], low: int, high: int) -> int:
     return high
 
 
-def shown_points(pilot: Difference, questions: int, *, power: float = POWER, alpha: float = ALPHA) -> float:
+def find_detectable_points(pilot: Difference, questions: int, *, power: float = POWER, alpha: float = ALPHA) -> float:
     """Return the difference in points that this number of questions shows, by the normal approximation."""
     from scipy.stats import norm
 

@@ -63,7 +63,7 @@ def make_pairs(seed: int) -> list[tuple[str, list[list[str]]]]:
     return pairs
 
 
-def written(gold: Sequence[str]) -> str:
+def write_golds(gold: Sequence[str]) -> str:
     """Return a gold answer as datasets have it: its span, or a JSON list if it has several or looks like one."""
     return gold[0] if len(gold) == 1 and not gold[0].startswith('["') else json.dumps(gold, ensure_ascii=False)
 
@@ -87,7 +87,7 @@ def _answer(source: random.Random, golds: Sequence[Sequence[str]]) -> str:
     if kind < 0.4:
         return gold
     if kind < 0.5:
-        return written(golds[0])
+        return write_golds(golds[0])
     return _pick(source, changes)(gold)
 
 

@@ -50,7 +50,7 @@ def read_agent_rows(name: str) -> list[Any]:
 
 
 @cache
-def found_passages() -> list[tuple[Passage, ...]]:
+def read_passages() -> list[tuple[Passage, ...]]:
     """Return the ten passages of each search."""
     return [tuple(Passage.of(one["title"], one["text"]) for one in found) for found in read_agent_rows("passages")]
 

@@ -16,7 +16,7 @@ from kgqa.experiment.data import sources
 from kgqa.methods.corag import CoRAG
 from kgqa.testing import drive
 from kgqa.types import Answer, Completion, Question
-from tests.conformance.support import exact_block, found_passages, needs_data, read_agent_rows
+from tests.conformance.support import exact_block, needs_data, read_agent_rows, read_passages
 
 pytestmark = needs_data
 ROWS = read_agent_rows("corag")
@@ -66,7 +66,7 @@ class Script:
         if isinstance(call, Search):
             self.searches += 1
             number = self.searches - 1 if call.k != DOCUMENTS else -1
-            return found_passages()[number % len(found_passages())][: call.k]
+            return read_passages()[number % len(read_passages())][: call.k]
         assert isinstance(call, Generate)
         kind = next(kind for kind, file in FILES.items() if call.prompt.name.endswith(f"/{file}"))
         self.calls.append([kind, call.prompt.messages[0].content, call.temperature, call.max_tokens])

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from kgqa.scoring.metrics import containment, score
-from tests.conformance.answer_pairs import BLOCKS, make_pairs, summarize, written
+from tests.conformance.answer_pairs import BLOCKS, make_pairs, summarize, write_golds
 
 DATA = json.loads((Path(__file__).parent / "data" / "scorers.json").read_text("utf-8"))
 PROFILE = {"search_r1": "2wiki"}  # of scorers without a profile of their own
@@ -26,7 +26,7 @@ def measure(scorer: str) -> Callable[[str, Sequence[Sequence[str]]], list[float 
     names = MEASURED.get(scorer, ("em", "f1", "contained") if scorer == "r1_searcher" else ("em", "f1"))
 
     def values(answer: str, golds: Sequence[Sequence[str]]) -> list[float | None]:
-        texts = [written(gold) for gold in golds]
+        texts = [write_golds(gold) for gold in golds]
         found = {**score(answer, texts, profile), "contained": containment(answer, texts, profile)}
         return [found[name] for name in names]
 

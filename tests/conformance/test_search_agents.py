@@ -18,7 +18,7 @@ from kgqa.experiment.data import sources
 from kgqa.methods.search_agent import SearchAgent
 from kgqa.testing import drive
 from kgqa.types import Answer, Completion, Passage, Question
-from tests.conformance.support import EXACT, exact_block, found_passages, needs_data, read_agent_rows
+from tests.conformance.support import EXACT, exact_block, needs_data, read_agent_rows, read_passages
 from tests.method_world import World
 
 pytestmark = needs_data
@@ -117,7 +117,7 @@ class Script:
 
 
 def run(agent: SearchAgent, row: dict[str, Any]) -> tuple[Script, Answer]:
-    script = Script(row, found_passages())
+    script = Script(row, read_passages())
     return script, drive(agent.answer(Question("q", row["question"], ("x",))), script)
 
 

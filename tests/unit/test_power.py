@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kgqa.scoring.comparison import Difference, compare, mcnemar
-from kgqa.scoring.power import mcnemar_power, plan_questions, shown_points
+from kgqa.scoring.power import find_detectable_points, mcnemar_power, plan_questions
 
 STUDIES = 1000
 
@@ -49,4 +49,4 @@ def test_scores_other_than_right_or_wrong_use_the_approximation() -> None:
     first, second = (list(map(float, generator.random(200))) for _ in range(2))
     measured = compare({"F1": {"A": first, "B": second}}, seed=0)[0]
     needed, _ = plan_questions(measured, 5)
-    assert shown_points(measured, needed) == pytest.approx(5, rel=0.01)
+    assert find_detectable_points(measured, needed) == pytest.approx(5, rel=0.01)
