@@ -130,16 +130,16 @@ def _check_names(node: Mapping[str, Any], key: str, known: Collection[str]) -> N
             raise ConfigError(f"{key}.{name}={value}: unknown key. {nearest(name, known)}")
 
 
-def changing_settings(node: Mapping[str, Any], key: str, *, reported: bool = False) -> dict[str, Json]:
+def changing_settings(node: Mapping[str, Any], key: str, *, files: bool = False) -> dict[str, Json]:
     """Return the values of a node that can change an answer, as the fields of its class declare.
 
-    reported: include those that change only what a run reports.
+    files: include those that change only the files of a run, such as its report.
     """
     known = declared_fields(_import_node(node, key)[0])
     return {
         name: value
         for name, value in node.items()
-        if name not in known or known[name].can_change_answers(node, reported=reported)
+        if name not in known or (known[name].can_change_files if files else known[name].can_change_answers)
     }
 
 

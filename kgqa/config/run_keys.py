@@ -107,12 +107,8 @@ class RunSettings:
 
     def identity(self) -> dict[str, Json]:
         """Return the settings that can change an answer."""
-        values = vars(self)
-        return {
-            name: values[name]
-            for name, declared in declared_fields(type(self)).items()
-            if declared.can_change_answers(values)
-        }
+        fields = declared_fields(type(self)).values()
+        return {field.name: getattr(self, field.name) for field in fields if field.can_change_answers}
 
 
 REQUIRE_EXISTING = "kg.require_existing"

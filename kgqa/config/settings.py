@@ -28,9 +28,7 @@ def list_reported_settings(config: Config) -> dict[str, Json]:
     settings = {
         key: value
         for key, value in config.items()
-        if key not in UNREPORTED and (key not in known or known[key].can_change_answers(config, reported=True))
+        if key not in UNREPORTED and (key not in known or known[key].can_change_files)
     }
-    nodes = {
-        key: changing_settings(config[key], key, reported=True) for key in ("engine", "retriever") if config.get(key)
-    }
+    nodes = {key: changing_settings(config[key], key, files=True) for key in ("engine", "retriever") if config.get(key)}
     return {**settings, **nodes}

@@ -34,7 +34,7 @@ class FileDataset(ABC):
     null: the passages of all questions. Pinned passages belong to no corpus. family: of the few-shot examples.
     """
 
-    name: Annotated[str, Setting("Name in reports and folders. Default: the name of its file in conf/.")]
+    name: Annotated[str, Setting("Name in reports and folders. Default: the name of its file.")]
     path: Annotated[
         str | None,
         Setting("A file, or a folder with one of the split's `files`. null: $KGQA_DATA, then data/."),

@@ -121,7 +121,7 @@ class Collections:
     passage_size: Annotated[
         Count, Setting("Maximum characters per passage, which ends at a sentence.", paper="§8.1")
     ] = 250
-    seed: Annotated[int, Setting("Of the negatives and of the documents' order.", ours="our choice")] = 0
+    seed: Annotated[int, Setting("Random seed of the negatives and of the order of documents.", ours="our choice")] = 0
     dataset: Annotated[FileDataset, NotIdentity("what it loads has its corpus")] = field(kw_only=True)
 
     def __post_init__(self) -> None:

@@ -91,7 +91,7 @@ class Model:
     "{01..22}" has leading zeros. `sha256` is the hash of the complete file. None accepts any file.
     """
 
-    name: Annotated[str, Setting("Name of the model. null: the name of its file in conf/model."), WEIGHTS]
+    name: Annotated[str, Setting("Name of the model. Default: the name of its file."), WEIGHTS]
     path: Annotated[str | None, Setting("A .gguf file or a transformers folder."), WEIGHTS] = None
     hub: Annotated[
         str | None, Setting("Name on the Hugging Face Hub: OWNER/NAME, or OWNER/NAME:FILE.gguf."), WEIGHTS

@@ -35,9 +35,8 @@ def identity_of(part: Any) -> dict[str, Json]:
     identity: dict[str, Json] = {CLASS: kind.__name__}
     if (version := getattr(kind, "version", None)) is not None:
         identity["version"] = version
-    known = declared_fields(kind)
-    values = {name: getattr(component, name) for name in known}
-    identity |= {name: _plain(values[name]) for name, field in known.items() if field.can_change_answers(values)}
+    fields = declared_fields(kind).values()
+    identity |= {field.name: _plain(getattr(component, field.name)) for field in fields if field.can_change_answers}
     if (loads := getattr(part, "loads", None)) is not None:
         identity |= loads()
     if (code := user_code(kind.__module__)) is not None:

@@ -35,11 +35,11 @@ def program_hash(program: object) -> str:
     """Return 12 hex digits of the modules, templates and values of a program (a method, an extractor, a judge)."""
     values: object = type(program).__name__
     if is_dataclass(program) and not isinstance(program, type):
-        known, everything = declared_fields(type(program)), asdict(program)
+        known = declared_fields(type(program))
         values = {
             name: value
-            for name, value in everything.items()
-            if name not in known or known[name].can_change_answers(everything)
+            for name, value in asdict(program).items()
+            if name not in known or known[name].can_change_answers
         }
     content = [*_code_and_templates(type(program).__module__), values]
     texts = [value for value in values.values() if isinstance(value, str)] if isinstance(values, dict) else []

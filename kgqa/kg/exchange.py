@@ -165,7 +165,7 @@ def _read(parse: Callable[[Json], Record], record: Json, location: str) -> Tripl
 
 @dataclass(frozen=True)
 class ImportedTriples:
-    """The file of `kg.path` in the format jsonl, see conf/kg/imported.yaml. It is read with the first passage."""
+    """The file of `kg.path` in the format jsonl. It is read with the first passage."""
 
     path: Annotated[
         str | None,

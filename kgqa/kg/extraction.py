@@ -45,7 +45,7 @@ class Extractor(Protocol):
 
 @dataclass(frozen=True)
 class TripleExtractor:
-    """The extractor, see conf/kg/trace.yaml. With `head=title`, few-shot examples show only such triples."""
+    """The extractor. With `head=title`, few-shot examples show only such triples."""
 
     head: Annotated[
         Literal["title", "any"],
@@ -56,7 +56,8 @@ class TripleExtractor:
     layout: Annotated[
         Layout,
         Setting(
-            "Of the prompt, Fig. 5: figures | released, as the released code arranges it | prefixed, the same with "
+            "Form of the prompt, Fig. 5: figures | released, as the released code arranges it | "
+            "prefixed, the same with "
             "the reply's first bracket (ours, for small models)"
         ),
     ] = "figures"

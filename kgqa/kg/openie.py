@@ -21,7 +21,7 @@ from kgqa.util.validators import Count
 
 @dataclass(frozen=True)
 class OpenIe:
-    """The extractor, see conf/kg/openie.yaml. Its triples are stored as those of `TripleExtractor`."""
+    """The extractor. Its triples are stored as those of `TripleExtractor`."""
 
     max_entity_tokens: Annotated[Count, Setting("Maximum tokens of the entities.", ours="our choice")] = 512
     max_tokens: Annotated[Count, Setting("Maximum tokens of the triples.", ours="our choice")] = 1024

@@ -61,13 +61,15 @@ class Verification:
         Setting("A file of flagged questions, one per line, as the authors publish them. No model is called."),
     ] = None
     max_triple_tokens: Annotated[
-        Count, Setting("Of extraction and of gleaning. Released: 6,000 and 3,000.", ours="our choice")
+        Count, Setting("Maximum tokens of extraction and of gleaning. Released: 6,000 and 3,000.", ours="our choice")
     ] = 3000
-    max_group_tokens: Annotated[Count, Setting("Released: 7,000.", ours="our choice")] = 3000
+    max_group_tokens: Annotated[
+        Count, Setting("Maximum tokens of a group of triples. Released: 7,000.", ours="our choice")
+    ] = 3000
     max_path_tokens: Annotated[Count, Setting("Maximum tokens of a path.", code="released code")] = 6000
-    max_explanation_characters: Annotated[Count, Setting("If the engine follows a JSON schema.", ours="our choice")] = (
-        400
-    )
+    max_explanation_characters: Annotated[
+        Count, Setting("Maximum characters of an explanation, if the engine follows a JSON schema.", ours="our choice")
+    ] = 400
 
     def __post_init__(self) -> None:
         if self.list is not None and self.swap_answers:

@@ -23,7 +23,7 @@ Masked = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class SGPrompt(PooledFewShot):
-    """SG-Prompt (Li and Du, Findings of EMNLP 2023; KnowTrace, Appendix C). Fields as in conf/method/sg_prompt.yaml.
+    """SG-Prompt (Li and Du, Findings of EMNLP 2023; KnowTrace, Appendix C).
 
     Stages: retrieve once by the question → extract a semantic graph (entities and their relations) from all passages →
     reason over passages and graph and answer.
@@ -51,7 +51,7 @@ class SGPrompt(PooledFewShot):
 
 @dataclass(frozen=True)
 class ERACoT(PooledFewShot):
-    """ERA-CoT (Liu et al., ACL 2024; KnowTrace, §4.1). Fields as in conf/method/era_cot.yaml.
+    """ERA-CoT (Liu et al., ACL 2024; KnowTrace, §4.1).
 
     Stages: retrieve once by the question → entities of the passages with their types → explicit relations between them
     → implicit relations → score each implicit relation and drop those below the threshold → answer with a chain of
@@ -65,13 +65,13 @@ class ERACoT(PooledFewShot):
     entity_types: Annotated[
         tuple[str, ...],
         Setting(
-            "The released entity_type_list.txt without medical codes, money and percentages.",
+            "Types of entities: the released entity_type_list.txt without medical codes, money and percentages.",
             ours="work, event and other are ours",
         ),
     ] = ("person", "organisation", "place", "work", "event", "date", "number", "other")
     relations_per_pair: Annotated[Count, Setting("Implicit relations.", code="config.py, infer_num")] = 5
     max_list_tokens: Annotated[
-        Count, Setting("Of the list of entities, and of the list of relations.", ours="our choice")
+        Count, Setting("Maximum tokens of the list of entities, and of the list of relations.", ours="our choice")
     ] = 512
     max_tokens: Annotated[Count, Setting("Maximum tokens of a reply.", code="config.py, max_length_cot")] = 256
 
@@ -173,7 +173,7 @@ class QuestionGraph:
 
 @dataclass(frozen=True)
 class GEReasoning(PooledFewShot):
-    """GE-Reasoning (Park et al., 2023; KnowTrace, §2 and Appendix A). Fields as in conf/method/ge_reasoning.yaml.
+    """GE-Reasoning (Park et al., 2023; KnowTrace, §2 and Appendix A).
 
     Stages: parse the question into a graph of triples with unknowns (?1, ?2, …) → round by round, write a sub-question
     for every triple with one unknown left, retrieve by it, answer it from the passages and keep a confident answer →

@@ -18,7 +18,7 @@ from kgqa.util.validators import Count
 
 @dataclass(frozen=True)
 class Mdr:
-    """Two-hop beam search over embeddings. Fields as in conf/method/mdr.yaml.
+    """Two-hop beam search over embeddings.
 
     `retriever=mdr` searches a corpus in the same way and returns single passages. Here the reader gets the pairs.
     """
@@ -87,7 +87,7 @@ Counted = Literal["neighbours", "with_seeds"]  # the passages that are compared 
 
 @dataclass(frozen=True)
 class Neighbourhood:
-    """Measure whether the seeds' neighbors include the gold passages. Fields as in conf/method/neighbourhood.yaml."""
+    """Measure whether the seeds' neighbors include the gold passages."""
 
     seeds: Annotated[Count, Setting("Passages found first.", code="released code")] = 5
     count: Annotated[

@@ -22,7 +22,7 @@ QUESTION_WORDS = frozenset(["who", "what", "when", "where", "why", "which", "how
 
 @dataclass(frozen=True)
 class RetrieveOnly(ScopedMethod):
-    """Retrieval without a reader or model calls. Fields as in conf/method/retrieve_only.yaml."""
+    """Retrieval without a reader or model calls."""
 
     passages: Annotated[
         Count,
@@ -76,7 +76,7 @@ class RetrieveOnly(ScopedMethod):
 
 @dataclass(frozen=True)
 class RetrieveRead(RetrieveOnly, FewShotKeys):
-    """Retrieve once, then read. Fields as in conf/method/retrieve_read.yaml. `scope=none`: no retrieval (NoR)."""
+    """Retrieve once, then read. `scope=none`: no retrieval (NoR)."""
 
     scope: Annotated[
         Literal["corpus", "own", "none"],
@@ -101,7 +101,7 @@ class RetrieveRead(RetrieveOnly, FewShotKeys):
         ),
     ] = "direct"
     max_answer_tokens: Annotated[Count, Setting("Maximum tokens of the answer.", ours="our choice")] = 200
-    few_shot: Annotated[FewShot, Setting("See conf/method/ircot.yaml.")] = field(kw_only=True)
+    few_shot: Annotated[FewShot, Setting("Few-shot examples, as in method=ircot.")] = field(kw_only=True)
 
     def __post_init__(self) -> None:
         if self.scope == "none" and self.reader in ("zero_shot", "short"):

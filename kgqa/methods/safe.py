@@ -87,7 +87,8 @@ class Safe:
     repeats: Annotated[
         Literal["stop", "continue"],
         Setting(
-            "If a retry would have the prompt of an earlier try: stop correcting the step | continue (released).",
+            "What to do if a retry would have the prompt of an earlier try: stop correcting the step | "
+            "continue (released).",
             ours="our choice",
         ),
     ] = "stop"
@@ -107,12 +108,14 @@ class Safe:
     ] = "step"
     rejected_answer: Annotated[
         Literal["end", "continue"],
-        Setting("If the final answer is rejected N times: end (§4.1: N bounds the retries) | continue (released)"),
+        Setting(
+            "What to do if the final answer is rejected N times: end (§4.1: N bounds the retries) | continue (released)"
+        ),
     ] = "end"
     unparsable: Annotated[
         Literal["accept", "retry", "reject"],
         Setting(
-            "If a verdict cannot be parsed twice: accept the step | retry | reject at once (released).",
+            "What to do if a verdict cannot be parsed twice: accept the step | retry | reject at once (released).",
             ours="our choice",
         ),
     ] = "accept"
@@ -133,7 +136,9 @@ class Safe:
     max_answer_tokens: Annotated[Count, Setting("Maximum tokens of the answer.", ours="our choice")] = 32
     step_few_shot: Annotated[
         tuple[Mapping[str, Json], ...],
-        Setting("The paper does not show its examples (Figs. 11, 12).", ours="the examples are ours"),
+        Setting(
+            "Few-shot examples of steps. The paper does not show its own (Figs. 11, 12).", ours="the examples are ours"
+        ),
     ] = field(kw_only=True)
     verdict_few_shot: Annotated[tuple[Mapping[str, Json], ...], Setting("", ours="the examples are ours")] = field(
         kw_only=True

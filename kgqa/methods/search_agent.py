@@ -29,7 +29,7 @@ Action = tuple[Literal["query", "answer", ""], str]  # the last is no action
 
 @dataclass(frozen=True)
 class SearchAgent(ScopedMethod):
-    """Search-R1 (Jin et al., 2025) and agents of the same kind. Fields as in conf/method/search_agent.yaml.
+    """Search-R1 (Jin et al., 2025) and agents of the same kind.
 
     Stages: the model reasons until it writes a query or an answer in tags → a query is searched for, and the model
     continues after the passages.
@@ -67,7 +67,7 @@ class SearchAgent(ScopedMethod):
     ] = 5
     at_limit: Annotated[
         Literal["answer", "empty"],
-        Setting("If there is no answer: answer (request one) | empty.", ours="all released programs: empty"),
+        Setting("What to do if there is no answer: answer (request one) | empty.", ours="all released programs: empty"),
     ] = "answer"
     max_turn_tokens: Annotated[Count, Setting("Maximum tokens of a generation.", paper="Search-R1")] = 500
     max_read_tokens: Annotated[

@@ -22,7 +22,7 @@ FINAL = r"(?:so,?\s+)?(?:the\s+)?final\s+answer(?:\s+is)?"
 
 @dataclass(frozen=True)
 class IterRetGen(PooledFewShot):
-    """Iter-RetGen (Shao et al., Findings of EMNLP 2023). Fields as in conf/method/iter_retgen.yaml.
+    """Iter-RetGen (Shao et al., Findings of EMNLP 2023).
 
     Stages, `iterations` times: retrieve by the previous generation and the question → read the passages and write a
     chain of thought with an answer. The last generation's answer counts.
@@ -56,7 +56,7 @@ class IterRetGen(PooledFewShot):
 
 @dataclass(frozen=True)
 class SelfAsk(PooledFewShot):
-    """Self-Ask (Press et al., Findings of EMNLP 2023) with retrieval. Fields as in conf/method/self_ask.yaml.
+    """Self-Ask (Press et al., Findings of EMNLP 2023) with retrieval.
 
     Stages: retrieve by the question → the model asks a follow-up question → retrieve by it → the model gives its
     intermediate answer and another follow-up question, or concludes. All passages come before the question (Yoran et
@@ -122,7 +122,7 @@ class SelfAsk(PooledFewShot):
 
 @dataclass(frozen=True)
 class ReAct(PooledFewShot):
-    """ReAct (Yao et al., ICLR 2023). Fields as in conf/method/react.yaml.
+    """ReAct (Yao et al., ICLR 2023).
 
     Stages, until the model finishes: thought → action → observation. An action searches (the observation is the
     passages found) or finishes with an answer.

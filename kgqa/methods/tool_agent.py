@@ -69,7 +69,7 @@ class Library:
 
 @dataclass(frozen=True)
 class ToolAgent(ScopedMethod):
-    """The agent. Fields as in conf/method/tool_agent.yaml.
+    """The agent.
 
     Stages: the model calls tools until it answers. With `protocol=functions` it does so by the function calls of a
     server, with `protocol=text` in its reply, see `methods.steps.tools`.

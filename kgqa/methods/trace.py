@@ -145,7 +145,7 @@ class Trace:
         Count, Setting("L: maximum number of triples in a chain.", paper="§C.4; 1 to 6 in Figs. 4 and 8")
     ] = 4
     beam: Annotated[Count, Setting("Beam width: number of chains kept at each step.", paper="§C.4")] = 5
-    branch: Annotated[Count, Setting("B: number of choices tried for each chain at each step.", paper="§C.4")] = 5
+    branch: Annotated[Count, Setting("b: number of choices tried for each chain at each step.", paper="§C.4")] = 5
     chains: Annotated[
         Count, Setting("R: number of chains given to the reader, at most `beam`.", paper="§C.4; 1 to 20 in Fig. 9")
     ] = 5
@@ -190,7 +190,8 @@ class Trace:
     short_demonstrations: Annotated[
         Literal["last_step", "next"],
         Setting(
-            "If an example's chain has fewer steps: last_step | next, the next nearest example instead (the "
+            "What to show if an example's chain has fewer steps: last_step | next, the next nearest "
+            "example instead (the "
             "released code).",
             ours="our choice",
         ),

@@ -16,7 +16,7 @@ from kgqa.retrieval.hf_model import Network, load_network, load_sentence_transfo
 from kgqa.types import JsonObject
 from kgqa.util import hub
 from kgqa.util.optional_deps import require_packages
-from kgqa.util.settings import ORDER_OF_SUMS, NotIdentity, Setting
+from kgqa.util.settings import HASHED_WEIGHTS, ORDER_OF_SUMS, Setting
 from kgqa.util.validators import Count, at_least
 
 SENTENCE_PACKAGES = ("sentence-transformers", "sentence-transformers", "transformers", "torch")  # extra, packages
@@ -35,7 +35,7 @@ class SentenceTransformer(Encoder):
     model: Annotated[
         str,
         Setting("A folder, or a name on the hub. all-MiniLM-L6-v2 comes from its package if that is installed."),
-        NotIdentity("the identity has the hash of the weights"),
+        HASHED_WEIGHTS,
     ]
     query_prefix: Annotated[
         str | None, Setting("Text before each query. null: the model's own prompt for queries.")
@@ -107,12 +107,12 @@ class PlainEncoder(Encoder):
     model: Annotated[
         str,
         Setting("Encoder of the passages: a name on the hub, or a folder."),
-        NotIdentity("the identity has the hash of the weights"),
+        HASHED_WEIGHTS,
     ]
     query_model: Annotated[
         str | None,
         Setting("Encoder of the queries. null: the same."),
-        NotIdentity("the identity has the hash of the weights"),
+        HASHED_WEIGHTS,
     ] = None
     pooling: Annotated[
         Literal["cls", "mean", "last"],

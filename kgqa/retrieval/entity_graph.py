@@ -40,7 +40,7 @@ class EntityGraph(Composite):
 
     The idea is LinearRAG's (arXiv 2510.10114): the graph has no relations, so that no model is needed to build it.
     Entities are titles and runs of capitalized words, compared without case. A query without a known entity gets the
-    ranking of `passages`. Fields as in conf/retriever/entity_graph.yaml.
+    ranking of `passages`.
     """
 
     passages: Annotated[

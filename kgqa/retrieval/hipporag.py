@@ -50,7 +50,7 @@ Pairs = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]  # the numbers of two na
 class HippoRag(Composite):
     """Score facts and passages for a query, and rank passages by PageRank from both.
 
-    Fields as in conf/retriever/hipporag.yaml. Two names are synonyms if the cosine of their embeddings reaches
+    Two names are synonyms if the cosine of their embeddings reaches
     `synonym_similarity`, or that of their character trigrams if `facts` has no encoder. A query without facts gets the
     ranking of `passages`.
     """

@@ -39,7 +39,7 @@ Members = list[int]  # positions of a cluster's nodes in their layer
 
 @dataclass(frozen=True)
 class Raptor(Composite):
-    """Index passages and summaries. A search returns both, see conf/retriever/raptor.yaml.
+    """Index passages and summaries. A search returns both.
 
     A summary is a passage with the title "Summary of N texts". It is no gold passage of any question.
     """

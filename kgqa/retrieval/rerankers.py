@@ -20,7 +20,7 @@ from kgqa.types import JsonObject
 from kgqa.util import hub
 from kgqa.util.jsonio import parse_json
 from kgqa.util.optional_deps import require_packages
-from kgqa.util.settings import ORDER_OF_SUMS, NotIdentity, Setting
+from kgqa.util.settings import HASHED_WEIGHTS, ORDER_OF_SUMS, Setting
 from kgqa.util.validators import Count, at_least
 
 Pair = tuple[str, str]  # query, text
@@ -74,9 +74,7 @@ class CrossEncoder(Reranker):
     name: ClassVar[str] = "cross-encoder"
     packages: ClassVar[tuple[str, ...]] = ("sentence-transformers", "sentence-transformers", "transformers", "torch")
 
-    model: Annotated[
-        str, Setting("Name on the hub, or a folder."), NotIdentity("the identity has the hash of the weights")
-    ]
+    model: Annotated[str, Setting("Name on the hub, or a folder."), HASHED_WEIGHTS]
     max_length: Annotated[Count, Setting("Maximum tokens of query and text together. The text is cut.")] = 512
     batch_size: Annotated[Count, Setting("Pairs scored at once."), ORDER_OF_SUMS] = 32
     device: Annotated[str, Setting("auto | cpu | cuda."), ORDER_OF_SUMS] = "auto"
@@ -118,7 +116,7 @@ class MonoT5(Reranker):
     model: Annotated[
         str,
         Setting("Name on the hub, or a folder.", other="TRACE Table 4"),
-        NotIdentity("the identity has the hash of the weights"),
+        HASHED_WEIGHTS,
     ]
     max_length: Annotated[int, Setting("Maximum tokens. The text is cut.", other="monoT5 §4"), at_least(16)] = 512
     batch_size: Annotated[Count, Setting("Pairs scored at once."), ORDER_OF_SUMS] = 32
@@ -177,12 +175,12 @@ class RankLlama(Reranker):
             "LoRA adapter of `base`, or a sequence classifier with one label: a name on the hub, or a folder.",
             other="TRACE Table 4",
         ),
-        NotIdentity("the identity has the hash of the weights"),
+        HASHED_WEIGHTS,
     ]
     base: Annotated[
         str | None,
         Setting("Model that the adapter belongs to. null: the one that the adapter names."),
-        NotIdentity("the identity has the hash of the weights"),
+        HASHED_WEIGHTS,
     ] = None
     max_length: Annotated[int, Setting("Maximum tokens. The text is cut."), at_least(16)] = 512
     batch_size: Annotated[Count, Setting("Pairs scored at once."), ORDER_OF_SUMS] = 16

@@ -31,7 +31,7 @@ SHORTEST = 64  # characters: a server that rejects so short a text as too long h
 
 @dataclass(frozen=True)
 class ServerEncoder(ServerAccess, Encoder):
-    """A model behind an embeddings endpoint; conf/ranker/server.yaml documents each field.
+    """A model behind an embeddings endpoint.
 
     Failures follow the rules of `engine=openai`: the server is waited for, and a call never fails for it. A batch that
     the server rejects is sent in halves. A text that is too long for the model is cut to what fits, as local encoders

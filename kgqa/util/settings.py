@@ -7,7 +7,7 @@ from it. No other place describes a setting.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from functools import cache
 from typing import Any, cast, get_type_hints
@@ -61,22 +61,14 @@ class NotIdentity:
 
     A mark means only that. "Keeps old run names" is no reason.
 
-    unless: the mark holds only if this other setting has a value.
     reported: the setting changes the files of a run, so a finished run is written again.
     """
 
     reason: str
-    unless: str = ""
     reported: bool = True
 
-    def holds(self, others: Mapping[str, Any], *, reported: bool = False) -> bool:
-        """Return whether the setting cannot change an answer, or with `reported` no file of the run.
 
-        others: the values of all settings of the component.
-        """
-        return (not self.unless or bool(others.get(self.unless))) and not (reported and self.reported)
-
-
+HASHED_WEIGHTS = NotIdentity("the identity has the hash of the weights")
 # Lowering these after an out-of-memory error must not pay every call again.
 ORDER_OF_SUMS = NotIdentity("changes the order of sums only, as other calls at the same time do", reported=False)
 
@@ -91,8 +83,14 @@ class DeclaredField:
     setting: Setting
     marks: tuple[NotIdentity, ...]
 
-    def can_change_answers(self, values: Mapping[str, Any], *, reported: bool = False) -> bool:
-        return not any(mark.holds(values, reported=reported) for mark in self.marks)
+    @property
+    def can_change_answers(self) -> bool:
+        return not self.marks
+
+    @property
+    def can_change_files(self) -> bool:
+        """Return whether it can change a file of a run, such as the report."""
+        return all(mark.reported for mark in self.marks)
 
 
 def declared_fields(kind: Any) -> dict[str, DeclaredField]:

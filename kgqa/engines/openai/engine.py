@@ -43,7 +43,7 @@ def name_at_server(name: str, hub: str | None) -> str:
 
 @dataclass(frozen=True)
 class OpenAI(ServerAccess, BaseEngine):
-    """A model by its name at a server. conf/engine/openai.yaml documents each field.
+    """A model by its name at a server.
 
     Service times include the server's queue. A server's batches change log-probabilities, so equal calls can get
     different replies. The call cache stores the first one.

@@ -40,10 +40,7 @@ class FactRecipe(Recipe):
 
 @dataclass(frozen=True)
 class NextFacts(FactRecipe):
-    """KGP's agents: the question and the facts so far, then the next fact (Listing 1).
-
-    Fields as in conf/collect/kgp.yaml, which cites the source of each value.
-    """
+    """KGP's agents: the question and the facts so far, then the next fact (Listing 1)."""
 
     no_example: ClassVar[str] = "fewer than two facts in an order"
     method: ClassVar[type] = Kgp
@@ -103,7 +100,7 @@ class PairRecipe(FactRecipe):
 
 @dataclass(frozen=True)
 class HopPairs(PairRecipe):
-    """MDR: the question with the first passage, and both with the second. Fields as in conf/collect/mdr.yaml."""
+    """MDR: the question with the first passage, and both with the second."""
 
     method: ClassVar[type] = Mdr
 
@@ -129,7 +126,7 @@ class HopPairs(PairRecipe):
 
 @dataclass(frozen=True)
 class SupportPairs(PairRecipe):
-    """DPR: the question with each supporting passage. Fields as in conf/collect/dpr.yaml."""
+    """DPR: the question with each supporting passage."""
 
     no_example: ClassVar[str] = "no supporting passage"
 

@@ -27,7 +27,7 @@ NO_LESSONS = "no reply is suitable: forced, not readable, or of another method"
 
 @dataclass(frozen=True)
 class RunLessons(Recipe):
-    """Fields as in conf/collect/knowtrace.yaml, which cites the source of each value."""
+    """Collect the replies of right answers in KnowTrace's runs."""
 
     filter: Annotated[
         Literal["backtracing", "none"],

@@ -70,7 +70,7 @@ class Case:
 
 @dataclass(frozen=True)
 class JudgedSteps(Recipe, TeacherSettings):
-    """Fields as in conf/collect/safe.yaml, which cites the source of each value."""
+    """Collect one step of a solution and its verdict, for SAFE's evaluator."""
 
     method: ClassVar[type] = Safe
 

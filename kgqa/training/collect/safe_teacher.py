@@ -120,7 +120,7 @@ class Ideal:
 
 @dataclass(frozen=True)
 class TeacherSettings:
-    """Fields as in conf/collect/safe.yaml. errors_each, correct_each: numbers of wrong and right steps per question."""
+    """Set how a teacher writes and checks steps."""
 
     errors_each: Annotated[
         Natural,

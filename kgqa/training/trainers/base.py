@@ -94,7 +94,7 @@ class Trainer(ABC):
         Literal["bfloat16", "float32"], Setting("Number type of the computation.", ours="our choice")
     ] = "bfloat16"
     seed: Annotated[int, Setting("Random seed.", ours="our choice")] = 0
-    processes: Annotated[Count, Setting("Must be 1, because the batch is one softmax.")] = 1
+    processes: Annotated[Count, Setting("Number of processes. It must be 1, because the batch is one softmax.")] = 1
     device: Annotated[Literal["auto", "cpu"], Setting("auto | cpu | cuda.")] = "auto"
     save_minutes: Annotated[NotNegative, Setting("Minutes between checkpoints.", ours="our choice")] = 10
 
