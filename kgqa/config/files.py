@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
@@ -67,7 +68,9 @@ def list_own_classes() -> dict[str, dict[str, Path]]:
     folder = user_folder()
     if folder.resolve() == package_folder().parent.resolve():  # kgqa's own clone
         return {}
-    return _list_own_classes(tuple((file, file.stat().st_mtime_ns) for file in sorted(folder.glob("*.py"))))
+    # a named pipe would never end
+    files = [file for file in sorted(folder.glob("*.py")) if file.is_file() and os.access(file, os.R_OK)]
+    return _list_own_classes(tuple((file, file.stat().st_mtime_ns) for file in files))
 
 
 @lru_cache(maxsize=8)

@@ -13,7 +13,7 @@ import pytest
 from kgqa.config import building as parts
 from kgqa.config.building import build
 from kgqa.config.composing import compose, parse_axes
-from kgqa.config.files import groups
+from kgqa.config.files import describe_choice, groups
 from kgqa.config.keys import find_sources
 from kgqa.config.settings import read_settings
 from kgqa.config.user_code import find_user_parts
@@ -255,3 +255,42 @@ def test_folders_and_files_that_no_run_can_use_are_named() -> None:
     for folder in ("/", "/tmp/..", str(Path.home())):
         with pytest.raises(ConfigError, match="a run needs its own folder"):
             read_settings({**composed, "output_dir": folder})
+
+
+ONE_FILE = """
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from kgqa.protocols import Method
+from kgqa.util.settings import Setting
+
+
+@dataclass(frozen=True)
+class StepBack(Method):
+    depth: Annotated[int, Setting("Number of steps.", ours="a guess")] = 3
+    uses: ClassVar[frozenset[str]] = frozenset({"model"})
+
+    async def answer(self, question):
+        ...
+"""
+
+
+def test_component_of_one_file_is_found_by_name() -> None:
+    write("step_back.py", f'"""Step back (ours). Needs model."""\n{ONE_FILE}')
+    assert describe_choice("method", "step_back") == "Step back (ours). Needs model."
+    config = compose(["method=step_back", "method.depth=5"])
+    assert config["method"] == {"_target_": "step_back.StepBack", "depth": 5}
+    assert find_sources(config)["method.depth"] == "set on the command line; default: 3 (not in the paper; a guess)"
+
+
+def test_yaml_of_the_same_name_comes_first() -> None:
+    write("look_back.py", ONE_FILE.replace("StepBack", "LookBack"))
+    assert compose(["method=look_back"])["method"]["depth"] == 3
+    write("conf/method/look_back.yaml", "_target_: look_back.LookBack\ndepth: 9\n")
+    assert compose(["method=look_back"])["method"]["depth"] == 9
+
+
+def test_file_that_cannot_be_read_is_no_component() -> None:
+    os.mkfifo("pipe.py")
+    write("other.py", "class Another(Method):\n    pass\n")
+    assert not {"pipe", "other"} & set(groups()["method"])
