@@ -57,20 +57,20 @@ ask: $(DONE)-core $(DONE)-$(MODEL) ## set up and ask a question about your own f
 	@$(BIN)/kgqa ask "$${QUESTION:?set the question: QUESTION=\"…\"}" $${FILES:?name your documents: FILES=FOLDER}
 
 test: $(DONE)-test ## set up and pass the tests that need no torch
-	@rm -f $(PASSED); status=0; \
+	@rm -f "$(PASSED)"; status=0; \
 	echo "→ testing without language models, in parallel"; \
-	$(BIN)/python -m pytest $(PARALLEL) -m "not weights" --passed-to=$(PASSED) --durations=10 || status=1; \
+	$(BIN)/python -m pytest $(PARALLEL) -m "not weights" --passed-to="$(PASSED)" --durations=10 || status=1; \
 	echo "→ testing with weights"; \
-	$(BIN)/python -m pytest -m weights --passed-to=$(PASSED) --durations=5 || status=1; \
+	$(BIN)/python -m pytest -m weights --passed-to="$(PASSED)" --durations=5 || status=1; \
 	echo "→ make test-engines runs the tests that need torch, a tracker or vLLM"; \
 	exit $$status
 
 test-engines: $(ENGINES)/.done $(VLLM)/.done ## set up torch, trackers and vLLM, and pass the tests that `make test` skipped
 	@status=0; \
 	echo "→ testing with torch what make test did not pass, in parallel"; \
-	OMP_NUM_THREADS=1 $(ENGINES)/bin/python -m pytest $(PARALLEL) --dist loadfile -m "not weights" --but=$(PASSED) --durations=10 || status=1; \
+	OMP_NUM_THREADS=1 $(ENGINES)/bin/python -m pytest $(PARALLEL) --dist loadfile -m "not weights" --but="$(PASSED)" --durations=10 || status=1; \
 	echo "→ testing with torch and weights"; \
-	$(ENGINES)/bin/python -m pytest -m weights --but=$(PASSED) --durations=10 || status=1; \
+	$(ENGINES)/bin/python -m pytest -m weights --but="$(PASSED)" --durations=10 || status=1; \
 	if [ -x $(VLLM)/bin/pytest ]; then \
 		echo "→ testing vLLM"; \
 		$(VLLM)/bin/python -m pytest $(VLLM_TESTS) -k vllm --durations=5 || status=1; \
