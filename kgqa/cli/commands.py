@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kgqa.cli.parsing import Command
-from kgqa.config.renamed import check_renamed_command
 from kgqa.errors import ConfigError, nearest
 
 SWEEP = """Keys of a sweep, a run per value of comma lists, choice(…), range(…) and glob(…) (docs/SWEEPS.md):
@@ -603,7 +602,6 @@ def find_command(words: Sequence[str]) -> tuple[Command, list[str]]:
     while left and not left[0].startswith("-") and (known := subcommands(command.name)):
         name = f"{command.name} {left[0]}".strip()
         if name not in BY_NAME:
-            check_renamed_command(name)
             raise ConfigError(f"{name}: no such command. {nearest(left[0], [each.name.split()[-1] for each in known])}")
         command = BY_NAME[name]
         left.pop(0)

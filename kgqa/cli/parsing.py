@@ -13,7 +13,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
-from kgqa.config.renamed import check_renamed
 from kgqa.errors import ConfigError, nearest
 
 MAX_COLUMN = 32  # characters of a column of names
@@ -137,8 +136,6 @@ class Command:
         args.command = self
         args.overrides = [word for word in left if self.has_keys and (_is_key(word) or not self.positionals)]
         args.positionals = [word for word in left if word not in args.overrides]
-        for override in args.overrides:
-            check_renamed(override)
         self._check_positionals(args.positionals)
         if self.only_own:
             self._check_keys(args.overrides)

@@ -264,10 +264,10 @@ def test_server_judges_a_run(kgqa: Kgqa) -> None:
         (["--sheet", "3"], "where is it written?"),
         (["--checks", "judge=em"], "calls no model"),
         (["judge=em", "labels=none.csv"], "labels=none.csv: cannot be read"),
-        (["judge=em", "human=a.csv"], "human is now labels"),
+        (["judge=em", "human=a.csv"], "human=a.csv: not a key of kgqa evaluate"),
         (["judge=em", "other=second"], "only with --calibrate"),
     ],
-    ids=["no judge", "checks without judge", "no file", "checks of a score", "missing", "renamed", "other"],
+    ids=["no judge", "checks without judge", "no file", "checks of a score", "missing", "unknown", "other"],
 )
 def test_wrong_use_of_evaluate_is_rejected(kgqa: Kgqa, words: list[str], message: str) -> None:
     refused(kgqa("evaluate", str(answered(kgqa)), *words), message)

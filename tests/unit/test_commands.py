@@ -63,8 +63,8 @@ def test_usage_error_is_one_line_with_a_fix(capsys: pytest.CaptureFixture[str]) 
         ("run method=trace,ircot limit=3", "a list of values is a sweep: kgqa run -m method=trace,ircot"),
         ("run method=trace,irctt", "method=irctt: no such method. Did you mean ircot"),
         ("run method=irctt --help", "method=irctt: no such method. Did you mean ircot"),
-        ("data prepare dataset=x", "kgqa data prepare is now kgqa data download"),
-        ("run kg.offline=true", "kg.offline is now kg.require_existing"),
+        ("data prepare dataset=x", "data prepare: no such command. Choose from: check, check-index, download"),
+        ("run kg.offline=true", "kg.offline=True: unknown key. Choose from: "),
         ("run --method trace", "Settings are written KEY=VALUE"),
         ("models all", "kgqa models all: expected trained"),
     ]:
