@@ -9,7 +9,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from kgqa.artifacts.manifest import check_hash
-from kgqa.artifacts.schema import Artifact, Count, Number, as_json, check_json, explain, read, read_lines, validate
+from kgqa.artifacts.schema import Artifact, Count, Number, as_json, check_json, explain, read_lines, validate
 from kgqa.errors import DataError
 from kgqa.types import Answer, Json, Lesson, Question
 from kgqa.util.fs import outputs
@@ -110,7 +110,6 @@ class _Line(Artifact):
 
 
 FOLDER = "asked"  # below outputs/
-SUFFIX = ".json"
 
 
 class Quotation(Artifact):
@@ -138,11 +137,6 @@ class SavedAnswer(Artifact):
     left_out: Mapping[str, str]  # the reason by unreadable file
     seconds: float
     page: str
-
-    @classmethod
-    def read(cls, file: Path) -> SavedAnswer:
-        """Read a saved answer. Raises DataError if the file is missing or damaged."""
-        return read(cls, file, remedy="Run kgqa ask again with the same question to rewrite it.")
 
 
 def answers_folder() -> Path:

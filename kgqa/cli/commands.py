@@ -232,17 +232,14 @@ INSPECT_COMMANDS = (
     ),
     Command(
         "view",
-        "view runs and sweeps in the browser, and ask questions about your documents",
+        "view runs and sweeps in the browser",
         """kgqa view
-        kgqa view --documents notes
         kgqa view /data/experiments/outputs --port 0 --no-browser""",
         "inspect:view",
         """
-        [FOLDER]              folder of the runs (default: outputs/)
-        [key=value …]         for the ask tab, as for kgqa ask, e.g. engine=openai model=gpt_4o_mini
-        --port PORT           port on 127.0.0.1, or 0 for any free port (default: 8744)
-        --documents FOLDER …  documents for the ask tab. Can be repeated
-        --no-browser          print the address without opening a browser""",
+        [FOLDER]      folder of the runs (default: outputs/)
+        --port PORT   port on 127.0.0.1, or 0 for any free port (default: 8744)
+        --no-browser  print the address without opening a browser""",
         notes=VIEW,
     ),
     Command(

@@ -20,7 +20,7 @@ from kgqa.report.exports import write_export, write_report
 from kgqa.report.paper import DEFAULT_METRICS, PaperTable, read_entries, table_file
 from kgqa.report.sweeps import write_sweep_report
 from kgqa.runtime.monitor import Heartbeat, read_heartbeats
-from kgqa.util.fs import ensure_dir, outputs, replace_file
+from kgqa.util.fs import outputs, replace_file
 from kgqa.util.text import duration
 
 RUNS_SHOWN = 20
@@ -156,16 +156,12 @@ def _write_table(args: Namespace, form: str, terminal: Terminal) -> None:
 
 def view(args: Namespace, terminal: Terminal) -> None:
     """Serve the local web app until Ctrl-C."""
-    from kgqa.viewer.ask_tab import Choices
     from kgqa.viewer.server import PORT, serve
 
     port = PORT if args.port is None else args.port
     if not 0 <= port < 65536:
         raise ConfigError(f"--port {port}: must be from 0 to 65535")
     folder = Path(args.positionals[0]) if args.positionals else outputs()
-    documents = tuple(each.expanduser() for each in args.documents or ())
-    if documents and not args.positionals:
-        ensure_dir(folder)  # a new user has no runs yet
 
     def announce(address: str) -> None:
         terminal.line(f"{address}\nreading {folder}. Stop with Ctrl-C")
@@ -174,6 +170,6 @@ def view(args: Namespace, terminal: Terminal) -> None:
 
     try:
         with terminal.own_screen():
-            serve(Choices(folder, documents, tuple(args.overrides)), port, announce)
+            serve(folder, port, announce)
     except KeyboardInterrupt:
         terminal.line("")

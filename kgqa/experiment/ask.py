@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
 
-from kgqa.artifacts.predictions import SUFFIX, SavedAnswer, answers_folder
+from kgqa.artifacts.predictions import SavedAnswer, answers_folder
 from kgqa.artifacts.trace import TracedQuestion
 from kgqa.calls import Search
 from kgqa.config import building as parts
@@ -32,7 +32,7 @@ from kgqa.report.steps import is_quoted, quote_steps
 from kgqa.runtime.display import Display
 from kgqa.runtime.folder import trace_question
 from kgqa.types import Passage, Question
-from kgqa.util.fs import digest, json_text, replace_file
+from kgqa.util.fs import digest, replace_file
 from kgqa.util.text import pluralize
 
 ROOM = 20_000  # characters, about 5,000 tokens: the passages for a method that does not search by itself
@@ -117,7 +117,7 @@ class _Asker:
         out = self.experiment.settings.output_dir
         page = Path(out) if out else answers_folder() / f"{self._name(traced.question.text)}.html"
         replace_file(page, question_page(report_question(traced), self._facts(seconds), steps, supported))
-        saved = SavedAnswer(
+        return SavedAnswer(
             question=traced.question.text,
             answer=traced.prediction.answer,
             error=traced.prediction.error,
@@ -128,9 +128,6 @@ class _Asker:
             seconds=round(seconds, 1),
             page=str(page),
         )
-        if not out:
-            replace_file(page.with_suffix(SUFFIX), json_text(saved.json()))
-        return saved
 
     def _facts(self, seconds: float) -> list[tuple[str, str]]:
         choices, documents = self.experiment.choices, self.documents

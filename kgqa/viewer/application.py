@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Mapping
+from pathlib import Path
 from string import ascii_uppercase
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qs
 
 from kgqa.errors import ConfigError, DataError, UsageError
 from kgqa.report.explorer import question_page
@@ -15,7 +14,7 @@ from kgqa.runtime.monitor import read_heartbeats
 from kgqa.scoring.questions import METRICS
 from kgqa.util.redaction import redact, write_crash_report
 from kgqa.util.text import escape_control, one_line
-from kgqa.viewer import ask_tab, table
+from kgqa.viewer import table
 from kgqa.viewer.answers import FILTERS, compare_scores, read_answers, side_by_side
 from kgqa.viewer.table import FIELDS, TEXTS, Row, find_row, group_cells, read_rows
 
@@ -34,12 +33,10 @@ SANDBOX = {"content-security-policy": f"sandbox allow-scripts allow-downloads al
 class Viewer:
     """The pages of one folder of runs."""
 
-    def __init__(self, choices: ask_tab.Choices) -> None:
-        self._root, self._choices, self._question = choices.root, choices, ask_tab.Question()
-
-    def close(self) -> None:
-        """End the question that is being answered."""
-        self._question.stop(signal.SIGKILL)
+    def __init__(self, root: Path) -> None:
+        if not root.is_dir():
+            raise DataError(f"{root}: no such folder. Name an outputs/ folder, e.g. kgqa view outputs")
+        self._root = root
 
     def application(self) -> Starlette:
         from starlette.applications import Starlette
@@ -55,11 +52,6 @@ class Viewer:
             Route("/question/{key:path}", self.question),
             Route("/compare", self.compare),
             Route("/plots", self.plots),
-            Route("/ask", self.ask),
-            Route("/ask", self.start, methods=["POST"]),
-            Route("/ask/cancel", self.cancel, methods=["POST"]),
-            Route("/ask/progress", self.progress),
-            Route("/asked/{name}", self.answer_page),
         ]
         handlers = {UsageError: self.refuse, Exception: self.crash}
         return Starlette(routes=routes, exception_handlers=handlers)
@@ -128,31 +120,6 @@ class Viewer:
             plots=table.draw_plots(rows, x, y),
         )  # fmt: skip
 
-    def ask(self, request: Request) -> Response:
-        return self._page(
-            request, "ask.html.j2", choices=self._choices, folders=list(self._choices.folders()),
-            question=self._question, saved=ask_tab.list_answers(),
-        )  # fmt: skip
-
-    async def start(self, request: Request) -> Response:
-        from starlette.concurrency import run_in_threadpool
-
-        fields = parse_qs((await request.body()).decode(errors="replace"))
-        form = {key: values[-1] for key, values in fields.items()}
-        command = await run_in_threadpool(self._choices.command, form)
-        await self._question.start(form["question"], command)
-        return _redirect("/ask")
-
-    async def cancel(self, _: Request) -> Response:
-        self._question.stop()
-        return _redirect("/ask")
-
-    def progress(self, request: Request) -> Response:
-        return self._page(request, "progress.html.j2", question=self._question)
-
-    def answer_page(self, request: Request) -> Response:
-        return _html(ask_tab.read_page(request.path_params["name"]), headers=SANDBOX)
-
     def refuse(self, request: Request, error: Exception) -> Response:
         return self._page(request, "error.html.j2", 400, error=one_line(redact(str(error))))
 
@@ -181,12 +148,6 @@ def _html(text: str, status: int = 200, headers: Mapping[str, str] | None = None
     from starlette.responses import Response
 
     return Response(text.encode("utf-8", "backslashreplace"), status, headers, "text/html")
-
-
-def _redirect(address: str) -> Response:
-    from starlette.responses import RedirectResponse
-
-    return RedirectResponse(address, status_code=303)
 
 
 def _first(request: Request) -> int:

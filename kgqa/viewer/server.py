@@ -11,12 +11,12 @@ import secrets
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kgqa.errors import ConfigError
 from kgqa.util.optional_deps import require_packages
 from kgqa.viewer.application import Viewer
-from kgqa.viewer.ask_tab import Choices
 
 if TYPE_CHECKING:
     from starlette.middleware.base import RequestResponseEndpoint
@@ -79,10 +79,11 @@ class Guard:
         return origin == f"http://{host}" if origin else request.method in ("GET", "HEAD")
 
 
-def serve(choices: Choices, port: int, announce: Callable[[str], None]) -> None:
+def serve(root: Path, port: int, announce: Callable[[str], None]) -> None:
     """Serve the viewer until Ctrl-C.
 
     Args:
+        root: the folder of runs that is shown.
         port: 0 for any free one.
         announce: called with the address, with its token, when the port is open.
 
@@ -93,7 +94,7 @@ def serve(choices: Choices, port: int, announce: Callable[[str], None]) -> None:
     import uvicorn
     from starlette.middleware.base import BaseHTTPMiddleware
 
-    viewer = Viewer(choices)
+    viewer = Viewer(root)
     try:
         listening = socket.create_server((HOST, port))
     except OSError as error:
@@ -113,7 +114,4 @@ def serve(choices: Choices, port: int, announce: Callable[[str], None]) -> None:
             timeout_graceful_shutdown=SHUTDOWN_SECONDS,
         )
         announce(f"http://{HOST}:{port}/?token={token}")
-        try:
-            uvicorn.Server(config).run(sockets=[listening])
-        finally:
-            viewer.close()
+        uvicorn.Server(config).run(sockets=[listening])

@@ -12,7 +12,6 @@ from kgqa.artifacts.run import list_runs
 from kgqa.cli.main import main
 from tests.e2e.browser import CHROMIUM, Browser
 from tests.e2e.conftest import DEMO, QUICK, write_rules
-from tests.e2e.invented_island import RULES, write_island
 from tests.viewer.viewing import Viewing
 
 SCRIPT = "<script>alert(1)</script><img src=x onerror=alert(2)>"
@@ -72,37 +71,12 @@ def browser(chromium: Browser, viewing: Viewing) -> Iterator[Browser]:
     yield from _opened(chromium, viewing)
 
 
-@pytest.fixture(scope="session")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    pytest.importorskip("mammoth", reason="kgqa ask needs the extra documents")
-    base = tmp_path_factory.mktemp("asking")
-    island = write_island(base / "island")
-    (island / f"{SCRIPT.replace('/', '')}.txt").write_text(f"Hesper Vall was hostile {SCRIPT}", encoding="utf-8")
-    hostile = (r"Text: Hesper Vall was hostile.*Triples:\s*<$", f"<Hesper Vall; was; hostile {SCRIPT}>")
-    write_rules((hostile, *RULES), base / "rules.jsonl")
-    (base / "elsewhere").mkdir()
-    return base
-
-
-@pytest.fixture(scope="session")
-def asking(place: Path) -> Iterator[Viewing]:
-    pytest.importorskip("starlette", reason="kgqa view needs the extra view")
-    viewing = Viewing.start(place, "--documents", "island", *QUICK, "engine.rules=rules.jsonl")
-    yield viewing
-    assert viewing.interrupt()[0] == 0
-
-
-@pytest.fixture
-def tab(chromium: Browser, asking: Viewing) -> Iterator[Browser]:
-    yield from _opened(chromium, asking, "ask")
-
-
-def _opened(chromium: Browser, viewing: Viewing, path: str = "") -> Iterator[Browser]:
+def _opened(chromium: Browser, viewing: Viewing) -> Iterator[Browser]:
     chromium.ask("Page.navigate", url="about:blank")  # leave the page of a viewer that may have ended
     chromium.complaints.clear()
     chromium.prefer("light")
     chromium.resize(1400, 900)
     chromium.visit(viewing.address)
-    chromium.visit(f"{viewing.base}{path}")
+    chromium.visit(viewing.base)
     yield chromium
     assert not chromium.complaints

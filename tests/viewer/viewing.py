@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from html import unescape
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
-from urllib.parse import parse_qs, urlencode, urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 
 @dataclass
@@ -61,12 +61,6 @@ class Viewing:
 
     def error(self, path: str) -> str:
         return _alarm(self.get(path))
-
-    def post(self, path: str, **form: str) -> str:
-        """Send a form of the viewer's own page, and return the error; "" if it was accepted."""
-        headers = {"Cookie": self.cookie, "Origin": f"http://127.0.0.1:{self.port}"}
-        response, text = self.ask(path, headers, "POST", urlencode(form))
-        return "" if response.status == 303 else _alarm(text)
 
     def interrupt(self) -> tuple[int, str, str]:
         """Code, and what it said."""

@@ -7,7 +7,6 @@ async function poll(node) {
   document.body.classList.toggle("alone", response === null);
   if (!response?.ok) return;
   node.innerHTML = await response.text(); // the server escapes every text
-  if (node.querySelector("[data-reload]")) location.reload();
 }
 
 for (const node of document.querySelectorAll("[data-poll]")) setInterval(() => void poll(node), PERIOD);
@@ -43,7 +42,7 @@ if (location.search.includes("token=")) history.replaceState(null, "", location.
 addEventListener("keydown", (event) => {
   if (event.key !== "/" || ["INPUT", "SELECT"].includes(event.target.tagName)) return;
   event.preventDefault();
-  document.querySelector("input[type=search], input[name=question]")?.focus();
+  document.querySelector("input[type=search]")?.focus();
 });
 
 document.documentElement.dataset.ready = "yes";
