@@ -1,7 +1,7 @@
 """All commands of `kgqa`, by task in the order of the help.
 
-To add one, add a `Command` here and write the function that it names. Only light modules of kgqa are imported
-here, so that help is fast.
+To add one, add a `Command` here and write the function that it names. An extra declares its commands in its own
+`register.py`. Only light modules of kgqa are imported here, so that help is fast.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 from kgqa.cli.parsing import Command
 from kgqa.errors import ConfigError, nearest
+from kgqa.util.registry import list_extras
 
 SWEEP = """Keys of a sweep, a run per value of comma lists, choice(…), range(…) and glob(…) (docs/SWEEPS.md):
   sweep.name=      folder name in outputs/sweeps (default: a hash of its cells)
@@ -52,8 +53,6 @@ REPRODUCE = """Additional keys (docs/REPRODUCE.md):
   hydra/launcher=  run several cells at once: joblib, submitit_slurm, … (docs/SWEEPS.md)
 All other keys are those of kgqa run. They replace the table's values in every cell: limit=3
 model=… ranker=… engine=…"""
-VIEW = """The address contains a token, so that other users of this machine cannot read your runs.
-From another machine: ssh -L 8744:127.0.0.1:8744 HOST, then open the printed address there."""
 VERIFY = """  roles.verifier=   the model, as PRESET[@ENGINE] (default: roles.reader=, then model=)
   dry_run=true      show the first prompts and count the calls, without making calls
   budget=           maximum cost, e.g. 2.50usd or 500000tokens. Run the same command with a higher one to continue.
@@ -114,7 +113,7 @@ RUN_COMMANDS = (
         """kgqa demo
         kgqa demo model=smollm2_135m
         kgqa demo --recorded""",
-        "ask:demo",
+        "kgqa.cli.ask:demo",
         """
         [key=value …]  as for kgqa run, e.g. limit=5 or model=smollm2_135m
         --recorded     replay the calls that ship with kgqa, without a model""",
@@ -126,7 +125,7 @@ RUN_COMMANDS = (
         "run a method on the questions of a dataset, and score its answers",
         """kgqa run method=trace dataset=demo limit=3
         kgqa run -m method=trace,ircot dataset=demo limit=8""",
-        "run:run",
+        "kgqa.cli.run:run",
         """
         key=value …     groups and keys of the experiment, see below
         -m, --multirun  run a sweep: models stay loaded, finished cells are skipped
@@ -141,7 +140,7 @@ RUN_COMMANDS = (
         "answer a question from your own documents",
         """kgqa ask "Where was the builder of the mill born?" notes/
         kgqa ask "What does table 2 say?" report.pdf method=kgp model=qwen2_5_coder_1_5b""",
-        "ask:ask",
+        "kgqa.cli.ask:ask",
         """
         [QUESTION]     in quotes
         [FILE …]       your documents: files and folders
@@ -154,7 +153,7 @@ RUN_COMMANDS = (
         "tune",
         "tune values on dev questions, and evaluate the best ones on test questions",
         "kgqa tune method=ircot dataset=musique method.passages_per_step=2,4,6,8 tune.metric=f1 tune.dev=100",
-        "sweep:tune",
+        "kgqa.cli.sweep:tune",
         "key=value …  as for kgqa run -m. At least one key needs several values",
         (*(f"tune.{key}" for key in TUNE_KEYS), "budget"),
         notes=TUNE,
@@ -167,7 +166,7 @@ RUN_COMMANDS = (
         kgqa evaluate last judge=containment labels=labels.csv
         kgqa evaluate --predictions predictions.json dataset=hotpotqa
         kgqa evaluate last --calibrate labels=labels.csv other=second""",
-        "score:evaluate",
+        "kgqa.cli.score:evaluate",
         f"""
         RUN …          runs or sweeps, or with --predictions files of predictions
         [key=value …]  {", ".join(SCORE_KEYS)} (with --predictions also {", ".join(QUESTION_KEYS)}), \
@@ -186,7 +185,7 @@ RUN_COMMANDS = (
         "reproduce a paper's table or figure, with its values next to ours",
         """kgqa reproduce trace/table1 limit=5 dry_run=true
         kgqa reproduce ircot/table4 protocol=paper --plan""",
-        "reproduce:reproduce",
+        "kgqa.cli.reproduce:reproduce",
         """
         [ID]           id of a table or figure, e.g. trace/table1 (with --list: a prefix)
         [key=value …]  see below
@@ -205,7 +204,7 @@ INSPECT_COMMANDS = (
         kgqa runs method=trace
         kgqa runs --running
         kgqa runs --json""",
-        "inspect:runs",
+        "kgqa.cli.inspect:runs",
         """
         [NAME]         only runs with this prefix in their name, or in a part of it after a slash
         [key=value …]  filter by dataset=, method= or model=
@@ -221,7 +220,7 @@ INSPECT_COMMANDS = (
         """kgqa show last
         kgqa show last --wrong --limit 10
         kgqa show last 2hop__demo_01 --calls""",
-        "questions:show",
+        "kgqa.cli.questions:show",
         """
         RUN         a run: its folder, the start of its name, or last
         [QUESTION]  id of a question: show its passages, triples, chains, prompts and answer
@@ -231,25 +230,13 @@ INSPECT_COMMANDS = (
         --calls     also show every prompt, result, passage and triple""",
     ),
     Command(
-        "view",
-        "view runs and sweeps in the browser",
-        """kgqa view
-        kgqa view /data/experiments/outputs --port 0 --no-browser""",
-        "inspect:view",
-        """
-        [FOLDER]      folder of the runs (default: outputs/)
-        --port PORT   port on 127.0.0.1, or 0 for any free port (default: 8744)
-        --no-browser  print the address without opening a browser""",
-        notes=VIEW,
-    ),
-    Command(
         "report",
         "write a report as HTML, Markdown, CSV or LaTeX, or export a run for other programs",
         """kgqa report last --open
         kgqa report last --format latex
         kgqa report results --table paper --format latex baseline=all_documents
         kgqa report last --format otlp --out spans""",
-        "inspect:report",
+        "kgqa.cli.inspect:report",
         """
         RUN …            a run or a sweep: its folder, the start of its name, or last. Several with --table
         [key=value …]    with --table: baseline=ROW for the tests, metrics=em,f1 (also judge, corrected and others)
@@ -267,7 +254,7 @@ INSPECT_COMMANDS = (
         "show the causes of wrong answers, next to those of a baseline",
         """kgqa explain last
         kgqa explain demo/trace baseline=demo/all_documents""",
-        "score:explain",
+        "kgqa.cli.score:explain",
         """
         RUN            a run: its folder, the start of its name, or last
         [key=value …]  baseline=RUN on the same questions, seed=0 of the intervals""",
@@ -278,7 +265,7 @@ INSPECT_COMMANDS = (
         "plan",
         "plan a comparison: the questions that show a difference, and their cost",
         "kgqa plan demo/trace demo/golden difference=5",
-        "score:plan",
+        "kgqa.cli.score:plan",
         """
         RUN RUN …      finished runs as a pilot, of a few questions
         [key=value …]  difference=2 points to show, power=0.8 of the test, seed=0""",
@@ -290,7 +277,7 @@ INSPECT_COMMANDS = (
         "compare runs on the same questions: paired tests and flipped questions",
         """kgqa compare demo/trace demo/golden --common
         kgqa compare outputs/sweeps/NAME""",
-        "score:compare",
+        "kgqa.cli.score:compare",
         """
         RUN …          two or more runs: each a folder, the start of its name, or last. A sweep: all its runs
         [key=value …]  scoring= rules of EM and F1, seed=0 of the intervals, difference=2 relevant points
@@ -310,13 +297,13 @@ DATA_COMMANDS = (
         "data list",
         "list all datasets and corpora: source, license, size, checksum, local copy",
         "kgqa data list",
-        "data:show_datasets",
+        "kgqa.cli.data:show_datasets",
     ),
     Command(
         "data download",
         "download, check and unpack a dataset or corpus",
         "kgqa data download dataset=musique",
-        "data:download",
+        "kgqa.cli.data:download",
         "key=value …  dataset=NAME (see kgqa data list), from=hub or a FOLDER in Hugging Face's format, to=FOLDER",
         ("dataset", "from", "to"),
         only_own=True,
@@ -325,7 +312,7 @@ DATA_COMMANDS = (
         "data check",
         "read all files of a dataset: counts, hashes and unusual records",
         "kgqa data check dataset=demo",
-        "data:check_dataset",
+        "kgqa.cli.data:check_dataset",
         "key=value …  as for kgqa run",
     ),
     Command(
@@ -333,7 +320,7 @@ DATA_COMMANDS = (
         "find benchmark questions that their gold passages do not answer",
         """kgqa data verify dataset=musique limit=12 dry_run=true
         kgqa data verify dataset=musique verify.list=musique_val_wrong.txt""",
-        "data:verify_questions",
+        "kgqa.cli.data:verify_questions",
         f"""
         key=value …  {", ".join(VERIFY_KEYS[:-2])}, and those below
         --prompts    with dry_run=true: also print the first prompt of each template""",
@@ -346,14 +333,14 @@ DATA_COMMANDS = (
         "data index",
         "index the corpus of a dataset before a run. Run it again to resume",
         "kgqa data index dataset=demo retriever=bm25",
-        "data:build_index",
+        "kgqa.cli.data:build_index",
         "key=value …  as for kgqa run",
     ),
     Command(
         "data check-index",
         "check the hashes of all files of an index",
         "kgqa data check-index dataset=demo retriever=bm25",
-        "data:check_index",
+        "kgqa.cli.data:check_index",
         "key=value …  as for kgqa run",
     ),
     Command(
@@ -366,7 +353,7 @@ DATA_COMMANDS = (
         "extract the triples of the questions' passages, or of the complete corpus",
         """kgqa kg build dataset=demo limit=3
         kgqa kg build dataset=musique --corpus""",
-        "kg:build",
+        "kgqa.cli.kg:build",
         """
         key=value …  as for kgqa run
         --corpus     all passages of dataset.corpus, instead of the questions' passages. limit= counts passages""",
@@ -375,21 +362,21 @@ DATA_COMMANDS = (
         "kg stats",
         "show statistics per question of the existing triples (TRACE, Table 5)",
         "kgqa kg stats dataset=demo limit=3",
-        "kg:show_statistics",
+        "kgqa.cli.kg:show_statistics",
         "key=value …  as for kgqa run",
     ),
     Command(
         "kg link",
         "build the passage graphs of a dataset's questions before a run",
         "kgqa kg link graph=tfidf dataset=demo",
-        "kg:link",
+        "kgqa.cli.kg:link",
         "key=value …  graph=NAME, and others as for kgqa run",
     ),
     Command(
         "kg link-stats",
         "show passages, edges, density and build time of the passage graphs (KGP, Table 3)",
         "kgqa kg link-stats graph=tfidf dataset=demo",
-        "kg:link",
+        "kgqa.cli.kg:link",
         "key=value …  graph=NAME, and others as for kgqa run",
     ),
     Command(
@@ -397,7 +384,7 @@ DATA_COMMANDS = (
         "convert triples of other programs, to use them with kg=imported kg.path=FILE",
         """kgqa kg import openie.json --format hipporag
         kgqa kg import openie.json --format hipporag --out mine.jsonl dataset=musique""",
-        "kg:import_triples",
+        "kgqa.cli.kg:import_triples",
         """
         FILE           the output of another program
         [key=value …]  a dataset, e.g. dataset=musique: count its passages that the file contains
@@ -410,7 +397,7 @@ DATA_COMMANDS = (
         "write existing triples for other programs: JSON lines, TSV, GraphML",
         """kgqa kg export dataset=demo limit=3 --format graphml --out demo.graphml
         kgqa kg export kg=imported kg.path=mine.jsonl dataset=musique --format tsv --out triples.tsv""",
-        "kg:export_triples",
+        "kgqa.cli.kg:export_triples",
         """
         key=value …  as for kgqa run
         --out FILE   output file
@@ -427,7 +414,7 @@ TRAIN_COMMANDS = (
         kgqa collect safe dataset=2wiki collect.teacher=rules limit=200
         kgqa collect safe dataset=demo collect.teacher=model roles.teacher=gpt_oss_120b@vllm limit=3 dry_run=true
         kgqa collect knowtrace --from last""",
-        "train:collect",
+        "kgqa.cli.train:collect",
         """
         RECIPE         a choice of collect=, see below
         [key=value …]  as for kgqa run, collect.KEY=VALUE, and dataset=A,B for several datasets (default: those of \
@@ -441,7 +428,7 @@ TRAIN_COMMANDS = (
         "train an adapter, a model or an encoder on collected examples",
         """kgqa train kgp_llama train.base=smollm2_135m train.examples=64 train.epochs=2 dry_run=true
         kgqa train safe_evaluator train.processes=4""",
-        "train:train",
+        "kgqa.cli.train:train",
         """
         RECIPE         a choice of train=, see below
         [key=value …]  train.KEY=VALUE, dry_run=true, tracker=. To collect examples: dataset=, limit=, \
@@ -454,7 +441,7 @@ TRAIN_COMMANDS = (
         "train a method on its own correct answers in several rounds, and evaluate each",
         """kgqa bootstrap dataset=hotpotqa model=llama3_8b_instruct engine=vllm bootstrap.rounds=4 dry_run=true
         kgqa bootstrap dataset=2wiki bootstrap.filter=none bootstrap.sample=1000 train.epochs=1""",
-        "train:bootstrap",
+        "kgqa.cli.train:bootstrap",
         "key=value …  as for kgqa run, for the evaluation questions. bootstrap.KEY=VALUE, train.KEY=VALUE and "
         "collect.KEY=VALUE apply to each round",
         explains="bootstrap",
@@ -466,7 +453,7 @@ TRAIN_COMMANDS = (
         """kgqa models
         kgqa models trained
         kgqa models trained kgp_llama --gguf""",
-        "train:models",
+        "kgqa.cli.train:models",
         """
         [trained]   list trained models (default: presets)
         [NAME]      show the metrics and examples of a trained model: its name, NAME/HASH or folder
@@ -480,7 +467,7 @@ SYSTEM_COMMANDS = (
         "check the installation: packages, servers, data, models, and how to get missing ones",
         """kgqa doctor
         kgqa doctor vllm dataset=musique""",
-        "system:doctor",
+        "kgqa.cli.system:doctor",
         "[NAME …]  check only these: engines, extras, datasets, … (exit code 2 if one is missing)",
     ),
     Command(
@@ -493,14 +480,14 @@ SYSTEM_COMMANDS = (
         "check the checksums of all calls (exit code 1 if one is damaged)",
         """kgqa cache check
         kgqa cache check --repair""",
-        "system:check_cache",
+        "kgqa.cli.system:check_cache",
         "--repair  delete damaged rows",
     ),
     Command(
         "cache stats",
         "show the number, size and age of calls by engine and model",
         "kgqa cache stats",
-        "system:show_cache",
+        "kgqa.cli.system:show_cache",
         "--json  print JSON",
     ),
     Command(
@@ -508,7 +495,7 @@ SYSTEM_COMMANDS = (
         "export calls to a file, to replay runs elsewhere without a model",
         """kgqa cache export calls.jsonl.zst --run last
         kgqa cache export all.jsonl.zst""",
-        "system:export_cache",
+        "kgqa.cli.system:export_cache",
         """
         FILE.jsonl.zst   output file
         --run RUN …      only the calls of this run. Can be repeated
@@ -518,7 +505,7 @@ SYSTEM_COMMANDS = (
         "cache import",
         "add the calls of an exported file to this cache, without replacing existing ones",
         "kgqa cache import calls.jsonl.zst",
-        "system:import_cache",
+        "kgqa.cli.system:import_cache",
         "FILE.jsonl.zst  a file of kgqa cache export",
     ),
     Command(
@@ -526,7 +513,7 @@ SYSTEM_COMMANDS = (
         "list old calls, or with --yes delete them",
         """kgqa cache prune --older-than 90
         kgqa cache prune --engine scripted --yes""",
-        "system:prune_cache",
+        "kgqa.cli.system:prune_cache",
         """
         --older-than DAYS  only calls older than this
         --engine NAME      only calls of this engine, ranker or retriever
@@ -538,7 +525,7 @@ SYSTEM_COMMANDS = (
             f"new {group}",
             files,
             f"kgqa new {group} my_{group}",
-            "system:new",
+            "kgqa.cli.system:new",
             f"NAME  name of the {group} and its module, e.g. my_{group} (docs/OWN_CODE.md)",
         )
         for group, files in (
@@ -553,7 +540,7 @@ SYSTEM_COMMANDS = (
         "new prompt",
         "copy a prompt of a method into prompts/, where yours replaces the original",
         "kgqa new prompt trace/select",
-        "system:new",
+        "kgqa.cli.system:new",
         "NAME  METHOD/TEMPLATE, e.g. trace/select (kgqa run dry_run=true --prompts prints the prompts of a method)",
     ),
     Command(
@@ -561,18 +548,24 @@ SYSTEM_COMMANDS = (
         "create the configuration of a model on the Hugging Face hub, or of your own weights",
         """kgqa new model my_model Qwen/Qwen3-8B
         kgqa new model my_model ~/weights/model.gguf""",
-        "system:new",
+        "kgqa.cli.system:new",
         """
         NAME    name of the model, e.g. my_model
         [FROM]  OWNER/NAME[:FILE.gguf] of the hub, or a file or folder with weights (default: a template to edit)""",
     ),
 )
-COMMANDS: Mapping[str, tuple[Command, ...]] = {
+
+# of the core, by the task that the help lists them under
+_CORE: Mapping[str, tuple[Command, ...]] = {
     "run": RUN_COMMANDS,
     "inspect": INSPECT_COMMANDS,
     "data": DATA_COMMANDS,
     "train": TRAIN_COMMANDS,
     "system": SYSTEM_COMMANDS,
+}
+COMMANDS: Mapping[str, tuple[Command, ...]] = {
+    task: (*commands, *(command for extra in list_extras().values() for command in extra.commands.get(task, ())))
+    for task, commands in _CORE.items()
 }
 BY_NAME: Mapping[str, Command] = {command.name: command for listed in COMMANDS.values() for command in listed}
 PROGRAM = Command(

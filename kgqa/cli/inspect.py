@@ -1,4 +1,4 @@
-"""`kgqa runs`, `kgqa report` and `kgqa view`: find runs, write their reports, and open them in the browser."""
+"""`kgqa runs` and `kgqa report`: find runs and write their reports."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kgqa.report.exports import write_export, write_report
 from kgqa.report.paper import DEFAULT_METRICS, PaperTable, read_entries, table_file
 from kgqa.report.sweeps import write_sweep_report
 from kgqa.runtime.monitor import Heartbeat, read_heartbeats
-from kgqa.util.fs import outputs, replace_file
+from kgqa.util.fs import replace_file
 from kgqa.util.text import duration
 
 RUNS_SHOWN = 20
@@ -152,24 +152,3 @@ def _write_table(args: Namespace, form: str, terminal: Terminal) -> None:
     metrics = tuple(values["metrics"].strip("[]").split(",")) if "metrics" in values else DEFAULT_METRICS
     table = PaperTable(read_entries(folders), metrics, values.get("baseline"))
     terminal.line(replace_file(args.out or folders[0] / table_file(form), table.text(form)))
-
-
-def view(args: Namespace, terminal: Terminal) -> None:
-    """Serve the local web app until Ctrl-C."""
-    from kgqa.viewer.server import PORT, serve
-
-    port = PORT if args.port is None else args.port
-    if not 0 <= port < 65536:
-        raise ConfigError(f"--port {port}: must be from 0 to 65535")
-    folder = Path(args.positionals[0]) if args.positionals else outputs()
-
-    def announce(address: str) -> None:
-        terminal.line(f"{address}\nreading {folder}. Stop with Ctrl-C")
-        if not args.no_browser:
-            webbrowser.open(address)
-
-    try:
-        with terminal.own_screen():
-            serve(folder, port, announce)
-    except KeyboardInterrupt:
-        terminal.line("")

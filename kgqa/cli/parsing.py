@@ -9,11 +9,11 @@ import textwrap
 from argparse import Namespace
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
 from kgqa.errors import ConfigError, nearest
+from kgqa.util.registry import load_function
 
 MAX_COLUMN = 32  # characters of a column of names
 MINIMA = {"N": 1, "DAYS": 0, "GPUS": 0, "PORT": 0}  # of options with a number, by metavar
@@ -70,8 +70,8 @@ class Argument:
 class Command:
     """A command and its help.
 
-    function: `module:function` in kgqa.cli. It gets the parsed arguments and a Terminal, and can return an exit code.
-        "" for a group of commands.
+    function: `module:function`. It gets the parsed arguments and a Terminal, and can return an exit code. "" for a
+        group of commands.
     arguments: lines of the help, each with the usage, two spaces and the meaning.
     own_keys: keys and groups that only this command has. With `only_own` it accepts no others.
     explains: the group of conf/ with the names that the help lists, or "run" for all groups.
@@ -142,8 +142,7 @@ class Command:
         return args
 
     def run(self, args: Namespace, *given: Any) -> int:
-        module, _, function = self.function.partition(":")
-        code: int | None = getattr(import_module(f"kgqa.cli.{module}"), function)(args, *given)
+        code: int | None = load_function(self.function)(args, *given)
         return code or 0
 
     def missing(self, what: str) -> ConfigError:

@@ -17,6 +17,7 @@ from kgqa.cli.main import main
 from kgqa.cli.parsing import Command
 from kgqa.cli.terminal import Terminal
 from kgqa.runtime.display import PlainLines
+from kgqa.util.registry import load_function
 from kgqa.util.text import escape_control, escape_json, one_line, protect_streams
 
 COMMANDS = [PROGRAM, *BY_NAME.values()]
@@ -35,8 +36,7 @@ def test_help_of_every_command_ends_in_examples_that_parse(
         assert f"{example} ".startswith(f"  {command.program} ")
         assert vars(parse([word for word in example.split()[1:] if word != "--help"]))
     if command.function:
-        module, _, name = command.function.partition(":")
-        assert callable(getattr(__import__(f"kgqa.cli.{module}", fromlist=[name]), name))
+        assert callable(load_function(command.function))
 
 
 def test_words_and_options_in_any_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,6 +27,7 @@ from kgqa.artifacts.trace import TracedCall, read_trace
 from kgqa.cli.main import main
 from kgqa.errors import DataError
 from kgqa.experiment.compare import compare_answers
+from kgqa.extras.viewer.table import columns_of, read_rows
 from kgqa.report import explorer
 from kgqa.report.every_eval_ever import _record
 from kgqa.report.explorer import REFERENCE, abridge_call, pack, run_page
@@ -47,7 +48,6 @@ from kgqa.report.section import (
 from kgqa.report.sweeps import SweepReport, write_sweep_report
 from kgqa.scoring.questions import BUILT_IN, Metric, ScoredQuestion
 from kgqa.sweeps.cells import check_metric, freeze_cells
-from kgqa.viewer.table import columns_of, read_rows
 
 HOSTILE = "</script><script>alert(1)</script><!-- & | \x01"
 

@@ -20,10 +20,10 @@ from kgqa.artifacts.trace import TRACE, read_trace
 from kgqa.cache.maintenance import export_calls
 from kgqa.cli.main import main
 from kgqa.errors import DataError
+from kgqa.extras.viewer.table import read_rows
 from kgqa.report.questions import RunQuestions
 from kgqa.report.run_report import notices
 from kgqa.util.fs import sha256
-from kgqa.viewer.table import read_rows
 from tests.e2e.conftest import QUICK
 
 SAVED = Path(__file__).parents[1] / "golden/artefacts/trace"

@@ -21,13 +21,13 @@ import pytest
 from kgqa.artifacts.trace import TRACE, read_frames
 from kgqa.cli.main import main
 from kgqa.errors import DataError
+from kgqa.extras.viewer import table
+from kgqa.extras.viewer.table import Row, find_row, read_rows
 from kgqa.report.columns import Measured
 from kgqa.report.page import svg
 from kgqa.runtime.monitor import Heartbeat
 from kgqa.util import optional_deps as extras
 from kgqa.util.optional_deps import install_command
-from kgqa.viewer import table
-from kgqa.viewer.table import Row, find_row, read_rows
 from tests.e2e.browser import Browser
 from tests.viewer.conftest import HOSTILE, SCRIPT
 from tests.viewer.viewing import Viewing

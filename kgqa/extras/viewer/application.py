@@ -8,15 +8,15 @@ from string import ascii_uppercase
 from typing import TYPE_CHECKING
 
 from kgqa.errors import ConfigError, DataError, UsageError
+from kgqa.extras.viewer import table
+from kgqa.extras.viewer.answers import FILTERS, compare_scores, read_answers, side_by_side
+from kgqa.extras.viewer.table import FIELDS, TEXTS, Row, find_row, group_cells, read_rows
 from kgqa.report.explorer import question_page
 from kgqa.report.page import page_policy, template_environment
 from kgqa.runtime.monitor import read_heartbeats
 from kgqa.scoring.questions import METRICS
 from kgqa.util.redaction import redact, write_crash_report
 from kgqa.util.text import escape_control, one_line
-from kgqa.viewer import table
-from kgqa.viewer.answers import FILTERS, compare_scores, read_answers, side_by_side
-from kgqa.viewer.table import FIELDS, TEXTS, Row, find_row, group_cells, read_rows
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 PAGE = 200  # rows of a table on one page
 MAX_RUNS = 6  # side by side
-ASSETS: list[str | tuple[str, str]] = [("kgqa.viewer", "assets"), ("kgqa.report", "assets")]
+ASSETS: list[str | tuple[str, str]] = [("kgqa.extras.viewer", "assets"), ("kgqa.report", "assets")]
 # a file's page runs only kgqa's scripts. It cannot load anything or reach this server
 SANDBOX = {"content-security-policy": f"sandbox allow-scripts allow-downloads allow-popups; {page_policy()}"}
 
@@ -137,7 +137,7 @@ class Viewer:
             """Return this page's query with some values changed."""
             return f"?{request.url.include_query_params(**changes).query}"
 
-        text = template_environment("kgqa.viewer").get_template(template).render(
+        text = template_environment("kgqa.extras.viewer").get_template(template).render(
             view=request.url.path, folder=escape_control(str(self._root)), link=link, page=PAGE,
             texts=TEXTS, **values,
         )  # fmt: skip

@@ -11,10 +11,10 @@ from kgqa.artifacts.predictions import PREDICTIONS
 from kgqa.artifacts.run import FinishedRun
 from kgqa.artifacts.trace import TRACE
 from kgqa.artifacts.verdicts import VERDICTS
+from kgqa.extras.viewer.table import Row
 from kgqa.report.questions import QuestionRow, RunQuestions, is_right
 from kgqa.scoring.comparison import Difference, compare
 from kgqa.scoring.questions import METRICS
-from kgqa.viewer.table import Row
 
 MAX_RUNS = 8  # in memory
 FILTERS = ("all questions", "flipped")

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kgqa.errors import ConfigError
+from kgqa.extras.viewer.application import Viewer
 from kgqa.util.optional_deps import require_packages
-from kgqa.viewer.application import Viewer
 
 if TYPE_CHECKING:
     from starlette.middleware.base import RequestResponseEndpoint
