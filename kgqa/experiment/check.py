@@ -17,13 +17,13 @@ from kgqa.errors import ConfigError
 from kgqa.experiment.engines import RoleBinding, judge_nodes
 from kgqa.experiment.experiment import RANKERS, Experiment
 from kgqa.experiment.session import Session
-from kgqa.experiment.tracking import choose_tracker
 from kgqa.identity.component import identity_of
 from kgqa.judge import ROLE
 from kgqa.scoring.metrics import profile_formula
 from kgqa.scoring.questions import METRICS
 from kgqa.system.models import SMALL_MODEL
 from kgqa.types import Question
+from kgqa.util.registry import load_registered
 from kgqa.util.text import pluralize
 
 SEARCH_GROUPS = ("retriever", "reranker", "ranker", "graph")
@@ -41,7 +41,8 @@ def check(session: Session) -> None:
         raise ConfigError(f"{names} does not answer questions. Remove judge=")
     profile_formula(experiment.profile)
     list(METRICS)  # reads those of the user
-    choose_tracker(experiment.config)
+    if experiment.config.get("tracker") is not None:
+        load_registered("check_tracker")(experiment.config)
     remarks = experiment.remarks if experiment.asks_models else ()
     for remark in (*remarks, *find_warnings(experiment)):
         session.say_once(remark)

@@ -30,8 +30,8 @@ PACKAGES = (
 )  # fmt: skip
 # of the package: what decides no answer and no score
 DECIDES_NOTHING = (
-    "conf", "cli", "viewer", "reproduce", "training", "sweeps", "report", "system", "trackers", "scaffold", "api.py",
-    "testing.py", "__init__.py", "__init__.pyi", "__main__.py",
+    "conf/", "cli/", "extras/trackers/", "extras/viewer/", "reproduce/", "training/", "sweeps/", "report/", "system/",
+    "scaffold/", "api.py", "testing.py", "__init__.py", "__init__.pyi", "__main__.py",
 )  # fmt: skip
 
 
@@ -82,9 +82,9 @@ def _package_hash() -> str:
     """Return the hash of the package without what only shows or starts runs. conf/ is in the identity."""
     folder, digest = package_folder(), hashlib.sha256()
     for file in sorted(folder.rglob("*")):
-        parts = file.relative_to(folder).parts
-        if parts[0] not in DECIDES_NOTHING and "__pycache__" not in parts and file.is_file():
-            digest.update("/".join(parts).encode() + b"\n" + hashlib.sha256(file.read_bytes()).digest())
+        name = file.relative_to(folder).as_posix()
+        if not name.startswith(DECIDES_NOTHING) and "__pycache__" not in name and file.is_file():
+            digest.update(name.encode() + b"\n" + hashlib.sha256(file.read_bytes()).digest())
     return digest.hexdigest()[:12]
 
 

@@ -37,7 +37,6 @@ from kgqa.experiment.manifest import code_hash, manifest
 from kgqa.experiment.prepare import prepare
 from kgqa.experiment.prepare.indexes import open_index
 from kgqa.experiment.session import Runner, Session
-from kgqa.experiment.tracking import track
 from kgqa.identity.component import identity_of, name_of
 from kgqa.kg.graph import ReadChains, chain_statistics
 from kgqa.protocols import Engine, Method
@@ -53,6 +52,7 @@ from kgqa.scoring.summary import summarise
 from kgqa.types import Answer, Question
 from kgqa.util.fs import jsonl_text, sha256
 from kgqa.util.redaction import describe_error, format_frames, function_line
+from kgqa.util.registry import load_registered
 
 REPORTS = ("md", "html")  # that a run writes
 Record = Callable[[Question, Prediction, Iterable[CallRecord]], None]
@@ -83,7 +83,7 @@ def execute_unless_finished(session: Session, display: Display) -> Executed:
         check(session)
         return execute(session, display)
     display.line(f"{run.folder}: already complete")
-    track(experiment, run.folder, run.metrics, display)
+    _track(experiment, run.folder, run.metrics, display)
     return Executed(run.folder, run.metrics, None)
 
 
@@ -108,7 +108,7 @@ def execute(session: Session, display: Display) -> Executed:
             except BaseException:
                 folder.is_worthless = session.spent == Spent()
                 raise
-    track(experiment, folder.path, metrics, display)
+    _track(experiment, folder.path, metrics, display)
     failure, limit = None, experiment.settings.max_failure_rate
     if metrics.failed > limit * metrics.questions:
         count = f"{metrics.failed} of {metrics.questions} questions failed"
@@ -219,6 +219,11 @@ def _write_reports(experiment: Experiment, folder: RunFolder, metrics: Metrics) 
     folder.write_json(SETTINGS, as_json(Chosen(choices=experiment.choices, settings=tuple(_used_settings(experiment)))))
     for form in REPORTS:
         write_report(folder.path, form)
+
+
+def _track(experiment: Experiment, folder: Path, metrics: Metrics, display: Display) -> None:
+    if experiment.config.get("tracker") is not None:
+        load_registered("track_run")(experiment, folder, metrics, display)
 
 
 def _used_settings(experiment: Experiment) -> Iterator[Setting]:

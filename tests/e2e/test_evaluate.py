@@ -501,8 +501,8 @@ def test_unreachable_tracker_is_one_warning_without_its_password(kgqa: Kgqa, mon
         raise TrackerError("API request to http://user:hunter22@127.0.0.1:1/api failed")
 
     plain = kgqa(*TRACKED)
-    monkeypatch.setattr("kgqa.trackers.mlflow.find_spec", lambda name: object())
-    monkeypatch.setattr("kgqa.trackers.mlflow.MlflowTracker.log", fail)
+    monkeypatch.setattr("kgqa.extras.trackers.mlflow.find_spec", lambda name: object())
+    monkeypatch.setattr("kgqa.extras.trackers.mlflow.MlflowTracker.log", fail)
     ran = kgqa(*TRACKED, "tracker=mlflow")
     assert (ran.code, ran.folder) == (0, plain.folder)  # a tracker does not make another run
     [said] = [line for line in ran.out.splitlines() if "tracker=mlflow" in line]
@@ -514,7 +514,7 @@ def test_missing_package_and_address_with_credentials_are_refused_before_any_cal
     kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     for module in ("mlflow", "wandb"):
-        monkeypatch.setattr(f"kgqa.trackers.{module}.find_spec", lambda name: None)
+        monkeypatch.setattr(f"kgqa.extras.trackers.{module}.find_spec", lambda name: None)
         refused(kgqa(*TRACKED, f"tracker={module}", "output_dir=one"), install_command(module))
     assert not (tmp_path / "one").exists()
     ran = kgqa(*TRACKED, "tracker=mlflow", "tracker.uri='http://user:hunter22@127.0.0.1:5000'")

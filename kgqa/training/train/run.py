@@ -17,7 +17,6 @@ from kgqa.engines.weights import digest
 from kgqa.errors import ConfigError
 from kgqa.experiment.data import sources
 from kgqa.experiment.manifest import origin
-from kgqa.experiment.tracking import LONGEST, log_run
 from kgqa.methods.steps.safe_verdict import read_verdict
 from kgqa.protocols import TrackedRun
 from kgqa.report.page import sections_page, svg
@@ -43,7 +42,7 @@ from kgqa.training.trainers.process import (
 )
 from kgqa.util.fs import OUT_ELSEWHERE, json_text, lock_file, replace_file, sha256
 from kgqa.util.optional_deps import install_command, missing_imports
-from kgqa.util.redaction import redact
+from kgqa.util.registry import load_registered
 
 REPORT, PICTURE = "report.html", "losses.svg"
 TRACKED = (REPORT, CARD, PICTURE, MANIFEST)
@@ -92,7 +91,8 @@ def train(request: TrainRequest, examples: ExampleSplit, display: Display, comma
         replace_file(folder / CARD, markdown(trained.name, card_sections(trained)))
         replace_file(folder / MANIFEST, json_text(trained.json()))
         shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
-        log_run(request.config, lambda: _tracked_run(trained, folder, result), shown)
+        if request.config.get("tracker") is not None:
+            load_registered("track_training")(request.config, lambda: _tracked_run(trained, folder, result), shown)
     return folder
 
 
@@ -171,7 +171,7 @@ def _manifest(
 
 
 def _tracked_run(trained: Trained, folder: Path, result: TrainResult) -> TrackedRun:
-    parameters = {key: redact(value)[:LONGEST] for key, value, _ in trained.settings}
+    parameters = {key: str(value) for key, value, _ in trained.settings}
     files = tuple(file for name in TRACKED if (file := folder / name).is_file())
     figures = {name: getattr(trained, name) for name in ("steps", "tokens", "seconds", "peak_memory", "trainable")}
     figures |= {f"loss_{name}": value for name, value in trained.losses}

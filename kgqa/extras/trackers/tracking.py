@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from kgqa.artifacts.manifest import MANIFEST
@@ -30,35 +31,37 @@ def choose_tracker(config: Config) -> Tracker | None:
     return tracker
 
 
-def track(experiment: Experiment, folder: Path, metrics: Metrics, display: Display) -> None:
-    """Log the run if a tracker is chosen, and show the place or a warning."""
+def track_run(experiment: Experiment, folder: Path, metrics: Metrics, display: Display) -> None:
+    """Log a run if a tracker is chosen, and show the place or a warning."""
     name = "/".join([experiment.name("dataset"), experiment.name("method"), folder.name])
     files = tuple(file for name in FILES if (file := folder / name).is_file())
-    log_run(
+    track(
         experiment.config,
         lambda: TrackedRun(name, parameters(experiment), list_tracked_metrics(metrics), files),
         display,
     )
 
 
-def log_run(config: Config, describe: Callable[[], TrackedRun], display: Display) -> None:
+def track(config: Config, describe: Callable[[], TrackedRun], display: Display) -> None:
     """Log a run or a training if a tracker is chosen, and show the place or a warning."""
     if (tracker := choose_tracker(config)) is None:
         return
     try:
-        display.line(f"tracked: {tracker.log(describe())}")
+        run = describe()
+        parameters = {key: redact(value)[:LONGEST] for key, value in run.parameters.items()}
+        display.line(f"tracked: {tracker.log(replace(run, parameters=parameters))}")
     except TrackerError as error:
         reason = " ".join(redact(error).split())
         display.line(f"warning: tracker={config['choices']['tracker']}: {reason:.160}. The run itself is complete")
 
 
 def parameters(experiment: Experiment) -> dict[str, str]:
-    """Return the configuration that the run uses, without credentials in addresses."""
+    """Return the configuration that the run uses."""
     unused = (groups().keys() - experiment.choices.keys()) | {"choices", "tracker"}
     used = {key: value for key, value in experiment.config.items() if key not in unused}
     named = {group: name for group, name in experiment.choices.items() if group != "tracker"}
     flat = {key: value for key, value in flatten(used).items() if value is not None and not key.endswith("._target_")}
-    return {key: redact(value)[:LONGEST] for key, value in (named | flat).items()}
+    return named | {key: str(value) for key, value in flat.items()}
 
 
 def list_tracked_metrics(metrics: Metrics) -> dict[str, float]:

@@ -1,1 +1,0 @@
-"""Experiment trackers (MLflow, Weights & Biases). `experiment.tracking` copies finished runs to them."""
