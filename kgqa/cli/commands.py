@@ -12,7 +12,7 @@ from typing import Any
 
 from kgqa.cli.parsing import Command
 from kgqa.errors import ConfigError, nearest
-from kgqa.util.registry import list_extras
+from kgqa.util.registry import list_exports, list_extras
 
 SWEEP = """Keys of a sweep, a run per value of comma lists, choice(…), range(…) and glob(…) (docs/SWEEPS.md):
   sweep.name=      folder name in outputs/sweeps (default: a hash of its cells)
@@ -69,15 +69,20 @@ BOOTSTRAP = """  train.base=       the base model that is trained (default: mode
 
 Each round answers the training questions with the adapters of the previous round, collects the steps that led to
 correct answers, trains one adapter per role on the base model, and evaluates the adapters. See docs/TRAINING.md."""
-REPORT = """formats:
-  html   tables and trace explorer (default)
-  md     the tables as Markdown
-  csv    one line per question
-  latex  the tables as LaTeX
-  jsonl  predictions and calls, one row per line
-  eee    Every Eval Ever 0.3.0: one record of the scores with their intervals
-  otlp   one trace per question in OTLP/JSON with OpenInference's names: for Phoenix, MLflow, Langfuse
-  trec   run.trec and qrels.trec: only ids and ranks
+TABLES = {
+    "html": "tables and trace explorer (default)",
+    "md": "the tables as Markdown",
+    "csv": "one line per question",
+    "latex": "the tables as LaTeX",
+}
+EXPORTS = {
+    "jsonl": "predictions and calls, one row per line",
+    "trec": "run.trec and qrels.trec: only ids and ranks",
+    **{name: export.meaning for name, export in list_exports().items()},
+}
+_FORMATS = "\n".join(f"  {name:<5}  {meaning}" for name, meaning in {**TABLES, **EXPORTS}.items())
+REPORT = f"""formats:
+{_FORMATS}
 
 All exports except trec contain questions, gold answers, passages and prompts. Keep them as private as your documents.
 They do not contain API keys, passwords or command lines. docs/SHARING.md lists the programs that read them."""
@@ -93,7 +98,6 @@ KG_EXPORT = """formats:
   graphml  for Gephi, Cytoscape, networkx
 
 jsonl and tsv contain the texts of the passages, graphml their titles: keep the file as private as they are."""
-EXPORTS = ("jsonl", "eee", "otlp", "trec")
 QUESTION_KEYS = ("dataset", "limit", "sample", "ids")
 CALIBRATION_KEYS = ("labels", "other")
 SCORE_KEYS = (
@@ -237,11 +241,11 @@ INSPECT_COMMANDS = (
         kgqa report results --table paper --format latex baseline=all_documents
         kgqa report last --format otlp --out spans""",
         "kgqa.cli.inspect:report",
-        """
+        f"""
         RUN …            a run or a sweep: its folder, the start of its name, or last. Several with --table
         [key=value …]    with --table: baseline=ROW for the tests, metrics=em,f1 (also judge, corrected and others)
-        --table {paper}  a table for a paper as latex, md or csv: rows are methods, columns datasets and metrics
-        --format {html,md,csv,latex,jsonl,eee,otlp,trec}  the format, see below
+        --table {{paper}}  a table for a paper as latex, md or csv: rows are methods, columns datasets and metrics
+        --format {{{",".join((*TABLES, *EXPORTS))}}}  the format, see below
         --open           only open the HTML report in the browser
         --out PATH       output file (default: report.html, .md, .csv or .tex in RUN). An export needs a new or empty \
             folder""",

@@ -9,13 +9,12 @@ from pathlib import Path
 
 from kgqa.artifacts.run import FinishedRun
 from kgqa.errors import ConfigError
-from kgqa.report.every_eval_ever import write_every_eval_ever
 from kgqa.report.explorer import run_page
-from kgqa.report.otlp import write_otlp
 from kgqa.report.questions import RunQuestions, call_rows, prediction_rows, write_jsonl
 from kgqa.report.run_report import notices, scores_with_intervals, sections
 from kgqa.report.section import FILES, csv_text, latex, markdown
 from kgqa.util.fs import OUT_ELSEWHERE, ensure_dir, explain_storage_errors, replace_file
+from kgqa.util.registry import list_exports, load_function
 
 _UNFIT = re.compile(r"[\s%]")  # in TREC's files, in which spaces separate columns
 
@@ -47,12 +46,13 @@ def _csv(run: FinishedRun) -> str:
 def write_export(run: Path, out: Path, form: str = "jsonl") -> list[Path]:
     """Write a run in one of the forms into `out`, completely or not at all, and return the files sorted by name.
 
-    form: jsonl (rows), trec, eee (Every Eval Ever) or otlp (OpenTelemetry).
+    form: jsonl (rows), trec, or a format of an extra.
 
     Raises ConfigError: the folder is not empty or has no name, or the form does not fit the run. DataError: not the
     folder of a finished run. StorageError: the disk is full or not writable.
     """
-    write = {"jsonl": _write_rows, "trec": _write_trec, "eee": write_every_eval_ever, "otlp": write_otlp}[form]
+    own = {"jsonl": _write_rows, "trec": _write_trec}
+    write = own[form] if form in own else load_function(list_exports()[form].function)
     finished = FinishedRun.read(run)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ConfigError(f"--out {out}: this folder is not empty. Name another one.")

@@ -13,16 +13,26 @@ from kgqa.util.fs import package_folder
 
 
 @dataclass(frozen=True)
+class Export:
+    """A format of `kgqa report --format`. The function gets a finished run and an empty folder."""
+
+    meaning: str
+    function: str
+
+
+@dataclass(frozen=True)
 class Extra:
     """What an extra adds to kgqa. A function is named as `module:function` and imported when it is called.
 
     Args:
         commands: declarations of commands (`kgqa.cli.parsing.Command`), by the task that the help lists them under.
         functions: functions that the core calls, by the name that the core uses.
+        exports: formats of runs, by their names.
     """
 
     commands: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     functions: Mapping[str, str] = field(default_factory=dict)
+    exports: Mapping[str, Export] = field(default_factory=dict)
 
 
 @cache
@@ -30,6 +40,11 @@ def list_extras() -> Mapping[str, Extra]:
     """Return the installed extras by name, in alphabetical order."""
     names = sorted(file.parent.name for file in package_folder().glob("extras/*/register.py"))
     return {name: import_module(f"kgqa.extras.{name}.register").EXTRA for name in names}
+
+
+def list_exports() -> Mapping[str, Export]:
+    """Return the formats of all extras by name."""
+    return {name: export for extra in list_extras().values() for name, export in extra.exports.items()}
 
 
 def load_function(path: str) -> Callable[..., Any]:

@@ -13,10 +13,11 @@ import pytest
 from kgqa.errors import ConfigError
 from kgqa.util.fs import package_folder
 from kgqa.util.plugins import package_conf
-from kgqa.util.registry import list_extras, load_function, load_registered
+from kgqa.util.registry import list_exports, list_extras, load_function, load_registered
 from tests.e2e.conftest import QUICK
 
 FUNCTIONS = [(name, path) for extra in list_extras().values() for name, path in extra.functions.items()]
+EXPORTS = [(name, export.function) for name, export in list_exports().items()]
 
 
 def test_every_folder_of_extras_registers() -> None:
@@ -24,8 +25,15 @@ def test_every_folder_of_extras_registers() -> None:
     assert folders == set(list_extras())
 
 
+@pytest.mark.parametrize(
+    "path", [path for _, path in FUNCTIONS + EXPORTS], ids=[name for name, _ in FUNCTIONS + EXPORTS]
+)
+def test_registered_function_can_be_imported(path: str) -> None:
+    assert callable(load_function(path))
+
+
 @pytest.mark.parametrize(("name", "path"), FUNCTIONS, ids=[name for name, _ in FUNCTIONS])
-def test_registered_function_can_be_imported(name: str, path: str) -> None:
+def test_core_finds_a_function_by_its_name(name: str, path: str) -> None:
     assert load_registered(name) is load_function(path)
 
 

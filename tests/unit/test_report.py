@@ -27,9 +27,9 @@ from kgqa.artifacts.trace import TracedCall, read_trace
 from kgqa.cli.main import main
 from kgqa.errors import DataError
 from kgqa.experiment.compare import compare_answers
+from kgqa.extras.exports.every_eval_ever import _record
 from kgqa.extras.viewer.table import columns_of, read_rows
 from kgqa.report import explorer
-from kgqa.report.every_eval_ever import _record
 from kgqa.report.explorer import REFERENCE, abridge_call, pack, run_page
 from kgqa.report.exports import write_export, write_report
 from kgqa.report.page import mark_text, notebook_html

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from kgqa.artifacts.run import AS_READER, FinishedRun
 from kgqa.artifacts.trace import TracedCall
-from kgqa.report.every_eval_ever import UNSET, end_time, run_id
+from kgqa.extras.exports.every_eval_ever import UNSET, end_time, run_id
 from kgqa.report.questions import ReportedQuestion, RunQuestions, write_jsonl
 from kgqa.scoring.questions import METRICS
 from kgqa.types import Json
