@@ -14,7 +14,6 @@ from functools import cached_property
 from pathlib import Path
 
 from kgqa.artifacts.metrics import Metrics
-from kgqa.artifacts.predictions import SavedAnswer
 from kgqa.artifacts.run import FinishedRun, find_run
 from kgqa.artifacts.sweep import find_runs
 from kgqa.artifacts.trace import TracedQuestion, find_question
@@ -22,12 +21,10 @@ from kgqa.config.composing import compose
 from kgqa.config.overrides import Value, format_override, format_sweep
 from kgqa.datasets.in_memory import InMemoryDataset
 from kgqa.errors import ConfigError
-from kgqa.experiment.ask import answer_unscored
-from kgqa.experiment.ask import ask_documents as _ask_documents
 from kgqa.experiment.check import check
 from kgqa.experiment.compare import Comparison, compare_answers
 from kgqa.experiment.experiment import Experiment
-from kgqa.experiment.run import execute
+from kgqa.experiment.run import answer_unscored, execute
 from kgqa.experiment.session import Session
 from kgqa.report.page import notebook_html
 from kgqa.report.questions import Row, call_rows, prediction_rows
@@ -166,28 +163,6 @@ def ask(
         check(session)
         (answered,) = answer_unscored(session, shown)
     return answered
-
-
-def ask_documents(
-    question: str,
-    documents: Sequence[str | Path],
-    *overrides: str,
-    passages: int | None = None,
-    display: Display | None = None,
-    **keys: Value,
-) -> SavedAnswer:
-    """Answer one question from files and folders, with the sentences that support the answer: `kgqa ask`.
-
-    Args:
-        passages: how many of the best passages a method gets that does not search by itself.
-
-    Raises:
-        UsageError: a key, a value or a file is wrong, or no passage matches the question.
-        EngineError: a model failed.
-    """
-    shown, sources = display or PlainLines(sys.stderr), [Path(each).expanduser() for each in documents]
-    with log_lines(shown):
-        return _ask_documents(question, sources, _words(overrides, keys), shown, passages)
 
 
 def _words(overrides: Sequence[str], keys: dict[str, Value]) -> list[str]:

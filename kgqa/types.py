@@ -17,7 +17,7 @@ JsonObject = Mapping[str, Json]
 class Passage:
     """A titled paragraph. Equal title and text give an equal id, in any file.
 
-    `place` is only set for a page or table of a document, see `kgqa.datasets.pdf`. It is then part of the id.
+    `place` is only set for a page or table of a document, see `extras/documents/pdf.py`. It is then part of the id.
     """
 
     id: str

@@ -16,12 +16,13 @@ import tempfile
 from datetime import datetime, timezone
 from pathlib import Path
 
-from kgqa.artifacts.manifest import CALLS, RECORDING, Manifest, Recording
+from kgqa.artifacts.manifest import Manifest
 from kgqa.cache.maintenance import export_calls
-from kgqa.cli.ask import show_demo
 from kgqa.cli.terminal import Terminal
-from kgqa.experiment.demo import DemoResult, demo_experiments, run_demo
 from kgqa.experiment.replay import replay
+from kgqa.extras.demo.command import show_demo
+from kgqa.extras.demo.recording import CALLS, RECORDING, Recording
+from kgqa.extras.demo.running import DemoResult, demo_experiments, run_demo
 from kgqa.runtime.display import QUIET, log_lines
 from kgqa.util.fs import call_cache, json_text, replace_file
 

@@ -9,7 +9,6 @@ from typing import TypeVar
 from kgqa.artifacts.schema import AGAIN, Artifact, Count, check_json, omit_none, read
 from kgqa.errors import DataError
 from kgqa.types import Json
-from kgqa.util.fs import package_folder
 from kgqa.util.fs import sha256 as hash_file
 
 MANIFEST = "manifest.json"
@@ -133,27 +132,3 @@ class StageManifest(Artifact):
             state = "changed since it was written" if file.is_file() else "no such file"
             raise DataError(f"{file}: {state}. Run the command that made it again: {' '.join(self.origin.command)}")
         return file
-
-
-RECORDING = package_folder() / "demos" / "recorded.json"
-CALLS = package_folder() / "demos" / "recorded.jsonl.zst"  # as `kgqa cache export` writes it
-RENEW = "Create it in a checkout: python scripts/record_demo.py"
-
-
-class Recording(Artifact):
-    """The recorded demo. `model`, `ranker`: their identities, which are in the keys of the calls."""
-
-    made: str  # the day, such as 2026-11-23
-    kgqa: str
-    commit: str
-    platform: str
-    cores: Count
-    remark: str  # about the machine
-    model: Identity
-    ranker: Identity
-    answers: Mapping[str, Mapping[str, str]]  # by method and question
-
-    @classmethod
-    def read(cls, file: Path = RECORDING) -> Recording:
-        """Read the recording. Raises DataError if it is missing or damaged."""
-        return read(Recording, file, missing=f"no such file. {RENEW}", remedy=RENEW)

@@ -12,7 +12,6 @@ from kgqa.artifacts.manifest import check_hash
 from kgqa.artifacts.schema import Artifact, Count, Number, as_json, check_json, explain, read_lines, validate
 from kgqa.errors import DataError
 from kgqa.types import Answer, Json, Lesson, Question
-from kgqa.util.fs import outputs
 from kgqa.util.redaction import describe_error
 
 PREDICTIONS = "predictions.jsonl"
@@ -107,37 +106,3 @@ class _Line(Artifact):
 
     question_id: str
     answer: str | None
-
-
-FOLDER = "asked"  # below outputs/
-
-
-class Quotation(Artifact):
-    """A sentence that supports an answer, with its place and its triple."""
-
-    triple: tuple[str, ...] | None  # head, relation, tail. None: the method has no triples
-    sentence: str  # that shares most words with the triple, or with question and answer
-    file: str | None  # None: the passage is not from a document
-    page: str | None  # such as "page 3", only for PDFs
-    line: Count | None  # from 1, only for text files
-    title: str
-    passage: str  # its id
-    where: str  # file with page or line, or the title
-
-
-class SavedAnswer(Artifact):
-    question: str
-    answer: str | None
-    error: str | None
-    supported: bool  # one of the quoted sentences contains the answer
-    steps: tuple[Quotation, ...]
-    method: str
-    model: str
-    engine: str
-    left_out: Mapping[str, str]  # the reason by unreadable file
-    seconds: float
-    page: str
-
-
-def answers_folder() -> Path:
-    return outputs() / FOLDER

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -19,6 +19,7 @@ from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.types import Json, Passage, Question, Usage
 from kgqa.util.fs import open_file
 from kgqa.util.jsonio import MOST_BYTES, JsonError, decode_first, decode_stored, encode_json
+from kgqa.util.text import contains_words
 
 TRACE = "trace.jsonl.zst"
 PARTIAL_TRACE = "trace.partial.jsonl.zst"  # while a run works
@@ -261,3 +262,15 @@ class Notes(Artifact):
     def of(cls, traced: TracedQuestion) -> Notes:
         """Read the notes of a question. Raises DataError if one has another shape."""
         return check_json(Notes, traced.notes, f"question {traced.question.id}: its notes")
+
+
+def leading_chain(traced: TracedQuestion) -> Sequence[Sequence[str]]:
+    """Return the units of the likeliest chain with the answer, or of the likeliest chain; () without chains.
+
+    Chains are in the notes of the method. A unit is a triple, a sentence or a document, and the id of its passage.
+    """
+    chains = [chain["triples"] for chain in traced.notes.get("chains", ()) if chain["triples"]]
+    texts = (" ".join(part for unit in chain for part in unit[:-1]) for chain in chains)
+    answer = traced.prediction.answer or ""
+    holding = (chain for chain, text in zip(chains, texts, strict=True) if contains_words(text, answer))
+    return next(holding, chains[0] if chains else ())

@@ -23,13 +23,6 @@ SWEEP = """Keys of a sweep, a run per value of comma lists, choice(…), range(�
 Set a key of a group as group.key=value, e.g. method.beam=3. Run the same command again to continue.
 Exit codes: 0 done, 2 invalid input or more failed questions than max_failure_rate allows, 3 the engine crashed,
 130 interrupted."""
-ASK = """Supported files: text, Markdown, HTML, DOCX and PDF (pip install 'kgqa[pdf]'). Folders are read recursively.
-The default model is the largest one with weights on this machine. The default method=trace builds chains of sentences
-with the values of experiment=ask. Set method.units=triples for chains of extracted triples, and experiment=null for the
-values of the paper. Use method=kgp for questions about the structure of PDFs, e.g. "What does table 2 say?"."""
-DEMO = """Runs method=no_context, method=all_documents and experiment=demo (TRACE, small enough for a laptop) on the
-first questions of dataset=demo. The texts describe a fictional country, so that no model knows the answers. Keys of
-method, kg and rankers apply only to TRACE. All others apply to all three methods."""
 TUNE = """Additional keys (docs/SWEEPS.md):
   tune.metric=    a score of metrics.json (em, f1, support_recall, …), judge or recall@K
   tune.dev=N      number of dev questions, sampled with tune.seed=0. Or set tune.dev_path=FILE or tune.dev_split=train
@@ -112,19 +105,6 @@ VERIFY_KEYS = (
 
 RUN_COMMANDS = (
     Command(
-        "demo",
-        "compare TRACE with two baselines on a few questions, and show its chains",
-        """kgqa demo
-        kgqa demo model=smollm2_135m
-        kgqa demo --recorded""",
-        "kgqa.cli.ask:demo",
-        """
-        [key=value …]  as for kgqa run, e.g. limit=5 or model=smollm2_135m
-        --recorded     replay the calls that ship with kgqa, without a model""",
-        notes=DEMO,
-        needs_words=False,
-    ),
-    Command(
         "run",
         "run a method on the questions of a dataset, and score its answers",
         """kgqa run method=trace dataset=demo limit=3
@@ -138,20 +118,6 @@ RUN_COMMANDS = (
         ("sweep.name", "sweep.metric", "budget", "hydra/launcher", "hydra/sweeper"),
         explains="run",
         notes=SWEEP,
-    ),
-    Command(
-        "ask",
-        "answer a question from your own documents",
-        """kgqa ask "Where was the builder of the mill born?" notes/
-        kgqa ask "What does table 2 say?" report.pdf method=kgp model=qwen2_5_coder_1_5b""",
-        "kgqa.cli.ask:ask",
-        """
-        [QUESTION]     in quotes
-        [FILE …]       your documents: files and folders
-        [key=value …]  as for kgqa run, e.g. model=qwen2_5_coder_1_5b method=kgp
-        --json         print the answer as a JSON object, progress on stderr
-        --passages N   number of passages for a method that does not search (default: all, up to 20,000 characters)""",
-        notes=ASK,
     ),
     Command(
         "tune",

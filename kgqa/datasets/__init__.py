@@ -1,1 +1,1 @@
-"""Datasets: readers of question files and corpora, documents of users, downloads, and few-shot examples."""
+"""Datasets: readers of question files and corpora, downloads, and few-shot examples."""

@@ -6,13 +6,21 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Protocol
 
 from kgqa.artifacts.manifest import StageManifest
 from kgqa.artifacts.verdicts import STAGE, VERDICTS, read_verified
-from kgqa.datasets.documents import Documents
 from kgqa.errors import ConfigError, DataError
 from kgqa.types import JsonObject, Passage, Question
 from kgqa.util.fs import digest, text_digest
+
+
+class Searchable(Protocol):
+    """Passages to search that are no file of a dataset, such as a user's documents."""
+
+    def passages(self) -> Iterator[Passage]: ...
+
+    def identity(self) -> JsonObject: ...
 
 
 @dataclass(frozen=True)
@@ -20,7 +28,7 @@ class InMemoryDataset:
     """Questions in memory. The corpus is their own passages, or `documents`."""
 
     members: tuple[Question, ...]
-    documents: Documents | None = None
+    documents: Searchable | None = None
 
     @classmethod
     def of(cls, question: str, passages: Iterable[tuple[str, str]]) -> InMemoryDataset:

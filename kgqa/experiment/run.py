@@ -21,7 +21,7 @@ from kgqa.artifacts.metrics import UNDEFINED, Metrics, Retrieval, Throughput
 from kgqa.artifacts.predictions import PREDICTIONS, Prediction, question_ids
 from kgqa.artifacts.run import IDENTITY, SCRIPTED, SETTINGS, Chosen, FinishedRun, Setting
 from kgqa.artifacts.schema import as_json, extend, read_json
-from kgqa.artifacts.trace import TRACE
+from kgqa.artifacts.trace import TRACE, TracedQuestion
 from kgqa.artifacts.verdicts import VERDICTS
 from kgqa.calls import Neighbours, Search
 from kgqa.config.files import flatten, format_yaml
@@ -43,7 +43,7 @@ from kgqa.protocols import Engine, Method
 from kgqa.retrieval.search import PoolIndex
 from kgqa.runtime.costs import Ledger, Spent, model_seconds
 from kgqa.runtime.display import Display
-from kgqa.runtime.folder import RunFolder, run_name
+from kgqa.runtime.folder import RunFolder, run_name, trace_question
 from kgqa.runtime.monitor import log_event, monitor_work
 from kgqa.runtime.scheduler import CallRecord
 from kgqa.scoring.questions import METRICS, ScoredQuestion, prediction_lines, score_questions
@@ -278,6 +278,17 @@ def answer_questions(runner: Runner, record: Record, display: Display) -> Answer
             record(question, prediction, ended.records)
             stage.finish(failed=isinstance(outcome, Exception))
     return Answers(predictions, runner.ledger, runner.throughput(), seconds, chains, errors)
+
+
+def answer_unscored(session: Session, display: Display) -> list[TracedQuestion]:
+    """Return each question of the experiment with its calls, in the order in which they finished.
+
+    A failed question has an error instead of an answer.
+    """
+    traced = list[TracedQuestion]()
+    with open_index(session, display) as index, session.runner(prepare(session, index, display)) as runner:
+        answer_questions(runner, lambda *ended: traced.append(trace_question(*ended)), display)
+    return traced
 
 
 def _check_answer(method: Method, result: object) -> Answer | Exception:

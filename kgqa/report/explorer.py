@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 from math import isfinite
 from urllib.parse import quote
 
-from kgqa.artifacts.predictions import Quotation
 from kgqa.artifacts.run import FinishedRun
+from kgqa.artifacts.schema import Artifact, Count
 from kgqa.artifacts.trace import TracedCall
 from kgqa.report.page import EXPLORER, page_parts
 from kgqa.report.questions import ReportedQuestion, RunQuestions, is_right
@@ -30,6 +30,19 @@ _SHARABLE = 40  # characters: a shorter text is not replaced
 _FAILED = 20  # failed questions listed below the scores
 _BEST = 10  # texts of a ranking
 _DIGITS = 4  # of fractions, as the page shows them
+
+
+class Quotation(Artifact):
+    """A sentence that supports an answer, with its place and its triple."""
+
+    triple: tuple[str, ...] | None  # head, relation, tail. None: the method has no triples
+    sentence: str  # that shares most words with the triple, or with question and answer
+    file: str | None  # None: the passage is not from a document
+    page: str | None  # such as "page 3", only for PDFs
+    line: Count | None  # from 1, only for text files
+    title: str
+    passage: str  # its id
+    where: str  # file with page or line, or the title
 
 
 def run_page(run: FinishedRun, sections: Sequence[Section], notices: Sequence[str]) -> Iterator[str]:

@@ -27,6 +27,17 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 100 * 60 else f"{seconds / 3600:.1f} h"
 
 
+def find_words(text: str) -> list[str]:
+    """Return the words of a text in lower case, without punctuation."""
+    return re.findall(r"\w+", text.casefold())
+
+
+def contains_words(text: str, part: str) -> bool:
+    """Return whether a text contains the words of another one in their order, ignoring case and punctuation."""
+    words = " ".join(find_words(part))
+    return bool(words) and f" {words} " in f" {' '.join(find_words(text))} "
+
+
 def escape_control(text: str) -> str:
     r"""Return the text with control characters written as escapes, such as \x1b. Newlines and tabs stay."""
     return _CONTROL.sub(_escape, text.replace("\r\n", "\n")) if _CONTROL.search(text) else text

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from kgqa import api
+from kgqa.extras.documents.ask import ask_documents
+from kgqa.runtime.display import QUIET
 from tests.e2e.conftest import QUICK, Kgqa, Ran, refused, write_rules
 from tests.e2e.invented_island import BORN, RULES, write_island
 
@@ -56,7 +57,9 @@ def test_answer_has_sentence_and_place_of_each_step_and_unreadable_files_are_rep
     assert ferry["triple"] == ["Northern Star", "replaced", "Grey Heron"]
     assert ferry["sentence"] == "The ferry Grey Heron is replaced by the ferry Northern Star."
     assert ferry["file"] == "island/minutes.docx"
-    assert api.ask_documents(BORN, ["island"], *RULED, *CHAINS).json() | {"seconds": 0} == told | {"seconds": 0}
+    assert ask_documents(BORN, [Path("island")], [*RULED, *CHAINS], QUIET).json() | {"seconds": 0} == told | {
+        "seconds": 0
+    }
     Path("island/bad.txt").write_bytes(b"one\n\xff\xfe")
     assert "skipped: island/bad.txt:2: not UTF-8" in ask(BORN, "island").out
     assert list(answer(ask(BORN, "island", "--json"))["left_out"]) == ["island/bad.txt"]

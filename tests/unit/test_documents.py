@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from kgqa.datasets.document_text import markdown_heading, parse_html, read_document
-from kgqa.datasets.documents import KINDS, Documents, Where
-from kgqa.datasets.folder import Folder
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.experiment import Experiment
+from kgqa.extras.documents.document_text import markdown_heading, parse_html, read_document
+from kgqa.extras.documents.documents import KINDS, Documents, Where
+from kgqa.extras.documents.folder import Folder
 from kgqa.types import Question
 from tests.e2e.invented_island import FILES, write_docx, write_island
 from tests.unit.files import jsonl, write

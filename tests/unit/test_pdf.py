@@ -12,8 +12,8 @@ import pytest
 
 from kgqa.artifacts.call_schema import reply_from_json, reply_json
 from kgqa.calls import Search
-from kgqa.datasets import pdf
 from kgqa.errors import DataError
+from kgqa.extras.documents import pdf
 from kgqa.types import Passage
 
 PAGE = re.compile(r"page (\d+)")

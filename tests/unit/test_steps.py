@@ -10,9 +10,9 @@ import pytest
 
 from kgqa.artifacts.predictions import Prediction
 from kgqa.artifacts.trace import Notes, TracedQuestion
-from kgqa.datasets.documents import KINDS, Documents
 from kgqa.errors import DataError
-from kgqa.report.steps import MAX_PASSAGES, best_sentence, is_quoted, quote_steps
+from kgqa.extras.documents.documents import KINDS, Documents
+from kgqa.extras.documents.quotations import MAX_PASSAGES, best_sentence, is_quoted, quote_steps
 from kgqa.types import Passage, Question
 
 TOWNS = "# Towns\n\nOustry is a town. It lies on the Ambel, a river.\n\nSandrow has a bridge."

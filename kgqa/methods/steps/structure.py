@@ -1,6 +1,6 @@
 """Pages and tables of documents (KGP §3): find the passages for the pages and tables that a question names.
 
-The passages are those of `datasets.pdf`: `Passage.place` is "page 3", "table 2 page 3" or "table 2 pages 3-4".
+The passages are those of PDF documents: `Passage.place` is "page 3", "table 2 page 3" or "table 2 pages 3-4".
 """
 
 from __future__ import annotations

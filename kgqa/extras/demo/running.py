@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from kgqa.artifacts.manifest import CALLS, RENEW, Recording
 from kgqa.artifacts.trace import TracedQuestion, read_trace
 from kgqa.cache.maintenance import import_calls
 from kgqa.config.overrides import format_override, merge_overrides, override_key
@@ -19,6 +18,7 @@ from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.replay import Recorded, ReplayCache, replay_questions
 from kgqa.experiment.run import execute_unless_finished
 from kgqa.experiment.session import Session
+from kgqa.extras.demo.recording import CALLS, RENEW, Recording
 from kgqa.runtime.display import Display
 from kgqa.scoring.questions import ScoredQuestion, score_question
 

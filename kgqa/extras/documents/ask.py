@@ -1,38 +1,36 @@
-"""Answer questions without gold answers: over passages in memory, or over a user's own documents (`kgqa ask`)."""
+"""Answer a question from a user's own documents, and quote the sentences that support the answer."""
 
 from __future__ import annotations
 
 import re
 import time
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
 
-from kgqa.artifacts.predictions import SavedAnswer, answers_folder
+from kgqa.artifacts.schema import Artifact
 from kgqa.artifacts.trace import TracedQuestion
 from kgqa.calls import Search
 from kgqa.config import building as parts
 from kgqa.config.overrides import format_override, override_group, override_key, override_values
-from kgqa.datasets.documents import KINDS, Documents
 from kgqa.datasets.in_memory import InMemoryDataset
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.check import check
 from kgqa.experiment.engines import Pool
 from kgqa.experiment.experiment import Experiment
-from kgqa.experiment.prepare import prepare
-from kgqa.experiment.prepare.indexes import corpus_index, open_index
-from kgqa.experiment.run import answer_questions
+from kgqa.experiment.prepare.indexes import corpus_index
+from kgqa.experiment.run import answer_unscored
 from kgqa.experiment.session import Session
-from kgqa.report.explorer import question_page
+from kgqa.extras.documents.documents import KINDS, Documents
+from kgqa.extras.documents.quotations import is_quoted, quote_steps
+from kgqa.report.explorer import Quotation, question_page
 from kgqa.report.questions import report_question
-from kgqa.report.steps import is_quoted, quote_steps
 from kgqa.runtime.display import Display
-from kgqa.runtime.folder import trace_question
 from kgqa.types import Passage, Question
-from kgqa.util.fs import digest, replace_file
+from kgqa.util.fs import digest, outputs, replace_file
 from kgqa.util.text import pluralize
 
 ROOM = 20_000  # characters, about 5,000 tokens: the passages for a method that does not search by itself
@@ -41,23 +39,29 @@ RUN_KEYS = (
     "collection", "judge", "tracker", "limit", "sample", "ids", "run_name", "dry_run", "scoring", "max_failure_rate",
 )  # fmt: skip
 DOCUMENT_KEYS = ("dataset.kinds", "dataset.passage_size", "dataset.family")
+FOLDER = "asked"  # of the pages, in outputs/
 SLUG = 40  # letters of the question in the name of its page
 
 
-def answer_unscored(session: Session, display: Display) -> list[TracedQuestion]:
-    """Return each question of the experiment with its calls, in the order in which they finished.
+class DocumentAnswer(Artifact):
+    """The answer to a question about documents, as `kgqa ask --json` prints it."""
 
-    A failed question has an error instead of an answer.
-    """
-    traced = list[TracedQuestion]()
-    with open_index(session, display) as index, session.runner(prepare(session, index, display)) as runner:
-        answer_questions(runner, lambda *ended: traced.append(trace_question(*ended)), display)
-    return traced
+    question: str
+    answer: str | None
+    error: str | None
+    supported: bool  # one of the quoted sentences contains the answer
+    steps: tuple[Quotation, ...]
+    method: str
+    model: str
+    engine: str
+    left_out: Mapping[str, str]  # the reason by unreadable file
+    seconds: float
+    page: str
 
 
 def ask_documents(
     question: str, sources: Sequence[Path], overrides: Sequence[str], display: Display, passages: int | None = None
-) -> SavedAnswer:
+) -> DocumentAnswer:
     """Answer a question from files and folders, and save the answer with its page.
 
     Args:
@@ -111,13 +115,13 @@ class _Asker:
             self.display.line(f"  {self.documents.where(passage) or passage.title}  {beginning}")
         return best
 
-    def save(self, traced: TracedQuestion, seconds: float) -> SavedAnswer:
+    def save(self, traced: TracedQuestion, seconds: float) -> DocumentAnswer:
         steps = quote_steps(traced, self.documents)
         supported = is_quoted(traced.prediction.answer or "", steps)
         out = self.experiment.settings.output_dir
-        page = Path(out) if out else answers_folder() / f"{self._name(traced.question.text)}.html"
+        page = Path(out) if out else outputs() / FOLDER / f"{self._name(traced.question.text)}.html"
         replace_file(page, question_page(report_question(traced), self._facts(seconds), steps, supported))
-        return SavedAnswer(
+        return DocumentAnswer(
             question=traced.question.text,
             answer=traced.prediction.answer,
             error=traced.prediction.error,

@@ -1,4 +1,4 @@
-"""A user's own documents and questions: a folder of files as `kgqa.datasets.documents` reads them, and a JSONL file.
+"""A user's own documents and questions: a folder of files as `documents.py` reads them, and a JSONL file.
 
 docs/DOCUMENTS.md describes the keys of a question.
 """
@@ -15,9 +15,9 @@ from typing import Annotated, ClassVar
 from pydantic import BaseModel
 
 from kgqa.datasets.base import FAMILY, HASHED, SCORING, resolve_path
-from kgqa.datasets.documents import KINDS, Documents, NoTextError, files_identity
 from kgqa.datasets.schema import Gold, check_questions, parse_record
 from kgqa.errors import ConfigError, DataError, nearest
+from kgqa.extras.documents.documents import KINDS, Documents, NoTextError, files_identity
 from kgqa.types import JsonObject, Passage, Question
 from kgqa.util import fs, jsonio
 from kgqa.util.settings import Setting

@@ -1,47 +1,15 @@
-"""`kgqa ask` and `kgqa demo`: a question about the user's own documents, and a first look at the methods."""
+"""`kgqa demo`: run or replay the demo, and show its answers."""
 
 from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Sequence
-from pathlib import Path
 
-from kgqa import api
+from kgqa.artifacts.trace import leading_chain
 from kgqa.cli.terminal import Terminal
 from kgqa.errors import ConfigError
-from kgqa.experiment.demo import DemoResult, demo_experiments, replay_demo, run_demo
-from kgqa.report.steps import leading_chain
+from kgqa.extras.demo.running import DemoResult, demo_experiments, replay_demo, run_demo
 from kgqa.util.text import pluralize
-
-
-def ask(args: Namespace, terminal: Terminal) -> int:
-    """Answer a question, and print the sentences that support the answer."""
-    question = " ".join(args.positionals[:1]).strip()
-    if not question:
-        raise args.command.missing("QUESTION")
-    if Path(question).exists():
-        raise ConfigError(f"{question}: is a file or folder. Put the question before your documents")
-    if len(args.positionals) < 2:
-        raise args.command.missing("FILE")
-    answer = api.ask_documents(
-        question, args.positionals[1:], *args.overrides, passages=args.passages, display=terminal
-    )
-    if answer.error is not None:
-        terminal.line(f"failed: {answer.error}", alarm=True)
-    else:
-        if not answer.supported:
-            terminal.line(
-                "not found in these documents: no quoted sentence contains this answer. Check it.", alarm=True
-            )
-        terminal.line(f"answer: {answer.answer or 'none'}  ({answer.seconds:.0f} s)")
-        for number, step in enumerate(answer.steps, start=1):
-            triple = f"<{'; '.join(step.triple)}>\n     " if step.triple else ""
-            terminal.line(f"  {number}. {triple}“{' '.join(step.sentence.split())}” {step.where}")
-    if args.json:
-        terminal.json(answer.json())
-    else:
-        terminal.result(answer.page)
-    return 0 if answer.error is None else 2
 
 
 def demo(args: Namespace, terminal: Terminal) -> int:
