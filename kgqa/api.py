@@ -150,7 +150,7 @@ def ask(
     """Answer one question over titled texts, `[(title, text), …]`, with any method.
 
     The result has `.prediction.answer` or `.prediction.error`, `.prediction.evidence_titles` and `.calls`. It is not
-    scored. Only replies in the call cache and triples are saved.
+    scored. Only replies in the call cache are saved.
 
     Raises:
         UsageError: a key or a value is invalid, or the question or all passages are empty.

@@ -179,25 +179,17 @@ class SearchProgram(Protocol):
         ...
 
 
-class TripleSource(Protocol):
-    """Extracted triples by passage."""
-
-    def triples(self, passage: Passage) -> tuple[Triple, ...]:
-        """Return the triples of a passage, or none if extraction found none.
-
-        Raises:
-            DataError: the passage was never extracted.
-        """
-        ...
-
-
 @runtime_checkable
-class RetrievedTriples(TripleSource, Protocol):
+class RetrievedTriples(Protocol):
     """The triples of a retriever."""
 
     @property
     def path(self) -> str | None:
         """Return the file with the triples. None: `extract` extracts them."""
+        ...
+
+    def triples(self, passage: Passage) -> tuple[Triple, ...]:
+        """Return the triples of a passage, none if the file does not have it."""
         ...
 
     def missing(self, passages: Iterable[Passage]) -> list[Passage]:

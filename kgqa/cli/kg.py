@@ -15,55 +15,72 @@ from kgqa.experiment.dry_run import plan_extraction
 from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.prepare.passage_graphs import PassageGraphs
 from kgqa.experiment.prepare.triples import (
-    TripleBuilder,
-    build_corpus,
     corpus_passages,
+    describe_triples,
     distinct_passages,
-    triple_statistics,
-    triples_of,
+    extract_all,
+    measure_graphs,
+    read_triples,
 )
 from kgqa.experiment.session import Session
 from kgqa.kg.exchange import ImportedTriples, read_passages, write_triples
+from kgqa.kg.extraction import ExtractedTriples
 from kgqa.report.section import cell_text
 from kgqa.reproduce.tables import find_published
-from kgqa.runtime.monitor import monitor_work
+from kgqa.runtime.display import QUIET
+from kgqa.runtime.monitor import KG_BUILD, monitor_work
 from kgqa.types import Json
 from kgqa.util.fs import jsonl_text, outputs, replace_file
 from kgqa.util.text import pluralize
 
 
 def build(args: Namespace, terminal: Terminal) -> None:
-    """Extract the missing triples of the questions' passages, or of the corpus."""
-    with Session(Experiment.of([*args.overrides, "kg.require_existing=false"])) as session:
+    """Extract the triples of the questions' passages, or of the corpus."""
+    with Session(Experiment.of(args.overrides)) as session:
         experiment = session.experiment
+        experiment.extractor  # noqa: B018 - raises an error if the triples are imported
         if experiment.settings.dry_run:
             passages = list(corpus_passages(session) if args.corpus else distinct_passages(experiment.questions))
             show_plan(plan_extraction(session, passages), len(passages), terminal, unit="passage")
-        elif args.corpus:
-            _show_figures(build_corpus(session, terminal), None, terminal)
-        else:
-            builder = TripleBuilder(session)
-            with monitor_work(terminal, "kg build", builder.store.folder) as display:
-                builder.extract(lambda: distinct_passages(experiment.questions), display)
-            _show_figures(triple_statistics(builder.store, experiment.questions), experiment, terminal)
+            return
+        with monitor_work(terminal, KG_BUILD, outputs() / "kg" / experiment.name("dataset")) as display:
+            if args.corpus:
+                triples, _ = extract_all(session, lambda: corpus_passages(session), display)
+                per_passage = triples.figures["triples"] / triples.figures["passages"]
+                _show_figures({"triples_per_passage": per_passage, **triples.figures}, None, terminal)
+            else:
+                triples, _ = extract_all(session, lambda: distinct_passages(experiment.questions), display)
+                _show_graphs(session, triples, terminal)
+        terminal.result(session.cache.path)
 
 
 def show_statistics(args: Namespace, terminal: Terminal) -> None:
     """Show the figures of existing triples without model calls."""
-    with Session(Experiment.of([*args.overrides, "kg.require_existing=true"])) as session:
-        figures = triple_statistics(triples_of(session), session.experiment.questions)
-        _show_figures(figures, session.experiment, terminal)
+    with Session(Experiment.of(args.overrides)) as session:
+        questions = session.experiment.questions
+        if imported := session.experiment.triple_file:
+            _show_graphs(session, imported, terminal)
+            terminal.result(imported.file)
+        else:
+            triples, _ = extract_all(session, lambda: distinct_passages(questions), QUIET, new_calls=False)
+            _show_graphs(session, triples, terminal)
+            terminal.result(session.cache.path)
+
+
+def _show_graphs(session: Session, triples: ExtractedTriples | ImportedTriples, terminal: Terminal) -> None:
+    """Show the means over the graphs of the questions."""
+    figures = describe_triples(triples, measure_graphs(session, triples), session.experiment.questions)
+    _show_figures(figures, session.experiment, terminal)
 
 
 def _show_figures(figures: Mapping[str, Json], experiment: Experiment | None, terminal: Terminal) -> None:
     """Show the means over the questions of an experiment, or the sums over a corpus."""
-    rows = [(key.replace("_", " "), cell_text(value)) for key, value in figures.items() if key != "folder"]
+    rows = [(key.replace("_", " "), cell_text(value)) for key, value in figures.items()]
     if experiment:
         title = pluralize(len(experiment.questions), "question")
         terminal.table(("per question (TRACE, Table 5)", "mean"), rows, title=title)
     else:
         terminal.table(("corpus", "sum"), rows)
-    terminal.result(figures["folder"])
 
 
 def link(args: Namespace, terminal: Terminal) -> None:
@@ -123,8 +140,8 @@ def export_triples(args: Namespace, terminal: Terminal) -> None:
     """Write existing triples for other programs."""
     if args.out is None:
         raise args.command.missing("--out FILE")
-    with Session(Experiment.of([*args.overrides, "kg.require_existing=true"])) as session:
+    with Session(Experiment.of(args.overrides)) as session:
         experiment = session.experiment
         passages = experiment.corpus.passages() if args.corpus else distinct_passages(experiment.questions)
-        file = write_triples(passages, triples_of(session).triples, args.out, args.format or "jsonl")
+        file = write_triples(read_triples(session, passages), args.out, args.format or "jsonl")
     terminal.result(file)

@@ -15,15 +15,13 @@ from kgqa.cache.store import Origin
 from kgqa.calls import Call, Choose, CountTokens, Facts, Generate, ModelCall, Neighbours, Program, Rank, Search, Triples
 from kgqa.engines.thinking import Thinking
 from kgqa.engines.weights import Prices
-from kgqa.errors import DataError
 from kgqa.experiment.engines import Engines
 from kgqa.experiment.prepare.indexes import index_folder
-from kgqa.experiment.prepare.triples import TripleBuilder, distinct_passages, triples_of
+from kgqa.experiment.prepare.triples import distinct_passages
 from kgqa.experiment.session import Session
 from kgqa.identity.component import identity_of
 from kgqa.judge.judges import JudgedAnswer
-from kgqa.kg.exchange import StoredTriples
-from kgqa.kg.store import TripleStore
+from kgqa.kg.extraction import ROLE, Extraction, parse_triples
 from kgqa.prompting import render_dry_run_reply
 from kgqa.protocols import ExpandingRetriever, StreamingEngine
 from kgqa.retrieval.search import PoolIndex
@@ -31,6 +29,7 @@ from kgqa.runtime.costs import Tally
 from kgqa.runtime.scheduler import WIDTH, CallRecord, Scheduler, with_search_program
 from kgqa.runtime.services import Service
 from kgqa.types import Answer, Choice, Completion, Passage, Triple, Usage
+from kgqa.util.fs import digest
 
 T = TypeVar("T")
 PASSAGE = "text like this " * 30  # 450 characters, the mean of MuSiQue's and 2Wiki's paragraphs
@@ -54,7 +53,7 @@ class Planned:
 
 
 Plan = dict[str, Planned]  # by role
-# cache keys of calls, folders of indexes, and stores with passages, of earlier cells of a sweep: each is new once
+# cache keys of calls, folders of indexes, and passages with their extractor, of earlier cells: each is new once
 Shared = set[str]
 
 
@@ -69,10 +68,8 @@ def plan_calls(session: Session, shared: Shared, first: int | None = None) -> Pl
     experiment, planner = session.experiment, Planner(session, shared)
     questions, uses = experiment.questions[:first], experiment.method.uses
     with ExitStack() as opened:
-        if "triples" in uses:
-            planner.triples = triples_of(session)
-            if isinstance(planner.triples, TripleStore):
-                planner.imagine_extraction(planner.triples, distinct_passages(questions))
+        if "triples" in uses and experiment.triple_file is None:
+            planner.imagine_extraction(distinct_passages(questions))
         if "search" in uses and not planner.imagine_index():
             planner.index = opened.enter_context(closing(index_folder(session).open()))
         programs = ((question.id, experiment.method.answer(question)) for question in questions)
@@ -88,9 +85,9 @@ def plan_calls(session: Session, shared: Shared, first: int | None = None) -> Pl
 
 
 def plan_extraction(session: Session, passages: Iterable[Passage]) -> Plan:
-    """Count the calls that extract the passages without triples."""
+    """Count the calls that extract the passages."""
     planner = Planner(session, set())
-    planner.imagine_extraction(TripleBuilder(session).store, passages)
+    planner.imagine_extraction(passages)
     return planner.plan
 
 
@@ -110,22 +107,30 @@ class Planner(Service):
     """
 
     index: PoolIndex | None = None
-    triples: StoredTriples | None = None
 
     def __init__(self, session: Session, shared: Shared) -> None:
         self.plan: Plan = {}
         self._session, self._shared, self._engines = session, shared, session.engines
         self._done: Done = Done()
-        self._certain = self._all_calls = False
+        self._triples: dict[str, tuple[Triple, ...]] = {}  # by passage
+        self._certain = self._all_calls = self._again = False
         self._imagined: set[int] = set()  # programs with an imagined reply
         self._phase = 0
         self._numbers = count(1)
 
-    def imagine_extraction(self, triples: TripleStore, passages: Iterable[Passage]) -> None:
-        """Count the calls for the passages without triples that no earlier cell extracts."""
-        extract = self._session.experiment.extractor.extract
-        new = self._claim(triples.missing(passages), lambda passage: f"{triples.place} {passage.id}")
-        self.imagine(((passage.id, extract(passage)) for passage in new), self._session.engines)
+    def imagine_extraction(self, passages: Iterable[Passage]) -> None:
+        """Count the calls that extract passages. Those that an earlier cell extracts are not new."""
+        experiment, engines = self._session.experiment, self._session.engines
+        ranker = experiment.config.get("demonstrations_ranker")
+        made_by = digest([experiment.config["kg"], ranker, identity_of(engines(ROLE))], 12)
+        every = {passage.id: passage for passage in passages}
+        first = {passage.id for passage in self._claim(every.values(), lambda passage: f"{made_by} {passage.id}")}
+        for again in (False, True):
+            chosen = [passage for passage in every.values() if (passage.id not in first) == again]
+            programs = ((passage.id, experiment.extractor.extract(passage)) for passage in chosen)
+            for id_, extraction in self.imagine(programs, engines, again=again).items():
+                if isinstance(extraction, Extraction):
+                    self._triples[id_] = parse_triples(extraction.completion, every[id_]).triples
 
     def imagine_index(self) -> bool:
         """Count the calls that build the index, unless an earlier cell builds it. Return False if it is built."""
@@ -153,13 +158,16 @@ class Planner(Service):
         *,
         certain: bool = True,
         all_calls: bool = False,
+        again: bool = False,
     ) -> dict[str, object]:
         """Run programs and count their calls. Return each one's result by its key.
 
         certain: whether the programs themselves do not come from imagined replies.
         all_calls: whether they make all their calls, whatever the replies are.
+        again: whether an earlier cell makes these calls.
         """
-        self._engines, self._certain, self._all_calls, self._imagined = engines, certain, all_calls, set()
+        self._engines, self._certain, self._all_calls, self._again = engines, certain, all_calls, again
+        self._imagined = set()
         self._phase += 1
         settings = self._session.experiment.settings
         width = settings.max_parallel_questions or WIDTH
@@ -187,7 +195,7 @@ class Planner(Service):
         if (reply := find_reply(self._session.cache, key, call)) is not None:
             return reply, True
         certain = self._certain and program not in self._imagined
-        again = certain and key in self._shared
+        again = self._again or (certain and key in self._shared)
         if certain:
             self._shared.add(key)
         self._imagined.add(program)
@@ -231,12 +239,12 @@ class Planner(Service):
         raise TypeError(f"no simulated reply for {type(call).__name__}")
 
     def _find_triples(self, passage: Passage) -> tuple[Triple, ...]:
-        assert self.triples is not None
-        try:
-            return self.triples.triples(passage)
-        except DataError:
-            numbers = range(TRIPLES_PER_PASSAGE)
-            return tuple(Triple(passage.title, f"relation {n}", passage.text[:40], passage.id) for n in numbers)
+        if imported := self._session.experiment.triple_file:
+            return imported.triples(passage)
+        numbers = range(TRIPLES_PER_PASSAGE)
+        return self._triples.get(passage.id) or tuple(
+            Triple(passage.title, f"relation {n}", passage.text[:40], passage.id) for n in numbers
+        )
 
     def _count(self, request: Request, record: CallRecord) -> None:
         call: ModelCall = request.call

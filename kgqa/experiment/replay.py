@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
 
 from kgqa.artifacts.metrics import Metrics
@@ -14,7 +13,7 @@ from kgqa.artifacts.predictions import PREDICTIONS, Prediction
 from kgqa.artifacts.run import SETTINGS, Chosen
 from kgqa.artifacts.schema import read
 from kgqa.artifacts.trace import TracedQuestion
-from kgqa.cache.store import CallCache
+from kgqa.cache.stored import ReplayCache
 from kgqa.config.targets import load_run_config
 from kgqa.datasets.predictions import read_predictions
 from kgqa.errors import DataError, EngineError
@@ -22,11 +21,11 @@ from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.judging import judge_answers
 from kgqa.experiment.prepare.indexes import open_index
 from kgqa.experiment.prepare.passage_graphs import PassageGraphs
-from kgqa.experiment.prepare.triples import TripleBuilder, distinct_passages
+from kgqa.experiment.prepare.triples import distinct_passages, request_triples
 from kgqa.experiment.run import answer_questions
 from kgqa.experiment.session import Inputs, Session
-from kgqa.kg.exchange import StoredTriples
-from kgqa.kg.store import TripleStore
+from kgqa.kg.exchange import ImportedTriples
+from kgqa.kg.extraction import ExtractedTriples
 from kgqa.retrieval.search import PoolIndex
 from kgqa.runtime.costs import Ledger, total
 from kgqa.runtime.display import QUIET, Display
@@ -79,12 +78,14 @@ def replay_questions(session: Session, index: PoolIndex | None) -> tuple[list[Tr
     graphs = PassageGraphs(experiment, session.linker) if "graph" in experiment.method.uses else None
     if graphs and graphs.missing(experiment.questions):  # building one can send passages to a server
         raise DataError(f"{graphs.store.folder}: graphs of these questions are missing. Run its command again first")
-    with TemporaryDirectory(prefix="kgqa-") as folder:
-        triples, extraction = None, Ledger()
-        if "triples" in experiment.method.uses:
-            triples, extraction = _replay_triples(session, Path(folder))
-        with session.runner(Inputs(index, triples, graphs, session.search_program)) as runner:
-            answers = answer_questions(runner, record, QUIET)
+    triples: ExtractedTriples | ImportedTriples | None = None
+    extraction = Ledger()
+    if "triples" in experiment.method.uses:
+        triples = experiment.triple_file
+        if triples is None:
+            triples, extraction = request_triples(session, lambda: distinct_passages(experiment.questions), QUIET)
+    with session.runner(Inputs(index, triples, graphs, session.search_program)) as runner:
+        answers = answer_questions(runner, record, QUIET)
     if experiment.judge:
         judge_answers(session, score_questions(experiment.questions, answers.predictions, experiment.profile), QUIET)
     return (
@@ -92,32 +93,6 @@ def replay_questions(session: Session, index: PoolIndex | None) -> tuple[list[Tr
         sum(answers.model_seconds),
         total(extraction.method.values()).usage.seconds,
     )
-
-
-def _replay_triples(session: Session, folder: Path) -> tuple[StoredTriples, Ledger]:
-    """Return the triples, which are stored in this folder if they were extracted, and the cost."""
-    if imported := session.experiment.triple_file:
-        return imported, Ledger()
-    store = TripleStore(folder, {})
-    with session.runner() as runner:
-        store.add(TripleBuilder(session).extractions(runner, distinct_passages(session.experiment.questions)))
-    return store, runner.ledger
-
-
-class ReplayCache(CallCache):
-    """A call cache that must have all replies, and records the keys it has."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        self.keys = set[str]()
-        self.missing = 0
-
-    def get(self, key: str) -> Json:
-        if (value := super().get(key)) is None:
-            self.missing += 1
-            raise EngineError("not in the call cache")
-        self.keys.add(key)
-        return value
 
 
 @dataclass(frozen=True, eq=False)

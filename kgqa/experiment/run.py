@@ -23,7 +23,7 @@ from kgqa.artifacts.run import IDENTITY, SCRIPTED, SETTINGS, Chosen, FinishedRun
 from kgqa.artifacts.schema import as_json, extend, read_json
 from kgqa.artifacts.trace import TRACE, TracedQuestion
 from kgqa.artifacts.verdicts import VERDICTS
-from kgqa.calls import Neighbours, Search
+from kgqa.calls import Neighbours, Search, Triples
 from kgqa.config.files import flatten, format_yaml
 from kgqa.config.keys import find_sources
 from kgqa.config.overrides import format_value
@@ -38,7 +38,7 @@ from kgqa.experiment.prepare import prepare
 from kgqa.experiment.prepare.indexes import open_index
 from kgqa.experiment.session import Runner, Session
 from kgqa.identity.component import identity_of, name_of
-from kgqa.kg.graph import ReadChains, chain_statistics
+from kgqa.kg.graph import GraphSize, ReadChains, chain_statistics
 from kgqa.protocols import Engine, Method
 from kgqa.retrieval.search import PoolIndex
 from kgqa.runtime.costs import Ledger, Spent, model_seconds
@@ -49,7 +49,7 @@ from kgqa.runtime.scheduler import CallRecord
 from kgqa.scoring.questions import METRICS, ScoredQuestion, prediction_lines, score_questions
 from kgqa.scoring.retrieval import RetrievedPassages, gold_pages, gold_passages, gold_ranks, summarise_retrieval
 from kgqa.scoring.summary import summarise
-from kgqa.types import Answer, Question
+from kgqa.types import Answer, Question, Triple
 from kgqa.util.fs import jsonl_text, sha256
 from kgqa.util.redaction import describe_error, format_frames, function_line
 from kgqa.util.registry import load_registered
@@ -139,9 +139,9 @@ def _answer_and_score(
     if rerun:  # an earlier run's scores must not be there with these settings
         _write_settings(session, index, folder)
     if inputs.triples:
-        from kgqa.experiment.prepare.triples import triple_statistics
+        from kgqa.experiment.prepare.triples import describe_triples
 
-        metrics = metrics.replace(graph=triple_statistics(inputs.triples, questions))
+        metrics = metrics.replace(graph=describe_triples(inputs.triples, answers.graphs, questions))
     metrics = metrics.replace(
         cost=metrics.cost.replace(extraction_paid=inputs.extraction.costs(len(questions)).paid),
         seconds=round(time.monotonic() - started, 1),
@@ -245,6 +245,7 @@ class Answers:
     model_seconds: Sequence[float]  # of each question, as if no reply had been cached
     chains: Mapping[str, tuple[int, ...]]  # the number of triples of each chain, if the method notes chains
     errors: Sequence[str]  # of the failed questions, with their ids
+    graphs: Sequence[GraphSize]  # of the triples of each question
 
 
 def _estimates_tokens(engine: Engine) -> bool:
@@ -258,7 +259,7 @@ def answer_questions(runner: Runner, record: Record, display: Display) -> Answer
     questions = {question.id: question for question in experiment.questions}
     programs = ((question.id, experiment.method.answer(question)) for question in experiment.questions)
     predictions, chains = dict[str, Prediction](), dict[str, tuple[int, ...]]()
-    seconds, errors, kinds = list[float](), list[str](), set[str]()
+    seconds, errors, kinds, graphs = list[float](), list[str](), set[str](), list[GraphSize]()
     # a hosted model with an unknown tokenizer
     estimated = experiment.asks_models and _estimates_tokens(runner.engines("reader"))
     with display.stage("questions", len(questions), runner.ledger) as stage:
@@ -275,9 +276,10 @@ def answer_questions(runner: Runner, record: Record, display: Display) -> Answer
                 chains[ended.key] = tuple(len(chain["triples"]) for chain in prediction.notes["chains"])
             predictions[ended.key] = replace(prediction, notes={})
             seconds.append(model_seconds(ended.records))
+            graphs.append(GraphSize.of(_find_triples(ended.records)))
             record(question, prediction, ended.records)
             stage.finish(failed=isinstance(outcome, Exception))
-    return Answers(predictions, runner.ledger, runner.throughput(), seconds, chains, errors)
+    return Answers(predictions, runner.ledger, runner.throughput(), seconds, chains, errors, graphs)
 
 
 def answer_unscored(session: Session, display: Display) -> list[TracedQuestion]:
@@ -325,6 +327,13 @@ def _find_titles(answer: Answer, question: Question, records: Iterable[CallRecor
         if isinstance(record.call, Search | Neighbours) and not isinstance(record.reply, Exception):
             titles |= {passage.id: passage.title for passage in record.reply}
     return tuple(titles.get(passage, "") for passage in answer.evidence)
+
+
+def _find_triples(records: Iterable[CallRecord]) -> Iterator[Triple]:
+    """Yield the triples that the question got."""
+    for record in records:
+        if isinstance(record.call, Triples) and not isinstance(record.reply, Exception):
+            yield from record.reply
 
 
 def measure(

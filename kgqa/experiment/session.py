@@ -20,6 +20,8 @@ from kgqa.errors import ConfigError, EngineDied
 from kgqa.experiment.engines import Engines, Pool, RoleNodes, judge_nodes
 from kgqa.experiment.experiment import Experiment
 from kgqa.identity.component import identity_of
+from kgqa.kg.exchange import ImportedTriples
+from kgqa.kg.extraction import ExtractedTriples
 from kgqa.protocols import (
     BatchEngine,
     Engine,
@@ -38,7 +40,6 @@ from kgqa.util.fs import call_cache
 
 if TYPE_CHECKING:
     from kgqa.experiment.prepare.passage_graphs import PassageGraphs
-    from kgqa.kg.exchange import StoredTriples
     from kgqa.retrieval.graphs.links import PassageGraph
 
 log = logging.getLogger(__name__)
@@ -54,7 +55,7 @@ class Inputs:
     """The prepared inputs of a method's programs. A method without searches has no index, and so on."""
 
     index: PoolIndex | None = None
-    triples: StoredTriples | None = None
+    triples: ExtractedTriples | ImportedTriples | None = None
     graphs: PassageGraphs | None = None
     searches: SearchProgram | None = None  # what answers `Search` instead of the index
     extraction: Ledger = field(default_factory=Ledger)  # the cost of the triples
@@ -130,9 +131,12 @@ class Session(ExitStack):
         self._pool.shared(line, lambda: log.info("%s", line))
 
     @contextmanager
-    def runner(self, inputs: Inputs = Inputs(), engines: Engines | None = None) -> Iterator[Runner]:
-        """Open a runner for the programs of one stage. Its engines are the method's by default."""
-        runner = Runner(self, engines or self.engines, inputs)
+    def runner(
+        self, inputs: Inputs = Inputs(), engines: Engines | None = None, cache: CallCache | None = None
+    ) -> Iterator[Runner]:
+        """Open a runner for the programs of one stage. Its engines and its call cache are the session's by default."""
+        calls = self.cache if cache is None else cache  # an empty cache is false
+        runner = Runner(self, engines or self.engines, inputs, calls)
         try:
             yield runner
         finally:
@@ -151,11 +155,11 @@ _NEEDS: Mapping[type, Need] = {Search: "search", Facts: "search", Triples: "trip
 class Runner:
     """One stage: its services with their threads, its scheduler, and the costs of its calls."""
 
-    def __init__(self, session: Session, engines: Engines, inputs: Inputs) -> None:
+    def __init__(self, session: Session, engines: Engines, inputs: Inputs, cache: CallCache) -> None:
         self.engines = engines
         self.ledger = Ledger(price=engines.prices)  # of all calls, those of stopped programs too
         self.experiment = session.experiment
-        self._session, self._inputs = session, inputs
+        self._session, self._inputs, self._cache = session, inputs, cache
         self._routes: dict[tuple[type, str | None], Service] = {}  # by type and role of the calls
         self._services: dict[tuple[str, int], Service] = {}  # by kind, and id of what answers
         self._models: list[tuple[Engine, Streams | Waves]] = []
@@ -171,6 +175,7 @@ class Runner:
         self._scheduler = Scheduler(
             self._route,
             self._done,
+            find_program=self._find_program,
             width=self._width,
             max_calls=self.experiment.settings.max_calls,
             seed=self.experiment.settings.seed,
@@ -221,6 +226,13 @@ class Runner:
             self._routes[key] = self._find_service(call)
         return self._routes[key]
 
+    def _find_program(self, call: Call[Any]) -> Program[Any] | None:
+        """Return the program that answers a call with cached calls."""
+        triples = self._inputs.triples
+        if isinstance(call, Triples) and isinstance(triples, ExtractedTriples):
+            return triples.extract(call.passage)
+        return None
+
     def _find_service(self, call: Call[Any]) -> Service:
         inputs, done = self._inputs, self._done
         match call:
@@ -239,7 +251,7 @@ class Runner:
                 return self._worker("search", inputs.index, inputs.index.search)
             case Facts() if inputs.index is not None:
                 return self._worker("facts", inputs.index, inputs.index.find_facts)
-            case Triples() if (triples := inputs.triples) is not None:
+            case Triples() if isinstance(triples := inputs.triples, ImportedTriples):
                 return self._service("triples", triples, lambda: Instant(done, lambda c: triples.triples(c.passage)))
             case Neighbours() if (graphs := inputs.graphs) is not None:
                 return self._service("neighbours", graphs, lambda: Instant(done, graphs.store.neighbours))
@@ -247,7 +259,7 @@ class Runner:
         raise ConfigError(f'this method awaits {type(call).__name__}: add "{need}" to its `uses`')
 
     def _worker(self, kind: str, owner: Any, answer: Callable[[Sequence[Any]], Sequence[Any]]) -> Service:
-        return self._service(kind, owner, lambda: Worker(self._done, self._session.cache, identity_of(owner), answer))
+        return self._service(kind, owner, lambda: Worker(self._done, self._cache, identity_of(owner), answer))
 
     def _service(self, kind: str, owner: object, make: Callable[[], Service]) -> Service:
         key = (kind, id(owner))
@@ -256,7 +268,7 @@ class Runner:
         return self._services[key]
 
     def _start_model(self, engine: Engine) -> Service:
-        done, cache = self._done, self._session.cache
+        done, cache = self._done, self._cache
         service: Streams | Waves
         if engine.streaming:
             service = Streams(done, cache, cast(StreamingEngine, engine), self._ending)

@@ -1,1 +1,1 @@
-"""Knowledge graphs of triples: extract, parse, store, import, export and measure them, and SAFE's verification."""
+"""Knowledge graphs of triples: extract, parse, import, export and measure them, and SAFE's verification."""

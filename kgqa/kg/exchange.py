@@ -24,8 +24,7 @@ from unicodedata import normalize
 from xml.sax.saxutils import escape
 
 from kgqa.errors import ConfigError, DataError
-from kgqa.kg.extraction import Extractor
-from kgqa.kg.store import TripleStore, parse_triples
+from kgqa.kg.extraction import Extractor, extract_triples
 from kgqa.prompting import template_hash
 from kgqa.protocols import Need
 from kgqa.types import Json, JsonObject, Passage, Triple
@@ -48,7 +47,7 @@ GRAPHML = '<?xml version="1.0" encoding="UTF-8"?>\n<graphml xmlns="http://graphm
 GRAPHML_KEYS = (("name", "node"), ("relation", "edge"), ("passage", "edge"), ("title", "edge"))
 Parts = tuple[str, str, str]  # head, relation, tail
 Record = tuple[str | None, str, list[Any]]  # title, text, triples of any form
-Triples = Callable[[Passage], tuple[Triple, ...]]
+ReadPassages = Iterable[tuple[Passage, tuple[Triple, ...]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,10 +188,6 @@ class ImportedTriples:
         return Path(self.path)
 
     @property
-    def place(self) -> str:
-        return str(self.file)
-
-    @property
     def sha256(self) -> str:
         """Return the hash that represents the triples in the run ID."""
         file = self.file
@@ -235,9 +230,6 @@ class ImportedTriples:
         return passages
 
 
-StoredTriples = TripleStore | ImportedTriples
-
-
 @dataclass(frozen=True)
 class RetrieverTriples(ImportedTriples):
     """The file of `retriever.triples.path`. Without one, `extractor` extracts the triples when the index is built."""
@@ -254,38 +246,37 @@ class RetrieverTriples(ImportedTriples):
 
     async def extract(self, passage: Passage) -> tuple[Triple, ...]:
         """Extract the triples of a passage."""
-        extraction = await self.extractor.extract(passage)
-        return parse_triples(extraction.completion, passage).triples
+        return await extract_triples(self.extractor, passage)
 
 
 # Export
 
 
-def jsonl_lines(passages: Iterable[Passage], triples: Triples) -> Iterator[str]:
+def jsonl_lines(passages: ReadPassages) -> Iterator[str]:
     """Yield one line per passage, also for passages without triples: the format of `kg=imported`."""
-    for passage in passages:
-        parts = [[each.head, each.relation, each.tail] for each in triples(passage)]
+    for passage, triples in passages:
+        parts = [[each.head, each.relation, each.tail] for each in triples]
         yield json.dumps({"title": passage.title, "text": passage.text, "triples": parts}, ensure_ascii=False) + "\n"
 
 
-def tsv_lines(passages: Iterable[Passage], triples: Triples) -> Iterator[str]:
+def tsv_lines(passages: ReadPassages) -> Iterator[str]:
     """Yield a header and one line per triple. Tabs and line ends in texts become spaces."""
     yield "\t".join(EXPORT_COLUMNS) + "\n"
-    for passage in passages:
-        for triple in triples(passage):
+    for passage, triples in passages:
+        for triple in triples:
             cells = (triple.head, triple.relation, triple.tail, passage.title, passage.text)
             yield "\t".join(" ".join(NOT_IN_XML.sub("\ufffd", cell).split()) for cell in cells) + "\n"
 
 
-def graphml_parts(passages: Iterable[Passage], triples: Triples) -> Iterator[str]:
+def graphml_parts(passages: ReadPassages) -> Iterator[str]:
     """Yield a node per entity (equal words are one entity) and an edge per triple. Only entities are in memory."""
     entities, edges = dict[str, int](), 0
     yield GRAPHML
     for name, kind in GRAPHML_KEYS:
         yield f'<key id="{name}" for="{kind}" attr.name="{name}" attr.type="string"/>\n'
     yield '<graph id="triples" edgedefault="directed">\n'
-    for passage in passages:
-        for triple in triples(passage):
+    for passage, triples in passages:
+        for triple in triples:
             for name in (triple.head, triple.tail):
                 if name not in entities:
                     entities[name] = len(entities)
@@ -298,15 +289,15 @@ def graphml_parts(passages: Iterable[Passage], triples: Triples) -> Iterator[str
     yield "</graph>\n</graphml>\n"
 
 
-EXPORT_FORMATS: Mapping[str, Callable[[Iterable[Passage], Triples], Iterator[str]]] = {  # as in kgqa/cli
+EXPORT_FORMATS: Mapping[str, Callable[[ReadPassages], Iterator[str]]] = {  # as in kgqa/cli
     "jsonl": jsonl_lines,
     "tsv": tsv_lines,
     "graphml": graphml_parts,
 }
 
 
-def write_triples(passages: Iterable[Passage], triples: Triples, out: Path, form: str) -> Path:
-    """Write the triples of distinct passages in one of `EXPORT_FORMATS`.
+def write_triples(passages: ReadPassages, out: Path, form: str) -> Path:
+    """Write distinct passages with their triples in one of `EXPORT_FORMATS`.
 
     Raises:
         ConfigError: the file exists.
@@ -316,7 +307,7 @@ def write_triples(passages: Iterable[Passage], triples: Triples, out: Path, form
         raise ConfigError(f"--out {out}: this file exists. Use another name.")
     with explain_storage_errors(out.parent, OUT_ELSEWHERE):
         ensure_dir(out.parent)
-    return replace_file(out, EXPORT_FORMATS[form](passages, triples))
+    return replace_file(out, EXPORT_FORMATS[form](passages))
 
 
 def _xml(text: str) -> str:

@@ -1,19 +1,22 @@
-"""TRACE's KG generator (§3.2): one call per passage extracts its triples, independent of the question."""
+"""TRACE's KG generator (§3.2): one call per passage extracts its triples, independent of the question.
+
+The call cache stores the replies of the model. They are parsed at each use.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Annotated, Literal, Protocol, runtime_checkable
 
 from kgqa.calls import CountTokens, Generate, Program
 from kgqa.errors import ConfigError
-from kgqa.kg.store import Extraction
 from kgqa.prompting import render
 from kgqa.prompting.demonstrations import DocumentDemonstration, Mode, choose_demonstrations
 from kgqa.prompting.triples import read_triples
 from kgqa.protocols import Need
-from kgqa.types import Passage, Prompt
+from kgqa.types import Passage, Prompt, Triple
 from kgqa.util.settings import Setting
 from kgqa.util.validators import Count
 
@@ -25,6 +28,39 @@ TEMPLATES: dict[Layout, str] = {
     "prefixed": "trace/extract_begun",
 }
 STOP = ("\nTitle:",)  # a model that does not stop starts the next document
+
+
+@dataclass(frozen=True, slots=True)
+class Extraction:
+    """The unparsed reply about one passage, and its cost. Its triples are written as in `read_triples`."""
+
+    completion: str
+    prompt_tokens: int = 0
+    output_tokens: int = 0
+    flags: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedTriples:
+    """Distinct triples in the order of the reply, and the number of malformed ones."""
+
+    triples: tuple[Triple, ...]
+    malformed: int
+
+
+def parse_triples(completion: str, passage: Passage) -> ParsedTriples:
+    """Parse the triples of a reply, see `read_triples`.
+
+    A head that is neither the title nor in the text becomes the title, if there is one (as in the released code). Case
+    and repeated spaces are ignored.
+    """
+    written = read_triples(completion)
+    title, text = _fold(passage.title), _fold(passage.text)
+    triples: dict[Triple, None] = {}
+    for head, relation, tail in written.triples:
+        known = _fold(head) == title or _fold(head) in text
+        triples[Triple(head if known else passage.title.strip() or head, relation, tail, passage.id)] = None
+    return ParsedTriples(tuple(triples), written.malformed)
 
 
 @runtime_checkable
@@ -41,6 +77,29 @@ class Extractor(Protocol):
     def few_shot(self) -> tuple[DocumentDemonstration, ...]: ...
 
     def extract(self, passage: Passage) -> Program[Extraction]: ...
+
+
+async def extract_triples(extractor: Extractor, passage: Passage) -> tuple[Triple, ...]:
+    """Extract the triples of a passage and parse them."""
+    extraction = await extractor.extract(passage)
+    return parse_triples(extraction.completion, passage).triples
+
+
+@dataclass
+class ExtractedTriples:
+    """Answers `Triples` with the calls of an extractor.
+
+    failed: the title and the error by id of each passage that failed before the first question. It has no triples in
+    this run, and the next run tries it again. figures: sums over all passages.
+    """
+
+    extractor: Extractor
+    failed: dict[str, str] = field(default_factory=dict)
+    figures: Mapping[str, int] = field(default_factory=dict)
+
+    async def extract(self, passage: Passage) -> tuple[Triple, ...]:
+        """Return the triples of a passage, none if it failed before."""
+        return () if passage.id in self.failed else await extract_triples(self.extractor, passage)
 
 
 @dataclass(frozen=True)
@@ -122,8 +181,6 @@ class TripleExtractor:
             "truncated_extraction": int(reply.finish == "length"),
         }
         return Extraction(
-            passage.id,
-            passage.title,
             self._with_bracket(reply.text),
             reply.usage.prompt_tokens,
             reply.usage.output_tokens,
@@ -172,3 +229,7 @@ def _triples_of_title(document: DocumentDemonstration) -> tuple[str, ...]:
 
 def _normalize(text: str) -> str:
     return "".join(text.split()).casefold()
+
+
+def _fold(text: str) -> str:
+    return " ".join(text.split()).casefold()

@@ -7,28 +7,38 @@ from statistics import fmean
 from typing import NamedTuple
 
 from kgqa.errors import EngineError
-from kgqa.kg.store import Extraction
 from kgqa.types import Triple
 
 MAX_FAILED = 0.05  # share of failed passages
 
 
-def density(triples: Sequence[Triple]) -> float | None:
-    """Return triples per ordered pair of distinct entities in percent, or None for fewer than two entities.
+class GraphSize(NamedTuple):
+    """The number of distinct entities and triples of a graph. Equal triples of two passages count once."""
 
-    Table 5 has 79.04 triples, 83.63 entities and 1.20: the mean of densities exceeds the density of the means, 1.14.
-    """
-    entities, distinct = _entities_and_triples(triples)
-    return 100 * distinct / (entities * (entities - 1)) if entities > 1 else None
+    entities: int
+    triples: int
+
+    @classmethod
+    def of(cls, triples: Iterable[Triple]) -> GraphSize:
+        distinct = {(triple.head, triple.relation, triple.tail) for triple in triples}
+        return cls(len({entity for head, _, tail in distinct for entity in (head, tail)}), len(distinct))
+
+    @property
+    def density(self) -> float | None:
+        """Return triples per ordered pair of entities in percent, or None for fewer than two entities.
+
+        Table 5 has 79.04 triples, 83.63 entities and 1.20: the mean of densities exceeds the density of the means,
+        1.14.
+        """
+        return 100 * self.triples / (self.entities * (self.entities - 1)) if self.entities > 1 else None
 
 
-def graph_statistics(graphs: Iterable[Sequence[Triple]]) -> dict[str, float | None]:
-    """Return means over one graph per question. Equal triples of two passages count once."""
-    sizes = [(*_entities_and_triples(graph), density(graph)) for graph in graphs]
+def graph_statistics(sizes: Sequence[GraphSize]) -> dict[str, float | None]:
+    """Return means over one graph per question."""
     return {
-        "entities_per_question": _mean(entities for entities, _, _ in sizes),
-        "triples_per_question": _mean(triples for _, triples, _ in sizes),
-        "density_percent": _mean(dense for _, _, dense in sizes if dense is not None),
+        "entities_per_question": _mean(size.entities for size in sizes),
+        "triples_per_question": _mean(size.triples for size in sizes),
+        "density_percent": _mean(dense for size in sizes if (dense := size.density) is not None),
     }
 
 
@@ -54,19 +64,17 @@ def chain_statistics(answered: Sequence[ReadChains]) -> dict[str, float | None]:
     }
 
 
-def too_many_failed(failed: Sequence[Extraction], attempted: int) -> EngineError | None:
-    """Return an error if more than 5 % of the passages failed. Otherwise failed passages count as empty."""
+def too_many_failed(failed: Sequence[str], attempted: int) -> EngineError | None:
+    """Return an error if more than 5 % of the passages failed. Otherwise failed passages count as empty.
+
+    failed: the title and the error of each.
+    """
     if len(failed) <= MAX_FAILED * attempted:
         return None
     return EngineError(
-        f"extraction failed for {len(failed)} of {attempted} passages, first {failed[0].title!r}: {failed[0].error}. "
+        f"extraction failed for {len(failed)} of {attempted} passages, first {failed[0]}. "
         "Run the same command again: it extracts only the failed passages."
     )
-
-
-def _entities_and_triples(triples: Sequence[Triple]) -> tuple[int, int]:
-    distinct = {(triple.head, triple.relation, triple.tail) for triple in triples}
-    return len({entity for head, _, tail in distinct for entity in (head, tail)}), len(distinct)
 
 
 def _mean(values: Iterable[float]) -> float | None:

@@ -7,8 +7,7 @@ from typing import Annotated, ClassVar
 
 from kgqa.calls import Generate
 from kgqa.errors import ConfigError
-from kgqa.kg.extraction import ROLE
-from kgqa.kg.store import Extraction
+from kgqa.kg.extraction import ROLE, Extraction
 from kgqa.prompting import render
 from kgqa.prompting.demonstrations import DocumentDemonstration
 from kgqa.prompting.json_replies import TEXT, TRIPLE, list_schema, read_list
@@ -59,8 +58,6 @@ class OpenIe:
         }
         usage = first.usage + second.usage
         return Extraction(
-            passage.id,
-            passage.title,
             "\n".join(map(_line, triples or ())),
             usage.prompt_tokens,
             usage.output_tokens,

@@ -83,14 +83,16 @@ class Ledger:
     watch: Callable[[], None] = lambda: None  # called after each call
 
     def add(self, record: CallRecord) -> None:
-        """Count a call."""
-        kind = type(record.call).__name__
-        self.answered[kind] += 1
-        self.hits[kind] += record.cached
-        if record.seconds:
-            self.seconds[kind] = self.seconds.get(kind, 0.0) + record.seconds
+        """Count a call. An inner one is not part of the method's cost, like those of the stage before the questions."""
+        if not record.is_inner:
+            kind = type(record.call).__name__
+            self.answered[kind] += 1
+            self.hits[kind] += record.cached
+            if record.seconds:
+                self.seconds[kind] = self.seconds.get(kind, 0.0) + record.seconds
         if isinstance(record.call, Generate | Choose):
-            self.method.setdefault(record.call.role, Tally()).add(record)
+            if not record.is_inner:
+                self.method.setdefault(record.call.role, Tally()).add(record)
             if not record.cached and _usage(record):
                 self.paid.setdefault(record.call.role, Tally()).add(record)
                 self.queue_seconds += record.queued
@@ -104,7 +106,7 @@ class Ledger:
 
     def costs(self, questions: int) -> Costs:
         """Return the costs in the form of `metrics.json`, without dollars for roles with unknown prices."""
-        prices = {role: self.price(role) for role in self.method}
+        prices = {role: self.price(role) for role in {**self.method, **self.paid}}
         return Costs(
             method=_cost(self.method, questions, prices),
             paid=_cost(self.paid, questions, prices).replace(queue_seconds=round(self.queue_seconds, 3)),
@@ -118,8 +120,9 @@ def _usage(record: CallRecord) -> Usage | None:
 
 
 def model_seconds(records: Iterable[CallRecord]) -> float:
-    """Return the seconds that models worked on these calls, those of cached replies included."""
-    usages = (_usage(record) for record in records if isinstance(record.call, Generate | Choose))
+    """Return the seconds that models worked on these calls, those of cached replies included, without inner calls."""
+    calls = (record for record in records if isinstance(record.call, Generate | Choose) and not record.is_inner)
+    usages = map(_usage, calls)
     return sum(usage.seconds for usage in usages if usage)
 
 

@@ -34,6 +34,7 @@ from kgqa.util.text import duration
 
 LOG = "log.jsonl"
 INDEX_BUILD = "index build"  # the kind of work
+KG_BUILD = "kg build"
 LARGEST = 4_000_000  # bytes of one file
 OLDER = 4  # older files: log.jsonl.1 is the newest of them
 EVENTS = logging.getLogger("kgqa.events")
@@ -168,8 +169,8 @@ class RunMonitor(Display):
     def __init__(self, display: Display, beat: Heartbeat) -> None:
         self._display, self._beat = display, beat
         self._stages = [Stage("", None)]  # the last one runs now
-        # the passages of an index are read again, all other work is saved as it is done
-        self._saves = beat.what != INDEX_BUILD
+        # the passages of an index are read again, and triples are in the call cache only
+        self._saves = beat.what not in (INDEX_BUILD, KG_BUILD)
 
     def line(self, text: str, *, alarm: bool = False) -> None:
         log_event("line", text, level=logging.WARNING if alarm else logging.INFO)

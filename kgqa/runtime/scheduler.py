@@ -29,7 +29,11 @@ MAX_CALLS = 1_000  # of one program by default
 
 @dataclass(frozen=True, slots=True)
 class CallRecord:
-    """One answered call. path: the n-th await of the program, then (in a gather) the slot and the n-th await there."""
+    """One answered call.
+
+    path: the n-th await of the program, then (in a gather) the slot and the n-th await there. The calls that answer
+    another call have its path, then 0 and the n-th await there.
+    """
 
     path: tuple[int, ...]
     call: Call[Any]
@@ -37,6 +41,7 @@ class CallRecord:
     cached: bool
     queued: float = 0.0  # seconds it waited for its engine
     seconds: float = 0.0  # of work without a model, see `ServiceReply`
+    is_inner: bool = False  # a program made it to answer another call
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +68,8 @@ class _Task:
     path: tuple[int, ...] = ()
     parent: _Task | None = None
     slot: int = 0  # which of its parent's results this task computes
+    answers: Call[Any] | None = None  # the call of its parent that it answers
+    is_inner: bool = False  # below a task that answers a call
     awaits: int = 0  # so far
     results: list[Any] = field(default_factory=list)
     missing: int = 0  # children still running
@@ -71,7 +78,8 @@ class _Task:
 class Scheduler:
     """Runs programs over services.
 
-    route: returns the service that answers a call. width: returns the maximum number of open programs, which can change
+    route: returns the service that answers a call. find_program: returns the program that answers a call with other
+    calls, None: a service answers it. width: returns the maximum number of open programs, which can change
     during a run. max_calls: of one program, which fails at the next one. seed: for sampled calls, together with the
     program's key and the path of the call. on_last_start: called once per `run`, when no further program waits.
     """
@@ -81,6 +89,7 @@ class Scheduler:
         route: Callable[[Call[Any]], Service],
         done: Done,
         *,
+        find_program: Callable[[Call[Any]], Program[Any] | None] = lambda _: None,
         width: Callable[[], int],
         max_calls: int = MAX_CALLS,
         seed: int = 0,
@@ -88,7 +97,7 @@ class Scheduler:
         on_last_start: Callable[[], None] = lambda: None,
     ) -> None:
         self._route, self._done, self._width, self._seed = route, done, width, seed
-        self._max_calls = max_calls
+        self._find_program, self._max_calls = find_program, max_calls
         self._on_record, self._on_last_start = on_record, on_last_start
         self._services: list[Service] = []  # in the order of their first calls
         self._ready: deque[tuple[_Task, Any]] = deque()
@@ -156,7 +165,7 @@ class Scheduler:
             call = resume(reply)
             while not isinstance(call, Call):
                 call = task.program.throw(TypeError(f"a method may await kgqa calls only, not {call!r}"))
-            task.root.calls += 1
+            task.root.calls += not task.is_inner
             if task.root.calls > self._max_calls:
                 remedy = "End the loop, or increase max_calls"
                 raise_in(task.program, RuntimeError(f"more than max_calls={self._max_calls:,} calls. {remedy}"))
@@ -168,6 +177,8 @@ class Scheduler:
         task.awaits += 1
         if isinstance(call, Gather):
             self._spawn(task, path, call)
+        elif program := self._find_program(call):
+            self._start(_Task(program, task.root, (*path, 0), task, answers=call, is_inner=True))
         else:
             self._submit(task, path, call)
         return None
@@ -191,7 +202,7 @@ class Scheduler:
     def _spawn(self, task: _Task, path: tuple[int, ...], call: Gather) -> None:
         task.results, task.missing = [None] * len(call.programs), len(call.programs)
         for slot, program in enumerate(call.programs):
-            self._start(_Task(program, task.root, (*path, slot), task, slot))
+            self._start(_Task(program, task.root, (*path, slot), task, slot, is_inner=task.is_inner))
         if not call.programs:
             self._ready.append((task, []))
 
@@ -202,6 +213,11 @@ class Scheduler:
             self._open -= 1
             records = sorted(task.root.records, key=lambda record: record.path)
             return Finished(task.root.key, outcome, tuple(records))
+        if task.answers:
+            path = task.path[:-1]
+            self._record(task, CallRecord(path, task.answers, outcome, cached=False, is_inner=parent.is_inner))
+            self._ready.append((parent, outcome))
+            return None
         parent.results[task.slot] = outcome
         parent.missing -= 1
         if not parent.missing:
@@ -233,10 +249,14 @@ class Scheduler:
         task, path, call = self._waiting.pop(reply.ticket)
         if isinstance(reply.value, (EngineDied, UsageError, KeyboardInterrupt, SystemExit)):
             raise reply.value
-        record = CallRecord(path, call, reply.value, reply.cached, reply.queued, reply.seconds)
+        self._record(
+            task, CallRecord(path, call, reply.value, reply.cached, reply.queued, reply.seconds, task.is_inner)
+        )
+        self._ready.append((task, reply.value))
+
+    def _record(self, task: _Task, record: CallRecord) -> None:
         task.root.records.append(record)
         self._on_record(record)
-        self._ready.append((task, reply.value))
 
 
 def raise_in(program: Program[Any], error: Exception) -> NoReturn:

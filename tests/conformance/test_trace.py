@@ -11,7 +11,7 @@ import pytest
 
 from kgqa.calls import Call, Rank
 from kgqa.datasets.demonstrations import load_chains
-from kgqa.kg.store import parse_triples
+from kgqa.kg.extraction import parse_triples
 from kgqa.methods.trace import ChainState, Trace, Unit
 from kgqa.testing import drive
 from kgqa.types import Passage, Prompt

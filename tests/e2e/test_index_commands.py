@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kgqa.artifacts.trace import read_trace
 from kgqa.experiment.prepare import indexes
 from kgqa.retrieval import elasticsearch
 from tests.e2e.conftest import QUICK, Kgqa, refused
@@ -184,38 +183,65 @@ PASSAGES = 137  # of the demo's 36 questions
 CALLS = 2  # for each: to rank the examples, to write triples; tokens are counted without one
 
 
-def stored(file: Path) -> list[bytes]:
-    with closing(sqlite3.connect(file)) as connection:
-        return [line for (line,) in connection.execute("SELECT line FROM extractions ORDER BY passage_id")]
-
-
-def artefact(folder: Path) -> dict[str, object]:
-    """Return the rows of a store and its settings: no path, no time, no order of arrival."""
-    return {
-        "extractions.sqlite": stored(folder / "extractions.sqlite"),
-        "manifest.json": (folder / "manifest.json").read_bytes(),
-    }
-
-
-def build_alone(kgqa: Kgqa, *arguments: str) -> dict[str, Any]:
+def build(kgqa: Kgqa, *arguments: str) -> tuple[list[str], str]:
+    """Build triples. Return the shown figures and the exported triples of the corpus."""
     ran = kgqa("kg", "build", *arguments, *QUICK)
-    files = artefact(ran.folder)
-    written = {file.name for file in ran.folder.iterdir()}
-    assert written == {*files, "log.jsonl"}  # nothing else
-    shutil.rmtree("outputs")  # with the call cache: the next build is on its own
-    return files
+    assert ran.code == 0, ran.err
+    export = kgqa("kg", "export", "--corpus", *arguments[1:], *QUICK, "--out", "all.jsonl")
+    assert export.code == 0, export.err
+    file = Path("all.jsonl")
+    text = file.read_text("utf-8")
+    file.unlink()
+    return [
+        line for line in ran.out.splitlines() if line.startswith(("passages  ", "triples  ", "output tokens"))
+    ], text
 
 
-def test_a_corpus_is_built_to_the_bytes_of_a_build_for_questions_also_after_a_kill(kgqa: Kgqa, tmp_path: Path) -> None:
-    counted = "kg.max_prompt_tokens=1000"  # every prompt has more bytes, so that its tokens are counted
-    reference = build_alone(kgqa, counted)
-    assert len(reference["extractions.sqlite"]) == PASSAGES
-    assert build_alone(kgqa, "--corpus", "max_parallel_questions=3", counted) == reference
-    command = ("kg", "build", "--corpus", "engine.delay=0.2", counted, *QUICK)
+COUNTED = "kg.max_prompt_tokens=1000"  # every prompt has more bytes, so that its tokens are counted
+
+
+def test_a_killed_build_resumes_to_the_same_triples(kgqa: Kgqa, tmp_path: Path) -> None:
+    figures, triples = build(kgqa, "--corpus", "max_parallel_questions=3", COUNTED)
+    assert len(triples.splitlines()) == PASSAGES
+    shutil.rmtree("outputs")
+    command = ("kg", "build", "--corpus", "engine.delay=0.2", COUNTED, *QUICK)
     paid = kill_after(200, command, tmp_path)
-    ran = kgqa(*command)
+    assert build(kgqa, "--corpus", "engine.delay=0.2", COUNTED) == (figures, triples)
     assert replies_kept(tmp_path) == CALLS * PASSAGES > paid
-    assert artefact(ran.folder) == reference
+
+
+def test_questions_build_the_triples_of_the_corpus(kgqa: Kgqa) -> None:
+    _, triples = build(kgqa, "--corpus", COUNTED)
+    shutil.rmtree("outputs")
+    assert kgqa("kg", "build", COUNTED, *QUICK).code == 0
+    exported = kgqa("kg", "export", "--corpus", COUNTED, *QUICK, "--out", "all.jsonl")
+    assert exported.code == 0, exported.err
+    assert Path("all.jsonl").read_text("utf-8") == triples
+
+
+TRACED = ("run", "method=trace", "experiment=quick", *QUICK)
+
+
+def test_a_run_of_existing_triples_extracts_none(kgqa: Kgqa) -> None:
+    refused(
+        kgqa(*TRACED, "limit=3", "kg.require_existing=true"),
+        r"kg.require_existing=true: no triples in outputs/.cache/calls.sqlite for 12 of 12 passages, first",
+    )
+    assert replies_kept(Path()) == 0
+    assert kgqa("kg", "build", "experiment=quick", "limit=3", *QUICK).code == 0
+    ran = kgqa(*TRACED, "limit=3", "kg.require_existing=true")
+    assert ran.code == 0, ran.err
+    assert ran.json("metrics.json")["cost"]["extraction_paid"]["calls"] == 0
+
+
+def test_the_trace_has_the_extraction_of_each_passage(kgqa: Kgqa) -> None:
+    ran = kgqa(*TRACED, "limit=2")
+    for traced in read_trace(ran.folder):
+        of_passages = [call for call in traced.calls if call.kind == "triples"]
+        extractions = [call for call in traced.calls if call.role == "extractor"]
+        assert len(of_passages) == len(extractions) == len(traced.question.passages)
+        assert all(call.cached for call in extractions)
+    assert "extractor" not in ran.json("metrics.json")["cost"]["method"]["by_role"]
 
 
 def test_more_than_five_percent_failed_stops_and_keeps_the_others(kgqa: Kgqa) -> None:
@@ -224,7 +250,8 @@ def test_more_than_five_percent_failed_stops_and_keeps_the_others(kgqa: Kgqa) ->
     assert stopped.code == 3
     assert "of 137 passages, first " in stopped.err
     assert "it extracts only the failed passages" in stopped.err
-    [file] = Path("outputs").glob("kg/demo/*/extractions.sqlite")
-    kept = len(stored(file))
-    assert 0 < kept < 131
-    assert f"of {PASSAGES - kept} passages" in kgqa("kg", "build", "--corpus", short, *QUICK).err
+    replies = replies_kept(Path())
+    assert replies > 0
+    again = kgqa("kg", "build", "--corpus", short, *QUICK)
+    assert "of 137 passages, first " in again.err
+    assert replies_kept(Path()) == replies

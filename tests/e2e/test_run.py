@@ -65,7 +65,9 @@ def test_triples_are_built_ahead_and_read_offline(kgqa: Kgqa) -> None:
     assert ran.json("metrics.json")["cost"]["extraction_paid"]["calls"] == 0
     stats = kgqa("kg", "stats", "limit=2", *QUICK)
     assert "triples per question" in stats.out
-    refused(kgqa("run", "method=trace", "limit=9", "kg.require_existing=true", *QUICK), "kgqa kg build dataset=demo")
+    refused(
+        kgqa("run", "method=trace", "limit=9", "kg.require_existing=true", *QUICK), "kgqa kg build method=trace limit=9"
+    )
 
 
 QUICKLY = ["run", "method=trace", "limit=3", "engine.batch_size=4", *QUICK]

@@ -23,16 +23,21 @@ def named(count: int, program: Callable[[str], Program[Any]]) -> Iterator[tuple[
     return ((f"q{number}", program(f"q{number}")) for number in range(count))
 
 
-def scheduler_of(engine: Batches, cache: CallCache, width: int = 64) -> Scheduler:
+def scheduler_of(engine: Batches, cache: CallCache, width: int = 64, **options: Any) -> Scheduler:
     done = Done()
     waves = Waves(done, cache, engine)
-    return Scheduler(lambda call: waves, done, width=lambda: width)
+    return Scheduler(lambda call: waves, done, width=lambda: width, **options)
 
 
 def drive(
-    engine: Batches, cache: CallCache, programs: Iterator[tuple[str, Program[Any]]], *, width: int = 64
+    engine: Batches,
+    cache: CallCache,
+    programs: Iterator[tuple[str, Program[Any]]],
+    *,
+    width: int = 64,
+    **options: Any,
 ) -> list[Finished[Any]]:
-    scheduler = scheduler_of(engine, cache, width)
+    scheduler = scheduler_of(engine, cache, width, **options)
     try:
         return list(scheduler.run(programs))
     finally:

@@ -13,9 +13,10 @@ from kgqa.config.keys import find_sources
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.check import check
 from kgqa.experiment.experiment import Experiment
-from kgqa.experiment.prepare.triples import TripleBuilder
+from kgqa.experiment.prepare.triples import distinct_passages, extract_all
 from kgqa.experiment.session import Session
 from kgqa.identity.component import identity_of
+from kgqa.runtime.display import QUIET
 from tests.unit.files import write
 
 
@@ -69,18 +70,45 @@ def test_an_own_model_needs_no_optional_keys_and_an_own_engine_has_its_address(
         assert session.engines.prices("reader") is not None
 
 
-def store(*overrides: str) -> Path:
-    lexical = ("ranker=lexical", "demonstrations_ranker=lexical")
-    with Session(Experiment.of(["engine=scripted", *lexical, *overrides])) as session:
-        return TripleBuilder(session).store.folder
+LEXICAL = ("engine=scripted", "limit=1", "ranker=lexical", "demonstrations_ranker=lexical")
 
 
-def test_another_ranker_reads_the_same_triples_and_is_named_where_it_is_asked() -> None:
-    assert store() == store("ranker=levenshtein") == store("method.candidates=9")
-    apart = {store(), store("demonstrations_ranker=levenshtein"), store("kg.head=any")}
-    assert len(apart) == 3
+def extract(*overrides: str, new_calls: bool) -> None:
+    with Session(Experiment.of([*LEXICAL, *overrides])) as session:
+        questions = session.experiment.questions
+        extract_all(session, lambda: distinct_passages(questions), QUIET, new_calls=new_calls)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_shared"),
+    [
+        pytest.param((), ("ranker=levenshtein",), True, id="another ranker"),
+        pytest.param((), ("method.candidates=9",), True, id="another method"),
+        pytest.param((), ("demonstrations_ranker=levenshtein",), False, id="another ranker of examples"),
+        pytest.param((), ("kg.head=any",), False, id="another prompt"),
+        pytest.param(
+            ("kg.demonstrations=fixed",),
+            ("kg.demonstrations=fixed", "demonstrations_ranker=levenshtein"),
+            True,
+            id="a ranker that is not used",
+        ),
+    ],
+)
+def test_runs_with_the_same_extractor_share_triples(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    first: tuple[str, ...],
+    second: tuple[str, ...],
+    is_shared: bool,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    extract(*first, new_calls=True)
+    with nullcontext() if is_shared else pytest.raises(DataError, match=r"no triples in .* for . of . passages, first"):
+        extract(*second, new_calls=False)
+
+
+def test_a_ranker_of_examples_is_named_where_it_is_used() -> None:
     fixed = "kg.demonstrations=fixed"
-    assert store(fixed) == store(fixed, "demonstrations_ranker=levenshtein")
     cases = {("method=trace",): True, ("method.demonstrations=fixed", fixed): False, ("method=no_context",): False}
     for overrides, asked in cases.items():
         with Session(

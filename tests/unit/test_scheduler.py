@@ -12,11 +12,12 @@ import pytest
 
 from kgqa.cache.in_flight import Done, Request
 from kgqa.cache.store import CallCache
-from kgqa.calls import Generate, ModelCall, ModelReply, Search, gather, settle
+from kgqa.calls import Call, Generate, ModelCall, ModelReply, Program, Search, Triples, gather, settle
 from kgqa.errors import EngineDied, EngineError, StorageError
+from kgqa.runtime.costs import Ledger
 from kgqa.runtime.scheduler import Scheduler
 from kgqa.runtime.services import BatchIsolator, Worker
-from kgqa.types import Completion, Json, Passage
+from kgqa.types import Completion, Json, Passage, Triple
 from tests.engines_for_tests import Batches, ask, echo
 from tests.unit.scheduling import drive, named, next_reply, scheduler_of, two_steps
 
@@ -213,3 +214,61 @@ def test_a_bad_call_fails_alone_and_three_in_a_row_mean_a_crash() -> None:
     kinds = [type(isolator([call])[0]) for call in ("bad", "bad", "good", "bad", "bad", "bad", "bad", "good", "bad")]
     failing = [EngineError, EngineError]
     assert kinds == [*failing, str, *failing, EngineDied, EngineDied, str, EngineError]
+
+
+PASSAGE = Passage.of("Elm", "Elm is a town.")
+
+
+async def extract(title: str) -> tuple[Triple, ...]:
+    """Make two calls after each other."""
+    first, *_ = await gather(ask(f"entities of {title}"))
+    second = await ask(f"triples of {title} with {first.text}")
+    return (Triple(title, "is", second.text),)
+
+
+def find_program(call: Call[Any]) -> Program[Any] | None:
+    return extract(call.passage.title) if isinstance(call, Triples) else None
+
+
+async def read_triples(name: str) -> str:
+    [triple] = await Triples(PASSAGE)
+    await ask(f"{name} after {triple}")
+    return triple.tail
+
+
+def test_a_program_answers_a_call(cache: CallCache) -> None:
+    [finished] = drive(Batches(size=2), cache, named(1, read_triples), find_program=find_program, max_calls=2)
+    assert finished.result == "re: triples of Elm with re: entities of Elm"
+    calls = [(record.path, type(record.call), record.is_inner) for record in finished.records]
+    assert calls == [
+        ((0,), Triples, False),
+        ((0, 0, 0, 0, 0), Generate, True),
+        ((0, 0, 1), Generate, True),
+        ((1,), Generate, False),
+    ]
+
+
+def test_an_error_of_the_program_is_raised_at_the_call(cache: CallCache) -> None:
+    async def fail() -> None:
+        raise EngineError("no reply")
+
+    async def read(name: str) -> str:
+        try:
+            await Triples(PASSAGE)
+        except EngineError as error:
+            return str(error)
+        return ""
+
+    [finished] = drive(Batches(size=1), cache, named(1, read), find_program=lambda _: fail())
+    assert finished.result == "no reply"
+    assert isinstance(finished.records[0].reply, EngineError)
+
+
+def test_inner_calls_cost_only_what_is_paid(cache: CallCache) -> None:
+    ledgers = [Ledger(), Ledger()]
+    for ledger in ledgers:
+        programs = named(1, read_triples)
+        drive(Batches(size=1), cache, programs, find_program=find_program, on_record=ledger.add)
+    assert [ledger.costs(1).method.calls for ledger in ledgers] == [1, 1]
+    assert [ledger.costs(1).paid.calls for ledger in ledgers] == [3, 0]
+    assert ledgers[0].answered == {"Triples": 1, "Generate": 1}

@@ -1,20 +1,18 @@
-"""Triples: parsed from replies, stored on disk, measured as graphs, imported and exported."""
+"""Triples: parsed from replies, measured as graphs, imported and exported."""
 
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from unittest.mock import Mock
 from xml.etree import ElementTree
 
 import pytest
 
 from kgqa.calls import Generate
 from kgqa.config.building import build
-from kgqa.errors import ConfigError, DataError, StorageError
+from kgqa.errors import ConfigError, DataError
 from kgqa.kg.exchange import (
     EXPORT_FORMATS,
     IMPORT_FORMATS,
@@ -24,84 +22,14 @@ from kgqa.kg.exchange import (
     text_key,
     write_triples,
 )
-from kgqa.kg.graph import ReadChains, chain_statistics, density, graph_statistics
+from kgqa.kg.extraction import Extraction, parse_triples
+from kgqa.kg.graph import GraphSize, ReadChains, chain_statistics, graph_statistics
 from kgqa.kg.openie import OpenIe
-from kgqa.kg.store import Extraction, TripleStore, parse_triples, store_folder
 from kgqa.testing import drive
 from kgqa.types import Json, Passage, Triple
 from tests.composed import composed_node
 from tests.method_world import World
 from tests.unit.files import jsonl, write
-
-PASSAGES = tuple(Passage.of(f"T{i}", f"text {i}") for i in range(3))
-BUILT_WITH = {"model": "tiny", "max_tokens": 512}
-
-
-def extraction(passage: Passage, tail: str = "x", error: str | None = None) -> Extraction:
-    completion = "" if error else f"<{passage.title}; is; {tail}>"
-    return Extraction(passage.id, passage.title, completion, 10, 5, {"passage_cut": 1}, error)
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return store_folder(tmp_path / "kg", "demo", BUILT_WITH)
-
-
-def opened(folder: Path) -> TripleStore:
-    return TripleStore(folder, BUILT_WITH)
-
-
-def test_stored_extractions_are_read_by_the_next_process(folder: Path) -> None:
-    opened(folder).add([extraction(PASSAGES[0])])
-    assert opened(folder).triples(PASSAGES[0]) == (Triple("T0", "is", "x", PASSAGES[0].id),)
-    assert json.loads((folder / "manifest.json").read_text()) == BUILT_WITH
-    opened(folder).add([extraction(PASSAGES[0], "second")])
-    assert opened(folder).triples(PASSAGES[0])[0].tail == "x"  # the first one wins
-    odd = "line\nbreak \u2028 \udc80 \x00 ⟨T0; is; é⟩"
-    opened(folder).add([Extraction(PASSAGES[1].id, "T1", odd)])
-    assert opened(folder).extraction(PASSAGES[1]).completion == odd
-
-
-def test_missing_and_failed_passages_are_extracted_in_order(folder: Path) -> None:
-    store = opened(folder)
-    store.add([extraction(PASSAGES[1])])
-    assert list(store.missing([PASSAGES[2], PASSAGES[1], PASSAGES[0]])) == [PASSAGES[2], PASSAGES[0]]
-    store.add([extraction(PASSAGES[0], error="prompt too long")])
-    assert (store.triples(PASSAGES[0]), store.extraction(PASSAGES[0]).error) == ((), "prompt too long")
-    assert list(opened(folder).missing(PASSAGES)) == [PASSAGES[0], PASSAGES[2]]
-    with pytest.raises(DataError, match=rf"no triples for passage {PASSAGES[2].id} in .*\. Run: kgqa kg build"):
-        opened(folder).triples(PASSAGES[2])
-
-
-def test_counts_and_folders_of_a_store(folder: Path, tmp_path: Path) -> None:
-    store = opened(folder)
-    store.add([extraction(PASSAGES[0])])
-    store.add([extraction(PASSAGES[1], error="gone")])
-    store.add([Extraction(PASSAGES[2].id, "T2", "<a; b>\n<T2; is; text>\n<text; is; y>\n<It; was; z>")])
-    assert store.counts(PASSAGES) == {
-        "passages": 3, "failed": 1, "empty": 1, "triples": 4, "malformed": 1,
-        "prompt_tokens": 20, "output_tokens": 10, "passage_cut": 2,
-    }  # fmt: skip
-    assert store_folder(tmp_path, "demo", {"b": 1, "a": 2}) == store_folder(tmp_path, "demo", {"a": 2, "b": 1})
-    assert store_folder(tmp_path, "demo", {"a": 2}) != store_folder(tmp_path, "demo", {"a": 3})
-    assert store_folder(tmp_path, "demo", {}).parent == tmp_path / "demo"
-
-
-def test_damage_and_disk_errors_are_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = opened(folder)
-    store.add([extraction(PASSAGES[0])])
-    with sqlite3.connect(store.file) as connection:
-        connection.execute("UPDATE extractions SET line = ?", (b'{"passage_id": "p"}',))
-    with pytest.raises(DataError, match=r"extractions.sqlite: .*: not an extraction.*Delete .* and build it again"):
-        opened(folder).triples(PASSAGES[0])
-    store.file.write_bytes(b"no database" * 100)
-    with pytest.raises(DataError, match=r"extractions.sqlite: damaged"):
-        opened(folder).triples(PASSAGES[0])
-
-    monkeypatch.setattr(sqlite3, "connect", Mock(side_effect=sqlite3.OperationalError("database or disk is full")))
-    with pytest.raises(StorageError, match=r"extractions.sqlite: database or disk is full"):
-        opened(folder).add([extraction(PASSAGES[0])])
-
 
 PASSAGE = Passage.of("Low Tide", "Low Tide is a painting by Oddny Fir; it hangs in Elm Hall.")
 
@@ -137,11 +65,11 @@ TRIANGLE = (Triple("a", "r", "b"), Triple("b", "r", "c"), Triple("c", "r", "a"))
 
 
 def test_statistics_of_graphs_and_chains() -> None:
-    assert density(TRIANGLE) == pytest.approx(50.0)
-    assert density(()) is None
-    assert density((Triple("a", "r", "a"),)) is None
+    assert GraphSize.of(TRIANGLE).density == pytest.approx(50.0)
+    assert GraphSize.of(()).density is None
+    assert GraphSize.of((Triple("a", "r", "a"),)).density is None
     twice = (*TRIANGLE, Triple("a", "r", "b", "another passage"))
-    statistics = graph_statistics([twice, (Triple("a", "r", "b"),), ()])
+    statistics = graph_statistics([GraphSize.of(graph) for graph in (twice, (Triple("a", "r", "b"),), ())])
     assert statistics["entities_per_question"] == pytest.approx(5 / 3)
     assert statistics["triples_per_question"] == pytest.approx(4 / 3)
     assert statistics["density_percent"] == pytest.approx(50.0)  # 50 and 50; the empty graph has none
@@ -298,7 +226,7 @@ def triples(passage: Passage) -> tuple[Triple, ...]:
 
 
 def write_form(form: str, tmp_path: Path) -> Path:
-    write_triples(EXPORTED, triples, tmp_path / form, form)
+    write_triples([(passage, triples(passage)) for passage in EXPORTED], tmp_path / form, form)
     return tmp_path / form
 
 

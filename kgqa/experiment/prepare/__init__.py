@@ -9,7 +9,7 @@ from kgqa.runtime.display import Display
 
 
 def prepare(session: Session, index: PoolIndex | None, display: Display) -> Inputs:
-    """Extract and link what the method uses and what does not exist yet.
+    """Extract the triples and link the passages that the method uses.
 
     Raises:
         DataError: triples are missing with `kg.require_existing`, or an imported file has none of the passages.
@@ -18,9 +18,9 @@ def prepare(session: Session, index: PoolIndex | None, display: Display) -> Inpu
     uses, questions = session.experiment.method.uses, session.experiment.questions
     triples, graphs, extraction = None, None, Ledger()
     if "triples" in uses:
-        from kgqa.experiment.prepare.triples import extract_missing
+        from kgqa.experiment.prepare.triples import prepare_triples
 
-        triples, extraction = extract_missing(session, questions, display)
+        triples, extraction = prepare_triples(session, questions, display)
     if "graph" in uses:
         from kgqa.experiment.prepare.passage_graphs import PassageGraphs
 

@@ -1,99 +1,110 @@
-"""The triples of a run's passages: extracted once and stored, or imported from a file."""
+"""The triples of a run's passages: extracted with cached calls, or imported from a file.
+
+A run makes the calls of all its passages before the first question, as `kgqa kg build` does. Then each `Triples` of a
+question repeats those of its passage, and the call cache answers them.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from itertools import islice
 
-from kgqa.calls import Program
+from kgqa.cache.stored import StoredCalls
+from kgqa.calls import Program, Triples, gather
+from kgqa.config.overrides import override_key
+from kgqa.config.run_keys import REQUIRE_EXISTING
 from kgqa.datasets import corpus
 from kgqa.errors import ConfigError, DataError
-from kgqa.experiment.session import Runner, Session
-from kgqa.identity.component import identity_of
-from kgqa.identity.program_code import user_code
-from kgqa.kg.exchange import ImportedTriples, StoredTriples
-from kgqa.kg.extraction import ROLE
-from kgqa.kg.graph import graph_statistics, too_many_failed
-from kgqa.kg.store import Extraction, TripleStore, store_folder
-from kgqa.prompting import template_hash
+from kgqa.experiment.session import Inputs, Runner, Session
+from kgqa.kg.exchange import ImportedTriples, ReadPassages
+from kgqa.kg.extraction import ExtractedTriples, Extraction, Extractor, parse_triples
+from kgqa.kg.graph import GraphSize, graph_statistics, too_many_failed
 from kgqa.runtime.costs import Ledger
 from kgqa.runtime.display import Display
-from kgqa.runtime.monitor import monitor_work
 from kgqa.types import Json, Passage, Question
-from kgqa.util.fs import outputs, text_digest
 from kgqa.util.redaction import describe_error
 
 Passages = Callable[[], Iterable[Passage]]  # distinct ones; read again at each call, so that none stays in memory
-STORED_TOGETHER = 64  # extractions of a commit; those of a kill come from the call cache
+SUMS = ("passages", "failed", "empty", "triples", "malformed", "prompt_tokens", "output_tokens")
+READ_TOGETHER = 1_000  # passages in memory
 
 
-class TripleBuilder:
-    """Extracts the triples of a dataset. Their folder depends on template, few-shot examples, model and decoding."""
+def run_extractions(
+    runner: Runner, extractor: Extractor, passages: Iterable[Passage]
+) -> Generator[tuple[Passage, Extraction | Exception], None, None]:
+    """Yield each passage with its extraction, or with what ended it, as they finish."""
+    opened: dict[str, Passage] = {}
 
-    def __init__(self, session: Session) -> None:
-        experiment = session.experiment
-        self.session, self.extractor = session, experiment.extractor
-        built_with = self._build_settings()
-        self.store = TripleStore(store_folder(outputs() / "kg", experiment.name("dataset"), built_with), built_with)
+    def programs() -> Iterator[tuple[str, Program[Extraction]]]:
+        for passage in passages:
+            opened[passage.id] = passage
+            yield passage.id, extractor.extract(passage)
 
-    def _build_settings(self) -> dict[str, Json]:
-        node, elsewhere = self.session.experiment.config["kg"], ("_target_", "few_shot", "require_existing")
-        ranks = "demonstrations_ranker" in self.extractor.uses
-        return {
-            "template": "+".join(map(template_hash, self.extractor.templates)),
-            "demonstrations": text_digest(repr(self.extractor.few_shot), 16),
-            "decoding": {key: value for key, value in node.items() if key not in elsewhere},
-            "engine": identity_of(self.session.engines(ROLE)),
-            "ranker": identity_of(self.session.ranker("demonstrations_ranker")) if ranks else None,
-            **({"code": code} if (code := user_code(type(self.extractor).__module__)) else {}),
-        }
+    for ended in runner.run(programs()):
+        yield opened.pop(ended.key), ended.result
 
-    def extract(self, passages: Passages, display: Display) -> Ledger:
-        """Extract the missing passages, and return the cost.
 
-        Raises:
-            DataError: triples are missing and `kg.require_existing` forbids to extract them.
-            EngineError: more than 5 % of the passages failed. The others are stored.
-        """
-        count = sum(1 for _ in self.store.missing(passages()))
-        if not count:
-            return Ledger()
-        experiment = self.session.experiment
-        if experiment.settings.require_existing:
-            command = f"kgqa kg build dataset={experiment.name('dataset')} model={experiment.name('model')}"
-            raise DataError(
-                f"kg.require_existing=true: no triples for {count} of {sum(1 for _ in passages())} passages in "
-                f"{self.store.folder}. Run: {command}"
-            )
-        failed, pending = list[Extraction](), list[Extraction]()
-        with self.session.runner() as runner, display.stage("passages", count, runner.ledger) as stage:
-            for extraction in self.extractions(runner, self.store.missing(passages())):
-                (pending if extraction.error is None else failed).append(extraction)
-                stage.finish(failed=extraction.error is not None)
-                if len(pending) == STORED_TOGETHER:
-                    self.store.add(pending)
-                    pending.clear()
-        self.store.add(pending)
-        if error := too_many_failed(failed, count):
-            raise error
-        self.store.add(failed)
-        return runner.ledger
+def request_triples(
+    session: Session, passages: Passages, display: Display, cache: StoredCalls | None = None
+) -> tuple[ExtractedTriples, Ledger]:
+    """Make the calls that extract all passages, and return their answers and their cost.
 
-    def extractions(self, runner: Runner, passages: Iterable[Passage]) -> Generator[Extraction, None, None]:
-        """Yield each passage's extraction as it finishes. A failed one has its error and no completion."""
-        titles: dict[str, str] = {}  # of those in work
-
-        def programs() -> Iterator[tuple[str, Program[Extraction]]]:
-            for passage in passages:
-                titles[passage.id] = passage.title
-                yield passage.id, self.extractor.extract(passage)
-
-        for ended in runner.run(programs()):
-            title = titles.pop(ended.key)
-            if isinstance(ended.result, Exception):
-                yield Extraction(ended.key, title, "", error=describe_error(ended.result))
+    cache: has all replies. None: new calls are made.
+    """
+    triples = ExtractedTriples(session.experiment.extractor)
+    sums, flags = Counter(dict.fromkeys(SUMS, 0)), Counter[str]()
+    count = sum(1 for _ in passages())
+    with session.runner(cache=cache) as runner, display.stage("passages", count, runner.ledger) as stage:
+        for passage, extraction in run_extractions(runner, triples.extractor, passages()):
+            sums["passages"] += 1
+            if isinstance(extraction, Exception):
+                triples.failed[passage.id] = f"{passage.title!r}: {describe_error(extraction)}"
+                sums.update(failed=1, empty=1)
             else:
-                yield ended.result
+                parsed = parse_triples(extraction.completion, passage)
+                sums.update(
+                    empty=not parsed.triples,
+                    triples=len(parsed.triples),
+                    malformed=parsed.malformed,
+                    prompt_tokens=extraction.prompt_tokens,
+                    output_tokens=extraction.output_tokens,
+                )
+                flags.update(extraction.flags)
+            stage.finish(failed=isinstance(extraction, Exception))
+    triples.figures = {**sums, **dict(sorted(flags.items()))}
+    return triples, runner.ledger
+
+
+def extract_all(
+    session: Session, passages: Passages, display: Display, *, new_calls: bool = True
+) -> tuple[ExtractedTriples, Ledger]:
+    """Make the calls that extract all passages, and return their answers and their cost.
+
+    Raises:
+        DataError: a passage has no triples, and `new_calls` does not allow to extract them.
+        EngineError: more than 5 % of the passages failed. The replies of the others are in the call cache.
+    """
+    if new_calls:
+        triples, ledger = request_triples(session, passages, display)
+        if error := too_many_failed(list(triples.failed.values()), triples.figures["passages"]):
+            raise error
+        return triples, ledger
+    with closing(StoredCalls(session.cache.path.parent)) as stored:
+        triples, ledger = request_triples(session, passages, display, stored)
+    if triples.failed:
+        count = f"{len(triples.failed):,} of {triples.figures['passages']:,} passages"
+        raise _explain_missing(session, f"{count}, first {next(iter(triples.failed.values()))}")
+    return triples, ledger
+
+
+def _explain_missing(session: Session, passages: str) -> DataError:
+    """Return the error of passages without triples, with the command that extracts them."""
+    overrides = [each for each in session.experiment.overrides if override_key(each) != REQUIRE_EXISTING]
+    key = f"{REQUIRE_EXISTING}=true: " if session.experiment.settings.require_existing else ""
+    command = " ".join(["kgqa kg build", *overrides])
+    return DataError(f"{key}no triples in {session.cache.path} for {passages}. Run: {command}")
 
 
 def _check_imported(session: Session, triples: ImportedTriples, passages: Passages, display: Display) -> None:
@@ -115,13 +126,10 @@ def _check_imported(session: Session, triples: ImportedTriples, passages: Passag
     display.line(f"{line}: they have no triples", alarm=True)
 
 
-def triples_of(session: Session) -> StoredTriples:
-    """Return the triples of a run, as `kg=` says."""
-    return session.experiment.triple_file or TripleBuilder(session).store
-
-
-def extract_missing(session: Session, questions: Sequence[Question], display: Display) -> tuple[StoredTriples, Ledger]:
-    """Return the triples of the questions' passages, and the cost of extracting the missing ones."""
+def prepare_triples(
+    session: Session, questions: Sequence[Question], display: Display
+) -> tuple[ExtractedTriples | ImportedTriples, Ledger]:
+    """Return what answers `Triples`, and the cost of the new calls for it. Raises as `extract_all`."""
 
     def passages() -> Iterator[Passage]:
         return distinct_passages(questions)
@@ -129,14 +137,53 @@ def extract_missing(session: Session, questions: Sequence[Question], display: Di
     if imported := session.experiment.triple_file:
         _check_imported(session, imported, passages, display)
         return imported, Ledger()
-    builder = TripleBuilder(session)
-    return builder.store, builder.extract(passages, display)
+    return extract_all(session, passages, display, new_calls=not session.experiment.settings.require_existing)
 
 
-def triple_statistics(triples: StoredTriples, questions: Sequence[Question]) -> dict[str, Json]:
-    """Return the figures of TRACE's Table 5, and what the parser skipped."""
-    graphs = ([each for passage in question.passages for each in triples.triples(passage)] for question in questions)
-    return {"folder": triples.place, **graph_statistics(graphs), **triples.counts(distinct_passages(questions))}
+def describe_triples(
+    triples: ExtractedTriples | ImportedTriples, graphs: Sequence[GraphSize], questions: Sequence[Question]
+) -> dict[str, Json]:
+    """Return the figures of TRACE's Table 5, and what the parser skipped or the file lacks."""
+    figures: dict[str, Json] = dict(graph_statistics(graphs))
+    if isinstance(triples, ImportedTriples):
+        return {"imported": str(triples.file), **figures, **triples.counts(distinct_passages(questions))}
+    return {**figures, **triples.figures}
+
+
+def measure_graphs(session: Session, triples: ExtractedTriples | ImportedTriples) -> list[GraphSize]:
+    """Return the size of each question's graph, from existing triples."""
+
+    async def read_graph(question: Question) -> GraphSize:
+        every = await gather(*(Triples(passage) for passage in question.passages))
+        return GraphSize.of(triple for some in every for triple in some)
+
+    questions = session.experiment.questions
+    with session.runner(Inputs(triples=triples)) as runner:
+        ended = list(runner.run((question.id, read_graph(question)) for question in questions))
+    return [each.result for each in ended if isinstance(each.result, GraphSize)]
+
+
+def read_triples(session: Session, passages: Iterable[Passage]) -> ReadPassages:
+    """Yield the passages in order with their existing triples. No model is called.
+
+    Raises:
+        DataError: a passage has none.
+    """
+    if imported := session.experiment.triple_file:
+        yield from ((passage, imported.triples(passage)) for passage in passages)
+        return
+    rest = iter(passages)
+    with closing(StoredCalls(session.cache.path.parent)) as stored, session.runner(cache=stored) as runner:
+        while some := list(islice(rest, READ_TOGETHER)):
+            extracted = {
+                passage.id: extraction
+                for passage, extraction in run_extractions(runner, session.experiment.extractor, some)
+            }
+            for passage in some:
+                extraction = extracted[passage.id]
+                if isinstance(extraction, Exception):
+                    raise _explain_missing(session, f"{passage.title!r}: {describe_error(extraction)}")
+                yield passage, parse_triples(extraction.completion, passage).triples
 
 
 def distinct_passages(questions: Iterable[Question]) -> Iterator[Passage]:
@@ -150,16 +197,3 @@ def corpus_passages(session: Session) -> Iterator[Passage]:
     if settings.ids is not None or settings.sample is not None:
         raise ConfigError("ids, sample: these select questions, not passages of --corpus. Set limit=N for N passages")
     return islice(session.experiment.corpus.passages(), settings.limit)
-
-
-def build_corpus(session: Session, display: Display) -> dict[str, Json]:
-    """Extract the passages of the corpus that have no triples yet, and return the figures of all."""
-    builder = TripleBuilder(session)
-
-    def passages() -> Iterator[Passage]:
-        return corpus_passages(session)
-
-    with monitor_work(display, "kg build", builder.store.folder) as shown:
-        builder.extract(passages, shown)
-    counts = builder.store.counts(passages())
-    return {"folder": builder.store.place, "triples_per_passage": counts["triples"] / counts["passages"], **counts}

@@ -10,12 +10,13 @@ from tempfile import TemporaryDirectory
 
 from kgqa.artifacts.trace import TracedQuestion, read_trace
 from kgqa.cache.maintenance import import_calls
+from kgqa.cache.stored import ReplayCache
 from kgqa.config.overrides import format_override, merge_overrides, override_key
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.check import check
 from kgqa.experiment.engines import Pool
 from kgqa.experiment.experiment import Experiment
-from kgqa.experiment.replay import Recorded, ReplayCache, replay_questions
+from kgqa.experiment.replay import Recorded, replay_questions
 from kgqa.experiment.run import execute_unless_finished
 from kgqa.experiment.session import Session
 from kgqa.extras.demo.recording import CALLS, RENEW, Recording
