@@ -42,6 +42,7 @@ def test_tokenizer_reads_control_tokens_of_a_passage_as_text(model: Model) -> No
     tokens = Tokens(template, model.locate(), 4096)
     assert tokens.mask(PLAIN) is PLAIN
     ends = tokens.tokenizer.token_to_id("<|im_end|>")
+    assert ends is not None
     before, after = tokens.prompt(PLAIN), tokens.prompt(tokens.mask(ATTACKED))
     assert (before.count(ends), after.count(ends)) == (2, 2)
     assert tokens.prompt(ATTACKED).count(ends) == 3
