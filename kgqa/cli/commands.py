@@ -23,13 +23,6 @@ SWEEP = """Keys of a sweep, a run per value of comma lists, choice(…), range(�
 Set a key of a group as group.key=value, e.g. method.beam=3. Run the same command again to continue.
 Exit codes: 0 done, 2 invalid input or more failed questions than max_failure_rate allows, 3 the engine crashed,
 130 interrupted."""
-TUNE = """Additional keys (docs/SWEEPS.md):
-  tune.metric=    a score of metrics.json (em, f1, support_recall, …), judge or recall@K
-  tune.dev=N      number of dev questions, sampled with tune.seed=0. Or set tune.dev_path=FILE or tune.dev_split=train
-  tune.test=N     number of test questions to evaluate the choice on (default: all others)
-  tune.sets=1,2   sets of few-shot examples, with one test run each
-  tune.name=      folder name in outputs/sweeps (default: a hash of its cells)
-  budget=         maximum cost, e.g. 2.50usd or 500000tokens"""
 REPRODUCE = """Additional keys (docs/REPRODUCE.md):
   only=            only these rows and columns: names, parts of names or patterns, e.g. only=TRACE-Triple,MuSiQue
   dry_run=true     show the calls and the cells that cannot run on this machine, without making calls
@@ -97,7 +90,6 @@ SCORE_KEYS = (
     "scoring", "judge", "model", "engine", "server", "roles", "seed", "max_parallel_questions", "output_dir",
     "allow_trained_questions",
 )  # fmt: skip
-TUNE_KEYS = ("metric", "dev", "test", "dev_path", "dev_split", "seed", "sets", "name")
 VERIFY_KEYS = (
     "dataset", "model", "engine", "roles", "verify", "limit", "sample", "ids", "seed", "max_parallel_questions",
     "max_failure_rate", "output_dir", "dry_run", "budget",
@@ -118,15 +110,6 @@ RUN_COMMANDS = (
         ("sweep.name", "sweep.metric", "budget", "hydra/launcher", "hydra/sweeper"),
         explains="run",
         notes=SWEEP,
-    ),
-    Command(
-        "tune",
-        "tune values on dev questions, and evaluate the best ones on test questions",
-        "kgqa tune method=ircot dataset=musique method.passages_per_step=2,4,6,8 tune.metric=f1 tune.dev=100",
-        "kgqa.cli.sweep:tune",
-        "key=value …  as for kgqa run -m. At least one key needs several values",
-        (*(f"tune.{key}" for key in TUNE_KEYS), "budget"),
-        notes=TUNE,
     ),
     Command(
         "evaluate",

@@ -1,8 +1,7 @@
-"""`kgqa run -m` and `kgqa tune`: sweeps, and values chosen on dev questions."""
+"""`kgqa run -m`: sweeps."""
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections import Counter
 from collections.abc import Sequence
 
@@ -13,7 +12,6 @@ from kgqa.report.section import MarkedCell, Value
 from kgqa.report.sweeps import SweepReport
 from kgqa.runtime.monitor import command_line
 from kgqa.sweeps.grid import SweepRequest, run_search, run_sweep
-from kgqa.sweeps.tuning import Tuning, run_tuning
 
 LEGEND = (
     "bold: best · underlined: second · *: significantly below the best (paired test, Holm, p < 0.05)\n"
@@ -54,14 +52,3 @@ def _show_sweep(report: SweepReport, terminal: Terminal) -> int:
 def _show_row(row: Sequence[Value]) -> Cells:
     cells = (cell if isinstance(cell, MarkedCell) else MarkedCell(str(cell)) for cell in row)
     return [style_text(cell.brief + "*" * cell.worse, MARKS.get(cell.mark, "")) for cell in cells]
-
-
-def tune(args: Namespace, terminal: Terminal) -> int:
-    """Choose values on dev questions and measure the choice on others."""
-    tuning = Tuning.of(args.overrides)
-    if tuning.dry_run:
-        return show_estimates(tuning.on_dev, terminal)
-    tuned = run_tuning(tuning, terminal)
-    terminal.sections(f"{tuning.keys.metric} chosen on dev, measured on test", tuned.sections())
-    terminal.result(tuned.file)
-    return 0 if tuned.is_complete else 2

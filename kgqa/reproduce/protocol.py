@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol as Interface
 
 from kgqa.artifacts.sweep import Cell, Sweep
 from kgqa.config.building import read_keys
@@ -17,16 +18,18 @@ from kgqa.runtime.costs import Budget
 from kgqa.runtime.display import Display
 from kgqa.sweeps.cells import experiment_of, freeze_cells, place_cells
 from kgqa.sweeps.running import open_sweep, run_cells, sweep_path
-from kgqa.sweeps.tuning import Tuning, run_tuning
 from kgqa.util.fs import text_digest
 from kgqa.util.redaction import redact
+from kgqa.util.registry import load_registered
 from kgqa.util.validators import Count
 
 PROTOCOL = "protocol."
 SETS = "method.demonstration_set"
 
 
-class Tuned(Strict):
+class Candidates(Strict):
+    """The values to choose from, of the cells that have all of these choices."""
+
     when: tuple[str, ...]  # choices of groups and values that a cell has
     among: dict[str, tuple[int, ...]]
 
@@ -43,7 +46,7 @@ class Protocol(Strict):
     metric: str
     metrics: dict[str, str]  # by table
     sets: tuple[str, ...]
-    tune: tuple[Tuned, ...]
+    tune: tuple[Candidates, ...]
 
     def decides(self) -> set[str]:
         """Return the keys with the paper's values."""
@@ -88,6 +91,31 @@ def find_protocol(table_id: str, numbers: Sequence[str]) -> Protocol:
     if protocol is None:
         raise ConfigError(f"protocol=paper: {table_id} has no other protocol. Remove protocol=")
     return protocol.model_copy(update={key: value for key, value in changed.items() if value is not None})
+
+
+class TuningResult(Interface):
+    """The cells on dev and on test, and the number of the one that was chosen on dev."""
+
+    tried: Sequence[Cell]
+    tests: Sequence[Cell]
+    chosen: int | None
+
+
+class Tuning(Interface):
+    """A request of `kgqa tune`, which the extra tuning reads from `key=value` words."""
+
+    budget: Budget | None
+    command: tuple[str, ...]
+
+    @property
+    def cells(self) -> list[Cell]: ...
+
+    @property
+    def on_dev(self) -> list[Cell]: ...
+
+    def on_test(self, chosen: Cell) -> list[Cell]: ...
+
+    def run(self, display: Display) -> TuningResult: ...
 
 
 @dataclass
@@ -141,7 +169,9 @@ class CellRuns:
             "name": self._name,
             "sets": ",".join(sets) or None,
         }
-        return Tuning.of([*overrides, *(f"tune.{key}={value}" for key, value in keys.items() if value is not None)])
+        own = [f"tune.{key}={value}" for key, value in keys.items() if value is not None]
+        tuning: Tuning = load_registered("tuning")([*overrides, *own])
+        return tuning
 
     def plan_dev(self) -> list[Cell]:
         """Return the runs to choose from."""
@@ -161,7 +191,7 @@ class CellRuns:
         try:
             if self.tuning and self.among:
                 self.tuning.budget = budget
-                tuned = run_tuning(self.tuning, display)
+                tuned = self.tuning.run(display)
                 tests, tried, self.command = tuned.tests, tuned.tried, self.tuning.command
                 self.chosen = "" if tuned.chosen is None else tried[tuned.chosen].name
                 self.tried = [cell.replace(name=self.cell.name) for cell in tried]

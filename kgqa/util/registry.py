@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
+from operator import attrgetter
 from typing import Any
 
 from kgqa.errors import ConfigError
@@ -50,7 +51,7 @@ def list_exports() -> Mapping[str, Export]:
 def load_function(path: str) -> Callable[..., Any]:
     """Import a function that is named as `module:function`."""
     module, _, name = path.partition(":")
-    function: Callable[..., Any] = getattr(import_module(module), name)
+    function: Callable[..., Any] = attrgetter(name)(import_module(module))
     return function
 
 

@@ -34,7 +34,7 @@ def test_registered_function_can_be_imported(path: str) -> None:
 
 @pytest.mark.parametrize(("name", "path"), FUNCTIONS, ids=[name for name, _ in FUNCTIONS])
 def test_core_finds_a_function_by_its_name(name: str, path: str) -> None:
-    assert load_registered(name) is load_function(path)
+    assert load_registered(name) == load_function(path)
 
 
 def test_missing_extra_is_one_line() -> None:

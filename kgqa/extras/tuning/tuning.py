@@ -29,7 +29,7 @@ NOT_TUNED = ("dataset", "collection", "judge", "limit", "sample", "ids", "seed",
 
 
 @dataclass(frozen=True)
-class Part:
+class QuestionSplit:
     """Some questions of one data file, in its order."""
 
     file: str | None  # None: the dataset's own file
@@ -105,7 +105,7 @@ class Tuning:
         return cells
 
     @cached_property
-    def parts(self) -> tuple[Part, Part]:
+    def parts(self) -> tuple[QuestionSplit, QuestionSplit]:
         """Return the questions of dev and test. Raises as `split_questions`."""
         return split_questions(experiment_of(self.cells[0]), self.keys)
 
@@ -126,8 +126,33 @@ class Tuning:
         cells = freeze_cells([(key, [*chosen.overrides, key]) for key in keys] or [(chosen.name, chosen.overrides)])
         return [on_part(cell, self.parts[1], "test") for cell in cells]
 
+    def run(self, display: Display) -> Tuned:
+        """Try the cells on dev, run test with the best, and store both in `tune.json`.
 
-def split_questions(experiment: Experiment, keys: TuneKeys) -> tuple[Part, Part]:
+        Raises:
+            ConfigError: the folder holds another choice, or the runs have no such score.
+            DataError: no cell on dev has a score.
+        """
+        dev_cells, (_, test) = self.on_dev, self.parts
+        texts = [*(cell.frozen for cell in dev_cells), self.keys.metric, *test.ids, *self.sets]
+        name = self.keys.name or f"tune-{sweep_name(texts)}"
+        run = partial(run_in_folder, command=self.command, display=display, budget=self.budget, key="tune.name")
+        run(dev_cells, name, self.swept)
+        tuned = Tuned(self, outputs() / "sweeps" / name, dev_cells)
+        tuned.write()  # before the test, which can fail
+        scored = [(mean, cell.number) for cell in dev_cells if (mean := cell.mean(*self.metric)) is not None]
+        if not scored:
+            raise DataError(f"no dev cell of {len(dev_cells)} has a score, the first: {dev_cells[0].error}")
+        best = max(scored, key=lambda pair: pair[0])[1]  # the first of equal ones
+        test_cells = self.on_test(self.cells[best])
+        run(test_cells, f"{name}-test", {"method.demonstration_set": self.sets} if self.sets else {})
+        tuned.chosen, tuned.tests = best, test_cells
+        replace_file(tuned.folder / "tune.md", markdown("Tuning", tuned.sections()))
+        tuned.write()
+        return tuned
+
+
+def split_questions(experiment: Experiment, keys: TuneKeys) -> tuple[QuestionSplit, QuestionSplit]:
     """Return dev and test, which share neither an id nor a text.
 
     They are sampled by a seeded shuffle of the file's ids, so the same seed gives the same dev questions for any size
@@ -159,7 +184,7 @@ def split_questions(experiment: Experiment, keys: TuneKeys) -> tuple[Part, Part]
 
 def _sample(
     path: Path | None, sha256: str, questions: Sequence[Question], count: int | None, seed: int, key: str
-) -> Part:
+) -> QuestionSplit:
     """Return some questions of a file. `key`: the key that sets their number, for messages."""
     ids = [question.id for question in questions]
     if not ids or (count is not None and count > len(ids)):
@@ -167,10 +192,10 @@ def _sample(
     random.Random(seed).shuffle(ids)  # noqa: S311 - a choice to be repeated, no secret
     chosen = set(ids[:count])
     sampled = tuple(question.id for question in questions if question.id in chosen)
-    return Part(str(path) if path else None, sha256, len(sampled), sampled)
+    return QuestionSplit(str(path) if path else None, sha256, len(sampled), sampled)
 
 
-def on_part(cell: Cell, part: Part, name: str) -> Cell:
+def on_part(cell: Cell, part: QuestionSplit, name: str) -> Cell:
     """Return the cell over these questions, with its own run folder, as a run's name does not depend on them."""
     path = {"path": part.file} if part.file else {}
     config = {**cell.config, "dataset": {**cell.config["dataset"], **path}, "limit": None, "sample": None}
@@ -249,29 +274,3 @@ class Tuned:
 
     def _score(self, cell: Cell) -> Value:
         return cell.score(*self.tuning.metric) or f"{cell.status}: {cell.error}"
-
-
-def run_tuning(tuning: Tuning, display: Display) -> Tuned:
-    """Try the cells on dev, run test with the best, and store both in `tune.json`.
-
-    Raises:
-        ConfigError: the folder holds another choice, or the runs have no such score.
-        DataError: no cell on dev has a score.
-    """
-    dev_cells, (_, test) = tuning.on_dev, tuning.parts
-    texts = [*(cell.frozen for cell in dev_cells), tuning.keys.metric, *test.ids, *tuning.sets]
-    name = tuning.keys.name or f"tune-{sweep_name(texts)}"
-    run = partial(run_in_folder, command=tuning.command, display=display, budget=tuning.budget, key="tune.name")
-    run(dev_cells, name, tuning.swept)
-    tuned = Tuned(tuning, outputs() / "sweeps" / name, dev_cells)
-    tuned.write()  # before the test, which can fail
-    scored = [(mean, cell.number) for cell in dev_cells if (mean := cell.mean(*tuning.metric)) is not None]
-    if not scored:
-        raise DataError(f"no dev cell of {len(dev_cells)} has a score, the first: {dev_cells[0].error}")
-    best = max(scored, key=lambda pair: pair[0])[1]  # the first of equal ones
-    test_cells = tuning.on_test(tuning.cells[best])
-    run(test_cells, f"{name}-test", {"method.demonstration_set": tuning.sets} if tuning.sets else {})
-    tuned.chosen, tuned.tests = best, test_cells
-    replace_file(tuned.folder / "tune.md", markdown("Tuning", tuned.sections()))
-    tuned.write()
-    return tuned
