@@ -1,9 +1,9 @@
-"""Change the passages of questions, to see whether an answer follows its evidence or the model's own knowledge."""
+"""Change the evidence of questions, to see whether an answer follows it or the model's own knowledge."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -12,7 +12,7 @@ from kgqa.scoring.normalisation import normalise
 from kgqa.types import Passage, Question
 from kgqa.util.fs import text_digest
 
-KINDS = ("remove_gold", "distractors", "swap_answer", "shuffle")
+KINDS = ("remove_gold", "distractors", "swap_answer", "other_answer", "shuffle")
 _MONTHS = "january|february|march|april|may|june|july|august|september|october|november|december"
 _DATE = re.compile(rf"\b({_MONTHS})\b.*\d|\d.*\b({_MONTHS})\b", re.IGNORECASE)
 _WH = re.compile(r"\b(who|whom|whose|where|when|which|what|how)\b", re.IGNORECASE)
@@ -20,11 +20,12 @@ _WH = re.compile(r"\b(who|whom|whose|where|when|which|what|how)\b", re.IGNORECAS
 
 @dataclass(frozen=True)
 class Perturbation:
-    """A change of the passages that come with a question.
+    """A change of a question, or of the passages that come with it.
 
     kind: remove_gold leaves only the passages that are not gold. distractors adds `count` passages of other questions
     at random places. swap_answer replaces the gold answer in all passages by the answer of another question, which then
-    is the gold answer. shuffle changes the order.
+    is the gold answer. other_answer only replaces the gold answer, by that of the next question with another one, so
+    that the passages do not support it. shuffle changes the order.
     """
 
     kind: str
@@ -52,11 +53,12 @@ class Perturbation:
             "remove_gold": _remove_gold,
             "distractors": partial(_add_distractors, pool=_passages(pool), count=self.count, seed=seed),
             "swap_answer": partial(_swap_answer, pool=pool, seed=seed),
+            "other_answer": partial(_use_other_answer, pool=pool, places={each.id: n for n, each in enumerate(pool)}),
             "shuffle": partial(_shuffle, seed=seed),
         }
         changed = [new for question in questions if (new := changes[self.kind](question)) is not None]
         if not changed:
-            raise DataError(f"dataset.perturb={self.kind}: no question has passages that it can change")
+            raise DataError(f"dataset.perturb={self.kind}: no question has passages or answers that it can change")
         return changed
 
 
@@ -115,6 +117,14 @@ def _swap_answer(question: Question, *, pool: Sequence[Question], seed: int) -> 
         decomposition=(),
         facts=tuple((ids.get(id_, id_), pattern.sub(lambda _: new, fact)) for id_, fact in question.facts),
     )
+
+
+def _use_other_answer(question: Question, *, pool: Sequence[Question], places: Mapping[str, int]) -> Question | None:
+    """Use the first gold answer of the next question with another one. The last question continues with the first."""
+    own, place = {normalise(answer) for answer in question.answers}, places[question.id]
+    others = (pool[index % len(pool)].answers for index in range(place + 1, place + len(pool)))
+    other = next((answers[0] for answers in others if answers and normalise(answers[0]) not in own), None)
+    return None if other is None else replace(question, answers=(other,))
 
 
 def _pattern(answers: Sequence[str]) -> re.Pattern[str] | None:

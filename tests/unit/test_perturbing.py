@@ -71,6 +71,19 @@ def test_question_without_another_answer_of_its_kind_is_skipped(answer: str, tex
     assert ids == [each.id for each in QUESTIONS]
 
 
+def test_other_answer_is_of_the_next_question_with_another_one() -> None:
+    answers = [("Ann", "Anne"), ("anne",), (" ANN ",), ("Bob",)]
+    named = [Question(f"q{number}", "Who?", golds) for number, golds in enumerate(answers)]
+    assert [each.answers for each in perturbed("other_answer", questions=named)] == [
+        ("Bob",), (" ANN ",), ("Bob",), ("Ann",)
+    ]  # fmt: skip
+
+
+def test_question_without_another_answer_is_skipped() -> None:
+    with pytest.raises(DataError, match="no question has passages or answers that it can change"):
+        perturbed("other_answer", questions=[Question("q1", "Is it?", ("yes",)), Question("q2", "Is it?", ("Yes",))])
+
+
 @pytest.mark.parametrize(
     ("value", "message"),
     [
