@@ -50,7 +50,9 @@ class Method(Protocol):
     """A method answers one question at a time.
 
     A method that makes no sense if one model has all its roles also has `separate_roles`: role → its key. One with
-    few-shot examples from a pool also has `shows`, their description for the report.
+    few-shot examples from a pool also has `shows`, their description for the report. One that calls a model without
+    answering has `answers_questions = False`. One that does not suit every dataset has `check(questions)`, which gets
+    all questions of the file. It yields warnings and raises DataError.
     """
 
     @property

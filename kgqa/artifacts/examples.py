@@ -85,7 +85,7 @@ class Source:
     """The questions of a dataset or of a finished run.
 
     method: the method with the prompts, as configured or as in the run. None: the recipe uses the traces of runs only.
-    noise: questions that `kgqa data verify` flagged, if the recipe uses them.
+    noise: questions that method=verify flagged, if the recipe uses them.
     """
 
     dataset: str

@@ -101,7 +101,7 @@ class Provenance(Artifact):
 class StageManifest(Artifact):
     """The manifest. `identity`: everything that can change the files. `outcome`: figures in the stage's own type."""
 
-    stage: str  # its command, such as "data verify"
+    stage: str  # its command, such as "collect"
     origin: Provenance
     identity: Identity
     files: Mapping[str, str]  # sha256 of each, by its name in the folder

@@ -25,7 +25,7 @@ SCRIPTED = "scripted"  # the engine without a model, in its identity
 SCRIPTED_TARGET = "kgqa.engines.scripted.Scripted"  # in its configuration
 MADE_UP = "engine=scripted calls no model, so the scores are meaningless"
 # roles that use the reader's model if they have none
-AS_READER = ("explorer", "completer", "verifier", "teacher", "fact_filter", "summarizer")
+AS_READER = ("explorer", "completer", "teacher", "fact_filter", "summarizer")
 Setting = tuple[str, str, str]  # key, value, source
 
 

@@ -12,12 +12,10 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from kgqa.artifacts.manifest import StageManifest
 from kgqa.artifacts.metrics import Cost, Estimate, Metrics
 from kgqa.artifacts.predictions import question_ids
 from kgqa.artifacts.run import LAST, SWEEP, FinishedRun, find_run
 from kgqa.artifacts.schema import Artifact, Count, Number, omit_none, read
-from kgqa.artifacts.verdicts import STAGE, VerificationOutcome
 from kgqa.errors import ConfigError
 from kgqa.types import Json, JsonObject
 from kgqa.util import fs
@@ -58,10 +56,7 @@ class CellState(Artifact):
 
 
 class Cell(CellState):
-    """One experiment of a sweep. Its frozen configuration stays the same if conf/ changes.
-
-    finished: the run, if it is finished. outcome: instead, of a cell that verifies questions.
-    """
+    """One experiment of a sweep. Its frozen configuration stays the same if conf/ changes."""
 
     number: Count
     name: str
@@ -73,16 +68,10 @@ class Cell(CellState):
     frozen: str = in_memory("")  # the configuration as YAML
     remarks: tuple[str, ...] = in_memory(())  # what was chosen where the overrides choose nothing
     finished: FinishedRun | None = in_memory(None)
-    outcome: VerificationOutcome | None = in_memory(None)
 
     @property
     def is_finished(self) -> bool:
         return self.status in ("done", "skipped")
-
-    @property
-    def verifies(self) -> bool:
-        """Return whether its questions are verified, and not answered."""
-        return self.config.get("verify") is not None
 
     @property
     def listed(self) -> dict[str, Json]:
@@ -103,15 +92,13 @@ class Cell(CellState):
     @property
     def figures(self) -> Mapping[str, Json] | None:
         """Return what the cell measured, with the number of its `questions`."""
-        measured = self.metrics or self.outcome
-        return measured.json() if measured else None
+        return self.metrics.json() if self.metrics else None
 
     @property
     def costs(self) -> list[Cost]:
         """Return the costs as if nothing had been cached, with the judge's cost separate."""
         judged = self.metrics.judge if self.metrics else None
-        measured = (each.cost for each in (self.metrics, judged, self.outcome) if each)
-        return [cost.method for cost in measured if cost]
+        return [measured.cost.method for measured in (self.metrics, judged) if measured]
 
     def score(self, metric: str, key: str) -> Estimate | None:
         """Return a score, or None without a finished run. Raises ConfigError if its run has no such score."""
@@ -151,10 +138,7 @@ class Cell(CellState):
     def read_result(self) -> None:
         """Read the run of a done cell. Raises DataError if it is damaged or was changed."""
         assert self.run is not None
-        if self.verifies:
-            self.outcome = StageManifest.read(self.run, STAGE).read_outcome(VerificationOutcome, self.run)
-        else:
-            self.finished = FinishedRun.read(self.run)
+        self.finished = FinishedRun.read(self.run)
 
 
 class Sweep(Artifact):

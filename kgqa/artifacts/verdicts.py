@@ -1,14 +1,13 @@
-"""`verdicts.jsonl`: a judge's verdicts on answers, or the verdicts of `kgqa data verify` on questions."""
+"""`verdicts.jsonl`: a judge's verdicts on answers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-from kgqa.artifacts.metrics import Costs, Estimate
 from kgqa.artifacts.predictions import Prediction
-from kgqa.artifacts.schema import Artifact, Count, Number, check_json, omit_none, read_lines
+from kgqa.artifacts.schema import Artifact, check_json, read_lines
 from kgqa.errors import DataError
 
 VERDICTS = "verdicts.jsonl"
@@ -80,66 +79,3 @@ class Judgements:
         """Return the verdict on a prediction. None: not judged, failed, or judged with a different answer."""
         line = self._lines.get(prediction.question_id)
         return None if line is None or line.fate == "failed" or line.answer != prediction.answer else line
-
-
-STAGE = "data verify"
-Validity = Literal["valid", "noise", "unverified"]
-WrittenTriple = tuple[str, str, str]
-
-
-class VerifiedQuestion(Artifact):
-    """A question with its verdict. `unverified`: no decision, neither valid nor noise.
-
-    answer: the end of the path. path: its triples. graph: the triples without a path, if the question is not valid.
-    """
-
-    id: str
-    question: str
-    verdict: Validity
-    answer: str | None = None
-    path: tuple[WrittenTriple, ...] = ()
-    explanation: str = ""
-    groups: tuple[tuple[str, ...], ...] = ()  # names of one entity, the one to use first
-    graph: tuple[WrittenTriple, ...] = ()
-    figures: Mapping[str, Count] = {}
-    flags: Mapping[str, Count] = {}
-    error: str | None = None
-
-    @property
-    def label(self) -> str | None:
-        """Return the label for agreement, or None if nothing was decided."""
-        return None if self.verdict == "unverified" else self.verdict
-
-
-def read_verified(file: Path) -> Iterator[VerifiedQuestion]:
-    """Yield the verified questions. Raises DataError if a line is damaged."""
-    return (
-        check_json(VerifiedQuestion, line, f"{location}: no verdict on a question")
-        for location, line in read_lines(file)
-    )
-
-
-class VerificationOutcome(Artifact):
-    """Counts of questions. Failed ones are among the unverified. `noise_percent`: of all questions (SAFE, Table 2).
-
-    by: model and engine, or the list. figures: means per question.
-    """
-
-    dataset: str
-    split: str
-    by: str
-    swapped: bool
-    questions: Count
-    valid: Count
-    noise: Count
-    unverified: Count
-    failed: Count
-    noise_percent: Estimate
-    figures: Mapping[str, Number] = {}
-    flags: Mapping[str, Count] = {}
-    cost: Costs | None = omit_none()
-
-    @property
-    def name(self) -> str:
-        """Return who verified."""
-        return f"{self.by}, answers swapped" if self.swapped else self.by

@@ -39,14 +39,6 @@ REPRODUCE = """Additional keys (docs/REPRODUCE.md):
   hydra/launcher=  run several cells at once: joblib, submitit_slurm, … (docs/SWEEPS.md)
 All other keys are those of kgqa run. They replace the table's values in every cell: limit=3
 model=… ranker=… engine=…"""
-VERIFY = """  roles.verifier=   the model, as PRESET[@ENGINE] (default: roles.reader=, then model=)
-  dry_run=true      show the first prompts and count the calls, without making calls
-  budget=           maximum cost, e.g. 2.50usd or 500000tokens. Run the same command with a higher one to continue.
-  output_dir=       the output folder (default: outputs/verified/DATASET/HASH)
-
-kgqa extracts the triples of each gold passage, merges different names of the same entity, and prompts the model for a
-path to the gold answer. A question without a path is noise (docs/VERIFICATION.md). Set dataset.verified=FOLDER in other
-commands to use only its valid questions."""
 TRAIN = """train.examples= is a number, a folder of kgqa collect, or a file with one example per line: {"prompt",
 "completion"} as the model sees them, or {"anchor", "positive", "negatives"}. dry_run=true shows the number of steps and
 tokens. Run the same command again to continue an interrupted training. See docs/TRAINING.md."""
@@ -89,10 +81,6 @@ CALIBRATION_KEYS = ("labels", "other")
 SCORE_KEYS = (
     "scoring", "judge", "model", "engine", "server", "roles", "seed", "max_parallel_questions", "output_dir",
     "allow_trained_questions",
-)  # fmt: skip
-VERIFY_KEYS = (
-    "dataset", "model", "engine", "roles", "verify", "limit", "sample", "ids", "seed", "max_parallel_questions",
-    "max_failure_rate", "output_dir", "dry_run", "budget",
 )  # fmt: skip
 
 RUN_COMMANDS = (
@@ -270,17 +258,13 @@ DATA_COMMANDS = (
     ),
     Command(
         "data verify",
-        "find benchmark questions that their gold passages do not answer",
+        "find questions that their gold passages do not answer: kgqa run method=verify",
         """kgqa data verify dataset=musique limit=12 dry_run=true
-        kgqa data verify dataset=musique verify.list=musique_val_wrong.txt""",
-        "kgqa.cli.data:verify_questions",
-        f"""
-        key=value …  {", ".join(VERIFY_KEYS[:-2])}, and those below
+        kgqa data verify dataset=musique method.list=musique_val_wrong.txt""",
+        "kgqa.cli.run:verify",
+        """
+        key=value …  as for kgqa run method=verify
         --prompts    with dry_run=true: also print the first prompt of each template""",
-        VERIFY_KEYS,
-        only_own=True,
-        explains="verify",
-        notes=VERIFY,
     ),
     Command(
         "data index",

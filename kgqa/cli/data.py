@@ -1,4 +1,4 @@
-"""`kgqa data`: list, download, check, verify and index datasets."""
+"""`kgqa data`: list, download, check and index datasets."""
 
 from __future__ import annotations
 
@@ -10,17 +10,13 @@ from pathlib import Path
 from kgqa.cli.dry_run import show_plan
 from kgqa.cli.terminal import Terminal
 from kgqa.config.composing import compose
-from kgqa.config.overrides import override_values, parse_override
+from kgqa.config.overrides import override_values
 from kgqa.errors import ConfigError
 from kgqa.experiment.data import fetch_dataset, place_of, read_through, sources
 from kgqa.experiment.dry_run import plan_index
 from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.prepare import indexes
 from kgqa.experiment.session import Session
-from kgqa.report.training import Published
-from kgqa.reproduce.tables import find_published
-from kgqa.runtime.costs import Budget, limited
-from kgqa.training.verify import plan_verification, verification_folder, verify
 from kgqa.types import Json
 
 
@@ -51,29 +47,6 @@ def download(args: Namespace, terminal: Terminal) -> None:
 def check_dataset(args: Namespace, terminal: Terminal) -> None:
     """Read all files of a dataset."""
     read_through(compose(args.overrides), terminal)
-
-
-def verify_questions(args: Namespace, terminal: Terminal) -> int:
-    """Find the questions that their gold passages answer (SAFE, §3.2)."""
-    keys = override_values(args.overrides)
-    budget = Budget.of(keys["budget"]) if "budget" in keys else None
-    overrides = [override for override in args.overrides if parse_override(override).key != "budget"]
-    chosen = Experiment.of(overrides if "verify" in keys else ["verify=safe", *overrides])
-    experiment = Experiment.of(overrides, limited(chosen.config, budget))
-    with Session(experiment) as session:
-        if experiment.settings.dry_run:
-            verification_folder(session)
-            plan = plan_verification(session, set())
-            show_plan(plan, len(experiment.questions), terminal, with_prompts=args.prompts)
-            return 0
-        counts = find_published("safe/table2", experiment)
-        verified = verify(session, terminal, budget, Published(*counts.values()) if counts else None)
-    terminal.sections(verified.title, verified.sections)
-    terminal.lines((f"failed: {error}" for error in verified.errors), alarm=True)
-    if verified.failure is not None:
-        terminal.line(f"kgqa: {verified.failure}. Run the same command again to retry failed questions", alarm=True)
-    terminal.result(verified.folder)
-    return 0 if verified.failure is None else 2
 
 
 def build_index(args: Namespace, terminal: Terminal) -> None:

@@ -30,6 +30,11 @@ def run(args: Namespace, terminal: Terminal) -> int:
     return run_one(args.overrides, terminal, with_prompts=args.prompts)
 
 
+def verify(args: Namespace, terminal: Terminal) -> int:
+    """Run method=verify."""
+    return run_one(["method=verify", *args.overrides], terminal, with_prompts=args.prompts)
+
+
 def run_one(overrides: Sequence[str], terminal: Terminal, *, with_prompts: bool = False) -> int:
     """Run one experiment, or plan it with `dry_run=true`. The run's folder is the last line."""
     experiment = Experiment.of(overrides)

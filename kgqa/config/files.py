@@ -26,7 +26,7 @@ Config = Mapping[str, Json]  # of a run: nodes by group, `choices` by group, and
 SECOND = {"demonstrations_ranker": "ranker"}
 # groups that may be null
 OPTIONAL = (
-    "ranker", "demonstrations_ranker", "reranker", "retriever", "graph", "collection", "judge", "verify", "tracker",
+    "ranker", "demonstrations_ranker", "reranker", "retriever", "graph", "collection", "judge", "tracker",
     "experiment", "collect", "train", "bootstrap",
 )  # fmt: skip
 NAMED = ("model", "dataset")  # groups with a key `name`

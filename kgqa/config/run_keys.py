@@ -123,7 +123,6 @@ ROLES: Mapping[str, Setting] = {
     "agent": Setting(f"Walks the graph in KGP: {ANY}"),
     "explorer": Setting(f"Explores in KnowTrace: {AS_READER}"),
     "completer": Setting(f"Completes in KnowTrace: {AS_READER}"),
-    "verifier": Setting(f"Verifies questions: {AS_READER}"),
     "teacher": Setting(f"Writes training examples: {AS_READER}"),
     "fact_filter": Setting(f"Filters the facts of retriever=hipporag: {AS_READER}"),
     "summarizer": Setting(f"Writes the summaries of retriever=raptor: {AS_READER}"),
@@ -132,9 +131,9 @@ SERVER_KEY = Setting(
     "Address of a running server, e.g. http://127.0.0.1:8000/v1. Implies engine=openai and the model that it serves."
 )
 DATASET_KEYS: Mapping[str, Setting] = {
-    "verified": Setting("Folder of kgqa data verify: use only its valid questions. null: all."),
+    "verified": Setting("Folder of a run with method=verify: use only its valid questions. null: all."),
     "perturb": Setting(
-        "Change the passages of each question: remove_gold | distractors:K | swap_answer | shuffle. null: unchanged."
+        "Change each question: remove_gold | distractors:K | swap_answer | other_answer | shuffle. null: unchanged."
     ),
 }
 

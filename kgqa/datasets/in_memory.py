@@ -1,4 +1,4 @@
-"""Questions in memory, for `kgqa.ask` and `kgqa ask`, and the ids of verified questions."""
+"""Questions in memory, for `kgqa.ask` and `kgqa ask`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Protocol
 
-from kgqa.artifacts.manifest import StageManifest
-from kgqa.artifacts.verdicts import STAGE, VERDICTS, read_verified
 from kgqa.errors import ConfigError, DataError
 from kgqa.types import JsonObject, Passage, Question
 from kgqa.util.fs import digest, text_digest
@@ -60,27 +58,3 @@ class InMemoryDataset:
 
     def corpus_identity(self) -> JsonObject:
         return {"files": [self.sha256]} if self.documents is None else self.documents.identity()
-
-
-def valid_ids(folder: Path, sha256: str) -> frozenset[str]:
-    """Return the valid questions of a folder that `kgqa data verify` wrote.
-
-    Args:
-        sha256: of the dataset that they must be questions of.
-
-    Raises:
-        DataError: the folder has no finished verification of these questions, is damaged, or no question is valid.
-    """
-    key = f"dataset.verified={folder}"
-    try:
-        manifest = StageManifest.read(folder, STAGE)
-        verdicts = list(read_verified(manifest.file(folder, VERDICTS)))
-    except DataError as error:
-        raise DataError(f"{key}: {error}") from error
-    verified = manifest.identity["dataset"]
-    if verified["sha256"] != sha256:
-        raise DataError(f"{key}: it verified another file of dataset={verified['name']}. Verify this one")
-    valid = frozenset(line.id for line in verdicts if line.verdict == "valid")
-    if not valid:
-        raise DataError(f"{key}: no question in it is valid. Choose another folder, or null")
-    return valid

@@ -34,8 +34,6 @@ Leaks = Mapping[str, int]  # by the key of what was trained: how many of the que
 def check(session: Session) -> None:
     """Raise UsageError for the first thing that would stop the run. Nothing is loaded."""
     experiment = session.experiment
-    if experiment.verifies:
-        raise ConfigError(f"verify={experiment.name('verify')}: not part of a run. Use kgqa data verify")
     if experiment.judge and not experiment.has_answers:
         names = f"judge={experiment.name('judge')}: method={experiment.name('method')}"
         raise ConfigError(f"{names} does not answer questions. Remove judge=")
@@ -59,6 +57,9 @@ def check(session: Session) -> None:
         if group in needed:
             identity_of(session.ranker(group))  # needs the packages and the model
     experiment.questions  # noqa: B018 - reads and checks the file
+    if (check_questions := getattr(experiment.method, "check", None)) is not None:
+        for warning in check_questions(experiment.whole.questions()):
+            session.say_once(f"warning: {warning}")
 
 
 def refuse_incapable(session: Session) -> None:

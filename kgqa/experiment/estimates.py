@@ -144,7 +144,7 @@ class Estimator:
         self._histories = lru_cache(lambda method: read_history(method) if method else {})
 
     def estimate(self, plan: Plan, method: str) -> Estimated:
-        """Estimate the planned calls of a method; "": of something else, such as a verification."""
+        """Estimate the planned calls of a method; "": of something else, such as an index."""
         runs = self._histories(method)
         estimates = []
         for name, role in plan.items():  # finished runs with the same model, or with any

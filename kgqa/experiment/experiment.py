@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from kgqa.judge.judges import AnyJudge
     from kgqa.kg.exchange import ImportedTriples
     from kgqa.kg.extraction import Extractor
-    from kgqa.kg.verification import Verification
     from kgqa.retrieval.graphs.links import PassageGraph
 
 DEMONSTRATIONS_RANKER = "demonstrations_ranker"
@@ -96,13 +95,17 @@ class Experiment:
 
     @property
     def has_answers(self) -> bool:
-        """Return whether the method answers questions. Otherwise it only retrieves."""
-        return bool(self.method.uses & {"model", "triples"})
+        """Return whether the method answers questions. Otherwise it only retrieves or checks questions."""
+        return self._calls_models and getattr(self.method, "answers_questions", True)
 
     @property
     def asks_models(self) -> bool:
         """Return whether the method, or the retriever that it searches with, calls a model."""
-        return self.has_answers or (self.searches and "model" in getattr(self.retriever, "uses", ()))
+        return self._calls_models or (self.searches and "model" in getattr(self.retriever, "uses", ()))
+
+    @property
+    def _calls_models(self) -> bool:
+        return bool(self.method.uses & {"model", "triples"})
 
     @cached_property
     def role_nodes(self) -> RoleNodes:
@@ -168,26 +171,8 @@ class Experiment:
         return parts.build_part(node, ROLE, AnyJudge)
 
     @cached_property
-    def verification(self) -> Verification:
-        """Build the verification for `kgqa data verify`."""
-        node = self.config.get("verify")
-        if node is None:
-            raise ConfigError(f"verify=null: choose how to verify. {nearest('', groups()['verify'])}")
-        from kgqa.kg.verification import Verification
-
-        return parts.build_part(node, "verify", Verification)
-
-    @property
-    def verifies(self) -> bool:
-        """Return whether its questions are verified, and not answered."""
-        return self.config.get("verify") is not None
-
-    @cached_property
     def choices(self) -> dict[str, str]:
-        """Return the chosen name of each group that the run, or the verification, uses."""
-        if self.verifies:
-            models = ("model", "engine") if self.verification.list is None else ()
-            return {group: self.name(group) for group in ("dataset", *models, "verify")}
+        """Return the chosen name of each group that the run uses."""
         uses = self.method.uses
         used = {
             "model": self.asks_models,
@@ -242,8 +227,8 @@ class Experiment:
         if folder is None:
             return None
         if not isinstance(folder, str):
-            raise ConfigError(f"dataset.verified={json.dumps(folder)}: expected a folder of kgqa data verify, or null")
-        from kgqa.datasets.in_memory import valid_ids
+            raise ConfigError(f"dataset.verified={json.dumps(folder)}: expected the folder of a run, or null")
+        from kgqa.datasets.verified import valid_ids
 
         return valid_ids(Path(folder), self.data_sha256)
 

@@ -342,13 +342,15 @@ def measure(
     """Return what `metrics.json` contains of the answers."""
     ledger = answers.ledger
     summary = summarise(scored).replace(missing_golds=experiment.missing_golds or None)
-    if not experiment.has_answers:  # a run that only retrieves has no scores of answers
-        scores = {name: UNDEFINED if METRICS[name].of_answer else score for name, score in summary.scores.items()}
+    retrieves = experiment.searches or "reranker" in experiment.method.uses
+    if not experiment.has_answers:
+        measured = ("question", "passages") if retrieves else ("question",)
+        scores = {name: score if METRICS[name].of in measured else UNDEFINED for name, score in summary.scores.items()}
         summary = summary.replace(
             wording=None, found_and_right=None, answerless=0, scores=scores, by_hops={}, by_type={}, profiles={}
         )
     retrieval = seconds = None
-    if (experiment.searches or "reranker" in experiment.method.uses) and summary.failed < len(scored):
+    if retrieves and summary.failed < len(scored):
         retrieval = _measure_retrieval(scored, ledger, index)
     if experiment.asks_models:
         import numpy as np

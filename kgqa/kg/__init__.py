@@ -1,1 +1,1 @@
-"""Knowledge graphs of triples: extract, parse, import, export and measure them, and SAFE's verification."""
+"""Knowledge graphs: extract the triples of passages, parse, import, export and measure them."""

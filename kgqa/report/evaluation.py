@@ -41,7 +41,11 @@ def evaluations_section(groups: Sequence[Sequence[Evaluation]]) -> list[Section]
     groups: those over the same questions.
     """
     evaluations = [each for group in groups for each in group]
-    shown = [name for name, metric in METRICS.items() if metric.column]
+    shown = [
+        name
+        for name, metric in METRICS.items()
+        if metric.column and any(name in each.scores.scores for each in evaluations)
+    ]
     header = ("answers", "questions", *(METRICS[name].label for name in shown))
     rows: list[tuple[Value, ...]] = [
         (each.source, each.scores.questions, *(each.scores.score(name) for name in shown)) for each in evaluations

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from kgqa.artifacts.manifest import Manifest
 from kgqa.artifacts.metrics import (
@@ -21,12 +23,17 @@ from kgqa.artifacts.metrics import (
     ScoreSummary,
 )
 from kgqa.artifacts.predictions import run_predictions
-from kgqa.artifacts.run import SCRIPTED, FinishedRun
+from kgqa.artifacts.run import IDENTITY, SCRIPTED, FinishedRun, list_runs
+from kgqa.artifacts.schema import read_json
 from kgqa.config.files import flatten
+from kgqa.datasets.verified import read_labels
+from kgqa.errors import DataError
 from kgqa.identity.component import name_of
 from kgqa.report.section import Section, Value, cell_text
+from kgqa.scoring.comparison import agreement as agreement_of
 from kgqa.scoring.corrected import kappa_interval
 from kgqa.scoring.questions import METRICS
+from kgqa.types import Json
 from kgqa.util.text import duration, pluralize
 
 Rows = Iterator[tuple[str, str]]
@@ -44,6 +51,7 @@ def sections(run: FinishedRun) -> list[Section]:
         *breakdown_sections(metrics),
         _count_retrieval_errors(metrics.found_and_right),
         _recalls(metrics.retrieval),
+        *compare_verifications(run),
         figures_section("Process metrics, per question", metrics.figures),
         figures_section("Knowledge graph", metrics.graph or {}),
         figures_section("Reasoning chains", metrics.chains or {}),
@@ -145,6 +153,33 @@ def agreement_section(title: str, names: tuple[str, str], agreement: Agreement) 
     )
     header = (names[0], *(f"{names[1]} {label}" for label in agreement.confusion))
     return Section(title, header, [(label, *counts.values()) for label, counts in agreement.confusion.items()], (text,))
+
+
+def compare_verifications(run: FinishedRun) -> Iterator[Section]:
+    """Yield the agreement with each other verification of the same data below outputs/, over the questions of both.
+
+    Damaged and unfinished runs are skipped, and those with another dataset.perturb=.
+    """
+    if not run.metrics.score("noise").n:
+        return
+    own = read_labels(run.folder, run.manifest.dataset.sha256)
+    for entry in list_runs():
+        if entry.parts[:2] != (run.choices["dataset"], run.choices["method"]) or not entry.ended:
+            continue
+        with suppress(DataError):
+            if entry.folder.resolve() == run.folder.resolve() or _perturbation(entry.folder) != _perturbation(
+                run.folder
+            ):
+                continue
+            labels = read_labels(entry.folder, run.manifest.dataset.sha256)
+            pairs = [(label, labels.get(id_)) for id_, label in own.items()]
+            shared = agreement_of(*zip(*pairs, strict=True))
+            if shared.n:
+                yield agreement_section(f"Agreement with {'/'.join(entry.parts[1:])}", ("here", "there"), shared)
+
+
+def _perturbation(folder: Path) -> Json:
+    return read_json(folder / IDENTITY)["dataset"].get("perturb")
 
 
 def breakdown_sections(summary: ScoreSummary) -> list[Section]:

@@ -43,7 +43,7 @@ def read_shares(run: FinishedRun) -> RunShares:
     shares: dict[str, Shares] = {
         name: {row.id: metric.share(row) for row in rows}
         for name, metric in METRICS.items()
-        if metric.of_answer or reads_passages
+        if reads_passages or metric.of != "passages"
     }
     judge = read_judge(run)
     if judge and (run.folder / VERDICTS).is_file():

@@ -1,17 +1,14 @@
-"""The sections of trainings, bootstrap rounds, collected examples and verified questions."""
+"""The sections of trainings, bootstrap rounds and collected examples."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 from kgqa.artifacts.examples import Collected
-from kgqa.artifacts.metrics import Agreement, Estimate
-from kgqa.artifacts.run import MADE_UP, SCRIPTED
+from kgqa.artifacts.metrics import Estimate
 from kgqa.artifacts.trained import Round, Rounds, Trained
-from kgqa.artifacts.verdicts import VerificationOutcome
 from kgqa.report.plots import Plot, Point, Series
-from kgqa.report.run_report import agreement_section, cost_rows, figures_section
+from kgqa.report.run_report import cost_rows, figures_section
 from kgqa.report.section import Section, Value
 from kgqa.util.text import duration, pluralize
 
@@ -31,14 +28,6 @@ ROUND_TEXT = (
     "EM and F1: on the evaluation questions, with 95 % intervals. Round 0 is the base model.",
     "FA: percentage of the tokens in right answers of the previous round that backtracing removes.",
 )
-
-
-class Published(NamedTuple):
-    """The counts of the same dataset and split in SAFE's Table 2."""
-
-    total: float
-    noise: float
-    percent: float
 
 
 def card_sections(trained: Trained) -> list[Section]:
@@ -131,37 +120,3 @@ def example_sections(collected: Collected) -> list[Section]:
         Section("Figures", (), collected.figures),
     ]
     return [section for section in sections if section.rows]
-
-
-def verification_sections(
-    outcome: VerificationOutcome, agreements: Mapping[str, Agreement], published: Published | None
-) -> list[Section]:
-    """Return the sections of `kgqa data verify`: our counts next to SAFE's Table 2, graph figures, agreement."""
-    listed = [
-        _count_section(outcome, published),
-        figures_section("Graphs, per question", outcome.figures),
-        Section("Oddities", ("flag", "count"), outcome.flags),
-        Section("Cost", (), list(cost_rows(outcome.cost))),
-        *(agreement_section(f"Agreement with {name}", ("here", "there"), found) for name, found in agreements.items()),
-    ]
-    return [section for section in listed if section.rows]
-
-
-def _count_section(outcome: VerificationOutcome, published: Published | None) -> Section:
-    share = outcome.noise_percent
-    interval = "" if share.low is None or share.high is None else f" [{share.low:.2f}, {share.high:.2f}]"
-    percent = "–" if share.mean is None else f"{share.mean:.2f} %{interval}"
-    rows: list[tuple[Value, ...]] = [
-        (outcome.name, outcome.questions, outcome.noise, outcome.valid, outcome.unverified, percent)
-    ]
-    if published:
-        total, noise = round(published.total), round(published.noise)
-        rows.append(("SAFE, Table 2", total, noise, None, None, f"{published.percent:.2f} %"))
-    text = ["Ratio: noise among all questions, with its 95 % interval in brackets."]
-    if outcome.unverified:
-        failed = f", {pluralize(outcome.failed, 'question')} among them failed" if outcome.failed else ""
-        text.append(f"Unverified: no decision, so neither valid nor noise{failed}.")
-    if outcome.swapped:
-        text.append("Each question has the answer of another one, so none should be valid.")
-    alarm = MADE_UP if outcome.by.endswith(f"@{SCRIPTED}") else ""
-    return Section("Questions", ("", "Total", "Noise", "Valid", "Unverified", "Ratio"), rows, text, alarm)

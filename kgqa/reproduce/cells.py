@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 
 from kgqa.artifacts.sweep import Cell
 from kgqa.config.files import group_names
-from kgqa.config.overrides import merge_overrides, override_group, override_key, override_values
+from kgqa.config.overrides import merge_overrides, override_group, override_key
 from kgqa.config.short_forms import SERVER
 from kgqa.errors import ConfigError, nearest
 from kgqa.experiment.experiment import Experiment
@@ -18,7 +18,7 @@ from kgqa.reproduce.tables import PublishedCell, PublishedTable
 from kgqa.reproduce.trained_models import TRAINED, split_trained, use_trained
 from kgqa.system.availability import ENCODERS, add_engines, find_missing
 
-FILE_GROUPS = (("method", "verify", "model", "engine", SERVER, "roles", "judge"), (*ENCODERS, "graph"), ("dataset",))
+FILE_GROUPS = (("method", "model", "engine", SERVER, "roles", "judge"), (*ENCODERS, "graph"), ("dataset",))
 Find = Callable[[tuple[str, ...]], list[str]]  # `find_missing`, by FILE_GROUPS: many cells share a model or a dataset
 NEEDING = ("needs weights", "needs data", "needs weights and data")  # states of cells that run once these are here
 
@@ -53,8 +53,7 @@ class PlannedCell:
     @property
     def command(self) -> tuple[str, ...]:
         """Return the command that runs only this cell, or () of a mean."""
-        verb = ("data", "verify") if "verify" in override_values(self.overrides) else ("run",)
-        own = ("kgqa", *verb, *self.overrides) if self.overrides else ()
+        own = ("kgqa", "run", *self.overrides) if self.overrides else ()
         return (self.runs.command if self.runs else ()) or own
 
     @property

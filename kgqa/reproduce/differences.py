@@ -31,7 +31,7 @@ from kgqa.util.text import pluralize
 Row = tuple[str, str, str]  # setting, the paper's value, ours
 CHOSEN = ("model", "kg", "retriever", "graph", "ranker", "reranker")  # groups that decide answers
 # groups with sources of their values
-VALUED = ("method", "kg", "retriever", "graph", "collection", "verify", "experiment")
+VALUED = ("method", "kg", "retriever", "graph", "collection", "experiment")
 
 
 def list_differences(

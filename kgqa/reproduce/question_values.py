@@ -116,7 +116,7 @@ def _read_records(folder: Path, written: int, *, needs_trace: bool) -> dict[str,
     try:
         scored = open_run(folder).scored
         traced = {each.question.id: each for each in read_trace(folder)} if needs_trace else {}
-    except KgqaError:  # e.g. the run verified questions, or answered none
+    except KgqaError:  # e.g. the run answered none
         return {}
     return {row.id: (_record(row, traced.get(row.id)), row.prediction.error is None) for row in scored}
 

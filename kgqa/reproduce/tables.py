@@ -216,9 +216,10 @@ def _cells(table: PublishedTable, row: _Row) -> Iterator[PublishedCell]:
         # the last value that is not empty
         keys = {key: value for fate in fates for key, value in fate if value and key in Fate.model_fields}
         models = keys.get("trained", {}) if keys.get("availability") == "needs training" else {}
-        overrides = merge_overrides(table.given, table.by_column.get(column, ()), *(fate.overrides for fate in fates))
-        if "verify" not in override_values(overrides):  # a verification has no scores of answers
-            overrides = merge_overrides(table.released.overrides, overrides)
+        own_overrides = (fate.overrides for fate in fates)
+        overrides = merge_overrides(
+            table.released.overrides, table.given, table.by_column.get(column, ()), *own_overrides
+        )
         asked = table.questions(column, overrides)
         asked = asked * len(row.mean_of) if asked and row.mean_of and table.pool else asked
         nothing = (None,) * len(table.metrics)

@@ -28,9 +28,9 @@ from kgqa.training.trainers import BiEncoderTraining, Seq2SeqTraining
 
 Command = tuple[str, ...]
 TRAINED = "trained."  # trained.NAME=PATH uses a model
-VERBS = ("verify", "collect", "train", "bootstrap")  # commands with own keys that start with their name
-# the verbs of which a command accepts keys; "data" is kgqa data verify
-ACCEPTED = {"train": ("train", "collect"), "bootstrap": ("bootstrap", "collect", "train"), "data": ("verify",)}
+VERBS = ("collect", "train", "bootstrap")  # commands with own keys that start with their name
+# the verbs of which a command accepts keys
+ACCEPTED = {"train": ("train", "collect"), "bootstrap": ("bootstrap", "collect", "train")}
 
 
 class TrainedModel(Strict):

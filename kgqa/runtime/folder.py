@@ -112,7 +112,7 @@ class RunFolder:
 
 @dataclass(frozen=True)
 class ArtifactDir:
-    """The folder of a stage that is not a run: `kgqa data verify`, `kgqa collect`, `kgqa bootstrap`. `lock` creates it.
+    """The folder of a stage that is not a run: `kgqa collect`, `kgqa bootstrap`. `lock` creates it.
 
     A killed stage has no manifest. The same command repeats it with the replies of the call cache.
 

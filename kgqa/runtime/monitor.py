@@ -51,7 +51,7 @@ class Heartbeat(Artifact):
     `ended`, `failed` and `count` have the unit of `stage`. `calls`, `tokens` and `usd` are of new (uncached) calls.
     """
 
-    what: str  # run, sweep, kg build, index build, judge, verify
+    what: str  # run, sweep, kg build, index build, judge
     folder: str
     command: str  # "" from Python
     host: str

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from kgqa.artifacts.metrics import ScoreSummary
-from kgqa.artifacts.predictions import Prediction
+from kgqa.artifacts.predictions import NOISE, Prediction
 from kgqa.errors import ConfigError, DataError
 from kgqa.scoring.metrics import abstains, containment, score
 from kgqa.scoring.own_metrics import OwnMetric, list_own_metrics
@@ -79,7 +80,7 @@ class Metric:
     listed: whether summaries and reports show it.
     column: whether sweeps and the viewer show it.
     tested: whether `kgqa compare` tests it.
-    of_answer: whether it needs an answer. A report omits other metrics if the method reads no passages.
+    of: what it measures. A run omits those of answers or of passages if the method has none.
     of_golds: whether it compares with the gold answers.
     optional: whether metrics.json omits it if no question defines it.
     """
@@ -90,7 +91,7 @@ class Metric:
     listed: bool = True
     column: bool = False
     tested: bool = False
-    of_answer: bool = True
+    of: Literal["answer", "passages", "question"] = "answer"
     of_golds: bool = False
     optional: bool = False
     lower_is_better: bool = False
@@ -102,6 +103,11 @@ def _unless_unanswerable(share: Share) -> Share:
 
 def _of_pair(share: Share) -> Share:
     return lambda row: None if row.pair_right is None else share(row) if row.pair_right else 0.0
+
+
+def _is_noise(row: ScoredQuestion) -> float | None:
+    verdict = row.prediction.verdict
+    return None if verdict is None else float(verdict == NOISE)
 
 
 _LIST = (
@@ -139,16 +145,18 @@ _LIST = (
         lambda row: row.em if row.question.type == STRUCTURAL else None,
         optional=True,
     ),
-    Metric("support_recall", "support recall", lambda row: row.support.recall, column=True, of_answer=False),
-    Metric("support_precision", "support precision", lambda row: row.support.precision, of_answer=False),
-    Metric("support_f1", "support F1", lambda row: row.support.f1, listed=False, of_answer=False),
+    Metric("support_recall", "support recall", lambda row: row.support.recall, column=True, of="passages"),
+    Metric("support_precision", "support precision", lambda row: row.support.precision, of="passages"),
+    Metric("support_f1", "support F1", lambda row: row.support.f1, listed=False, of="passages"),
     Metric(
         "support_error_rate",
         "support error rate",
         lambda row: row.support.error_rate,
-        of_answer=False,
+        of="passages",
         lower_is_better=True,
     ),
+    # SAFE's Table 2: of all questions that did not fail
+    Metric("noise", "noise", _is_noise, column=True, of="question", optional=True, lower_is_better=True),
 )
 BUILT_IN = {metric.name: metric for metric in _LIST}
 

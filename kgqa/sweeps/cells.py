@@ -22,7 +22,6 @@ from kgqa.experiment.run import find_finished_run
 from kgqa.experiment.session import Session
 from kgqa.runtime.costs import Budget, limited
 from kgqa.scoring.questions import METRICS
-from kgqa.training.verify import load_verification, plan_verification, verification_folder
 from kgqa.types import Json
 from kgqa.util.fs import call_cache
 
@@ -65,11 +64,8 @@ def experiment_of(cell: Cell, allowance: Budget | None = None) -> Experiment:
 
 def skip_if_finished(cell: Cell, session: Session) -> bool:
     """Take the result of a run that is finished with this configuration and these questions."""
-    if cell.verifies:
-        cell.outcome = load_verification(session)
-    else:
-        cell.finished = find_finished_run(session)
-    if cell.outcome is None and cell.finished is None:
+    cell.finished = find_finished_run(session)
+    if cell.finished is None:
         return False
     cell.status = "skipped"
     return True
@@ -82,14 +78,6 @@ def check_metric(key: str, metric: str) -> None:
         raise ConfigError(f"{key}={metric}: choose from {', '.join(scores)}, judge, recall@K")
 
 
-def result_folder(experiment: Experiment) -> Path:
-    """Return the folder of the run, or of its verdicts."""
-    if not experiment.verifies:
-        return experiment.run_folder()
-    with Session(experiment) as session:
-        return verification_folder(session).path
-
-
 def place_cells(cells: Sequence[Cell]) -> None:
     """Set where each cell's run is or will be, if nothing is missing that decides its name.
 
@@ -98,7 +86,7 @@ def place_cells(cells: Sequence[Cell]) -> None:
     owners: dict[Path, Cell] = {}
     for cell in cells:
         with suppress(KgqaError):
-            cell.run = result_folder(experiment_of(cell))
+            cell.run = experiment_of(cell).run_folder()
         if cell.run is None:
             continue
         owner = owners.setdefault(cell.run, cell)
@@ -150,12 +138,9 @@ def _estimate(cell: Cell, pool: Pool, shared: Shared, estimator: Estimator, firs
         with Session(experiment, pool) as session:
             if skip_if_finished(cell, session):
                 return FINISHED
-            if cell.verifies:
-                method, plan = "", plan_verification(session, shared, first)
-            else:
-                check(session)
-                method, plan = experiment.choices["method"], plan_calls(session, shared, first)
+            check(session)
+            plan = plan_calls(session, shared, first)
             share = max(1.0, len(experiment.questions) / first) if first else 1.0
-            return estimator.estimate(plan, method).scaled(share)
+            return estimator.estimate(plan, experiment.choices["method"]).scaled(share)
     except KgqaError as error:
         return " ".join(str(error).split())

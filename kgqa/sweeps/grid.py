@@ -17,7 +17,7 @@ from kgqa.artifacts.sweep import Cell, Sweep, sweep_name
 from kgqa.config.building import check_value, read_keys
 from kgqa.config.composing import Axis, expand_grid, parse_axes
 from kgqa.config.files import format_yaml
-from kgqa.config.overrides import HYDRA, override_group, override_key, override_values, split_overrides
+from kgqa.config.overrides import HYDRA, override_key, override_values, split_overrides
 from kgqa.config.settings import list_reported_settings
 from kgqa.errors import ConfigError, nearest
 from kgqa.experiment.engines import Pool
@@ -59,9 +59,6 @@ class SweepRequest:
     def of(cls, arguments: Sequence[str]) -> SweepRequest:
         """Parse arguments. Raises ConfigError for an unknown key of the sweep, and for one that has no effect."""
         own, budgets, hydra, overrides = split_overrides(arguments, "sweep.", "budget=", HYDRA)
-        for override in overrides:
-            if override_group(override) == "verify":
-                raise ConfigError(f"{override}: not part of a run. Use kgqa data verify")
         keys = read_keys(SweepKeys, own, "sweep.")
         request = cls(overrides, hydra, keys, Budget.last(budgets), ("kgqa", "run", "-m", *arguments))
         if request.sweeper not in SWEEPERS:

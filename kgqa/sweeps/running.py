@@ -23,8 +23,7 @@ from kgqa.report.sweeps import SweepReport
 from kgqa.runtime.costs import Budget, Spent
 from kgqa.runtime.display import QUIET, Display, PlainLines, Stage, log_lines
 from kgqa.runtime.monitor import log_event
-from kgqa.sweeps.cells import differing_settings, experiment_of, group_by_models, result_folder, skip_if_finished
-from kgqa.training.verify import verify
+from kgqa.sweeps.cells import differing_settings, experiment_of, group_by_models, skip_if_finished
 from kgqa.util.fs import OUT_ELSEWHERE, explain_storage_errors, has_content, lock_file, outputs, replace_file
 from kgqa.util.redaction import redact
 
@@ -163,10 +162,10 @@ def run_cell(
             log_lines(display),
             Session(experiment, pool) as session,
         ):
-            cell.run, cell.status = result_folder(experiment), "running"
+            cell.run, cell.status = experiment.run_folder(), "running"
             cell.write_state(sweep)
             if not skip_if_finished(cell, session):
-                _execute(cell, session, display, allowance)
+                _execute(cell, session, display)
     except KgqaError as error:
         lost = error if isinstance(error, ServerLost) else None
         cell.status, cell.error = "not run" if isinstance(error, BudgetSpent) else "failed", _one_line(error)
@@ -182,14 +181,10 @@ def run_cell(
     return session.spent if session else Spent()
 
 
-def _execute(cell: Cell, session: Session, display: Display, allowance: Budget | None) -> None:
-    if cell.verifies:
-        verified = verify(session, display, allowance)
-        cell.outcome, failure = verified.outcome, verified.failure
-    else:
-        check(session)
-        executed = execute(session, display)
-        cell.finished, failure = FinishedRun.read(executed.folder), executed.failure
+def _execute(cell: Cell, session: Session, display: Display) -> None:
+    check(session)
+    executed = execute(session, display)
+    cell.finished, failure = FinishedRun.read(executed.folder), executed.failure
     cell.status, cell.error = ("failed", " ".join(failure.split())) if failure else ("done", None)
 
 

@@ -58,7 +58,7 @@ def _list_models(values: Mapping[str, str]) -> Iterator[tuple[str, RoleChoice, P
 
 
 def _missing_models(values: Mapping[str, str]) -> Iterator[str]:
-    if not _calls_models(values.get("method", "")) or values.get("verify.list", "null") != "null":
+    if not _calls_models(values.get("method", "")) or values.get("method.list", "null") != "null":
         return
     variables = ("OPENAI_BASE_URL", "OPENAI_API_KEY")
     has_server = {"engine.base_url", SERVER} & values.keys() or any(map(environ.get, variables))

@@ -1,5 +1,5 @@
-"""Everything that makes trained models: collect examples, train, bootstrap, verify questions, and the trainers.
+"""Everything that makes trained models: collect examples, train, bootstrap, and the trainers.
 
 `collect` writes training examples, `train` turns them into weights with a manifest, `bootstrap` repeats both in rounds,
-`verify` checks questions against their gold passages, `trainers` adapts one library per file.
+`trainers` adapts one library per file.
 """

@@ -1,4 +1,4 @@
-"""Calls of one role outside of a run: the teacher of `kgqa collect`, the verifier of `kgqa data verify`."""
+"""Calls of one role outside of a run: the teacher of `kgqa collect`."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import pytest
 from kgqa.artifacts.examples import Collected, Example, Positive, id_hash, read_examples
 from kgqa.artifacts.manifest import StageManifest
 from tests.e2e.conftest import QUICK, Kgqa, Ran, lines_of, refused, write_rules
-from tests.e2e.test_verify import verified
+from tests.e2e.test_verify import verify
 from tests.golden.test_program_prompts import AGREED, TEACHER
 
 KGP = ("collect", "kgp", "dataset=demo", "limit=8")
@@ -135,7 +135,7 @@ def test_hard_cases_are_the_first_errors_of_a_runs_wrong_answers(kgqa: Kgqa) -> 
 
 
 def test_noise_is_of_questions_that_verification_flagged(kgqa: Kgqa, tmp_path: Path) -> None:
-    folder = verified(kgqa, tmp_path, "limit=9").folder
+    folder = verify(kgqa, tmp_path, "limit=9").folder
     ran = kgqa("collect", "safe", "dataset=demo", f"dataset.verified={folder}", "collect.noise=5", *QUICK)
     made = examples(ran)
     assert outcome_of(ran.folder, "safe").made_by["rules, of a flagged question"] == 5

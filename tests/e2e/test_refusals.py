@@ -49,7 +49,7 @@ WRONG_OVERRIDES = [
     ("max_failure_rate=-0.1", "max_failure_rate=-0.1"),
     ("method.beam=0", "method.beam=0: must be at least 1"),
     ("method.context=tripels", "method.context=tripels"),
-    ("+dataset.verified=[null]", "dataset.verified=[null]: expected a folder of kgqa data verify, or null"),
+    ("+dataset.verified=[null]", "dataset.verified=[null]: expected the folder of a run, or null"),
     ("run_name=a/b", "run_name=a/b: must be a plain folder name"),
     ("scoring=squad", "squad"),
     ("limit", "expected key=value"),

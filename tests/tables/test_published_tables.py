@@ -197,9 +197,8 @@ def test_tables_use_the_released_scorer(table_id: str) -> None:
     used = {override_values(cell.overrides).get("scoring") for cell in table.cells if cell.availability == "run"}
     named = {scoring.removeprefix("scoring=") for scoring in table.released.overrides}
     elsewhere = {"ircot"} if table.scorer == "ircot" else {"musique"} if table_id == "kgp/table1" else set()
-    verified = any("verify" in override_values(cell.overrides) for cell in table.cells)
     assert used - {None} <= named | elsewhere
-    assert verified or not named or None not in used
+    assert not named or None not in used
 
 
 def test_unreleased_scorers_and_lacking_golds_are_listed(tmp_path: Path) -> None:
@@ -328,11 +327,11 @@ def check_composes(command: str, places: tuple[str, ...], overrides: tuple[str, 
         assert request.training.collect is not None
         collects, *words = request.training.collect.split()
         check_composes("collect", (collects,), (*words, *(o for o in overrides if not o.startswith("train."))))
-    elif command in ("collect", "verify"):
-        chosen = [f"collect={place}" for place in places] or ["verify=safe"]
+    elif command == "collect":
+        chosen = [f"collect={place}" for place in places]
         one = [word.partition(",")[0] if word.startswith("dataset=") else word for word in overrides]
         config = compose([*chosen, *one])
-        assert parts.build_part(config["collect"], "collect", Recipe) if places else config["verify"]
+        parts.build_part(config["collect"], "collect", Recipe)
     elif command == "bootstrap":
         assert Bootstrap.of(overrides).settings.rounds == 4
     else:

@@ -32,7 +32,7 @@ ANSWER = Answer(
     "Ann", (QUESTION.passages[0].id,), context_tokens=3, flags={"odd": 1}, figures={"hops": 2}, notes={"chains": []}
 )
 PREDICTION = Prediction.of(QUESTION, ANSWER)
-PROVENANCE = Provenance(command=("kgqa", "verify"), kgqa=Code(version="1"), python="3.11", packages={})
+PROVENANCE = Provenance(command=("kgqa", "collect", "kgp"), kgqa=Code(version="1"), python="3.11", packages={})
 
 
 def test_folder_of_another_configuration_is_refused(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ class Counted:
 
 
 def stage_of(parent: Path, **identity: object) -> ArtifactDir:
-    return ArtifactDir.for_identity("verify", parent, identity)
+    return ArtifactDir.for_identity("collect kgp", parent, identity)
 
 
 def finished_stage(parent: Path) -> ArtifactDir:
@@ -162,7 +162,7 @@ def test_finished_stage_is_found_by_its_identity(tmp_path: Path) -> None:
     assert stage.outcome(Counted) is None  # started again
     with (
         pytest.raises(ConfigError, match=r"differs in order .*, seed \(0 → 1\)"),
-        ArtifactDir("verify", stage.path, {"seed": 1}).lock(),
+        ArtifactDir("collect kgp", stage.path, {"seed": 1}).lock(),
     ):
         pass
 
@@ -172,10 +172,12 @@ def test_missing_or_changed_file_makes_a_stage_unfinished(tmp_path: Path, damage
     stage = finished_stage(tmp_path)
     damage(stage.path / "verdicts.jsonl")
     assert stage.outcome(Counted) is None
-    manifest = StageManifest.read(stage.path, "verify")
-    with pytest.raises(DataError, match=r"verdicts\.jsonl: (no such file|changed .*)\. Run the command .* kgqa verify"):
+    manifest = StageManifest.read(stage.path, "collect")
+    with pytest.raises(
+        DataError, match=r"verdicts\.jsonl: (no such file|changed .*)\. Run the command .* kgqa collect kgp"
+    ):
         manifest.file(stage.path, "verdicts.jsonl")
-    with pytest.raises(DataError, match="made by kgqa verify, not by kgqa collect safe"):
+    with pytest.raises(DataError, match="made by kgqa collect kgp, not by kgqa collect safe"):
         StageManifest.read(stage.path, "collect safe")
 
 

@@ -89,6 +89,7 @@ OTHERS = {
     "retrieve_only",
     "safe",
     "trace",
+    "verify",
 }  # call no model or show no found passage
 NAMES = sorted({file.stem for folder in conf_folders() for file in Path(folder, "method").glob("*.yaml")})
 

@@ -1,4 +1,4 @@
-"""SAFE's verification by hand: what is asked, what becomes of odd replies, and what each verdict rests on."""
+"""SAFE's verification by hand: which calls it makes, how it reads odd replies, and the evidence of each verdict."""
 
 from __future__ import annotations
 
@@ -7,20 +7,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from kgqa.artifacts.verdicts import VerifiedQuestion
 from kgqa.calls import Generate
-from kgqa.config.building import build
-from kgqa.errors import ConfigError, DataError
-from kgqa.experiment.experiment import Experiment
-from kgqa.kg.verification import GROUPS_SCHEMA, TRIPLES_SCHEMA, Verification, path_schema, read_lists, read_path
-from kgqa.report.training import Published, verification_sections
+from kgqa.datasets.verified import load_flagged
+from kgqa.errors import DataError
+from kgqa.methods.verify import GROUPS_SCHEMA, TRIPLES_SCHEMA, Verify, path_schema, read_lists, read_path
 from kgqa.testing import drive
-from kgqa.training.verify import choose_answers, find_unmatched, read_list, summarize, verify_by_list
-from kgqa.types import Passage, Question
-from tests.composed import composed_node
+from kgqa.types import Answer, Passage, Question
+from tests.composed import built_method
 from tests.method_world import World
 
 FILM = Passage.of("Parasite", "Parasite is a film by Bong. He was born in Daegu.")
@@ -30,6 +27,8 @@ QUESTION = Question("q", "Where was its maker born?", ("Daegu",), (FILM, OTHER, 
 MADE, BORN = ["Parasite", "directed_by", "Bong"], ["Bong Joon-ho", "born_in", "Daegu"]
 LONG = ["Bong", "said", "x" * 101]
 VALID = {"is_valid": True, "reasoning_path": [MADE], "explanation": "By its director."}
+UNREADABLE = ["Well, yes.", '{"is_valid": "perhaps"}']
+NO_TRIPLES: dict[str, list[object]] = {"triples": []}
 
 
 class Verifier(World):
@@ -38,118 +37,156 @@ class Verifier(World):
     def __init__(self, **replies: Sequence[object]) -> None:
         super().__init__()
         defaults: dict[str, Sequence[object]] = {
-            "triples": [{"triples": [MADE]}], "glean": [{"triples": []}], "resolve": [{"groups": []}], "path": [VALID]
+            "triples": [{"triples": [MADE]}], "glean": [NO_TRIPLES], "resolve": [{"groups": []}], "path": [VALID]
         }  # fmt: skip
         self.waiting = {f"verify/{name}": list(listed) for name, listed in {**defaults, **replies}.items()}
 
     def write(self, call: Generate) -> str:
-        assert call.role == "verifier"
         waiting = self.waiting[call.prompt.name]
         reply = waiting.pop(0) if len(waiting) > 1 else waiting[0]
         return reply if isinstance(reply, str) else json.dumps(reply)
 
 
-def _verified(verifier: Verifier, question: Question = QUESTION, **changed: object) -> VerifiedQuestion:
-    safe: Verification = build({**composed_node("verify", "safe"), **changed}, "verify")
-    return drive(safe.verify(question, question.answers[0]), verifier)
+def _verify(verifier: Verifier, question: Question = QUESTION, *overrides: str) -> Answer:
+    answer: Answer = drive(built_method("verify", *overrides).answer(question), verifier)
+    assert answer.text == ""
+    return answer
 
 
-def test_names_are_merged_and_triples_gleaned() -> None:
+def _verdict(answer: Answer) -> str:
+    (verdict,) = answer.flags.keys() & {"valid", "noise", "unverified"}
+    return verdict
+
+
+def test_literals_are_not_merged_as_names() -> None:
     verifier = Verifier(triples=[{"triples": [MADE, LONG]}], resolve=[{"groups": [["Bong", "x" * 101]]}])
-    assert _verified(verifier).groups == ()
+    assert _verify(verifier).notes["groups"] == ()
     names = verifier.prompts("verify/resolve")[0].partition("Triples:")[0]
     assert ('"Bong"' in names, "x" * 101 in names) == (True, False)
     assert json.dumps(LONG) in verifier.prompts("verify/path")[0]
-    exactly = Verifier(triples=[{"triples": [["Bong", "said", "x" * 100]]}])
-    assert _verified(exactly).figures["entities"] == 2
+
+
+def test_name_of_100_characters_is_an_entity() -> None:
+    verifier = Verifier(triples=[{"triples": [["Bong", "said", "x" * 100]]}])
+    assert _verify(verifier).figures["entities"] == 2
+
+
+def test_names_of_one_entity_are_merged_in_the_graph() -> None:
     verifier = Verifier(
         triples=[{"triples": [MADE]}, {"triples": [BORN, ["Bong", "born_in", "Daegu"]]}],
         resolve=[{"groups": [["Nobody", "Bong Joon-ho", "Bong"], ["Daegu", "Bong"], ["Parasite"]]}],
     )
-    line = _verified(verifier)
-    assert line.groups == (("Bong Joon-ho", "Bong"),)  # of the names given; each in one group; one name is none
+    answer = _verify(verifier)
+    # unknown names are dropped, each name is in one group, and one name is no group
+    assert answer.notes["groups"] == (("Bong Joon-ho", "Bong"),)
     shown = verifier.prompts("verify/path")[0]
     assert '["Parasite", "directed_by", "Bong Joon-ho"]' in shown
-    assert (shown.count('["Bong Joon-ho", "born_in", "Daegu"]'), line.figures["names merged"]) == (1, 1)
+    assert (shown.count('["Bong Joon-ho", "born_in", "Daegu"]'), answer.figures["names_merged"]) == (1, 1)
+
+
+def test_gleaning_stops_after_a_round_without_new_triples() -> None:
     again = ["PARASITE", "Directed_By", "bong"]
-    verifier = Verifier(glean=[{"triples": [BORN]}, {"triples": [again]}, {"triples": []}])
-    line = _verified(verifier, replace(QUESTION, support=frozenset({FILM.id})))
-    assert len(verifier.prompts("verify/glean")) == 2  # the second brought what was there, in other letters
+    verifier = Verifier(glean=[{"triples": [BORN]}, {"triples": [again]}, NO_TRIPLES])
+    answer = _verify(verifier, replace(QUESTION, support=frozenset({FILM.id})))
+    assert len(verifier.prompts("verify/glean")) == 2
     assert json.dumps(BORN) in verifier.prompts("verify/glean")[1]
-    figures = ("triples extracted", "triples gleaned in round 1", "triples gleaned in round 2")
-    assert [line.figures[name] for name in figures] == [1, 1, 0]
+    figures = ("triples_extracted", "triples_gleaned_1", "triples_gleaned_2")
+    assert [answer.figures[name] for name in figures] == [1, 1, 0]
 
 
-def test_a_verdict_is_valid_noise_or_unverified() -> None:
-    line = _verified(Verifier())
-    assert (line.verdict, line.path, line.explanation, line.graph) == ("valid", (tuple(MADE),), "By its director.", ())
-    noise = _verified(Verifier(path=[{**VALID, "is_valid": False}]))
-    assert (noise.verdict, noise.graph) == ("noise", (tuple(MADE),))
-    replies = ["Well, yes.", '{"is_valid": "perhaps"}']
-    line = _verified(Verifier(path=replies))
-    assert (line.verdict, line.flags["unparsable_path"], line.path) == ("unverified", 2, ())
-    assert _verified(Verifier(path=replies), unparsable="noise").verdict == "noise"
+def test_valid_question_has_a_path_and_no_graph() -> None:
+    answer = _verify(Verifier())
+    notes = {"verdict": "valid", "groups": (), "path": (tuple(MADE),), "explanation": "By its director."}
+    assert (_verdict(answer), answer.notes, answer.figures["triples_in_path"]) == ("valid", notes, 1)
+
+
+def test_noise_shows_the_graph_without_a_path() -> None:
+    answer = _verify(Verifier(path=[{**VALID, "is_valid": False}]))
+    assert (_verdict(answer), answer.notes["graph"]) == ("noise", (tuple(MADE),))
+
+
+def test_two_unreadable_paths_decide_nothing() -> None:
+    answer = _verify(Verifier(path=UNREADABLE))
+    assert (_verdict(answer), answer.flags["unparsable_path"]) == ("unverified", 2)
+    assert "path" not in answer.notes
+
+
+def test_unreadable_paths_can_count_as_noise() -> None:
+    assert _verdict(_verify(Verifier(path=UNREADABLE), QUESTION, "unparsable=noise")) == "noise"
+
+
+def test_question_without_gold_passage_makes_no_calls() -> None:
     verifier = Verifier()
-    line = _verified(verifier, replace(QUESTION, support=frozenset({"elsewhere"})), unparsable="noise")
-    assert (line.verdict, verifier.calls) == ("unverified", [])
-    assert line.flags == {"no_gold_passage": 1, "missing_passage": 1}
-    nothing: tuple[object, ...] = ({"triples": []}, "There are none.")
-    read, unread = (Verifier(triples=[reply], glean=[reply]) for reply in nothing)
-    assert (_verified(read).verdict, _verified(unread).verdict) == ("noise", "unverified")
-    assert _verified(unread, unparsable="noise").verdict == "noise"
-    assert not read.prompts("verify/path") + unread.prompts("verify/path")
+    answer = _verify(verifier, replace(QUESTION, support=frozenset({"elsewhere"})), "unparsable=noise")
+    assert verifier.calls == []
+    assert answer.flags == {"unverified": 1, "no_gold_passage": 1, "missing_passage": 1}
+
+
+@pytest.mark.parametrize(
+    ("reply", "overrides", "verdict"),
+    [
+        pytest.param(NO_TRIPLES, (), "noise", id="no fact"),
+        pytest.param("There are none.", (), "unverified", id="unreadable"),
+        pytest.param("There are none.", ("unparsable=noise",), "noise", id="unreadable counts as noise"),
+    ],
+)
+def test_empty_graph_needs_no_path(reply: object, overrides: tuple[str, ...], verdict: str) -> None:
+    verifier = Verifier(triples=[reply], glean=[reply])
+    assert _verdict(_verify(verifier, QUESTION, *overrides)) == verdict
+    assert verifier.prompts("verify/path") == []
 
 
 def _question(number: int, *answers: str, gold: bool = True) -> Question:
     return Question(f"q{number}", f"What is  {number}?", answers, support=frozenset({"p"} if gold else ()))
 
 
-def test_answers_are_swapped_and_lists_of_flagged_questions_read(tmp_path: Path) -> None:
+def _by_list(*texts: str) -> Verify:
+    method: Verify = built_method("verify")
+    return replace(method, list="wrong.txt", flagged=frozenset(texts))
+
+
+def test_list_of_flagged_questions_needs_no_model(tmp_path: Path) -> None:
     file = tmp_path / "wrong.txt"
     file.write_text("\ufeffWhat is 1?\r\n\r\n What  is 7? \nWhat is 1?\n", encoding="utf-8")
-    lines = read_list(file)
-    assert lines == ["What is 1?", "What is 7?"]
-    questions = [_question(1, "a"), _question(2, "b")]
-    assert find_unmatched(file, lines, questions) == ["What is 7?"]
-    assert [line.verdict for line in verify_by_list(lines, questions)] == ["noise", "valid"]
-    for content, said in ((b"\n \n", "the file is empty"), (b"\xff\xfe", ".*utf-8.*Name a UTF-8 file with one")):
-        file.write_bytes(content)
-        with pytest.raises(DataError, match=rf"wrong\.txt: {said}"):
-            read_list(file)
+    assert load_flagged(str(file)) == frozenset({"What is 1?", "What is 7?"})
+    method, questions = _by_list("What is 1?", "What is 7?"), [_question(1, "a"), _question(2, "b")]
+    answers = [drive(method.answer(question), World()) for question in questions]
+    assert (method.uses, [_verdict(answer) for answer in answers]) == (frozenset(), ["noise", "valid"])
+    assert [*method.check(questions)] == ["wrong.txt: 1 of 2 lines match no question: What is 7?, …"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        pytest.param(b"\n \n", "the file is empty", id="empty"),
+        pytest.param(b"\xff\xfe", ".*utf-8.*Name a UTF-8 file with one", id="binary"),
+    ],
+)
+def test_list_that_cannot_be_read_is_rejected(tmp_path: Path, content: bytes, message: str) -> None:
+    file = tmp_path / "wrong.txt"
+    file.write_bytes(content)
+    with pytest.raises(DataError, match=rf"wrong\.txt: {message}"):
+        load_flagged(str(file))
+
+
+def test_folder_is_no_list(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"Is a directory\. Name a UTF-8 file with one question per line"):
-        read_list(tmp_path)
-    with pytest.raises(DataError, match="none of its 1 questions is in the dataset, the first is 'Why\\?'"):
-        find_unmatched(file, ["Why?"], [_question(1, "a")])
-    named = [_question(1, "Ann", "Anne"), _question(2, "anne"), _question(3, " ANN "), _question(4, "Bob")]
-    assert choose_answers(named, swapped=True) == {"q1": "Bob", "q2": " ANN ", "q3": "Bob", "q4": "Ann"}
-    with pytest.raises(ConfigError, match=r"no question has another answer than q1\. Use more"):
-        choose_answers([_question(1, "yes"), _question(2, "Yes")], swapped=True)
-    with pytest.raises(DataError, match="question q1: it has no gold answer"):
-        choose_answers([_question(1)], swapped=False)
-    with pytest.raises(DataError, match="no question names its gold passages"):
-        choose_answers([_question(1, "yes", gold=False)], swapped=False)
+        load_flagged(str(tmp_path))
 
 
-def test_totals_of_a_verification() -> None:
-    experiment = Experiment.of(["verify=safe", "dataset=demo"])
-    verdicts = [
-        VerifiedQuestion(id="a", question="a", verdict="valid", figures={"triples": 4, "triples in the path": 2}),
-        VerifiedQuestion(id="b", question="b", verdict="noise", figures={"triples": 2}, flags={"unparsable": 2}),
-        VerifiedQuestion(
-            id="c", question="c", verdict="noise", figures={"triples": 1, "gleaned": 3}, flags={"unparsable": 1}
+@pytest.mark.parametrize(
+    ("method", "question", "message"),
+    [
+        pytest.param(_by_list("Why?"), _question(1, "a"), "none of its 1 questions is in the dataset", id="list"),
+        pytest.param(built_method("verify"), _question(1), "question q1: it has no gold answer", id="no answer"),
+        pytest.param(
+            built_method("verify"), _question(1, "yes", gold=False), "no question names its gold passages", id="no gold"
         ),
-        VerifiedQuestion(id="d", question="d", verdict="unverified", error="timeout"),
-    ]
-    outcome = summarize(experiment, verdicts, by="model")
-    counts = (outcome.questions, outcome.valid, outcome.noise, outcome.unverified, outcome.failed)
-    assert (counts, outcome.noise_percent.mean) == ((4, 1, 2, 1, 1), 50)
-    assert outcome.figures == {"triples": 2.3333, "triples in the path": 2, "gleaned": 1}
-    assert outcome.flags == {"unparsable": 3}
-    table, graphs, flags = verification_sections(outcome, {}, Published(100, 7, 7.0))
-    ours, published = table.rows
-    assert (ours[:5], ours[5][:8]) == (("model", "4", "2", "1", "1"), "50.00 % ")
-    assert published == ("SAFE, Table 2", "100", "7", "–", "–", "7.00 %")
-    assert (graphs.rows[0], flags.rows) == (("triples", "2.33"), [("unparsable", "3")])
+    ],
+)
+def test_dataset_that_cannot_be_verified_is_rejected(method: Any, question: Question, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        list(method.check([question]))
 
 
 read_triples = partial(read_lists, length=3)

@@ -19,7 +19,7 @@ from kgqa.experiment.experiment import Experiment
 from kgqa.report.section import Section, Value, markdown
 from kgqa.runtime.costs import Budget
 from kgqa.runtime.display import Display
-from kgqa.sweeps.cells import check_metric, experiment_of, freeze, freeze_cells, result_folder
+from kgqa.sweeps.cells import check_metric, experiment_of, freeze, freeze_cells
 from kgqa.sweeps.launching import run_in_folder
 from kgqa.types import Json, Question
 from kgqa.util.fs import json_text, outputs, replace_file, text_digest
@@ -199,7 +199,7 @@ def on_part(cell: Cell, part: QuestionSplit, name: str) -> Cell:
     """Return the cell over these questions, with its own run folder, as a run's name does not depend on them."""
     path = {"path": part.file} if part.file else {}
     config = {**cell.config, "dataset": {**cell.config["dataset"], **path}, "limit": None, "sample": None}
-    folder = result_folder(Experiment.of(cell.overrides, config))
+    folder = Experiment.of(cell.overrides, config).run_folder()
     run = f"{folder.name}-{name}-{text_digest(' '.join(part.ids), 8)}"
     words = [f"dataset.path='{part.file}'"] if part.file else []
     words += ["limit=null", f"run_name={run}", f"ids=[{','.join(part.ids)}]"]

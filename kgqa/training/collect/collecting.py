@@ -24,19 +24,17 @@ from kgqa.artifacts.examples import (
     hash_questions,
     text_hash,
 )
-from kgqa.artifacts.manifest import StageManifest
 from kgqa.artifacts.metrics import Costs
-from kgqa.artifacts.predictions import PREDICTIONS, question_ids
+from kgqa.artifacts.predictions import NOISE, PREDICTIONS, question_ids
 from kgqa.artifacts.run import IDENTITY, SETTINGS, Chosen
 from kgqa.artifacts.schema import read, read_json
 from kgqa.artifacts.trace import read_questions
-from kgqa.artifacts.verdicts import STAGE as VERIFY
-from kgqa.artifacts.verdicts import VERDICTS, read_verified
 from kgqa.calls import Program
 from kgqa.config import building
 from kgqa.config.files import config_file
 from kgqa.config.overrides import format_override, override_key, override_values, parse_override
 from kgqa.config.targets import load_run_config
+from kgqa.datasets.verified import read_labels
 from kgqa.errors import ConfigError, DataError, UsageError
 from kgqa.experiment.dry_run import Plan, Planner, Shared
 from kgqa.experiment.experiment import Experiment
@@ -262,11 +260,11 @@ def noise_questions(experiment: Experiment) -> tuple[Question, ...]:
     name, folder = experiment.name("dataset"), experiment.config["dataset"].get("verified")
     if folder is None or experiment.verified is None:
         raise ConfigError(
-            f"collect.noise: which questions of {name} are noise? Set dataset.verified=FOLDER of kgqa data verify, "
-            f"or of several datasets 'collect.verdicts={{{name}:FOLDER,…}}'"
+            f"collect.noise: which questions of {name} are noise? Set dataset.verified=RUN of method=verify, "
+            f"or of several datasets 'collect.verdicts={{{name}:RUN,…}}'"
         )
-    verdicts = read_verified(StageManifest.read(Path(folder), VERIFY).file(Path(folder), VERDICTS))
-    noise = {line.id for line in verdicts if line.verdict == "noise"}
+    labels = read_labels(Path(folder), experiment.data_sha256)
+    noise = {id_ for id_, label in labels.items() if label == NOISE}
     if not noise:
         raise ConfigError(f"collect.noise: {folder} marks no question of {name}. Set collect.noise=0")
     return tuple(question for question in experiment.whole.questions() if question.id in noise)

@@ -77,7 +77,7 @@ class JudgedSteps(Recipe, TeacherSettings):
     verdicts: Annotated[
         Mapping[str, str | None],
         Setting(
-            "Folders of kgqa data verify: only valid questions are used. For one dataset, use dataset.verified=.",
+            "Runs with method=verify: only their valid questions are used. For one dataset, use dataset.verified=.",
             paper="§3.3",
         ),
     ] = field(default_factory=lambda: {"2wiki": None, "hotpotqa": None, "musique": None})

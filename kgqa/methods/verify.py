@@ -2,37 +2,40 @@
 
 The verifier extracts the triples of each gold passage (Figure 20), adds the ones it missed in up to two rounds (Figure
 21), merges names of one entity (Figure 22), and looks for the path to the gold answer (Figure 23). A question without a
-path is noise. All calls have the role `verifier` and a JSON schema. Any reply is accepted.
+path is noise. All calls have a JSON schema. Any reply is accepted.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Annotated, Literal, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
-from kgqa.artifacts.verdicts import Validity, VerifiedQuestion
 from kgqa.calls import Generate, gather
-from kgqa.errors import ConfigError
+from kgqa.errors import DataError
 from kgqa.prompting import render
 from kgqa.prompting.json_replies import TEXT, TRIPLE, list_schema, object_schema
-from kgqa.types import Json, Passage, Question
+from kgqa.protocols import Need
+from kgqa.types import Answer, Json, Passage, Question
 from kgqa.util.jsonio import JsonError, decode_first
 from kgqa.util.settings import Setting
 from kgqa.util.validators import Count, Natural
 
-ROLE = "verifier"
+Verdict = Literal["valid", "noise", "unverified"]
 Triple = tuple[str, str, str]
 _NAMES = {"type": "array", "items": TEXT, "minItems": 2}
 _LIST = re.compile(r"\[\s*(?=[\[\]])")  # a list of lists, or an empty list
-TEMPLATES = ("verify/triples", "verify/glean", "verify/resolve", "verify/path")
 
 
 @dataclass(frozen=True)
-class Verification:
-    """The verifier. Its fields are in conf/verify/safe.yaml, with the source of each value."""
+class Verify:
+    """Finds the questions of a benchmark that their gold passages do not answer. It answers no questions.
+
+    The verdict is a flag (`valid`, `noise` or `unverified`), so that `dataset.verified=` finds it in predictions.jsonl.
+    The path and the graph that it rests on are notes.
+    """
 
     gleaning_rounds: Annotated[
         Natural,
@@ -49,13 +52,6 @@ class Verification:
         Literal["unverified", "noise"],
         Setting("Verdict if a path cannot be parsed twice: unverified | noise (the released code).", ours="our choice"),
     ] = "unverified"
-    swap_answers: Annotated[
-        bool,
-        Setting(
-            "Sanity check: each question gets the answer of another one, so that no path should exist.",
-            ours="our choice",
-        ),
-    ] = False
     list: Annotated[
         str | None,
         Setting("A file of flagged questions, one per line, as the authors publish them. No model is called."),
@@ -71,17 +67,50 @@ class Verification:
         Count, Setting("Maximum characters of an explanation, if the engine follows a JSON schema.", ours="our choice")
     ] = 400
 
-    def __post_init__(self) -> None:
-        if self.list is not None and self.swap_answers:
-            raise ConfigError("verify.swap_answers=true: verify.list= uses no paths to answers. Remove one of the two.")
+    flagged: Annotated[frozenset[str] | None, Setting("The questions in `list`.")] = field(kw_only=True)
 
-    async def verify(self, question: Question, answer: str) -> VerifiedQuestion:
-        """Look for a path to an answer in the gold passages of a question.
+    answers_questions: ClassVar[bool] = False
 
-        Flags: `unparsable_triples`, `cut_triples`, `malformed_triple`, `unparsable_groups`, `cut_groups`,
+    @property
+    def uses(self) -> frozenset[Need]:
+        return frozenset() if self.flagged is not None else frozenset({"model"})
+
+    def check(self, questions: Iterable[Question]) -> Iterator[str]:
+        """Yield a warning for lines of the list that match no question of the dataset.
+
+        Raises DataError: no line matches, or there is nothing to verify.
+        """
+        texts, has_gold_passages = set[str](), False
+        for question in questions:
+            if not question.answers:
+                raise DataError(f"question {question.id}: it has no gold answer to verify. Choose another dataset=")
+            texts.add(" ".join(question.text.split()))
+            has_gold_passages = has_gold_passages or bool(question.support)
+        if self.flagged is None:
+            if not has_gold_passages:
+                raise DataError("no question names its gold passages, so they cannot be verified")
+            return
+        unmatched = sorted(self.flagged - texts)
+        if len(unmatched) == len(self.flagged):
+            raise DataError(
+                f"method.list={self.list}: none of its {len(unmatched):,} questions is in the dataset, such as "
+                f"{unmatched[0]!r:.80}. Is it for another dataset= or dataset.split=?"
+            )
+        if unmatched:
+            yield (
+                f"{self.list}: {len(unmatched):,} of {len(self.flagged):,} lines match no question: {unmatched[0]}, …"
+            )
+
+    async def answer(self, question: Question) -> Answer:
+        """Look for a path to the first gold answer in the gold passages of a question, unless there is a list.
+
+        Flags: the verdict, `unparsable_triples`, `cut_triples`, `malformed_triple`, `unparsable_groups`, `cut_groups`,
         `unparsable_path` (for each reply), `malformed_path`, `path_off_graph` (one of its triples is not in the graph),
         `empty_path` (of a valid one), `missing_passage`. Without a path: `no_gold_passage`, `empty_graph`.
         """
+        if self.flagged is not None:
+            verdict: Verdict = "noise" if " ".join(question.text.split()) in self.flagged else "valid"
+            return Answer("", flags={verdict: 1})
         passages = gold_passages(question)
         missing = question.support - {passage.id for passage in passages}
         flags = Counter[str](missing_passage=len(missing), no_gold_passage=not passages)
@@ -90,28 +119,23 @@ class Verification:
         groups = await self.groups(extracted, flags)
         graph = merge_names(extracted, groups)
         flags["empty_graph"] = bool(passages) and not graph
-        path = await self.path(question, answer, graph, flags) if graph else None
+        path = await self.path(question, graph, flags) if graph else None
         verdict = self.verdict(path, flags)
         figures = {
-            "gold passages": len(passages),
-            **count_by_round(by_passage),
+            "gold_passages": len(passages),
+            **self.count_by_round(by_passage),
             "entities": len(self.entities(extracted)),
             "groups": len(groups),
-            "names merged": sum(len(group) - 1 for group in groups),
-            "triples in the graph": len(graph),
+            "names_merged": sum(len(group) - 1 for group in groups),
+            "triples_in_graph": len(graph),
         }
-        return VerifiedQuestion(
-            id=question.id,
-            question=question.text,
-            verdict=verdict,
-            answer=answer,
-            path=path.triples if path else (),
-            explanation=path.explanation if path else "",
-            groups=groups,
-            graph=() if verdict == "valid" else graph,
-            figures=figures | ({"triples in the path": len(path.triples)} if path else {}),
-            flags={flag: int(count) for flag, count in flags.items() if count},
-        )
+        notes: dict[str, Json] = {"verdict": verdict, "groups": groups}
+        if path is not None:
+            figures["triples_in_path"] = len(path.triples)
+            notes |= {"path": path.triples, "explanation": path.explanation}
+        if verdict != "valid":
+            notes["graph"] = graph
+        return Answer("", flags={verdict: 1, **flags}, figures=figures, notes=notes)
 
     async def facts(self, passage: Passage, flags: Counter[str]) -> Sequence[Sequence[Triple]]:
         """Extract the triples of a passage, in rounds until one adds no triple. Return the new ones of each round."""
@@ -120,7 +144,7 @@ class Verification:
         for template in ("verify/triples", *["verify/glean"] * self.gleaning_rounds):
             written = {"triples": tuple(known.values())} if rounds else {}
             prompt = render(template, passage=passage, **written)
-            reply = await Generate(prompt, self.max_triple_tokens, schema=TRIPLES_SCHEMA, role=ROLE)
+            reply = await Generate(prompt, self.max_triple_tokens, schema=TRIPLES_SCHEMA)
             read, before = read_lists(reply.text, length=3), len(known)
             if read is None:
                 flags["unparsable_triples"] += 1
@@ -146,7 +170,7 @@ class Verification:
         if len(names) < 2:
             return ()
         prompt = render("verify/resolve", names=names, triples=tuple(triples))
-        reply = await Generate(prompt, self.max_group_tokens, schema=GROUPS_SCHEMA, role=ROLE)
+        reply = await Generate(prompt, self.max_group_tokens, schema=GROUPS_SCHEMA)
         read = read_lists(reply.text)
         if read is None:
             flags["unparsable_groups"] += 1
@@ -160,12 +184,21 @@ class Verification:
                 free -= set(group)
         return tuple(groups)
 
-    async def path(self, question: Question, answer: str, graph: Sequence[Triple], flags: Counter[str]) -> Path | None:
+    def count_by_round(self, by_passage: Sequence[Sequence[Sequence[Triple]]]) -> dict[str, int]:
+        """Return the number of new triples by round, over all passages. A round without a passage has added 0."""
+        names = ["triples_extracted", *(f"triples_gleaned_{number + 1}" for number in range(self.gleaning_rounds))]
+        counts = dict.fromkeys(names, 0)
+        for rounds in by_passage:
+            for name, new in zip(names, rounds, strict=False):
+                counts[name] += len(new)
+        return counts
+
+    async def path(self, question: Question, graph: Sequence[Triple], flags: Counter[str]) -> Path | None:
         """Request the path. An unreadable reply is requested once more, then the path is None."""
-        schema = path_schema(self.max_explanation_characters)
+        schema, answer = path_schema(self.max_explanation_characters), question.answers[0]
         for again in (False, True):
             prompt = render("verify/path", question=question.text, answer=answer, triples=tuple(graph), again=again)
-            reply = await Generate(prompt, self.max_path_tokens, schema=schema, role=ROLE)
+            reply = await Generate(prompt, self.max_path_tokens, schema=schema)
             path = read_path(reply.text)
             if path is not None:
                 flags["malformed_path"] += path.malformed
@@ -175,7 +208,7 @@ class Verification:
             flags["unparsable_path"] += 1
         return None
 
-    def verdict(self, path: Path | None, flags: Mapping[str, int]) -> Validity:
+    def verdict(self, path: Path | None, flags: Mapping[str, int]) -> Verdict:
         """Return the verdict. A graph that is empty because of unreadable replies is not evidence of noise."""
         if path is not None:
             return "valid" if path.valid else "noise"
@@ -196,15 +229,6 @@ def merge_names(triples: Sequence[Triple], groups: Sequence[Sequence[str]]) -> t
     names = {name: group[0] for group in groups for name in group}
     renamed = ((names.get(head, head), relation, names.get(tail, tail)) for head, relation, tail in triples)
     return tuple(dict.fromkeys(renamed))
-
-
-def count_by_round(by_passage: Sequence[Sequence[Sequence[Triple]]]) -> dict[str, int]:
-    """Return the number of new triples by round, over all passages."""
-    sums = Counter[str]()
-    for rounds in by_passage:
-        for number, new in enumerate(rounds):
-            sums[f"triples gleaned in round {number}" if number else "triples extracted"] += len(new)
-    return dict(sums)
 
 
 class Lists(NamedTuple):
