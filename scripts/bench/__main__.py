@@ -21,6 +21,7 @@ PARTS: dict[str, Callable[[argparse.Namespace], Iterator[Row]]] = {
     "memory": lambda options: local.measure_memory(tuple(options.questions)),
     "start": lambda options: local.measure_start(2 * options.repeats + 1),
     "retrieval": lambda _: local.measure_retrieval(),
+    "encoder": lambda _: local.measure_encoder(),
     "entity_graph": lambda _: local.measure_entity_graph(),
 }
 
