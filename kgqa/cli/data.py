@@ -12,18 +12,18 @@ from kgqa.cli.terminal import Terminal
 from kgqa.config.composing import compose
 from kgqa.config.overrides import override_values
 from kgqa.errors import ConfigError
-from kgqa.experiment.data import fetch_dataset, place_of, read_through, sources
 from kgqa.experiment.dry_run import plan_index
 from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.prepare import indexes
 from kgqa.experiment.session import Session
+from kgqa.system.downloads import fetch_dataset, list_sources, place_of, read_through
 from kgqa.types import Json
 
 
 def show_datasets(_: Namespace, terminal: Terminal) -> None:
     """Show every dataset and corpus with its source and local copy."""
     rows = []
-    for name, source in sources().items():
+    for name, source in list_sources().items():
         size = "size unknown" if source.bytes is None else f"{source.bytes:,}"
         checksum = "checksum unknown" if source.sha256 is None else source.sha256
         hub = [f"on the hub: {source.hub.id}"] if source.hub else []

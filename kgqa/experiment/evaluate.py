@@ -21,13 +21,13 @@ from kgqa.config.files import Config
 from kgqa.config.overrides import override_group
 from kgqa.config.short_forms import SERVER
 from kgqa.config.targets import load_run_config
-from kgqa.datasets.predictions import match_predictions, name_twins, read_predictions
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.calibration import JudgedSet, Labels, calibrate, match_labels, read_labels
 from kgqa.experiment.check import refusal
 from kgqa.experiment.engines import reader_preset
 from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.judging import Judged, check_consistency, judge_answers
+from kgqa.experiment.prediction_files import match_predictions, name_twins, read_predictions
 from kgqa.experiment.session import Session
 from kgqa.judge import ROLE
 from kgqa.report.evaluation import calibration_sections, evaluation_sections

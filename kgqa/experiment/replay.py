@@ -15,10 +15,10 @@ from kgqa.artifacts.schema import read
 from kgqa.artifacts.trace import TracedQuestion
 from kgqa.cache.stored import ReplayCache
 from kgqa.config.targets import load_run_config
-from kgqa.datasets.predictions import read_predictions
 from kgqa.errors import DataError, EngineError
 from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.judging import judge_answers
+from kgqa.experiment.prediction_files import read_predictions
 from kgqa.experiment.prepare.indexes import open_index
 from kgqa.experiment.prepare.passage_graphs import PassageGraphs
 from kgqa.experiment.prepare.triples import distinct_passages, request_triples

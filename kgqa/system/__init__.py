@@ -1,4 +1,4 @@
 """This machine: its memory and devices, which presets fit, what is installed, reachable and on disk.
 
-Returns findings and values, and prints nothing. Not here: opening a model (`session`).
+It downloads datasets, and otherwise returns findings and values. Not here: opening a model (`session`).
 """

@@ -12,8 +12,8 @@ import pytest
 from kgqa.calls import Call, CountTokens, Generate, Search
 from kgqa.config.building import build
 from kgqa.config.composing import compose
-from kgqa.experiment.data import sources
 from kgqa.methods.corag import CoRAG
+from kgqa.system.downloads import list_sources
 from kgqa.testing import drive
 from kgqa.types import Answer, Completion, Question
 from tests.conformance.support import exact_block, needs_data, read_agent_rows, read_passages
@@ -43,7 +43,7 @@ def method(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CoRAG:
     monkeypatch.setenv("KGQA_CONF", str(tmp_path / "conf"))
     for kind, patterns in VALUES.items():
         prompt = next(call["messages"][0]["content"] for call in ROWS[0]["calls"] if call["kind"] == kind)
-        values = sources()["corag"].templates[f"corag_released/{FILES[kind]}"].values
+        values = list_sources()["corag"].templates[f"corag_released/{FILES[kind]}"].values
         for expression, pattern in patterns.items():
             place = re.search(pattern, prompt, re.DOTALL)
             assert place

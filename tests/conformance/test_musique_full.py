@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kgqa.datasets.musique import UNANSWERABLE
-from kgqa.datasets.predictions import match_predictions, name_twins, read_predictions
+from kgqa.experiment.prediction_files import match_predictions, name_twins, read_predictions
 from kgqa.scoring.questions import score_questions
 from kgqa.scoring.summary import summarise
 from kgqa.types import Passage, Question

@@ -14,8 +14,8 @@ from kgqa.calls import Call, CountTokens, Generate, Search
 from kgqa.config.building import build
 from kgqa.config.composing import compose
 from kgqa.errors import ConfigError
-from kgqa.experiment.data import sources
 from kgqa.methods.search_agent import SearchAgent
+from kgqa.system.downloads import list_sources
 from kgqa.testing import drive
 from kgqa.types import Answer, Completion, Passage, Question
 from tests.conformance.support import EXACT, exact_block, needs_data, read_agent_rows, read_passages
@@ -52,7 +52,7 @@ def write_prompts(folder: Path, name: str, rows: list[Any]) -> None:
 
 def reading_template(name: str, prompt: str) -> str:
     """Return a prompt for a reading as a template, with the values that downloads have."""
-    values = sources()[name].templates[f"{name}/read"].values
+    values = list_sources()[name].templates[f"{name}/read"].values
     steps, query, pages = (re.search(pattern, prompt, re.DOTALL) for pattern in READING)
     assert steps
     assert query

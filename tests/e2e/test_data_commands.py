@@ -19,7 +19,7 @@ import zstandard
 
 from kgqa.cache.store import CallCache, checksum
 from kgqa.datasets.download import Source
-from kgqa.experiment import data
+from kgqa.system import downloads as data
 from tests.e2e.conftest import QUICK, Kgqa, refused, write_lines
 from tests.file_server import Behaviour, serving
 
@@ -44,14 +44,14 @@ def offer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Offer]:
     """Let an entry of conf/downloads.yaml point to a server here: `offer("musique", content, members=[…])`."""
     monkeypatch.delenv("KGQA_DATA", raising=False)
     monkeypatch.setattr("pooch.core.time.sleep", lambda _: None)
-    known = data.sources()
+    known = data.list_sources()
     with serving(Behaviour()) as server:
 
         def offered(name: str, content: bytes, **changes: Any) -> Behaviour:
             server.content = content
             here = {"urls": [server.url], "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
             known[name] = Source.model_validate({**known[name].model_dump(), **here, **changes})
-            monkeypatch.setattr(data, "sources", lambda: known)
+            monkeypatch.setattr(data, "list_sources", lambda: known)
             return server
 
         yield offered

@@ -13,8 +13,8 @@ from kgqa.config.building import build
 from kgqa.config.keys import load_node
 from kgqa.datasets.download import read_ids
 from kgqa.errors import DataError
-from kgqa.experiment.data import fetch_dataset, sources
 from kgqa.runtime.display import QUIET
+from kgqa.system.downloads import fetch_dataset, list_sources
 from kgqa.util import jsonio
 from tests.golden.test_readers import DATA, FILES
 
@@ -23,14 +23,14 @@ CUTS = ("hotpotqa", "2wiki", "musique")
 
 def write_official(folder: Path, name: str, records: list[Any]) -> None:
     """Write the files of an entry with a part of the records each, in another order and between other records."""
-    (folder / sources()[name].folder).mkdir(parents=True, exist_ok=True)
-    for file in sources()[name].makes:
+    (folder / list_sources()[name].folder).mkdir(parents=True, exist_ok=True)
+    for file in list_sources()[name].makes:
         part = records[1::2] if "train" in file else records[::2] if "dev" in file else []
         others = [{**record, "id": f"other {n}", "_id": f"other {n}"} for n, record in enumerate(records[:7])]
         mixed = [*part, *others]
         random.Random(file).shuffle(mixed)
         text = "\n".join(map(json.dumps, mixed)) if file.endswith("l") else json.dumps(mixed)
-        (folder / sources()[name].folder / file).write_text(text, encoding="utf-8")
+        (folder / list_sources()[name].folder / file).write_text(text, encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", CUTS)
@@ -43,7 +43,7 @@ def test_cut_equals_the_questions_of_the_results(name: str, tmp_path: Path, monk
         pytest.skip(f"{original.name} is another edition")
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("KGQA_DATA", raising=False)
-    part = sources()[f"results_{name}"].cut
+    part = list_sources()[f"results_{name}"].cut
     assert part is not None
     for entry in part.entries:
         write_official(Path("data"), entry, records)
@@ -51,7 +51,7 @@ def test_cut_equals_the_questions_of_the_results(name: str, tmp_path: Path, monk
     monkeypatch.setenv("KGQA_DATA", "data/results")
     dataset = build(load_node("dataset", name), "dataset")
     assert [record for _, record in jsonio.stream_records(dataset.file)] == records
-    assert dataset.file == Path("data/results/questions") / sources()[f"results_{name}"].file
+    assert dataset.file == Path("data/results/questions") / list_sources()[f"results_{name}"].file
 
 
 def test_missing_record_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,8 @@ import pytest
 from kgqa.config.composing import compose
 from kgqa.datasets.authors_prompts import AuthorsTemplate, write_templates
 from kgqa.errors import ConfigError, DataError
-from kgqa.experiment.data import sources
 from kgqa.prompting import render, template_names
+from kgqa.system.downloads import list_sources
 
 PROGRAM = '''raise SystemExit("never run")
 def ask(question, limit):
@@ -67,7 +67,7 @@ def test_another_version_of_a_program_is_an_error(parts: dict[str, object], mess
 
 
 def test_all_sources_of_prompts_are_pinned() -> None:
-    authors = {name: source for name, source in sources().items() if source.templates}
+    authors = {name: source for name, source in list_sources().items() if source.templates}
     assert len(authors) == 17
     unpinned = [
         name for name, source in authors.items() if not source.sha256 or len(source.urls[0].split("/")[5]) != 40
@@ -81,11 +81,11 @@ def test_all_sources_of_prompts_are_pinned() -> None:
 def test_experiment_names_templates_that_are_downloaded(experiment: str) -> None:
     method = compose([f"experiment={experiment}_released"])["method"]
     named = {method["prompt"], method["read_prompt"], *method["notices"].values()} - {None}
-    assert named <= {name for source in sources().values() for name in source.templates}
+    assert named <= {name for source in list_sources().values() for name in source.templates}
 
 
 def test_arag_downloads_all_templates_of_the_agent() -> None:
-    templates = {name for source in sources().values() for name in source.templates}
+    templates = {name for source in list_sources().values() for name in source.templates}
     own = {name.partition("/")[2] for name in template_names() if name.startswith("tool_agent/")}
     assert {f"arag/{name}" for name in own} <= templates
 

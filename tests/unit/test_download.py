@@ -17,8 +17,8 @@ import pytest
 from kgqa.datasets import corpus, download
 from kgqa.datasets.download import Hub, Source, convert, original, unpack, unpack_abstracts
 from kgqa.errors import DataError
-from kgqa.experiment.data import fetch_dataset
 from kgqa.runtime.display import QUIET
+from kgqa.system.downloads import fetch_dataset
 from kgqa.types import Passage
 from tests.file_server import Behaviour, serving
 from tests.unit.files import jsonl, refusal
@@ -43,7 +43,7 @@ def source(*urls: str, sha256: str | None = SHA256) -> Source:
 
 def test_source_without_address_is_not_part_of_kgqa(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KGQA_DATA", str(tmp_path))
-    monkeypatch.setattr("kgqa.experiment.data.sources", lambda: {"musique": source(), "demo": source()})
+    monkeypatch.setattr("kgqa.system.downloads.list_sources", lambda: {"musique": source(), "demo": source()})
     with pytest.raises(DataError, match=r"kgqa knows no address .* Get file\.bin from kgqa, put it at .*file\.bin"):
         fetch_dataset("musique", QUIET)
     fetch_dataset("demo", QUIET)

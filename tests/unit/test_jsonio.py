@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from kgqa.artifacts.schema import read_json, read_lines
 from kgqa.datasets.corpus import read as read_corpus
 from kgqa.datasets.demonstrations import load_documents, load_thoughts
-from kgqa.datasets.predictions import read_predictions
 from kgqa.errors import DataError
+from kgqa.experiment.prediction_files import read_predictions
 from kgqa.util.jsonio import JsonError, decode_json, decode_stored, encode_json, encode_request, stream_records
 
 HOSTILE = (

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from kgqa.artifacts.predictions import Prediction
-from kgqa.datasets.predictions import match_predictions, name_twins, read_predictions
 from kgqa.errors import DataError
+from kgqa.experiment.prediction_files import match_predictions, name_twins, read_predictions
 from kgqa.types import Passage, Question
 from tests.unit.files import jsonl, write
 

@@ -15,7 +15,6 @@ from kgqa.artifacts.schema import read_lines
 from kgqa.artifacts.trained import CARD, Losses, Trained, TrainedExamples, TrainFigures, is_finished
 from kgqa.engines.weights import digest
 from kgqa.errors import ConfigError
-from kgqa.experiment.data import sources
 from kgqa.experiment.manifest import origin
 from kgqa.methods.steps.safe_verdict import read_verdict
 from kgqa.protocols import TrackedRun
@@ -26,6 +25,7 @@ from kgqa.runtime.display import Advance, Display
 from kgqa.runtime.monitor import monitor_work
 from kgqa.scoring.intervals import estimate
 from kgqa.scoring.metrics import token_f1
+from kgqa.system.downloads import list_sources
 from kgqa.training.train.request import ExampleSplit, TrainRequest
 from kgqa.training.trainers.process import (
     CHECKPOINTS,
@@ -124,7 +124,7 @@ def _manifest(
     measured: Mapping[str, Estimate],
     baselines: Mapping[str, float],
 ) -> Trained:
-    training, made_by, known = request.training, origin(command), sources()
+    training, made_by, known = request.training, origin(command), list_sources()
     weights = sorted(file for file in (folder / training.output).rglob("*") if file.is_file())
     losses, held_out = ([value for _, value in result.series.get(name, ())] for name in ("loss", "held_out_loss"))
     tail = losses[-max(1, len(losses) // 10) :]

@@ -1,4 +1,4 @@
-"""Predictions to score: of a run, plain JSONL, and the official files of HotpotQA, 2WikiMultiHopQA and MuSiQue."""
+"""Read predictions to score: of a run, plain JSONL, and the official files of HotpotQA, 2WikiMultiHopQA and MuSiQue."""
 
 from __future__ import annotations
 

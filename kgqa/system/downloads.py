@@ -1,4 +1,4 @@
-"""Datasets and corpora: list, download and check them."""
+"""Download and check datasets and corpora, and find them on this machine."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FROM_HUB = "hub"
 T = TypeVar("T")
 
 
-def sources() -> dict[str, Source]:
+def list_sources() -> dict[str, Source]:
     """Return the entries of conf/downloads.yaml by name."""
     return parse_sources(load_yaml(package_conf() / "downloads.yaml"))
 
@@ -62,7 +62,7 @@ def fetch_dataset(name: str, display: Display, *, source_folder: str | None = No
         ConfigError: there is no such dataset, or it is not on the hub.
         DataError: it cannot be downloaded, or has another checksum.
     """
-    known = sources()
+    known = list_sources()
     if name not in known and name in groups()["dataset"]:
         raise ConfigError(f"dataset={name}: has no download. Name your own file or folder: dataset.path=PATH")
     if name not in known:
@@ -95,7 +95,7 @@ def _cut(source: Source, part: Cut, folder: Path, display: Display) -> None:
     """Write a part of other entries' files, which are downloaded if they are missing."""
     for entry in part.entries:
         fetch_dataset(entry, display)
-    places = {file: each for entry in part.entries for each, file in _files_of(sources()[entry])}
+    places = {file: each for entry in part.entries for each, file in _files_of(list_sources()[entry])}
     with display.counting("records") as advance:
         cut(
             [places[name] / name for name in part.files],
