@@ -13,7 +13,7 @@ from operator import itemgetter
 from string import ascii_lowercase, ascii_uppercase
 from typing import Any, Generic, Literal, TypeVar
 
-from kgqa.types import Choice, Completion, Passage, Prompt, Triple
+from kgqa.types import AgentReply, Choice, Completion, Passage, Prompt, Question, Triple
 
 T = TypeVar("T")
 Scorer = Literal["ranker", "demonstrations_ranker", "reranker", "tfidf"]
@@ -133,6 +133,18 @@ class Neighbours(Call[tuple[Passage, ...]]):
 
     passage: Passage
     pool: tuple[Passage, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunAgent(Call[AgentReply]):
+    """Run an agent that is no program of kgqa. While this call waits, the agent's calls are parts of the question.
+
+    agent: the method that describes it, see `methods.outside`. name: for the trace.
+    """
+
+    agent: Any
+    question: Question
+    name: str
 
 
 ModelCall = Generate | Choose

@@ -190,6 +190,21 @@ class Completion:
 
 
 @dataclass(frozen=True, slots=True)
+class AgentReply:
+    """The end of an agent that is no program of kgqa. output: what it printed or returned, with its end only.
+
+    problem: why it gave no answer, in one sentence, or "".
+    """
+
+    output: str
+    errors: str = ""  # the end of its standard error
+    exit_code: int | None = None
+    problem: str = ""
+    searches: tuple[tuple[str, tuple[Passage, ...]], ...] = ()  # its queries with their passages, in order
+    flags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Choice:
     """Natural-log probabilities over the options of a `Choose`, normalized over those options."""
 

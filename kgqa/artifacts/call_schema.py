@@ -12,9 +12,9 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, StrictFloat, StrictInt, ValidationError
 
 from kgqa.artifacts.schema import AGAIN, Artifact, check_json, validate
-from kgqa.calls import Call, Choose, CountTokens, Facts, Generate, Neighbours, Rank, Search, Triples
+from kgqa.calls import Call, Choose, CountTokens, Facts, Generate, Neighbours, Rank, RunAgent, Search, Triples
 from kgqa.errors import DataError
-from kgqa.types import Choice, Completion, Json, Message, Passage, Prompt, ToolCall, Triple, Usage
+from kgqa.types import AgentReply, Choice, Completion, Json, Message, Passage, Prompt, ToolCall, Triple, Usage
 from kgqa.util.fs import ids_digest
 
 ROUTING = ("role", "scorer")  # fields that choose who answers, whose identity is in the cache key instead
@@ -45,7 +45,12 @@ def call_json(call: Call[Any]) -> dict[str, Json]:
 
 
 def format_call(call: Call[Any]) -> dict[str, Json]:
-    """Return `call_json` for the trace, with only the length of a counted text, which the next prompt contains."""
+    """Return `call_json` for the trace, with only the length of a counted text, which the next prompt contains.
+
+    An agent has only its name: its settings are those of the run.
+    """
+    if isinstance(call, RunAgent):
+        return {"call": "run_agent", "agent": call.name}
     if isinstance(call, CountTokens):
         return {"call": "count_tokens", "role": call.role, "characters": len(call.text)}
     return call_json(call)
@@ -58,6 +63,9 @@ def reply_json(reply: object) -> Json:
             calls = {"tool_calls": list(map(astuple, reply.tool_calls))} if reply.tool_calls else {}
             stop = {} if reply.stopped_by is None else {"stopped_by": reply.stopped_by}
             return {"text": reply.text, "finish": reply.finish, **_model_json(reply), **calls, **stop}
+        case AgentReply():
+            ended = {"output": reply.output, "errors": reply.errors, "exit_code": reply.exit_code}
+            return {**ended, **({"problem": reply.problem} if reply.problem else {})}
         case Choice():
             return {"logprobs": list(reply.logprobs), "mass": reply.mass, **_model_json(reply)}
         case Exception():
@@ -140,6 +148,13 @@ class _Choice(_ModelReply):
     mass: _Float | None
 
 
+class _AgentReply(Artifact):
+    output: str
+    errors: str
+    exit_code: StrictInt | None
+    problem: str = ""
+
+
 _REPLIES: Mapping[type[Call[Any]], Any] = {  # types of stored replies
     Generate: Annotated[_Completion, AfterValidator(lambda reply: Completion(**dict(reply)))],
     Choose: Annotated[_Choice, AfterValidator(lambda reply: Choice(**dict(reply)))],
@@ -149,6 +164,7 @@ _REPLIES: Mapping[type[Call[Any]], Any] = {  # types of stored replies
     Triples: tuple[_Texts, ...],
     Neighbours: tuple[str, ...],
     Facts: tuple[_Texts, ...],
+    RunAgent: _AgentReply,
 }
 _KIND_OF = {call: re.sub(r"(?<=[a-z])(?=[A-Z])", "_", call.__name__).lower() for call in _REPLIES}
 _FIELDS = {  # in the order of `call_json`

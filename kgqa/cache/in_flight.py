@@ -40,7 +40,7 @@ class ServiceReply(NamedTuple):
     seconds: float = 0.0  # of work without a model; calls of a batch share it equally
 
 
-Done = SimpleQueue[ServiceReply | Callable[[], None]]  # replies, and work to do before them, such as a commit
+Done = SimpleQueue[ServiceReply | Callable[[], object]]  # replies, and work to do before them, such as a commit
 MakeCalls = Callable[[Sequence[Request]], None]
 
 

@@ -73,6 +73,8 @@ class _Task:
     awaits: int = 0  # so far
     results: list[Any] = field(default_factory=list)
     missing: int = 0  # children still running
+    adopted: int = 0  # programs that run as parts of it while it waits, so far
+    is_adopted: bool = False
 
 
 class Scheduler:
@@ -142,6 +144,24 @@ class Scheduler:
         for service in self._services:
             service.stop(timeout)
 
+    def adopt(self, program: Program[Any], ticket: int | None = None) -> bool:
+        """Run a program as a part of the one that waits for a ticket, or on its own. Its result is dropped.
+
+        Call this in the scheduler's thread, through the queue. Return False if no program waits for the ticket.
+        """
+        if ticket is None:
+            self._open += 1
+            self._start(_Task(program, _Root("", self._started)))
+            self._started += 1
+            return True
+        if ticket not in self._waiting:
+            program.close()
+            return False
+        task, path, _ = self._waiting[ticket]
+        self._start(_Task(program, task.root, (*path, task.adopted), is_adopted=True))
+        task.adopted += 1
+        return True
+
     def _admit(self, todo: Iterator[tuple[str, Program[Any]]]) -> None:
         while not self._is_last_started and self._open < self._width():
             item = next(todo, None)
@@ -208,6 +228,8 @@ class Scheduler:
 
     def _end(self, task: _Task, outcome: Any) -> Finished[Any] | None:
         self._live.discard(task)
+        if task.is_adopted:
+            return None
         parent = task.parent
         if parent is None:
             self._open -= 1
@@ -227,7 +249,7 @@ class Scheduler:
     def _flush(self, streaming: bool) -> None:
         """Start batch engines in the order of their first calls, see the module's docstring."""
         held = sum(service.held for service in self._services)
-        if streaming:
+        if streaming or any(service.listens for service in self._services):
             for service in self._services:
                 if service.held and not service.busy:
                     service.flush()
@@ -235,13 +257,11 @@ class Scheduler:
             next(service for service in self._services if service.held).flush()
 
     def _collect(self) -> None:
-        """Wait for a reply, and receive all that have arrived. Do the work that is queued before them."""
-        has_reply = False
-        while not has_reply or not self._done.empty():
+        """Wait until a program can continue, and receive all replies that have arrived. Do the work before them."""
+        while not self._ready or not self._done.empty():
             item = self._done.get()
             if isinstance(item, ServiceReply):
                 self._receive(item)
-                has_reply = True
             else:
                 item()
 

@@ -29,10 +29,14 @@ MAX_FAILURES = 3  # calls in a row that fail alone, after which the engine count
 
 
 class Service(ABC):
-    """The base of all services. held: calls that wait for `flush`. busy: calls in progress."""
+    """The base of all services. held: calls that wait for `flush`. busy: calls in progress.
+
+    listens: whether it adopts programs at any time, so that batches cannot wait for all of them.
+    """
 
     held: int = 0
     busy: int = 0
+    listens: bool = False
 
     @abstractmethod
     def submit(self, request: Request) -> None:

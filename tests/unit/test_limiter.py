@@ -151,7 +151,7 @@ class VirtualQueue(Done):
 
     server: VirtualServer
 
-    def get(self, block: bool = True, timeout: float | None = None) -> ServiceReply | Callable[[], None]:
+    def get(self, block: bool = True, timeout: float | None = None) -> ServiceReply | Callable[[], object]:
         while self.empty():
             self.server.pass_on()
         return super().get(block, timeout)
