@@ -28,7 +28,7 @@ BARS := -m pip --disable-pip-version-check install $(if $(shell [ -t 2 ] && echo
 LOCKED      := $(PIP) -c constraints.txt
 LOCKED_VLLM := $(PIP) -c constraints-vllm.txt
 GET_TORCH   := $(TORCH) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
-LIGHT := llamacpp,openai,ircot,faiss-cpu,elasticsearch,fuzzy,bm25s,pdf,datasets,joblib,submitit,optuna,view
+LIGHT := llamacpp,openai,ircot,faiss-cpu,elasticsearch,fuzzy,bm25s,pdf,datasets,joblib,submitit,optuna,serve,view
 HEAVY := $(LIGHT),transformers,sentence-transformers,rerankers,train,mlflow,wandb
 # `make test-engines` skips the tests that `make test` has passed
 PASSED     := $(VENV)/passed

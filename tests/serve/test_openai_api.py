@@ -1,0 +1,194 @@
+"""Requests of OpenAI's protocol become calls, and replies become its responses."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from kgqa.calls import Generate
+from kgqa.errors import EngineError, PromptTooLong
+from kgqa.extras.serve.session import Abilities
+from kgqa.types import Completion, Json, Message, ToolCall, Usage
+from tests.serve.worlds import chat, open_world, post
+
+TOOLS: Json = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}]
+CALLED = Completion("", usage=Usage(7, 0, 3), tool_calls=(ToolCall("call_1", "look", '{"at": "map"}'),))
+
+
+def test_chat_has_text_usage_and_finish() -> None:
+    with open_world([Completion("Ann", "length", Usage(7, 2, 3, 0.0, 1), thought="hm")]) as (address, world, _):
+        body = chat(address, temperature=0, max_tokens=9).json()
+    (choice,) = body["choices"]
+    assert choice["message"] == {"role": "assistant", "content": "Ann", "reasoning_content": "hm"}
+    assert (choice["finish_reason"], body["model"]) == ("length", "stand-in")
+    assert (body["usage"]["prompt_tokens"], body["usage"]["completion_tokens"]) == (7, 3)
+    assert world.generations[0].max_tokens == 9
+
+
+CONVERSATION: list[Json] = [
+    {"role": "developer", "content": "Be short."},
+    {"role": "user", "content": [{"type": "text", "text": "Who"}, {"type": "text", "text": "?"}]},
+    {"role": "assistant", "content": None, "tool_calls": [{"id": "1", "function": {"name": "f", "arguments": "{}"}}]},
+    {"role": "tool", "tool_call_id": "1", "content": "Ann"},
+]
+
+
+def test_all_roles_become_messages() -> None:
+    with open_world(["Ann"]) as (address, world, _):
+        chat(address, messages=CONVERSATION)
+    assert world.generations[0].prompt.messages == (
+        Message("system", "Be short."),
+        Message("user", "Who?"),
+        Message("assistant", "", (ToolCall("1", "f", "{}"),)),
+        Message("tool", "Ann", answers="1"),
+    )
+
+
+def test_tools_are_passed_on_and_called() -> None:
+    with open_world([CALLED]) as (address, world, _):
+        (choice,) = chat(address, tools=TOOLS).json()["choices"]
+    assert choice["finish_reason"] == "tool_calls"
+    assert choice["message"]["tool_calls"][0]["function"] == {"name": "look", "arguments": '{"at": "map"}'}
+    assert json.loads(world.generations[0].tools or "") == TOOLS
+
+
+def test_completion_is_cut_at_stop_strings() -> None:
+    with open_world([Completion("<s>a", stopped_by="</s>")]) as (address, world, _):
+        body: Json = {"prompt": "Once", "stop": ["</s>"], "temperature": 0, "include_stop_str_in_output": True}
+        (choice,) = post(f"{address}/v1/completions", body).json()["choices"]
+    call = world.generations[0]
+    assert (choice["text"], choice["stop_reason"]) == ("<s>a</s>", "</s>")
+    assert (call.stop, call.prompt.form, call.thoughts, call.max_tokens) == (("</s>",), "completion", "keep", 16)
+
+
+def test_prefill_continues_the_last_message() -> None:
+    messages: Json = [{"role": "user", "content": "Who?"}, {"role": "assistant", "content": "It was"}]
+    with open_world(["Ann"]) as (address, world, _):
+        chat(address, messages=messages, continue_final_message=True)
+    prompt = world.generations[0].prompt
+    assert (prompt.prefill, len(prompt.messages)) == ("It was", 1)
+
+
+def test_several_replies_have_different_seeds() -> None:
+    with open_world(["a", "b", "c"]) as (address, world, _):
+        body = chat(address, n=3, temperature=1).json()
+    assert [choice["message"]["content"] for choice in body["choices"]] == ["a", "b", "c"]
+    assert len({call.seed for call in world.generations}) == 3
+
+
+def test_equal_sampled_requests_have_reproducible_seeds() -> None:
+    seeds = []
+    for _ in range(2):
+        with open_world(["a", "b"]) as (address, world, _):
+            chat(address, temperature=1)
+            chat(address, temperature=1)
+            seeds.append([call.seed for call in world.generations])
+    assert seeds[0] == seeds[1]
+    assert seeds[0][0] != seeds[0][1]
+
+
+def test_seed_depends_on_the_question() -> None:
+    seeds = set()
+    for key in ("q1", "q2"):
+        with open_world(["a"], key=key) as (address, world, _):
+            chat(address, temperature=1)
+            seeds.add(world.generations[0].seed)
+    assert len(seeds) == 2
+
+
+def test_schema_of_a_response_format_is_followed() -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "string"}}}
+    with open_world(["{}"]) as (address, world, _):
+        chat(address, response_format={"type": "json_schema", "json_schema": {"name": "s", "schema": schema}})
+    assert json.loads(world.generations[0].schema or "") == schema
+
+
+def test_request_of_a_role_is_answered_by_it() -> None:
+    with open_world(["a", "b"]) as (address, world, _):
+        chat(address, model="judge")
+        chat(address, model="gpt-5")
+    assert [call.role for call in world.generations] == ["judge", "reader"]
+
+
+@pytest.mark.parametrize("reply", [Completion("Ann"), CALLED], ids=["text", "tool call"])
+def test_stream_ends_with_usage(reply: Completion) -> None:
+    with open_world([reply]) as (address, _, _):
+        response = chat(address, stream=True, stream_options={"include_usage": True}, tools=TOOLS)
+    lines = [line.removeprefix("data: ") for line in response.text.split("\n\n") if line]
+    *parts, usage = map(json.loads, lines[:-1])
+    deltas = [part["choices"][0]["delta"] for part in parts]
+    assert lines[-1] == "[DONE]"
+    assert "usage" in usage
+    assert deltas[0].get("content") == (reply.text or None)
+    assert len(deltas[0].get("tool_calls", ())) == len(reply.tool_calls)
+    assert parts[-1]["choices"][0]["finish_reason"] == ("tool_calls" if reply.tool_calls else "stop")
+
+
+INVALID: dict[str, tuple[dict[str, Json], str]] = {
+    "no message": ({"messages": []}, "messages"),
+    "unknown role": ({"messages": [{"role": "robot", "content": "a"}]}, "role"),
+    "image": ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "image_url"),
+    "penalty": ({"presence_penalty": 0.5}, "presence_penalty"),
+    "tool choice": ({"tools": TOOLS, "tool_choice": "required"}, "tool_choice"),
+    "too many replies": ({"n": 100_000}, "n"),
+    "negative": ({"max_tokens": -1}, "max_tokens"),
+    "temperature": ({"temperature": "hot"}, "temperature"),
+}
+
+
+@pytest.mark.parametrize(("keys", "named"), INVALID.values(), ids=INVALID)
+def test_invalid_request_is_an_error_of_400(keys: dict[str, Json], named: str) -> None:
+    with open_world() as (address, world, _):
+        response = chat(address, **keys)
+    assert response.status_code == 400
+    assert named in response.json()["error"]["message"]
+    assert not world.calls
+
+
+@pytest.mark.parametrize("body", ["", "[]", "{", '"a"', "[" * 100_000], ids=["empty", "list", "cut", "text", "deep"])
+def test_body_without_an_object_is_an_error_of_400(body: str) -> None:
+    import requests
+
+    with open_world() as (address, _, _):
+        assert requests.post(f"{address}/v1/chat/completions", data=body, timeout=30).status_code == 400
+
+
+ERRORS: dict[str, tuple[Exception, int]] = {
+    "engine": (EngineError("overloaded"), 424),
+    "too long": (PromptTooLong(9, 8), 400),
+    "unexpected": (RuntimeError("oops"), 400),
+}
+
+
+@pytest.mark.parametrize(("error", "status"), ERRORS.values(), ids=ERRORS)
+def test_failed_call_is_an_error_that_clients_do_not_retry(error: Exception, status: int) -> None:
+    with open_world([error]) as (address, _, _):
+        response = chat(address)
+    assert response.status_code == status
+    assert str(error) in response.json()["error"]["message"]
+
+
+def test_tools_need_an_engine_with_functions() -> None:
+    with open_world(abilities=Abilities("stand-in")) as (address, _, _):
+        assert "no function calls" in chat(address, tools=TOOLS).text
+
+
+def test_server_without_a_model_says_so() -> None:
+    with open_world(abilities=Abilities(search=True)) as (address, _, _):
+        assert "no model" in chat(address).text
+
+
+def test_models_lists_the_reader() -> None:
+    import requests
+
+    with open_world() as (address, _, _):
+        listed = requests.get(f"{address}/v1/models", timeout=30).json()
+    assert [model["id"] for model in listed["data"]] == ["stand-in"]
+
+
+def test_calls_are_plain_generate_calls() -> None:
+    with open_world(["Ann"]) as (address, world, _):
+        chat(address, temperature=0)
+    assert isinstance(world.calls[0], Generate)
+    assert world.calls[0].seed is None
