@@ -40,7 +40,7 @@ CONFIGS = [(group, name) for group, names in groups().items() for name in names 
 def test_number_of_files_and_commands_and_what_packages_say_of_themselves() -> None:
     assert len(MODULES) <= MAX_FILES
     assert len(list(PACKAGE.glob("*.py"))) <= 8
-    assert sum(" " not in name for name in BY_NAME) <= 22
+    assert sum(" " not in name for name in BY_NAME) <= 23
     for file in PACKAGE.rglob("__init__.py"):
         docstring = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
         assert len(docstring) > 80, file

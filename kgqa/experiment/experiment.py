@@ -32,7 +32,7 @@ from kgqa.judge import ROLE
 from kgqa.protocols import Dataset, Method, Ranker, Retriever
 from kgqa.runtime.folder import run_name
 from kgqa.system.defaults import complete
-from kgqa.types import Json, Question
+from kgqa.types import Json, JsonObject, Question
 from kgqa.util.fs import ids_digest, outputs, text_digest
 
 if TYPE_CHECKING:
@@ -331,7 +331,7 @@ class Experiment:
         }
         return {
             **self.settings.identity(),
-            "method": changing_settings(config["method"], "method"),
+            "method": {**changing_settings(config["method"], "method"), **self._method_files()},
             "code": self.code,
             "dataset": {**dataset, "sha256": self.data_sha256},
             "corpus": corpus_identity_of(self.corpus) if "search" in uses else None,
@@ -340,6 +340,11 @@ class Experiment:
             "kg": kg,
             **{name: identity_of(part) for name, part in components.items() if part is not None},
         }
+
+    def _method_files(self) -> JsonObject:
+        """Return the hashes of files that the method reads or starts."""
+        loads = getattr(self.method, "loads", None)
+        return {} if loads is None else cast(JsonObject, loads())
 
     @cached_property
     def answering(self) -> dict[str, Json]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from kgqa.artifacts.metrics import EngineUse, Throughput
 from kgqa.cache.in_flight import Done
 from kgqa.cache.store import CallCache
-from kgqa.calls import Call, Choose, CountTokens, Facts, Generate, Neighbours, Program, Rank, Search, Triples
+from kgqa.calls import Call, Choose, CountTokens, Facts, Generate, Neighbours, Program, Rank, RunAgent, Search, Triples
 from kgqa.config import building as parts
 from kgqa.errors import ConfigError, EngineDied
 from kgqa.experiment.engines import Engines, Pool, RoleNodes, judge_nodes
@@ -37,6 +37,7 @@ from kgqa.runtime.costs import Ledger, Spent, total
 from kgqa.runtime.scheduler import WIDTH, Finished, Scheduler, with_search_program
 from kgqa.runtime.services import Instant, Service, Streams, Waves, Worker
 from kgqa.util.fs import call_cache
+from kgqa.util.registry import load_registered
 
 if TYPE_CHECKING:
     from kgqa.experiment.prepare.passage_graphs import PassageGraphs
@@ -255,6 +256,8 @@ class Runner:
                 return self._service("triples", triples, lambda: Instant(done, lambda c: triples.triples(c.passage)))
             case Neighbours() if (graphs := inputs.graphs) is not None:
                 return self._service("neighbours", graphs, lambda: Instant(done, graphs.store.neighbours))
+            case RunAgent():
+                return self._service("agents", self, lambda: load_registered("agents")(self, done))
         need = _NEEDS[type(call)] if getattr(call, "pool", None) is None else "pool"
         raise ConfigError(f'this method awaits {type(call).__name__}: add "{need}" to its `uses`')
 
@@ -266,6 +269,17 @@ class Runner:
         if key not in self._services:
             self._services[key] = make()
         return self._services[key]
+
+    def adopt(self, program: Program[Any], ticket: int | None = None) -> None:
+        """Run a program of a service, from any thread, see `Scheduler.adopt`. Its searches are those of the run."""
+        scheduler = self._scheduler
+        assert scheduler is not None
+        ((_, searching),) = with_search_program([("", program)], self._inputs.searches)
+        self._done.put(lambda: scheduler.adopt(searching, ticket))
+
+    @property
+    def has_index(self) -> bool:
+        return self._inputs.index is not None
 
     def _start_model(self, engine: Engine) -> Service:
         done, cache = self._done, self._cache

@@ -1,0 +1,29 @@
+"""The command of the server, and the service that runs agents."""
+
+from kgqa.cli.parsing import Command
+from kgqa.util.registry import Extra
+
+NOTES = """Protocols: OpenAI's /v1/chat/completions and /v1/completions, Search-R1's /retrieve, FlashRAG's /search and
+/batch_search. Equal requests are answered from the call cache. engine.budget_usd= limits the cost. To run an agent on
+questions and score it, use kgqa run method=command."""
+
+EXTRA = Extra(
+    commands={
+        "inspect": (
+            Command(
+                "serve",
+                "serve a model and a search to agents, with the call cache and the costs of kgqa",
+                """kgqa serve model=smollm2_135m retriever=bm25 dataset=demo
+                kgqa serve retriever=entity_graph dataset=musique --port 9000""",
+                "kgqa.extras.serve.command:serve",
+                """
+                key=value …  as for kgqa run: model= or server=, and retriever= with dataset=. method.passages=, \
+                    method.temperature= and method.max_tokens= are for requests without such a key
+                --port PORT  port, or 0 for any free port (default: 8745)
+                --host HOST  address to listen on (default: 127.0.0.1). Another one needs a token, which is printed""",
+                notes=NOTES,
+            ),
+        )
+    },
+    functions={"agents": "kgqa.extras.serve.agents:Agents"},
+)
