@@ -13,6 +13,7 @@ from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.util.fs import training_folder
 
 CARD = "README.md"
+MODEL, ENCODER = "model", "encoder"  # folders of weights, next to that of an adapter
 
 
 class TrainedExamples(Artifact):

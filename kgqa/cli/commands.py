@@ -39,14 +39,6 @@ REPRODUCE = """Additional keys (docs/REPRODUCE.md):
   hydra/launcher=  run several cells at once: joblib, submitit_slurm, … (docs/SWEEPS.md)
 All other keys are those of kgqa run. They replace the table's values in every cell: limit=3
 model=… ranker=… engine=…"""
-TRAIN = """train.examples= is a number, a folder of kgqa collect, or a file with one example per line: {"prompt",
-"completion"} as the model sees them, or {"anchor", "positive", "negatives"}. dry_run=true shows the number of steps and
-tokens. Run the same command again to continue an interrupted training. See docs/TRAINING.md."""
-BOOTSTRAP = """  train.base=       the base model that is trained (default: model=)
-  dry_run=true      show calls, tokens and time of the runs of a round, without calls or training
-
-Each round answers the training questions with the adapters of the previous round, collects the steps that led to
-correct answers, trains one adapter per role on the base model, and evaluates the adapters. See docs/TRAINING.md."""
 TABLES = {
     "html": "tables and trace explorer (default)",
     "md": "the tables as Markdown",
@@ -343,62 +335,13 @@ DATA_COMMANDS = (
         notes=KG_EXPORT,
     ),
 )
-TRAIN_COMMANDS = (
-    Command(
-        "collect",
-        "collect training examples from questions or finished runs",
-        """kgqa collect kgp dataset=hotpotqa,musique dataset.split=train
-        kgqa collect safe dataset=2wiki collect.teacher=rules limit=200
-        kgqa collect safe dataset=demo collect.teacher=model roles.teacher=gpt_oss_120b@vllm limit=3 dry_run=true
-        kgqa collect knowtrace --from last""",
-        "kgqa.cli.train:collect",
-        """
-        RECIPE         a choice of collect=, see below
-        [key=value …]  as for kgqa run, collect.KEY=VALUE, and dataset=A,B for several datasets (default: those of \
-            the recipe). limit= and sample= apply to each
-        --from RUN …   collect from the replies of this run (recipe safe: from its hard cases). Can be repeated
-        --prompts      with dry_run=true: also print the first teacher prompt of each template""",
-        explains="collect",
-    ),
-    Command(
-        "train",
-        "train an adapter, a model or an encoder on collected examples",
-        """kgqa train kgp_llama train.base=smollm2_135m train.examples=64 train.epochs=2 dry_run=true
-        kgqa train safe_evaluator train.processes=4""",
-        "kgqa.cli.train:train",
-        """
-        RECIPE         a choice of train=, see below
-        [key=value …]  train.KEY=VALUE, dry_run=true, tracker=. To collect examples: dataset=, limit=, \
-            collect.KEY=VALUE""",
-        explains="train",
-        notes=TRAIN,
-    ),
-    Command(
-        "bootstrap",
-        "train a method on its own correct answers in several rounds, and evaluate each",
-        """kgqa bootstrap dataset=hotpotqa model=llama3_8b_instruct engine=vllm bootstrap.rounds=4 dry_run=true
-        kgqa bootstrap dataset=2wiki bootstrap.filter=none bootstrap.sample=1000 train.epochs=1""",
-        "kgqa.cli.train:bootstrap",
-        "key=value …  as for kgqa run, for the evaluation questions. bootstrap.KEY=VALUE, train.KEY=VALUE and "
-        "collect.KEY=VALUE apply to each round",
-        explains="bootstrap",
-        notes=BOOTSTRAP,
-    ),
+SYSTEM_COMMANDS = (
     Command(
         "models",
-        "list model presets and adapters. List, show and export trained models",
-        """kgqa models
-        kgqa models trained
-        kgqa models trained kgp_llama --gguf""",
-        "kgqa.cli.train:models",
-        """
-        [trained]   list trained models (default: presets)
-        [NAME]      show the metrics and examples of a trained model: its name, NAME/HASH or folder
-        --gguf      export the adapter NAME in the format of llama.cpp
-        --out PATH  output path of the export (default: next to the weights)""",
+        "list model presets and adapters",
+        "kgqa models",
+        "kgqa.cli.models:models",
     ),
-)
-SYSTEM_COMMANDS = (
     Command(
         "doctor",
         "check the installation: packages, servers, data, models, and how to get missing ones",
@@ -497,7 +440,7 @@ _CORE: Mapping[str, tuple[Command, ...]] = {
     "run": RUN_COMMANDS,
     "inspect": INSPECT_COMMANDS,
     "data": DATA_COMMANDS,
-    "train": TRAIN_COMMANDS,
+    "train": (),
     "system": SYSTEM_COMMANDS,
 }
 COMMANDS: Mapping[str, tuple[Command, ...]] = {

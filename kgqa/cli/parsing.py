@@ -151,7 +151,8 @@ class Command:
     def help_text(self, explanation: str = "", commands: Sequence[tuple[str, Sequence[Command]]] = ()) -> str:
         """Return the help. `explanation` is about groups of conf/. `commands` are those of a group, by heading."""
         words = [each for each in self._read_arguments() if not each.names]
-        shown = [each.usage for each in words] + ["COMMAND"] * bool(commands)
+        command = "[COMMAND]" if self.function else "COMMAND"
+        shown = [each.usage for each in words] + [command] * bool(commands)
         parts = [f"usage: {' '.join([self.program, *shown, '[options]'])}", self.summary]
         parts.append(rows((each.usage, each.meaning) for each in words))
         for heading, listed in commands:

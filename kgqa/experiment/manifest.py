@@ -30,9 +30,9 @@ PACKAGES = (
 )  # fmt: skip
 # of the package: what decides no answer and no score
 DECIDES_NOTHING = (
-    "conf/", "cli/", "extras/demo/", "extras/exports/", "extras/trackers/", "extras/tuning/", "extras/viewer/",
-    "reproduce/", "training/", "sweeps/", "report/", "system/", "scaffold/", "api.py", "testing.py", "__init__.py",
-    "__init__.pyi", "__main__.py",
+    "conf/", "cli/", "extras/demo/", "extras/exports/", "extras/trackers/", "extras/training/", "extras/tuning/",
+    "extras/viewer/", "reproduce/", "sweeps/", "report/", "system/", "scaffold/", "api.py", "testing.py",
+    "__init__.py", "__init__.pyi", "__main__.py",
 )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from kgqa.artifacts.adapter import ADAPTER, CONFIG
 from kgqa.artifacts.manifest import MANIFEST
-from kgqa.artifacts.trained import Trained, find_trained, finished, is_finished
+from kgqa.artifacts.trained import ENCODER, MODEL, Trained, find_trained, finished, is_finished
 from kgqa.config.files import groups
 from kgqa.config.overrides import (
     format_override,
@@ -22,9 +22,7 @@ from kgqa.config.overrides import (
 )
 from kgqa.errors import ConfigError, UsageError, nearest
 from kgqa.reproduce.tables import PublishedCell, Strict, read_conf
-from kgqa.runtime.display import QUIET
-from kgqa.training.train.request import TrainRequest, prepare_examples
-from kgqa.training.trainers import BiEncoderTraining, Seq2SeqTraining
+from kgqa.util.registry import load_registered
 
 Command = tuple[str, ...]
 TRAINED = "trained."  # trained.NAME=PATH uses a model
@@ -144,8 +142,8 @@ def _find_folder(name: str, last: Sequence[str]) -> Path:
     """Return the folder of exactly this training: a newer one of the name can have other settings or examples."""
     if last[0] != "train":
         return find_trained(name)
-    request = TrainRequest.of(last[1], last[2:])
-    return request.folder(prepare_examples(request, QUIET))
+    folder: Path = load_registered("training_folder")(last[1], last[2:])
+    return folder
 
 
 def _value(key: str, name: str, given: str) -> str:
@@ -160,8 +158,7 @@ def _value(key: str, name: str, given: str) -> str:
         )
     if (path / MANIFEST).is_file() and not (path / CONFIG).is_file():  # of kgqa train
         base = Trained.read(path).base
-        outputs = (path / training.output for training in (Seq2SeqTraining, BiEncoderTraining))
-        path = next((output for output in outputs if output.is_dir()), path)
+        path = next((weights for name in (MODEL, ENCODER) if (weights := path / name).is_dir()), path)
     is_adapter = any((folder / CONFIG).is_file() for folder in (path, path / ADAPTER))
     folder = str(path.resolve())
     return f"{base}{'+' if is_adapter else ':'}{folder}" if role else folder

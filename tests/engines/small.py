@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from kgqa.artifacts.adapter import Adapter
 from kgqa.engines.weights import Model
-from kgqa.training.train.export import Attention, write_gguf
+from kgqa.extras.training.train.export import Attention, write_gguf
 from tests.adapters_for_tests import write_lora
 from tests.engines.tiny import tiny
 from tests.engines.tiny_gguf import as_gguf

@@ -16,11 +16,11 @@ from kgqa.calls import Call, CountTokens, Facts, Generate, Program, Rank, Search
 from kgqa.config import building as parts
 from kgqa.config.building import build
 from kgqa.config.composing import compose
+from kgqa.extras.training.collect.safe import JudgedSteps
+from kgqa.extras.training.collect.safe_teacher import Teacher
 from kgqa.methods.safe import Safe
 from kgqa.methods.steps.safe_verdict import CORRECT
 from kgqa.testing import drive
-from kgqa.training.collect.safe import JudgedSteps
-from kgqa.training.collect.safe_teacher import Teacher
 from kgqa.types import Completion, Passage, Prompt, Question
 from tests.composed import built_method, composed_node
 from tests.golden.texts import check_names, check_text

@@ -26,6 +26,8 @@ from kgqa.datasets.sampling import TRAIN_SIZES, sample_as_trace, trace_positions
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.engines import choose_nodes
 from kgqa.experiment.experiment import Experiment
+from kgqa.extras.training.bootstrap import Bootstrap
+from kgqa.extras.training.train.request import TrainRequest
 from kgqa.report.reproduction import Order
 from kgqa.reproduce.cells import PlannedCell, plan_cells, replace_override
 from kgqa.reproduce.comparison import compare_cells
@@ -38,8 +40,6 @@ from kgqa.reproduce.trained_models import find_model, plan_training
 from kgqa.runtime.display import QUIET
 from kgqa.sweeps.cells import check_metric, experiment_of, freeze
 from kgqa.system.availability import add_engines, find_missing
-from kgqa.training.bootstrap import Bootstrap
-from kgqa.training.train.request import TrainRequest
 from kgqa.types import Question
 from tests.composed import composed_node
 from tests.unit.small_table import SMALL, cells_of, table_of

@@ -24,7 +24,7 @@ KGQA = """
 import os, signal, sys
 from kgqa.cli.main import main
 from kgqa.experiment import run as executing
-from kgqa.training.train import run as running
+from kgqa.extras.training.train import run as running
 from kgqa.runtime.folder import ArtifactDir
 
 def die(*_):

@@ -17,7 +17,7 @@ import pytest
 from kgqa.artifacts.schema import read
 from kgqa.artifacts.trained import Trained
 from kgqa.cli.main import main
-from kgqa.training.trainers.process import TrainTask, run_worker
+from kgqa.extras.training.trainers.process import TrainTask, run_worker
 from tests.training import tiny
 from tests.training.tiny import LORA, losses, task, train
 
@@ -50,7 +50,7 @@ def test_full_disk_is_one_line_and_the_checkpoint_stays(llama: Path, trained: Pa
     settings = task(tmp_path, "LoraTraining", llama, LORA)
     assert tiny.train_step(settings) == 130
     process = start(
-        ["-m", "kgqa.training.trainers.worker", str(settings)], tmp_path,
+        ["-m", "kgqa.extras.training.trainers.worker", str(settings)], tmp_path,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (8_000, 8_000)),
     )  # fmt: skip
     out, said = process.communicate()

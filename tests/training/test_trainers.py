@@ -12,10 +12,10 @@ import pytest
 from kgqa.calls import Generate, Rank
 from kgqa.engines.transformers import Transformers
 from kgqa.engines.weights import Model
+from kgqa.extras.training.trainers import BiEncoderTraining, LoraTraining
+from kgqa.extras.training.trainers.process import HELD_OUT, TRAIN, TrainResult
+from kgqa.extras.training.trainers.seq2seq import split_prompt
 from kgqa.retrieval.encoders import SentenceTransformer
-from kgqa.training.trainers import BiEncoderTraining, LoraTraining
-from kgqa.training.trainers.process import HELD_OUT, TRAIN, TrainResult
-from kgqa.training.trainers.seq2seq import split_prompt
 from kgqa.types import Completion, Message, Prompt
 from kgqa.util.fs import sha256
 from tests.training import tiny

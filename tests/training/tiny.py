@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from kgqa.artifacts.run import SETTINGS
-from kgqa.training.trainers import worker
-from kgqa.training.trainers.process import HELD_OUT, TRAIN
+from kgqa.extras.training.trainers import worker
+from kgqa.extras.training.trainers.process import HELD_OUT, TRAIN
 from kgqa.types import Json
 
 TOWNS = ("Rome", "Paris", "Oslo", "Lima", "Cairo", "Delhi", "Quito", "Seoul", "Tunis", "Accra", "Dakar", "Hanoi")
@@ -139,7 +139,7 @@ def run(settings: Path) -> tuple[int, list[dict[str, Any]]]:
 
 def train_step(settings: Path) -> int:
     """Train one more step, write a checkpoint, and return the exit code of an interruption."""
-    from kgqa.training.trainers.library import Progress
+    from kgqa.extras.training.trainers.library import Progress
 
     def stop(progress: Any, args: Any, control: Any) -> None:
         control.should_save = control.should_training_stop = True

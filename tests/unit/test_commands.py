@@ -66,7 +66,7 @@ def test_usage_error_is_one_line_with_a_fix(capsys: pytest.CaptureFixture[str]) 
         ("data prepare dataset=x", "data prepare: no such command. Choose from: check, check-index, download"),
         ("run kg.offline=true", "kg.offline=True: unknown key. Choose from: "),
         ("run --method trace", "Settings are written KEY=VALUE"),
-        ("models all", "kgqa models all: expected trained"),
+        ("models all", "models all: no such command. Choose from: trained"),
     ]:
         assert main(line.split()) == 2
         shown = capsys.readouterr().err

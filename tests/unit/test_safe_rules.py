@@ -18,14 +18,14 @@ from kgqa.config import building as parts
 from kgqa.config.composing import compose
 from kgqa.engines.chat import ChatTemplate
 from kgqa.engines.thinking import Thinking
+from kgqa.extras.training.collect.facts import NextFacts
+from kgqa.extras.training.collect.safe import JudgedSteps
+from kgqa.extras.training.collect.safe_rules import JudgedStep, Solution, plan, sample_late
+from kgqa.extras.training.collect.safe_teacher import Ideal, Teacher
 from kgqa.methods.kgp import Kgp
 from kgqa.methods.safe import CITED, Safe
 from kgqa.methods.steps.safe_verdict import CORRECT, errors
 from kgqa.testing import drive
-from kgqa.training.collect.facts import NextFacts
-from kgqa.training.collect.safe import JudgedSteps
-from kgqa.training.collect.safe_rules import JudgedStep, Solution, plan, sample_late
-from kgqa.training.collect.safe_teacher import Ideal, Teacher
 from kgqa.types import Completion, Hop, Json, Passage, Question
 from tests.golden.test_program_prompts import AGREED, TEACHER
 from tests.golden.test_program_prompts import QUESTION as TAUGHT

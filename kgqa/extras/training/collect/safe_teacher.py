@@ -16,12 +16,12 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from kgqa.artifacts.examples import TEACHER, NotTaught
 from kgqa.calls import Generate
+from kgqa.extras.training.collect.safe_rules import WORDINGS, JudgedStep, Labeled, format_answer, sample_late, sentence
 from kgqa.methods.safe import CITED, TAG, Safe, numbered_text, step_line
 from kgqa.methods.steps.safe_verdict import CORRECT, StepVerdict, errors
 from kgqa.prompting import render
 from kgqa.prompting.json_replies import list_schema, object_node, object_schema, read_object
 from kgqa.scoring.normalisation import normalise
-from kgqa.training.collect.safe_rules import WORDINGS, JudgedStep, Labeled, format_answer, sample_late, sentence
 from kgqa.types import Json, Question
 from kgqa.util.settings import Setting
 from kgqa.util.validators import Count, Natural

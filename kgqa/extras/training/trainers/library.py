@@ -15,7 +15,7 @@ import torch
 from transformers import AutoTokenizer, TrainerCallback
 
 from kgqa.errors import ConfigError, DataError
-from kgqa.training.trainers.process import TrainEvent
+from kgqa.extras.training.trainers.process import TrainEvent
 
 REPLIES_AT_ONCE = 8
 

@@ -17,8 +17,8 @@ from kgqa.artifacts.schema import read
 from kgqa.artifacts.trained import Trained
 from kgqa.engines.weights import is_gguf, read_header
 from kgqa.errors import ConfigError, DataError
+from kgqa.extras.training.train.request import Base
 from kgqa.system.models import find_adapter
-from kgqa.training.train.request import Base
 from kgqa.types import Json
 from kgqa.util.fs import replace_atomically
 from kgqa.util.optional_deps import install_command

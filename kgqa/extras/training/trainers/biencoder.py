@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
+from kgqa.artifacts.trained import ENCODER
 from kgqa.errors import ConfigError
-from kgqa.training.trainers.base import MODULES, Row, Rows, Trainer
-from kgqa.training.trainers.process import PairExample, TrainTask
+from kgqa.extras.training.trainers.base import MODULES, Row, Rows, Trainer
+from kgqa.extras.training.trainers.process import PairExample, TrainTask
 from kgqa.util.settings import Setting
 from kgqa.util.validators import Count, Natural, Positive
 
@@ -56,7 +57,7 @@ class BiEncoderTraining(Trainer):
     chunk_size: Annotated[Count, Setting("Texts per forward pass. More need more memory.")] = 32
 
     title: ClassVar[str] = "bi-encoder"
-    output: ClassVar[str] = "encoder"
+    output: ClassVar[str] = ENCODER
     learns_pairs: ClassVar[bool] = True
 
     @property

@@ -1,4 +1,4 @@
-"""The process that trains: `python -m kgqa.training.trainers.worker SETTINGS.json`, alone or by `accelerate launch`.
+"""The process that trains: `python -m` this module with SETTINGS.json, alone or by `accelerate launch`.
 
 It writes events to standard output, one JSON object per line. The exit code is 0 at the end, 2 for an invalid input,
 130 when interrupted. After that the same command continues from the last checkpoint.
@@ -19,8 +19,8 @@ from typing import Any, TextIO
 
 from kgqa.artifacts.schema import check_json, read
 from kgqa.errors import DataError, KgqaError
-from kgqa.training import trainers
-from kgqa.training.trainers.process import (
+from kgqa.extras.training import trainers
+from kgqa.extras.training.trainers.process import (
     CHECKPOINTS,
     HELD_OUT,
     REPLIES,
@@ -86,7 +86,7 @@ def train(task: TrainTask, recipe: Any, emit: Any) -> int:
     """
     from transformers import PrinterCallback, set_seed
 
-    from kgqa.training.trainers import library
+    from kgqa.extras.training.trainers import library
 
     rows, held_out = (recipe.load(task.path / name, Path(task.base)) for name in (TRAIN, HELD_OUT))
     if not rows.rows:
@@ -116,7 +116,7 @@ def train(task: TrainTask, recipe: Any, emit: Any) -> int:
 def _result(trainer: Any, rows: Any, held_out: Any) -> TrainResult:
     import torch
 
-    from kgqa.training.trainers.library import series
+    from kgqa.extras.training.trainers.library import series
 
     state = trainer.state
     parameters = list(trainer.model.parameters())

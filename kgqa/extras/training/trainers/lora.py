@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from kgqa.errors import ConfigError
-from kgqa.training.trainers.base import MODULES, Row, Rows, TextTrainer, encode
-from kgqa.training.trainers.process import TextExample, TrainTask
+from kgqa.extras.training.trainers.base import MODULES, Row, Rows, TextTrainer, encode
+from kgqa.extras.training.trainers.process import TextExample, TrainTask
 from kgqa.util.optional_deps import keep_four_bits
 from kgqa.util.settings import Setting
 from kgqa.util.validators import Count, Validator

@@ -69,7 +69,7 @@ AnyExample = TextExample | PairExample
 
 
 class TrainTask(Artifact):
-    """`kind`: the class in `kgqa.training.trainers`. `recipe`: its fields. `base`: a transformers folder.
+    """`kind`: the class in `kgqa.extras.training.trainers`. `recipe`: its fields. `base`: a transformers folder.
 
     base_name: what an adapter's configuration calls its base, so that it has no path of this machine.
     """
@@ -144,7 +144,7 @@ def run_worker(task: TrainTask, processes: int, show: Callable[[TrainEvent], Non
 
 def command(settings: Path, processes: int) -> list[str]:
     """Return the worker's command line."""
-    worker = ["-m", "kgqa.training.trainers.worker", str(settings.absolute())]
+    worker = ["-m", "kgqa.extras.training.trainers.worker", str(settings.absolute())]
     if processes == 1:
         return [sys.executable, *worker]
     # --multi_gpu starts plain processes, with or without GPUs; accelerate's --cpu needs MPI

@@ -16,12 +16,12 @@ from kgqa.artifacts.examples import CallTeacher, Dropped, Example, Made, NotTaug
 from kgqa.artifacts.metrics import Metrics
 from kgqa.artifacts.trace import read_trace
 from kgqa.calls import Program
+from kgqa.extras.training.collect.safe_rules import JudgedStep, Labeled, Plan, Solution, plan
+from kgqa.extras.training.collect.safe_teacher import Teacher, TeacherSettings
 from kgqa.methods.safe import Safe, read_step, step_line
 from kgqa.methods.steps.safe_verdict import CORRECT, Labels, errors
 from kgqa.prompting import to_json
 from kgqa.scoring.metrics import score
-from kgqa.training.collect.safe_rules import JudgedStep, Labeled, Plan, Solution, plan
-from kgqa.training.collect.safe_teacher import Teacher, TeacherSettings
 from kgqa.types import Json, Question
 from kgqa.util.fs import text_digest
 from kgqa.util.settings import Setting

@@ -1,7 +1,7 @@
 """The base classes of trainers: settings, required packages, output and number of steps.
 
-A class of `kgqa.training.trainers` adds its own settings and the methods that call its library. `conf/train/*.yaml` has
-each key with its value and source.
+A class of this package adds its own settings and the methods that call its library. `conf/train/*.yaml` has each key
+with its value and source.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from kgqa.artifacts.schema import check_json, read_lines
 from kgqa.errors import ConfigError
-from kgqa.training.trainers.process import CHECKPOINTS, PairExample, TextExample, TrainTask
+from kgqa.extras.training.trainers.process import CHECKPOINTS, PairExample, TextExample, TrainTask
 from kgqa.util.settings import Setting
 from kgqa.util.validators import Count, Natural, NotNegative, Positive
 
@@ -153,7 +153,7 @@ class Trainer(ABC):
 
     def load(self, file: Path, base: Path) -> Rows:
         """Read the examples. Raises DataError naming the line."""
-        from kgqa.training.trainers.library import load_tokenizer
+        from kgqa.extras.training.trainers.library import load_tokenizer
 
         kind: type[TextExample | PairExample] = PairExample if self.learns_pairs else TextExample
         tokenizer, read = load_tokenizer(base, is_encoder=self.learns_pairs), Rows()
@@ -245,7 +245,7 @@ class TextTrainer(Trainer):
         """Return the values for the library's trainer: both datasets and the tokenizer."""
         from datasets import Dataset
 
-        from kgqa.training.trainers.library import load_tokenizer
+        from kgqa.extras.training.trainers.library import load_tokenizer
 
         return {
             "train_dataset": Dataset.from_list(rows.rows),
@@ -258,7 +258,7 @@ class TextTrainer(Trainer):
         return list(row["input_ids"])
 
     def reply(self, trainer: Any, held_out: Rows) -> list[str]:
-        from kgqa.training.trainers.library import generate_replies
+        from kgqa.extras.training.trainers.library import generate_replies
 
         prompts = [self.prompt_of(row) for row in held_out.rows[: self.replies]]
         return generate_replies(trainer.model, trainer.processing_class, prompts, self.reply_tokens)

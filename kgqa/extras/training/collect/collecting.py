@@ -40,15 +40,15 @@ from kgqa.experiment.dry_run import Plan, Planner, Shared
 from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.manifest import origin
 from kgqa.experiment.session import Session
+from kgqa.extras.training.report import example_sections
+from kgqa.extras.training.role_calls import is_failure, role_engines, run_programs
 from kgqa.identity.component import identity_of
 from kgqa.identity.program_code import program_hash
 from kgqa.prompting import template_hash
 from kgqa.report.section import markdown
-from kgqa.report.training import example_sections
 from kgqa.runtime.display import Display
 from kgqa.runtime.folder import ArtifactDir
 from kgqa.runtime.monitor import monitor_work
-from kgqa.training.role_calls import is_failure, role_engines, run_programs
 from kgqa.types import Json, Question
 from kgqa.util.fs import digest, outputs, sha256, text_digest
 from kgqa.util.redaction import describe_error

@@ -16,18 +16,9 @@ from kgqa.artifacts.trained import CARD, Losses, Trained, TrainedExamples, Train
 from kgqa.engines.weights import digest
 from kgqa.errors import ConfigError
 from kgqa.experiment.manifest import origin
-from kgqa.methods.steps.safe_verdict import read_verdict
-from kgqa.protocols import TrackedRun
-from kgqa.report.page import sections_page, svg
-from kgqa.report.section import Section, markdown
-from kgqa.report.training import card_sections, loss_plot, training_sections
-from kgqa.runtime.display import Advance, Display
-from kgqa.runtime.monitor import monitor_work
-from kgqa.scoring.intervals import estimate
-from kgqa.scoring.metrics import token_f1
-from kgqa.system.downloads import list_sources
-from kgqa.training.train.request import ExampleSplit, TrainRequest
-from kgqa.training.trainers.process import (
+from kgqa.extras.training.report import card_sections, loss_plot, training_sections
+from kgqa.extras.training.train.request import ExampleSplit, TrainRequest
+from kgqa.extras.training.trainers.process import (
     CHECKPOINTS,
     HELD_OUT,
     LOCK,
@@ -40,6 +31,15 @@ from kgqa.training.trainers.process import (
     TrainTask,
     run_worker,
 )
+from kgqa.methods.steps.safe_verdict import read_verdict
+from kgqa.protocols import TrackedRun
+from kgqa.report.page import sections_page, svg
+from kgqa.report.section import Section, markdown
+from kgqa.runtime.display import Advance, Display
+from kgqa.runtime.monitor import monitor_work
+from kgqa.scoring.intervals import estimate
+from kgqa.scoring.metrics import token_f1
+from kgqa.system.downloads import list_sources
 from kgqa.util.fs import OUT_ELSEWHERE, json_text, lock_file, replace_file, sha256
 from kgqa.util.optional_deps import install_command, missing_imports
 from kgqa.util.registry import load_registered
