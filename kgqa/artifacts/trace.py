@@ -29,7 +29,8 @@ _BLOCK = 1 << 10  # bytes that are read at a time. They can become 40,000 times 
 class TracedCall(Artifact):
     """An answered call. Its further keys are the request.
 
-    path: the number of the await in the program, and for each gather its slot and await.
+    path: the number of the await in the program, and for each gather its slot and await. Calls that answer another call
+    have paths below its path.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -89,6 +90,12 @@ class TracedQuestion:
     question: Question
     prediction: Prediction
     calls: tuple[TracedCall, ...]
+
+    @property
+    def own_calls(self) -> tuple[TracedCall, ...]:
+        """Return the calls of the method, without those that answer another call, such as the extraction of triples."""
+        paths = {call.path for call in self.calls}
+        return tuple(call for call in self.calls if paths.isdisjoint(call.path[:n] for n in range(1, len(call.path))))
 
     @property
     def notes(self) -> Mapping[str, Json]:

@@ -46,7 +46,8 @@ def report_question(
     question, prediction = traced.question, traced.prediction
     judgement = judgements.of(prediction) if judgements else None
     scored = score_question(question, prediction, run.metrics.profile) if run else None
-    usages = [usage for call in traced.calls if (usage := call.usage)]
+    calls = traced.own_calls
+    usages = [usage for call in calls if (usage := call.usage)]
     row = {
         "question_id": question.id,
         "question": question.text,
@@ -59,7 +60,7 @@ def report_question(
         "type": question.type,
         "flags": dict(prediction.flags),
         "context_tokens": prediction.context_tokens,
-        "calls": len(traced.calls),
+        "calls": len(calls),
         "model_calls": len(usages),
         "prompt_tokens": sum(usage.prompt_tokens for usage in usages),
         "output_tokens": sum(usage.output_tokens for usage in usages),

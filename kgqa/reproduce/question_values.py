@@ -134,7 +134,7 @@ def _record(row: ScoredQuestion, traced: TracedQuestion | None) -> dict[str, Jso
     }
     if traced is None:
         return record
-    calls = [call for call in traced.calls if call.kind in ("generate", "choose") and call.role]
+    calls = [call for call in traced.own_calls if call.kind in ("generate", "choose") and call.role]
     by_role = {role: _sum_calls(call for call in calls if call.role == role) for role in {call.role for call in calls}}
     record["cost"] = {"method": {**_sum_calls(calls), "by_role": by_role}}
     record["chains"] = {"documents_per_question": len(row.prediction.evidence or ())}

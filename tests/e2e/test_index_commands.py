@@ -241,6 +241,7 @@ def test_the_trace_has_the_extraction_of_each_passage(kgqa: Kgqa) -> None:
         extractions = [call for call in traced.calls if call.role == "extractor"]
         assert len(of_passages) == len(extractions) == len(traced.question.passages)
         assert all(call.cached for call in extractions)
+        assert {call.role for call in traced.own_calls if call.role} == {"reader", "selector"}
     assert "extractor" not in ran.json("metrics.json")["cost"]["method"]["by_role"]
 
 
