@@ -102,7 +102,7 @@ def run(*overrides: str, display: Display | None = None, **keys: Value) -> Run:
     shown = display or PlainLines(sys.stderr)
     with log_lines(shown), Session(experiment) as session:
         check(session)
-        return Run(execute(session, shown).folder)
+        return Run(execute(session, shown).run.folder)
 
 
 def load(run: str | Path) -> Run:

@@ -38,11 +38,17 @@ class Chosen(Artifact):
 
 @dataclass(frozen=True, slots=True)
 class FinishedRun:
+    """A finished run.
+
+    shares: the scores of each question by metric, if this process made the run. They are not in its files.
+    """
+
     folder: Path
     choices: Mapping[str, str]
     settings: tuple[Setting, ...]
     manifest: Manifest
     metrics: Metrics
+    shares: Mapping[str, Mapping[str, float | None]] | None = None
 
     @classmethod
     def read(cls, folder: Path) -> FinishedRun:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from kgqa.artifacts.metrics import Metrics
-from kgqa.artifacts.run import SETTINGS, SWEEP, Chosen, RunEntry, find_run, list_runs, matching, run_json
+from kgqa.artifacts.run import SETTINGS, SWEEP, Chosen, FinishedRun, RunEntry, find_run, list_runs, matching, run_json
 from kgqa.artifacts.schema import read
 from kgqa.cli.commands import EXPORTS
 from kgqa.cli.terminal import Cells, Terminal, style_text
@@ -141,8 +141,9 @@ def report(args: Namespace, terminal: Terminal) -> None:
             hint = ": failed questions have no line in run.trec" if form == "trec" else ""
             terminal.line(f"{answered}{hint}")
     else:
-        write = write_sweep_report if (folder / SWEEP).is_file() else write_report
-        terminal.line(write(folder, form, args.out))
+        is_sweep = (folder / SWEEP).is_file()
+        run = None if is_sweep else FinishedRun.read(folder)
+        terminal.line(write_report(run, form, args.out) if run else write_sweep_report(folder, form, args.out))
 
 
 def _write_table(args: Namespace, form: str, terminal: Terminal) -> None:

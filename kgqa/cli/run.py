@@ -50,14 +50,14 @@ def run_one(overrides: Sequence[str], terminal: Terminal, *, with_prompts: bool 
             return 0
         executed = execute_unless_finished(session, terminal)
     _show_summary(experiment, executed, terminal)
-    return terminal.end(executed.folder, executed.failure)
+    return terminal.end(executed.run.folder, executed.failure)
 
 
 def _show_summary(experiment: Experiment, executed: Executed, terminal: Terminal) -> None:
     """Show scores in percent with 95 % intervals, then costs and warnings."""
     from kgqa.report.run_report import summary_rows
 
-    choices, metrics = experiment.choices, executed.metrics
+    choices, metrics = experiment.choices, executed.run.metrics
     title = " · ".join(choices[group] for group in NAMED if group in choices)
     for model, calls in metrics.other_models.items():
         shown = f"warning: another model answered {pluralize(calls, 'call')}: {model}"
@@ -69,5 +69,5 @@ def _show_summary(experiment: Experiment, executed: Executed, terminal: Terminal
         terminal.line(f"alarm: {metrics.retrieval.alarm}", alarm=True)
     terminal.lines((f"warning: {warning}" for warning in (metrics.judge.warnings if metrics.judge else ())), alarm=True)
     if metrics.failed:
-        where = f"kgqa show {executed.folder} --failed (log: {executed.folder / LOG})"
+        where = f"kgqa show {executed.run.folder} --failed (log: {executed.run.folder / LOG})"
         terminal.line(f"failed questions: {where}. Run the same command again to retry them.", alarm=True)

@@ -12,7 +12,6 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from kgqa.artifacts.manifest import MANIFEST, check_hash
@@ -66,8 +65,7 @@ MAX_KINDS = 20  # of failures that are shown and logged with their traceback
 
 @dataclass(frozen=True)
 class Executed:
-    folder: Path
-    metrics: Metrics
+    run: FinishedRun
     failure: str | None  # in one line, if more failed than `max_failure_rate` allows
 
 
@@ -83,8 +81,8 @@ def execute_unless_finished(session: Session, display: Display) -> Executed:
         check(session)
         return execute(session, display)
     display.line(f"{run.folder}: already complete")
-    _track(experiment, run.folder, run.metrics, display)
-    return Executed(run.folder, run.metrics, None)
+    _track(experiment, run, display)
+    return Executed(run, None)
 
 
 def execute(session: Session, display: Display) -> Executed:
@@ -104,16 +102,16 @@ def execute(session: Session, display: Display) -> Executed:
             monitor_work(display, "run", folder.path, identity=run_name(experiment.identity)) as display,
         ):
             try:
-                metrics, answers = _answer_and_score(session, index, folder, display, searching.close, started)
+                run, answers = _answer_and_score(session, index, folder, display, searching.close, started)
             except BaseException:
                 folder.is_worthless = session.spent == Spent()
                 raise
-    _track(experiment, folder.path, metrics, display)
-    failure, limit = None, experiment.settings.max_failure_rate
+    _track(experiment, run, display)
+    failure, limit, metrics = None, experiment.settings.max_failure_rate, run.metrics
     if metrics.failed > limit * metrics.questions:
         count = f"{metrics.failed} of {metrics.questions} questions failed"
         failure = f"{count}, above max_failure_rate={limit:g}: {answers.errors[0]}"
-    return Executed(folder.path, metrics, failure)
+    return Executed(run, failure)
 
 
 def _answer_and_score(
@@ -123,7 +121,7 @@ def _answer_and_score(
     display: Display,
     close_index: Callable[[], None],
     started: float,
-) -> tuple[Metrics, Answers]:
+) -> tuple[FinishedRun, Answers]:
     """Prepare, answer, score and judge, and write all files of the run."""
     experiment = session.experiment
     questions = experiment.questions
@@ -150,7 +148,7 @@ def _answer_and_score(
         imported=len(session.cache.imported) or None,
         predictions=sha256(folder.path / PREDICTIONS),
     )
-    _write_reports(experiment, folder, metrics)
+    run = _write_reports(experiment, folder, metrics, scored)
     if experiment.judge:
         from kgqa.experiment.judging import judge_answers
 
@@ -160,8 +158,8 @@ def _answer_and_score(
         judged = judge_answers(session, scored, display, reader_preset(experiment.config), folder.path)
         folder.write(VERDICTS, jsonl_text(line.json() for line in judged.lines))
         metrics = metrics.replace(judge=judged.metrics, imported=len(session.cache.imported) or None)
-        _write_reports(experiment, folder, metrics)
-    return metrics, answers
+        run = _write_reports(experiment, folder, metrics, scored)
+    return run, answers
 
 
 def find_finished_run(session: Session) -> FinishedRun | None:
@@ -211,19 +209,27 @@ def _write_settings(session: Session, index: PoolIndex | None, folder: RunFolder
     folder.write_json(MANIFEST, manifest(session, index).json())
 
 
-def _write_reports(experiment: Experiment, folder: RunFolder, metrics: Metrics) -> None:
+def _write_reports(
+    experiment: Experiment, folder: RunFolder, metrics: Metrics, scored: Sequence[ScoredQuestion]
+) -> FinishedRun:
+    """Write metrics, settings and reports, and return the run."""
     # imported after the last question, so that the first call is made early
     from kgqa.report.exports import write_report
+    from kgqa.report.shares import collect_shares
 
-    folder.write_metrics(metrics.json())
-    folder.write_json(SETTINGS, as_json(Chosen(choices=experiment.choices, settings=tuple(_used_settings(experiment)))))
+    written = folder.write_metrics(metrics.json())
+    chosen = Chosen(choices=experiment.choices, settings=tuple(_used_settings(experiment)))
+    folder.write_json(SETTINGS, as_json(chosen))
+    shares = collect_shares(scored)
+    run = FinishedRun(folder.path, chosen.choices, chosen.settings, written, metrics, shares)
     for form in REPORTS:
-        write_report(folder.path, form)
+        write_report(run, form, scored=scored)
+    return run
 
 
-def _track(experiment: Experiment, folder: Path, metrics: Metrics, display: Display) -> None:
+def _track(experiment: Experiment, run: FinishedRun, display: Display) -> None:
     if experiment.config.get("tracker") is not None:
-        load_registered("track_run")(experiment, folder, metrics, display)
+        load_registered("track_run")(experiment, run.folder, run.metrics, display)
 
 
 def _used_settings(experiment: Experiment) -> Iterator[Setting]:

@@ -10,7 +10,7 @@ import base64
 import re
 import shlex
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import isfinite
 from urllib.parse import quote
 
@@ -21,6 +21,7 @@ from kgqa.report.page import EXPLORER, page_parts
 from kgqa.report.questions import ReportedQuestion, RunQuestions, is_right
 from kgqa.report.run_report import headlines
 from kgqa.report.section import Section
+from kgqa.scoring.questions import ScoredQuestion
 from kgqa.types import Json
 from kgqa.util.jsonio import encode_json
 
@@ -45,8 +46,13 @@ class Quotation(Artifact):
     where: str  # file with page or line, or the title
 
 
-def run_page(run: FinishedRun, sections: Sequence[Section], notices: Sequence[str]) -> Iterator[str]:
-    """Yield the parts of a run's page. Raises DataError: the trace lacks a question that was answered."""
+def run_page(
+    run: FinishedRun, sections: Sequence[Section], notices: Sequence[str], scored: Iterable[ScoredQuestion] = ()
+) -> Iterator[str]:
+    """Yield the parts of a run's page. Raises DataError: the trace lacks a question that was answered.
+
+    scored: see `RunQuestions`.
+    """
     packed, free = dict[str, str](), TRACE_BYTES
 
     def pack_first(question: ReportedQuestion) -> None:
@@ -56,7 +62,7 @@ def run_page(run: FinishedRun, sections: Sequence[Section], notices: Sequence[st
             line = packed[question.traced.question.id] = pack(_trace(question))
             free -= len(line)
 
-    questions = RunQuestions(run, pack_first)
+    questions = RunQuestions(run, pack_first, scored)
     rows = questions.rows
     # addresses cannot contain half a character, as in question.js
     failed = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 from kgqa.artifacts.run import FinishedRun
@@ -13,15 +14,19 @@ from kgqa.report.explorer import run_page
 from kgqa.report.questions import RunQuestions, call_rows, prediction_rows, write_jsonl
 from kgqa.report.run_report import notices, scores_with_intervals, sections
 from kgqa.report.section import FILES, csv_text, latex, markdown
+from kgqa.scoring.questions import ScoredQuestion
 from kgqa.util.fs import OUT_ELSEWHERE, ensure_dir, explain_storage_errors, replace_file
 from kgqa.util.registry import list_exports, load_function
 
 _UNFIT = re.compile(r"[\s%]")  # in TREC's files, in which spaces separate columns
 
 
-def write_report(folder: Path, form: str, out: Path | None = None) -> Path:
-    """Write a run's report in one of `FILES`, by default into its folder, and return the file."""
-    run, out = FinishedRun.read(folder), out or folder / FILES[form]
+def write_report(run: FinishedRun, form: str, out: Path | None = None, scored: Iterable[ScoredQuestion] = ()) -> Path:
+    """Write a run's report in one of `FILES`, by default into its folder, and return the file.
+
+    scored: the questions whose scores are known. The others are scored here.
+    """
+    out = out or run.folder / FILES[form]
     match form:
         case "csv":
             return replace_file(out, _csv(run))
@@ -30,7 +35,7 @@ def write_report(folder: Path, form: str, out: Path | None = None) -> Path:
             return replace_file(out, latex(run.title, tables, notices(run)))
         case "md":
             return replace_file(out, markdown(run.title, sections(run), notices(run)))
-    return replace_file(out, run_page(run, sections(run), notices(run)))
+    return replace_file(out, run_page(run, sections(run), notices(run), scored))
 
 
 def _csv(run: FinishedRun) -> str:

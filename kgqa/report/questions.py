@@ -15,7 +15,7 @@ from kgqa.artifacts.schema import AGAIN
 from kgqa.artifacts.trace import TRACE, TracedQuestion, read_frames, read_question, read_trace
 from kgqa.artifacts.verdicts import Judgement, Judgements
 from kgqa.errors import DataError
-from kgqa.scoring.questions import percent_scores, score_question
+from kgqa.scoring.questions import ScoredQuestion, percent_scores, score_question
 from kgqa.types import Json
 from kgqa.util.fs import replace_file
 
@@ -40,12 +40,19 @@ class ReportedQuestion:
 
 
 def report_question(
-    traced: TracedQuestion, run: FinishedRun | None = None, judgements: Judgements | None = None
+    traced: TracedQuestion,
+    run: FinishedRun | None = None,
+    judgements: Judgements | None = None,
+    scored: ScoredQuestion | None = None,
 ) -> ReportedQuestion:
-    """Return a question of a run with its row. Without a run it has no scores, because there is no gold answer."""
+    """Return a question of a run with its row. Without a run it has no scores, because there is no gold answer.
+
+    scored: its scores. None: it is scored here.
+    """
     question, prediction = traced.question, traced.prediction
     judgement = judgements.of(prediction) if judgements else None
-    scored = score_question(question, prediction, run.metrics.profile) if run else None
+    if run and scored is None:
+        scored = score_question(question, prediction, run.metrics.profile)
     calls = traced.own_calls
     usages = [usage for call in calls if (usage := call.usage)]
     row = {
@@ -76,15 +83,25 @@ def is_right(row: QuestionRow) -> bool:
 class RunQuestions:
     """The questions of a run in the data file's order. Their rows are in memory, their calls are read when needed."""
 
-    def __init__(self, run: FinishedRun, visit: Callable[[ReportedQuestion], None] = lambda _: None) -> None:
-        """Read the rows. `visit`: called with each question, in the order in which they finished.
+    def __init__(
+        self,
+        run: FinishedRun,
+        visit: Callable[[ReportedQuestion], None] = lambda _: None,
+        scored: Iterable[ScoredQuestion] = (),
+    ) -> None:
+        """Read the rows.
+
+        Args:
+            visit: called with each question, in the order in which they finished.
+            scored: the questions whose scores are known. The others are scored here.
 
         Raises DataError: the trace is damaged, or lacks a question of the predictions.
         """
         self._run, self._judgements = run, Judgements(run.folder)
         rows, self._offsets = dict[str, QuestionRow](), dict[str, int]()
+        known = {row.id: row for row in scored}
         for offset, traced in read_frames(run.folder):
-            reported = report_question(traced, run, self._judgements)
+            reported = report_question(traced, run, self._judgements, known.get(traced.question.id))
             visit(reported)
             rows[traced.question.id] = reported.row
             self._offsets[traced.question.id] = offset
@@ -114,7 +131,7 @@ class RunQuestions:
         if question_id not in self.rows:
             raise DataError(f"{question_id}: no such question in {self._run.folder}")
         traced = read_question(self._run.folder, self._offsets[question_id])
-        return report_question(traced, self._run, self._judgements)
+        return ReportedQuestion(self.rows[question_id], traced, self._judgements.of(traced.prediction))
 
 
 def prediction_rows(run: FinishedRun) -> Iterator[Row]:

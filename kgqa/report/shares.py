@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kgqa.artifacts.evaluation import EVALUATION, read_evaluation
@@ -11,7 +11,7 @@ from kgqa.artifacts.predictions import run_predictions
 from kgqa.artifacts.run import FinishedRun
 from kgqa.artifacts.trace import read_questions
 from kgqa.artifacts.verdicts import VERDICTS, read_verdicts
-from kgqa.scoring.questions import METRICS, score_questions
+from kgqa.scoring.questions import METRICS, ScoredQuestion, score_questions
 
 Shares = Mapping[str, float | None]  # by question
 
@@ -32,19 +32,22 @@ class RunShares:
         return self.by_score.get(score, {})
 
 
+def collect_shares(rows: Sequence[ScoredQuestion]) -> dict[str, Shares]:
+    """Return the share of each question by score."""
+    return {name: {row.id: metric.share(row) for row in rows} for name, metric in METRICS.items()}
+
+
 def read_shares(run: FinishedRun) -> RunShares:
-    """Read a run's shares, without support scores if the method reads no passages.
+    """Read a run's shares, without support scores if the method reads no passages. Score it if this was not done here.
 
     Raises DataError: the run is damaged.
     """
     predictions = {prediction.question_id: prediction for prediction in run_predictions(run.folder)}
-    rows = score_questions(read_questions(run.folder), predictions, run.metrics.profile)
+    every = run.shares
+    if every is None:
+        every = collect_shares(score_questions(read_questions(run.folder), predictions, run.metrics.profile))
     reads_passages = any(prediction.evidence for prediction in predictions.values())
-    shares: dict[str, Shares] = {
-        name: {row.id: metric.share(row) for row in rows}
-        for name, metric in METRICS.items()
-        if reads_passages or metric.of != "passages"
-    }
+    shares = {name: every[name] for name, metric in METRICS.items() if reads_passages or metric.of != "passages"}
     judge = read_judge(run)
     if judge and (run.folder / VERDICTS).is_file():
         shares["judge"] = {key: judgement.share for key, judgement in read_verdicts(run.folder).items()}

@@ -81,13 +81,18 @@ class RunFolder:
     def write_json(self, name: str, value: Json) -> Path:
         return self.write(name, json_text(value))
 
-    def write_metrics(self, metrics: Json) -> None:
-        """Write `metrics.json`, and before it its hash and those of predictions and trace to the manifest."""
+    def write_metrics(self, metrics: Json) -> Manifest:
+        """Write `metrics.json`, and before it its hash and those of predictions and trace to the manifest.
+
+        Return the manifest.
+        """
         text = json_text(metrics)
         hashes = {name: sha256(self.path / name) for name in (PREDICTIONS, TRACE)}
         hashes[METRICS] = hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
-        self.write_json(MANIFEST, Manifest.read(self.path).replace(files=hashes).json())
+        manifest = Manifest.read(self.path).replace(files=hashes)
+        self.write_json(MANIFEST, manifest.json())
         self.write(METRICS, text)
+        return manifest
 
     def finish(self, lines: Iterable[Mapping[str, Json]]) -> None:
         """Write `predictions.jsonl` with these lines, and replace the files of an earlier run.

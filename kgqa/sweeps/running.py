@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from kgqa.artifacts.run import SWEEP, FinishedRun
+from kgqa.artifacts.run import SWEEP
 from kgqa.artifacts.sweep import Cell, CellState, Sweep, cell_file, sweep_name
 from kgqa.config.building import check_value
 from kgqa.config.files import load_yaml
@@ -184,7 +184,7 @@ def run_cell(
 def _execute(cell: Cell, session: Session, display: Display) -> None:
     check(session)
     executed = execute(session, display)
-    cell.finished, failure = FinishedRun.read(executed.folder), executed.failure
+    cell.finished, failure = executed.run, executed.failure
     cell.status, cell.error = ("failed", " ".join(failure.split())) if failure else ("done", None)
 
 

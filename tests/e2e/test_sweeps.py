@@ -348,10 +348,10 @@ def run_with(overrides: Sequence[str], pool: Pool | None = None) -> Executed:
 def test_runs_and_stages_with_one_pool_share_one_engine(kgqa: Kgqa, seen: Counter[str]) -> None:
     with closing(Pool()) as pool:
         for words in (["seed=1"], ["seed=2"], ["judge=kgp"]):
-            assert run_with([*ANSWERING, *words], pool).metrics.failed == 0
+            assert run_with([*ANSWERING, *words], pool).run.metrics.failed == 0
         assert seen == Counter(loaded=1)
     assert seen == Counter(loaded=1, closed=1)
-    cost = run_with(EXTRACTING).metrics.cost
+    cost = run_with(EXTRACTING).run.metrics.cost
     assert cost.extraction_paid is not None
     assert cost.extraction_paid.calls > 0
     assert cost.paid.calls > 0
@@ -373,7 +373,7 @@ def test_an_engine_that_died_is_not_given_to_the_next_run(
             with pytest.raises(EngineDied, match="no memory left"):
                 run_with(cell, pool)
         assert seen == Counter(loaded=1, closed=1)
-        assert run_with(cell, pool).metrics.failed == 0
+        assert run_with(cell, pool).run.metrics.failed == 0
     assert seen == Counter(loaded=2, closed=2)
 
 

@@ -46,7 +46,7 @@ def test_a_runs_files_are_written_again_to_the_same_bytes(folder: Path, tmp_path
         assert lines(traced.json() for traced in read_trace(folder)) == io.TextIOWrapper(reader, "utf-8").read()
     assert list(read_questions(folder)) == [traced.question for traced in read_trace(folder)]
     for form, name in (("md", "report.md"), ("latex", "report.tex"), ("csv", "report.csv")):
-        assert text(write_report(folder, form, tmp_path / name)) == text(folder / name)
+        assert text(write_report(FinishedRun.read(folder), form, tmp_path / name)) == text(folder / name)
 
 
 def test_verdicts_and_cells_are_written_again_to_the_same_bytes(tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ def test_every_table_is_in_markdown_html_notebooks_and_latex(run: FinishedRun, f
             name, *cells = row
             assert f'<th scope="row">{name}</th>' + "".join(f"<td>{cell}</td>" for cell in cells) in html
             assert f'<th scope="row">{name}</th>' + "".join(f"<td>{cell}</td>" for cell in cells) in fragment
-    f1, text = run.metrics.score("f1"), write_report(folder, "latex").read_text(encoding="utf-8")
+    f1, text = run.metrics.score("f1"), write_report(FinishedRun.read(folder), "latex").read_text(encoding="utf-8")
     assert f"F1 & {f1.mean:.1f} & [{f1.low:.1f}, {f1.high:.1f}] & 5 \\\\" in text
     assert text.count(r"\begin{table}") == text.count(r"\end{table}") == text.count(r"\toprule") >= 4
     assert "{Scores by scoring profile: trace on musique with smollm2\\_135m, scripted}" in text
@@ -140,7 +140,7 @@ def test_questions_average_to_the_scores_of_the_run_and_are_in_the_csv(run: Fini
     assert sum(row["prompt_tokens"] for row in rows) == run.metrics.cost.method.prompt_tokens
     assert sum(row["output_tokens"] for row in rows) == run.metrics.cost.method.output_tokens
     by_id = {row["question_id"]: row for row in rows}
-    lines = csv_rows(write_report(folder, "csv"))
+    lines = csv_rows(write_report(FinishedRun.read(folder), "csv"))
     assert [line["question_id"] for line in lines] == question_ids(run.folder)
     for line in lines:
         row = by_id[line["question_id"]]
@@ -235,7 +235,7 @@ def test_a_trace_that_lacks_a_question_is_refused(folder: Path, tmp_path: Path) 
     (damaged / "manifest.json").write_text(Manifest.read(folder).replace(files=None).model_dump_json())
     for form in ("html", "csv"):
         with pytest.raises(DataError, match=r"trace\.jsonl\.zst: no question .*, which predictions\.jsonl has"):
-            write_report(damaged, form)
+            write_report(FinishedRun.read(damaged), form)
 
 
 def test_verdicts_are_shown_for_the_answers_they_were_given_for(
@@ -255,7 +255,7 @@ def test_verdicts_are_shown_for_the_answers_they_were_given_for(
         line = {"question_id": prediction["question_id"], "verdict": verdict, "fate": fate, "answer": answer}
         lines.append(json.dumps({**line, "votes": votes, "judge": "three_way"}))
     (judged / "verdicts.jsonl").write_text("\n".join(lines), encoding="utf-8")
-    rows = csv_rows(write_report(judged, "csv"))
+    rows = csv_rows(write_report(FinishedRun.read(judged), "csv"))
     expected = ["correct", "", "unscored", "", "incorrect"]
     assert [line["verdict"] for line in rows] == expected
     shown = []
@@ -283,7 +283,7 @@ def test_a_metric_that_is_registered_is_everywhere(tmp_path: Path, monkeypatch: 
     assert mean is not None
     assert f"| word share | {mean:.1f}  [" in (runs[0].folder / "report.md").read_text("utf-8")
     for form in ("latex", "csv"):
-        write_report(runs[0].folder, form)
+        write_report(runs[0], form)
     assert "word share & " in (runs[0].folder / "report.tex").read_text("utf-8")
     scores = [float(line["words"]) for line in csv_rows(runs[0].folder / "report.csv")]
     assert sum(scores) / 3 == pytest.approx(mean)

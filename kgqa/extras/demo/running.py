@@ -80,12 +80,12 @@ def run_demo(experiments: Sequence[Experiment], display: Display) -> Iterator[De
             display.line(f"→ {experiment.name('method')}")
             with Session(experiment, pool) as session:
                 executed = execute_unless_finished(session, display)
-            traced = {each.question.id: each for each in read_trace(executed.folder)}
+            traced = {each.question.id: each for each in read_trace(executed.run.folder)}
             questions = [traced[key] for key in experiment.question_ids]
-            scored, cost = _score(experiment, questions), executed.metrics.cost
+            scored, cost = _score(experiment, questions), executed.run.metrics.cost
             seconds, triples = cost.method.seconds, cost.extraction_paid.seconds if cost.extraction_paid else 0.0
             name = experiment.name("method")
-            yield DemoResult(name, questions, scored, seconds, triples, executed.folder, executed.failure)
+            yield DemoResult(name, questions, scored, seconds, triples, executed.run.folder, executed.failure)
 
 
 def replay_demo() -> tuple[Recording, list[DemoResult]]:

@@ -194,4 +194,4 @@ class Bootstrap:
             executed = execute_unless_finished(session, display)
         if executed.failure is not None:
             raise ConfigError(f"{executed.failure}. The same command repeats what failed")
-        return executed.folder
+        return executed.run.folder
