@@ -259,7 +259,7 @@ class Experiment:
     @cached_property
     def questions(self) -> Sequence[Question]:
         """Return the questions of `ids`, `sample` and `limit`, in file order. The complete file is read and checked."""
-        questions = list(self.all_questions())
+        every = questions = list(self.all_questions())
         if self.settings.ids is not None:
             known = {question.id for question in questions}
             for wanted in self.settings.ids:
@@ -270,7 +270,7 @@ class Experiment:
             questions = [question for question in questions if question.id in self.settings.ids]
         questions = self._sample(questions)[: self.settings.limit]
         if self.perturbation is not None:
-            questions = self.perturbation.apply(questions, list(self.all_questions()), self.settings.seed)
+            questions = self.perturbation.apply(questions, every, self.settings.seed)
         return list(self.collection.collect(questions)) if self.collection else questions
 
     @property
@@ -365,7 +365,8 @@ class Experiment:
                 roles[role] = f"{preset}+{binding.adapter.digest()}@{engine}"
         return roles
 
-    def run_folder(self) -> Path:
+    @cached_property
+    def folder(self) -> Path:
         """Return the folder of the run: `output_dir=`, or one named after its data, its method and its identity.
 
         Fewer questions never replace more. If the folder has answers to other questions too, a run of some questions
@@ -375,22 +376,30 @@ class Experiment:
         """
         settings = self.settings
         folder = Path(settings.output_dir) if settings.output_dir is not None else self._default_folder()
-        if settings.limit is None and settings.ids is None:
-            return folder
-        ids = self.question_ids
+        if settings.output_dir is not None or settings.run_name is not None:
+            self.refuse_to_replace(folder)
+        elif self._count_replaced(folder):
+            ids = self.question_ids
+            return folder.with_name(f"{folder.name}-{len(ids)}-{ids_digest(ids)[:4]}")
+        return folder
+
+    def refuse_to_replace(self, folder: Path) -> None:
+        """Raise ConfigError if a folder has answers to questions that this run does not answer."""
+        if replaced := self._count_replaced(folder):
+            raise ConfigError(
+                f"{folder}: {replaced:,} questions are answered in this folder. A run of {len(self.question_ids):,} "
+                "would replace them. Set another output_dir= or run_name=, or run all questions"
+            )
+
+    def _count_replaced(self, folder: Path) -> int:
+        """Return the number of answers in a folder if some are to other questions than those of this run, else 0."""
+        if self.settings.limit is None and self.settings.ids is None:
+            return 0
         try:
             answered = set(question_ids(folder))
         except DataError:  # no finished run, or a damaged one
-            return folder
-        if answered <= set(ids):
-            return folder
-        if settings.output_dir is not None or settings.run_name is not None:
-            raise ConfigError(
-                f"{folder}: {len(answered):,} questions are answered in this folder. A run of "
-                f"{len(ids):,} would replace "
-                "them. Set another output_dir= or run_name=, or run all questions"
-            )
-        return folder.with_name(f"{folder.name}-{len(ids)}-{ids_digest(ids)[:4]}")
+            return 0
+        return 0 if answered <= set(self.question_ids) else len(answered)
 
     def _default_folder(self) -> Path:
         names = [self.name(group) for group in ("dataset", "method", "model" if self.asks_models else "retriever")]

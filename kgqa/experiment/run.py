@@ -98,7 +98,7 @@ def execute(session: Session, display: Display) -> Executed:
     with ExitStack() as searching:
         index = searching.enter_context(open_index(session, display))
         with (
-            closing(RunFolder(experiment.run_folder(), experiment.identity)) as folder,
+            closing(RunFolder(experiment.folder, experiment.identity)) as folder,
             monitor_work(display, "run", folder.path, identity=run_name(experiment.identity)) as display,
         ):
             try:
@@ -125,6 +125,7 @@ def _answer_and_score(
     """Prepare, answer, score and judge, and write all files of the run."""
     experiment = session.experiment
     questions = experiment.questions
+    experiment.refuse_to_replace(folder.path)  # another process can have answered more since the folder was chosen
     rerun = (folder.path / METRICS_FILE).exists()
     if not rerun:
         _write_settings(session, index, folder)
@@ -168,7 +169,7 @@ def find_finished_run(session: Session) -> FinishedRun | None:
     The data file is only hashed.
     """
     experiment = session.experiment
-    folder = experiment.run_folder()
+    folder = experiment.folder
     try:
         run, identity = FinishedRun.read(folder), read_json(folder / IDENTITY)
         check_hash(folder, TRACE)

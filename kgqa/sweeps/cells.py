@@ -86,7 +86,7 @@ def place_cells(cells: Sequence[Cell]) -> None:
     owners: dict[Path, Cell] = {}
     for cell in cells:
         with suppress(KgqaError):
-            cell.run = experiment_of(cell).run_folder()
+            cell.run = experiment_of(cell).folder
         if cell.run is None:
             continue
         owner = owners.setdefault(cell.run, cell)

@@ -23,14 +23,16 @@ from typing import Any
 
 import pytest
 
+from kgqa.datasets.base import FileDataset
 from kgqa.engines.scripted import Scripted
-from kgqa.errors import EngineDied, EngineError
+from kgqa.errors import ConfigError, EngineDied, EngineError
 from kgqa.experiment.engines import Pool
 from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.run import Executed, execute
 from kgqa.experiment.session import Runner, Session
 from kgqa.runtime.display import QUIET, Display
 from kgqa.runtime.services import Service
+from kgqa.scoring import questions as scored_questions
 from kgqa.sweeps.cells import load_cell
 from kgqa.sweeps.running import run_cell
 from tests.e2e.conftest import QUICK, TWO, Kgqa, before_each_call, refused, result, statuses, write_rules
@@ -80,6 +82,35 @@ def test_finished_cells_are_skipped_unless_their_code_changed(
     assert "cells: 2 done" in kgqa(*TWO).out
     assert replies_kept(tmp_path) == before
     assert "cells: 2 skipped" in kgqa(*TWO).out
+
+
+@pytest.mark.parametrize("judge", [(), ("judge=kgp",)], ids=["no judge", "a judge"])
+def test_a_cell_does_its_work_once(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch, judge: tuple[str, ...]) -> None:
+    works = Counter[str]()
+
+    def watch(place: object, name: str) -> None:
+        original = getattr(place, name)
+
+        def work(*arguments: Any) -> Any:
+            works[name] += 1
+            return original(*arguments)
+
+        monkeypatch.setattr(place, name, work)
+
+    watch(FileDataset, "questions")
+    watch(scored_questions, "score")
+    assert kgqa("run", "-m", "method=golden,no_context", "limit=3", "sweep.name=s", *judge, *QUICK).code == 0
+    assert works == {"questions": 2, "score": 2 * 3}
+
+
+def test_fewer_answers_replace_no_more_that_came_later(kgqa: Kgqa) -> None:
+    two = Experiment.of(["method=golden", "limit=2", *QUICK])
+    chosen = two.folder
+    four = kgqa("run", "method=golden", "limit=4", *QUICK)
+    assert four.folder == chosen
+    with Session(two) as session, pytest.raises(ConfigError, match="would replace them"):
+        execute(session, QUIET)
+    assert len(four.text("predictions.jsonl").splitlines()) == 4
 
 
 def test_sweeps_and_single_runs_share_folders(kgqa: Kgqa) -> None:

@@ -106,7 +106,7 @@ def test_server_and_model_in_two_words(
     chosen = {**experiment.config["model"], **experiment.config["engine"]}
     assert experiment.name("model") == choice
     assert {key: chosen[key] for key in settings} == settings
-    assert experiment.run_folder().parent == outputs() / "demo" / "no_context" / choice
+    assert experiment.folder.parent == outputs() / "demo" / "no_context" / choice
     assert experiment.identity["answering"]["default"]["server"] == chosen["server"]
     assert "server" not in experiment.config
 

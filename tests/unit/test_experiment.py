@@ -24,13 +24,13 @@ def test_a_run_is_named_by_what_can_change_an_answer_and_nothing_is_read_for_it(
     def build(*overrides: str) -> Experiment:
         return Experiment.of(["method=no_context", "model=smollm2_135m", *overrides])
 
-    folder = build().run_folder()
-    assert folder == build("limit=2", "max_parallel_questions=3", "judge=kgp").run_folder()
-    assert folder != build("seed=3").run_folder()
-    assert build("scoring=musique").run_folder() == folder  # the dataset's own
-    assert build("scoring=trace").run_folder().name == f"{folder.name}-trace"
-    assert build("run_name=mine").run_folder().parts[-4:] == ("demo", "no_context", "smollm2_135m", "mine")
-    assert build("output_dir=elsewhere").run_folder() == Path("elsewhere")
+    folder = build().folder
+    assert folder == build("limit=2", "max_parallel_questions=3", "judge=kgp").folder
+    assert folder != build("seed=3").folder
+    assert build("scoring=musique").folder == folder  # the dataset's own
+    assert build("scoring=trace").folder.name == f"{folder.name}-trace"
+    assert build("run_name=mine").folder.parts[-4:] == ("demo", "no_context", "smollm2_135m", "mine")
+    assert build("output_dir=elsewhere").folder == Path("elsewhere")
     unread = build(f"dataset.path={tmp_path / 'none.jsonl'}", "reranker=null")
     with pytest.raises(DataError, match=r"none\.jsonl"):
         _ = unread.questions

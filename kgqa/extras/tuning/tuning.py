@@ -199,7 +199,7 @@ def on_part(cell: Cell, part: QuestionSplit, name: str) -> Cell:
     """Return the cell over these questions, with its own run folder, as a run's name does not depend on them."""
     path = {"path": part.file} if part.file else {}
     config = {**cell.config, "dataset": {**cell.config["dataset"], **path}, "limit": None, "sample": None}
-    folder = Experiment.of(cell.overrides, config).run_folder()
+    folder = Experiment.of(cell.overrides, config).folder
     run = f"{folder.name}-{name}-{text_digest(' '.join(part.ids), 8)}"
     words = [f"dataset.path='{part.file}'"] if part.file else []
     words += ["limit=null", f"run_name={run}", f"ids=[{','.join(part.ids)}]"]
