@@ -9,11 +9,14 @@
 """
 
 from importlib import import_module
+from importlib.metadata import version
 
 __all__ = ["Run", "ask", "compare", "load", "run", "sweep"]
 
 
 def __getattr__(name: str) -> object:
+    if name == "__version__":
+        return version("kgqa")
     if name in __all__:
         return getattr(import_module("kgqa.api"), name)
     raise AttributeError(f"module 'kgqa' has no attribute {name!r}")

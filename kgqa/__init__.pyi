@@ -1,3 +1,5 @@
+__version__: str
+
 from kgqa.api import Run as Run
 from kgqa.api import ask as ask
 from kgqa.api import compare as compare

@@ -8,10 +8,12 @@ the line that the command prints. All functions also work in a notebook with a r
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+import webbrowser
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from kgqa.artifacts.metrics import Metrics
 from kgqa.artifacts.run import FinishedRun, find_run
@@ -26,12 +28,14 @@ from kgqa.experiment.compare import Comparison, compare_answers
 from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.run import answer_unscored, execute
 from kgqa.experiment.session import Session
+from kgqa.methods.function import describe_function
 from kgqa.report.page import notebook_html
 from kgqa.report.questions import Row, call_rows, prediction_rows
 from kgqa.report.run_report import sections
 from kgqa.report.section import markdown
 from kgqa.runtime.display import Display, PlainLines, log_lines
 from kgqa.sweeps.grid import SweepRequest, run_sweep
+from kgqa.types import Json
 
 
 @dataclass(frozen=True)
@@ -58,10 +62,26 @@ class Run:
         """Return one row per call: role, request, reply, tokens, seconds. The order is that of finished questions."""
         return list(call_rows(self._find_finished))
 
+    def frame(self) -> Any:
+        """Return the predictions as a DataFrame of pandas, which must be installed."""
+        try:
+            from pandas import DataFrame
+        except ImportError:
+            raise ConfigError("frame() needs the package pandas. Install it, or use run.predictions") from None
+        return DataFrame(self.predictions)
+
+    def compare(self, *others: Run | str | Path, profile: str | None = None, in_all: bool = False) -> Comparison:
+        """Compare this run with others on the same questions, see `kgqa.compare`."""
+        return compare(self, *others, profile=profile, in_all=in_all)
+
     @property
     def report(self) -> Path:
         """Return the path of the HTML report."""
         return self.folder / "report.html"
+
+    def open(self) -> None:
+        """Open the report in the browser."""
+        webbrowser.open(self.report.absolute().as_uri())
 
     def question(self, id: str) -> TracedQuestion:  # noqa: A002 - the name it has everywhere
         """Return one question with its passages, its prediction and all its calls.
@@ -87,16 +107,37 @@ class Run:
         return notebook_html(f"{run.title}\n{self.report}", sections(run)[:1])
 
 
-def run(*overrides: str, display: Display | None = None, **keys: Value) -> Run:
+def run(
+    *overrides: str,
+    method: str | object = "",
+    dataset: str | Iterable[Mapping[str, Json]] = "",
+    display: Display | None = None,
+    **keys: Value,
+) -> Run:
     """Answer the questions of a dataset and score the answers, or return the finished run: `kgqa run`.
 
-    `display`: where progress is shown (default: lines on stderr; `kgqa.runtime.display.QUIET`: no output).
+    Args:
+        method: a name, a function or coroutine `answer(question, tools)`, an object that can be called so, or an object
+            with `uses` and `answer(question)`, see docs/AGENTS.md.
+        dataset: a name, or records with `question`, `answer` or `answers`, and optionally `id`, `passages` (pairs of
+            title and text) and `supporting_titles`.
+        display: where progress is shown (default: lines on stderr; `kgqa.runtime.display.QUIET`: no output).
 
     Raises:
         UsageError: a key, a value or a file is invalid. No call was made.
         EngineError: a model failed. Run it again to resume.
     """
-    experiment = Experiment.of(_words(overrides, keys))
+    words, given, function = _words(overrides, keys), None, None
+    if isinstance(method, str):
+        words += [format_override("method", method)] * bool(method)
+    else:
+        function = method
+        words = ["method=function", *(format_override(key, value) for key, value in _function_keys(method)), *words]
+    if isinstance(dataset, str):
+        words += [format_override("dataset", dataset)] * bool(dataset)
+    else:
+        given = InMemoryDataset.of_records(dataset)
+    experiment = Experiment.of(words, given=given, function=function)
     if experiment.settings.dry_run:
         raise ConfigError("dry_run=true: a plan is a page for a terminal. Use kgqa run … dry_run=true")
     shown = display or PlainLines(sys.stderr)
@@ -163,6 +204,12 @@ def ask(
         check(session)
         (answered,) = answer_unscored(session, shown)
     return answered
+
+
+def _function_keys(target: object) -> list[tuple[str, Value]]:
+    """Return the keys that describe a function or an object as a method."""
+    name, settings = describe_function(target)
+    return [("method.function", name), *([("method.settings", settings)] if settings else [])]
 
 
 def _words(overrides: Sequence[str], keys: dict[str, Value]) -> list[str]:

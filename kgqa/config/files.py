@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.types import Json
 from kgqa.util.fs import open_file, package_folder
-from kgqa.util.plugins import conf_folders, package_conf, user_folder
+from kgqa.util.plugins import conf_folders, installed_components, module_root, package_conf, user_folder
 
 if TYPE_CHECKING:
     from yaml import YAMLError
@@ -60,17 +60,32 @@ def config_files(group: str) -> dict[str, Path]:
     return {**list_own_classes().get(SECOND.get(group, group), {}), **files}
 
 
-def list_own_classes() -> dict[str, dict[str, Path]]:
-    """Return the user's components that need no YAML, by group: walk_back.py with `class WalkBack(Method)`.
+def list_own_classes() -> Mapping[str, Mapping[str, Path]]:
+    """Return components that need no YAML, by group: walk_back.py with `class WalkBack(Method)`, and installed ones.
 
     Their fields have all settings. Nothing is imported here.
     """
-    folder = user_folder()
+    folder, classes = user_folder(), list_installed_files()
     if folder.resolve() == package_folder().parent.resolve():  # kgqa's own clone
-        return {}
+        return classes
     # a named pipe would never end
     files = [file for file in sorted(folder.glob("*.py")) if file.is_file() and os.access(file, os.R_OK)]
-    return _list_own_classes(tuple((file, file.stat().st_mtime_ns) for file in files))
+    own = _list_own_classes(tuple((file, file.stat().st_mtime_ns) for file in files))
+    return {group: {**classes.get(group, {}), **own.get(group, {})} for group in {**classes, **own}}
+
+
+@cache
+def list_installed_files() -> Mapping[str, Mapping[str, Path]]:
+    """Return the files of the components of installed packages, by group and name."""
+    found: dict[str, dict[str, Path]] = {}
+    for group, names in installed_components().items():
+        for name, value in names.items():
+            module = value.partition(":")[0]
+            path = (module_root(module) or Path()).joinpath(*module.split("."))
+            file = next((each for each in (path.with_suffix(".py"), path / "__init__.py") if each.is_file()), None)
+            if file is not None:
+                found.setdefault(group, {})[name] = file
+    return found
 
 
 @lru_cache(maxsize=8)
@@ -120,12 +135,22 @@ def own_files() -> tuple[tuple[str, int, int], ...]:
 
 def load_file(group: str, name: str) -> Mapping[str, Json]:
     file = config_file(group, name)
+    if file == list_installed_files().get(group, {}).get(name):
+        return _installed_node(installed_components()[group][name])
     if file.suffix == ".py":
         return {"_target_": f"{name}.{class_name(name)}"}
     node = load_yaml(file, "Fix this file")
     if not isinstance(node, Mapping):
         raise DataError(f"{file}: not a mapping of keys to values")
     return node
+
+
+def _installed_node(value: str) -> Mapping[str, Json]:
+    """Return the node of an installed class, or of a function, which is an agent."""
+    name = value.rpartition(":")[2]
+    if name[:1].isupper():
+        return {"_target_": value.replace(":", ".")}
+    return {"_target_": "kgqa.methods.function.Function", "function": value}
 
 
 def merge_nodes(base: Mapping[str, Json], own: Mapping[str, Json]) -> dict[str, Json]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Protocol
 
-from kgqa.errors import ConfigError, DataError
-from kgqa.types import JsonObject, Passage, Question
+from kgqa.datasets.schema import Gold, parse_record
+from kgqa.errors import ConfigError
+from kgqa.types import Json, JsonObject, Passage, Question
 from kgqa.util.fs import digest, text_digest
 
 
@@ -36,9 +37,21 @@ class InMemoryDataset:
             raise ConfigError(f"question={question!r}, {len(texts)} passages: expected a question and a passage")
         return cls((Question("asked", question.strip(), (), tuple(texts)),))
 
+    @classmethod
+    def of_records(cls, records: Iterable[Mapping[str, Json]]) -> InMemoryDataset:
+        """Return questions of records with `question`, `answer` or `answers`, and optionally further keys.
+
+        id: the number of the record if there is none. passages: pairs of title and text, or objects with both.
+        supporting_titles: those of the gold passages.
+
+        Raises DataError: a record has another form.
+        """
+        return cls(tuple(_read_record(record, number) for number, record in enumerate(records, start=1)))
+
     @property
     def file(self) -> Path:
-        raise DataError("these questions are in memory and in no file")
+        """Return a name for the questions, which are in no file."""
+        return Path("memory")
 
     @property
     def sha256(self) -> str:
@@ -58,3 +71,29 @@ class InMemoryDataset:
 
     def corpus_identity(self) -> JsonObject:
         return {"files": [self.sha256]} if self.documents is None else self.documents.identity()
+
+
+class _Record(Gold):
+    question: str
+    id: str | int | None = None
+    passages: tuple[tuple[str, str] | dict[str, str], ...] = ()
+
+
+def _read_record(record: Mapping[str, Json], number: int) -> Question:
+    where, renamed = f"dataset: record {number}", {"golden_answers": "answers"}  # FlashRAG's name
+    read = parse_record(_Record, {renamed.get(key, key): value for key, value in record.items()}, where)
+    passages = tuple(dict.fromkeys(map(_read_passage, read.passages)))
+    titles = read.gold_titles()
+    return Question(
+        str(number if read.id is None else read.id),
+        read.question,
+        read.golds(where),
+        passages,
+        frozenset(passage.id for passage in passages if passage.title in titles),
+        support_titles=titles,
+    )
+
+
+def _read_passage(written: tuple[str, str] | dict[str, str]) -> Passage:
+    title, text = written if isinstance(written, tuple) else (written.get("title", ""), written.get("text", ""))
+    return Passage.of(title, text)

@@ -11,7 +11,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from kgqa.artifacts.predictions import question_ids
 from kgqa.artifacts.run import AS_READER, SCRIPTED, SCRIPTED_TARGET
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from kgqa.retrieval.graphs.links import PassageGraph
 
 DEMONSTRATIONS_RANKER = "demonstrations_ranker"
+GIVEN = "given"  # the name of questions in memory
 RANKERS = ("ranker", DEMONSTRATIONS_RANKER, "reranker")  # groups
 
 
@@ -52,7 +53,8 @@ RANKERS = ("ranker", DEMONSTRATIONS_RANKER, "reranker")  # groups
 class Experiment:
     """The values of one configuration. Each is made at its first use and kept.
 
-    given: questions in memory instead of the dataset's. remarks: what was chosen where the overrides choose nothing.
+    given: questions in memory instead of the dataset's. function: what method=function runs. remarks: what was chosen
+    where the overrides choose nothing.
     """
 
     overrides: tuple[str, ...]
@@ -60,10 +62,15 @@ class Experiment:
     settings: RunSettings
     given: InMemoryDataset | None = None
     remarks: tuple[str, ...] = ()
+    function: object = None
 
     @classmethod
     def of(
-        cls, overrides: Sequence[str], config: Config | None = None, given: InMemoryDataset | None = None
+        cls,
+        overrides: Sequence[str],
+        config: Config | None = None,
+        given: InMemoryDataset | None = None,
+        function: object = None,
     ) -> Experiment:
         """Compose an experiment, and choose the model if the overrides do not.
 
@@ -72,12 +79,17 @@ class Experiment:
         remarks: tuple[str, ...] = ()
         if config is None:
             config, remarks = complete(compose(overrides), overrides)
-        return cls(tuple(overrides), config, read_settings(config), given, remarks)
+        if function is not None:
+            name = config["method"]["function"].rpartition(":")[2]
+            config = {**config, "choices": {**config["choices"], "method": name}}
+        if given is not None:
+            config = {**config, "choices": {**config["choices"], "dataset": GIVEN}}
+        return cls(tuple(overrides), config, read_settings(config), given, remarks, function)
 
     def name(self, group: str) -> str:
         """Return the chosen name of a group, e.g. the dataset's name."""
         if group == "dataset" and self.given is not None:
-            return "given"
+            return GIVEN
         return str(self.config["choices"][group])
 
     @property
@@ -88,6 +100,8 @@ class Experiment:
     def method(self) -> Method:
         """Build the method. Raises ConfigError if a value is wrong or a role lacks its own model."""
         method = parts.method(self.config["method"])
+        if self.function is not None:
+            method = cast(Any, method).bind(self.function)
         for role, cause in getattr(method, "separate_roles", {}).items():
             if self.config["roles"].get(role) is None:
                 raise ConfigError(f"{cause} requires its own model: set roles.{role}=PRESET[@ENGINE]")
@@ -96,7 +110,7 @@ class Experiment:
     @property
     def has_answers(self) -> bool:
         """Return whether the method answers questions. Otherwise it only retrieves or checks questions."""
-        return self._calls_models and getattr(self.method, "answers_questions", True)
+        return bool(getattr(self.method, "answers_questions", self._calls_models))
 
     @property
     def asks_models(self) -> bool:

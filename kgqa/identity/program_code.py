@@ -18,7 +18,7 @@ from pathlib import Path
 from kgqa.errors import ConfigError
 from kgqa.prompting import has_template, template_hash, template_names
 from kgqa.util.fs import package_folder, text_digest
-from kgqa.util.plugins import prompt_folders, user_folder
+from kgqa.util.plugins import module_root, prompt_folders, user_folder
 from kgqa.util.settings import declared_fields
 
 _TEMPLATE = re.compile(r"[\w.-]+/[\w.-]+")
@@ -82,7 +82,8 @@ def find_modules(start: str) -> Iterator[tuple[str, Path]]:
         if name in seen or name.startswith(_SHARED) or (is_ours and not in_kgqa):
             continue
         seen.add(name)
-        if file := _file(name, package_folder().parent if in_kgqa else user_folder()):
+        root = package_folder().parent if in_kgqa else module_root(name) or user_folder()
+        if file := _file(name, root):
             yield name, file
             waiting += _list_imports(_parse(file, file.stat().st_ctime_ns), name)
 

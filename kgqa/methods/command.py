@@ -19,7 +19,6 @@ from kgqa.methods.outside import OURS, OutsideAgent
 from kgqa.types import JsonObject
 from kgqa.util.fs import sha256
 from kgqa.util.settings import NotIdentity, Setting
-from kgqa.util.validators import Count
 
 SCRIPTS = (".py", ".js", ".ts", ".sh")  # words with these ends are files
 
@@ -44,11 +43,6 @@ class Command(OutsideAgent):
             ours=OURS,
         ),
     ] = "environment"
-    processes: Annotated[
-        Count,
-        Setting("Maximum number of processes at once."),
-        NotIdentity("the order of the work only", reported=False),
-    ] = 8
     keep_env: Annotated[
         tuple[str, ...],
         Setting("Variables that the agent gets although their names say that they hold a secret."),

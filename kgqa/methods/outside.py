@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from kgqa.calls import RunAgent
 from kgqa.errors import EngineError
@@ -39,6 +39,14 @@ class OutsideAgent(ScopedMethod):
         ENDS_QUESTION,
     ] = None
     timeout: Annotated[Positive, Setting("Maximum seconds for a question."), ENDS_QUESTION] = 600.0
+
+    parallel: Annotated[
+        Count,
+        Setting("Maximum number of agents at once."),
+        NotIdentity("the order of the work only", reported=False),
+    ] = 8
+
+    answers_questions: ClassVar[bool] = True  # also without a model of kgqa
 
     @property
     def uses(self) -> frozenset[Need]:

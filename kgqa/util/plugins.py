@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
 from importlib.machinery import PathFinder
+from importlib.metadata import entry_points
+from importlib.util import find_spec
 from pathlib import Path
 from traceback import extract_tb
 from types import ModuleType
@@ -50,10 +53,36 @@ def user_conf() -> Path:
     return folder
 
 
+@cache
+def installed_components() -> Mapping[str, Mapping[str, str]]:
+    """Return the components of installed packages, as MODULE:NAME, by group and name. Nothing is imported.
+
+    A package declares them as entry points of the group `kgqa.components`, such as "method.my_agent" = "pkg:MyAgent".
+    """
+    found: dict[str, dict[str, str]] = {}
+    for entry in entry_points(group="kgqa.components"):
+        group, _, name = entry.name.rpartition(".")
+        found.setdefault(group or "method", {})[name] = entry.value
+    return found
+
+
+def module_root(module: str) -> Path | None:
+    """Return the folder in which the top package of a module is: the user's, or that of an installed component."""
+    top = module.partition(".")[0]
+    values = (value for names in installed_components().values() for value in names.values())
+    if all(value.partition(":")[0].partition(".")[0] != top for value in values):
+        return None
+    spec = find_spec(top)
+    if spec is None or spec.origin is None:
+        return None
+    file = Path(spec.origin)
+    return file.parents[1] if file.name == "__init__.py" else file.parent
+
+
 def import_code(name: str) -> ModuleType:
     """Import a module of kgqa or of the user's folder. Raise a ConfigError if it cannot be imported."""
     top, folder = name.partition(".")[0], user_folder().absolute()
-    is_ours = top == "kgqa"
+    is_ours = top == "kgqa" or (module_root(top) is not None and not (folder / top).exists())
     if not is_ours and PathFinder.find_spec(top, [str(folder)]) is None:
         raise ConfigError(f"no module {top!r} in {folder}. Only these and kgqa's own are imported")
     search_path = list(sys.path)

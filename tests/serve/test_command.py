@@ -93,7 +93,7 @@ def test_lines_are_answered_by_one_process() -> None:
         print(json.dumps({"answer": f"{number} {os.getpid()}", "evidence": [search(task["question"])[0]["id"]]}))
         sys.stdout.flush()
     """
-    rows = run(script, "method.input=lines", "method.processes=1", limit=3).predictions
+    rows = run(script, "method.input=lines", "method.parallel=1", limit=3).predictions
     numbers, processes = zip(*(str(row["answer"]).split() for row in rows), strict=True)
     assert sorted(numbers) == ["0", "1", "2"]
     assert len(set(processes)) == 1
@@ -180,7 +180,7 @@ def test_token_of_another_question_is_worthless() -> None:
         except urllib.error.HTTPError as error:
             print(error.code)
     """
-    answers = [str(row["answer"]) for row in run(script, "method.processes=1", limit=2).predictions]
+    answers = [str(row["answer"]) for row in run(script, "method.parallel=1", limit=2).predictions]
     assert sorted(answers) == ["", "401"]
 
 

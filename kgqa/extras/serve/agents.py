@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +15,9 @@ from kgqa.experiment.session import Runner
 from kgqa.extras.serve.processes import Processes
 from kgqa.extras.serve.server import HOST, Server
 from kgqa.extras.serve.session import Abilities, Limits, Session
+from kgqa.extras.serve.tools import run_function
 from kgqa.methods.command import Command
+from kgqa.methods.function import Function
 from kgqa.methods.outside import OutsideAgent
 from kgqa.runtime.services import Service
 from kgqa.types import AgentReply
@@ -44,6 +47,7 @@ class Agents(Service):
         self._abilities = find_abilities(runner)
         self._server = Server()
         self._processes: Processes | None = None
+        self._places: asyncio.Semaphore | None = None  # of the loop, which starts later
 
     def submit(self, request: Request) -> None:
         call: RunAgent = request.call
@@ -74,6 +78,12 @@ class Agents(Service):
         visitors.announce(self._address, session.token)
 
     async def _run(self, call: RunAgent, ticket: int) -> None:
+        if self._places is None:
+            self._places = asyncio.Semaphore(call.agent.parallel)
+        async with self._places:
+            await self._run_now(call, ticket)
+
+    async def _run_now(self, call: RunAgent, ticket: int) -> None:
         started = time.monotonic()
         session = self._open_session(call, ticket)
         try:
@@ -99,6 +109,8 @@ class Agents(Service):
 
     async def _run_agent(self, call: RunAgent, session: Session) -> AgentReply:
         match call.agent:
+            case Function():
+                return await run_function(call.agent, call.question, session, self._address)
             case Command():
                 if self._processes is None:
                     self._processes = Processes(call.agent)

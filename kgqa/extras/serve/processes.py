@@ -29,16 +29,14 @@ class Processes:
 
     def __init__(self, agent: Command) -> None:
         self._agent = agent
-        self._places = asyncio.Semaphore(agent.processes)
         self._idle: list[Process] = []  # that wait for a line
         self._marks: dict[int, str] = {}  # of running processes, by id
 
     async def run(self, question: Question, session: Session, address: str) -> AgentReply:
         """Run a process that answers a question."""
-        async with self._places:
-            if self._agent.input == "lines":
-                return await self._send_line(question, session, address)
-            return await self._run_once(question, session, address)
+        if self._agent.input == "lines":
+            return await self._send_line(question, session, address)
+        return await self._run_once(question, session, address)
 
     def kill_all(self) -> None:
         for process_id, mark in list(self._marks.items()):
@@ -149,6 +147,7 @@ def describe_session(question: Question, session: Session, address: str) -> dict
     return {
         "openai_base_url": f"{base}/v1",
         "retrieve_url": f"{base}/retrieve",
+        "mcp_url": f"{base}/mcp",
         "model": session.abilities.model,
         "question": question.text,
         "question_id": question.id,

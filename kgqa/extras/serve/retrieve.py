@@ -58,8 +58,7 @@ async def search(body: Mapping[str, Json], session: Session) -> Json:
 
 async def _search(body: Mapping[str, Json], session: Session) -> tuple[RetrieveRequest, Sequence[Sequence[Passage]]]:
     request = RetrieveRequest.model_validate(body)
-    count = request.count or session.limits.passages
-    return request, await asyncio.gather(*(session.search(query, count) for query in request.texts))
+    return request, await asyncio.gather(*(session.search(query, request.count) for query in request.texts))
 
 
 def document_json(passage: Passage) -> dict[str, Json]:

@@ -103,10 +103,15 @@ class Session:
         """Make a call from an event loop."""
         return await asyncio.wrap_future(self.submit(call))
 
-    async def search(self, query: str, k: int) -> tuple[Passage, ...]:
+    def submit_search(self, query: str, k: int | None = None) -> Future[tuple[Passage, ...]]:
+        """Start a search from any thread, see `submit`."""
         if not self.abilities.search:
             raise NotSupported("there is no retriever here. Set retriever=NAME and dataset=NAME")
-        return await self.call(Search(query, k, pool=self.pool))
+        return self.submit(Search(query, k or self.limits.passages, pool=self.pool))
+
+    async def search(self, query: str, k: int | None = None) -> tuple[Passage, ...]:
+        """Search from an event loop."""
+        return await asyncio.wrap_future(self.submit_search(query, k))
 
     def stop(self, reason: str = "") -> None:
         """Reject all further calls, and end the wait for those in progress. Their replies are still stored."""

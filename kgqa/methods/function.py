@@ -1,0 +1,112 @@
+"""A Python function as a method: `answer(question, tools)`, a coroutine, or an object that can be called so."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+from kgqa.errors import ConfigError
+from kgqa.methods.outside import OutsideAgent
+from kgqa.protocols import Need
+from kgqa.types import Answer, Json, JsonObject, Question
+from kgqa.util.fs import sha256
+from kgqa.util.plugins import import_code
+from kgqa.util.settings import Setting
+
+
+@dataclass(frozen=True)
+class Function(OutsideAgent):
+    """Run a function for each question, in a thread of its own. `kgqa.run(method=function)` sets all of this.
+
+    An object with `uses` and a coroutine `answer(question)` is a method of kgqa, and runs as such.
+    """
+
+    function: Annotated[str, Setting("The function or class, as MODULE:NAME of this folder.")] = "agent:answer"
+    settings: Annotated[Mapping[str, Json], Setting("Arguments of a class.")] = field(default_factory=dict)
+
+    bound: ClassVar[Any] = None  # the function itself, from Python. As a field it would be copied
+
+    @property
+    def uses(self) -> frozenset[Need]:
+        if self.bound is None and not self.function.rpartition(":")[2][:1].isupper():
+            return super().uses  # a function, which need not be imported
+        target = self.target
+        return frozenset(target.uses) if is_method(target) else super().uses
+
+    @property
+    def name(self) -> str:
+        return self.function
+
+    @property
+    def target(self) -> Any:
+        """Return the function or object. Raises ConfigError: there is none of this name."""
+        if self.bound is not None:
+            return self.bound
+        module, _, name = self.function.partition(":")
+        try:
+            target: Callable[..., Any] = getattr(import_code(module), name)
+        except (AttributeError, ConfigError) as error:
+            raise ConfigError(f"method.function={self.function}: {error}. Write MODULE:NAME") from error
+        return target(**self.settings) if isinstance(target, type) else target
+
+    def bind(self, value: object) -> Function:
+        """Return this method with the function itself instead of its name."""
+        function = replace(self)
+        object.__setattr__(function, "bound", value)
+        return function
+
+    async def answer(self, question: Question) -> Answer:
+        target = self.target
+        if is_method(target):
+            answer: Answer = await target.answer(question)
+            return answer
+        return await super().answer(question)
+
+    def loads(self) -> JsonObject:
+        return {"function": hash_code(self.target)}
+
+
+def is_method(target: Any) -> bool:
+    return hasattr(target, "uses") and inspect.iscoroutinefunction(getattr(target, "answer", None))
+
+
+def describe_function(target: Any) -> tuple[str, dict[str, Json]]:
+    """Return the name of a function or object as MODULE:NAME, and the settings of an object."""
+    named = target if inspect.isroutine(target) or isinstance(target, type) else type(target)
+    if isinstance(target, type):
+        raise ConfigError(f"method={target.__name__}: this is a class. Pass an object, such as {target.__name__}()")
+    return f"{named.__module__}:{named.__qualname__}", read_settings(target) if named is not target else {}
+
+
+def read_settings(target: Any) -> dict[str, Json]:
+    """Return the values of an object that are plain: its fields, or the attributes that do not start with _."""
+    names = [each.name for each in fields(target)] if is_dataclass(target) else list(getattr(target, "__dict__", ()))
+    values = {name: getattr(target, name) for name in names if not name.startswith("_")}
+    return {name: value for name, value in values.items() if _is_plain(value)}
+
+
+def hash_code(target: Any) -> str:
+    """Return a hash of the file of a function or object. Of a notebook's cell it is the source of the function."""
+    named = target if inspect.isroutine(target) else type(target)
+    try:
+        file = Path(inspect.getsourcefile(named) or "")
+        if file.is_file():
+            return sha256(file)[:16]
+        text = inspect.getsource(named)
+    except (OSError, TypeError):
+        code = getattr(named, "__code__", None)
+        text = repr((code.co_code, code.co_consts, code.co_names)) if code else repr(named)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _is_plain(value: object) -> bool:
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError):
+        return False
+    return True
