@@ -117,9 +117,9 @@ def find_rejected_key(refused: Refused, body: Mapping[str, Json]) -> str:
     path = re.split(r"[.\[]", str(refused.error.get("param") or ""))[0]
     if path in body:
         return path
-    message, is_unknown = refused.message, UNKNOWN_PARAMETER.search(refused.message)
-    quoted = re.findall(r"['\"`](\w+)['\"`]|\b([a-z]+_[a-z_]+|logprobs)\b", message)
-    named = [str(word) for words in quoted for word in words if word in body]
+    message = refused.message
+    is_unknown = UNKNOWN_PARAMETER.search(message)
+    named = [word for word in re.findall(r"\w+", message) if word in body and (word in OPTIONAL or word == "tools")]
     if named and (is_unknown or "logprobs" in message):
         return named[0]
     is_about_effort = is_unknown and re.search("think|reasoning", message, re.IGNORECASE)
