@@ -1,7 +1,7 @@
 """llama.cpp's server inside this process, through xllamacpp. It reads quantized files and needs no torch.
 
-Calls use HTTP on the loopback port, because the server drops a call only if its connection is closed. The client is the
-one of engine=openai, but kgqa renders the prompts.
+Calls use HTTP on the loopback port, because the server drops a call only if its connection is closed. The protocol is
+the one of engine=openai, but kgqa renders the prompts.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from kgqa.calls import Generate, ModelCall, ModelReply
 from kgqa.engines.base import LocalEngine
 from kgqa.engines.chat import ChatTemplate
 from kgqa.engines.event_loop import EventLoopThread
-from kgqa.engines.openai.client import Client
+from kgqa.engines.openai.connection import Connection
 from kgqa.engines.openai.hold import RetryPolicy
-from kgqa.engines.openai.option_logprobs import OptionScorer
+from kgqa.engines.openai.token_prompts import LlamaPrompts
+from kgqa.engines.openai.token_protocol import TokenProtocol
 from kgqa.engines.openai.transport import Transport
 from kgqa.engines.weights import is_gguf, let_waiting_threads_sleep, read_header
 from kgqa.errors import ConfigError, DataError
 from kgqa.protocols import Deliver
-from kgqa.types import Json
 from kgqa.util.machine import count_cores
 from kgqa.util.optional_deps import install_command
 from kgqa.util.settings import ORDER_OF_SUMS, Setting
@@ -65,7 +65,7 @@ class LlamaCpp(LocalEngine):
     ] = "f16"
 
     # while the server runs, by adapter
-    _clients: dict[Adapter | None, LlamaClient] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _protocols: dict[Adapter | None, LlamaProtocol] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     version: ClassVar[int] = 1  # raise it when equal calls get other replies than before
     streaming: ClassVar[bool] = True
@@ -86,31 +86,31 @@ class LlamaCpp(LocalEngine):
         """Drop all calls and their connections, then stop the server."""
         self._closing.set()
         self._loop.close(self._stop)
-        self._clients.clear()  # a server that was still loading
+        self._protocols.clear()  # a server that was still loading
 
     def _unload(self) -> None:
         """Stop the server, which loads adapters together with the weights."""
-        if self._clients:
+        if self._protocols:
             self._loop.submit(self._stop()).result()
 
     async def _tokenize(self, text: str) -> list[int]:
-        return await (await self._client(None)).tokenize(text)
+        return await (await self._protocol(None)).prompts.tokenize(text)
 
     async def _reply(self, call: ModelCall, adapter: Adapter | None) -> ModelReply:
-        client = await self._client(adapter)
-        reply = await (client.generate(call) if isinstance(call, Generate) else OptionScorer(client, call).choose())
+        protocol = await self._protocol(adapter)
+        reply = await (protocol.generate(call) if isinstance(call, Generate) else protocol.choose(call))
         return replace(reply, flags=(*self._template.flags(call), *reply.flags))
 
-    async def _client(self, adapter: Adapter | None) -> Client:
-        """Return the client of an adapter. The first call loads the weights."""
-        if not self._clients:
+    async def _protocol(self, adapter: Adapter | None) -> LlamaProtocol:
+        """Return the protocol of an adapter. The first call loads the weights."""
+        if not self._protocols:
             await asyncio.to_thread(self._load)
-        return self._clients[adapter]
+        return self._protocols[adapter]
 
     def _load(self) -> None:
         with self._lock:
             self._check_open()
-            if self._clients:
+            if self._protocols:
                 return
             files = [_gguf_adapter(adapter) for adapter in self._views]
             server = start_server(
@@ -120,22 +120,22 @@ class LlamaCpp(LocalEngine):
             for adapter in (*self._views, None):
                 # each request names all adapters: otherwise llama.cpp would apply all of them together
                 scales = [{"id": number, "scale": float(each == adapter)} for number, each in enumerate(self._views)]
-                self._clients[adapter] = LlamaClient(
+                connection = Connection(
                     transport,
                     "llamacpp",
                     self.model.name,
                     self._limit,
-                    self._thinking,
                     adapter,
                     extra={"lora": scales} if scales else {},
-                    template=self._template,
-                    process=server,
+                    names_model=False,  # a reply has a path of the weights
                 )
+                prompts = TemplatePrompts(connection, self._thinking, template=self._template)
+                self._protocols[adapter] = LlamaProtocol(connection, self._thinking, prompts, self._template, server)
 
     async def _stop(self) -> None:
-        while self._clients:
-            _, client = self._clients.popitem()
-            await client.transport.close()
+        while self._protocols:
+            _, protocol = self._protocols.popitem()
+            await protocol.connection.transport.close()
 
     @cached_property
     def _loop(self) -> EventLoopThread:
@@ -148,21 +148,25 @@ class LlamaCpp(LocalEngine):
 
 
 @dataclass
-class LlamaClient(Client):
-    """A client that renders prompts with the template from the weights."""
+class TemplatePrompts(LlamaPrompts):
+    """Prompts that are rendered with the template from the weights."""
 
     template: ChatTemplate = field(kw_only=True)
-    process: Any = field(kw_only=True)  # the server, which ends with its last reference
+
+    async def turn(self, call: ModelCall, *, thinks: bool) -> tuple[list[int], str]:  # noqa: ARG002 - the template knows
+        text = self.template.render(call)
+        return await self.tokenize(text), text
+
+
+@dataclass
+class LlamaProtocol(TokenProtocol):
+    """The protocol of the server in this process."""
+
+    template: ChatTemplate
+    process: Any  # the server, which ends with its last reference
 
     def thinks(self, call: ModelCall) -> bool:
         return self.template.thinks(call)
-
-    def _flag_model(self, name: Json) -> tuple[str, ...]:  # noqa: ARG002 - it is a path of the weights loaded here
-        return ()
-
-    async def _turn(self, call: ModelCall, *, thinks: bool) -> tuple[list[int], str]:  # noqa: ARG002 - the template knows
-        text = self.template.render(call)
-        return await self.tokenize(text), text
 
 
 def start_server(

@@ -51,14 +51,15 @@ def test_tokenizer_reads_control_tokens_of_a_passage_as_text(model: Model) -> No
 
 @pytest.mark.weights
 def test_llamacpp_reads_control_tokens_of_a_passage_as_text(llamacpp: Any) -> None:
-    client = llamacpp._loop.submit(llamacpp._client(None)).result()
+    protocol = llamacpp._loop.submit(llamacpp._protocol(None)).result()
 
     def prompt(call: Generate | Choose) -> list[int]:
-        tokens: list[int] = llamacpp._loop.submit(client.prompt_tokens(call, 5)).result()
-        return tokens
+        masked = llamacpp._loop.submit(protocol.prompts.mask(call)).result()
+        tokens, _ = llamacpp._loop.submit(protocol.prompts.turn(masked, thinks=False)).result()
+        return list(tokens)
 
-    (ends,) = llamacpp._loop.submit(client.tokenize("<|im_end|>")).result()
+    (ends,) = llamacpp._loop.submit(protocol.prompts.tokenize("<|im_end|>")).result()
     assert prompt(ATTACKED).count(ends) == prompt(PLAIN).count(ends) == 2
-    assert llamacpp._loop.submit(client._mask(PLAIN)).result() is PLAIN
+    assert llamacpp._loop.submit(protocol.prompts.mask(PLAIN)).result() is PLAIN
     choice = Choose(ATTACKED.prompt, ("A", "B"))
     assert prompt(choice).count(ends) == 2

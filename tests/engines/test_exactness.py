@@ -25,7 +25,7 @@ TEXT = Choose(choose("Who composed the song?", 2).prompt, ("No relevant informat
 def post(llamacpp: Any, path: str, **body: Any) -> Any:
     """The embedded server's own JSON, in which special tokens are read as such."""
     ask(llamacpp, [write("Hi", 1)])  # loads it
-    url = llamacpp._clients[None].process.listening_address + path
+    url = llamacpp._protocols[None].process.listening_address + path
     with urlopen(Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})) as answer:
         return json.loads(answer.read())
 

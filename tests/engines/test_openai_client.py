@@ -365,7 +365,7 @@ STOP_REPORTS = {
 @pytest.mark.parametrize(("finish", "report", "expected"), STOP_REPORTS.values(), ids=STOP_REPORTS)
 def test_stop_string_is_read_from_each_server(finish: str, report: dict[str, Any], expected: str | None) -> None:
     answer = {"choices": [{"text": "a query", "finish_reason": finish, **report}], **report}
-    assert read_response(answer, {"prompt": "q", "stop": ["</search>", "</answer>"]}).stopped_by == expected
+    assert read_response(answer, {"prompt": "q", "stop": ["</search>", "</answer>"]}).reply.stopped_by == expected
 
 
 def test_requests_and_replies_of_servers_that_lack_something(serving: Serving) -> None:

@@ -47,8 +47,7 @@ def test_tools_and_their_results_are_sent(serving: Serving, server: str) -> None
     at = serving(ANSWER)
     at.models[:] = []
     opened = engine(at, server=server)
-    client = opened._client(None)
-    client._connected = True  # the server of the tests has no other endpoints
+    opened._client(None).connection._is_checked = True  # the server of the tests has no other endpoints
     try:
         [reply] = ask(opened, [CALL])
     finally:

@@ -19,8 +19,8 @@ from kgqa.engines.base import BaseEngine
 from kgqa.engines.event_loop import EventLoopThread
 from kgqa.engines.openai.access import REACHING, ServerAccess
 from kgqa.engines.openai.client import TOKEN_SERVERS, Client, Endpoints
+from kgqa.engines.openai.connection import Connection
 from kgqa.engines.openai.limits import AdaptiveLimiter, Budget
-from kgqa.engines.openai.option_logprobs import OptionScorer
 from kgqa.engines.openai.requests import Server, check_extra
 from kgqa.engines.openai.responses import estimate_tokens
 from kgqa.engines.openai.transport import Transport
@@ -177,34 +177,35 @@ class OpenAI(ServerAccess, BaseEngine):
             self._limiter.release(limit, seconds, tokens)
 
     async def _reply(self, call: ModelCall, client: Client) -> ModelReply:
-        await client.connect()
+        await client.connection.connect()
+        protocol = client.find_protocol(call)
         if not isinstance(call, Generate):
-            return await OptionScorer(client, call).choose()
-        reply = await client.generate(call)
-        if client.thinking.budget and not client.thinks(call):
+            return await protocol.choose(call)
+        reply = await protocol.generate(call)
+        if self._thinking.budget and not protocol.thinks(call):
             return replace(reply, flags=(*reply.flags, "no_thinking"))
         return reply
 
     async def _count(self, text: str) -> int:
         client = self._client(None)
-        await client.connect()
-        return len(await client.tokenize(text))
+        assert client.tokens is not None
+        await client.connection.connect()
+        return len(await client.tokens.prompts.tokenize(text))
 
     def _client(self, adapter: Adapter | None) -> Client:
         """Return the client of an adapter, which has its own model name. Use it in the loop's thread only."""
         if adapter not in self._clients:
-            self._clients[adapter] = Client(
+            connection = Connection(
                 self._transport,
                 self._kind,
                 self._model_name,
                 self._context,
-                self._thinking,
                 adapter,
-                self.endpoints,
                 self._budget,
                 self.extra_body or {},
                 self._limiter,
             )
+            self._clients[adapter] = Client.of(connection, self._thinking, self.endpoints)
         return self._clients[adapter]
 
     @property

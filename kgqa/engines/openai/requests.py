@@ -12,7 +12,7 @@ from typing import Literal
 from kgqa.calls import Generate
 from kgqa.engines.grammar import bound_schema
 from kgqa.engines.openai.messages import find_lengths
-from kgqa.engines.openai.responses import estimate_prompt
+from kgqa.engines.openai.responses import SCHEMAS, estimate_prompt
 from kgqa.engines.openai.transport import Refused
 from kgqa.engines.thinking import NO_THINKING, Thinking
 from kgqa.errors import ConfigError, PromptTooLong
@@ -32,7 +32,6 @@ DEFAULTS: Mapping[Server, Mapping[str, Json]] = {
 }
 MAX_STOPS = 4  # of a hosted server; the reply is cut at all of them later
 LISTS = ("logprobs", "top_logprobs")  # the first is a length or, in chats, a bool
-SCHEMAS = ("response_format", "json_schema")
 RENAMED, NEW_NAME = "max_tokens", "max_completion_tokens"  # OpenAI has renamed it
 # Keys that a call can omit when a server rejects them, with the flag for it; "" if kgqa does it instead
 OPTIONAL = {
@@ -121,7 +120,7 @@ def find_rejected_key(refused: Refused, body: Mapping[str, Json]) -> str:
     is_unknown = UNKNOWN_PARAMETER.search(message)
     named = [word for word in re.findall(r"\w+", message) if word in body and (word in OPTIONAL or word == "tools")]
     if named and (is_unknown or "logprobs" in message):
-        return named[0]
+        return str(named[0])
     is_about_effort = is_unknown and re.search("think|reasoning", message, re.IGNORECASE)
     is_about_schema = re.search("schema|grammar", message, re.IGNORECASE)
     hints = {"reasoning_effort": is_about_effort, **dict.fromkeys(SCHEMAS, is_about_schema)}
@@ -170,7 +169,7 @@ def generation_settings(call: Generate, server: Server, thinking: Thinking = NO_
     """Return the call's settings, so that no defaults of the server apply.
 
     With reasoning the server gets no stop strings, because vLLM also finds them in the reasoning (its issue 52393).
-    `cut_reply` cuts the answer.
+    `finish_reply` cuts the answer.
     """
     limit = call.max_tokens + thinking.budget
     body = {"max_tokens": limit, "temperature": call.temperature, "top_p": call.top_p, **DEFAULTS[server]}
@@ -192,9 +191,13 @@ def generation_settings(call: Generate, server: Server, thinking: Thinking = NO_
     return body
 
 
-def build_messages(prompt: Prompt) -> list[Json]:
-    """Return the messages in OpenAI's form."""
-    built = []
+def build_chat(prompt: Prompt, server: Server, thinking: Thinking = NO_THINKING) -> dict[str, Json]:
+    """Return the messages in OpenAI's form, with the prefill.
+
+    If the server can continue a message and does not reason, the last one is the prefill. For other servers the user's
+    last message ends with a prefill that has a transcript. A label is omitted.
+    """
+    messages = []
     for message in prompt.messages:
         entry: dict[str, Json] = {"role": message.role, "content": message.content}
         if message.tool_calls:
@@ -205,25 +208,17 @@ def build_messages(prompt: Prompt) -> list[Json]:
             ]
         if message.role == "tool":
             entry["tool_call_id"] = message.answers
-        built.append(entry)
-    return built
-
-
-def build_chat(prompt: Prompt, server: Server, thinking: Thinking = NO_THINKING) -> dict[str, Json]:
-    """Return the messages. If the server can continue a message and does not reason, the last one is the prefill.
-
-    For other servers the user's last message ends with a prefill that has a transcript. A label is omitted.
-    """
-    body: dict[str, Json] = {"messages": build_messages(prompt)}
+        messages.append(entry)
     is_continued = server != "hosted" and not thinking.budget
     if prompt.has_transcript and not is_continued:
         # in the last message, because many chat templates reject two messages of the user in a row
-        body["messages"][-1]["content"] += f"\n\n{CONTINUE}\n\n{prompt.prefill}"
+        messages[-1]["content"] += f"\n\n{CONTINUE}\n\n{prompt.prefill}"
+    body: dict[str, Json] = {"messages": messages}
     if server == "hosted":
         return body
     body["chat_template_kwargs"] = dict(thinking.template(thinks=thinking.budget > 0))
     if prompt.prefill and is_continued:
-        body["messages"].append({"role": "assistant", "content": prompt.prefill})
+        messages.append({"role": "assistant", "content": prompt.prefill})
         body |= {"continue_final_message": True, "add_generation_prompt": False}
     return body
 

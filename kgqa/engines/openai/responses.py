@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
 from kgqa.calls import Generate
+from kgqa.engines.thinking import read_reply
 from kgqa.types import Completion, Json, ToolCall, Usage
 
 FAILED = frozenset({"error", "abort", "cancelled", "failed"})  # reasons to finish: OpenRouter; vLLM, SGLang; others
@@ -22,6 +23,7 @@ MAX_TOKENS = 10**12  # of one response
 BYTES_PER_TOKEN = 4  # of English text, if the server does not count
 MOST_PER_TOKEN = 8  # characters of a prompt; with more the server has cut the prompt
 LONG = 2_000  # characters of a prompt that is long enough for this rule
+SCHEMAS = ("response_format", "json_schema")  # keys of a request with a schema
 Flags = tuple[str, ...]
 LOWEST = -100.0  # log-probability; servers write -9999, -inf or null for less
 
@@ -92,25 +94,17 @@ class Logprobs(BaseModel):
 class Response:
     """A server's answer to one request.
 
-    usage: the charged tokens. thought: the reasoning that the server separates from the text. invalid: why the reply
+    reply: the text, with the reasoning that the server separates from it, and the charged tokens. invalid: why it
     cannot be read, or "". It was charged, and only this call has failed.
     """
 
-    usage: Usage
-    flags: Flags
-    finish: Literal["stop", "length"]
+    reply: Completion
     model: Json = None
-    text: str = ""
-    thought: str = ""
-    tool_calls: tuple[ToolCall, ...] = ()
     logprobs: Logprobs = field(default_factory=Logprobs)
     invalid: str = ""
-    stopped_by: str | None = None
 
-    @property
-    def reply(self) -> Completion:
-        parts = (self.thought, self.tool_calls, self.stopped_by)
-        return Completion(self.text, self.finish, self.usage, self.flags, *parts)
+    def add_flags(self, *flags: str) -> None:
+        self.reply = replace(self.reply, flags=(*self.reply.flags, *flags))
 
 
 def read_response(answer: Json, request: Mapping[str, Json]) -> Response:
@@ -128,8 +122,9 @@ def read_response(answer: Json, request: Mapping[str, Json]) -> Response:
     if finish in FAILED:
         raise ValueError(f"a reply that ended with {finish!r}")
     usage, flags = _measure_usage(answer.get("usage"), choice, request)
-    response = Response(usage, flags, "length" if finish == "length" else "stop", answer.get("model"))
-    response.stopped_by = _read_stop(answer, request)
+    end: Literal["stop", "length"] = "length" if finish == "length" else "stop"
+    reply = Completion("", end, usage, flags, stopped_by=_read_stop(answer, request))
+    response = Response(reply, answer.get("model"))
     try:
         if request.get("logprobs") and choice.get("logprobs"):
             response.logprobs = Logprobs.model_validate(choice["logprobs"])
@@ -165,15 +160,15 @@ def _read_stop(answer: Mapping[str, Json], request: Mapping[str, Json]) -> str |
 
 def _read_message(message: Message, finish: str, response: Response) -> None:
     reasoning = message.reasoning_content or message.reasoning
-    is_explained = message.refusal or message.tool_calls or reasoning or response.usage.reasoning_tokens
+    is_explained = message.refusal or message.tool_calls or reasoning or response.reply.usage.reasoning_tokens
     if not message.content and message.content != "" and not is_explained and finish not in CUT_OFF:
         response.invalid = "a message without content"
-    response.text = _join_parts(message.content, "text") or message.refusal or ""
+    text = _join_parts(message.content, "text") or message.refusal or ""
     thought = reasoning if isinstance(reasoning, str) else _join_parts(message.content, "thinking")
-    response.thought = thought.strip()
-    response.tool_calls = tuple(call.read(number) for number, call in enumerate(message.tool_calls or (), start=1))
+    tool_calls = tuple(call.read(number) for number, call in enumerate(message.tool_calls or (), start=1))
+    response.reply = replace(response.reply, text=text, thought=thought.strip(), tool_calls=tool_calls)
     if message.refusal or finish == "content_filter":
-        response.flags += ("filtered",)
+        response.add_flags("filtered")
 
 
 def _join_parts(content: str | list[Part] | None, kind: Literal["text", "thinking"]) -> str:
@@ -223,12 +218,19 @@ def estimate_tokens(text: str) -> int:
     return math.ceil(len(text.encode("utf-8", "surrogatepass")) / BYTES_PER_TOKEN)
 
 
-def cut_reply(reply: Completion, call: Generate, omitted_prefill: str) -> Completion:
-    """Return the reply up to the first stop string, without a prefill that the model has repeated."""
-    text = reply.text
-    if omitted_prefill and text.lstrip().startswith(omitted_prefill):
-        text = text.lstrip()[len(omitted_prefill) :]
-    cut, stop = call.split_at_stop(text)
+def finish_reply(response: Response, call: Generate, settings: Mapping[str, Json], *, thinks: bool) -> Completion:
+    """Return the reply without its reasoning, up to the first stop string, without a prefill that it repeats.
+
+    Flag: "unconstrained" (the request has no schema, because the server would drop it).
+    """
+    if call.schema is not None and not set(SCHEMAS) & set(settings):
+        response.add_flags("unconstrained")
+    reply = read_reply(call, response.reply, thinks=thinks)
+    text, prefill = reply.text, call.prompt.prefill
+    is_omitted = {"no_prefill", "transcript_as_message"}.intersection(reply.flags)
+    if is_omitted and text.lstrip().startswith(prefill):
+        text = text.lstrip()[len(prefill) :]
+    text, stop = call.split_at_stop(text)
     if not stop:
         return replace(reply, text=text)
-    return replace(reply, text=cut, finish="stop", stopped_by=stop)
+    return replace(reply, text=text, finish="stop", stopped_by=stop)

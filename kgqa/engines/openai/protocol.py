@@ -1,0 +1,69 @@
+"""The base of the protocols of a server: tokens, plain text and chat.
+
+Each protocol has the same three methods: `thinks`, `send` and `score`. From these follow `generate` and `choose`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kgqa.calls import Choose, Generate, ModelCall
+from kgqa.engines.control_text import END_TOKENS, FLAG, START_TOKENS, find_candidates
+from kgqa.engines.openai.connection import Connection
+from kgqa.engines.openai.option_logprobs import Costs, choose_parsed, parse_settings
+from kgqa.engines.openai.requests import generation_settings
+from kgqa.engines.openai.responses import Flags, Response, finish_reply
+from kgqa.engines.thinking import NO_THINKING, Thinking
+from kgqa.errors import EngineError
+from kgqa.types import Choice, Completion, Json
+
+
+@dataclass
+class ServerProtocol(ABC):
+    """One form of requests to one model."""
+
+    connection: Connection
+    thinking: Thinking
+
+    @abstractmethod
+    def thinks(self, call: ModelCall) -> bool:
+        """Return whether reasoning comes before the reply."""
+
+    @abstractmethod
+    async def send(self, call: ModelCall, settings: Mapping[str, Json]) -> Response:
+        """Return the response to a prompt with these settings, with flags for what the server does not support."""
+
+    @abstractmethod
+    async def score(self, call: Choose, costs: Costs) -> Choice | None:
+        """Return the distribution by the server's log-probabilities, or None if it does not list them."""
+
+    async def generate(self, call: Generate) -> Completion:
+        """Return the reply to a call."""
+        thinks = self.thinks(call)
+        settings = generation_settings(call, self.connection.server, self.thinking if thinks else NO_THINKING)
+        response = await self.send(call, settings)
+        return finish_reply(response, call, settings, thinks=thinks)
+
+    async def choose(self, call: Choose) -> Choice:
+        """Return the distribution over the options in the best way that this server supports."""
+        if not call.options:
+            raise EngineError("a choice without options")
+        costs, thinks = Costs(), self.thinks(call)
+        try:
+            choice = None if thinks else await self.score(call, costs)
+            if choice is not None:
+                return choice
+            thinking = self.thinking if thinks else NO_THINKING
+            response = await self.send(call, parse_settings(self.connection.server, thinking))
+        except EngineError as error:
+            error.charge(costs.usage)
+            raise
+        return choose_parsed(call.options, response, costs, thinks=thinks)
+
+
+def flag_control_text(call: ModelCall) -> Flags:
+    """Return the flag of a call whose control tokens in messages reach the server."""
+    is_found = find_candidates(call.prompt).intersection((*END_TOKENS, *START_TOKENS))
+    return (FLAG,) if is_found else ()

@@ -1,0 +1,45 @@
+"""Calls as plain text, to the completions endpoint of a server that does not accept tokens."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from kgqa.calls import Choose, ModelCall
+from kgqa.engines.chat import ChatTemplate
+from kgqa.engines.openai.option_logprobs import GREEDY, Costs, is_distinct, score_texts
+from kgqa.engines.openai.protocol import ServerProtocol, flag_control_text
+from kgqa.engines.openai.responses import Response
+from kgqa.engines.openai.transport import UNKNOWN
+from kgqa.errors import ConfigError
+from kgqa.types import Choice, Json
+
+COMPLETIONS = "/completions"
+UNTEMPLATED = ChatTemplate(None, "", "", completion_bos=False)  # conversations as plain text, flagged
+WITHOUT_COMPLETIONS = "If the model has only the chat endpoint, set engine.endpoints=chat."
+
+
+class TextProtocol(ServerProtocol):
+    """The server continues the text. There is no reasoning."""
+
+    def thinks(self, call: ModelCall) -> bool:  # noqa: ARG002 - no call has a turn of its own here
+        return False
+
+    async def send(self, call: ModelCall, settings: Mapping[str, Json]) -> Response:
+        """Return the response. Flag: "no_template" (a conversation)."""
+        try:
+            response = await self.connection.complete(COMPLETIONS, {"prompt": UNTEMPLATED.render(call), **settings})
+        except ConfigError as error:  # the run stops at its first call
+            if UNKNOWN not in str(error):
+                raise
+            raise ConfigError(f"{error}. {WITHOUT_COMPLETIONS}") from error
+        response.add_flags(*UNTEMPLATED.flags(call), *flag_control_text(call))
+        return response
+
+    async def score(self, call: Choose, costs: Costs) -> Choice | None:
+        """Return the distribution by the texts of the likeliest next tokens."""
+        if not is_distinct(call.options):
+            return None
+        response = costs.add(await self.send(call, {**GREEDY, "logprobs": 2 * len(call.options)}))
+        listed = {token: math.exp(logprob) for token, logprob in response.logprobs.first_by_name.items()}
+        return score_texts(call.options, listed, costs)
