@@ -120,7 +120,11 @@ def test_the_opening_of_a_method_says_what_it_needs_and_experiments_compose() ->
 @pytest.mark.parametrize(("group", "name"), CONFIGS)
 def test_every_setting_has_a_meaning(group: str, name: str) -> None:
     # readers of few-shot examples and lists are functions
-    keys = [key for key in list_keys(group, name) if not re.search(r"(few_shot|pool|labelled|flagged)\.", key.name)]
+    keys = [
+        key
+        for key in list_keys(group, name)
+        if not re.search(r"(few_shot|pool|labelled|flagged|wrong_answers)\.", key.name)
+    ]
     assert [key.name for key in keys if not key.meaning] == []
 
 

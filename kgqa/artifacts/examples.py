@@ -9,14 +9,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
-from kgqa.artifacts.manifest import MANIFEST
-from kgqa.artifacts.metrics import Costs
-from kgqa.artifacts.schema import Artifact, Count, Number, check_json, omit_none, read_json, read_lines
-from kgqa.calls import Program
-from kgqa.types import Prompt, Question
-from kgqa.util.fs import text_digest
+from kgqa.artifacts.manifest import MANIFEST, Identity, Provenance
+from kgqa.artifacts.schema import Artifact, Count, Number, check_json, read, read_json, read_lines
+from kgqa.errors import DataError
+from kgqa.types import JsonObject, Prompt, Question
+from kgqa.util.fs import sha256, text_digest
 from kgqa.util.settings import Setting
 from kgqa.util.validators import Share
 
@@ -85,7 +84,7 @@ class Source:
     """The questions of a dataset or of a finished run.
 
     method: the method with the prompts, as configured or as in the run. None: the recipe uses the traces of runs only.
-    noise: questions that method=verify flagged, if the recipe uses them.
+    noise: questions that method=verify flagged, if the recipe uses them. words: the overrides that select `questions`.
     """
 
     dataset: str
@@ -93,15 +92,12 @@ class Source:
     method: object | None
     run: Path | None = None
     noise: Sequence[Question] = ()
+    words: tuple[str, ...] = ()
 
 
 TEACHER = "teacher"  # the role of the model that writes examples
-# runs a teacher's programs by key, and returns each result or the NotTaught that it raised
-CallTeacher = Callable[[Sequence[tuple[str, Program[Any]]]], Mapping[str, Any]]
-
-
-class NotTaught(Exception):
-    """A teacher's program gave no example. The message is the reason."""
+# runs a teacher with these overrides, and returns its notes on each question
+CallTeacher = Callable[[Sequence[str]], Mapping[str, JsonObject]]
 
 
 @dataclass(frozen=True)
@@ -143,16 +139,13 @@ class Recipe(ABC):
     def collect(self, sources: Sequence[Source], call_teacher: CallTeacher) -> Iterator[Made]:
         """Yield examples in a deterministic order.
 
-        call_teacher: runs all programs of a teacher at once, if the recipe uses one.
+        call_teacher: runs the method of a teacher, if the recipe uses one.
         """
 
     def figures(self, sources: Sequence[Source]) -> Mapping[str, int | float]:
         """Return additional figures for the report."""
         del sources
         return {}
-
-
-STAGE = "collect"  # the first word of the stage's name. The recipe is the second
 
 
 class Instances(Artifact):
@@ -178,7 +171,7 @@ class Collected(Artifact):
     question_hashes: Mapping[str, str]
     figures: Mapping[str, Number] = {}
     made_by: Mapping[str, Count] = {}  # number of examples
-    cost: Costs | None = omit_none()  # of a teacher
+    teacher: tuple[str, ...] = ()  # its runs
 
     @property
     def examples(self) -> int:
@@ -187,6 +180,25 @@ class Collected(Artifact):
     @property
     def questions(self) -> int:
         return sum(row.questions for row in self.datasets.values())
+
+
+class CollectManifest(Collected):
+    """`manifest.json` of a folder of `kgqa collect`. identity: everything that can change the examples."""
+
+    origin: Provenance
+    identity: Identity
+    sha256: str  # of the examples
+
+    @classmethod
+    def read(cls, folder: Path) -> CollectManifest:
+        """Read the manifest. Raises DataError: the folder is not finished, is damaged, or its examples were changed."""
+        missing = "no such file, so this is not the folder of a finished kgqa collect. Name the folder that it printed."
+        manifest = read(cls, folder / MANIFEST, missing=missing)
+        file = folder / EXAMPLES
+        if not file.is_file() or sha256(file) != manifest.sha256:
+            state = "changed since it was written" if file.is_file() else "no such file"
+            raise DataError(f"{file}: {state}. Run the command that made it again: {' '.join(manifest.origin.command)}")
+        return manifest
 
 
 DIGITS = 16

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from kgqa.artifacts.schema import AGAIN, Artifact, Count, check_json, omit_none, read
+from kgqa.artifacts.schema import AGAIN, Artifact, Count, omit_none, read
 from kgqa.errors import DataError
 from kgqa.types import Json
 from kgqa.util.fs import sha256 as hash_file
@@ -96,39 +96,3 @@ class Provenance(Artifact):
     kgqa: Code
     python: str
     packages: Mapping[str, str]
-
-
-class StageManifest(Artifact):
-    """The manifest. `identity`: everything that can change the files. `outcome`: figures in the stage's own type."""
-
-    stage: str  # its command, such as "collect"
-    origin: Provenance
-    identity: Identity
-    files: Mapping[str, str]  # sha256 of each, by its name in the folder
-    outcome: Identity
-
-    @classmethod
-    def read(cls, folder: Path, stage: str) -> StageManifest:
-        """Read the manifest. Raises DataError if it is of another stage, not finished or damaged.
-
-        stage: the complete name, such as "collect safe", or its first word.
-        """
-        missing = (
-            f"no such file, so this is not the folder of a finished kgqa {stage}. Name the folder that it printed."
-        )
-        manifest = read(cls, folder / MANIFEST, missing=missing)
-        if stage not in (manifest.stage, manifest.stage.partition(" ")[0]):
-            raise DataError(f"{folder}: made by kgqa {manifest.stage}, not by kgqa {stage}")
-        return manifest
-
-    def read_outcome(self, kind: type[T], folder: Path) -> T:
-        """Return the outcome. Raises DataError if it is not of this kind."""
-        return check_json(kind, self.outcome, f"{folder / MANIFEST}: outcome")
-
-    def file(self, folder: Path, name: str) -> Path:
-        """Return the path of one of the files. Raises DataError if it is missing or was changed."""
-        file = folder / name
-        if not file.is_file() or hash_file(file) != self.files.get(name):
-            state = "changed since it was written" if file.is_file() else "no such file"
-            raise DataError(f"{file}: {state}. Run the command that made it again: {' '.join(self.origin.command)}")
-        return file

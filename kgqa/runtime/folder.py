@@ -6,19 +6,18 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
 from kgqa.artifacts.call_schema import format_call, format_reply
-from kgqa.artifacts.manifest import MANIFEST, Manifest, Provenance, StageManifest
+from kgqa.artifacts.manifest import MANIFEST, Manifest
 from kgqa.artifacts.metrics import METRICS
 from kgqa.artifacts.predictions import PARTIAL_PREDICTIONS, PREDICTIONS, Prediction
 from kgqa.artifacts.run import IDENTITY
-from kgqa.artifacts.schema import as_json, read_json
+from kgqa.artifacts.schema import read_json
 from kgqa.artifacts.trace import PARTIAL_TRACE, TRACE, TracedCall, TracedQuestion
 from kgqa.config.files import flatten
-from kgqa.errors import ConfigError, DataError
+from kgqa.errors import ConfigError
 from kgqa.runtime.scheduler import CallRecord
 from kgqa.types import Json, Question
 from kgqa.util.fs import (
@@ -113,71 +112,6 @@ class RunFolder:
         names = (METRICS, PREDICTIONS, PARTIAL_PREDICTIONS)
         if self.is_worthless and not any(has_content(self.path / name) for name in names):
             remove_folder(self.path, outputs())
-
-
-@dataclass(frozen=True)
-class ArtifactDir:
-    """The folder of a stage that is not a run: `kgqa collect`, `kgqa bootstrap`. `lock` creates it.
-
-    A killed stage has no manifest. The same command repeats it with the replies of the call cache.
-
-    stage: the command without `kgqa`, such as "collect safe". identity: everything that can change the files.
-    """
-
-    stage: str
-    path: Path
-    identity: Mapping[str, Json]
-    _hashes: dict[str, str] = field(default_factory=dict)  # sha256 by name
-
-    @classmethod
-    def for_identity(
-        cls, stage: str, parent: Path, identity: Mapping[str, Json], output_dir: str | None = None
-    ) -> ArtifactDir:
-        """Return `output_dir`, or else the folder in `parent` with the identity's hash as its name."""
-        return cls(stage, Path(output_dir) if output_dir else parent / run_name(identity), identity)
-
-    def outcome(self, kind: type[T]) -> T | None:
-        """Return the outcome if the stage is finished with this identity, and its files are unchanged."""
-        try:
-            manifest = StageManifest.read(self.path, self.stage)
-            if manifest.identity != as_json(self.identity):
-                return None
-            for name in manifest.files:
-                manifest.file(self.path, name)
-            return manifest.read_outcome(kind, self.path)
-        except DataError:
-            return None
-
-    @contextmanager
-    def lock(self) -> Iterator[None]:
-        """Lock the folder and remove an earlier manifest.
-
-        Raises:
-            ConfigError: the folder belongs to another identity, or another process is writing it.
-            StorageError: it cannot be created or written.
-        """
-        with lock_folder(self.path, as_json(self.identity), "this", "output_dir="):
-            with explain_storage_errors(self.path, OUT_ELSEWHERE):
-                (self.path / MANIFEST).unlink(missing_ok=True)
-            self._hashes.clear()
-            yield
-
-    def write(self, name: str, parts: Iterable[str]) -> Path:
-        """Write a file part by part, completely or not at all."""
-        file = replace_file(self.path / name, parts)
-        self._hashes[name] = sha256(file)
-        return file
-
-    def write_lines(self, name: str, values: Iterable[object]) -> Path:
-        """Write a file with one line of JSON per value."""
-        return self.write(name, (jsonl_text([as_json(value)]) for value in values))
-
-    def finish(self, outcome: object, origin: Provenance) -> Path:
-        """Write the manifest, which marks the stage as finished."""
-        manifest = StageManifest(
-            stage=self.stage, origin=origin, identity=self.identity, files=self._hashes, outcome=as_json(outcome)
-        )
-        return replace_file(self.path / MANIFEST, json_text(manifest.json()))
 
 
 @contextmanager

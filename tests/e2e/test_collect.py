@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from kgqa.artifacts.examples import Collected, Example, Positive, id_hash, read_examples
-from kgqa.artifacts.manifest import StageManifest
+from kgqa.artifacts.examples import CollectManifest, Example, Positive, id_hash, read_examples
+from kgqa.artifacts.metrics import Metrics
+from kgqa.errors import DataError
 from tests.e2e.conftest import QUICK, Kgqa, Ran, lines_of, refused, write_rules
 from tests.e2e.test_verify import verify
 from tests.golden.test_program_prompts import AGREED, TEACHER
@@ -16,8 +18,33 @@ from tests.golden.test_program_prompts import AGREED, TEACHER
 KGP = ("collect", "kgp", "dataset=demo", "limit=8")
 
 
-def outcome_of(folder: Path, recipe: str) -> Collected:
-    return StageManifest.read(folder, f"collect {recipe}").read_outcome(Collected, folder)
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        pytest.param(Path.unlink, "no such file", id="missing"),
+        pytest.param(lambda file: file.write_text("{}\n"), "changed since it was written", id="changed"),
+    ],
+)
+def test_damaged_examples_are_collected_again(kgqa: Kgqa, damage: Callable[[Path], object], message: str) -> None:
+    folder = kgqa(*KGP).folder
+    content = (folder / "examples.jsonl").read_bytes()
+    damage(folder / "examples.jsonl")
+    wanted = rf"examples\.jsonl: {message}\. Run the command that made it again: kgqa collect"
+    with pytest.raises(DataError, match=wanted):
+        CollectManifest.read(folder)
+    assert kgqa(*KGP).folder == folder
+    assert (folder / "examples.jsonl").read_bytes() == content
+
+
+def test_folder_of_other_examples_is_rejected(kgqa: Kgqa) -> None:
+    assert kgqa(*KGP, "output_dir=out").code == 0
+    refused(kgqa(*KGP, "collect.agent=llama", "output_dir=out"), "out belongs to another configuration")
+
+
+def test_run_is_no_folder_of_examples(kgqa: Kgqa) -> None:
+    folder = kgqa("run", "method=no_context", "dataset=demo", "limit=1", *QUICK).folder
+    with pytest.raises(DataError, match=r"manifest\.json: "):
+        CollectManifest.read(folder)
 
 
 def test_examples_are_made_once_and_held_out_by_question(kgqa: Kgqa) -> None:
@@ -28,7 +55,7 @@ def test_examples_are_made_once_and_held_out_by_question(kgqa: Kgqa) -> None:
     assert f"{first.folder}: already complete" in again.out
     assert (again.folder / "examples.jsonl").stat().st_mtime_ns == written
     assert kgqa(*KGP, "collect.agent=llama").folder != first.folder
-    collected = outcome_of(first.folder, "kgp")
+    collected = CollectManifest.read(first.folder)
     asked = {f"demo/{line['question']}" for line in lines_of(first.folder / "examples.jsonl")}
     out = set(collected.held_out)
     assert out < asked
@@ -117,9 +144,10 @@ def test_a_teachers_labels_are_examples_and_what_it_cannot_say_is_none(kgqa: Kgq
     assert {each.origin.made_by for each in made} == {"teacher"}
     dropped = [(one["question"], one["why"]) for one in lines_of(ran.folder / "dropped.jsonl")]
     assert dropped == [("2hop__demo_02", "a reply to teach/plan cannot be read")]
-    came = outcome_of(ran.folder, "safe")
-    assert came.cost is not None
-    assert came.cost.paid.calls == 2 + 2 * (3 + 2 + 2 * 3)  # two tries; plan, steps, check, and those of each step
+    came = CollectManifest.read(ran.folder)
+    (teacher,) = map(Path, came.teacher)
+    # two tries; plan, steps, check, and those of each step
+    assert Metrics.read(teacher).cost.paid.calls == 2 + 2 * (3 + 2 + 2 * 3)
     assert "| teacher | 6 |" in (ran.folder / "report.md").read_text(encoding="utf-8")
 
 
@@ -138,7 +166,7 @@ def test_noise_is_of_questions_that_verification_flagged(kgqa: Kgqa, tmp_path: P
     folder = verify(kgqa, tmp_path, "limit=9").folder
     ran = kgqa("collect", "safe", "dataset=demo", f"dataset.verified={folder}", "collect.noise=5", *QUICK)
     made = examples(ran)
-    assert outcome_of(ran.folder, "safe").made_by["rules, of a flagged question"] == 5
+    assert CollectManifest.read(ran.folder).made_by["rules, of a flagged question"] == 5
     assert {each.question for each in made if each.origin.made_by == "rules"} == {"2hop__demo_01"}
     without = examples(kgqa("collect", "safe", "dataset=demo", f"dataset.verified={folder}", *QUICK))
     assert without == [each for each in made if each.origin.made_by == "rules"]

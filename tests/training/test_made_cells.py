@@ -25,7 +25,7 @@ import os, signal, sys
 from kgqa.cli.main import main
 from kgqa.experiment import run as executing
 from kgqa.extras.training.train import run as running
-from kgqa.runtime.folder import ArtifactDir
+from kgqa.extras.training.collect import collecting
 
 def die(*_):
     for child in open(f"/proc/self/task/{os.getpid()}/children").read().split():
@@ -34,7 +34,7 @@ def die(*_):
 
 where, *words = sys.argv[1:]
 if where == "collect":
-    ArtifactDir.finish = die
+    collecting.extend = die
 if where == "train":
     running.show_events = lambda *_: lambda event: event.event == "step" and event.step >= 3 and die()
 if where == "run":

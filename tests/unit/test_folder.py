@@ -5,20 +5,18 @@ from __future__ import annotations
 import json
 import os
 import resource
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from kgqa.artifacts.manifest import Code, Provenance, StageManifest
 from kgqa.artifacts.metrics import METRICS
 from kgqa.artifacts.predictions import PARTIAL_PREDICTIONS, PREDICTIONS, Prediction, question_ids
 from kgqa.artifacts.run import IDENTITY, find_run, list_runs, list_sweeps
 from kgqa.artifacts.trace import read_trace
 from kgqa.cli.main import main
 from kgqa.errors import ConfigError, DataError, StorageError
-from kgqa.runtime.folder import ArtifactDir, RunFolder
+from kgqa.runtime.folder import RunFolder
 from kgqa.runtime.scheduler import CallRecord
 from kgqa.types import Answer, Completion, Passage, Question
 from kgqa.util.fs import jsonl_text
@@ -32,7 +30,6 @@ ANSWER = Answer(
     "Ann", (QUESTION.passages[0].id,), context_tokens=3, flags={"odd": 1}, figures={"hops": 2}, notes={"chains": []}
 )
 PREDICTION = Prediction.of(QUESTION, ANSWER)
-PROVENANCE = Provenance(command=("kgqa", "collect", "kgp"), kgqa=Code(version="1"), python="3.11", packages={})
 
 
 def test_folder_of_another_configuration_is_refused(tmp_path: Path) -> None:
@@ -133,52 +130,6 @@ def test_disk_limit_is_one_line(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
         folder.close()
     assert not (tmp_path / "run" / "metrics.json").exists()
-
-
-@dataclass(frozen=True)
-class Counted:
-    questions: int
-
-
-def stage_of(parent: Path, **identity: object) -> ArtifactDir:
-    return ArtifactDir.for_identity("collect kgp", parent, identity)
-
-
-def finished_stage(parent: Path) -> ArtifactDir:
-    stage = stage_of(parent, seed=0, order=("a", "b"))
-    with stage.lock():
-        stage.write("verdicts.jsonl", ["1\n", "2\n"])
-        stage.finish(Counted(2), PROVENANCE)
-    return stage
-
-
-def test_finished_stage_is_found_by_its_identity(tmp_path: Path) -> None:
-    stage = finished_stage(tmp_path)
-    assert stage_of(tmp_path, order=["a", "b"], seed=0).outcome(Counted) == Counted(2)
-    assert stage_of(tmp_path, seed=1).path != stage.path
-    assert stage_of(tmp_path, seed=1).outcome(Counted) is None
-    with stage.lock(), pytest.raises(ConfigError, match="another kgqa process"), stage.lock():
-        pass
-    assert stage.outcome(Counted) is None  # started again
-    with (
-        pytest.raises(ConfigError, match=r"differs in order .*, seed \(0 → 1\)"),
-        ArtifactDir("collect kgp", stage.path, {"seed": 1}).lock(),
-    ):
-        pass
-
-
-@pytest.mark.parametrize("damage", [Path.unlink, lambda file: file.write_text("3\n")])
-def test_missing_or_changed_file_makes_a_stage_unfinished(tmp_path: Path, damage: Callable[[Path], object]) -> None:
-    stage = finished_stage(tmp_path)
-    damage(stage.path / "verdicts.jsonl")
-    assert stage.outcome(Counted) is None
-    manifest = StageManifest.read(stage.path, "collect")
-    with pytest.raises(
-        DataError, match=r"verdicts\.jsonl: (no such file|changed .*)\. Run the command .* kgqa collect kgp"
-    ):
-        manifest.file(stage.path, "verdicts.jsonl")
-    with pytest.raises(DataError, match="made by kgqa collect kgp, not by kgqa collect safe"):
-        StageManifest.read(stage.path, "collect safe")
 
 
 FINISHED = Path(__file__).parents[1] / "golden" / "artefacts" / "trace" / "metrics.json"

@@ -88,6 +88,7 @@ OTHERS = {
     "no_context",
     "retrieve_only",
     "safe",
+    "safe_teacher",
     "trace",
     "verify",
 }  # call no model or show no found passage

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kgqa.artifacts.examples import Dropped, Example, NotTaught, Recipe, Source
+from kgqa.artifacts.examples import Dropped, Example, Recipe, Source
 from kgqa.calls import Call, CountTokens, Generate
 from kgqa.config import building as parts
 from kgqa.config.composing import compose
@@ -20,7 +20,7 @@ from kgqa.engines.chat import ChatTemplate
 from kgqa.engines.thinking import Thinking
 from kgqa.extras.training.collect.facts import NextFacts
 from kgqa.extras.training.collect.safe import JudgedSteps
-from kgqa.extras.training.collect.safe_rules import JudgedStep, Solution, plan, sample_late
+from kgqa.extras.training.collect.safe_rules import JudgedStep, NotTaught, Solution, plan, sample_late
 from kgqa.extras.training.collect.safe_teacher import Ideal, Teacher
 from kgqa.methods.kgp import Kgp
 from kgqa.methods.safe import CITED, Safe
@@ -96,7 +96,7 @@ def configured(**changes: object) -> tuple[JudgedSteps, Safe]:
 
 def collect_examples(*questions: Question, **changes: object) -> list[Example]:
     recipe, method = configured(**changes)
-    collected = recipe.collect([Source("mine", questions, method)], dict)
+    collected = recipe.collect([Source("mine", questions, method)], lambda _: {})
     return [example for example in collected if isinstance(example, Example)]
 
 
@@ -111,7 +111,7 @@ def test_labels_are_balanced_and_later_places_more_frequent() -> None:
     }
     recipe, method = configured(balance="all")
     short = replace(method, max_feedback_characters=90)
-    made = [*recipe.collect([Source("mine", questions, short)], dict)]
+    made = [*recipe.collect([Source("mine", questions, short)], lambda _: {})]
     verdicts = [json.loads(each.target) for each in made if isinstance(each, Example)]
     assert 40 < max(len(verdict["diagnosis"]) for verdict in verdicts) <= 90
     assert "longer than method.max_feedback_characters" in {each.why for each in made if isinstance(each, Dropped)}
@@ -229,7 +229,7 @@ def rendered(template: ChatTemplate, example: Example) -> str:
 @every_template
 def test_safes_evaluator_is_asked_what_it_was_trained_with(template: ChatTemplate) -> None:
     recipe, method = configured(balance="all")
-    made = recipe.collect([Source("mine", [BRIDGE], method)], dict)
+    made = recipe.collect([Source("mine", [BRIDGE], method)], lambda _: {})
     right = [example for example in made if isinstance(example, Example) and example.label == CORRECT]
     steps = [e.prompt.messages[0].content.rpartition("Step to judge: ")[2].partition(": ")[2] for e in right]
     asked: list[Generate] = []
@@ -256,7 +256,7 @@ def test_kgps_agent_is_asked_what_it_was_trained_with(template: ChatTemplate, ag
     method = parts.method(compose(["method=kgp"])["method"])
     assert isinstance(method, Kgp)
     recipe = NextFacts({}, 0.1, agent=agent, seed=0)
-    (example,) = (made for made in recipe.collect([Source("mine", [question], method)], dict))
+    (example,) = (made for made in recipe.collect([Source("mine", [question], method)], lambda _: {}))
     assert isinstance(example, Example)
     asked: list[Generate] = []
 

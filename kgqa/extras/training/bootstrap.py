@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from kgqa.artifacts.metrics import Estimate, Metrics
+from kgqa.artifacts.metrics import Estimate
+from kgqa.artifacts.run import FinishedRun
 from kgqa.artifacts.schema import as_json
 from kgqa.artifacts.trained import BOOTSTRAP, Round, Rounds
 from kgqa.config.building import build, changing_settings
@@ -19,7 +20,6 @@ from kgqa.config.keys import load_node
 from kgqa.config.overrides import format_override, override_group, override_key
 from kgqa.errors import ConfigError
 from kgqa.experiment.experiment import Experiment
-from kgqa.experiment.manifest import origin
 from kgqa.experiment.run import execute_unless_finished
 from kgqa.experiment.session import Session
 from kgqa.extras.training.bootstrap_settings import Bootstrapping
@@ -32,11 +32,11 @@ from kgqa.extras.training.train.run import train
 from kgqa.report.page import sections_page, svg
 from kgqa.report.section import Section, markdown
 from kgqa.runtime.display import Display
-from kgqa.runtime.folder import ArtifactDir
+from kgqa.runtime.folder import lock_folder, run_name
 from kgqa.runtime.monitor import monitor_work
 from kgqa.system.models import find_adapter
 from kgqa.types import Json
-from kgqa.util.fs import ids_digest, json_text, outputs, training_folder
+from kgqa.util.fs import ids_digest, json_text, outputs, replace_file, training_folder
 
 # keys that each run and training gets from the bootstrapping
 OWN_KEYS = ("run_name", "output_dir", "allow_trained_questions", "train.name", "collect.filter", "collect.role")
@@ -104,8 +104,8 @@ class Bootstrap:
         return request
 
     @cached_property
-    def stage(self) -> ArtifactDir:
-        """Return the folder, named by everything that can change a round.
+    def identity(self) -> dict[str, Json]:
+        """Return everything that can change a round.
 
         Raises ConfigError: a question is for training and evaluation.
         """
@@ -115,13 +115,16 @@ class Bootstrap:
                 f"{len(both):,} of {len(evaluated.question_ids):,} questions are used for training and evaluation: set "
                 "another bootstrap.split=, or other bootstrap.ids= than ids="
             )
-        identity: dict[str, Json] = {
+        return {
             "runs": [{"run": run.identity, "questions": ids_digest(run.question_ids)} for run in (evaluated, learnt)],
             "bootstrap": changing_settings(self.config[BOOTSTRAP], BOOTSTRAP),
             "collect": [*self.collect_overrides],
             "train": {role: [*map(list, self.training(role, "any").settings)] for role in self.settings.train},
         }
-        return ArtifactDir.for_identity(BOOTSTRAP, outputs() / BOOTSTRAP / self.name, identity)
+
+    @property
+    def folder(self) -> Path:
+        return outputs() / BOOTSTRAP / self.name / run_name(self.identity)
 
     def run(self, display: Display, command: Sequence[str]) -> Rounds:
         """Return all its rounds, of which round 0 is the base model.
@@ -132,22 +135,23 @@ class Bootstrap:
         """
         rounds = Rounds(title=self.title, filter=self.settings.filter, rounds=())
         adapters: Mapping[str, str] = {}  # of the round before
-        with self.stage.lock(), monitor_work(display, BOOTSTRAP, self.stage.path) as shown:
+        locked = lock_folder(self.folder, as_json(self.identity), "this", "another bootstrap.sample=")
+        with locked, monitor_work(display, BOOTSTRAP, self.folder) as shown:
             for number in range(self.settings.rounds + 1):
                 one = self.make(number, adapters, shown) if number else self.evaluate(0, {}, shown)
                 adapters = one.adapters
                 rounds = rounds.replace(rounds=(*rounds.rounds, one))
                 self._report(rounds, command)
-            self.stage.finish(rounds, origin(command))
         return rounds
 
     def _report(self, rounds: Rounds, command: Sequence[str]) -> None:
         section, plot = rounds_section(rounds), rounds_plot(rounds)
         curve = Section("EM and FA by round", (), (), plots=[plot])
-        self.stage.write("rounds.json", [json_text(as_json(rounds))])
-        self.stage.write("report.md", [markdown(rounds.title, [section])])
-        self.stage.write("curve.svg", [svg(plot)])
-        self.stage.write("report.html", [sections_page(rounds.title, f"kgqa {' '.join(command)}", [curve, section])])
+        replace_file(self.folder / "rounds.json", json_text(as_json(rounds)))
+        replace_file(self.folder / "report.md", markdown(rounds.title, [section]))
+        replace_file(self.folder / "curve.svg", svg(plot))
+        page = sections_page(rounds.title, f"kgqa {' '.join(command)}", [curve, section])
+        replace_file(self.folder / "report.html", page)
 
     def make(self, number: int, adapters: Mapping[str, str], display: Display) -> Round:
         """Run Algorithm 2, lines 4 to 17: answer with the last adapters, then train the base on right answers."""
@@ -155,11 +159,11 @@ class Bootstrap:
         run, examples, kept, figures = self.answer(self.learning(adapters), display), {}, {}, {}
         for role in settings.train:
             words = [*self.collect_overrides, f"collect.filter={settings.filter}", f"collect.role={role}"]
-            collecting = Collecting.of(settings.collect, words, [run])
-            collected = collecting.collect(display, ["collect", settings.collect, "--from", str(run)])
-            examples[role], kept[role] = str(collecting.stage.path), collected.examples
+            collecting = Collecting.of(settings.collect, words, [run.folder])
+            collected = collecting.collect(display, ["collect", settings.collect, "--from", str(run.folder)])
+            examples[role], kept[role] = str(collecting.folder), collected.examples
             figures = {**collected.figures}
-        asked, right = Metrics.read(run).questions, int(figures.get(RIGHT, 0))
+        asked, right = run.metrics.questions, int(figures.get(RIGHT, 0))
         if right < settings.fewest:
             raise ConfigError(
                 f"round {number}: {right:,} of {asked:,} answers are right, fewer than bootstrap.fewest="
@@ -169,7 +173,8 @@ class Bootstrap:
         new = {role: self.train(number, role, Path(folder), display) for role, folder in examples.items()}
         filtered = Estimate(mean=figures.get(FA), low=figures.get(FA + LOW), high=figures.get(FA + HIGH), n=right)
         return self.evaluate(number, new, display).replace(
-            run=str(run), asked=asked, right=right, examples=examples, kept=kept, filtered=filtered, adapters=new,
+            run=str(run.folder), asked=asked, right=right, examples=examples, kept=kept, filtered=filtered,
+            adapters=new,
         )  # fmt: skip
 
     def train(self, number: int, role: str, examples: Path, display: Display) -> str:
@@ -185,13 +190,12 @@ class Bootstrap:
 
     def evaluate(self, number: int, adapters: Mapping[str, str], display: Display) -> Round:
         dev = self.answer(self.evaluating(adapters), display)
-        metrics = Metrics.read(dev)
-        return Round(number=number, dev=str(dev), em=metrics.score("em"), f1=metrics.score("f1"))
+        return Round(number=number, dev=str(dev.folder), em=dev.metrics.score("em"), f1=dev.metrics.score("f1"))
 
-    def answer(self, words: Sequence[str], display: Display) -> Path:
-        """Return the run's folder. Its engines are closed, so that the next one has the machine to itself."""
+    def answer(self, words: Sequence[str], display: Display) -> FinishedRun:
+        """Return the run. Its engines are closed, so that the next one has the machine to itself."""
         with Session(Experiment.of(words)) as session:
             executed = execute_unless_finished(session, display)
         if executed.failure is not None:
             raise ConfigError(f"{executed.failure}. The same command repeats what failed")
-        return executed.run.folder
+        return executed.run

@@ -41,7 +41,7 @@ def collect(args: Namespace, terminal: Terminal) -> None:
     if is_dry:
         terminal.line("dry_run=true: no file was written")
         return
-    terminal.result(collecting.stage.path)
+    terminal.result(collecting.folder)
 
 
 def _show_example(example: Example | Positive, terminal: Terminal) -> None:
@@ -83,7 +83,7 @@ def _show_trained(folder: Path, terminal: Terminal) -> None:
 def bootstrap(args: Namespace, terminal: Terminal) -> int:
     """Train round by round (KnowTrace, §3.3) and print the folder last."""
     bootstrapping = Bootstrap.of(args.overrides)
-    folder = bootstrapping.stage.path
+    folder = bootstrapping.folder
     if bootstrapping.config["dry_run"]:
         runs = {"answer training questions": bootstrapping.learning({}), "evaluate": bootstrapping.evaluating({})}
         terminal.heading(f"{bootstrapping.title}: one of {bootstrapping.settings.rounds} rounds")

@@ -8,7 +8,7 @@ from kgqa.artifacts.examples import Collected
 from kgqa.artifacts.metrics import Estimate
 from kgqa.artifacts.trained import Round, Rounds, Trained
 from kgqa.report.plots import Plot, Point, Series
-from kgqa.report.run_report import cost_rows, figures_section
+from kgqa.report.run_report import figures_section
 from kgqa.report.section import Section, Value
 from kgqa.util.text import duration, pluralize
 
@@ -116,7 +116,7 @@ def example_sections(collected: Collected) -> list[Section]:
         Section("Labels", ("label", "instances", "percent", "held out"), labels),
         Section("Dropped", ("why", "count"), reasons),
         Section("Made by", ("", "instances"), collected.made_by),
-        Section("Cost", (), list(cost_rows(collected.cost))),
+        Section("Runs of the teacher", ("run",), [(run,) for run in collected.teacher]),
         Section("Figures", (), collected.figures),
     ]
     return [section for section in sections if section.rows]

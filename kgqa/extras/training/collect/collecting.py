@@ -6,14 +6,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from kgqa.artifacts.examples import (
     DROPPED,
     EXAMPLES,
-    STAGE,
     TEACHER,
     Collected,
+    CollectManifest,
     Dropped,
     Example,
     Instances,
@@ -24,37 +23,48 @@ from kgqa.artifacts.examples import (
     hash_questions,
     text_hash,
 )
-from kgqa.artifacts.metrics import Costs
+from kgqa.artifacts.manifest import MANIFEST
 from kgqa.artifacts.predictions import NOISE, PREDICTIONS, question_ids
 from kgqa.artifacts.run import IDENTITY, SETTINGS, Chosen
-from kgqa.artifacts.schema import read, read_json
-from kgqa.artifacts.trace import read_questions
-from kgqa.calls import Program
+from kgqa.artifacts.schema import as_json, extend, read, read_json
+from kgqa.artifacts.trace import read_questions, read_trace
 from kgqa.config import building
 from kgqa.config.files import config_file
-from kgqa.config.overrides import format_override, override_key, override_values, parse_override
+from kgqa.config.overrides import format_override, override_group, override_key, override_values, parse_override
 from kgqa.config.targets import load_run_config
 from kgqa.datasets.verified import read_labels
 from kgqa.errors import ConfigError, DataError, UsageError
 from kgqa.experiment.dry_run import Plan, Planner, Shared
+from kgqa.experiment.engines import role_nodes
 from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.manifest import origin
+from kgqa.experiment.run import execute_unless_finished
 from kgqa.experiment.session import Session
 from kgqa.extras.training.report import example_sections
-from kgqa.extras.training.role_calls import is_failure, role_engines, run_programs
 from kgqa.identity.component import identity_of
 from kgqa.identity.program_code import program_hash
 from kgqa.prompting import template_hash
 from kgqa.report.section import markdown
 from kgqa.runtime.display import Display
-from kgqa.runtime.folder import ArtifactDir
+from kgqa.runtime.folder import lock_folder, run_name
 from kgqa.runtime.monitor import monitor_work
-from kgqa.types import Json, Question
-from kgqa.util.fs import digest, outputs, sha256, text_digest
-from kgqa.util.redaction import describe_error
+from kgqa.types import Answer, Json, JsonObject, Question
+from kgqa.util.fs import (
+    OUT_ELSEWHERE,
+    digest,
+    explain_storage_errors,
+    json_text,
+    jsonl_text,
+    outputs,
+    replace_file,
+    sha256,
+    text_digest,
+)
 
 REPORT = "report.md"
 Key = tuple[str, str]  # a dataset and a question's id
+COLLECT_ONLY = ("collect", "output_dir", "dry_run")  # groups of overrides that are not of a teacher's run
+QUESTION_KEYS = ("dataset", "limit", "sample", "ids")
 
 
 @dataclass
@@ -66,7 +76,7 @@ class Tally:
     templates: set[str] = field(default_factory=set)
     dropped: list[Dropped] = field(default_factory=list)
     first: Example | Positive | None = None
-    cost: Costs | None = None  # of a teacher
+    teacher: list[str] = field(default_factory=list)  # its runs
 
     def count(self, made: Iterable[Made]) -> Iterator[Example | Positive]:
         """Yield the examples, and count them."""
@@ -107,7 +117,7 @@ class Tally:
             question_hashes=hash_questions((*key, texts[key]) for key in questions if key not in out),
             figures=recipe.figures(sources),
             made_by=self.made_by,
-            cost=self.cost,
+            teacher=tuple(self.teacher),
         )
 
 
@@ -134,7 +144,8 @@ class Collecting:
     recipe: Recipe
     experiment: Experiment  # of the first dataset
     sources: tuple[Source, ...]
-    stage: ArtifactDir
+    identity: Mapping[str, Json]  # everything that can change the examples
+    folder: Path
 
     @classmethod
     def of(cls, name: str, overrides: Sequence[str], runs: Sequence[Path] = ()) -> Collecting:
@@ -145,7 +156,8 @@ class Collecting:
             DataError: a dataset's file is missing or broken, or a run is not finished.
         """
         config_file("collect", name)  # raises ConfigError for an unknown recipe
-        experiments = _experiments(name, overrides)
+        chosen = _choose_datasets(name, overrides)
+        experiments = [Experiment.of([f"collect={name}", *words]) for words in chosen]
         first = experiments[0]
         recipe = building.build_part(first.config["collect"], "collect", Recipe)
         values = override_values(overrides)
@@ -160,9 +172,10 @@ class Collecting:
                 f"collect {name}: needs finished runs. Name them: --from RUN (kgqa train: train.examples=FOLDER)"
             )
         sources, identities = list[Source](), list[Json]()
-        for each in experiments if recipe.sources else ():
+        for each, words in zip(experiments, chosen, strict=True) if recipe.sources else ():
             noise = noise_questions(each) if recipe.uses_noise else ()
-            sources.append(Source(each.name("dataset"), each.questions, each.method, noise=noise))
+            run_words = tuple(word for word in words if override_group(word) not in COLLECT_ONLY)
+            sources.append(Source(each.name("dataset"), each.questions, each.method, noise=noise, words=run_words))
             if recipe.method and not isinstance(each.method, recipe.method):
                 raise ConfigError(f"method: collect={name} always uses the same method. Remove method=")
             flagged = {"noise": digest([question.id for question in noise])} if noise else {}
@@ -173,19 +186,24 @@ class Collecting:
         for run in runs:
             order = {id_: number for number, id_ in enumerate(question_ids(run))}
             questions = sorted(read_questions(run), key=lambda question: order.get(question.id, len(order)))
-            method = building.method(load_run_config(run)["method"]) if recipe.sources else None
-            sources.append(Source(read(Chosen, run / SETTINGS).choices["dataset"], questions, method, run))
+            config, dataset = load_run_config(run), read(Chosen, run / SETTINGS).choices["dataset"]
+            method = building.method(config["method"]) if recipe.sources else None
+            values = {key: value for key, value in config["dataset"].items() if key != "_target_"}
+            keys = (format_override(f"dataset.{key}", value) for key, value in values.items())
+            others = (word for word in overrides if override_group(word) not in (*COLLECT_ONLY, *QUESTION_KEYS))
+            sources.append(Source(dataset, questions, method, run, words=(f"dataset={dataset}", *keys, *others)))
             identities.append({"run": digest(read_json(run / IDENTITY)), "predictions": sha256(run / PREDICTIONS)})
         identity = _identity(name, recipe, first, identities)
-        parent, output_dir = outputs() / "examples" / name, first.settings.output_dir
-        return cls(
-            name, recipe, first, tuple(sources),
-            ArtifactDir.for_identity(f"{STAGE} {name}", parent, identity, output_dir),
-        )  # fmt: skip
+        folder = Path(first.settings.output_dir or outputs() / "examples" / name / run_name(identity))
+        return cls(name, recipe, first, tuple(sources), identity, folder)
 
     @property
     def finished(self) -> Collected | None:
-        return self.stage.outcome(Collected)
+        try:
+            manifest = CollectManifest.read(self.folder)
+        except DataError:
+            return None
+        return manifest if manifest.identity == as_json(self.identity) else None
 
     def collect(self, display: Display, command: Sequence[str]) -> Collected:
         """Write the folder, unless it is finished, and return its figures.
@@ -195,40 +213,46 @@ class Collecting:
             UsageError: calls of the teacher failed. All replies are saved.
         """
         if collected := self.finished:
-            display.line(f"{self.stage.path}: already complete")
+            display.line(f"{self.folder}: already complete")
             return collected
         tally = Tally()
 
-        def call_teacher(programs: Sequence[tuple[str, Program[Any]]]) -> Mapping[str, object]:
-            with Session(self.experiment) as session:
-                results, tally.cost = run_programs(session, TEACHER, programs, len(programs), shown)
-            if failed := {key: result for key, result in results.items() if is_failure(result)}:
-                key, first = next(iter(failed.items()))
-                raise UsageError(
-                    f"{len(failed):,} of {len(programs):,} questions failed, the first: {describe_error(first)} "  # type: ignore[arg-type]
-                    f"({key}). All replies are saved, and the same command repeats what failed"
-                )
-            return results
+        def call_teacher(words: Sequence[str]) -> dict[str, JsonObject]:
+            with Session(Experiment.of(words)) as session:
+                run = execute_unless_finished(session, display).run
+            if failed := run.metrics.failed:
+                counts = f"{failed:,} of {run.metrics.questions:,} questions failed"
+                raise UsageError(f"{run.folder}: {counts}. The same command repeats them")
+            tally.teacher.append(str(run.folder))
+            return {traced.question.id: traced.prediction.notes for traced in read_trace(run.folder)}
 
-        with self.stage.lock():
-            with monitor_work(display, STAGE, self.stage.path) as shown:
-                self.stage.write_lines(EXAMPLES, tally.count(self.recipe.collect(self.sources, call_teacher)))
-                self.stage.write_lines(DROPPED, tally.dropped)
+        with lock_folder(self.folder, as_json(self.identity), "this", "output_dir="):
+            with explain_storage_errors(self.folder, OUT_ELSEWHERE):
+                (self.folder / MANIFEST).unlink(missing_ok=True)
+            with monitor_work(display, "collect", self.folder):
+                examples = tally.count(self.recipe.collect(self.sources, call_teacher))
+                file = replace_file(self.folder / EXAMPLES, _lines(examples))
+                replace_file(self.folder / DROPPED, _lines(tally.dropped))
             collected = tally.summarize(self.name, self.recipe, self.sources)
-            self.stage.write(REPORT, [markdown(f"Examples: {self.name}", example_sections(collected))])
-            self.stage.finish(collected, origin(command))
+            replace_file(self.folder / REPORT, markdown(f"Examples: {self.name}", example_sections(collected)))
+            manifest = extend(
+                CollectManifest, collected, origin=origin(command), identity=self.identity, sha256=sha256(file)
+            )
+            replace_file(self.folder / MANIFEST, json_text(manifest.json()))
         return collected
 
     def plan(self) -> tuple[Collected, Example | Positive, Plan]:
         """Return the figures, the first example and the planned calls of a teacher, without writing anything."""
-        tally, plan = Tally(), Plan()
+        tally, plan, shared = Tally(), Plan(), Shared()
 
-        def call_teacher(programs: Sequence[tuple[str, Program[Any]]]) -> Mapping[str, object]:
-            with Session(self.experiment) as session:
-                planner = Planner(session, Shared())
-                results = planner.imagine(programs, role_engines(session, TEACHER))
+        def call_teacher(words: Sequence[str]) -> dict[str, JsonObject]:
+            experiment = Experiment.of(words)
+            with Session(experiment) as session:
+                planner = Planner(session, shared)
+                programs = ((question.id, experiment.method.answer(question)) for question in experiment.questions)
+                answers = planner.imagine(programs, session.engines)
             plan.update(planner.plan)
-            return results
+            return {id_: answer.notes for id_, answer in answers.items() if isinstance(answer, Answer)}
 
         for _ in tally.count(self.recipe.collect(self.sources, call_teacher)):
             pass
@@ -237,8 +261,12 @@ class Collecting:
         return collected, tally.first, plan
 
 
-def _experiments(name: str, overrides: Sequence[str]) -> list[Experiment]:
-    """Return an experiment for each dataset of `dataset=A,B` or of the recipe, or one without dataset."""
+def _lines(values: Iterable[object]) -> Iterator[str]:
+    return (jsonl_text([as_json(value)]) for value in values)
+
+
+def _choose_datasets(name: str, overrides: Sequence[str]) -> list[list[str]]:
+    """Return the overrides for each dataset of `dataset=A,B` or of the recipe, or those without dataset."""
     others = [override for override in overrides if override_key(override) != "dataset"]
     node = Experiment.of([f"collect={name}", *others]).config["collect"]
     if len(others) < len(overrides):
@@ -249,7 +277,7 @@ def _experiments(name: str, overrides: Sequence[str]) -> list[Experiment]:
     for words in wanted:
         if folder := node.get("verdicts", {}).get(parse_override(words[0]).value):
             words.append(format_override("dataset.verified", folder))
-    return [Experiment.of([f"collect={name}", *dataset, *others]) for dataset in wanted or [[]]]
+    return [[*dataset, *others] for dataset in wanted or [[]]]
 
 
 def noise_questions(experiment: Experiment) -> tuple[Question, ...]:
@@ -278,5 +306,5 @@ def _identity(name: str, recipe: Recipe, experiment: Experiment, sources: Sequen
         identity |= {"method": experiment.config["method"], "code": experiment.code["method"]}
     if recipe.uses_teacher:
         with Session(experiment) as session:
-            identity["teacher"] = identity_of(role_engines(session, TEACHER)(TEACHER))
+            identity["teacher"] = identity_of(session.engines_of(role_nodes(experiment.config))(TEACHER))
     return {**identity, "sources": [*sources]}

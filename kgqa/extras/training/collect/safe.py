@@ -9,36 +9,40 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from kgqa.artifacts.examples import CallTeacher, Dropped, Example, Made, NotTaught, Origin, Recipe, Source
-from kgqa.artifacts.metrics import Metrics
-from kgqa.artifacts.trace import read_trace
-from kgqa.calls import Program
-from kgqa.extras.training.collect.safe_rules import JudgedStep, Labeled, Plan, Solution, plan
-from kgqa.extras.training.collect.safe_teacher import Teacher, TeacherSettings
+from kgqa.artifacts.examples import CallTeacher, Dropped, Example, Made, Origin, Recipe, Source
+from kgqa.config.overrides import format_override, override_key
+from kgqa.extras.training.collect.safe_rules import JudgedStep, Labeled, NotTaught, Plan, Solution, plan
+from kgqa.extras.training.collect.safe_teacher import TeacherSettings, load_wrong_answers, read_labeled
 from kgqa.methods.safe import Safe, read_step, step_line
 from kgqa.methods.steps.safe_verdict import CORRECT, Labels, errors
 from kgqa.prompting import to_json
-from kgqa.scoring.metrics import score
-from kgqa.types import Json, Question
+from kgqa.types import Question
 from kgqa.util.fs import text_digest
 from kgqa.util.settings import Setting
 from kgqa.util.validators import Natural, Share
 
 HARD = "hard case"
 FLAGGED = ", of a flagged question"
+SELECTING = ("limit", "sample", "ids", "dataset.verified")  # keys that select questions
 
 
 @dataclass(frozen=True)
 class Case:
-    """A step to judge that can become an example. `made_by`: who labels it."""
+    """A step to judge that can become an example.
+
+    made_by: who labels it. words: the overrides of a run of its question. run: the run with its wrong answer.
+    """
 
     dataset: str
     method: Safe
     question: Question
     made_by: str
+    words: tuple[str, ...] = ()
+    run: Path | None = None
     label: str = ""
     step: JudgedStep | None = None
 
@@ -130,16 +134,9 @@ class JudgedSteps(Recipe, TeacherSettings):
     def collect(self, sources: Sequence[Source], call_teacher: CallTeacher) -> Iterator[Made]:
         """Yield examples by question in the order of the sources, then hard cases."""
         questions = {f"question {number}": case for number, case in enumerate(self._questions(sources))}
-        wrong = {f"hard case {number}": found for number, found in enumerate(self._wrong_answers(sources))}
-        hard = {key: case for key, (case, _, _) in wrong.items()}
+        hard = {f"hard case {number}": case for number, case in enumerate(self._hard_cases(sources))}
         if self.uses_teacher:
-            programs = list[tuple[str, Program[list[Labeled]]]]()
-            for key, case in questions.items():
-                chance = self._chance(case.question, "teach")
-                programs.append((key, Teacher(case.method, self).teach(case.question, chance)))
-            for key, (case, answer, attempts) in wrong.items():
-                programs.append((key, Teacher(case.method, self).hard_case(case.question, answer, attempts)))
-            labeled = call_teacher(programs)
+            labeled = self._label_by_teacher({**questions, **hard}, call_teacher)
         else:
             labeled = self._label_by_rules(questions)
         yield from _choose(questions, labeled, "question", self._balance, "dropped to balance the labels")
@@ -149,22 +146,38 @@ class JudgedSteps(Recipe, TeacherSettings):
         """Yield the questions of the datasets and then, of each, those that verification flagged."""
         maker = "teacher" if self.uses_teacher else "rules"
         for source in sources:
-            questions = () if source.run else source.questions
-            made_by = [maker] * len(questions) + [maker + FLAGGED] * len(source.noise)
-            for question, name in zip((*questions, *source.noise), made_by, strict=True):
-                yield Case(source.dataset, self._method(source), question, name)
-
-    def _wrong_answers(self, sources: Sequence[Source]) -> Iterator[tuple[Case, str, Sequence[Json]]]:
-        """Yield the wrong answers of runs, with the attempts in their notes."""
-        for source in sources:
             if source.run is None:
-                continue
-            method, profile = self._method(source), Metrics.read(source.run).profile
-            for traced in read_trace(source.run):
-                prediction, question = traced.prediction, traced.question
-                attempts, answer = prediction.notes.get("attempts"), prediction.scored_answer or ""
-                if prediction.error is None and attempts and score(answer, question.answers, profile)["em"] < 1:
-                    yield Case(source.dataset, method, question, f"{HARD} of {source.run.name}"), answer, attempts
+                for question in source.questions:
+                    yield Case(source.dataset, self._method(source), question, maker, words=source.words)
+                words = _select(source.words, source.noise)
+                for question in source.noise:
+                    yield Case(source.dataset, self._method(source), question, maker + FLAGGED, words=words)
+
+    def _hard_cases(self, sources: Sequence[Source]) -> Iterator[Case]:
+        """Yield the questions that runs answered wrong."""
+        for source in sources:
+            if source.run is not None:
+                wrong = load_wrong_answers(str(source.run)) or {}
+                questions = [question for question in source.questions if question.id in wrong]
+                words, maker = _select(source.words, questions), f"{HARD} of {source.run.name}"
+                for question in questions:
+                    yield Case(source.dataset, self._method(source), question, maker, words=words, run=source.run)
+
+    def _label_by_teacher(
+        self, cases: Mapping[str, Case], call_teacher: CallTeacher
+    ) -> dict[str, list[Labeled] | NotTaught]:
+        """Return the labeled steps of each question from runs of method=safe_teacher, one for each source."""
+        settings = {each.name: getattr(self, each.name) for each in fields(TeacherSettings)}
+        settings |= {"labels": self.labels, "seed": self.seed}
+        labeled = dict[str, list[Labeled] | NotTaught]()
+        for words, run in dict.fromkeys((case.words, case.run) for case in cases.values()):
+            values = {**settings, "answers_of": run}
+            chosen = [format_override(f"method.{name}", value) for name, value in values.items()]
+            notes = call_teacher([*words, "method=safe_teacher", *chosen])
+            for key, case in cases.items():
+                if (case.words, case.run) == (words, run):
+                    labeled[key] = read_labeled(notes[case.question.id], f"the teacher's notes on {case.question.id}")
+        return labeled
 
     def _method(self, source: Source) -> Safe:
         assert isinstance(source.method, Safe)
@@ -215,6 +228,12 @@ class JudgedSteps(Recipe, TeacherSettings):
 
     def _chance(self, question: Question, what: str) -> random.Random:
         return random.Random(f"{self.seed}/{question.id}/{what}")  # noqa: S311 - a sample, not a secret
+
+
+def _select(words: Iterable[str], questions: Sequence[Question]) -> tuple[str, ...]:
+    """Return overrides with these questions of the same dataset only."""
+    others = (word for word in words if override_key(word) not in SELECTING)
+    return (*others, format_override("ids", [question.id for question in questions]))
 
 
 def _choose(

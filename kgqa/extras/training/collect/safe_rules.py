@@ -14,7 +14,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from kgqa.artifacts.examples import NotTaught
 from kgqa.methods.steps.safe_verdict import CORRECT, StepVerdict
 from kgqa.scoring.normalisation import normalise
 from kgqa.types import Hop, Passage, Question
@@ -34,6 +33,10 @@ YEAR = re.compile(r"\b(1\d|20)\d\d\b")
 _TAGGED = re.compile(r"\((?:Attribution|Logical|Final Answer)\)|\s+")
 Wrong = tuple[int, str, str]  # number, text and diagnosis of a step with an error
 Numbered = tuple[int, Passage]
+
+
+class NotTaught(Exception):
+    """There is no example. The message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """SAFE's labeled steps by a teacher (§3.3): a plan (Figures 15 to 17), ideal steps (Figure 18), one of them replaced by
 an error (Figure 19), and feedback on it. In wrong answers that an evaluator accepted, it finds the first error.
 
-The calls have the role `teacher` and a JSON schema. `collect.safe` turns labeled steps into training examples.
+The calls have the role `teacher` and a JSON schema. `method=safe_teacher` notes the labeled steps of each question, and
+`collect.safe` turns them into training examples.
 """
 
 from __future__ import annotations
@@ -9,20 +10,34 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Annotated, Literal, TypeVar
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from kgqa.artifacts.examples import TEACHER, NotTaught
+from kgqa.artifacts.examples import TEACHER
+from kgqa.artifacts.metrics import Metrics
+from kgqa.artifacts.schema import as_json, check_json
+from kgqa.artifacts.trace import read_trace
 from kgqa.calls import Generate
-from kgqa.extras.training.collect.safe_rules import WORDINGS, JudgedStep, Labeled, format_answer, sample_late, sentence
+from kgqa.extras.training.collect.safe_rules import (
+    WORDINGS,
+    JudgedStep,
+    Labeled,
+    NotTaught,
+    format_answer,
+    sample_late,
+    sentence,
+)
 from kgqa.methods.safe import CITED, TAG, Safe, numbered_text, step_line
 from kgqa.methods.steps.safe_verdict import CORRECT, StepVerdict, errors
 from kgqa.prompting import render
 from kgqa.prompting.json_replies import list_schema, object_node, object_schema, read_object
+from kgqa.protocols import Need
+from kgqa.scoring.metrics import score
 from kgqa.scoring.normalisation import normalise
-from kgqa.types import Json, Question
+from kgqa.types import Answer, Json, JsonObject, Question
 from kgqa.util.settings import Setting
 from kgqa.util.validators import Count, Natural
 
@@ -329,3 +344,63 @@ def _format_step(claim: str, kind: str, passage: int, chance: random.Random) -> 
 def _strip_step(claim: str) -> str:
     """Remove the tag and the number of a step."""
     return TAG.sub("", re.sub(r"^Step \d+:\s*", "", claim)).strip()
+
+
+class WrongAnswer(NamedTuple):
+    """A wrong answer of SAFE, with the attempts in its notes."""
+
+    answer: str
+    attempts: Sequence[Json]
+
+
+def load_wrong_answers(run: str | None) -> dict[str, WrongAnswer] | None:
+    """Return the wrong answers of a run with method=safe by question. None: no run. Raises DataError: it is damaged."""
+    if run is None:
+        return None
+    wrong, profile = dict[str, WrongAnswer](), Metrics.read(Path(run)).profile
+    for traced in read_trace(Path(run)):
+        prediction, question = traced.prediction, traced.question
+        attempts, answer = prediction.notes.get("attempts"), prediction.scored_answer or ""
+        if prediction.error is None and attempts and score(answer, question.answers, profile)["em"] < 1:
+            wrong[question.id] = WrongAnswer(answer, attempts)
+    return wrong
+
+
+@dataclass(frozen=True)
+class SafeTeacher(Safe, TeacherSettings):
+    """Labels steps for SAFE's evaluator, for `kgqa collect safe`. It answers no questions."""
+
+    seed: Annotated[int, Setting("Random seed of the steps and errors.", code="released code")] = 42
+    answers_of: Annotated[
+        str | None,
+        Setting(
+            "A run with method=safe: find the first error of its wrong answers. null: label steps of new solutions."
+        ),
+    ] = None
+    wrong_answers: Annotated[Mapping[str, WrongAnswer] | None, Setting("The wrong answers of `answers_of`.")] = field(
+        kw_only=True
+    )
+
+    answers_questions: ClassVar[bool] = False
+    uses: ClassVar[frozenset[Need]] = frozenset({"model"})
+    separate_roles: ClassVar[Mapping[str, str]] = {}
+
+    async def answer(self, question: Question) -> Answer:
+        """Note the labeled steps, or why there are none. Flag: `not_taught`."""
+        teacher = Teacher(self, self)
+        try:
+            if self.wrong_answers is None:
+                labeled = await teacher.teach(question, random.Random(f"{self.seed}/{question.id}/teach"))  # noqa: S311
+            else:
+                labeled = await teacher.hard_case(question, *self.wrong_answers[question.id])
+        except NotTaught as why:
+            return Answer("", flags={"not_taught": 1}, notes={"why": str(why)})
+        return Answer("", notes={"labeled": as_json(labeled)})
+
+
+def read_labeled(notes: JsonObject, place: str) -> list[Labeled] | NotTaught:
+    """Read the notes of `SafeTeacher.answer`."""
+    if "why" in notes:
+        return NotTaught(notes["why"])
+    labeled: list[Labeled] = check_json(list[Labeled], notes["labeled"], place)
+    return labeled

@@ -14,8 +14,7 @@ from dataclasses import asdict, dataclass, field, replace
 from multiprocessing import get_context
 from pathlib import Path
 
-from kgqa.artifacts.examples import EXAMPLES, STAGE, Collected, Example, Positive, id_hash, read_examples
-from kgqa.artifacts.manifest import StageManifest
+from kgqa.artifacts.examples import EXAMPLES, CollectManifest, Example, Positive, id_hash, read_examples
 from kgqa.artifacts.run import Setting
 from kgqa.artifacts.schema import check_json
 from kgqa.calls import Generate
@@ -296,16 +295,15 @@ def _collect(request: TrainRequest, display: Display) -> Path:
     command = " ".join(["kgqa collect", recipe, *words])
     if collecting.finished is None and request.config["dry_run"]:
         raise ConfigError(f"train={request.recipe}: no examples yet, and a dry run collects none: {command}")
-    display.line(f"examples: {collecting.stage.path}, as by {command}")
+    display.line(f"examples: {collecting.folder}, as by {command}")
     collecting.collect(display, ["collect", recipe, *words])
-    return collecting.stage.path
+    return collecting.folder
 
 
 def _load_folder(request: TrainRequest, folder: Path) -> ExampleSplit:
     """Load a folder of `kgqa collect`. What it holds out stays held out."""
-    manifest = StageManifest.read(folder, STAGE)
-    collected, training = manifest.read_outcome(Collected, folder), request.training
-    examples = list(read_examples(manifest.file(folder, EXAMPLES)))
+    collected, training = CollectManifest.read(folder), request.training
+    examples = list(read_examples(folder / EXAMPLES))
     pairs = any(isinstance(example, Positive) for example in examples)
     if pairs != training.learns_pairs:
         kind = "pairs of texts, for an encoder" if pairs else "prompts with their targets"
