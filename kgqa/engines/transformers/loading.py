@@ -39,11 +39,8 @@ def load(folder: Path, dtype: str, device: str, quantization: str | None) -> Net
         settings["device_map"] = "auto" if spread else {"": chosen}
     if quantization is not None:
         settings["quantization_config"] = _quantization_config(quantization, dtype)
-    if read_settings(folder / "config.json").get("is_encoder_decoder"):
-        family: Any = AutoModelForSeq2SeqLM
-    else:
-        family = AutoModelForCausalLM
-        settings["attn_implementation"] = "sdpa"
+    is_encoder_decoder = read_settings(folder / "config.json").get("is_encoder_decoder")
+    family: Any = AutoModelForSeq2SeqLM if is_encoder_decoder else AutoModelForCausalLM
     try:
         network = family.from_pretrained(folder, **settings)
     except (OSError, ValueError, KeyError) as error:

@@ -104,9 +104,7 @@ class LoraTraining(TextTrainer):
                 bnb_4bit_quant_storage=dtype,  # so that FSDP can shard it
             )
         try:
-            network = AutoModelForCausalLM.from_pretrained(
-                folder, dtype=dtype, local_files_only=True, attn_implementation="sdpa", **settings
-            )
+            network = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, local_files_only=True, **settings)
         except (OSError, ValueError, KeyError) as error:
             raise ConfigError(f"train.base={self.base}: {folder}: not a causal model: {error}") from error
         keep_four_bits(network)
