@@ -124,7 +124,7 @@ class LocalEngine(BaseEngine):
         return len(self._tokens.encode(text))
 
     def loads(self) -> JsonObject:
-        """Return the hash of the weights.
+        """Return the hash of the weights, or their revision on the hub.
 
         Raises:
             MissingWeights: they are not on this machine.
@@ -132,7 +132,7 @@ class LocalEngine(BaseEngine):
         """
         if self.model.path is not None:  # report a wrong file before the first call
             self.check_weights(self.model.locate())
-        return {"weights": self.model.digest()}
+        return {"weights": self.model.identify()}
 
     def _check_adapter(self, adapter: Adapter) -> bool:
         """Return whether the adapter was trained on another file of this preset.

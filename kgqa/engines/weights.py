@@ -171,6 +171,15 @@ class Model:
         """Return the hash of the weights: `sha256` if it is set, without touching the disk."""
         return self.sha256 or digest(self.locate())
 
+    def identify(self) -> str:
+        """Return the hash of the weights, or the revision of a folder from the hub.
+
+        To hash the 141 GB of a 70B model takes minutes, and the hub's library has checked its files.
+        """
+        if self.sha256 is None and (revision := hub.read_revision(self.locate())):
+            return revision
+        return self.digest()
+
     @property
     def window(self) -> int:
         """Return the number of tokens that the model was trained for. Raise ConfigError if it is unknown."""

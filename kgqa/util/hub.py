@@ -99,11 +99,16 @@ def identify_weights(model: str) -> str:
     """Return an encoder's name and revision on the hub, or the hash of the files in its folder."""
     folder = find_encoder(model)
     if folder is None:
-        revision = _request(model, lambda hub: hub.HfApi().model_info(_name(model)).sha)
-        return f"{_name(model)} revision {revision}"
-    if folder.parent.name == "snapshots":
-        return f"{_name(model)} revision {folder.name}"
+        newest = _request(model, lambda hub: hub.HfApi().model_info(_name(model)).sha)
+        return f"{_name(model)} revision {newest}"
+    if revision := read_revision(folder):
+        return f"{_name(model)} {revision}"
     return f"sha256 {folder_sha256(folder, ENCODER_FILES)}"
+
+
+def read_revision(folder: Path) -> str | None:
+    """Return the revision of a folder in the hub's cache, None for any other folder."""
+    return f"revision {folder.name}" if folder.parent.name == "snapshots" else None
 
 
 def find_encoder(model: str) -> Path | None:

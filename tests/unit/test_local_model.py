@@ -191,3 +191,17 @@ def test_braces_stand_for_counted_packages_and_cached_tokens_have_a_price() -> N
     assert expand("p==1:file") == ["p==1:file"]
     prices = Prices(input=1.0, cached=0.25, output=4.0)
     assert prices.dollars(prompt=1_000_000, cached=400_000, output=500_000) == pytest.approx(0.6 + 0.1 + 2.0)
+
+
+def test_a_hub_folder_is_identified_by_its_revision(tmp_path: Path) -> None:
+    """Its weights are not read: 141 GB take minutes."""
+    folder = tmp_path / "models--owner--name" / "snapshots" / "0123abcd"
+    folder.mkdir(parents=True)
+    write(folder / "config.json", "{}")
+    (folder / "model.safetensors").symlink_to(tmp_path / "absent")
+    assert Model("name", path=str(folder)).identify() == "revision 0123abcd"
+
+
+def test_any_other_folder_is_identified_by_its_hash(tmp_path: Path) -> None:
+    write(tmp_path / "config.json", "{}")
+    assert Model("name", path=str(tmp_path)).identify() == digest(tmp_path)
