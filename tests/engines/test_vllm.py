@@ -4,6 +4,7 @@ their names: the contract suite's (`test_contract.py[vllm]`), the hand computati
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import time
 from collections.abc import Iterator
@@ -51,14 +52,31 @@ def test_closing_while_vllm_starts_leaves_no_process(small: Model) -> None:
     assert gone(fresh, 10)
 
 
-@pytest.mark.parametrize(("field", "value"), [("quantization", "nonsense"), ("batch_invariant", True)])
-def test_what_vllm_cannot_do_is_a_config_error(small: Model, field: str, value: Any) -> None:
+@pytest.mark.parametrize(
+    ("field", "value", "reason"),
+    [
+        ("quantization", "nonsense", "nonsense"),
+        ("batch_invariant", True, "needs a GPU"),
+        ("extra_args", {"nonsense": 1}, "engine.extra_args: .*nonsense"),
+        ("extra_args", {"dtype": "float16"}, "engine.extra_args=dtype: kgqa sets this argument"),
+    ],
+    ids=["unknown quantization", "no GPU", "unknown argument", "argument with a key"],
+)
+def test_what_vllm_cannot_do_is_a_config_error(small: Model, field: str, value: Any, reason: str) -> None:
     engine = vllm_engine(small, **{field: value})
     [reply] = ask(engine, [write("Say one.")])
     engine.close()
     assert isinstance(reply, ConfigError)
-    assert ("needs a GPU" if value is True else "nonsense") in str(reply)
+    assert re.search(reason, str(reply))
     assert "\n" not in str(reply)
+
+
+def test_extra_args_reach_vllm(small: Model) -> None:
+    # no prompt of more tokens fits in a step, and without chunks vLLM rejects the settings
+    engine = vllm_engine(small, extra_args={"max_num_batched_tokens": 8, "enable_chunked_prefill": False})
+    [reply] = ask(engine, [write("Say one.")])
+    engine.close()
+    assert "max_num_batched_tokens" in str(reply)
 
 
 @pytest.fixture(scope="module")

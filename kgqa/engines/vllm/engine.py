@@ -30,7 +30,7 @@ from kgqa.engines.vllm.worker import LOG, RUN
 from kgqa.engines.weights import let_waiting_threads_sleep
 from kgqa.errors import ConfigError, EngineDied, EngineError
 from kgqa.protocols import Deliver
-from kgqa.types import Choice, Completion, Usage
+from kgqa.types import Choice, Completion, Json, Usage
 from kgqa.util.fs import ensure_dir, home
 from kgqa.util.optional_deps import check_libraries
 from kgqa.util.settings import ORDER_OF_SUMS, Setting
@@ -40,6 +40,7 @@ Output = Any  # vllm.RequestOutput; vLLM is imported late and not checked
 Run = Callable[..., Awaitable[Output]]  # `_Runtime.generate` with an adapter or none
 MAX_TOKEN_IDS = 128  # with log-probabilities in one request: vLLM's limit
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # the maximum ranks of LoRA adapters that vLLM knows
+MOST_SEQUENCES = 1024  # vLLM's largest default of max_num_seqs: that of GPUs with 70 GiB or more
 CPU_CACHE = 4.0  # GiB; vLLM's default is nearly all memory of the machine
 CLOSING = 10.0  # seconds
 QUIET = {  # unless the user sets another level
@@ -73,12 +74,13 @@ class Vllm(LocalEngine):
         Setting("Quantization method of vLLM, e.g. fp8, awq, gptq, bitsandbytes. null: that of the weights."),
     ] = None
     max_num_seqs: Annotated[
-        Count,
+        Count | None,
         Setting(
-            "Maximum parallel calls per copy of the model. The batch changes a bfloat16 log-probability by about 0.1."
+            "Maximum parallel calls per copy of the model. null: vLLM's default, 1,024 on large GPUs. The batch "
+            "changes a bfloat16 log-probability by about 0.1."
         ),
         ORDER_OF_SUMS,
-    ] = 64
+    ] = None
     tensor_parallel: Annotated[
         Count, Setting("Number of GPUs per copy of the model. It changes the order of sums, and so the rounding.")
     ] = 1
@@ -99,6 +101,10 @@ class Vllm(LocalEngine):
     batch_invariant: Annotated[
         bool, Setting("true: replies do not depend on the batch. Slower, needs an H100 or later.")
     ] = False
+    extra_args: Annotated[
+        Mapping[str, Json] | None,
+        Setting("Other arguments of vLLM's engine, e.g. {kv_cache_dtype: fp8, pipeline_parallel_size: 2}."),
+    ] = None
 
     _runtimes: list[_Runtime] = field(default_factory=list, init=False, repr=False, compare=False)
 
@@ -108,7 +114,7 @@ class Vllm(LocalEngine):
     @property
     def max_concurrency(self) -> int:
         """Return twice vLLM's parallel requests, so that vLLM never waits for kgqa."""
-        return 2 * self.max_num_seqs * self.data_parallel
+        return 2 * (self.max_num_seqs or MOST_SEQUENCES) * self.data_parallel
 
     def submit(self, call: ModelCall, deliver: Deliver, adapter: Adapter | None = None) -> None:
         """Submit a call, with an adapter if there is one. Calls with different adapters share no step."""
@@ -219,6 +225,7 @@ class Vllm(LocalEngine):
             "dtype": self.dtype,
             "quantization": self.quantization,
             "max_model_len": self._limit,
+            # None is vLLM's default
             "max_num_seqs": self.max_num_seqs,
             "tensor_parallel_size": self.tensor_parallel,
             "data_parallel_size": self.data_parallel,
@@ -235,8 +242,11 @@ class Vllm(LocalEngine):
             rank = max(adapter.rank for adapter in self._views)
             room = next(room for room in RANKS if room >= rank)
             arguments |= {"enable_lora": True, "max_loras": len(self._views), "max_lora_rank": room}
+        for name in self.extra_args or {}:
+            if name in arguments:
+                raise ConfigError(f"engine.extra_args={name}: kgqa sets this argument. Use the keys of engine=vllm.")
         # Otherwise vLLM compiles parts of its sampler, for half a minute on a CPU
-        return arguments, {
+        return {**arguments, **(self.extra_args or {})}, {
             "VLLM_BATCH_INVARIANT": str(int(self.batch_invariant)),
             "TORCHDYNAMO_DISABLE": str(int(eager)),
         }
@@ -299,6 +309,8 @@ class _Runtime:
             try:
                 # vLLM's batches of tokens for offline use: on an H200 16,384 instead of 2,048
                 config = AsyncEngineArgs(**arguments).create_engine_config(UsageContext.LLM_CLASS)
+            except TypeError as error:  # an argument that vLLM does not know
+                raise ConfigError(f"engine.extra_args: {error}") from error
             except (ValueError, OSError, NotImplementedError) as error:
                 raise ConfigError(f"engine=vllm: {' '.join(str(error).split())}") from error
             if self._closed:
