@@ -171,9 +171,9 @@ class CoRAG(ScopedMethod):
         return math.log(max(choice.mass, 1e-300))
 
 
-def show_documents(form: str, shown: tuple[Passage, ...]) -> dict[str, str]:
+def show_documents(form: str, context: tuple[Passage, ...]) -> dict[str, str]:
     """Return the passages as a template has them: the best is nearest to the question (corag_agent.py:133)."""
-    numbered = enumerate(reversed(shown))
+    numbered = enumerate(reversed(context))
     texts = (form.format(number=number, title=passage.title, text=passage.text) for number, passage in numbered)
     return {"documents": "\n\n".join(texts)}
 

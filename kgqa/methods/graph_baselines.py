@@ -41,9 +41,9 @@ class SGPrompt(PooledFewShot):
         log = ReadingLog(question)
         passages = await log.search(question.text, self.passages)
         extracted = await self.read(log, "sg_prompt/extract", passages, self.max_graph_tokens)
-        written = read_triple_lines(extracted)
-        graph = list(dict.fromkeys(f"<{'; '.join(triple)}>" for triple in written.triples))
-        log.flags.update({"malformed_triple": written.malformed, "empty_graph": not graph})
+        triples = read_triple_lines(extracted)
+        graph = list(dict.fromkeys(f"<{'; '.join(triple)}>" for triple in triples.triples))
+        log.flags.update({"malformed_triple": triples.malformed, "empty_graph": not graph})
         reply = await self.read(log, "sg_prompt/answer", passages, self.max_tokens, graph=graph)
         text = log.read_conclusion(reply)
         return log.answer(text, passages, {"graph": graph, "thought": reply}, {"triples": len(graph)})
@@ -93,9 +93,9 @@ class ERACoT(PooledFewShot):
 
         async def extract(template: str, mark: str = "", **values: Any) -> list[Triple]:
             """Return the distinct relations in order."""
-            written = read_triple_lines(await write(template, self.max_list_tokens, mark, **values))
-            log.flags["malformed_triple"] += written.malformed
-            return list(dict.fromkeys(Triple(*parts) for parts in written.triples))
+            triples = read_triple_lines(await write(template, self.max_list_tokens, mark, **values))
+            log.flags["malformed_triple"] += triples.malformed
+            return list(dict.fromkeys(Triple(*parts) for parts in triples.triples))
 
         async def rate(relation: Triple) -> float | None:
             """Return how reliable the model rates a relation, 0 to 10, or None."""
@@ -215,9 +215,9 @@ class GEReasoning(PooledFewShot):
         log, stop = ReadingLog(question), ("\nQuestion:", "\nPassages:")
         asked = {"examples": self.examples, "pinned": passages_text(question.pinned), "question": question.text}
         parsed = await log.write(render("ge_reasoning/parse", **asked), self.max_graph_tokens, stop)
-        written = read_triple_lines(parsed)
-        state = QuestionGraph(number_unknowns(written.triples))
-        log.flags.update(malformed_triple=written.malformed, empty_graph=not state.graph)
+        triples = read_triple_lines(parsed)
+        state = QuestionGraph(number_unknowns(triples.triples))
+        log.flags.update(malformed_triple=triples.malformed, empty_graph=not state.graph)
         attempts = list[FillAttempt]()
         for _ in range(self.max_rounds):
             masked = state.next_triples()
@@ -230,8 +230,8 @@ class GEReasoning(PooledFewShot):
         log.flags["no_search"] += not attempts
         log.flags["unfilled"] += sum(bool(UNKNOWN.search(" ".join(triple))) for triple in filled)
         graph = [f"<{'; '.join(triple)}>" for triple in filled]
-        kept = [fill for fill in attempts if fill.kept and fill.question]
-        prompt = render("ge_reasoning/answer", **asked, graph=graph, rewrite=self.rewrite, fills=kept)
+        certain_fills = [fill for fill in attempts if fill.kept and fill.question]
+        prompt = render("ge_reasoning/answer", **asked, graph=graph, rewrite=self.rewrite, fills=certain_fills)
         reply = await log.write(prompt, self.max_tokens, stop)
         notes = {
             "question_graph": state.graph,
@@ -255,16 +255,16 @@ class GEReasoning(PooledFewShot):
         passages = await log.search(query, self.passages)
         values: dict[str, Any] = {"triple": triple, "asked": sub_question}
         reply = await self.read(log, "ge_reasoning/fill", passages, self.max_fill_tokens, stop=("\n",), **values)
-        value, confidence, kept = reply.strip().rstrip("."), None, True
+        value, confidence, is_certain = reply.strip().rstrip("."), None, True
         if not value or value.casefold() == "unknown" or UNKNOWN.search(value):
-            value, kept = "", False
+            value, is_certain = "", False
         elif self.threshold:
             values["value"] = value
             rated = await self.read(log, "ge_reasoning/confidence", passages, MAX_SCORE_TOKENS, stop=(), **values)
             confidence = read_score(rated)
-            kept = confidence is not None and confidence >= self.threshold
-            log.flags["unreadable_score" if confidence is None else "unsure_fill"] += not kept
-        return FillAttempt(sub_question, passages, value, confidence, kept)
+            is_certain = confidence is not None and confidence >= self.threshold
+            log.flags["unreadable_score" if confidence is None else "unsure_fill"] += not is_certain
+        return FillAttempt(sub_question, passages, value, confidence, is_certain)
 
 
 def number_unknowns(triples: Iterable[Masked]) -> list[Masked]:
@@ -272,7 +272,7 @@ def number_unknowns(triples: Iterable[Masked]) -> list[Masked]:
     graph, count = dict[Masked, None](), 0
     for head, relation, tail in triples:
         count += head == "?" and not count
-        known = f"?_{count}" if head == "?" else head
+        entity = f"?_{count}" if head == "?" else head
         count += tail == "?"
-        graph[known, relation, f"?_{count}" if tail == "?" else tail] = None
+        graph[entity, relation, f"?_{count}" if tail == "?" else tail] = None
     return list(graph)

@@ -131,12 +131,12 @@ class IRCoT(ScopedMethod, FewShotKeys):
             return bool(thoughts)
         return self.until == "answer" and (not thoughts[-1] or extract_answer(thoughts[-1]) is not None)
 
-    async def retrieve(self, query: str, known: tuple[Passage, ...], scope: Scope) -> tuple[Passage, ...]:
+    async def retrieve(self, query: str, earlier: tuple[Passage, ...], scope: Scope) -> tuple[Passage, ...]:
         """Return the best passages, with until=passages the best unknown ones."""
         if self.until == "answer":
             return await scope.search(query, self.passages_per_step, self.max_passage_words)
-        passages = await scope.search(query, self.passages_per_step + len(known), self.max_passage_words)
-        return tuple(passage for passage in passages if passage not in known)[: self.passages_per_step]
+        passages = await scope.search(query, self.passages_per_step + len(earlier), self.max_passage_words)
+        return tuple(passage for passage in passages if passage not in earlier)[: self.passages_per_step]
 
     async def reason(
         self, question: Question, passages: tuple[Passage, ...], thoughts: tuple[str, ...], reading: ReadingLog
@@ -146,13 +146,13 @@ class IRCoT(ScopedMethod, FewShotKeys):
         A sentence with the answer goes to the end of the line, because answers contain full stops.
         """
         shot = Shot(question.text, add_pinned(question, passages), "cot", " ".join(thoughts))
-        written = await self.few_shot.generate(shot, self.max_thought_tokens, "agent")
-        thought = next(iter(sentences(written.text)), "")
+        reply = await self.few_shot.generate(shot, self.max_thought_tokens, "agent")
+        thought = next(iter(sentences(reply.text)), "")
         if extract_answer(thought) is not None:
-            thought = written.text
-        await reading.count(shot.passages[: len(shot.passages) - written.flags["passages_dropped"]])
-        reading.flags.update(written.flags)
-        reading.flags["truncated_thought"] += written.cut and thought == written.text
+            thought = reply.text
+        await reading.count(shot.passages[: len(shot.passages) - reply.flags["passages_dropped"]])
+        reading.flags.update(reply.flags)
+        reading.flags["truncated_thought"] += reply.cut and thought == reply.text
         return thought
 
     async def read(self, question: Question, passages: tuple[Passage, ...], thoughts: tuple[str, ...]) -> Answer:
@@ -184,7 +184,7 @@ def choose_query(question: Question, thoughts: tuple[str, ...], stripped: bool, 
 def add_passages(passages: tuple[Passage, ...], further: tuple[Passage, ...]) -> tuple[Passage, ...]:
     """Append the further passages that are no near duplicates of earlier ones."""
     for passage in further:
-        if not any(is_near_duplicate(passage, known) for known in passages):
+        if not any(is_near_duplicate(passage, other) for other in passages):
             passages = (*passages, passage)
     return passages
 

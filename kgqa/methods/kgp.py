@@ -181,12 +181,12 @@ class Kgp:
             ahead = min(len(queue), -(-(self.budget - visited) // self.branching))
             heads = [queue.popleft() for _ in range(ahead)]  # line 6
             for step in await gather(*(self.visit(walk, path) for path in heads)):  # line 7
-                chosen = step.chosen[: self.budget - visited]  # lines 10 to 12
-                walk.steps.append(replace(step, chosen=chosen))
-                visited += len(chosen)
-                grown = [(*step.path, passage) for passage in chosen]  # lines 8 and 9
-                (queue if len(step.path) + 1 < self.hops else ended).extend(grown)
-                if not grown:
+                neighbors = step.chosen[: self.budget - visited]  # lines 10 to 12
+                walk.steps.append(replace(step, chosen=neighbors))
+                visited += len(neighbors)
+                paths = [(*step.path, passage) for passage in neighbors]  # lines 8 and 9
+                (queue if len(step.path) + 1 < self.hops else ended).extend(paths)
+                if not paths:
                     ended.append(step.path)
         return ended + list(queue)
 
@@ -204,9 +204,9 @@ class Kgp:
             best = await self.rank(walk.question.text, tuple(new.values()), count)
             for passage, group in zip(last, groups, strict=True):
                 path, around = reached[passage.id], tuple(other for other in group if other.id in new)
-                chosen = tuple(other for other in best if other in around and other.id not in reached)
-                walk.steps.append(Visit(path, around, chosen=chosen))
-                reached |= {other.id: (*path, other) for other in chosen}
+                neighbors = tuple(other for other in best if other in around and other.id not in reached)
+                walk.steps.append(Visit(path, around, chosen=neighbors))
+                reached |= {other.id: (*path, other) for other in neighbors}
             collected, last = [*collected, *best], best
         return [(passage,) for passage in collected]
 
@@ -239,13 +239,13 @@ class Kgp:
             return f"{question.text} {so_far}"
         prompt = self.evidence_prompt(question.text, so_far)
         reply = await Generate(prompt, self.max_evidence_tokens, ("\n\n", "\nQuestion:"), role="agent")
-        written = " ".join(reply.text.split())
+        evidence = " ".join(reply.text.split())
         flags["cut_reply"] += reply.finish == "length"
-        flags["empty_evidence"] += not written
+        flags["empty_evidence"] += not evidence
         earlier = (question.text, *(passage.wording for passage in path))
-        flags["repeated_evidence"] += bool(written) and written in earlier
+        flags["repeated_evidence"] += bool(evidence) and evidence in earlier
         flags.update(reply.flags)
-        return written or question.text
+        return evidence or question.text
 
     def evidence_prompt(self, question: str, so_far: str) -> Prompt:
         """Render the prompt of the agent, which is also its training prompt."""

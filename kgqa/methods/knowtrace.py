@@ -153,8 +153,8 @@ class KnowTrace:
         prompt = self.exploration(question, state.memory, prefix)
         reply = await Generate(prompt, self.max_exploration_tokens, stop=("\nQuestion:",), role=EXPLORER)
         call = state.record_reply()
-        written = f"{prefix} {reply.text.strip()}" if prefix else reply.text
-        exploration = read_exploration(written)
+        completed_text = f"{prefix} {reply.text.strip()}" if prefix else reply.text
+        exploration = read_exploration(completed_text)
         state.flags.update(
             unreadable_exploration=not exploration.answer if exploration.sufficient else exploration.sufficient is None,
             malformed_pair=exploration.malformed,
@@ -185,9 +185,9 @@ class KnowTrace:
             return PairCompletion(pair, ParsedFacts(), flags={"empty_retrieval": 1})
         log, tokens, examples = ReadingLog(question), self.max_completion_tokens, self.completion_few_shot
         reply = await log.read("knowtrace/complete", passages, tokens, role=COMPLETER, examples=examples, pair=pair)
-        written = read_facts(reply)
-        log.flags.update(malformed_triple=written.malformed, empty_triple=written.empty)
-        return PairCompletion(pair, written, passages, log.tokens, log.flags)
+        facts = read_facts(reply)
+        log.flags.update(malformed_triple=facts.malformed, empty_triple=facts.empty)
+        return PairCompletion(pair, facts, passages, log.tokens, log.flags)
 
     async def remember(self, state: KnowTraceState) -> str:
         """Return the graph for the next exploration (§3.2, knowledge prompting strategies), "" if it is empty."""
@@ -221,7 +221,7 @@ class KnowTrace:
         targets = find_target_entities(graph, f"{last.thought}\n{last.answer}")
         supporting = support(graph, find_initial_entities(rounds), targets)
         lessons, filtered = judge_replies(state, set(supporting))
-        written = [each.text for each in state.explored] + [each.reply.text for each in completed]
+        replies = [each.text for each in state.explored] + [each.reply.text for each in completed]
         return Answer(
             last.answer,
             evidence_of(passage for completion in completed for passage in completion.passages),
@@ -234,7 +234,7 @@ class KnowTrace:
                 "support": len(supporting),
                 "forced_answer": state.flags["forced_answer"],
                 "passage_tokens": sum(completion.tokens for completion in completed),
-                "written_tokens": await CountTokens("\n".join(written)),
+                "written_tokens": await CountTokens("\n".join(replies)),
                 "filtered_tokens": await CountTokens("\n".join(filtered)),
             },
             notes={"iterations": iterations, "thought": last.thought, "support": supporting},

@@ -177,7 +177,7 @@ class SearchAgent(ScopedMethod):
             transcript.write(f"\n{self.answer_tags[0]}")
             reply = await self.write(transcript, log)
             text = self.read_open(self.answer_tags[0] + reply.text.strip().partition("\n")[0])[1].strip()
-        searches = [[found.query, [passage.id for passage in found.passages]] for found in transcript.searches]
+        searches = [[search.query, [passage.id for passage in search.passages]] for search in transcript.searches]
         notes = {"transcript": self.show(transcript, transcript.passages), "searches": searches}
         return log.answer(text or "", transcript.passages, notes, {"searches": len(searches)})
 
@@ -219,12 +219,12 @@ class SearchAgent(ScopedMethod):
     async def write(self, transcript: Transcript, log: ReadingLog) -> Completion:
         """Generate the continuation of the transcript, and add it with the tag that ends it."""
 
-        def call(shown: tuple[Passage, ...]) -> Generate:
-            prompt = self.continue_prompt(log.question, self.show(transcript, shown), shown)
+        def call(context: tuple[Passage, ...]) -> Generate:
+            prompt = self.continue_prompt(log.question, self.show(transcript, context), context)
             tokens, settings = self.max_turn_tokens, (self.temperature, self.top_p)
             return Generate(prompt, tokens, self.stop, *settings, thoughts="keep")
 
-        results = merge_rankings(found.passages for found in transcript.searches if found.finding is None)
+        results = merge_rankings(search.passages for search in transcript.searches if search.finding is None)
         reply = await log.send(call, results)
         kind, _ = self.read(reply)
         if self.closed_tags:
@@ -265,30 +265,30 @@ class SearchAgent(ScopedMethod):
             log.flags["empty_retrieval"] += 1
             transcript.write(Found(query, (), None if empty is None else notice_text(empty)))
             return
-        found = Found(query, await log.scope.search(query, self.passages))
-        log.flags["empty_retrieval"] += not found.passages
-        if self.read_prompt is not None and found.passages:
-            found = replace(found, finding=await self.read_passages(found, transcript, log))
-        transcript.write(found)
+        result = Found(query, await log.scope.search(query, self.passages))
+        log.flags["empty_retrieval"] += not result.passages
+        if self.read_prompt is not None and result.passages:
+            result = replace(result, finding=await self.read_passages(result, transcript, log))
+        transcript.write(result)
 
-    async def read_passages(self, found: Found, transcript: Transcript, log: ReadingLog) -> str:
+    async def read_passages(self, result: Found, transcript: Transcript, log: ReadingLog) -> str:
         """Return what the model reads from passages for a query (Search-o1's reason-in-documents)."""
 
-        def show(shown: tuple[Passage, ...]) -> dict[str, object]:
-            texts = self.show_passages(found.passages, shown)
+        def show(context: tuple[Passage, ...]) -> dict[str, object]:
+            texts = self.show_passages(result.passages, context)
             pages = [
                 {"title": page.title, "text": page.text[: self.max_passage_characters]}
-                for page in found.passages
-                if page in shown
+                for page in result.passages
+                if page in context
             ]
-            return {"pinned": pinned_text(log.question, shown), "passages": texts, "pages": pages}
+            return {"pinned": pinned_text(log.question, context), "passages": texts, "pages": pages}
 
         reasoning = self.show(transcript, transcript.passages)
         steps = number_steps(reasoning, keep=(self.query[0], self.result[0].strip()))
-        values = {"question": log.question.text, "query": found.query, "reasoning": reasoning, "steps": steps}
+        values = {"question": log.question.text, "query": result.query, "reasoning": reasoning, "steps": steps}
         template, settings = str(self.read_prompt), (self.read_temperature, self.read_top_p)
         tokens = self.max_read_tokens
-        reply = await log.read(template, found.passages, tokens, stop=(), show=show, settings=settings, **values)
+        reply = await log.read(template, result.passages, tokens, stop=(), show=show, settings=settings, **values)
         return self.read_finding(reply)
 
     def read_finding(self, reply: str) -> str:
@@ -353,26 +353,26 @@ class SearchAgent(ScopedMethod):
         boxed = read_boxed(answer) if self.boxed == "optional" else None
         return answer.strip() if boxed is None else boxed
 
-    def show(self, transcript: Transcript, shown: Sequence[Passage]) -> str:
+    def show(self, transcript: Transcript, context: Sequence[Passage]) -> str:
         """Return the transcript with only these passages."""
 
-        def show_result(found: Found) -> str:
-            texts = self.show_passages(found.passages, shown) if found.finding is None else found.finding
+        def show_result(result: Found) -> str:
+            texts = self.show_passages(result.passages, context) if result.finding is None else result.finding
             return f"{self.result[0]}{texts.strip() if self.strip_result else texts}{self.result[1]}"
 
         return transcript.show(show_result)
 
-    def show_passages(self, passages: Sequence[Passage], shown: Sequence[Passage]) -> str:
+    def show_passages(self, passages: Sequence[Passage], context: Sequence[Passage]) -> str:
         """Return passages as the model reads them. Numbers are ranks."""
         return "".join(
             self.passage.format(number=number, title=passage.title, text=passage.text[: self.max_passage_characters])
             for number, passage in enumerate(passages, start=1)
-            if passage in shown
+            if passage in context
         )
 
-    def continue_prompt(self, question: Question, transcript: str, shown: Sequence[Passage]) -> Prompt:
+    def continue_prompt(self, question: Question, transcript: str, context: Sequence[Passage]) -> Prompt:
         """Return the prompt with the transcript as the start of the reply."""
-        pinned = pinned_text(question, shown)
+        pinned = pinned_text(question, context)
         prompt = render(self.prompt, pinned=pinned, question=question.text, searches=self.max_searches)
         if prompt.form == "chat":
             return replace(prompt, prefill=prompt.prefill + transcript)

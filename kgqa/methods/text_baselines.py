@@ -84,10 +84,10 @@ class SelfAsk(PooledFewShot):
         log, searches, follow_ups = ReadingLog(question), list[tuple[Passage, ...]](), list[str]()
         transcript, text = "Follow-up:", ""
 
-        def show(shown: tuple[Passage, ...]) -> dict[str, str]:
+        def show(context: tuple[Passage, ...]) -> dict[str, str]:
             """Return the passages in the order of the searches, and the transcript."""
-            passages = add_pinned(question, (passage for found in searches for passage in found))
-            texts = passages_text(dict.fromkeys(passage for passage in passages if passage in shown))
+            passages = add_pinned(question, (passage for hits in searches for passage in hits))
+            texts = passages_text(dict.fromkeys(passage for passage in passages if passage in context))
             return {"passages": texts, "transcript": transcript}
 
         async def continue_transcript() -> str:
@@ -99,9 +99,9 @@ class SelfAsk(PooledFewShot):
             searches.append(await log.search(question.text, self.passages))
         for _ in range(self.max_follow_ups):
             transcript += await continue_transcript()
-            written = transcript.rpartition(ANSWERED)[2]
-            follow_up, text = text_after_label("Follow-up", written), text_after_label(FINAL, written)
-            text = plain_answer(text) or ("" if follow_up else find_answer(written))
+            ending = transcript.rpartition(ANSWERED)[2]
+            follow_up, text = text_after_label("Follow-up", ending), text_after_label(FINAL, ending)
+            text = plain_answer(text) or ("" if follow_up else find_answer(ending))
             if text or not follow_up or follow_up in follow_ups:
                 log.flags["repeated_follow_up"] += not text and follow_up in follow_ups
                 log.flags["unreadable_reply"] += not text and not follow_up
@@ -114,7 +114,7 @@ class SelfAsk(PooledFewShot):
             transcript = transcript.removesuffix(ANSWERED) + CONCLUDED
             text = (await continue_transcript()).strip().partition("\n")[0]
             transcript += f" {text}"
-        evidence = (passage for found in searches for passage in found)
+        evidence = (passage for hits in searches for passage in hits)
         notes = {"transcript": transcript.strip(), "follow_ups": follow_ups}
         figures = {"follow_ups": len(follow_ups), "forced_answer": log.flags["forced_answer"]}
         return log.answer(text, evidence, notes, figures)
@@ -169,8 +169,8 @@ class ReAct(PooledFewShot):
             log.flags["forced_answer"] += 1
             last = self.max_steps + 1
             transcript.write(f"\nThought {last}: I have to answer now.\nAction {last}: Finish[")
-            written = await self.continue_transcript(transcript, log)
-            answer = re.split(r"[\]\n]", written.strip())[0].strip()
+            ending = await self.continue_transcript(transcript, log)
+            answer = re.split(r"[\]\n]", ending.strip())[0].strip()
         passages, queries = transcript.passages, transcript.queries
         notes = {"transcript": show_observations(transcript, passages), "queries": queries}
         figures = {"searches": len(queries), "forced_answer": log.flags["forced_answer"]}
@@ -182,35 +182,35 @@ class ReAct(PooledFewShot):
         An action must have the number of the step. After a thought without one, its action is requested (released
         code). Text after the action is dropped.
         """
-        written = await self.continue_transcript(transcript, log)
-        kind, argument, end = read_action(written, number)
+        reply = await self.continue_transcript(transcript, log)
+        kind, argument, end = read_action(reply, number)
         if not kind:
             log.flags["prompted_action"] += 1
-            thought = f" {written.strip().partition(chr(10))[0]}\nAction {number}:"
+            thought = f" {reply.strip().partition(chr(10))[0]}\nAction {number}:"
             transcript.write(thought)
-            written = await self.continue_transcript(transcript, log, stop="\n")
-            kind, argument, end = read_action(thought + written, number)
+            reply = await self.continue_transcript(transcript, log, stop="\n")
+            kind, argument, end = read_action(thought + reply, number)
             end -= len(thought)
-        transcript.write(written[:end] if kind else written)
+        transcript.write(reply[:end] if kind else reply)
         return kind, argument
 
     async def continue_transcript(self, transcript: Transcript, log: ReadingLog, stop: str = "\nObservation") -> str:
         """Generate the continuation of the transcript, up to `stop`."""
 
-        def show(shown: tuple[Passage, ...]) -> dict[str, str]:
-            return {"pinned": pinned_text(log.question, shown), "transcript": show_observations(transcript, shown)}
+        def show(context: tuple[Passage, ...]) -> dict[str, str]:
+            return {"pinned": pinned_text(log.question, context), "transcript": show_observations(transcript, context)}
 
-        ranked = merge_rankings(found.passages for found in transcript.searches)
+        ranked = merge_rankings(search.passages for search in transcript.searches)
         stops = (stop, "\nQuestion:", "\nPassages:")
         reply = await self.read(log, "react/step", ranked, self.max_step_tokens, stop=stops, show=show)
         return f"{'' if reply.startswith(' ') else ' '}{reply.rstrip()}"
 
 
-def show_observations(transcript: Transcript, shown: Collection[Passage]) -> str:
+def show_observations(transcript: Transcript, context: Collection[Passage]) -> str:
     """Return the transcript with only these passages."""
 
-    def show(found: Found) -> str:
-        return passages_text(passage for passage in found.passages if passage in shown) or NOTHING_FOUND
+    def show(search: Found) -> str:
+        return passages_text(passage for passage in search.passages if passage in context) or NOTHING_FOUND
 
     return transcript.show(show).strip()
 

@@ -42,9 +42,9 @@ class Result:
     text: str = ""
     chunks: tuple[tuple[int, Passage], ...] = ()
 
-    def show(self, shown: Sequence[Passage]) -> str:
+    def show(self, context: Sequence[Passage]) -> str:
         """Return the result with only these passages."""
-        lines = [f"[{number}] {passage.title}: {passage.text}" for number, passage in self.chunks if passage in shown]
+        lines = [f"[{number}] {passage.title}: {passage.text}" for number, passage in self.chunks if passage in context]
         return "\n".join(filter(None, [*lines, self.text])) or NO_ROOM
 
 
@@ -142,14 +142,14 @@ class ToolAgent(ScopedMethod):
         log, library, text = ReadingLog(question, self.scope_of(question)), Library(), None
         for _ in range(self.max_turns):
             reply = await self.write(library, log)
-            made = reply.tool_calls or read_calls(reply.text)[1]
-            if not made:
+            tool_calls = reply.tool_calls or read_calls(reply.text)[1]
+            if not tool_calls:
                 is_answer = bool(reply.text.strip()) and reply.finish == "stop"
                 log.flags["no_action"] += not is_answer
                 text = reply.text if is_answer else None
                 break
-            log.flags["too_many_calls"] += len(made) > MOST_CALLS
-            library.turns.append((reply, [await self.call(call, library, log) for call in made[:MOST_CALLS]]))
+            log.flags["too_many_calls"] += len(tool_calls) > MOST_CALLS
+            library.turns.append((reply, [await self.call(call, library, log) for call in tool_calls[:MOST_CALLS]]))
         if text is None:
             log.flags["forced_answer"] += 1
             text = read_calls((await self.write(library, log, force=True)).text)[0]
@@ -169,20 +169,20 @@ class ToolAgent(ScopedMethod):
         stop = () if has_functions else (RESPONSE,)
         tools = to_json(self.schemas()) if has_functions and not force else None
 
-        def call(shown: tuple[Passage, ...]) -> Generate:
-            prompt = self.continue_prompt(log.question, library, shown, force=force)
+        def call(context: tuple[Passage, ...]) -> Generate:
+            prompt = self.continue_prompt(log.question, library, context, force=force)
             return Generate(prompt, self.max_turn_tokens, stop, self.temperature, tools=tools)
 
         chunks = [passage for result in reversed(library.results) for _, passage in result.chunks]
         return await log.send(call, list(dict.fromkeys(chunks)))
 
     def continue_prompt(
-        self, question: Question, library: Library, shown: Sequence[Passage], *, force: bool = False
+        self, question: Question, library: Library, context: Sequence[Passage], *, force: bool = False
     ) -> Prompt:
         """Return the prompt with the conversation so far, and only these passages in it."""
         has_functions = self.protocol == "functions"
         tools = "" if has_functions else "\n".join(map(to_json, self.schemas()))
-        pinned = pinned_text(question, shown)
+        pinned = pinned_text(question, context)
         prompt = render(f"{self.prompts}/agent", tools=tools, pinned=pinned, question=question.text)
         messages = list(prompt.messages)
         for reply, results in library.turns:
@@ -191,7 +191,7 @@ class ToolAgent(ScopedMethod):
                 messages.append(Message("assistant", read_calls(reply.text)[0], calls))
             else:
                 messages.append(Message("assistant", reply.text))
-            messages += (Message("tool", result.show(shown), answers=result.call.id) for result in results)
+            messages += (Message("tool", result.show(context), answers=result.call.id) for result in results)
         if force:
             messages += render(f"{self.prompts}/limit").messages
         return replace(prompt, messages=tuple(messages) if has_functions else as_text(messages))
@@ -219,13 +219,13 @@ class ToolAgent(ScopedMethod):
         else:
             passages = await log.scope.search(value, count)
         log.flags["empty_retrieval"] += not passages
-        shown: Sequence[Passage] = passages
+        context: Sequence[Passage] = passages
         if "read_chunk" in self.tools:
-            shown = await find_snippets(passages, value)
+            context = await find_snippets(passages, value)
         else:
             library.read += passages
         numbers = map(library.number, passages)
-        return Result(call, "" if passages else NOTHING_FOUND, tuple(zip(numbers, shown, strict=True)))
+        return Result(call, "" if passages else NOTHING_FOUND, tuple(zip(numbers, context, strict=True)))
 
     def read_arguments(self, call: ToolCall) -> tuple[Any, int]:
         """Return the argument of a call and its number of results.
@@ -241,9 +241,9 @@ class ToolAgent(ScopedMethod):
     def read_chunks(self, call: ToolCall, numbers: Sequence[int], library: Library, log: ReadingLog) -> Result:
         """Return complete chunks. Those that were read before are named only."""
         unknown = list(dict.fromkeys(number for number in numbers if not 0 < number <= len(library.found)))
-        known = {number: library.found[number - 1] for number in numbers if 0 < number <= len(library.found)}
-        again = [number for number, passage in known.items() if passage in library.read]
-        fresh = {number: passage for number, passage in known.items() if number not in again}
+        chunks = {number: library.found[number - 1] for number in numbers if 0 < number <= len(library.found)}
+        again = [number for number, passage in chunks.items() if passage in library.read]
+        fresh = {number: passage for number, passage in chunks.items() if number not in again}
         library.read += fresh.values()
         log.flags["invalid_call"] += bool(unknown)
         texts = [f"Chunk {number} was read before." for number in again]
@@ -264,9 +264,9 @@ async def find_snippets(passages: Sequence[Passage], query: str | list[str]) -> 
         every = tuple(sentence for parts in split for sentence in parts)
         scores = iter(await Rank(query, every, "tfidf") if every else ())
         scored = [[(next(scores), sentence) for sentence in parts] for parts in split]
-        chosen = [[max(pairs, key=lambda pair: pair[0])[1]] for pairs in scored]
+        matches = [[max(pairs, key=lambda pair: pair[0])[1]] for pairs in scored]
     else:
         words = [keyword.casefold() for keyword in query]
-        chosen = [[part for part in parts if any(word in part.casefold() for word in words)] for parts in split]
-    texts = (" ".join(found).strip() or parts[0].strip() for found, parts in zip(chosen, split, strict=True))
+        matches = [[part for part in parts if any(word in part.casefold() for word in words)] for parts in split]
+    texts = (" ".join(snippet).strip() or parts[0].strip() for snippet, parts in zip(matches, split, strict=True))
     return [Passage.of(passage.title, text) for passage, text in zip(passages, texts, strict=True)]

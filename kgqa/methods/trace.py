@@ -291,8 +291,8 @@ class Trace:
             options = log_softmax(candidates)
         likeliest = sorted(options, key=lambda option: -option[1])[: self.branch]
         floor = math.log(self.min_probability) if self.min_probability else -math.inf
-        grown = [chain.extend_with(unit, logprob) for unit, logprob in likeliest if logprob >= floor]
-        return grown or [replace(chain, ended=True)]
+        extensions = [chain.extend_with(unit, logprob) for unit, logprob in likeliest if logprob >= floor]
+        return extensions or [replace(chain, ended=True)]
 
     async def rank(self, state: ChainState, chain: Chain) -> list[tuple[float, Unit]]:
         """Return the unused candidates with their relevance, best first, ties in the order of the passages.
@@ -346,14 +346,18 @@ class Trace:
         it has no step that stops.
         """
         examples = list[Mapping[str, Json]]()
-        for shown in state.demonstrations:
-            steps = [each for each in shown.selections if self.adaptive_termination or each.choice is not None]
+        for labelled in state.demonstrations:
+            steps = [each for each in labelled.selections if self.adaptive_termination or each.choice is not None]
             if len(steps) <= step and self.short_demonstrations == "next":
                 continue
             number = min(step, len(steps) - 1)
             options, choice = self.label_options(steps[number].candidates), steps[number].choice
             letter = "A" if choice is None else options[choice][0]
-            example = {"question": shown.question, "chain": shown.chain, "so_far": shown.chain[:number]}
+            example = {
+                "question": labelled.question,
+                "chain": labelled.chain,
+                "so_far": labelled.chain[:number],
+            }
             examples.append({**example, "options": options, "letter": letter})
         examples = examples[: self.demonstration_count]
         # the nearest is next to the question (not in the paper)

@@ -139,13 +139,13 @@ class Verify:
 
     async def facts(self, passage: Passage, flags: Counter[str]) -> Sequence[Sequence[Triple]]:
         """Extract the triples of a passage, in rounds until one adds no triple. Return the new ones of each round."""
-        known: dict[Triple, Triple] = {}  # by their words, ignoring case
+        triples: dict[Triple, Triple] = {}  # by their words, ignoring case
         rounds: list[list[Triple]] = []
         for template in ("verify/triples", *["verify/glean"] * self.gleaning_rounds):
-            written = {"triples": tuple(known.values())} if rounds else {}
-            prompt = render(template, passage=passage, **written)
+            fields = {"triples": tuple(triples.values())} if rounds else {}
+            prompt = render(template, passage=passage, **fields)
             reply = await Generate(prompt, self.max_triple_tokens, schema=TRIPLES_SCHEMA)
-            read, before = read_lists(reply.text, length=3), len(known)
+            read, before = read_lists(reply.text, length=3), len(triples)
             if read is None:
                 flags["unparsable_triples"] += 1
             else:
@@ -153,8 +153,8 @@ class Verify:
                 flags["cut_triples"] += not read.whole
                 for subject, relation, object_ in read.members:
                     folded = (subject.casefold(), relation.casefold(), object_.casefold())
-                    known.setdefault(folded, (subject, relation, object_))
-            rounds.append(list(known.values())[before:])
+                    triples.setdefault(folded, (subject, relation, object_))
+            rounds.append(list(triples.values())[before:])
             if len(rounds) > 1 and not rounds[-1]:
                 break
         return rounds
@@ -177,8 +177,8 @@ class Verify:
             return ()
         flags["cut_groups"] += not read.whole
         free, groups = set(names), []
-        for written in read.members:
-            group = tuple(name for name in dict.fromkeys(written) if name in free)
+        for member in read.members:
+            group = tuple(name for name in dict.fromkeys(member) if name in free)
             if len(group) > 1:
                 groups.append(group)
                 free -= set(group)
@@ -283,18 +283,18 @@ def read_lists(text: str, length: int | None = None) -> Lists | None:
 def read_path(text: str) -> Path | None:
     """Return the path, or None if the reply is no JSON object with a boolean `is_valid`."""
     try:
-        written = decode_first(text, text.index("{"))[0]
+        fields = decode_first(text, text.index("{"))[0]
     except ValueError:
         return None
-    valid = written.get("is_valid")
+    valid = fields.get("is_valid")
     if isinstance(valid, str):
         valid = {"true": True, "false": False}.get(valid.strip().casefold())
     if not isinstance(valid, bool):
         return None
-    listed = written.get("reasoning_path")
+    listed = fields.get("reasoning_path")
     read = [_texts(member) for member in listed] if isinstance(listed, list) else []
     triples = [(member[0], member[1], member[2]) for member in read if len(member) == 3]
-    reason = written.get("explanation")
+    reason = fields.get("explanation")
     explanation = " ".join(reason.split()) if isinstance(reason, str) else ""
     return Path(valid, tuple(triples), explanation, len(read) - len(triples))
 

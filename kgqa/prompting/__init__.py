@@ -90,9 +90,9 @@ def _template(name: str) -> Template:
         return _environment(folders).get_template(f"{name}.j2")
     except TemplateNotFound as error:
         searched = ", ".join(map(str, folders[:-1]))
-        known, program = template_names(), name.partition("/")[0]
+        names, program = template_names(), name.partition("/")[0]
         download = f"For the prompts of a released program: kgqa data download {program.removesuffix('_released')}"
-        hint = nearest(name, known) if any(each.startswith(f"{program}/") for each in known) else download
+        hint = nearest(name, names) if any(each.startswith(f"{program}/") for each in names) else download
         raise ConfigError(f"{name}.j2: no such template in {searched}, nor among kgqa's. {hint}") from error
     except TemplateSyntaxError as error:
         raise ConfigError(f"{error.filename}:{error.lineno}: {error.message}") from error

@@ -139,18 +139,18 @@ def demonstration_set(
 
 def describe_set(labelled: Sequence[ThoughtDemonstration], number: int, count: int) -> str:
     """Describe the questions of `demonstration_set` for a report."""
-    shown = len(demonstration_set(labelled, number, count))
+    size = len(demonstration_set(labelled, number, count))
     if not (released := _load_released_set(labelled, number)):
-        return f"{shown} of {len(labelled)} questions, random sample {number}"
-    text = f"{shown} of the {RELEASED_SET} questions of the authors' set {number}"
+        return f"{size} of {len(labelled)} questions, random sample {number}"
+    text = f"{size} of the {RELEASED_SET} questions of the authors' set {number}"
     return text if len(released) == RELEASED_SET else f"{text}, {len(released)} of which the file has"
 
 
 def _load_released_set(labelled: Sequence[ThoughtDemonstration], number: int) -> tuple[ThoughtDemonstration, ...]:
     """Return the authors' set of few-shot examples, or none for other questions."""
-    known = {place for demonstration in labelled for place in demonstration.places}
-    if known and number not in known:
-        raise ConfigError(f"method.demonstration_set={number}: the authors have sets 1 to {max(known)}")
+    places = {place for demonstration in labelled for place in demonstration.places}
+    if places and number not in places:
+        raise ConfigError(f"method.demonstration_set={number}: the authors have sets 1 to {max(places)}")
     placed = (demonstration for demonstration in labelled if number in demonstration.places)
     return tuple(sorted(placed, key=lambda demonstration: demonstration.places[number]))
 

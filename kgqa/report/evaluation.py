@@ -41,14 +41,14 @@ def evaluations_section(groups: Sequence[Sequence[Evaluation]]) -> list[Section]
     groups: those over the same questions.
     """
     evaluations = [each for group in groups for each in group]
-    shown = [
+    lines = [
         name
         for name, metric in METRICS.items()
         if metric.column and any(name in each.scores.scores for each in evaluations)
     ]
-    header = ("answers", "questions", *(METRICS[name].label for name in shown))
+    header = ("answers", "questions", *(METRICS[name].label for name in lines))
     rows: list[tuple[Value, ...]] = [
-        (each.source, each.scores.questions, *(each.scores.score(name) for name in shown)) for each in evaluations
+        (each.source, each.scores.questions, *(each.scores.score(name) for name in lines)) for each in evaluations
     ]
     calibrations = [(each.source, each.calibration) for each in evaluations if each.calibration]
     sections = [Section("Scores", header, rows), *(calibration_sections(calibrations) if calibrations else ())]

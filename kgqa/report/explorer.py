@@ -128,12 +128,12 @@ def _trace(question: ReportedQuestion) -> dict[str, Json]:
 
 def abridge_call(call: TracedCall) -> dict[str, Json]:
     """Return a call as JSON. A ranking has only its best texts and their total number (`of`), to keep pages small."""
-    shown = call.json()
-    if shown["call"] != "rank" or not isinstance(shown["reply"], list):
-        return shown
-    best = sorted(zip(shown["reply"], shown["texts"], strict=True), key=lambda pair: -pair[0])[:_BEST]
+    record = call.json()
+    if record["call"] != "rank" or not isinstance(record["reply"], list):
+        return record
+    best = sorted(zip(record["reply"], record["texts"], strict=True), key=lambda pair: -pair[0])[:_BEST]
     texts, scores = [text for _, text in best], [score for score, _ in best]
-    return {**shown, "of": len(shown["texts"]), "texts": texts, "reply": scores}
+    return {**record, "of": len(record["texts"]), "texts": texts, "reply": scores}
 
 
 def pack(value: Json) -> str:

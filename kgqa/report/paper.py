@@ -147,8 +147,8 @@ class PaperTable:
             entry = self.entry(row, group)
             return entry.estimate(metric).mean if entry else None
         values = [self.value(row, dataset, metric) for dataset in self.datasets]
-        known = [value for value in values if value is not None]
-        return fsum(known) / len(known) if len(known) == len(values) else None
+        numbers = [value for value in values if value is not None]
+        return fsum(numbers) / len(numbers) if len(numbers) == len(values) else None
 
     @cached_property
     def tests(self) -> dict[tuple[str, str, str], tuple[float, float]]:
@@ -199,9 +199,9 @@ class PaperTable:
     def _column(self, group: str, metric: str) -> list[MarkedCell]:
         sign = -1 if metric in METRICS and METRICS[metric].lower_is_better else 1
         values = [self.value(row, group, metric) for row in self.rows]
-        shown = [None if value is None else round(value, 1) for value in values]
-        ranked = sorted({sign * value for value in shown if value}, reverse=True)
-        marks = dict(zip(ranked, ("best", "second"), strict=False)) if len(set(shown) - {None}) > 1 else {}
+        numbers = [None if value is None else round(value, 1) for value in values]
+        ranked = sorted({sign * value for value in numbers if value}, reverse=True)
+        marks = dict(zip(ranked, ("best", "second"), strict=False)) if len(set(numbers) - {None}) > 1 else {}
         return [
             MarkedCell("–")
             if value is None
@@ -209,7 +209,7 @@ class PaperTable:
                 f"{value:.1f}{self.significant.get((row, group, metric), '')}",
                 marks.get(sign * value, "") if value else "",
             )
-            for row, value in zip(self.rows, shown, strict=True)
+            for row, value in zip(self.rows, numbers, strict=True)
         ]
 
     @property

@@ -148,7 +148,7 @@ def lay_out_points(plot: Plot) -> dict[str, object]:
 
 def _place_labels(points: Sequence[tuple[float, float, str]]) -> Iterator[tuple[float, float, str]]:
     """Yield the middle and the text of each label next to its point. A label without free room is only a tooltip."""
-    taken = [(x - 4, y - 4, x + 4, y + 4) for x, y, _ in points]  # left, top, right, bottom
+    boxes = [(x - 4, y - 4, x + 4, y + 4) for x, y, _ in points]  # left, top, right, bottom
     for x, y, label in points:
         wide = _CHARACTER * len(label)
         places = [(start, y + shift) for shift in (4, -6, 16) for start in (x + 7, x - 7 - wide)]
@@ -157,9 +157,9 @@ def _place_labels(points: Sequence[tuple[float, float, str]]) -> Iterator[tuple[
             box = (left, base - 10, left + wide, base + 2)
             is_inside = left > LEFT and box[2] < WIDTH and box[1] > 0 and box[3] < HEIGHT - BOTTOM + 2
             is_free = all(
-                box[0] > other[2] or other[0] > box[2] or box[1] > other[3] or other[1] > box[3] for other in taken
+                box[0] > other[2] or other[0] > box[2] or box[1] > other[3] or other[1] > box[3] for other in boxes
             )
             if is_inside and is_free:
-                taken.append(box)
+                boxes.append(box)
                 yield round(left + wide / 2, 1), round(base, 1), label
                 break

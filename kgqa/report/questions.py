@@ -115,11 +115,11 @@ class RunQuestions:
     def _check_scores(self) -> None:
         """Raise a DataError if EM or F1 of the metrics are not those of the answers, which were scored again."""
         for name in ("em", "f1"):
-            written = self._run.metrics.score(name).mean
+            mean = self._run.metrics.score(name).mean
             values = [row[name] for row in self.rows.values() if row[name] is not None]
-            if written is not None and values and abs(written - fmean(values)) > ROUNDING:
+            if mean is not None and values and abs(mean - fmean(values)) > ROUNDING:
                 raise DataError(
-                    f"{self._run.folder / METRICS}: scores.{name}.mean={written:.1f}, but its answers have "
+                    f"{self._run.folder / METRICS}: scores.{name}.mean={mean:.1f}, but its answers have "
                     f"{fmean(values):.1f}. {AGAIN}"
                 )
 

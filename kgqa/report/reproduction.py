@@ -156,7 +156,7 @@ class Reproduction:
         without = sum(line.published is not None and line.ours is None for line in self.lines)
         numbers: dict[str, int] = {verdict: counts[verdict] for verdict in VERDICTS}
         numbers["not run"] = without
-        known = {name: number for name, number in numbers.items() if number} or {"no value in the text": 0}
+        by_verdict = {name: number for name, number in numbers.items() if number} or {"no value in the text": 0}
         states = Counter(cell.state for cell in self.cells)
         cells = ", ".join(f"{count:,} {state}" for state, count in states.items())
         plots = self.plots()
@@ -165,7 +165,7 @@ class Reproduction:
         copied = [f"The published values are secondary, from {self.second_hand}."] if self.second_hand else []
         scorer = [self.scorer] if self.scorer else []
         text = (place, *copied, *scorer, *failed, *self._rules(), *([POINTS] if plots else []))
-        return Section("Verdicts", ("published values", "number"), known, text, plots=plots)
+        return Section("Verdicts", ("published values", "number"), by_verdict, text, plots=plots)
 
     def _rules(self) -> Iterator[str]:
         yield (

@@ -61,7 +61,7 @@ def sections(run: FinishedRun) -> list[Section]:
     ]
     # the scores are also headlines, and their alarm is a notice
     opened = [each.title != "Scores" and bool(each.alarm or each.title.startswith(("By ", "Judge"))) for each in listed]
-    return [replace(each, is_folded=not shown) for each, shown in zip(listed, opened, strict=True) if each.rows]
+    return [replace(each, is_folded=not is_open) for each, is_open in zip(listed, opened, strict=True) if each.rows]
 
 
 def notices(run: FinishedRun) -> list[str]:
@@ -242,8 +242,8 @@ def _recalls(retrieval: Retrieval | None) -> Section:
         alarm = retrieval.alarm or ""
         for name, recalls in (("all", retrieval.recall), ("all, by page", retrieval.page_recall or {})):
             if recalls:
-                shown = {budget: recalls[budget].mean for budget in retrieval.budgets}
-                groups.append((name, {"n": retrieval.n, **shown}))
+                by_budget = {budget: recalls[budget].mean for budget in retrieval.budgets}
+                groups.append((name, {"n": retrieval.n, **by_budget}))
         for by_group in (retrieval.by_hops, retrieval.by_type):
             shown_keys = ("n", *retrieval.budgets)
             groups += [
@@ -301,41 +301,41 @@ def headlines(metrics: Metrics) -> list[Headline]:
     scores = {metric.label: metrics.score(name) for name, metric in METRICS.items() if metric.tested}
     if metrics.judge:
         scores["judge"] = metrics.judge.accuracy
-    shown = [
+    lines = [
         Headline(label, f"{score.mean:.1f}", f"{score.low:.1f} to {score.high:.1f}")
         for label, score in scores.items()
         if score.mean is not None
     ]
     cost, of = metrics.cost.method, f"of {metrics.questions:,}"
-    shown.append(Headline("answered", f"{metrics.questions - metrics.failed:,}", of))
-    shown.append(Headline("failed", f"{metrics.failed:,}", of if metrics.failed else "", bool(metrics.failed)))
+    lines.append(Headline("answered", f"{metrics.questions - metrics.failed:,}", of))
+    lines.append(Headline("failed", f"{metrics.failed:,}", of if metrics.failed else "", bool(metrics.failed)))
     if cost.usd is not None:
-        shown.append(Headline("cost", f"{cost.usd:,.2f}" if cost.usd >= 1 else f"{cost.usd:.4f}", "USD"))
+        lines.append(Headline("cost", f"{cost.usd:,.2f}" if cost.usd >= 1 else f"{cost.usd:.4f}", "USD"))
     elif cost.calls:
-        shown.append(Headline("tokens", f"{cost.prompt_tokens + cost.output_tokens:,}", f"{cost.calls:,} calls"))
+        lines.append(Headline("tokens", f"{cost.prompt_tokens + cost.output_tokens:,}", f"{cost.calls:,} calls"))
     if metrics.seconds is not None:
         new = metrics.cost.paid.calls
-        shown.append(Headline("time", duration(metrics.seconds), "" if new == cost.calls else f"{new:,} new calls"))
-    return shown
+        lines.append(Headline("time", duration(metrics.seconds), "" if new == cost.calls else f"{new:,} new calls"))
+    return lines
 
 
 def cost_rows(cost: Costs | None) -> Rows:
     """Yield the calls, tokens, seconds and price, if there were calls."""
     if cost is None or not cost.method.calls:
         return
-    method, paid = cost.method, cost.paid
-    yield "model calls", f"{method.calls:,} ({method.calls_per_question} per question), {paid.calls:,} new"
+    method, new = cost.method, cost.paid
+    yield "model calls", f"{method.calls:,} ({method.calls_per_question} per question), {new.calls:,} new"
     reasoning = f", {method.reasoning_tokens:,} for reasoning" if method.reasoning_tokens else ""
     yield "tokens", f"{method.prompt_tokens:,} prompt, {method.output_tokens:,} generated{reasoning}"
-    yield "model seconds", f"{method.seconds:,.1f}, {paid.seconds:,.1f} new"
+    yield "model seconds", f"{method.seconds:,.1f}, {new.seconds:,.1f} new"
     if method.usd is not None:
-        yield "cost", f"{method.usd:,.4f} USD, {paid.usd:,.4f} USD new"
+        yield "cost", f"{method.usd:,.4f} USD, {new.usd:,.4f} USD new"
 
 
 def accuracy_text(judged: JudgeMetrics) -> str:
     unscored = f", {judged.unscored} unscored" if judged.unscored else ""
-    shown = judged.accuracy if judged.accuracy.n else "unscored"
-    return f"{shown}  ({judged.failed} failed counted as wrong{unscored})"
+    accuracy = judged.accuracy if judged.accuracy.n else "unscored"
+    return f"{accuracy}  ({judged.failed} failed counted as wrong{unscored})"
 
 
 def _score_rows(summary: ScoreSummary, judged: JudgeMetrics | None) -> Rows:
@@ -379,8 +379,8 @@ def _retrieval_rows(retrieval: Retrieval | None) -> Rows:
         yield "recall", _by_budget(retrieval, retrieval.recall)
         if retrieval.page_recall:
             yield "recall of pages", _by_budget(retrieval, retrieval.page_recall)
-        found = (f"@{budget} {retrieval.all_gold[budget]:.1f}" for budget in retrieval.budgets)
-        yield "all gold found", "  ".join(found)
+        shares = (f"@{budget} {retrieval.all_gold[budget]:.1f}" for budget in retrieval.budgets)
+        yield "all gold found", "  ".join(shares)
     if retrieval.mrr is not None:
         yield "reciprocal rank", f"{retrieval.mrr:.1f}"
     if retrieval.without_passages:

@@ -96,30 +96,30 @@ class SweepReport:
 
     def failures(self) -> list[tuple[str, str, str, str]]:
         """Return number, name, status and reason of the cells without figures."""
-        done = {each.cell.number for each in self.done}
-        return [(str(c.number), c.name, c.status, c.error or "") for c in self.cells if c.number not in done]
+        numbers = {each.cell.number for each in self.done}
+        return [(str(c.number), c.name, c.status, c.error or "") for c in self.cells if c.number not in numbers]
 
     @cached_property
     def tables(self) -> list[Section]:
         """Return a table for each set of questions."""
         groups: dict[tuple[str, ...], list[DoneCell]] = {}
-        for done in self.done:
-            groups.setdefault(done.key, []).append(done)
+        for cell in self.done:
+            groups.setdefault(cell.key, []).append(cell)
         return [self._table(key, cells) for key, cells in groups.items()]
 
     def _table(self, key: tuple[str, ...], cells: Sequence[DoneCell]) -> Section:
         dataset, _, *questions = key
-        axes = [axis for axis in self.sweep.axes if len({done.cell.values.get(axis) for done in cells}) > 1]
-        rows = [[MarkedCell(str(done.cell.number)), *done.values(axes, self.base)] for done in cells]
+        axes = [axis for axis in self.sweep.axes if len({cell.cell.values.get(axis) for cell in cells}) > 1]
+        rows = [[MarkedCell(str(cell.cell.number)), *cell.values(axes, self.base)] for cell in cells]
         header = ["cell", *(axes or ["settings"])]
         for column in columns():
             figures = [
-                column.measure(done.metrics) if column.score is None or column.score in done.shares else None
-                for done in cells
+                column.measure(cell.metrics) if column.score is None or column.score in cell.shares else None
+                for cell in cells
             ]
             if any(figures):
                 header.append(column.label)
-                shares = [done.shares.get(column.score or "") for done in cells]
+                shares = [cell.shares.get(column.score or "") for cell in cells]
                 marked = mark_best(figures, shares, lower_is_better=column.lower_is_better)
                 for row, entry in zip(rows, marked, strict=True):
                     row.append(entry)
@@ -128,10 +128,10 @@ class SweepReport:
 
     def notices(self) -> list[str]:
         """Return each notice once, with its cells."""
-        found = _group((notice, done.cell.number) for done in self.done for notice in notices(done.run))
+        groups = _group((notice, cell.cell.number) for cell in self.done for notice in notices(cell.run))
         return [
             notice if len(numbers) == len(self.cells) else f"{notice} ({_cells(numbers)})"
-            for notice, numbers in found.items()
+            for notice, numbers in groups.items()
         ]
 
     def sections(self) -> list[Section]:
@@ -145,16 +145,25 @@ class SweepReport:
 
     def csv(self) -> str:
         """Return one line per cell with figures as numbers. A score has columns for the ends of its interval."""
-        shown, axes = columns(), self.sweep.axes
-        ends = [f"{column.label} {end}" for column in shown if column.score for end in ("low", "high")]
-        header = ["cell", "name", *axes, "status", "questions", *(column.label for column in shown), *ends, "run"]
-        runs = {done.cell.number: done.run for done in self.done}
+        shares, axes = columns(), self.sweep.axes
+        ends = [f"{column.label} {end}" for column in shares if column.score for end in ("low", "high")]
+        header = [
+            "cell",
+            "name",
+            *axes,
+            "status",
+            "questions",
+            *(column.label for column in shares),
+            *ends,
+            "run",
+        ]
+        runs = {each.cell.number: each.run for each in self.done}
         rows: list[list[object]] = [[*header]]
         for cell in self.cells:
             row: dict[str, object] = {**cell.values, "cell": cell.number, "name": cell.name, "status": cell.status}
             if run := runs.get(cell.number):
                 row |= {"questions": run.metrics.questions, "run": str(run.folder)}
-                for column in shown:
+                for column in shares:
                     if figure := column.measure(run.metrics):
                         row |= {column.label: figure.value}
                         row |= {f"{column.label} low": figure.low, f"{column.label} high": figure.high}
@@ -226,22 +235,22 @@ def _plots(cells: Sequence[DoneCell], axes: Sequence[str]) -> list[Plot | BarPlo
 
     It is the first score that all cells have and that differs.
     """
-    measured = [done.metrics for done in cells]
-    known = [column for column in columns() if column.score and all(map(column.measure, measured))]
-    if not known or len(cells) < 2:
+    measured = [each.metrics for each in cells]
+    plain = [column for column in columns() if column.score and all(map(column.measure, measured))]
+    if not plain or len(cells) < 2:
         return []
-    score = next((column for column in known if len(set(map(column.measure, measured))) > 1), known[0])
+    score = next((column for column in plain if len(set(map(column.measure, measured))) > 1), plain[0])
     priced = all(metrics.cost.method.usd is not None for metrics in measured)
     label, cost = ("USD per question", dollars) if priced else ("tokens per question", tokens)
     bars, points = list[Bar](), list[Point]()
-    for done in cells:
-        cell = done.cell
+    for each in cells:
+        cell = each.cell
         name = name_by_settings({axis: cell.values[axis] for axis in axes if axis in cell.values})
-        reached, spent = score.measure(done.metrics), cost(done.metrics)
+        reached, costs = score.measure(each.metrics), cost(each.metrics)
         assert reached
-        assert spent
+        assert costs
         bars.append(Bar(name or cell.name, reached.value, reached.low, reached.high))
-        points.append(Point(spent.value, reached.value, reached.low, reached.high, name or cell.name))
+        points.append(Point(costs.value, reached.value, reached.low, reached.high, name or cell.name))
     against = Plot(
         f"{score.label} against cost", label, score.label, [Series("", points, 0, line=False)], x_is_cost=True
     )
@@ -265,16 +274,16 @@ def _read_run(sweep: Path, cell: Cell) -> None:
 def _by_value(values: Sequence[Json]) -> str:
     """Return the values of a setting, each with its cells."""
     texts = (value if isinstance(value, str) else encode_json(value).decode() for value in values)
-    found = _group((text, number) for number, text in enumerate(texts))
-    return "; ".join(f"{value} ({_cells(cells)})" for value, cells in found.items())
+    groups = _group((text, number) for number, text in enumerate(texts))
+    return "; ".join(f"{value} ({_cells(cells)})" for value, cells in groups.items())
 
 
 def _group(texts: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
     """Return the cells of each text."""
-    found = defaultdict[str, list[int]](list)
+    groups = defaultdict[str, list[int]](list)
     for text, number in texts:
-        found[text].append(number)
-    return found
+        groups[text].append(number)
+    return groups
 
 
 def _cells(numbers: Sequence[int]) -> str:

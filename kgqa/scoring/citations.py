@@ -25,8 +25,8 @@ class CitationScores:
         """Compare sets. If nothing is cited, the precision is not defined and the recall is 0."""
         if not gold:
             return cls()
-        found = len(set(cited) & set(gold))
-        return cls(found / len(set(cited)) if cited else None, found / len(set(gold)))
+        hits = len(set(cited) & set(gold))
+        return cls(hits / len(set(cited)) if cited else None, hits / len(set(gold)))
 
 
 def cite_passages(traced: TracedQuestion) -> CitationScores:
@@ -65,8 +65,8 @@ def split_sentences(passage: Passage, question: Question) -> list[str]:
 
 
 def _around(text: str, part: str) -> list[str]:
-    before, found, after = text.partition(part)
-    return [before, found, after] if found else [text]
+    before, match, after = text.partition(part)
+    return [before, match, after] if match else [text]
 
 
 def find_sentence(parts: Sequence[str], sentences: Sequence[str]) -> str:

@@ -15,8 +15,8 @@ _EDGE = 1e-9
 
 def mean(values: Iterable[float | None]) -> float | None:
     """Return the mean of the values that are not None, or None if there are none."""
-    known = [value for value in values if value is not None]
-    return fsum(known) / len(known) if known else None
+    numbers = [value for value in values if value is not None]
+    return fsum(numbers) / len(numbers) if numbers else None
 
 
 def percent(values: Iterable[float | None]) -> float | None:
@@ -26,11 +26,11 @@ def percent(values: Iterable[float | None]) -> float | None:
 
 def estimate(values: Iterable[float | None]) -> Estimate:
     """Return the mean of shares in percent, its interval, and the number of shares that are not None."""
-    known = [value for value in values if value is not None]
-    if not known:
+    numbers = [value for value in values if value is not None]
+    if not numbers:
         return UNDEFINED
-    low, high = share_interval(known)
-    return Estimate(mean=percent(known), low=100 * low, high=100 * high, n=len(known))
+    low, high = share_interval(numbers)
+    return Estimate(mean=percent(numbers), low=100 * low, high=100 * high, n=len(numbers))
 
 
 def pool_interval(
@@ -113,8 +113,8 @@ def tango(gains: int, losses: int, n: int) -> tuple[float, float]:
         """Return the score statistic of a true difference, with the likeliest share of losses under it."""
         linear = (2 * n - gains + losses) * difference - gains - losses
         root = sqrt(max(linear**2 + 8 * n * losses * difference * (1 - difference), 0.0))
-        lost = (root - linear) / (4 * n)
-        variance = n * (2 * lost + difference * (1 - difference))
+        loss_share = (root - linear) / (4 * n)
+        variance = n * (2 * loss_share + difference * (1 - difference))
         return n * (observed - difference) / sqrt(variance) if variance > 0 else 0.0
 
     first, last = -1 + _EDGE, 1 - _EDGE

@@ -41,11 +41,11 @@ class Value:
     questions: int | None = None  # None: not in the paper
 
     @classmethod
-    def of(cls, written: float | str | None, spread: float | None = None, questions: int | None = None) -> Value | None:
+    def of(cls, text: float | str | None, spread: float | None = None, questions: int | None = None) -> Value | None:
         """Parse a published value: a number, "~41" or None."""
-        if written is None:
+        if text is None:
             return None
-        return cls(float(str(written).lstrip("~")), isinstance(written, str), spread, questions)
+        return cls(float(str(text).lstrip("~")), isinstance(text, str), spread, questions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,9 +176,9 @@ def _published_errors(published: Value, ours: Ours, our_errors: tuple[float, flo
     return hypot(below, extra), hypot(above, extra)
 
 
-def _sum(metrics: Mapping[str, Json], written: str) -> float | None:
+def _sum(metrics: Mapping[str, Json], expression: str) -> float | None:
     """Return the sum of a formula such as `a + b - c` over the parts that exist, or None if there are none."""
-    signed = re.findall(r"(?:^|( [+-]) )(.+?)(?= [+-] |$)", written)
+    signed = re.findall(r"(?:^|( [+-]) )(.+?)(?= [+-] |$)", expression)
     values = [-value if sign == " -" else value for sign, part in signed for value in _values(metrics, part)]
     return sum(values) if values else None
 

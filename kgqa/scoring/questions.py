@@ -175,8 +175,8 @@ class _Registry(Mapping[str, Metric]):
 
     def _metrics(self) -> Mapping[str, Metric]:
         own = list_own_metrics()
-        if taken := own.keys() & BUILT_IN.keys():
-            file = own[min(taken)].file
+        if clashes := own.keys() & BUILT_IN.keys():
+            file = own[min(clashes)].file
             raise ConfigError(f"{file}: kgqa has a metric of this name. Rename the file")
         return {**BUILT_IN, **{name: _wrap(name, metric) for name, metric in own.items()}} if own else BUILT_IN
 
@@ -240,12 +240,12 @@ def score_question(question: Question, prediction: Prediction, profile: str) -> 
     if question.answerable is False:
         contained = shares["em"] = shares["f1"] = float(has_abstained(prediction))
     evidence = prediction.passages_of(question)
-    support = given = SupportScores()
+    support = pool_support = SupportScores()
     if evidence is not None:
         support = score_support(evidence if answer is not None else (), question.support)
         if question.passages:
-            given = score_support([passage.id for passage in question.passages], question.support)
-    return ScoredQuestion(question, prediction, profile, shares["em"], shares["f1"], contained, support, given)
+            pool_support = score_support([passage.id for passage in question.passages], question.support)
+    return ScoredQuestion(question, prediction, profile, shares["em"], shares["f1"], contained, support, pool_support)
 
 
 def has_abstained(prediction: Prediction) -> bool:
@@ -260,10 +260,10 @@ def score_support(evidence: Collection[str], gold: Collection[str]) -> SupportSc
     used, wanted = set(evidence), set(gold)
     if not wanted:
         return SupportScores()
-    found = len(used & wanted)
+    hits = len(used & wanted)
     return SupportScores(
-        recall=found / len(wanted),
-        precision=found / len(used) if used else None,
-        f1=2 * found / (len(used) + len(wanted)),
+        recall=hits / len(wanted),
+        precision=hits / len(used) if used else None,
+        f1=2 * hits / (len(used) + len(wanted)),
         error_rate=len(used - wanted) / len(used) if used else None,
     )

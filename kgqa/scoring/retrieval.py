@@ -53,8 +53,8 @@ def gold_passages(question: Question, page: Page) -> tuple[GoldPassage, ...]:
     for passage in (*support, *quoted):
         match = find_in_page(passage, page(passage.title))
         gold.setdefault(match.id, GoldPassage((passage.id, match.id), passage.title))
-    known = pinned_titles | {normalise_title(passage.title) for passage in gold.values()}
-    further = sorted(title for title in question.support_titles if normalise_title(title) not in known)
+    titles = pinned_titles | {normalise_title(passage.title) for passage in gold.values()}
+    further = sorted(title for title in question.support_titles if normalise_title(title) not in titles)
     return (*gold.values(), *(GoldPassage((), title) for title in further))
 
 

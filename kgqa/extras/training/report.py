@@ -97,8 +97,8 @@ def _points(estimates: Iterable[tuple[int, Estimate]]) -> list[Point]:
 
 def _round_row(one: Round) -> tuple[Value, ...]:
     right = f"{one.right:,} of {one.asked:,}" if one.run else "–"
-    kept = ", ".join(f"{role} {count:,}" for role, count in one.kept.items()) or "–"
-    return one.number, one.em, one.f1, one.filtered, right, kept, one.dev
+    counts = ", ".join(f"{role} {count:,}" for role, count in one.kept.items()) or "–"
+    return one.number, one.em, one.f1, one.filtered, right, counts, one.dev
 
 
 def example_sections(collected: Collected) -> list[Section]:

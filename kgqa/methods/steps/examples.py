@@ -94,13 +94,13 @@ class Example:
         Each search also finds a distractor. Transcripts have several lengths, by `place` in the prompt (from 0): one
         search for each passage, the first search fails, the first search finds all, the last search fails.
         """
-        known, fact, actions = {passage.id for passage in self.shown.pinned}, "", list[Action]()
-        wanted = {step.passage.id: step for step in self.shown.steps if step.passage.id not in known}
+        ids, fact, actions = {passage.id for passage in self.shown.pinned}, "", list[Action]()
+        wanted = {step.passage.id: step for step in self.shown.steps if step.passage.id not in ids}
         failing = {1: [*wanted][:1], 3: [*wanted][-1:]}.get(position % 4, [])
         for step in self.shown.steps:
-            if step.passage.id not in known:
-                found = [each.passage for each in wanted.values()] if position % 4 == 2 else [step.passage]
-                known.update(passage.id for passage in found)
+            if step.passage.id not in ids:
+                gold = [each.passage for each in wanted.values()] if position % 4 == 2 else [step.passage]
+                ids.update(passage.id for passage in gold)
                 need = f"{fact} Now I need to find out:" if fact else "I need to find out first:"
                 search = f"Search[{step.triple.head} {step.triple.relation}]"
                 if step.passage.id in failing:
@@ -108,8 +108,8 @@ class Example:
                     actions.append(Action(f"{need} {step.question}", search, observation))
                     need, search = "The passages do not say this. I search in other words:", f"Search[{step.question}]"
                 others = self._distractors(len(actions) + len(failing), 1)
-                shown = (*others, *found) if len(actions) % 2 else (*found, *others)
-                actions.append(Action(f"{need} {step.question}", search, passages_text(shown)))
+                passages = (*others, *gold) if len(actions) % 2 else (*gold, *others)
+                actions.append(Action(f"{need} {step.question}", search, passages_text(passages)))
             fact = self._find_thought(step)
         return (*actions, Action(self.thought, f"Finish[{self.shown.answer}]"))
 

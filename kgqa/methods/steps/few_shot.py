@@ -121,13 +121,13 @@ class FewShot:
         A chain without an answer is the answer itself. Flags: those of `pack`, `no_answer_marker`, `truncated_answer`,
         `empty_answer`.
         """
-        written = await self.generate(shot, max_tokens, "reader")
-        stated = extract_answer(written.text) if shot.style == "cot" else written.text
+        reply = await self.generate(shot, max_tokens, "reader")
+        stated = extract_answer(reply.text) if shot.style == "cot" else reply.text
         if stated is None:  # the chain does not say "answer is"
-            stated = find_answer(written.text) or None
-        text = plain_answer(written.text if stated is None else stated)
-        flags = Counter(no_answer_marker=stated is None, truncated_answer=written.cut, empty_answer=not text)
-        return replace(written, text=text, flags=written.flags + flags)
+            stated = find_answer(reply.text) or None
+        text = plain_answer(reply.text if stated is None else stated)
+        flags = Counter(no_answer_marker=stated is None, truncated_answer=reply.cut, empty_answer=not text)
+        return replace(reply, text=text, flags=reply.flags + flags)
 
     async def titles(self, question: str, pinned: tuple[Passage, ...], count: int, max_tokens: int) -> FewShotReply:
         """Generate titles of pages that help to answer a question about the pinned passages (appendix B)."""
@@ -146,7 +146,7 @@ class FewShot:
         self,
         template: str,
         labelled: Sequence[ThoughtDemonstration],
-        shown: Sequence[Passage],
+        context: Sequence[Passage],
         values: Mapping[str, object],
         max_tokens: int,
         role: str,
@@ -162,9 +162,11 @@ class FewShot:
         @cache  # it is rendered to count its tokens, and for the call
         def prompt(size: Size) -> Prompt:
             first, stop, count = size
-            return render(template, demonstrations=labelled[first:stop], passages=self.shorten(shown[:count]), **values)
+            return render(
+                template, demonstrations=labelled[first:stop], passages=self.shorten(context[:count]), **values
+            )
 
-        examples, passages = len(labelled), len(shown)
+        examples, passages = len(labelled), len(context)
         room: float = self.context_limit - max_tokens
         sizes, flags = [(0, stop, passages) for stop in range(examples, -1, -1)], Counter[str]()
         if self.drop == "released":
@@ -237,12 +239,12 @@ async def choose_pages(scope: Scope, question: Question, few_shot: FewShot, coun
     """
     if scope.pool is not None or not question.pinned or not count:
         return scope, Counter()
-    written = await few_shot.titles(question.text, question.pinned, count, MAX_TITLE_TOKENS)
-    named = parse_titles(written.text)[:count]
+    reply = await few_shot.titles(question.text, question.pinned, count, MAX_TITLE_TOKENS)
+    named = parse_titles(reply.text)[:count]
     results = await gather(*(Search(title, NEAREST_OF) for title in named))
     nearest = (nearest_title(title, passages) for title, passages in zip(named, results, strict=True))
     titles = tuple(dict.fromkeys(title for title in nearest if title))
-    return Scope(titles=titles or None), written.flags + Counter(no_titles=not titles)
+    return Scope(titles=titles or None), reply.flags + Counter(no_titles=not titles)
 
 
 def parse_titles(reply: str) -> list[str]:

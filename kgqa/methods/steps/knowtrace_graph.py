@@ -90,8 +90,8 @@ def read_exploration(text: str) -> Exploration:
         return _conclusion(text[first.end() :], text)
     remark, *lines = text[first.end() if first else 0 :].split("\n")
     lines = [EXPLORE.sub("- ", line) for line in lines]
-    written = [line for line in ([remark] if "|" in remark else []) + lines if re.search(r"\w", line)]
-    pairs = [_pair(line.strip()) for line in written]
+    content = [line for line in ([remark] if "|" in remark else []) + lines if re.search(r"\w", line)]
+    pairs = [_pair(line.strip()) for line in content]
     if not first and (ANSWER_LINE.search(text) or not any(pairs)):
         return _conclusion(text, text) if find_answer(text) else Exploration(None, text=text)
     return Exploration(False, pairs=tuple(dict.fromkeys(filter(None, pairs))), malformed=pairs.count(None), text=text)
@@ -108,9 +108,9 @@ def _conclusion(reasoning: str, text: str) -> Exploration:
 
 def read_facts(text: str) -> ParsedFacts:
     """Parse the triples of a completion. A reply that is no list and neither empty nor "none" is malformed."""
-    written = read_triple_lines(text)
-    facts = [fact for fact in (Fact(*map(unwrap, triple)) for triple in written.triples) if all(fact)]
-    malformed = written.malformed + len(written.triples) - len(facts)
+    triples = read_triple_lines(text)
+    facts = [fact for fact in (Fact(*map(unwrap, triple)) for triple in triples.triples) if all(fact)]
+    malformed = triples.malformed + len(triples.triples) - len(facts)
     stated = [fact for fact in facts if fact.object.lower() != "none"]
     malformed += not facts and not malformed and re.match(r"\W*(none\b|$)", text, flags=re.IGNORECASE) is None
     return ParsedFacts(tuple(dict.fromkeys(stated)), malformed, len(facts) - len(stated), text)
@@ -170,19 +170,19 @@ class PathStep(NamedTuple):
 
 def _path_through(fact: Fact, graph: Sequence[Fact], used: Collection[Fact]) -> deque[PathStep]:
     path = deque([PathStep(fact)])
-    seen = {name(fact.subject), name(fact.object)}
+    names = {name(fact.subject), name(fact.object)}
 
     def onward(here: str, *, backwards: bool) -> PathStep | None:
         """Return a step to a new entity, preferably over an unused triple and in the direction of the path."""
         ways = (PathStep(fact, turned) for fact in graph for turned in (backwards, not backwards))
-        new_ways = (way for way in ways if name(way.start) == name(here) and name(way.end) not in seen)
+        new_ways = (way for way in ways if name(way.start) == name(here) and name(way.end) not in names)
         return min(new_ways, key=lambda way: (way.fact in used, way.backwards != backwards), default=None)
 
     while way := onward(path[-1].end, backwards=False):
-        seen.add(name(way.end))
+        names.add(name(way.end))
         path.append(way)
     while way := onward(path[0].start, backwards=True):
-        seen.add(name(way.end))
+        names.add(name(way.end))
         path.appendleft(PathStep(way.fact, not way.backwards))
     return path
 
@@ -192,21 +192,21 @@ def find_initial_entities(rounds: Sequence[tuple[Sequence[Pair], Sequence[Fact]]
 
     rounds: per iteration the explored pairs and their triples.
     """
-    known, initial = set[str](), set[str]()
+    objects, initial = set[str](), set[str]()
     for pairs, facts in rounds:
-        initial |= {name(pair.entity) for pair in pairs} - known
-        known |= {name(entity) for fact in facts for entity in (fact.subject, fact.object)}
+        initial |= {name(pair.entity) for pair in pairs} - objects
+        objects |= {name(entity) for fact in facts for entity in (fact.subject, fact.object)}
     return initial
 
 
 def find_target_entities(graph: Collection[Fact], conclusion: str) -> set[str]:
     """Return the names of the graph's entities that are in the thought or the answer as whole words."""
-    found = set[str]()
+    targets = set[str]()
     for form in (plain_words, name):
         text = f" {form(conclusion)} "
         entities = {entity for fact in graph for entity in (fact.subject, fact.object)}
-        found |= {name(entity) for entity in entities if form(entity) and f" {form(entity)} " in text}
-    return found
+        targets |= {name(entity) for entity in entities if form(entity) and f" {form(entity)} " in text}
+    return targets
 
 
 def support(graph: Sequence[Fact], initial: Collection[str], targets: Collection[str]) -> list[Fact]:

@@ -39,9 +39,9 @@ def add_pinned(question: Question, retrieved: Iterable[Passage]) -> tuple[Passag
     return (*question.pinned, *(passage for passage in retrieved if passage.id not in pinned))
 
 
-def pinned_text(question: Question, shown: Sequence[Passage]) -> str:
+def pinned_text(question: Question, context: Sequence[Passage]) -> str:
     """Return the pinned passages among those that a prompt shows."""
-    return passages_text(passage for passage in question.pinned if passage in shown)
+    return passages_text(passage for passage in question.pinned if passage in context)
 
 
 def number_contexts(contexts: Iterable[str], mark: str = ": ") -> str:
@@ -72,9 +72,9 @@ async def read(
 Show = Callable[[tuple[Passage, ...]], Mapping[str, object]]
 
 
-def show_passages(shown: tuple[Passage, ...]) -> Mapping[str, object]:
+def show_passages(context: tuple[Passage, ...]) -> Mapping[str, object]:
     """Return the value of a template with passages that most templates have."""
-    return {"passages": passages_text(shown)}
+    return {"passages": passages_text(context)}
 
 
 @dataclass(slots=True)
@@ -109,8 +109,8 @@ class ReadingLog:
         show: its values that contain them. settings: temperature and top_p.
         """
 
-        def call(shown: tuple[Passage, ...]) -> Generate:
-            return Generate(render(template, **show(shown), **values), max_tokens, stop, *settings, role=role)
+        def call(context: tuple[Passage, ...]) -> Generate:
+            return Generate(render(template, **show(context), **values), max_tokens, stop, *settings, role=role)
 
         return (await self.send(call, passages)).text
 
@@ -119,18 +119,18 @@ class ReadingLog:
 
         Raises PromptTooLong: the prompt does not fit without passages.
         """
-        passages = shown = add_pinned(self.question, passages)
+        passages = context = add_pinned(self.question, passages)
         while True:
-            request = call(shown)
+            request = call(context)
             try:
                 reply = await request
             except PromptTooLong as refused:
-                if not shown:
+                if not context:
                     raise
-                shown = await _drop_passages(shown, refused.tokens - refused.limit)
+                context = await _drop_passages(context, refused.tokens - refused.limit)
                 continue
-            await self.count(shown)
-            self.flags["passages_dropped"] += len(passages) - len(shown)
+            await self.count(context)
+            self.flags["passages_dropped"] += len(passages) - len(context)
             # a score is cut by design, and flagged if it is unreadable
             self.flags["cut_reply"] += reply.finish == "length" and request.max_tokens > MAX_SCORE_TOKENS
             return reply
@@ -174,9 +174,9 @@ class ReadingLog:
             notes=notes,
         )
 
-    async def count(self, shown: Sequence[Passage]) -> None:
+    async def count(self, context: Sequence[Passage]) -> None:
         """Count the tokens of passages that a call has shown."""
-        self.last = await CountTokens(passages_text(shown)) if shown else 0
+        self.last = await CountTokens(passages_text(context)) if context else 0
         self.tokens += self.last
 
 
@@ -222,11 +222,11 @@ async def read_passages(
         answer = await read_zero_shot(question, retrieved or (), max_tokens, reader)
     else:
         passages = add_pinned(question, retrieved or ())
-        written = await few_shot.answer(Shot(question.text, passages, reader), max_tokens)
-        shown = few_shot.shorten(passages[: len(passages) - written.flags["passages_dropped"]])
-        tokens = await CountTokens(passages_text(shown)) if shown else 0
-        evidence, notes = evidence_of(retrieved or ()), {"demonstrations": written.demonstrations}
-        answer = Answer(written.text, evidence, context_tokens=tokens, flags=written.flags, notes=notes)
+        reply = await few_shot.answer(Shot(question.text, passages, reader), max_tokens)
+        context = few_shot.shorten(passages[: len(passages) - reply.flags["passages_dropped"]])
+        tokens = await CountTokens(passages_text(context)) if context else 0
+        evidence, notes = evidence_of(retrieved or ()), {"demonstrations": reply.demonstrations}
+        answer = Answer(reply.text, evidence, context_tokens=tokens, flags=reply.flags, notes=notes)
     return replace(answer, flags={**answer.flags, "empty_retrieval": retrieved == ()})
 
 
@@ -242,8 +242,8 @@ async def read_paths(question: Question, paths: Sequence[Path], max_tokens: int)
     pinned, count = [(passage,) for passage in question.pinned], len(paths)
     evidence = evidence_of(passage for path in paths for passage in path)
     while True:
-        shown = (*pinned, *paths[:count])
-        contexts = number_contexts("\n".join(passage.wording for passage in path) for path in shown)
+        context = (*pinned, *paths[:count])
+        contexts = number_contexts("\n".join(passage.wording for passage in path) for path in context)
         try:
             answer = await read(question, contexts, evidence, max_tokens, "kgp/answer")
             return replace(answer, flags={**answer.flags, "context_cut": count < len(paths)})

@@ -86,8 +86,8 @@ def find_final_answer(text: str) -> str:
 
 def _read_json_answer(text: str) -> str:
     bare = FENCE.sub(r"\1", text.strip()).strip()
-    written = read_object(bare) if bare.startswith("{") and bare.endswith("}") else None
-    answers = [value for key, value in (written or {}).items() if ANSWER_KEY.fullmatch(key)]
+    fields = read_object(bare) if bare.startswith("{") and bare.endswith("}") else None
+    answers = [value for key, value in (fields or {}).items() if ANSWER_KEY.fullmatch(key)]
     return str(answers[-1]).strip() if answers and isinstance(answers[-1], str | int | float) else ""
 
 
@@ -165,8 +165,8 @@ def read_triple_lines(text: str) -> WrittenTriples:
     TRACE's extraction accepts only angle brackets, as its released program does (`read_triples`).
     """
     triples, malformed = list[tuple[str, str, str]](), 0
-    for written in text.split("\n"):
-        line = written.replace("|", ";") if written.count("|") == 2 and ";" not in written else written
+    for row in text.split("\n"):
+        line = row.replace("|", ";") if row.count("|") == 2 and ";" not in row else row
         bare = MARKS.sub("", line.strip(), count=1)
         if BRACKETED.search(line):
             read = read_triples(line)

@@ -63,11 +63,11 @@ def read_verdict(text: str, labels: Labels = "paper") -> StepVerdict | None:
 
     Case, spaces and hyphens of error types are ignored, and "Correct" is a synonym. Missing texts are empty.
     """
-    written = read_object(text) or {}
+    fields = read_object(text) or {}
     names = {_normalize(name): name for name in (*errors(labels), CORRECT)} | {"correct": CORRECT}
-    if not (name := names.get(_normalize(str(written.get("error_type"))))):
+    if not (name := names.get(_normalize(str(fields.get("error_type"))))):
         return None
-    texts = (written.get(key) for key in ("diagnosis", "guidance"))
+    texts = (fields.get(key) for key in ("diagnosis", "guidance"))
     return StepVerdict(name, *(text.strip() if isinstance(text, str) else "" for text in texts))
 
 

@@ -83,12 +83,12 @@ class Transcript:
 
     @property
     def queries(self) -> list[str]:
-        return [found.query for found in self.searches]
+        return [search.query for search in self.searches]
 
     @property
     def passages(self) -> list[Passage]:
         """Return all passages, those of the first search first."""
-        return [passage for found in self.searches for passage in found.passages]
+        return [passage for search in self.searches for passage in search.passages]
 
     def show(self, show_result: Callable[[Found], str]) -> str:
         """Return the transcript, with each result as `show_result` shows it."""

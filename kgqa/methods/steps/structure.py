@@ -70,8 +70,8 @@ def find_nodes(named_nodes: Sequence[PageOrTable], passages: Iterable[Passage]) 
     documents: dict[str, list[Passage]] = {}
     for passage in passages:
         documents.setdefault(passage.title, []).append(passage)
-    found = (_find_in_document(node, document) for node in named_nodes for document in documents.values())
-    return tuple(dict.fromkeys(passage for group in found for passage in group))
+    nodes = (_find_in_document(node, document) for node in named_nodes for document in documents.values())
+    return tuple(dict.fromkeys(passage for group in nodes for passage in group))
 
 
 def _find_in_document(node: PageOrTable, document: Sequence[Passage]) -> list[Passage]:

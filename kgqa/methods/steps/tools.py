@@ -72,19 +72,19 @@ class Tool:
         Raise ValueError with the reason, for the model, if an argument is missing or of another type.
         """
         try:
-            given = from_json(arguments.strip() or "{}")
+            values = from_json(arguments.strip() or "{}")
         except ValueError as error:
             raise ValueError(f"the arguments of {self.name} are not valid JSON ({error})") from None
-        if not isinstance(given, dict) or self.argument not in given:
+        if not isinstance(values, dict) or self.argument not in values:
             raise ValueError(f'{self.name} needs the argument "{self.argument}", {NOUNS[self.kind]}')
         try:
-            value = TypeAdapter(self.kind).validate_python(given[self.argument])
+            value = TypeAdapter(self.kind).validate_python(values[self.argument])
         except ValidationError:
             raise ValueError(f'"{self.argument}" of {self.name} must be {NOUNS[self.kind]}') from None
         if not value or (not isinstance(value, str) and "" in value):
             raise ValueError(f'"{self.argument}" of {self.name} is empty')
-        chosen = given.get(NUMBER) if most is not None else None
-        return value, min(chosen, most or chosen) if isinstance(chosen, int) and chosen > 0 else passages
+        number = values.get(NUMBER) if most is not None else None
+        return value, min(number, most or number) if isinstance(number, int) and number > 0 else passages
 
 
 def _text(template: str, **values: object) -> str:
@@ -96,14 +96,14 @@ def read_calls(text: str) -> tuple[str, tuple[ToolCall, ...]]:
 
     A call that is not JSON has no name, and its text as arguments.
     """
-    found = [(match.start(), match[1]) for match in WRITTEN_CALL.finditer(text)] or _find_bare_calls(text)
-    calls = (_read_call(written, f"call_{number}") for number, (_, written) in enumerate(found, start=1))
-    return text[: found[0][0]].rstrip() if found else text, tuple(calls)
+    matches = [(match.start(), match[1]) for match in WRITTEN_CALL.finditer(text)] or _find_bare_calls(text)
+    calls = (_read_call(call_text, f"call_{number}") for number, (_, text_of_call) in enumerate(matches, start=1))
+    return text[: matches[0][0]].rstrip() if matches else text, tuple(calls)
 
 
 def _find_bare_calls(text: str) -> list[tuple[int, str]]:
     """Return the calls without tags and where they start. The last one can be damaged JSON."""
-    found: list[tuple[int, str]] = []
+    objects: list[tuple[int, str]] = []
     end = 0
     for match in BARE_CALL.finditer(text):
         start = match.start()
@@ -112,19 +112,19 @@ def _find_bare_calls(text: str) -> list[tuple[int, str]]:
         try:
             value, end = decode_first(text, start)
         except JsonError:
-            return [*found, (start, text[start:])]
+            return [*objects, (start, text[start:])]
         if "arguments" in value:
-            found.append((start, text[start:end]))
-    return found
+            objects.append((start, text[start:end]))
+    return objects
 
 
-def _read_call(written: str, number: str) -> ToolCall:
-    fenced = FENCE.fullmatch(written)
+def _read_call(text: str, number: str) -> ToolCall:
+    fenced = FENCE.fullmatch(text)
     try:
-        given = from_json(fenced[1] if fenced else written)
-        name, arguments = str(given.get("name") or given["type"]), given.get("arguments", {})
+        fields = from_json(fenced[1] if fenced else text)
+        name, arguments = str(fields.get("name") or fields["type"]), fields.get("arguments", {})
     except (ValueError, KeyError, TypeError, AttributeError):
-        return ToolCall(number, "", written)
+        return ToolCall(number, "", text)
     return ToolCall(
         number, name, arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
     )
@@ -141,13 +141,13 @@ def repair_call(call: ToolCall) -> ToolCall:
 
 def as_text(messages: Sequence[Message]) -> tuple[Message, ...]:
     """Return a conversation for a model without function calls. Neighboring messages of the user become one."""
-    written: list[Message] = []
+    texts: list[Message] = []
     for message in messages:
         content = message.content
         if message.role == "tool":
             content = f"{RESPONSE}\n{TAG.sub('< ', content)}\n</tool_response>"
         role = "user" if message.role == "tool" else message.role
-        if written and written[-1].role == role == "user":
-            content = f"{written.pop().content}\n{content}"
-        written.append(Message(role, content))
-    return tuple(written)
+        if texts and texts[-1].role == role == "user":
+            content = f"{texts.pop().content}\n{content}"
+        texts.append(Message(role, content))
+    return tuple(texts)
