@@ -124,10 +124,10 @@ def check_keys(node: Mapping[str, Any], key: str, run_keys: Collection[str] = ()
             check_keys(value, f"{key}.{name}")
 
 
-def _check_names(node: Mapping[str, Any], key: str, known: Collection[str]) -> None:
+def _check_names(node: Mapping[str, Any], key: str, names: Collection[str]) -> None:
     for name, value in node.items():
-        if name not in known and name != "_target_":
-            raise ConfigError(f"{key}.{name}={value}: unknown key. {nearest(name, known)}")
+        if name not in names and name != "_target_":
+            raise ConfigError(f"{key}.{name}={value}: unknown key. {nearest(name, names)}")
 
 
 def changing_settings(node: Mapping[str, Any], key: str, *, files: bool = False) -> dict[str, Json]:
@@ -135,11 +135,11 @@ def changing_settings(node: Mapping[str, Any], key: str, *, files: bool = False)
 
     files: include those that change only the files of a run, such as its report.
     """
-    known = declared_fields(_import_node(node, key)[0])
+    fields = declared_fields(_import_node(node, key)[0])
     return {
         name: value
         for name, value in node.items()
-        if name not in known or (known[name].can_change_files if files else known[name].can_change_answers)
+        if name not in fields or (fields[name].can_change_files if files else fields[name].is_in_identity(value))
     }
 
 

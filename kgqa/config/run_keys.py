@@ -107,8 +107,8 @@ class RunSettings:
 
     def identity(self) -> dict[str, Json]:
         """Return the settings that can change an answer."""
-        fields = declared_fields(type(self)).values()
-        return {field.name: getattr(self, field.name) for field in fields if field.can_change_answers}
+        values = {name: (field, getattr(self, name)) for name, field in declared_fields(type(self)).items()}
+        return {name: value for name, (field, value) in values.items() if field.is_in_identity(value)}
 
 
 REQUIRE_EXISTING = "kg.require_existing"

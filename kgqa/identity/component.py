@@ -35,8 +35,9 @@ def identity_of(part: Any) -> dict[str, Json]:
     identity: dict[str, Json] = {CLASS: kind.__name__}
     if (version := getattr(kind, "version", None)) is not None:
         identity["version"] = version
-    fields = declared_fields(kind).values()
-    identity |= {field.name: _plain(getattr(component, field.name)) for field in fields if field.can_change_answers}
+    for name, field in declared_fields(kind).items():
+        if field.is_in_identity(value := getattr(component, name)):
+            identity[name] = _plain(value)
     if (loads := getattr(part, "loads", None)) is not None:
         identity |= loads()
     if (code := user_code(kind.__module__)) is not None:

