@@ -66,8 +66,8 @@ class Adapter:
         """Return the folder with PEFT's two files. Raises ConfigError if they are missing."""
         if self.path is None:
             raise ConfigError(f"adapter {self.name}: its file in conf/adapter sets no path, so only a server has it")
-        given = Path(self.path).expanduser().absolute()
-        folder = given / ADAPTER if (given / ADAPTER / CONFIG).is_file() else given
+        path = Path(self.path).expanduser().absolute()
+        folder = path / ADAPTER if (path / ADAPTER / CONFIG).is_file() else path
         for name in (CONFIG, MATRICES):
             if not (folder / name).is_file():
                 raise ConfigError(f"adapter {self.name}: no {name} in {folder}. Name the folder that PEFT saved.")
@@ -93,10 +93,10 @@ class Adapter:
         if self.path is None and self.sha256 is not None:
             return self.sha256
         folder = self.folder
-        found = folder_sha256(folder, (CONFIG, MATRICES))
-        if self.sha256 not in (None, found):
-            raise DataError(f"adapter {self.name}: sha256 of {folder} is {found}, not {self.sha256}. Get it again.")
-        return found
+        actual = folder_sha256(folder, (CONFIG, MATRICES))
+        if self.sha256 not in (None, actual):
+            raise DataError(f"adapter {self.name}: sha256 of {folder} is {actual}, not {self.sha256}. Get it again.")
+        return actual
 
     def trained_on(self) -> tuple[str | None, tuple[str, ...]]:
         """Return the base's preset and the digests of its weights, as the preset has them and as they were trained."""

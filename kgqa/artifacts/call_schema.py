@@ -23,7 +23,7 @@ _OPTIONAL: Mapping[str, Json] = {"thoughts": "split", "tools": None, "keywords":
 
 def call_json(call: Call[Any]) -> dict[str, Json]:
     """Return a call's kind, its routing fields and then its other fields in order."""
-    written: dict[str, Json] = {"call": _KIND_OF[type(call)]}
+    fields: dict[str, Json] = {"call": _KIND_OF[type(call)]}
     for name in _FIELDS[type(call)]:
         value = getattr(call, name)
         if name in _OPTIONAL and value == _OPTIONAL[name]:
@@ -32,16 +32,16 @@ def call_json(call: Call[Any]) -> dict[str, Json]:
             case Prompt():
                 messages = [_message_json(message) for message in value.messages]
                 rest = {"messages": messages, "prefill": value.prefill, "form": value.form}
-                written[name] = {"template": value.name, **rest}
+                fields[name] = {"template": value.name, **rest}
             case Passage():
-                written[f"{name}_id"] = value.id
+                fields[f"{name}_id"] = value.id
             case tuple():
-                written[name] = [item.id if isinstance(item, Passage) else item for item in value]
+                fields[name] = [item.id if isinstance(item, Passage) else item for item in value]
             case _:
-                written[name] = value
+                fields[name] = value
     if isinstance(call, Neighbours) and call.pool is not None:
-        written["pool"] = ids_digest(written["pool"])
-    return written
+        fields["pool"] = ids_digest(fields["pool"])
+    return fields
 
 
 def format_call(call: Call[Any]) -> dict[str, Json]:

@@ -157,10 +157,10 @@ class Retrieval(Artifact):
     @property
     def budgets(self) -> tuple[str, ...]:
         """Return the budgets that differ: one that no question exceeds is the last."""
-        known = sorted(self.recall, key=int)
-        enough = (int(budget) for budget in known if self.most_passages and int(budget) >= self.most_passages)
+        numbers = sorted(self.recall, key=int)
+        enough = (int(budget) for budget in numbers if self.most_passages and int(budget) >= self.most_passages)
         last = next(enough, None)
-        return tuple(budget for budget in known if last is None or int(budget) <= last)
+        return tuple(budget for budget in numbers if last is None or int(budget) <= last)
 
 
 class Agreement(Artifact):

@@ -60,8 +60,8 @@ class FinishedRun:
                 f"{predictions}: changed after it was scored. Run its command again. "
                 "To score other answers: kgqa evaluate --predictions FILE"
             )
-        chosen = read(Chosen, folder / SETTINGS)
-        return cls(folder, chosen.choices, chosen.settings, manifest, metrics)
+        settings = read(Chosen, folder / SETTINGS)
+        return cls(folder, settings.choices, settings.settings, manifest, metrics)
 
     @property
     def title(self) -> str:
@@ -120,8 +120,8 @@ def list_folders(root: Path, pattern: str, last_file: str, first_file: str) -> l
     for folder in root.glob(pattern):
         for file in (last_file, first_file):
             with suppress(OSError):
-                written = (folder / file).stat().st_mtime
-                listed.append(RunEntry(folder, folder.relative_to(root).parts, written, file == last_file))
+                mtime = (folder / file).stat().st_mtime
+                listed.append(RunEntry(folder, folder.relative_to(root).parts, mtime, file == last_file))
                 break
     return sorted(listed, key=lambda entry: (-entry.written, entry.parts))
 
@@ -134,13 +134,13 @@ def find_run(text: str, *, sweeps: bool = False) -> Path:
     """
     if any((Path(text) / file).is_file() for file in (IDENTITY, METRICS, PREDICTIONS, SWEEP)):
         return Path(text)
-    known = list_runs() + (list_sweeps() if sweeps else [])
+    entries = list_runs() + (list_sweeps() if sweeps else [])
     if text == LAST:
-        ended = [entry for entry in known if entry.ended]
+        ended = [entry for entry in entries if entry.ended]
         if not ended:
             raise ConfigError(f"last: no finished run in {outputs()}/. List runs: kgqa runs")
         return max(ended, key=lambda entry: entry.written).folder
-    matches = matching(text, known)
+    matches = matching(text, entries)
     if not matches and Path(text).is_dir():
         return Path(text)  # its reader reports what is missing
     if not matches:
@@ -152,11 +152,11 @@ def find_run(text: str, *, sweeps: bool = False) -> Path:
     return matches[0].folder
 
 
-def matching(text: str, known: Sequence[RunEntry]) -> list[RunEntry]:
+def matching(text: str, entries: Sequence[RunEntry]) -> list[RunEntry]:
     """Return the runs whose name, or its end after a slash, equals this text, or otherwise starts with it."""
     text = text.removeprefix(f"{outputs()}/").rstrip("/")
-    equal = [entry for entry in known if f"/{entry.name}".endswith(f"/{text}")]
-    return equal or [entry for entry in known if f"/{text}" in f"/{entry.name}"]
+    equal = [entry for entry in entries if f"/{entry.name}".endswith(f"/{text}")]
+    return equal or [entry for entry in entries if f"/{text}" in f"/{entry.name}"]
 
 
 def run_json(run: RunEntry) -> dict[str, Json]:

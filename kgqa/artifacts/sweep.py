@@ -112,8 +112,8 @@ class Cell(CellState):
             scores |= {f"recall@{budget}": recall for budget, recall in metrics.retrieval.recall.items()}
         score = scores.get(metric)
         if score is None or score.mean is None:
-            known = [name for name, each in scores.items() if each.mean is not None]
-            raise ConfigError(f"{key}={metric}: the runs have no such score. Choose from {', '.join(known)}")
+            names = [name for name, each in scores.items() if each.mean is not None]
+            raise ConfigError(f"{key}={metric}: the runs have no such score. Choose from {', '.join(names)}")
         return score
 
     def mean(self, metric: str, key: str) -> float | None:
@@ -196,9 +196,9 @@ def questions_asked(run: Path) -> str:
     return fs.ids_digest(question_ids(run))
 
 
-def sweep_name(frozen: Sequence[str]) -> str:
+def sweep_name(configurations: Sequence[str]) -> str:
     """Return a hash of the cells' configurations."""
-    return fs.text_digest("\n".join(frozen), 8)
+    return fs.text_digest("\n".join(configurations), 8)
 
 
 def cell_file(sweep: Path, number: int, suffix: str) -> Path:

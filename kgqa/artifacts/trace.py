@@ -183,12 +183,12 @@ def read_evidence(folder: Path) -> Iterator[tuple[str, tuple[Passage, ...]]]:
         DataError: as `read_trace`.
     """
     for traced in read_trace(folder):
-        known = {passage.id: passage for passage in traced.question.passages}
+        passages = {passage.id: passage for passage in traced.question.passages}
         for call in traced.calls:
             for item in call.items or ():
                 if isinstance(item, dict) and {"id", "title", "text"} <= item.keys():
-                    known[item["id"]] = Passage(item["id"], item["title"], item["text"])
-        yield traced.question.id, tuple(known[id_] for id_ in traced.prediction.evidence or () if id_ in known)
+                    passages[item["id"]] = Passage(item["id"], item["title"], item["text"])
+        yield traced.question.id, tuple(passages[id_] for id_ in traced.prediction.evidence or () if id_ in passages)
 
 
 def read_question(folder: Path, offset: int) -> TracedQuestion:

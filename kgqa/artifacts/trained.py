@@ -114,8 +114,8 @@ def find_trained(name: str) -> Path:
     """Return the folder of the newest training of this name. Raises ConfigError if there is none."""
     if trainings := finished(name):
         return trainings[0]
-    known = {training.name.rpartition("/")[0] for training in list_trainings() if training.ended}
-    hint = nearest(name, known) if known else f"No trained models in {training_folder()}. See kgqa train --help"
+    names = {training.name.rpartition("/")[0] for training in list_trainings() if training.ended}
+    hint = nearest(name, names) if names else f"No trained models in {training_folder()}. See kgqa train --help"
     raise ConfigError(f"{name}: no trained model has this name. {hint}")
 
 

@@ -71,8 +71,8 @@ def check(folder: Path, *, repair: bool = False) -> tuple[int, int]:
 
 def stats(folder: Path) -> list[dict[str, Any]]:
     """Return calls, bytes, and the seconds since 1970 of the oldest and newest call by origin, the largest first."""
-    made = f"CASE WHEN typeof(made) = 'integer' AND made BETWEEN 0 AND {LATEST} THEN made END"
-    statement = f"""SELECT engine, model, count(*), {_BYTES} AS bytes, min({made}), max({made}) FROM calls
+    date = f"CASE WHEN typeof(made) = 'integer' AND made BETWEEN 0 AND {LATEST} THEN made END"
+    statement = f"""SELECT engine, model, count(*), {_BYTES} AS bytes, min({date}), max({date}) FROM calls
         GROUP BY engine, model ORDER BY bytes DESC, engine, model"""
     names = ("engine", "model", "calls", "bytes", "oldest", "newest")
     with existing(folder) as database:
@@ -124,11 +124,11 @@ def export_calls(
         StorageError: the disk fails, or another program holds the cache.
     """
     counts = Counter[str]()
-    hidden = [json.dumps(secret)[1:-1].encode() for secret in secret_variables().values()]
+    secrets = [json.dumps(secret)[1:-1].encode() for secret in secret_variables().values()]
     with existing(folder) as database:
-        known = {_text(engine) for (engine,) in database.rows("SELECT DISTINCT engine FROM calls")}
-        for engine in sorted(set(engines or ()) - known):
-            raise ConfigError(f"--engine {engine}: no calls of this engine. {nearest(engine, known)}")
+        identities = {_text(engine) for (engine,) in database.rows("SELECT DISTINCT engine FROM calls")}
+        for engine in sorted(set(engines or ()) - identities):
+            raise ConfigError(f"--engine {engine}: no calls of this engine. {nearest(engine, identities)}")
         with (
             replace_atomically(file, "Free disk space, or name a file on another disk") as fresh,
             fresh.open("wb") as target,
@@ -143,7 +143,7 @@ def export_calls(
                 if engines is not None and _text(row[3]) not in engines:
                     continue
                 intact = is_intact(*row[:3])
-                secret = intact and any(text in row[1] for text in hidden)
+                secret = intact and any(text in row[1] for text in secrets)
                 counts["damaged" if not intact else "secret" if secret else "calls"] += 1
                 if intact and not secret:
                     plain = (_text(value) if isinstance(value, bytes) else value for value in row)

@@ -469,10 +469,10 @@ def find_command(words: Sequence[str]) -> tuple[Command, list[str]]:
         ConfigError: there is no such command.
     """
     command, left = PROGRAM, list(words)
-    while left and not left[0].startswith("-") and (known := subcommands(command.name)):
+    while left and not left[0].startswith("-") and (subs := subcommands(command.name)):
         name = f"{command.name} {left[0]}".strip()
         if name not in BY_NAME:
-            raise ConfigError(f"{name}: no such command. {nearest(left[0], [each.name.split()[-1] for each in known])}")
+            raise ConfigError(f"{name}: no such command. {nearest(left[0], [each.name.split()[-1] for each in subs])}")
         command = BY_NAME[name]
         left.pop(0)
     return command, left

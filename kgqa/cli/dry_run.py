@@ -69,11 +69,11 @@ def show_stages(stages: Mapping[str, Sequence[Cell]], terminal: Terminal) -> int
     runs = questions = 0
     for stage, cells in stages.items():
         estimates = estimate_cells(cells, PLANNED_QUESTIONS)
-        known = [estimate for estimate in estimates if isinstance(estimate, Estimated)]
+        numbers = [estimate for estimate in estimates if isinstance(estimate, Estimated)]
         count = sum(len(experiment_of(cell).questions) for cell in cells)
-        rows.append((stage, len(cells), count, *_figures(Estimated.sum(known))))
+        rows.append((stage, len(cells), count, *_figures(Estimated.sum(numbers))))
         runs, questions = runs + len(cells), questions + count
-        runnable += known
+        runnable += numbers
         reasons.update(estimate for estimate in estimates if isinstance(estimate, str))
     total = Estimated.sum(runnable)
     rows.append(("all", runs, questions, *_figures(total)))

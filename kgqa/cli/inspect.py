@@ -46,15 +46,15 @@ def runs(args: Namespace, terminal: Terminal) -> None:
     if not listed:
         terminal.line("no such runs in outputs/. Start with: kgqa run method=trace dataset=demo limit=3")
         return
-    shown = listed[: args.limit or RUNS_SHOWN]
-    differing = _list_differing(shown)
+    entries = listed[: args.limit or RUNS_SHOWN]
+    differing = _list_differing(entries)
     running = {Path(beat.folder).absolute(): beat for beat in read_heartbeats() if beat.is_running}
     rows = [
-        (run.when, run.name, differing.get(run), *_scores(run, running.get(run.folder.absolute()))) for run in shown
+        (run.when, run.name, differing.get(run), *_scores(run, running.get(run.folder.absolute()))) for run in entries
     ]
     terminal.table(("written", "run", "differs in", "questions", "EM", "F1", ""), rows, fixed=1)
-    if len(listed) > len(shown):
-        terminal.line(f"{len(shown)} of {len(listed):,}. All: --limit {len(listed)}")
+    if len(listed) > len(entries):
+        terminal.line(f"{len(entries)} of {len(listed):,}. All: --limit {len(listed)}")
 
 
 def _list_differing(runs: Sequence[RunEntry]) -> dict[RunEntry, str]:
@@ -62,23 +62,23 @@ def _list_differing(runs: Sequence[RunEntry]) -> dict[RunEntry, str]:
     settings: dict[RunEntry, dict[str, str]] = {}
     for run in runs:
         with suppress(DataError):
-            chosen = read(Chosen, run.folder / SETTINGS)
-            settings[run] = {**{key: value for key, value, _ in chosen.settings}, **chosen.choices}
+            stored = read(Chosen, run.folder / SETTINGS)
+            settings[run] = {**{key: value for key, value, _ in stored.settings}, **stored.choices}
     differing = {}
     for run, own in settings.items():
         others = [each for other, each in settings.items() if other.parts[:3] == run.parts[:3]]
         shared = [key for key in own if key not in NO_DIFFERENCE and all(key in each for each in others)]
         keys = [key for key in shared if len({each[key] for each in others}) > 1]
-        found = " ".join(f"{key}={own[key]}" for key in keys)
-        differing[run] = found or ("code, prompts or data" if len(others) > 1 else "")
+        values = " ".join(f"{key}={own[key]}" for key in keys)
+        differing[run] = values or ("code, prompts or data" if len(others) > 1 else "")
     return differing
 
 
 def _scores(run: RunEntry, beat: Heartbeat | None) -> Cells:
     """Return the number of questions, EM, F1 and a remark. beat: if the run is in progress."""
     if beat is not None:
-        done = f"{beat.ended:,}" if beat.count is None else f"{beat.ended:,} of {beat.count:,}"
-        return None, None, None, f"running: {done} {beat.stage}".rstrip()
+        count = f"{beat.ended:,}" if beat.count is None else f"{beat.ended:,} of {beat.count:,}"
+        return None, None, None, f"running: {count} {beat.stage}".rstrip()
     if not run.ended:
         return None, None, None, "not finished. Run its command again"
     try:
@@ -105,11 +105,11 @@ def _show_running(args: Namespace, terminal: Terminal) -> None:
 
 
 def _progress(beat: Heartbeat) -> Cells:
-    done = f"{beat.ended:,}" if beat.count is None else f"{beat.ended:,} of {beat.count:,}"
+    count = f"{beat.ended:,}" if beat.count is None else f"{beat.ended:,} of {beat.count:,}"
     return (
         f"{beat.what} {beat.folder}" + ("" if beat.describe() == "running" else f"\n{beat.describe()}"),
         beat.stage,
-        done if beat.stage else None,
+        count if beat.stage else None,
         beat.failed or None,
         None if beat.seconds_left is None else duration(beat.seconds_left),
         f"{beat.tokens:,} tokens" + ("" if beat.usd is None else f", {beat.usd:.4f} USD"),

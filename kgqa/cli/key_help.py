@@ -37,8 +37,8 @@ def explain(group: str, words: Iterable[str]) -> str:
         ConfigError: a group does not have the name.
     """
     names = groups().get(group, [])
-    chosen = [f"{group}={word}" if word in names else word for word in words]
-    if text := _explain_choices(chosen):
+    overrides = [f"{group}={word}" if word in names else word for word in words]
+    if text := _explain_choices(overrides):
         return text
     if group == "run":
         return _explain_all()
@@ -50,15 +50,17 @@ def explain(group: str, words: Iterable[str]) -> str:
 
 def _explain_all() -> str:
     """Return the help of all methods, names of other groups and keys of a run, with defaults."""
-    standard, known = default_choices(), groups()
+    standard, group_files = default_choices(), groups()
 
     def mark(group: str, name: str) -> str:
         return f"{name}*" if standard.get(group) == name else name
 
-    methods = rows((mark("method", name), _summarize(describe_choice("method", name))) for name in known["method"])
+    methods = rows(
+        (mark("method", name), _summarize(describe_choice("method", name))) for name in group_files["method"]
+    )
     others = rows(
         (f"{group}=", ", ".join(mark(group, name) for name in names))
-        for group, names in known.items()
+        for group, names in group_files.items()
         if group != "method" and group not in SECOND
     )
     own = rows((key.name, key.describe()) for key in list_run_keys())
@@ -90,9 +92,9 @@ def _explain_choices(words: Iterable[str]) -> str:
 
 def _list_chosen(words: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Yield groups and chosen names in the order of the words, both names of method=trace,ircot."""
-    known = groups()
+    group_files = groups()
     for word in map(parse_override, words):
-        if word.key in known:
+        if word.key in group_files:
             for name in word.value.split(","):
                 if name not in ("null", "") or word.key not in OPTIONAL:
                     yield word.key, name

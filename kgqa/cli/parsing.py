@@ -152,8 +152,8 @@ class Command:
         """Return the help. `explanation` is about groups of conf/. `commands` are those of a group, by heading."""
         words = [each for each in self._read_arguments() if not each.names]
         command = "[COMMAND]" if self.function else "COMMAND"
-        shown = [each.usage for each in words] + [command] * bool(commands)
-        parts = [f"usage: {' '.join([self.program, *shown, '[options]'])}", self.summary]
+        usage = [each.usage for each in words] + [command] * bool(commands)
+        parts = [f"usage: {' '.join([self.program, *usage, '[options]'])}", self.summary]
         parts.append(rows((each.usage, each.meaning) for each in words))
         for heading, listed in commands:
             parts.append(f"{heading}:\n" + rows((each.name.split()[-1], each.summary) for each in listed))

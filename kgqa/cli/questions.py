@@ -37,8 +37,8 @@ def _show_questions(folder: Path, args: Namespace, terminal: Terminal) -> None:
     questions = list(RunQuestions(FinishedRun.read(folder)).rows.values())
     outcomes = [_outcome(row) for row in questions]
     wanted = {outcome for outcome in ("wrong", "failed") if getattr(args, outcome)} or set(STYLES)
-    chosen = [row for row, outcome in zip(questions, outcomes, strict=True) if outcome in wanted]
-    shown = chosen[: args.limit or QUESTIONS_SHOWN]
+    matches = [row for row, outcome in zip(questions, outcomes, strict=True) if outcome in wanted]
+    page = matches[: args.limit or QUESTIONS_SHOWN]
     rows: list[Cells] = [
         [
             row["question_id"],
@@ -49,16 +49,16 @@ def _show_questions(folder: Path, args: Namespace, terminal: Terminal) -> None:
             row["gold"][0],
             row["question"],
         ]
-        for row in shown
+        for row in page
     ]
     if rows:
-        judge = "judge" if any(row["verdict"] for row in shown) else ""
+        judge = "judge" if any(row["verdict"] for row in page) else ""
         terminal.table(("question", "", "F1", judge, "answer", "gold", "text"), rows, fixed=1)
     counts = ", ".join(f"{outcomes.count(each):,} {each}" for each in STYLES if each and each in outcomes)
     summary = pluralize(len(questions), "question")
     terminal.line(f"{summary}: {counts} (by exact match)" if counts else summary)
-    if len(shown) < len(chosen):
-        terminal.line(f"{len(shown):,} of {len(chosen):,} shown. All: --limit {len(chosen)}")
+    if len(page) < len(matches):
+        terminal.line(f"{len(page):,} of {len(matches):,} shown. All: --limit {len(matches)}")
 
 
 def _outcome(row: QuestionRow) -> str:

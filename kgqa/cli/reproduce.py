@@ -72,10 +72,10 @@ def _run(request: ReproduceRequest, terminal: Terminal) -> int:
     """Run the cells and show our values next to those published. Return 2 if a cell failed or was not run."""
     report, reproduction = run_table(request, terminal)
     if request.results:
-        shown = only_ours(reproduction)
-        verdicts = replace(shown.verdicts(), plots=[])
-        orders = [shown.order_section()] if shown.orders else []
-        terminal.sections(reproduction.heading, [*shown.comparison(), verdicts, *orders])
+        table = only_ours(reproduction)
+        verdicts = replace(table.verdicts(), plots=[])
+        orders = [table.order_section()] if table.orders else []
+        terminal.sections(reproduction.heading, [*table.comparison(), verdicts, *orders])
     _show_differences(reproduction.differing, terminal)
     for result in request.results:
         if result.error:

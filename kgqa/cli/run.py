@@ -60,8 +60,8 @@ def _show_summary(experiment: Experiment, executed: Executed, terminal: Terminal
     choices, metrics = experiment.choices, executed.run.metrics
     title = " · ".join(choices[group] for group in NAMED if group in choices)
     for model, calls in metrics.other_models.items():
-        shown = f"warning: another model answered {pluralize(calls, 'call')}: {model}"
-        terminal.line(f"{shown}. The run is named after {choices.get('model')}.", alarm=True)
+        line = f"warning: another model answered {pluralize(calls, 'call')}: {model}"
+        terminal.line(f"{line}. The run is named after {choices.get('model')}.", alarm=True)
     terminal.table((), summary_rows(metrics), title=title)
     if choices.get("engine") == SCRIPTED:
         terminal.line(f"warning: {MADE_UP}", alarm=True)

@@ -37,13 +37,13 @@ def doctor(args: Namespace, terminal: Terminal) -> int:
     width = max((len(each.name) for each in findings), default=0)
     for area, group in groupby(findings, key=lambda finding: finding.area):
         of_area = list(group)
-        hidden = [each for each in of_area if is_folded and each.optional and each.state == "gap"]
-        shown = [each for each in of_area if each not in hidden]
-        if hidden:
-            names = ", ".join(each.name for each in hidden)
-            shown.append(Finding(area, "not found", "note", names, "optional. How to get one: kgqa doctor NAME"))
+        folded = [each for each in of_area if is_folded and each.optional and each.state == "gap"]
+        rows = [each for each in of_area if each not in folded]
+        if folded:
+            names = ", ".join(each.name for each in folded)
+            rows.append(Finding(area, "not found", "note", names, "optional. How to get one: kgqa doctor NAME"))
         terminal.heading(area)
-        for each in shown:
+        for each in rows:
             text = f"  {MARKS[each.state]} {each.name.ljust(width)}  {each.text}"
             terminal.line(text, alarm=each.state == "gap")
             if each.remedy:
@@ -113,9 +113,9 @@ def _keys_of(runs: Sequence[str], terminal: Terminal) -> set[str]:
 def import_cache(args: Namespace, terminal: Terminal) -> None:
     """Add the calls of a file to this cache."""
     imported = import_calls(call_cache(), Path(args.positionals[0]))
-    kept = " (existing calls are not replaced)" if imported["different"] else ""
+    note = " (existing calls are not replaced)" if imported["different"] else ""
     counts = ", ".join(f"{imported[kind]:,} {kind}" for kind in ("new", "equal", "different"))
-    terminal.line(f"{counts}{kept}")
+    terminal.line(f"{counts}{note}")
 
 
 def prune_cache(args: Namespace, terminal: Terminal) -> None:

@@ -71,8 +71,8 @@ def hydra_ready() -> Iterator[None]:
     """Initialize Hydra with `RUN` and the configurations of all folders."""
     Plugins.instance().register(OwnFolders)
     if f"{RUN}.yaml" not in ConfigStore.instance().repo:
-        chosen = OmegaConf.load(package_conf() / "config.yaml")
-        run = OmegaConf.merge(chosen, default_config(), {"model": {"_target_": MODEL}})
+        defaults = OmegaConf.load(package_conf() / "config.yaml")
+        run = OmegaConf.merge(defaults, default_config(), {"model": {"_target_": MODEL}})
         ConfigStore.instance().store(name=RUN, node=run)
         ConfigStore.instance().store(group="model", name=UNNAMED, node={})
     _store_own_classes()
@@ -105,7 +105,7 @@ def compose(overrides: Sequence[str]) -> dict[str, Json]:
     for override in overrides:
         _check_override(override)
     try:
-        resolved, chosen = _compose(overrides)
+        resolved, choices = _compose(overrides)
     except (HydraException, OmegaConfBaseException, AssertionError, ValueError) as error:  # Hydra asserts its grammar
         first, *more = str(error).strip().splitlines() or [type(error).__name__]
         reason = more[0] if first.endswith("raised while composing config:") and more else first
@@ -114,17 +114,17 @@ def compose(overrides: Sequence[str]) -> dict[str, Json]:
         raise ConfigError(explain_yaml(error)) from error
     except RecursionError as error:
         raise ConfigError(f"{' '.join(overrides)}: a file names itself in its defaults. Remove it there.") from error
-    _complete_own_files(resolved, chosen, {parse_override(override).key for override in overrides})
+    _complete_own_files(resolved, choices, {parse_override(override).key for override in overrides})
     check_values(resolved)
-    _check_known_keys(resolved, chosen)
+    _check_known_keys(resolved, choices)
     if "experiment" in resolved:  # a preset's keys are there if its file does not say that they are the run's
-        file = config_file("experiment", str(chosen["experiment"]))
+        file = config_file("experiment", str(choices["experiment"]))
         raise ConfigError(f"{file}: its keys have no effect. Put '# @package _global_' into its first line")
     if isinstance(server := resolved.pop(SERVER), Mapping):  # engine.base_url has an address
         raise ConfigError(f"server={server}: must be an address, e.g. http://127.0.0.1:8000/v1")
-    if chosen["model"] == UNNAMED:
-        chosen["model"] = model_slug(str(resolved["model"]["name"]))
-    return {**resolved, "choices": chosen}
+    if choices["model"] == UNNAMED:
+        choices["model"] = model_slug(str(resolved["model"]["name"]))
+    return {**resolved, "choices": choices}
 
 
 def _check_override(override: str) -> None:
@@ -162,12 +162,12 @@ def _compose(overrides: Sequence[str]) -> tuple[dict[str, Json], dict[str, str |
     for override in overrides:
         if not _is_choice(override):
             _set_value(composed, override)
-    written: Json = OmegaConf.to_container(composed)
-    check_references(written)
-    chosen = {group: names.get(_hydra_key(group)) for group in group_names()}
-    complete = {key: _complete(value, key) for key, value in written.items() if key not in FILE_KEYS}
-    _check_nodes(complete, chosen)  # before references to a missing key are resolved
-    return _resolve(complete), chosen
+    values: Json = OmegaConf.to_container(composed)
+    check_references(values)
+    files = {group: names.get(_hydra_key(group)) for group in group_names()}
+    complete = {key: _complete(value, key) for key, value in values.items() if key not in FILE_KEYS}
+    _check_nodes(complete, files)  # before references to a missing key are resolved
+    return _resolve(complete), files
 
 
 def _complete(value: Json, key: str) -> Json:
@@ -395,7 +395,7 @@ def expand_grid(axes: Sequence[Axis]) -> list[tuple[str, list[str]]]:
             remedy = "Only hydra/sweeper=optuna can search it"
             raise ConfigError(f"{axis.override}: an interval, not a list of values. {remedy}")
     named = []
-    for chosen in product(*(axis.overrides() for axis in axes)):
-        varying = [override for axis, override in zip(axes, chosen, strict=True) if axis.swept]
-        named.append((" ".join(varying) or "all", list(chosen)))
+    for overrides in product(*(axis.overrides() for axis in axes)):
+        varying = [override for axis, override in zip(axes, overrides, strict=True) if axis.swept]
+        named.append((" ".join(varying) or "all", list(overrides)))
     return named

@@ -59,7 +59,7 @@ def fold(name: str) -> str:
     return re.sub(r"[\W_]+", "", name.casefold())
 
 
-def find_name(group: str, name: str, known: Iterable[str]) -> str | None:
+def find_name(group: str, name: str, names: Iterable[str]) -> str | None:
     """Return kgqa's name for a name of a paper, or None if it is not understood."""
-    folded = {fold(each): each for each in known}
+    folded = {fold(each): each for each in names}
     return folded.get(fold(name)) or NAMES.get((group, fold(name)))

@@ -126,11 +126,11 @@ def complete_node(node: Mapping[str, Json], key: str) -> dict[str, Json]:
     A node that names no class that can be imported stays as it is: building it reports what is wrong.
     """
     try:
-        known = declared_fields(import_target(str(node.get("_target_", "")), key))
+        fields = declared_fields(import_target(str(node.get("_target_", "")), key))
     except (ConfigError, NameError):
-        known = {}
+        fields = {}
     complete: dict[str, Json] = {"_target_": node["_target_"]} if "_target_" in node else {}
-    for name, field in known.items():
+    for name, field in fields.items():
         if name in node:
             complete[name] = _complete_value(node[name], field, f"{key}.{name}")
         elif field.default is not MISSING:
@@ -182,13 +182,13 @@ def list_keys(group: str, name: str) -> tuple[Key, ...]:
 
 def _list_node_keys(node: Mapping[str, Json], key: str, prefix: str, origins: Mapping[str, Source]) -> Iterator[Key]:
     try:
-        known = declared_fields(import_target(str(node.get("_target_", "")), key))
+        fields = declared_fields(import_target(str(node.get("_target_", "")), key))
     except (ConfigError, NameError):  # the user's, reported when it is built
-        known = {}
+        fields = {}
     for name, value in node.items():
         if name == "_target_":
             continue
-        field, path = known.get(name), prefix + name
+        field, path = fields.get(name), prefix + name
         setting = field.setting if field else UNKNOWN
         if isinstance(value, Mapping) and "_target_" in value:
             if setting.meaning:
@@ -204,11 +204,11 @@ def _list_node_keys(node: Mapping[str, Json], key: str, prefix: str, origins: Ma
 
 def find_sources(config: Config) -> dict[str, str]:
     """Return the source of each value: that of its declaration or file, or who set another value, and both."""
-    chosen = {group: name for group, name in config["choices"].items() if name and name in config_files(group)}
-    experiment = chosen.pop("experiment", None)
+    choices = {group: name for group, name in config["choices"].items() if name and name in config_files(group)}
+    experiment = choices.pop("experiment", None)
     preset = {key.name: key for key in list_keys("experiment", experiment)} if experiment else {}
     values, sources = flatten(config), dict[str, str]()
-    for group, name in chosen.items():
+    for group, name in choices.items():
         for key in list_keys(group, name):
             part = f"{group}.{key.name}"
             sources[part] = key.source.text

@@ -24,11 +24,11 @@ def read_settings(config: Config) -> RunSettings:
 
 def list_reported_settings(config: Config) -> dict[str, Json]:
     """Return every setting that can change a file of a run: a finished run of these settings need not run again."""
-    known = declared_fields(RunSettings)
+    fields = declared_fields(RunSettings)
     settings = {
         key: value
         for key, value in config.items()
-        if key not in UNREPORTED and (key not in known or known[key].can_change_files)
+        if key not in UNREPORTED and (key not in fields or fields[key].can_change_files)
     }
     nodes = {key: changing_settings(config[key], key, files=True) for key in ("engine", "retriever") if config.get(key)}
     return {**settings, **nodes}

@@ -56,11 +56,11 @@ def model_slug(name: str) -> str:
 
 def _find_server(values: Mapping[str, str]) -> str:
     """Return the address of `server=`, else that of the experiment's file, else ""."""
-    given = values.get(SERVER)
+    address = values.get(SERVER)
     experiment = values.get("experiment", "null")
-    if given is None and experiment in config_files("experiment"):
-        given = str(load_file("experiment", experiment).get(SERVER) or "")
-    return "" if given in (None, "null") else str(given).strip("\"'")
+    if address is None and experiment in config_files("experiment"):
+        address = str(load_file("experiment", experiment).get(SERVER) or "")
+    return "" if address in (None, "null") else str(address).strip("\"'")
 
 
 def _expand_name(text: str) -> str:

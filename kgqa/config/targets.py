@@ -62,9 +62,9 @@ def _check_shipped(path: str, key: str, targets: Mapping[str, set[str]]) -> None
     """Raise a ConfigError if no configuration file names this `_target_` for the group, or inside of a component."""
     group, inner, _ = key.partition(".")
     # a part of a retriever can be any retriever
-    known = set().union(*targets.values()) if inner else targets.get(SECOND.get(group, group), set())
-    if path not in known:
-        hint = nearest(path, known) if known else "Choose a preset."
+    shipped = set().union(*targets.values()) if inner else targets.get(SECOND.get(group, group), set())
+    if path not in shipped:
+        hint = nearest(path, shipped) if shipped else "Choose a preset."
         raise ConfigError(f"{key}._target_={path}: not a class of a {group}. {hint}")
 
 

@@ -19,8 +19,8 @@ from kgqa.util.plugins import package_conf, prompt_folders, user_conf, user_fold
 
 def find_user_parts(config: Config) -> Own | None:
     """Return the files of a configuration that are not kgqa's, or None."""
-    chosen = {group: name for group, name in config["choices"].items() if name and is_own(group, name)}
-    choices = {f"{group}={name}": str(config_file(group, name)) for group, name in chosen.items()}
+    own_files = {group: name for group, name in config["choices"].items() if name and is_own(group, name)}
+    choices = {f"{group}={name}": str(config_file(group, name)) for group, name in own_files.items()}
     files = hash_user_code(config)
     return Own(choices=choices, files=files) if choices or files else None
 
@@ -87,9 +87,9 @@ def copy_prompt(name: str) -> Path:
     """
     own, shipped = prompt_folders()
     original, copied = shipped / f"{name}.j2", own / f"{name}.j2"
-    known = shipped_templates()
-    if name not in known:
-        raise ConfigError(f"{name}: no method of kgqa has this template. {nearest(name, known)}")
+    names = shipped_templates()
+    if name not in names:
+        raise ConfigError(f"{name}: no method of kgqa has this template. {nearest(name, names)}")
     if copied.exists():
         raise ConfigError(f"{copied}: this file exists. Edit it.")
     copied.parent.mkdir(parents=True, exist_ok=True)
@@ -106,12 +106,12 @@ def shipped_templates() -> list[str]:
 def find_unused_templates() -> dict[Path, str]:
     """Return the user's templates next to kgqa's that no method renders, each with a hint."""
     own, shipped = prompt_folders()
-    known = shipped_templates()
+    names = shipped_templates()
     unused = {}
     for file in sorted(own.rglob("*.j2")) if own.is_dir() and own.resolve() != shipped.resolve() else ():
         name = file.relative_to(own).with_suffix("").as_posix()
-        siblings = [each for each in known if each.rpartition("/")[0] == name.rpartition("/")[0]]
-        if siblings and name not in known:
+        siblings = [each for each in names if each.rpartition("/")[0] == name.rpartition("/")[0]]
+        if siblings and name not in names:
             unused[file] = nearest(name, siblings)
     return unused
 

@@ -41,13 +41,13 @@ def write_templates(file: Path, templates: Mapping[str, AuthorsTemplate], folder
     Raises DataError: the file has no such string, or an expression without a value.
     """
     source = file.read_text(encoding="utf-8") if templates else ""
-    written = []
+    files = []
     for name, template in templates.items():
         target = folder / f"{name}.j2"
         target.parent.mkdir(parents=True, exist_ok=True)
         replace_file(target, _format(template, source, file))
-        written.append(target)
-    return written
+        files.append(target)
+    return files
 
 
 def _format(template: AuthorsTemplate, source: str, file: Path) -> str:

@@ -61,8 +61,8 @@ class FileDataset(ABC):
     def __post_init__(self) -> None:
         splits = [name for name, files in self.files.items() if files]
         if self.split not in splits:
-            known = nearest(self.split, splits)
-            raise ConfigError(f"dataset.split={self.split}: no such split of dataset={self.name}. {known}")
+            options = nearest(self.split, splits)
+            raise ConfigError(f"dataset.split={self.split}: no such split of dataset={self.name}. {options}")
 
     @property
     def file(self) -> Path:
@@ -79,8 +79,8 @@ class FileDataset(ABC):
         folders = self.folders if self.path is None else [named, *(named / below for below in (self.name, "questions"))]
         names = self.files[self.split]
         candidates = (folder / each for name in names for folder in folders for each in (name, f"{name}.gz"))
-        if found := next((file for file in candidates if file.is_file()), None):
-            return found
+        if existing := next((file for file in candidates if file.is_file()), None):
+            return existing
         raise DataError(
             f"dataset={self.name}: no {' or '.join(names)} (plain or .gz) in {', '.join(map(str, folders))}. "
             f"To fix it, {self.remedy}, or set dataset.path=FILE, or KGQA_DATA=FOLDER with the file"

@@ -59,13 +59,13 @@ class KgpCollections(FileDataset):
         for number, (where, raw) in enumerate(jsonio.stream_records(file)):
             record = parse_record(KgpRecord, raw, where)
             passages = tuple(corpus.distinct(_passage(title, text) for title, text in record.title_chunks))
-            known, support = {passage.id for passage in passages}, [_passage(*pair) for pair in record.supports]
+            ids, support = {passage.id for passage in passages}, [_passage(*pair) for pair in record.supports]
             question = Question(
                 id=str(number),
                 text=record.question,
                 answers=record.golds(where),
                 passages=passages,
-                support=frozenset(gold.id if gold.id in known else MISSING + gold.title for gold in support),
+                support=frozenset(gold.id if gold.id in ids else MISSING + gold.title for gold in support),
                 support_titles=record.gold_titles(title for title, _ in record.supports),
             )
             yield where, question
@@ -199,9 +199,9 @@ class _Paragraphs:
         pinned = {passage.id for passage in question.pinned}
         own = [p for p in dict.fromkeys(question.passages) if p.id not in question.support | pinned]
         yield from map(self._document, draw.sample(own, len(own)))
-        taken = {normalise_title(passage.title) for passage in (*question.passages, *question.pinned)}
-        taken |= {normalise_title(title) for title in question.support_titles}
-        others = [document for document in self._reservoir if normalise_title(document.title) not in taken]
+        titles = {normalise_title(passage.title) for passage in (*question.passages, *question.pinned)}
+        titles |= {normalise_title(title) for title in question.support_titles}
+        others = [document for document in self._reservoir if normalise_title(document.title) not in titles]
         yield from draw.sample(others, len(others))
 
     @cached_property

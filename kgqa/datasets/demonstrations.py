@@ -88,8 +88,8 @@ def load_examples(path: str, keys: tuple[str, ...]) -> tuple[JsonObject, ...]:
     def parse(record: Json, where: str) -> JsonObject:
         refuse_half_surrogates(record, where)
         if not isinstance(record, dict) or set(record) != set(keys):
-            found = ", ".join(record) if isinstance(record, dict) else repr(record)[:60]
-            raise DataError(f"{where}: expected an object with the keys {', '.join(keys)}. Found {found}")
+            shape = ", ".join(record) if isinstance(record, dict) else repr(record)[:60]
+            raise DataError(f"{where}: expected an object with the keys {', '.join(keys)}. Found {shape}")
         return record
 
     return _load(path, parse)
@@ -133,8 +133,8 @@ def _read_release(path: str, prefix: str) -> Iterator[tuple[str, Json]]:
     key = prefix + dataset.upper()
     if not isinstance(lists, dict) or not isinstance(lists.get(key), list):
         keys = lists if isinstance(lists, dict) else ()
-        known = ", ".join(k.removeprefix(prefix) for k in keys if k.startswith(prefix)) or "none"
-        raise DataError(f"{file}: no list {key!r}. Datasets in this file: {known}")
+        names = ", ".join(k.removeprefix(prefix) for k in keys if k.startswith(prefix)) or "none"
+        raise DataError(f"{file}: no list {key!r}. Datasets in this file: {names}")
     return ((f"{file}: {key}[{number}]", record) for number, record in enumerate(lists[key]))
 
 
@@ -289,8 +289,8 @@ def _load_ircot_prompts(path: str) -> tuple[ThoughtDemonstration, ...]:
         parts = {tuple(name.split("/")[-2:]): text for name, text in prompts.items()}  # by dataset and file
         texts = {name: text for (of, name), text in parts.items() if of == dataset}
         if not texts:
-            known = ", ".join(sorted({of for of, _ in parts}))
-            raise DataError(f"{file}: no prompts of {dataset!r}. Datasets in this file: {known}")
+            names = ", ".join(sorted({of for of, _ in parts}))
+            raise DataError(f"{file}: no prompts of {dataset!r}. Datasets in this file: {names}")
         thoughts = [_blocks(texts[THOUGHTS.format(count)]) for count in (1, 2, 3)]
         answers = _blocks(texts[ANSWERS])
         titles = _blocks(texts.get(TITLES, ""))
@@ -322,15 +322,15 @@ def _blocks(prompt: str) -> dict[str, Block]:
     _, *parts = METADATA.split(prompt)
     blocks = {}
     for metadata, text in zip(parts[::2], parts[1::2], strict=True):
-        written = EXAMPLE.fullmatch(f"\n{text.strip()}")
-        if not written:
+        match = EXAMPLE.fullmatch(f"\n{text.strip()}")
+        if not match:
             raise ValueError(f"expected 'Q: …' and 'A: …' at the end of {metadata}")
-        _, *paragraphs = TITLE.split(written["context"])
+        _, *paragraphs = TITLE.split(match["context"])
         pairs = zip(paragraphs[::2], paragraphs[1::2], strict=True)
         passages = tuple(Passage.of(title.strip(), body.strip()) for title, body in pairs)
         blocks[str(jsonio.decode_json(metadata)["qid"])] = (
             passages,
-            written["question"].strip(),
-            " ".join(written["reply"].split()),
+            match["question"].strip(),
+            " ".join(match["reply"].split()),
         )
     return blocks

@@ -212,8 +212,8 @@ def cut(files: Sequence[Path], ids: Sequence[str], target: Path, advance: Callab
                 missing.remove(key)
                 records[key] = record
     if missing:
-        shown = ", ".join(map(str, files))
-        raise DataError(f"{shown}: no record {min(missing)} ({len(missing)} of {len(ids)} are missing)")
+        listed = ", ".join(map(str, files))
+        raise DataError(f"{listed}: no record {min(missing)} ({len(missing)} of {len(ids)} are missing)")
     lines = [json.dumps(records[key], ensure_ascii=False) for key in ids]
     text = "\n".join(lines) if target.suffix == ".jsonl" else "[" + ",\n".join(lines) + "]"
     with replace_atomically(target, TO_ELSEWHERE) as part:

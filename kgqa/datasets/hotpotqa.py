@@ -100,7 +100,7 @@ class HotpotQA(ContextDataset):
             return None
         folders = [file.parent, *self.folders]
         if self.aliases == AUTO:
-            return next((found for folder in folders if (found := folder / ALIASES).is_file()), None)
+            return next((path for folder in folders if (path := folder / ALIASES).is_file()), None)
         return self.find("aliases", self.aliases, folders)
 
     @property

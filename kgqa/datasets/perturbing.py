@@ -71,8 +71,8 @@ def _order(seed: int, question: Question, id_: str) -> str:
 
 
 def _remove_gold(question: Question) -> Question | None:
-    kept = tuple(each for each in question.passages if each.id not in question.support)
-    return replace(question, passages=kept) if question.passages else None
+    passages = tuple(each for each in question.passages if each.id not in question.support)
+    return replace(question, passages=passages) if question.passages else None
 
 
 def _shuffle(question: Question, *, seed: int) -> Question | None:
@@ -100,11 +100,11 @@ def _swap_answer(question: Question, *, pool: Sequence[Question], seed: int) -> 
     gold = [passage for passage in question.passages if passage.id in question.support]
     if pattern is None or not any(pattern.search(f"{passage.title}\n{passage.text}") for passage in gold):
         return None
-    known = normalise(" ".join(f"{passage.title} {passage.text}" for passage in question.passages))
+    text = normalise(" ".join(f"{passage.title} {passage.text}" for passage in question.passages))
     kind = _kind(question)
     others = (other for other in pool if other.answers and _kind(other) == kind)
     answers = (other.answers[0] for other in sorted(others, key=lambda other: _order(seed, question, other.id)))
-    new = next((other for other in answers if f" {normalise(other)} " not in f" {known} "), None)
+    new = next((other for other in answers if f" {normalise(other)} " not in f" {text} "), None)
     if new is None or normalise(new) == normalise(answer):
         return None
     changed = {passage.id: _replace(passage, pattern, new) for passage in question.passages}
@@ -155,6 +155,6 @@ def _kind(question: Question) -> tuple[str, str]:
         form = "number"
     else:
         form = "name" if answer[:1].isupper() else "text"
-    found = _WH.search(question.text)
-    word = found[0].lower() if found else ""
+    match = _WH.search(question.text)
+    word = match[0].lower() if match else ""
     return form, {"whom": "who", "whose": "who"}.get(word, word) if form in ("name", "text") else ""

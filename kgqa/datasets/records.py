@@ -61,13 +61,13 @@ class Records(FileDataset):
             return [text for value in values for text in _texts(value, f"{where}: {key}")]
 
         def only(key: str, name: str) -> str:
-            found = texts(key)
-            if len(found) != 1:
-                problem = f"{len(found)} values of" if found else "no"
+            entries = texts(key)
+            if len(entries) != 1:
+                problem = f"{len(entries)} values of" if entries else "no"
                 raise DataError(
                     f"{where}: {problem} {key!r}. Correct the record, or name another key: dataset.{name}_key=KEY"
                 )
-            return found[0]
+            return entries[0]
 
         golds = [answer for key in self.answer_keys for answer in texts(key) if answer.strip()]
         if not golds:
@@ -111,7 +111,7 @@ def _read(file: Path) -> Iterator[tuple[str, Json]]:
 def _find(value: Json, path: list[str]) -> Iterable[Json]:
     """Return the values at a path of keys, in all objects of a list."""
     if isinstance(value, list):
-        return [found for item in value for found in _find(item, path)]
+        return [value_of_item for item in value for value_of_item in _find(item, path)]
     if not path:
         return [value]
     return _find(value[path[0]], path[1:]) if isinstance(value, dict) and path[0] in value else []

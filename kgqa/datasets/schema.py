@@ -122,5 +122,5 @@ def looks_like(record: Json) -> str:
 
 def shorten(value: Json) -> str:
     """Return a value for a message, at most 60 characters of it."""
-    shown = repr(value)
-    return shown if len(shown) <= 60 else f"{shown[:60]}…"
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:60]}…"

@@ -87,9 +87,9 @@ def choose_cells(table: PublishedTable, only: str | None) -> list[PublishedCell]
 
 def replace_override(own: Sequence[str], more: Sequence[str]) -> tuple[str, ...]:
     """Return the paper's overrides with more. Another choice in a group removes the keys of the former one."""
-    chosen = {override_key(override) for override in more} & set(group_names())
-    replaced = {*chosen, "sample"} if "dataset" in chosen else chosen  # the size of a sample belongs to a dataset
-    left = [o for o in own if override_group(o) not in replaced or override_key(o) in chosen]
+    groups = {override_key(override) for override in more} & set(group_names())
+    replaced = {*groups, "sample"} if "dataset" in groups else groups  # the size of a sample belongs to a dataset
+    left = [o for o in own if override_group(o) not in replaced or override_key(o) in groups]
     return merge_overrides(left, more)
 
 
@@ -97,8 +97,8 @@ def count_states(cells: Iterable[PlannedCell]) -> tuple[int, str]:
     """Return the number of cells with own values, and the counts of their states, those that run first."""
     states = Counter(cell.state for cell in cells if cell.state != "mean")
     ordered = sorted(states.items(), key=lambda item: (item[0] != "run", item[0]))
-    shown = (f"{count} {state.replace('needs ', 'need ') if count > 1 else state}" for state, count in ordered)
-    return states.total(), ", ".join(shown)
+    parts = (f"{count} {state.replace('needs ', 'need ') if count > 1 else state}" for state, count in ordered)
+    return states.total(), ", ".join(parts)
 
 
 def _plan_cell(table: PublishedTable, cell: PublishedCell, overrides: Sequence[str], find: Find) -> PlannedCell:
@@ -114,8 +114,8 @@ def _plan_cell(table: PublishedTable, cell: PublishedCell, overrides: Sequence[s
     untrained = [name for key, name in cell.trained.items() if key not in named]
     if cell.availability not in ("run", "model retired") and (untrained or not cell.trained):
         hints = "".join(f" {TRAINED}{name}=PATH runs it with yours." for name in untrained)
-        made = f" Made by: kgqa reproduce {table.id} --make." if untrained else ""
-        return PlannedCell(cell, used, cell.availability, {f"{cell.why}{hints}{made}": cell.availability})
+        remedy = f" Made by: kgqa reproduce {table.id} --make." if untrained else ""
+        return PlannedCell(cell, used, cell.availability, {f"{cell.why}{hints}{remedy}": cell.availability})
     missing: dict[str, str] = {}
     for groups in FILE_GROUPS:
         part = tuple(each for each in used if override_group(each) in groups and not each.startswith("method."))

@@ -67,16 +67,16 @@ def compare_cells(
 
 def _lines(table: PublishedTable, planned: Sequence[PlannedCell], margin: float) -> list[Line]:
     """Return the values of the cells, then the means: of columns first, as a mean of rows can need their means."""
-    lines, found = list[Line](), dict[tuple[str, str, str], Ours]()
+    lines, values = list[Line](), dict[tuple[str, str, str], Ours]()
     for cell in sorted(planned, key=lambda cell: (cell.state == "mean", len(cell.published.mean_of))):
         row, column = cell.published.row, cell.published.column
         for metric, published in zip(table.metrics, cell.published.values, strict=True):
             if cell.state == "mean":
-                ours, note = _mean(table, cell, metric, planned, found)
+                ours, note = _mean(table, cell, metric, planned, values)
             else:
                 ours, note = _measure(cell.tests, metric), metric.why or _explain(cell)
             if ours:
-                found[row, column, metric.name] = ours
+                values[row, column, metric.name] = ours
             delta = compare_with_published(published, ours, metric.unit, margin) if published and ours else None
             lines.append(Line(row, column, metric, published, ours, delta, "" if ours else note))
     return lines
@@ -84,14 +84,14 @@ def _lines(table: PublishedTable, planned: Sequence[PlannedCell], margin: float)
 
 def _measure(tests: Sequence[Cell], metric: Metric) -> Ours | None:
     """Return the mean over the runs once all have finished, with their standard deviation and mean interval."""
-    known = [ours for run in tests if (ours := _measure_run(run, metric))]
-    if not known or len(known) < len(tests):
+    values = [ours for run in tests if (ours := _measure_run(run, metric))]
+    if not values or len(values) < len(tests):
         return None
-    if len(known) == 1:
-        return known[0]
-    ends = _mean_ends(known)  # the runs have the same questions
-    means, questions = [ours.mean for ours in known], min(ours.questions for ours in known)
-    worst = max(known, key=lambda ours: ours.failed)
+    if len(values) == 1:
+        return values[0]
+    ends = _mean_ends(values)  # the runs have the same questions
+    means, questions = [ours.mean for ours in values], min(ours.questions for ours in values)
+    worst = max(values, key=lambda ours: ours.failed)
     return Ours(fmean(means), *ends, questions, stdev(means), worst.failed, worst.asked)
 
 
@@ -121,24 +121,24 @@ def _mean(
     mean: PlannedCell,
     metric: Metric,
     planned: Sequence[PlannedCell],
-    found: Mapping[tuple[str, str, str], Ours],
+    values: Mapping[tuple[str, str, str], Ours],
 ) -> tuple[Ours | None, str]:
     """Return the mean of a row's other columns, or of the column in other rows, or why it is not known."""
     row, column, rows = mean.published.row, mean.published.column, mean.published.mean_of
     places = {(name, column) for name in rows} or {(row, name) for name in table.columns if name != table.average}
     cells = [cell for cell in planned if (cell.published.row, cell.published.column) in places]
     keys = ((cell.published.row, cell.published.column, metric.name) for cell in cells)
-    known = [found[key] for key in keys if key in found]
-    if len(known) < len(places):
+    numbers = [values[key] for key in keys if key in values]
+    if len(numbers) < len(places):
         return None, f"not all of its {'rows' if rows else 'columns'} were run"
     if table.pool:
-        ours = pool_values(known, [folder for cell in cells for folder in _folders(cell)], metric)
+        ours = pool_values(numbers, [folder for cell in cells for folder in _folders(cell)], metric)
     else:
-        value, low, high = weight_values(known, [1] * len(known))
+        value, low, high = weight_values(numbers, [1] * len(numbers))
         if rows:  # rows answer the same questions, columns are other datasets
-            low, high = _mean_ends(known)
-        ours = Ours(value, low, high, min(value.questions for value in known))
-    return replace(ours, failed=sum(each.failed for each in known), asked=sum(each.asked for each in known)), ""
+            low, high = _mean_ends(numbers)
+        ours = Ours(value, low, high, min(value.questions for value in numbers))
+    return replace(ours, failed=sum(each.failed for each in numbers), asked=sum(each.asked for each in numbers)), ""
 
 
 def _models(tests: Sequence[Cell]) -> Iterator[str]:

@@ -81,16 +81,16 @@ def list_parts(experiment: Experiment) -> Iterator[tuple[str, str, bool]]:
     """Yield each choice that its answers come from, by part, and whether the overrides, the method or an experiment
     made it. Choices within others have a part as in ranker@graph.encoder.
     """
-    named, chosen = override_values(experiment.overrides), experiment.config["choices"]
-    made = {
+    named, choices = override_values(experiment.overrides), experiment.config["choices"]
+    parts = {
         choice.group
         for group in ("method", "experiment")
-        if chosen.get(group)
-        for choice in _list_brought(group, chosen[group])
+        if choices.get(group)
+        for choice in _list_brought(group, choices[group])
     }
     for group, name in experiment.choices.items():
         if group in CHOSEN:
-            yield group, name, group in named or group in made or group == "kg"
+            yield group, name, group in named or group in parts or group == "kg"
             yield from _list_inner(group, group, name, named)
 
 
@@ -152,10 +152,10 @@ def _describe_questions(experiment: Experiment) -> str:
 
 
 def _list_overrides(cells: Sequence[PlannedCell], overrides: Sequence[str], listed: set[str]) -> Iterator[Row]:
-    known = [cell.experiment for cell in cells if cell.experiment]
+    experiments = [cell.experiment for cell in cells if cell.experiment]
     for override in overrides:
         key = override_key(override)
-        if known and not any(_uses(experiment, key) for experiment in known):
+        if experiments and not any(_uses(experiment, key) for experiment in experiments):
             continue
         if key.startswith(TRAINED):
             yield from _list_trained(key, parse_override(override).value)
@@ -181,21 +181,21 @@ def _list_trained(key: str, path: str) -> Iterator[Row]:
 
 def _list_choices(cells: Sequence[PlannedCell], listed: set[str]) -> Iterator[Row]:
     """Yield choices that no paper made, and kgqa's defaults where a cell names none."""
-    found = defaultdict[Row, dict[str, None]](dict)  # the rows of each
+    by_row = defaultdict[Row, dict[str, None]](dict)  # the rows of each
     for cell in cells:
-        for part, name, made in list_parts(cell.experiment) if cell.experiment else ():
-            theirs = paper_choice(part.partition("@")[0], name) or ("" if made else "not named")
+        for part, name, node in list_parts(cell.experiment) if cell.experiment else ():
+            theirs = paper_choice(part.partition("@")[0], name) or ("" if node else "not named")
             if theirs and part not in listed:
-                default = "" if made or part in override_values(cell.overrides) else ", the default"
-                found[part, theirs, f"{part}={name}{default}"][cell.published.row] = None
+                default = "" if node or part in override_values(cell.overrides) else ", the default"
+                by_row[part, theirs, f"{part}={name}{default}"][cell.published.row] = None
     count = len({cell.published.row for cell in cells if cell.experiment})
-    for (part, theirs, ours), rows in found.items():
+    for (part, theirs, ours), rows in by_row.items():
         yield part, theirs, ours if len(rows) == count else f"{ours} ({', '.join(rows)})"
 
 
 def _list_values(cells: Sequence[PlannedCell], listed: set[str]) -> Iterator[Row]:
     """Yield values that no paper gives and that answers depend on, one row per choice."""
-    found = defaultdict[str, dict[str, None]](dict)  # the values of each choice
+    by_choice = defaultdict[str, dict[str, None]](dict)  # the values of each choice
     for cell in cells:
         if experiment := cell.experiment:
             flat, named = flatten(experiment.config), {*override_values(cell.overrides), *listed}
@@ -203,8 +203,8 @@ def _list_values(cells: Sequence[PlannedCell], listed: set[str]) -> Iterator[Row
                 is_named = any(other == key or other.startswith(f"{key}.") for other in named)
                 if source.is_not_in_paper and not is_named:
                     text = f"{key}={_format(flat[key])}" if key in flat else f"{key} ({source.text})"
-                    found[choice][text] = None
-    for choice, values in found.items():
+                    by_choice[choice][text] = None
+    for choice, values in by_choice.items():
         yield f"values of {choice}", "not given", ", ".join(values)
 
 

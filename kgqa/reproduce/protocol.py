@@ -60,17 +60,17 @@ class Protocol(Strict):
 
     def describe(self) -> str:
         split = f" of the {self.dev_split} split" if self.dev_split else ""
-        chosen = f"hyperparameters chosen on {self.dev:,} questions{split}" if self.dev else ""
+        choice = f"hyperparameters chosen on {self.dev:,} questions{split}" if self.dev else ""
         asked = f"{self.test:,} questions" if self.test else "all questions"
         sets = f"the mean over {len(self.sets)} sets of demonstrations" if self.sets else ""
-        return f"{', '.join(filter(None, [chosen, asked, sets]))} ({self.source})"
+        return f"{', '.join(filter(None, [choice, asked, sets]))} ({self.source})"
 
 
 def protocol_of(table_id: str) -> Protocol | None:
     """Return the paper's protocol, if it describes how the cells of this table were made."""
     protocols: dict[str, Protocol] = read_conf("protocols.yaml", dict[str, Protocol])
-    found = protocols.get(table_id.partition("/")[0])
-    return found if found and (not found.tables or table_id in found.tables) else None
+    protocol = protocols.get(table_id.partition("/")[0])
+    return protocol if protocol and (not protocol.tables or table_id in protocol.tables) else None
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class Tuning(Interface):
     @property
     def on_dev(self) -> list[Cell]: ...
 
-    def on_test(self, chosen: Cell) -> list[Cell]: ...
+    def on_test(self, cell: Cell) -> list[Cell]: ...
 
     def run(self, display: Display) -> TuningResult: ...
 

@@ -103,15 +103,15 @@ def _read(folder: Path, metric: Metric) -> Parts:
 
 
 @lru_cache(maxsize=_CELLS)
-def _read_unchanged(folder: Path, path: str, written: int) -> Parts:
+def _read_unchanged(folder: Path, path: str, mtime: int) -> Parts:
     """Read the parts once, unless the run was `written` again."""
-    records = _read_records(folder, written, needs_trace=path.startswith(("cost.", "chains.")))
+    records = _read_records(folder, mtime, needs_trace=path.startswith(("cost.", "chains.")))
     parts = {key: (read_parts(record, path), answered) for key, (record, answered) in records.items()}
     return {key: (*part, answered) for key, (part, answered) in parts.items() if part is not None}
 
 
 @lru_cache(maxsize=4)  # the runs of a cell or of two rows, which several metrics read one after the other
-def _read_records(folder: Path, written: int, *, needs_trace: bool) -> dict[str, tuple[dict[str, Json], bool]]:  # noqa: ARG001
+def _read_records(folder: Path, mtime: int, *, needs_trace: bool) -> dict[str, tuple[dict[str, Json], bool]]:  # noqa: ARG001
     """Return what metrics.json would contain for each question, and whether it was answered."""
     try:
         scored = open_run(folder).scored

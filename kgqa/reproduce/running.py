@@ -67,9 +67,9 @@ class ReproduceRequest:
     command: tuple[str, ...]
 
     @classmethod
-    def of(cls, table_id: str, given: Sequence[str]) -> ReproduceRequest:
+    def of(cls, table_id: str, words: Sequence[str]) -> ReproduceRequest:
         """Raise ConfigError: an unknown table, key or value."""
-        hydra, make, numbers, budgets, others = split_overrides(given, HYDRA, MAKE, PROTOCOL, "budget=")
+        hydra, make, numbers, budgets, others = split_overrides(words, HYDRA, MAKE, PROTOCOL, "budget=")
         own = [override for override in others if override_key(override) in OWN]
         overrides = tuple(override for override in others if override not in own)
         keys = read_keys(ReproduceKeys, own)
@@ -88,7 +88,7 @@ class ReproduceRequest:
                 remedy = "Remove it" if override in hydra else "Set protocol.dev= and protocol.test="
                 raise ConfigError(f"{override}: protocol=paper sets the questions. {remedy}")
         make = tuple(override.removeprefix(MAKE) for override in make)
-        return cls(table, keys, overrides, hydra, budget, protocol, make, ("kgqa", "reproduce", table_id, *given))
+        return cls(table, keys, overrides, hydra, budget, protocol, make, ("kgqa", "reproduce", table_id, *words))
 
     def with_trained(self, overrides: Sequence[str]) -> ReproduceRequest:
         """Return the request with trained.NAME=FOLDER for models that cells need."""
@@ -106,8 +106,8 @@ class ReproduceRequest:
         for cell in planned:
             if cell.state == "run":
                 if cell.overrides not in distinct:
-                    frozen = freeze(len(distinct), cell.name, Experiment.of(cell.overrides))
-                    distinct[cell.overrides] = CellRuns(frozen, self.protocol, self.table.id)
+                    configuration = freeze(len(distinct), cell.name, Experiment.of(cell.overrides))
+                    distinct[cell.overrides] = CellRuns(configuration, self.protocol, self.table.id)
                 cell.runs = distinct[cell.overrides]
         if not distinct:
             others = (cell.overrides for cell in planned if cell.overrides)
@@ -208,12 +208,12 @@ def list_tables(start: str, overrides: Sequence[str] = ()) -> list[tuple[str, st
     Raises ConfigError: no id starts so, or a key or choice does not exist.
     """
     compose(split_trained(overrides)[0])
-    known = table_ids()
-    chosen = [table_id for table_id in known if table_id.startswith(start)]
-    if not chosen:
-        raise ConfigError(f"kgqa reproduce --list {start}: no id starts with this. {nearest(start, known)}")
+    names = table_ids()
+    tables = [table_id for table_id in names if table_id.startswith(start)]
+    if not tables:
+        raise ConfigError(f"kgqa reproduce --list {start}: no id starts with this. {nearest(start, names)}")
     rows, find = [], cache(find_missing)
-    for table_id in chosen:
+    for table_id in tables:
         table = load_table(table_id)
         trained = format_trained(find_local(list_missing(table.cells, overrides)))
         cells = plan_cells(table, (*overrides, *trained), None, find)

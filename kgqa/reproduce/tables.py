@@ -82,9 +82,9 @@ class _Row(Fate):
     mean_of: tuple[str, ...] = ()
 
 
-def _list_metrics(written: Mapping[str, Json]) -> list[Json]:
+def _list_metrics(metrics: Mapping[str, Json]) -> list[Json]:
     """Return the metrics with their names. A metric without other keys is only a path."""
-    keys = {name: each if isinstance(each, Mapping) else {"path": each} for name, each in written.items()}
+    keys = {name: each if isinstance(each, Mapping) else {"path": each} for name, each in metrics.items()}
     return [{"name": name, "unit": "%", "why": "", **each} for name, each in keys.items()]
 
 
@@ -144,8 +144,8 @@ def table_ids() -> list[str]:
     """Return `paper/table1`, papers by name, tables before figures, both in the order of their numbers."""
     folder = package_conf() / "reproduce"
     names = (file.relative_to(folder).with_suffix("").as_posix() for file in folder.glob("*/*.yaml"))
-    found = [match for name in names if (match := re.fullmatch(r"(\w+)/(table|figure)(\d+)", name))]
-    return [match[0] for match in sorted(found, key=lambda match: (match[1], match[2] != "table", int(match[3])))]
+    matches = [match for name in names if (match := re.fullmatch(r"(\w+)/(table|figure)(\d+)", name))]
+    return [match[0] for match in sorted(matches, key=lambda match: (match[1], match[2] != "table", int(match[3])))]
 
 
 def load_table(table_id: str) -> PublishedTable:
@@ -154,10 +154,10 @@ def load_table(table_id: str) -> PublishedTable:
     Raises ConfigError: there is none of that id. DataError: its file does not have the form of docs/dev/TABLE_FILES.md.
     The message names file and key.
     """
-    known = table_ids()
-    if table_id not in known:
+    names = table_ids()
+    if table_id not in names:
         raise ConfigError(
-            f"{table_id}: no such table or figure. {nearest(table_id, known)}. List them with: kgqa reproduce --list"
+            f"{table_id}: no such table or figure. {nearest(table_id, names)}. List them with: kgqa reproduce --list"
         )
     return read_table(package_conf() / "reproduce" / f"{table_id}.yaml", table_id)
 

@@ -83,7 +83,7 @@ def list_missing(cells: Iterable[PublishedCell], overrides: Sequence[str]) -> li
 
 def find_local(names: Iterable[str]) -> dict[str, Path]:
     """Return the newest finished training of each name that has one. Damaged ones are ignored."""
-    return {name: found[0] for name in names if (found := [each for each in finished(name) if is_finished(each)])}
+    return {name: folders[0] for name in names if (folders := [each for each in finished(name) if is_finished(each)])}
 
 
 def format_trained(folders: Mapping[str, Path]) -> tuple[str, ...]:
@@ -102,10 +102,10 @@ def plan_training(names: Iterable[str], keys: Sequence[str] = ()) -> dict[str, l
 
 def describe_training(plan: Mapping[str, Sequence[Command]]) -> Iterator[str]:
     """Yield the models and their commands, each command once."""
-    shown: set[Command] = set()
+    listed: set[Command] = set()
     for name, commands in plan.items():
-        new = [command for command in commands if command not in shown]
-        shown |= set(new)
+        new = [command for command in commands if command not in listed]
+        listed |= set(new)
         yield f"to be trained: {name}: {find_model(name).what if new else 'by the same commands'}"
         yield from (f"  {shlex.join(('kgqa', *command))}" for command in new)
 
@@ -146,15 +146,15 @@ def _find_folder(name: str, last: Sequence[str]) -> Path:
     return folder
 
 
-def _value(key: str, name: str, given: str) -> str:
-    base, path = find_model(name).base, Path(given).expanduser()
+def _value(key: str, name: str, text: str) -> str:
+    base, path = find_model(name).base, Path(text).expanduser()
     role = key.startswith("roles.")
-    if role and given.partition("@")[0] in groups()["model"]:
-        return given
+    if role and text.partition("@")[0] in groups()["model"]:
+        return text
     if not path.exists():
         preset = ", nor a preset of conf/model" if role else ""
         raise ConfigError(
-            f"{TRAINED}{name}={given}: no such file or folder{preset}. See kgqa reproduce --list for how to train it"
+            f"{TRAINED}{name}={text}: no such file or folder{preset}. See kgqa reproduce --list for how to train it"
         )
     if (path / MANIFEST).is_file() and not (path / CONFIG).is_file():  # of kgqa train
         base = Trained.read(path).base

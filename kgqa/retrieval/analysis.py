@@ -37,12 +37,12 @@ def terms(text: str) -> list[str]:
 @lru_cache(REMEMBERED)
 def _run_terms(run: str) -> str:
     """Return the terms of a run without blanks."""
-    found = [run.strip(_SIGNS)]
-    if not _PLAIN.fullmatch(found[0]):
+    terms = [run.strip(_SIGNS)]
+    if not _PLAIN.fullmatch(terms[0]):
         # pieces, as matching takes time in the square of a run's length
         pieces = (run[at : at + 4 * LONGEST] for at in range(0, len(run), 4 * LONGEST))
-        found = [match[0] for piece in pieces for match in _word_pattern().finditer(piece)]
-    words = [word[at : at + LONGEST] for word in found if word.strip("_") for at in range(0, len(word), LONGEST)]
+        terms = [match[0] for piece in pieces for match in _word_pattern().finditer(piece)]
+    words = [word[at : at + LONGEST] for word in terms if word.strip("_") for at in range(0, len(word), LONGEST)]
     return " ".join(term for word in words if (term := _term(word)))
 
 

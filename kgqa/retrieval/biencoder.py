@@ -58,8 +58,8 @@ class BiEncoder:
         scores = []
         for call in calls:
             rows = [vectors["passage", text] for text in call.texts]
-            found = relevance(vectors["query", call.query], np.stack(rows)) if rows else ()
-            scores.append(tuple(float(score) for score in found))
+            values = relevance(vectors["query", call.query], np.stack(rows)) if rows else ()
+            scores.append(tuple(float(score) for score in values))
         return scores
 
     def vectors(self, kind: Kind, texts: Sequence[str]) -> Vectors:

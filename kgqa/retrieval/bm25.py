@@ -100,11 +100,11 @@ class Bm25(IndexedRetriever):
 
     def rank(self, index: OpenedIndex, queries: Sequence[Query]) -> Rankings:
         """Return positions. Scores of the same first six digits are equal. A query without words has no results."""
-        found = [[position for position, _ in scored] for scored in self.rank_scored(index, queries)]
+        rankings = [[position for position, _ in scored] for scored in self.rank_scored(index, queries)]
         if not self.fill:
-            return found
+            return rankings
         count = len(index.passages)
-        return [fill_positions(positions, query, count) for positions, query in zip(found, queries, strict=True)]
+        return [fill_positions(positions, query, count) for positions, query in zip(rankings, queries, strict=True)]
 
     def rank_scored(self, index: OpenedIndex, queries: Sequence[Query]) -> Sequence[Scored]:
         """Return positions with their scores, as `rank` orders them, without those that fill up to k."""

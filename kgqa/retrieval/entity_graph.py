@@ -169,7 +169,7 @@ class _Graph:
         return similarities
 
 
-def find_names(text: str, known: Container[str], *, fold: bool, any_case: bool = False) -> list[str]:
+def find_names(text: str, vocabulary: Container[str], *, fold: bool, any_case: bool = False) -> list[str]:
     """Return the known names in a text from the left, the longest first; names do not overlap.
 
     A name starts with a word with a capital letter or a digit.
@@ -182,18 +182,18 @@ def find_names(text: str, known: Container[str], *, fold: bool, any_case: bool =
     lower = [word.lower() for word in words]
     names = list[str]()
     while start < len(words):
-        found = 0
+        count = 0
         capital = words[start] != lower[start] or words[start][0].isdigit()
         least = 1 if capital else 2 if any_case else LONGEST + 1
         for end in range(min(start + LONGEST, len(words)), start + least - 1, -1):
             name = _join_name(lower[start:end], fold=fold)
             # "The Who" is a name, "who" and "the who" are not
             plain = STOP_WORDS.issuperset(lower[start:end]) and (end == start + 1 or not capital)
-            if name in known and not plain:
+            if name in vocabulary and not plain:
                 names.append(name)
-                found = end - start
+                count = end - start
                 break
-        start += found or 1
+        start += count or 1
     return names
 
 
@@ -220,11 +220,11 @@ def _build_graph(passages: Sequence[Passage], folder: Path, *, fold: bool, title
 
     titles = [_join_name(WORD.findall(read(bare_title(passage.title))), fold=fold) for passage in passages]
     runs = (run for passage in passages for run in find_capitalized_names(read(passage.text)))
-    known = {*titles, *(_join_name(run, fold=fold) for run in runs)} - {""}
+    vocabulary = {*titles, *(_join_name(run, fold=fold) for run in runs)} - {""}
     split = [(number, sentence) for number, each in enumerate(passages) for sentence in sentences(each.text) or [""]]
     names, mentions = sparse.count_items(
-        ({*find_names(sentence, known, fold=fold), titles[number]} - {""} for number, sentence in split),
-        sorted(known),
+        ({*find_names(sentence, vocabulary, fold=fold), titles[number]} - {""} for number, sentence in split),
+        sorted(vocabulary),
     )
     terms, weights = sparse.count_items(
         analysis.terms(f"{passages[number].title} {sentence}") for number, sentence in split
@@ -233,10 +233,10 @@ def _build_graph(passages: Sequence[Passage], folder: Path, *, fold: bool, title
     weights.data = 1 + np.log(weights.data)
     sparse.weigh_items(weights, sparse.idf(len(split), holders))
     _, sentences_of = sparse.count_items([[number] for number, _ in split], range(len(passages)))
-    owners, held = (sentences_of.T @ mentions).nonzero()
+    owners, members = (sentences_of.T @ mentions).nonzero()
     own = np.array([names.get(title, -1) for title in titles])
-    weight = np.where(held == own[owners], title_weight, 1.0)
-    edges = csr_matrix((weight, (held, owners)), shape=(len(names), len(passages)))
+    weight = np.where(members == own[owners], title_weight, 1.0)
+    edges = csr_matrix((weight, (members, owners)), shape=(len(names), len(passages)))
     sparse.save_words(folder / NAMES, names)
     sparse.save_words(folder / TERMS, terms)
     sparse.save_matrix(folder / SENTENCES, weights.T.tocsr())

@@ -199,14 +199,14 @@ class HippoRag(Composite):
     def _find(self, index: OpenedIndex, query: Query) -> list[int]:
         graph, count = index.data, len(index.passages)
         (facts,) = index.finders["facts"].find_scored([replace(query, k=self.depth or len(graph.facts), among=None)])
-        chosen = [fact for fact, _ in facts[: self.fact_count]]
+        best_facts = [fact for fact, _ in facts[: self.fact_count]]
         if query.facts is not None:
-            chosen = [graph.numbers[fact] for fact in query.facts if fact in graph.numbers]
-        if not chosen:
+            best_facts = [graph.numbers[fact] for fact in query.facts if fact in graph.numbers]
+        if not best_facts:
             return list(index.finders["passages"].find([query])[0])
         scores = normalize_scores(facts, len(graph.facts))
         reset = np.zeros(len(graph.walk.roots))
-        weights = graph.weigh_entities([(fact, scores[fact]) for fact in chosen])
+        weights = graph.weigh_entities([(fact, scores[fact]) for fact in best_facts])
         for entity, weight in sorted(weights.items(), key=lambda pair: (-pair[1], pair[0]))[: self.entity_count]:
             reset[entity] = weight
         (ranked,) = index.finders["passages"].find_scored([replace(query, k=self.depth or count, among=None)])
@@ -216,10 +216,10 @@ class HippoRag(Composite):
         return rank_found(compute_pagerank(graph.walk, reset, self.damping)[-count:].round(DIGITS), query)
 
 
-def match_facts(kept: Sequence[Json], candidates: Sequence[Fact]) -> tuple[Fact, ...]:
+def match_facts(choices: Sequence[Json], candidates: Sequence[Fact]) -> tuple[Fact, ...]:
     """Return the most similar candidate of each fact that a model wrote, in its order, each once."""
     texts = {json.dumps(fact): fact for fact in candidates}
-    nearest = (get_close_matches(json.dumps(fact), texts, 1, 0.0)[0] for fact in kept)
+    nearest = (get_close_matches(json.dumps(fact), texts, 1, 0.0)[0] for fact in choices)
     return tuple(dict.fromkeys(texts[text] for text in nearest))
 
 
@@ -250,20 +250,22 @@ class FactGraph:
     @classmethod
     def of(cls, triples: Sequence[Sequence[Triple]], clean: Callable[[str], str]) -> FactGraph:
         """Return the graph of these triples, those of each passage."""
-        written = [
+        fact_texts = [
             list(dict.fromkeys((clean(each.head), clean(each.relation), clean(each.tail)) for each in some))
             for some in triples
         ]
-        counts = Counter(chain.from_iterable(written))
-        names, held = sparse.count_items([end for head, _, tail in facts for end in (head, tail)] for facts in written)
+        counts = Counter(chain.from_iterable(fact_texts))
+        names, members = sparse.count_items(
+            [end for head, _, tail in facts for end in (head, tail)] for facts in fact_texts
+        )
         ends = [(names[head], names[tail]) for head, _, tail in counts]
         edges = defaultdict[tuple[int, int], float](float)
         for (head, tail), count in zip(ends, counts.values(), strict=True):
             if head != tail:
                 edges[head, tail] += count
                 edges[tail, head] += count
-        edges.update(((entity, len(names) + position), 1) for position, entity in zip(*held.nonzero(), strict=True))
-        return cls(tuple(counts), names, ends, sparse.count_holders(held).astype(int).tolist(), edges)
+        edges.update(((entity, len(names) + position), 1) for position, entity in zip(*members.nonzero(), strict=True))
+        return cls(tuple(counts), names, ends, sparse.count_holders(members).astype(int).tolist(), edges)
 
 
 def clean_unicode(text: str) -> str:

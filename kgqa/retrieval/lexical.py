@@ -122,8 +122,8 @@ class Tfidf(IndexedRetriever):
             counts = Counter(numbers[word] for word in terms(query.text) if word in numbers)
             columns = sorted(counts)  # one order of summing, whatever the query's order
             scores = weights[:, columns] @ (np.array([counts[word] for word in columns]) * idf[columns])
-            found = rank_found(scores, query, self.ties)
-            rankings.append(fill_positions(found, query, len(scores)) if self.fill else found)
+            positions = rank_found(scores, query, self.ties)
+            rankings.append(fill_positions(positions, query, len(scores)) if self.fill else positions)
         return rankings
 
     def _text(self, passage: Passage) -> str:

@@ -60,8 +60,8 @@ class Reranker(ABC):
         scores = self.score_pairs([(clean(query), clean(text)) for query, text in pairs])
         if not np.isfinite(scores).all():
             raise ConfigError("the reranker returns scores that are not finite. Set reranker.dtype=float32")
-        known = {pair: round(float(value), DECIMALS) + 0.0 for pair, value in zip(pairs, scores, strict=True)}
-        return [tuple(known[call.query, text] for text in call.texts) for call in calls]
+        by_pair = {pair: round(float(value), DECIMALS) + 0.0 for pair, value in zip(pairs, scores, strict=True)}
+        return [tuple(by_pair[call.query, text] for text in call.texts) for call in calls]
 
 
 @dataclass(frozen=True)

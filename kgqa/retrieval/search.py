@@ -54,8 +54,8 @@ class PoolIndex:
                 else:
                     results[position] = scope.find_keywords(call.keywords, self._query(call))
         for scope, batch in batches.items():
-            found = scope.find([query for _, query in batch])
-            for (position, _), passages in zip(batch, found, strict=True):
+            rankings = scope.find([query for _, query in batch])
+            for (position, _), passages in zip(batch, rankings, strict=True):
                 results[position] = passages
         return results
 
@@ -274,8 +274,8 @@ def rank_found(scores: Scores, query: Query, ties: Literal["first", "last"] = "f
     return rank_positions(scores[positions], query.k, positions, ties=ties)
 
 
-def fill_positions(found: Sequence[int], query: Query, count: int) -> list[int]:
+def fill_positions(positions: Sequence[int], query: Query, count: int) -> list[int]:
     """Append the passages that were not found, the last first, up to `k`, as KGP's released code."""
     others = range(count) if query.among is None else query.among
-    rest = (position for position in reversed(others) if position not in set(found))
-    return [*found, *islice(rest, max(0, query.k - len(found)))]
+    rest = (position for position in reversed(others) if position not in set(positions))
+    return [*positions, *islice(rest, max(0, query.k - len(positions)))]

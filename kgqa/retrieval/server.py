@@ -130,9 +130,9 @@ class ServerEncoder(ServerAccess, Encoder):
         lengths = sorted({len(vector) for vector in vectors})
         if len(lengths) > 1 or (self.dimensions and lengths != [self.dimensions]):
             expected = f"encoder.dimensions={self.dimensions}" if self.dimensions else "one length"
-            found = " and ".join(map(str, lengths))
+            listed = " and ".join(map(str, lengths))
             raise DataError(
-                f"{self.find_address()}: model {self._model!r} returns vectors of {found} numbers, not of {expected}"
+                f"{self.find_address()}: model {self._model!r} returns vectors of {listed} numbers, not of {expected}"
             )
         rows: Vectors = np.stack(vectors)
         if not np.isfinite(rows).all():

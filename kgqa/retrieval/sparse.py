@@ -17,14 +17,14 @@ T = TypeVar("T", bound=Hashable)
 Matrix = Any  # of scipy.sparse, which takes long to import
 
 
-def count_items(texts: Iterable[Iterable[T]], known: Iterable[T] = ()) -> tuple[dict[T, int], Matrix]:
+def count_items(texts: Iterable[Iterable[T]], first_items: Iterable[T] = ()) -> tuple[dict[T, int], Matrix]:
     """Return the column of each item, and how often each text has it, shape (texts, items).
 
     Columns are those of the `known` items, then of the others in the order in which they first occur.
     """
     from scipy.sparse import csr_matrix
 
-    numbers = {item: number for number, item in enumerate(known)}
+    numbers = {item: number for number, item in enumerate(first_items)}
     columns, counted, ends = array("i"), array("i"), array("q", [0])
     for items in texts:
         counts = Counter(items)

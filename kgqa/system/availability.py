@@ -26,11 +26,11 @@ def add_engines(overrides: Sequence[str]) -> tuple[str, ...]:
     """Add an engine for each model that has none, one that suits its weights on this machine."""
     values = override_values(overrides)
     engine = values.get("engine")
-    chosen = {key: preset.engine for key, choice, preset in _list_models(values) if preset and not choice.engine}
-    own = chosen.pop("model", None)
+    engines = {key: preset.engine for key, choice, preset in _list_models(values) if preset and not choice.engine}
+    own = engines.pop("model", None)
     completed = []
     for override in overrides:
-        suited = chosen.get(override_key(override))
+        suited = engines.get(override_key(override))
         completed.append(f"{override}@{engine or suited}" if suited else override)
     if own and engine is None and SERVER not in values:
         completed.append(f"engine={own}")
@@ -95,13 +95,13 @@ def _calls_models(method: str) -> bool:
 def _missing_encoders(values: Mapping[str, str]) -> Iterator[str]:
     """Yield missing encoders, also of choices inside others, such as retriever@retriever.dense=minilm."""
     own = {key.removesuffix(".model") for key in values if key.endswith((".encoder", ".model"))}  # the user's weights
-    chosen = own | {parse_override(key).part for key in values}
+    keys = own | {parse_override(key).part for key in values}
     for key, name in values.items():
         group = parse_override(key).choice_group
         inside = parse_override(key).part or group
         if group not in ENCODERS or name not in config_files(group) or inside in own:
             continue
-        for model in _encoder_models(group, name, inside, chosen):
+        for model in _encoder_models(group, name, inside, keys):
             try:
                 reason = "" if hub.find_encoder(model) else f"weights are not on this machine (hub: {model})"
             except ConfigError as error:
@@ -111,15 +111,15 @@ def _missing_encoders(values: Mapping[str, str]) -> Iterator[str]:
                 break
 
 
-def _encoder_models(group: str, name: str, inside: str, chosen: set[str]) -> list[str]:
+def _encoder_models(group: str, name: str, inside: str, keys: set[str]) -> list[str]:
     """Return the models of a configuration, and of its parts unless these are chosen separately."""
     node = load_node(group, name)
     if "base_url" in node:  # a server has the model
         return []
     models = [node[key] for key in ("model", "query_model") if isinstance(node.get(key), str)]
     for part in list_choices(group, name):
-        if part.group in ENCODERS and f"{inside}.{part.part}" not in chosen:
-            models += _encoder_models(part.group, part.name, f"{inside}.{part.part}", chosen)
+        if part.group in ENCODERS and f"{inside}.{part.part}" not in keys:
+            models += _encoder_models(part.group, part.name, f"{inside}.{part.part}", keys)
     return models
 
 
@@ -127,8 +127,8 @@ def _missing_data(values: Mapping[str, str]) -> Iterator[str]:
     name = values.get("dataset", "")
     if name not in config_files("dataset"):
         return
-    chosen = {key: values[f"dataset.{key}"] for key in DATA_KEYS if f"dataset.{key}" in values}
-    settings = {key: None if value == "null" else value for key, value in chosen.items()}
+    files = {key: values[f"dataset.{key}"] for key in DATA_KEYS if f"dataset.{key}" in values}
+    settings = {key: None if value == "null" else value for key, value in files.items()}
     try:
         dataset = parts.dataset({**load_node("dataset", name), **settings})
         _ = dataset.file

@@ -70,28 +70,28 @@ def _complete_server(config: Config, overrides: Sequence[str], named: Collection
     if is_model_named and (engine["server"] or is_hosted):
         engine = {**engine, "server": engine["server"] or "hosted"}
         return _show_served({**config, "engine": engine}), ()
-    found = detect_server(url, engine["api_key_env"], engine["server_timeout"])
-    served = _choose_served(found, config, is_model_named=is_model_named)
+    models = detect_server(url, engine["api_key_env"], engine["server_timeout"])
+    served = _choose_served(models, config, is_model_named=is_model_named)
     if not is_model_named:
         config = compose([*overrides, format_override("model", served)])
     elif served != name_at_server(model["name"], model["hub"]):
         engine = {**engine, "served_model": served}
-    limit, is_set = found.contexts.get(served), any(override_key(each) == "model.context" for each in overrides)
+    limit, is_set = models.contexts.get(served), any(override_key(each) == "model.context" for each in overrides)
     context = config["model"]["context"]
     if context is None:
         context = limit or UNKNOWN_CONTEXT
-    elif limit and found.truncates and not is_set:
+    elif limit and models.truncates and not is_set:
         context = min(context, limit)
-    kind = engine["server"] or found.kind
+    kind = engine["server"] or models.kind
     config = {
         **config,
-        "engine": {**engine, "base_url": engine["base_url"] if found.url == url else found.url, "server": kind},
+        "engine": {**engine, "base_url": engine["base_url"] if models.url == url else models.url, "server": kind},
         "model": {**config["model"], "context": context},
     }
     tokens = min(context, limit or context)
-    software = found.software or "OpenAI-compatible"
-    remarks = [f"server: {software} at {found.url}, model {served}, context {tokens:,} tokens"]
-    if found.truncates and not is_set:
+    software = models.software or "OpenAI-compatible"
+    remarks = [f"server: {software} at {models.url}, model {served}, context {tokens:,} tokens"]
+    if models.truncates and not is_set:
         remarks.append(
             f"warning: Ollama truncates longer prompts without an error, so kgqa sends at most {context:,} tokens. If "
             "the server runs with a larger OLLAMA_CONTEXT_LENGTH, set model.context= to it."
@@ -99,38 +99,38 @@ def _complete_server(config: Config, overrides: Sequence[str], named: Collection
     return _show_served(config), tuple(remarks)
 
 
-def _choose_served(found: ServedModels, config: Config, *, is_model_named: bool) -> str:
+def _choose_served(served: ServedModels, config: Config, *, is_model_named: bool) -> str:
     """Return the name of the model at the server. Raises ConfigError if it is not served, or not the only one."""
-    model, given = config["model"], config["engine"]["served_model"]
-    expected, choice = str(given or name_at_server(model["name"], model["hub"])), str(config["choices"]["model"])
-    known = {*found.contexts, *found.names}
-    is_named = is_model_named or given
-    if is_named and (not known or expected in known):
+    model, served_model = config["model"], config["engine"]["served_model"]
+    expected, choice = str(served_model or name_at_server(model["name"], model["hub"])), str(config["choices"]["model"])
+    known_names = {*served.contexts, *served.names}
+    is_named = is_model_named or served_model
+    if is_named and (not known_names or expected in known_names):
         return expected
-    if not known:
+    if not known_names:
         variable = config["engine"]["api_key_env"]
-        reason = f": {found.rejection.rstrip('.')}" if found.rejection else ""
+        reason = f": {served.rejection.rstrip('.')}" if served.rejection else ""
         if os.environ.get(variable):
             remedy = f"Check the address and the key in {variable}, or name a model: model=NAME."
         else:
             remedy = f"Check the address, set {variable} if the server needs a key, or name a model: model=NAME."
-        raise ConfigError(f"{found.url} does not list its models{reason}. {remedy}")
+        raise ConfigError(f"{served.url} does not list its models{reason}. {remedy}")
     if is_named:
         names = (expected, choice, str(model["name"]))
-        fitting = [name for name in known if any(is_same_model(name, each) for each in names)]
+        fitting = [name for name in known_names if any(is_same_model(name, each) for each in names)]
     else:
-        fitting = list(found.contexts)
-    if len(fitting) == 1 and not given:
+        fitting = list(served.contexts)
+    if len(fitting) == 1 and not served_model:
         return fitting[0]
-    listed = sorted(found.contexts)
+    listed = sorted(served.contexts)
     more = f" and {len(listed) - SHOWN:,} more" if len(listed) > SHOWN else ""
     remedy = f"Choose one with model=NAME: {', '.join(listed[:SHOWN])}{more}."
     if not is_named:
-        raise ConfigError(f"{found.url} serves {len(listed):,} models. {remedy}")
-    chosen = f"engine.served_model={given}" if given else f"model={choice}"
-    wanted = "" if expected in (given, choice) else f" ({expected})"
+        raise ConfigError(f"{served.url} serves {len(listed):,} models. {remedy}")
+    source = f"engine.served_model={served_model}" if served_model else f"model={choice}"
+    wanted = "" if expected in (served_model, choice) else f" ({expected})"
     raise ConfigError(
-        f"{chosen}{wanted}: {found.url} does not serve it. {remedy} If one of them is the model of the preset, add "
+        f"{source}{wanted}: {served.url} does not serve it. {remedy} If one of them is the model of the preset, add "
         "engine.served_model=NAME."
     )
 

@@ -56,10 +56,10 @@ def examine(names: Sequence[str]) -> list[Finding]:
     checks = (_machine, _extras, _servers, _datasets, _own_files, _own_templates, _folders, _start)
     findings = [finding for check in checks for finding in check()]
     wanted = [name.partition("=")[2] or name for name in names]
-    known = {finding.name for finding in findings}
+    examined = {finding.name for finding in findings}
     for name in wanted:
-        if name not in known:
-            raise ConfigError(f"kgqa doctor {name}: no such check. {nearest(name, known)}")
+        if name not in examined:
+            raise ConfigError(f"kgqa doctor {name}: no such check. {nearest(name, examined)}")
     return [finding for finding in findings if not wanted or finding.name in wanted]
 
 
@@ -114,15 +114,15 @@ def _server(name: str, url: str, remedy: str) -> Finding:
     import requests
 
     parsed = urlsplit(url)
-    shown = f"{parsed.scheme}://{parsed.hostname}"  # without the credentials that an address may hold
+    address = f"{parsed.scheme}://{parsed.hostname}"  # without the credentials that an address may hold
     try:
-        shown += f":{parsed.port}" if parsed.port else ""
+        address += f":{parsed.port}" if parsed.port else ""
         certificates = trusted_certificates()
-        answer = requests.get(f"{shown}{parsed.path}", timeout=SECONDS, verify=certificates, allow_redirects=False)
+        answer = requests.get(f"{address}{parsed.path}", timeout=SECONDS, verify=certificates, allow_redirects=False)
         status = answer.status_code
     except (requests.RequestException, ConfigError, OSError, ValueError) as error:  # ValueError: no valid port
-        return Finding("servers", name, "gap", f"{shown} does not answer ({error!s:.100})", remedy)
-    return Finding("servers", name, "ok", f"{shown} answers (HTTP {status})")
+        return Finding("servers", name, "gap", f"{address} does not answer ({error!s:.100})", remedy)
+    return Finding("servers", name, "ok", f"{address} answers (HTTP {status})")
 
 
 def _datasets() -> Iterator[Finding]:
@@ -140,12 +140,12 @@ def _datasets() -> Iterator[Finding]:
 def _own_files() -> Iterator[Finding]:
     """Yield each file of the user's conf/ that names a class: its class must exist and have the file's keys."""
     for group in (each for each in groups() if each not in (*SECOND, "experiment", "adapter")):
-        built = {"engine": {"model"}, "collection": {"dataset"}}.get(group, ())
+        parts = {"engine": {"model"}, "collection": {"dataset"}}.get(group, ())
         for name, file in config_files(group).items():
             if is_own(group, name):
                 try:
                     with errors_name(file):
-                        check_node(load_node(group, name), group, built)
+                        check_node(load_node(group, name), group, parts)
                     yield Finding("own files", name, "ok", str(file))
                 except UsageError as error:
                     yield Finding("own files", name, "gap", str(error))

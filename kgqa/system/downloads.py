@@ -42,13 +42,13 @@ def list_sources() -> dict[str, Source]:
 def place_of(name: str, source: Source) -> str:
     """Return where files of this source are on this machine."""
     files = [folder / file for folder in data_folders(source.folder) for file in source.makes]
-    shown = [str(file) for file in files if file.is_file()]
-    if not shown and name in groups()["dataset"]:
+    names = [str(file) for file in files if file.is_file()]
+    if not names and name in groups()["dataset"]:
         try:
-            shown = [str(parts.dataset(load_node("dataset", name)).file)]
+            names = [str(parts.dataset(load_node("dataset", name)).file)]
         except DataError:
             return "no"
-    return "\n".join(shown) or "no"
+    return "\n".join(names) or "no"
 
 
 def fetch_dataset(name: str, display: Display, *, source_folder: str | None = None, to: Path | None = None) -> None:
@@ -62,12 +62,12 @@ def fetch_dataset(name: str, display: Display, *, source_folder: str | None = No
         ConfigError: there is no such dataset, or it is not on the hub.
         DataError: it cannot be downloaded, or has another checksum.
     """
-    known = list_sources()
-    if name not in known and name in groups()["dataset"]:
+    names = list_sources()
+    if name not in names and name in groups()["dataset"]:
         raise ConfigError(f"dataset={name}: has no download. Name your own file or folder: dataset.path=PATH")
-    if name not in known:
-        raise ConfigError(f"dataset={name}: no such dataset. {nearest(name, known)}")
-    source = known[name]
+    if name not in names:
+        raise ConfigError(f"dataset={name}: no such dataset. {nearest(name, names)}")
+    source = names[name]
     folder = to or data_folders(source.folder)[0]
     display.line(f"{name}: {source.content}; license {source.license}; {source.page}")
     files = [folder / file for file in source.makes]

@@ -190,10 +190,10 @@ def find_adapter(name: str) -> Adapter:
         raise ConfigError(
             f"{name}: complete weights, not an adapter. Use them as PRESET:{trained[0] / 'model'}, or model.path"
         )
-    known = [each.name for each in list_adapters()]
+    names = [each.name for each in list_adapters()]
     raise ConfigError(
         f"no adapter {name}: not in conf/adapter, not in {training_folder()}, and not a folder with {CONFIG}. "
-        f"{nearest(name, known) if known else 'See kgqa models trained.'}"
+        f"{nearest(name, names) if names else 'See kgqa models trained.'}"
     )
 
 

@@ -136,9 +136,9 @@ def folder_sha256(folder: Path, patterns: Iterable[str]) -> str:
 def _lookup_sha256(file: Path, key: str) -> str:
     note = home() / "hashes" / f"{key}.txt"
     with suppress(OSError, ValueError):
-        known = note.read_text()
-        if len(known) == 64:
-            return known
+        text = note.read_text()
+        if len(text) == 64:
+            return text
     hashed = sha256(file)
     with suppress(StorageError):  # a read-only home costs time, not correctness
         replace_file(note, hashed)

@@ -75,8 +75,8 @@ def train(args: Namespace, terminal: Terminal) -> None:
 def _show_trained(folder: Path, terminal: Terminal) -> None:
     """Show the figures of one training. Its report has settings and versions."""
     trained = Trained.read(folder)
-    shown = [section for section in training_sections(trained) if section.title not in ("Settings", "Versions")]
-    terminal.sections(f"{trained.name} on {trained.base}", shown)
+    sections = [section for section in training_sections(trained) if section.title not in ("Settings", "Versions")]
+    terminal.sections(f"{trained.name} on {trained.base}", sections)
     terminal.line(f"report: {folder / 'report.html'}")
 
 

@@ -97,7 +97,7 @@ def read_calls(text: str) -> tuple[str, tuple[ToolCall, ...]]:
     A call that is not JSON has no name, and its text as arguments.
     """
     matches = [(match.start(), match[1]) for match in WRITTEN_CALL.finditer(text)] or _find_bare_calls(text)
-    calls = (_read_call(call_text, f"call_{number}") for number, (_, text_of_call) in enumerate(matches, start=1))
+    calls = (_read_call(call_text, f"call_{number}") for number, (_, call_text) in enumerate(matches, start=1))
     return text[: matches[0][0]].rstrip() if matches else text, tuple(calls)
 
 

@@ -65,15 +65,17 @@ class Entities:
         names = {tuple(WORD.findall(bare_title(passage.title))) for passage in passages}
         names.update(name for passage in passages for name in find_capitalized_names(passage.text))
         spans = find_phrases(texts, names - {()})
-        shared = Counter(name for found in spans for name in {name for _, name in found})
-        mentions = [_longest([(start, name) for start, name in found if shared[name] > 1]) for found in spans]
-        holders = Counter(name for found in mentions for name in found)
+        shared = Counter(name for names_of_text in spans for name in {name for _, name in names_of_text})
+        mentions = [
+            _longest([(start, name) for start, name in names_of_text if shared[name] > 1]) for names_of_text in spans
+        ]
+        holders = Counter(name for names_of_text in mentions for name in names_of_text)
         most = self.most_common * len(passages)
         documents = [[passage.title] if self.titles else [] for passage in passages]
         return link_passages(
             [
-                [*(name for name in found if holders[name] <= most), *document]
-                for found, document in zip(mentions, documents, strict=True)
+                [*(name for name in names_of_text if holders[name] <= most), *document]
+                for names_of_text, document in zip(mentions, documents, strict=True)
             ]
         )
 
@@ -92,20 +94,20 @@ def find_capitalized_names(text: str) -> Iterator[Phrase]:
     """Yield runs of capitalized words, particles between them allowed, function words before them left out."""
     run: list[str] = []
     starts_sentence = True  # whether the run's first word starts a sentence
-    seen = 0  # how far the text is read
+    position = 0  # how far the text is read
     for match in WORD.finditer(text):
-        gap, word = text[seen : match.start()], match[0]
+        gap, word = text[position : match.start()], match[0]
         if run and (gap not in JOINING or (gap == ". " and len(run[-1]) > 1)):
             yield from _name(run, starts_sentence)
             run = []
         if word[0].isupper() or (run and word in PARTICLES):
             if not run:
-                starts_sentence = not seen or re.search(r"[.!?:\n]", gap) is not None
+                starts_sentence = not position or re.search(r"[.!?:\n]", gap) is not None
             run.append(word)
         elif run:
             yield from _name(run, starts_sentence)
             run = []
-        seen = match.end()
+        position = match.end()
     yield from _name(run, starts_sentence)
 
 
@@ -165,9 +167,9 @@ class Tagme:
             raise ConfigError(f"graph=tagme: no key in the environment variable {self.token_env}. Set it, {OFFLINE}")
         certificates = trusted_certificates()
         with ThreadPoolExecutor(REQUESTS) as workers:
-            found = list(workers.map(partial(self._find_pages, certificates), passages))
+            names_of_text = list(workers.map(partial(self._find_pages, certificates), passages))
         documents = [[passage.title] if self.titles else [] for passage in passages]
-        return link_passages([[*pages, *document] for pages, document in zip(found, documents, strict=True)])
+        return link_passages([[*pages, *document] for pages, document in zip(names_of_text, documents, strict=True)])
 
     def _find_pages(self, certificates: str, passage: Passage) -> set[int]:
         import requests

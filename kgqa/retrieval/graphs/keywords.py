@@ -62,15 +62,15 @@ class Keywords:
         for passage, text in zip(passages, texts, strict=True):
             documents[passage.title].append(text)
         hashes = (hash(phrase) for document in documents.values() for phrase in set(self._phrases(document)))
-        known, frequency = np.unique(np.fromiter(hashes, np.int64), return_counts=True)
-        chosen = {title for name in documents if (title := tuple(words(bare_title(name))))}
+        phrases, frequency = np.unique(np.fromiter(hashes, np.int64), return_counts=True)
+        titles = {title for name in documents if (title := tuple(words(bare_title(name))))}
         for document in documents.values():
             counts = Counter(self._phrases(document))  # in the order they first occur
-            found = frequency[np.searchsorted(known, [hash(phrase) for phrase in counts])]
-            weights = np.array([*counts.values()]) * (sparse.idf(len(documents), found) + 1)
+            frequencies = frequency[np.searchsorted(phrases, [hash(phrase) for phrase in counts])]
+            weights = np.array([*counts.values()]) * (sparse.idf(len(documents), frequencies) + 1)
             best = np.argsort(-weights.round(9), kind="stable")[: self.keywords]
-            chosen.update(map([*counts].__getitem__, best))
-        return link_passages([[phrase for _, phrase in found] for found in find_phrases(texts, chosen)])
+            titles.update(map([*counts].__getitem__, best))
+        return link_passages([[phrase for _, phrase in frequencies] for frequencies in find_phrases(texts, titles)])
 
     def _phrases(self, document: Sequence[Sequence[str]]) -> Iterator[Phrase]:
         """Yield phrases that neither start nor end with a stop word, by their start, the longest first."""

@@ -48,8 +48,8 @@ class Links:
 
     def neighbours(self, position: int) -> NDArray[np.int64]:
         """Return positions of the passages that hold a link of this one, in order, without itself."""
-        found = np.unique((self.holds[[position]] @ self._by_link).indices)
-        others: NDArray[np.int64] = found[found != position].astype(np.int64)
+        positions = np.unique((self.holds[[position]] @ self._by_link).indices)
+        others: NDArray[np.int64] = positions[positions != position].astype(np.int64)
         return others
 
     def edges(self) -> int:
@@ -73,9 +73,9 @@ class NoGraph:
         return link_passages([("everything",)] * len(passages))
 
 
-def link_passages(held: Sequence[Iterable[Hashable]]) -> Links:
+def link_passages(items: Sequence[Iterable[Hashable]]) -> Links:
     """Return the links from what each passage holds. What only one passage holds is left out."""
-    _, holds = sparse.count_items(map(set, held))
+    _, holds = sparse.count_items(map(set, items))
     return Links(holds[:, np.flatnonzero(sparse.count_holders(holds) > 1)].astype(np.int32))
 
 
@@ -151,11 +151,11 @@ def _distinct(pool: Pool) -> Pool:
 def average_figures(graphs: Sequence[BuiltGraph]) -> dict[str, Any]:
     """Return the figures of the paper's Table 3 over these collections; None if there is none."""
     figures: dict[str, Sequence[float]] = {
-        "documents": [len({passage.title for passage in built.passages}) for built in graphs],
-        "passages": [len(built.passages) for built in graphs],
-        "edges": [built.edges for built in graphs],
-        "passage_words": [len(passage.text.split()) for built in graphs for passage in built.passages],
-        "density": [built.density for built in graphs],
+        "documents": [len({passage.title for passage in graph.passages}) for graph in graphs],
+        "passages": [len(graph.passages) for graph in graphs],
+        "edges": [graph.edges for graph in graphs],
+        "passage_words": [len(passage.text.split()) for graph in graphs for passage in graph.passages],
+        "density": [graph.density for graph in graphs],
     }
     means = {name: sum(values) / len(values) if values else None for name, values in figures.items()}
     return {"collections": len(graphs), **means}
