@@ -25,7 +25,7 @@ from kgqa.datasets.in_memory import InMemoryDataset
 from kgqa.errors import ConfigError
 from kgqa.experiment.check import check
 from kgqa.experiment.compare import Comparison, compare_answers
-from kgqa.experiment.experiment import Experiment
+from kgqa.experiment.composing import compose_experiment
 from kgqa.experiment.run import answer_unscored, execute
 from kgqa.experiment.session import Session
 from kgqa.methods.function import describe_function
@@ -137,7 +137,7 @@ def run(
         words += [format_override("dataset", dataset)] * bool(dataset)
     else:
         given = InMemoryDataset.of_records(dataset)
-    experiment = Experiment.of(words, given=given, function=function)
+    experiment = compose_experiment(words, given=given, function=function)
     if experiment.settings.dry_run:
         raise ConfigError("dry_run=true: a plan is a page for a terminal. Use kgqa run … dry_run=true")
     shown = display or PlainLines(sys.stderr)
@@ -200,7 +200,7 @@ def ask(
     if "scope" in compose(words)["method"]:
         words.append("method.scope=own")  # these passages, without an index on disk
     shown = display or PlainLines(sys.stderr)
-    with log_lines(shown), Session(Experiment.of(words, given=given)) as session:
+    with log_lines(shown), Session(compose_experiment(words, given=given)) as session:
         check(session)
         (answered,) = answer_unscored(session, shown)
     return answered

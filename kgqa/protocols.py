@@ -182,7 +182,23 @@ class SearchProgram(Protocol):
 
 
 @runtime_checkable
-class RetrievedTriples(Protocol):
+class KnownTriples(Protocol):
+    """Triples in a file."""
+
+    def triples(self, passage: Passage) -> tuple[Triple, ...]:
+        """Return the triples of a passage, none if the file does not have it."""
+        ...
+
+
+@runtime_checkable
+class ExtractingProgram(Protocol):
+    """Extracts the triples of a passage with cached calls."""
+
+    def extract(self, passage: Passage) -> Program[tuple[Triple, ...]]: ...
+
+
+@runtime_checkable
+class RetrievedTriples(KnownTriples, ExtractingProgram, Protocol):
     """The triples of a retriever."""
 
     @property
@@ -190,15 +206,9 @@ class RetrievedTriples(Protocol):
         """Return the file with the triples. None: `extract` extracts them."""
         ...
 
-    def triples(self, passage: Passage) -> tuple[Triple, ...]:
-        """Return the triples of a passage, none if the file does not have it."""
-        ...
-
     def missing(self, passages: Iterable[Passage]) -> list[Passage]:
         """Return the passages that the file does not have."""
         ...
-
-    def extract(self, passage: Passage) -> Program[tuple[Triple, ...]]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,6 +273,15 @@ class BatchEngine(Engine, Protocol):
 
     def answer(self, calls: Sequence[ModelCall]) -> Sequence[ModelReply | Exception]:
         """Return a reply or an error for each call, in order. An exception that is raised fails all calls."""
+        ...
+
+
+@runtime_checkable
+class NeedsKey(Protocol):
+    """An engine whose server can require a key."""
+
+    def find_key(self) -> str | None:
+        """Return the key. Raises ConfigError: it is missing."""
         ...
 
 

@@ -12,8 +12,8 @@ from kgqa.cli.terminal import Terminal
 from kgqa.config.composing import compose
 from kgqa.config.overrides import override_values
 from kgqa.errors import ConfigError
+from kgqa.experiment.composing import compose_experiment
 from kgqa.experiment.dry_run import plan_index
-from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.prepare import indexes
 from kgqa.experiment.session import Session
 from kgqa.system.downloads import fetch_dataset, list_sources, place_of, read_through
@@ -51,9 +51,9 @@ def check_dataset(args: Namespace, terminal: Terminal) -> None:
 
 def build_index(args: Namespace, terminal: Terminal) -> None:
     """Build the index of a run and print its folder last."""
-    with Session(Experiment.of(args.overrides)) as session:
+    with Session(compose_experiment(args.overrides)) as session:
         if session.experiment.settings.dry_run:
-            passages = sum(1 for _ in session.experiment.corpus.passages())
+            passages = sum(1 for _ in session.experiment.data.corpus.passages())
             show_plan(plan_index(session), passages, terminal, unit="passage")
             return
         folder, started = indexes.index_folder(session), time.monotonic()
@@ -67,7 +67,7 @@ def build_index(args: Namespace, terminal: Terminal) -> None:
 
 def check_index(args: Namespace, terminal: Terminal) -> None:
     """Compare every file of the index with its hash."""
-    with Session(Experiment.of(args.overrides)) as session:
+    with Session(compose_experiment(args.overrides)) as session:
         folder = indexes.index_folder(session)
         terminal.line(f"{_describe(folder.verify())}, all files are unchanged")
     terminal.result(folder.path)

@@ -70,7 +70,7 @@ def show_stages(stages: Mapping[str, Sequence[Cell]], terminal: Terminal) -> int
     for stage, cells in stages.items():
         estimates = estimate_cells(cells, PLANNED_QUESTIONS)
         numbers = [estimate for estimate in estimates if isinstance(estimate, Estimated)]
-        count = sum(len(experiment_of(cell).questions) for cell in cells)
+        count = sum(len(experiment_of(cell).data.questions) for cell in cells)
         rows.append((stage, len(cells), count, *_figures(Estimated.sum(numbers))))
         runs, questions = runs + len(cells), questions + count
         runnable += numbers

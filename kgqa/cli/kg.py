@@ -11,6 +11,7 @@ from kgqa.cli.dry_run import show_plan
 from kgqa.cli.terminal import Terminal
 from kgqa.config.files import groups
 from kgqa.errors import ConfigError, nearest
+from kgqa.experiment.composing import compose_experiment
 from kgqa.experiment.dry_run import plan_extraction
 from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.prepare.passage_graphs import PassageGraphs
@@ -36,11 +37,11 @@ from kgqa.util.text import pluralize
 
 def build(args: Namespace, terminal: Terminal) -> None:
     """Extract the triples of the questions' passages, or of the corpus."""
-    with Session(Experiment.of(args.overrides)) as session:
+    with Session(compose_experiment(args.overrides)) as session:
         experiment = session.experiment
         experiment.extractor  # noqa: B018 - raises an error if the triples are imported
         if experiment.settings.dry_run:
-            passages = list(corpus_passages(session) if args.corpus else distinct_passages(experiment.questions))
+            passages = list(corpus_passages(session) if args.corpus else distinct_passages(experiment.data.questions))
             show_plan(plan_extraction(session, passages), len(passages), terminal, unit="passage")
             return
         with monitor_work(terminal, KG_BUILD, outputs() / "kg" / experiment.name("dataset")) as display:
@@ -49,15 +50,15 @@ def build(args: Namespace, terminal: Terminal) -> None:
                 per_passage = triples.figures["triples"] / triples.figures["passages"]
                 _show_figures({"triples_per_passage": per_passage, **triples.figures}, None, terminal)
             else:
-                triples, _ = extract_all(session, lambda: distinct_passages(experiment.questions), display)
+                triples, _ = extract_all(session, lambda: distinct_passages(experiment.data.questions), display)
                 _show_graphs(session, triples, terminal)
         terminal.result(session.cache.path)
 
 
 def show_statistics(args: Namespace, terminal: Terminal) -> None:
     """Show the figures of existing triples without model calls."""
-    with Session(Experiment.of(args.overrides)) as session:
-        questions = session.experiment.questions
+    with Session(compose_experiment(args.overrides)) as session:
+        questions = session.experiment.data.questions
         if imported := session.experiment.triple_file:
             _show_graphs(session, imported, terminal)
             terminal.result(imported.file)
@@ -69,7 +70,7 @@ def show_statistics(args: Namespace, terminal: Terminal) -> None:
 
 def _show_graphs(session: Session, triples: ExtractedTriples | ImportedTriples, terminal: Terminal) -> None:
     """Show the means over the graphs of the questions."""
-    figures = describe_triples(triples, measure_graphs(session, triples), session.experiment.questions)
+    figures = describe_triples(triples, measure_graphs(session, triples), session.experiment.data.questions)
     _show_figures(figures, session.experiment, terminal)
 
 
@@ -77,7 +78,7 @@ def _show_figures(figures: Mapping[str, Json], experiment: Experiment | None, te
     """Show the means over the questions of an experiment, or the sums over a corpus."""
     rows = [(key.replace("_", " "), cell_text(value)) for key, value in figures.items()]
     if experiment:
-        title = pluralize(len(experiment.questions), "question")
+        title = pluralize(len(experiment.data.questions), "question")
         terminal.table(("per question (TRACE, Table 5)", "mean"), rows, title=title)
     else:
         terminal.table(("corpus", "sum"), rows)
@@ -85,10 +86,10 @@ def _show_figures(figures: Mapping[str, Json], experiment: Experiment | None, te
 
 def link(args: Namespace, terminal: Terminal) -> None:
     """Show KGP's Table 3 over the collections of the questions. `kgqa kg link` links the missing ones before."""
-    experiment = Experiment.of(args.overrides)
+    experiment = compose_experiment(args.overrides)
     if not experiment.config["choices"]["graph"]:
         raise ConfigError(f"set a graph: graph=NAME. {nearest('', groups()['graph'])}")
-    dataset, questions = experiment.name("dataset"), experiment.questions
+    dataset, questions = experiment.name("dataset"), experiment.data.questions
     with Session(experiment) as session:
         collections = PassageGraphs(session.experiment, session.linker)
         if args.command.name == "kg link":
@@ -127,7 +128,7 @@ def import_triples(args: Namespace, terminal: Terminal) -> None:
     if malformed := sum(each.malformed for each in passages):
         terminal.line(f"{malformed:,} skipped: not three texts")
     if args.overrides:
-        counts = ImportedTriples(str(out)).counts(distinct_passages(Experiment.of(args.overrides).questions))
+        counts = ImportedTriples(str(out)).counts(distinct_passages(compose_experiment(args.overrides).data.questions))
         matched = counts["passages"] - counts["unmatched"]
         terminal.line(
             f"{matched:,} of {counts['passages']:,} passages of the questions are in it, with {counts['triples']:,} "
@@ -140,8 +141,8 @@ def export_triples(args: Namespace, terminal: Terminal) -> None:
     """Write existing triples for other programs."""
     if args.out is None:
         raise args.command.missing("--out FILE")
-    with Session(Experiment.of(args.overrides)) as session:
+    with Session(compose_experiment(args.overrides)) as session:
         experiment = session.experiment
-        passages = experiment.corpus.passages() if args.corpus else distinct_passages(experiment.questions)
+        passages = experiment.data.corpus.passages() if args.corpus else distinct_passages(experiment.data.questions)
         file = write_triples(read_triples(session, passages), args.out, args.format or "jsonl")
     terminal.result(file)

@@ -10,6 +10,7 @@ from kgqa.artifacts.run import MADE_UP, NAMED, SCRIPTED
 from kgqa.cli.terminal import Terminal
 from kgqa.config.composing import compose
 from kgqa.config.files import format_yaml
+from kgqa.experiment.composing import compose_experiment
 from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.run import Executed, execute_unless_finished
 from kgqa.experiment.session import Session
@@ -37,7 +38,7 @@ def verify(args: Namespace, terminal: Terminal) -> int:
 
 def run_one(overrides: Sequence[str], terminal: Terminal, *, with_prompts: bool = False) -> int:
     """Run one experiment, or plan it with `dry_run=true`. The run's folder is the last line."""
-    experiment = Experiment.of(overrides)
+    experiment = compose_experiment(overrides)
     with Session(experiment) as session:
         if experiment.settings.dry_run:
             from kgqa.cli.dry_run import show_plan
@@ -46,7 +47,7 @@ def run_one(overrides: Sequence[str], terminal: Terminal, *, with_prompts: bool 
 
             check(session)
             plan, method = plan_calls(session, Shared()), experiment.choices["method"]
-            show_plan(plan, len(experiment.questions), terminal, method, with_prompts=with_prompts)
+            show_plan(plan, len(experiment.data.questions), terminal, method, with_prompts=with_prompts)
             return 0
         executed = execute_unless_finished(session, terminal)
     _show_summary(experiment, executed, terminal)

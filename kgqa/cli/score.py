@@ -16,9 +16,9 @@ from kgqa.config.overrides import override_values, parse_override
 from kgqa.errors import ConfigError
 from kgqa.experiment.calibration import sample_sheet
 from kgqa.experiment.compare import DIFFERENCE, compare_answers
+from kgqa.experiment.composing import compose_experiment
 from kgqa.experiment.evaluate import EvaluationRequest, calibrate_judge, open_places, open_predictions
 from kgqa.experiment.evaluate import evaluate as evaluate_answers
-from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.explain import explain as explain_run
 from kgqa.experiment.plan import plan_comparison
 from kgqa.report.evaluation import evaluation_sections, evaluations_section
@@ -40,7 +40,7 @@ def evaluate(args: Namespace, terminal: Terminal) -> None:
     _check_evaluate(args)
     values = override_values(args.overrides)
     own = [override for override in args.overrides if parse_override(override).group != "labels"]
-    experiment = Experiment.of(own)
+    experiment = compose_experiment(own)
     if args.predictions:
         answered = open_predictions(list(map(Path, args.positionals)), experiment, subset=args.subset)
     else:

@@ -11,9 +11,9 @@ from kgqa.config.foreign_names import KEYS, REMEDIES, find_name, fold
 from kgqa.config.overrides import Override, format_override, override_key, override_values, parse_override
 from kgqa.engines.openai.access import check_address
 from kgqa.errors import ConfigError, nearest
+from kgqa.util.hub import HUB_NAME
 
 SERVER = "server"
-HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+(:[^:]+)?")
 
 
 def expand_short_forms(overrides: Sequence[str]) -> list[str]:

@@ -11,7 +11,7 @@ from kgqa.artifacts.evaluation import Calibration, LengthGroup
 from kgqa.artifacts.verdicts import RIGHT, WRONG, Judgement
 from kgqa.errors import DataError
 from kgqa.report.section import csv_text, unquote_formula
-from kgqa.scoring.comparison import agreement
+from kgqa.scoring.agreement import agreement
 from kgqa.scoring.corrected import (
     FEWEST,
     Table,

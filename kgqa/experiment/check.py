@@ -13,6 +13,7 @@ from kgqa.artifacts.examples import TrainedWith, id_hash, text_hash, training_of
 from kgqa.artifacts.run import SCRIPTED
 from kgqa.config.files import flatten
 from kgqa.config.overrides import override_group, parse_override
+from kgqa.engines.weights import SMALL_MODEL
 from kgqa.errors import ConfigError
 from kgqa.experiment.engines import RoleBinding, judge_nodes
 from kgqa.experiment.experiment import RANKERS, Experiment
@@ -21,7 +22,6 @@ from kgqa.identity.component import identity_of
 from kgqa.judge import ROLE
 from kgqa.scoring.metrics import profile_formula
 from kgqa.scoring.questions import METRICS
-from kgqa.system.models import SMALL_MODEL
 from kgqa.types import Question
 from kgqa.util.registry import load_registered
 from kgqa.util.text import pluralize
@@ -47,6 +47,7 @@ def check(session: Session) -> None:
     session.engines.identities()
     session.judge_engines.identities()
     refuse_incapable(session)
+    refuse_perturbed_search(experiment)
     refuse_trained(experiment)
     needed = experiment.choices.keys() | experiment.method.uses
     if "retriever" in needed:
@@ -56,10 +57,21 @@ def check(session: Session) -> None:
     for group in RANKERS:
         if group in needed:
             identity_of(session.ranker(group))  # needs the packages and the model
-    experiment.questions  # noqa: B018 - reads and checks the file
+    experiment.data.questions  # noqa: B018 - reads and checks the file
     if (check_questions := getattr(experiment.method, "check", None)) is not None:
-        for warning in check_questions(experiment.whole.questions()):
+        for warning in check_questions(experiment.data.whole.questions()):
             session.say_once(f"warning: {warning}")
+
+
+def refuse_perturbed_search(experiment: Experiment) -> None:
+    """Raise ConfigError if `dataset.perturb` changes passages, and the method searches a corpus."""
+    searches = "search" in experiment.method.uses or experiment.config.get("collection") is not None
+    if experiment.data.perturbation is not None and searches:
+        raise ConfigError(
+            f"dataset.perturb={experiment.config['dataset']['perturb']}: it changes the passages that come with a "
+            f"question, and method={experiment.name('method')} searches a corpus. Choose a method that reads its "
+            "question's passages"
+        )
 
 
 def refuse_incapable(session: Session) -> None:
@@ -95,7 +107,7 @@ def find_warnings(experiment: Experiment) -> Iterator[str]:
 def refuse_trained(experiment: Experiment) -> None:
     """Raise ConfigError if something in use was trained on the questions, unless the user allows it."""
     if not experiment.settings.allow_trained_questions and (leaks := find_leaks(experiment)):
-        raise ConfigError(refusal(leaks, len(experiment.questions)))
+        raise ConfigError(refusal(leaks, len(experiment.data.questions)))
 
 
 def refusal(leaks: Leaks, questions: int) -> str:
@@ -110,7 +122,7 @@ def refusal(leaks: Leaks, questions: int) -> str:
 def find_leaks(experiment: Experiment) -> Leaks:
     """Count the questions on which something in use was trained. They are read only if something in use was trained."""
     trained = {key: hashes for key, folder in _trained_folders(experiment) if (hashes := training_of(folder))}
-    return count_leaks(trained, experiment.name("dataset"), experiment.questions) if trained else {}
+    return count_leaks(trained, experiment.name("dataset"), experiment.data.questions) if trained else {}
 
 
 def count_leaks(trained: Mapping[str, TrainedWith], dataset: str, questions: Iterable[Question]) -> Leaks:
@@ -136,7 +148,7 @@ def _trained_folders(experiment: Experiment) -> Iterator[tuple[str, Path]]:
         if role:  # the run's own model is among the groups
             yield from _binding_folders(f"roles.{role}", binding)
     if experiment.judge is not None:
-        for role, binding in judge_nodes(config, experiment.judge).items():
+        for role, binding in judge_nodes(config, experiment.judge, experiment.choose).items():
             yield from _binding_folders(parse_override(binding.key).key or f"{ROLE}.{role}", binding)
 
 

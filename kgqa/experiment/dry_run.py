@@ -66,7 +66,7 @@ def plan_calls(session: Session, shared: Shared, first: int | None = None) -> Pl
     the block `imagined` of the template decides.
     """
     experiment, planner = session.experiment, Planner(session, shared)
-    questions, uses = experiment.questions[:first], experiment.method.uses
+    questions, uses = experiment.data.questions[:first], experiment.method.uses
     with ExitStack() as opened:
         if "triples" in uses and experiment.triple_file is None:
             planner.imagine_extraction(distinct_passages(questions))
@@ -138,7 +138,7 @@ class Planner(Service):
         if folder.finished():
             return False
         if isinstance(retriever, ExpandingRetriever) and retriever.writer:
-            corpus = self._session.experiment.corpus
+            corpus = self._session.experiment.data.corpus
             new = self._claim([folder], lambda folder: str(folder.path))
             programs = (("index", retriever.expand(list(corpus.passages()), None, lambda _: None)) for _ in new)
             self.imagine(programs, self._session.engines, all_calls=True)
@@ -229,7 +229,7 @@ class Planner(Service):
                 return len(call.text) // CHARACTERS_PER_TOKEN
             case Search(pool=None):
                 placeholders = (Passage.of(f"Passage {number}", PASSAGE) for number in range(call.k))
-                return (*self._session.experiment.questions[program].passages, *placeholders)[: call.k]
+                return (*self._session.experiment.data.questions[program].passages, *placeholders)[: call.k]
             case Search():
                 return call.pool[: call.k] if call.pool else ()
             case Facts():

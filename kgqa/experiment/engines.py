@@ -10,15 +10,13 @@ from kgqa.artifacts.adapter import Adapter
 from kgqa.artifacts.run import AS_READER
 from kgqa.cache.store import CallCache, Origin
 from kgqa.config import building as parts
-from kgqa.config.composing import compose
 from kgqa.config.files import Config, Node
-from kgqa.config.overrides import format_override, parse_role
-from kgqa.engines.openai import OpenAI
+from kgqa.config.overrides import parse_role
 from kgqa.engines.weights import Model, Prices
 from kgqa.errors import ConfigError, MissingWeights
 from kgqa.identity.component import identity_of, name_of
 from kgqa.judge import ROLE as JUDGE
-from kgqa.protocols import Adaptable, Engine
+from kgqa.protocols import Adaptable, Engine, NeedsKey
 from kgqa.types import Json
 from kgqa.util.optional_deps import check_libraries
 
@@ -38,6 +36,8 @@ class RoleBinding(NamedTuple):
 
 
 RoleNodes = Mapping[str, RoleBinding]  # by role; "" for all other roles
+# finds the model of a choice, `[PRESET][+ADAPTER][@ENGINE]`, by its key and the configuration of the run
+ModelChooser = Callable[[str, str, Config], RoleBinding]
 
 
 class Pool:
@@ -112,7 +112,7 @@ class Engines:
         """Raise ConfigError if a server's key or a library is missing, unless the stored replies may be enough."""
         for engine in map(self, self._nodes):
             try:
-                if isinstance(engine, OpenAI):
+                if isinstance(engine, NeedsKey):
                     engine.find_key()
                 check_libraries(name_of(identity_of(engine)))
             except ConfigError:  # noqa: PERF203 - a handful of engines
@@ -140,43 +140,21 @@ class Engines:
         return binding
 
 
-def role_nodes(config: Config) -> RoleNodes:
+def role_nodes(config: Config, choose: ModelChooser) -> RoleNodes:
     """Return the models of the method's roles. The judge is no part of a method."""
     own = {role: choice for role, choice in config["roles"].items() if choice and role != JUDGE}
     default = {"": RoleBinding(config["model"], config["engine"])}
-    return default | {role: choose_nodes(f"roles.{role}", str(choice), config) for role, choice in own.items()}
+    return default | {role: choose(f"roles.{role}", str(choice), config) for role, choice in own.items()}
 
 
-def judge_nodes(config: Config, judge: AnyJudge) -> RoleNodes:
+def judge_nodes(config: Config, judge: AnyJudge, choose: ModelChooser) -> RoleNodes:
     """Return the models of the judge's roles: their own, else that of roles.judge, else that of the configuration."""
     general = config["roles"][JUDGE]
     default = RoleBinding(config["model"], config["engine"])
     if general:
-        default = choose_nodes(f"roles.{JUDGE}", general, config)
+        default = choose(f"roles.{JUDGE}", general, config)
     key = f"{JUDGE}.model" if JUDGE in judge.roles else f"{JUDGE}.members"
-    return {role: choose_nodes(key, own, config) if own else default for role, own in judge.roles.items()}
-
-
-def choose_nodes(key: str, choice: str, run: Config) -> RoleBinding:
-    """Return the model of a role's choice, `[PRESET][+ADAPTER][@ENGINE]`.
-
-    Args:
-        key: where the choice is set, for messages.
-        run: the configuration with the run's own model.
-    """
-    from kgqa.system.defaults import complete
-    from kgqa.system.models import find_adapter
-
-    preset, path, adapter_name, engine = parse_role(choice)
-    named = {"model": preset, "model.path": path, "engine": engine}
-    try:
-        adapter = find_adapter(adapter_name) if "+" in choice.partition(":")[0] else None
-        words = [format_override(each, value) for each, value in named.items() if value]
-        config, _ = complete(compose(words), words)
-    except ConfigError as error:
-        raise ConfigError(f"{key}={choice}: {error}") from error
-    own = config if preset or adapter is None else run
-    return RoleBinding(own["model"], config["engine"] if engine else own["engine"], adapter, f"{key}={choice}")
+    return {role: choose(key, own, config) if own else default for role, own in judge.roles.items()}
 
 
 def reader_preset(config: Config) -> str:

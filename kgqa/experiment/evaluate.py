@@ -35,7 +35,7 @@ from kgqa.report.run_report import agreement_section
 from kgqa.report.section import Section, markdown
 from kgqa.runtime.display import Display
 from kgqa.runtime.monitor import monitor_work
-from kgqa.scoring.comparison import agreement
+from kgqa.scoring.agreement import agreement
 from kgqa.scoring.questions import ScoredQuestion, score_questions
 from kgqa.scoring.summary import summarise
 from kgqa.types import Question
@@ -177,18 +177,18 @@ def open_predictions(files: Sequence[Path], experiment: Experiment, *, subset: b
 
     Raises DataError: a file has no known format, or is not for these questions.
     """
-    known = [question.id for question in experiment.all_questions()]
+    known = [question.id for question in experiment.data.all_questions()]
     opened = []
     for file in files:
         predictions = name_twins(read_predictions(file), known, file)
         answered = {prediction.question_id for prediction in predictions}
-        questions = tuple(question for question in experiment.questions if question.id in answered or not subset)
+        questions = tuple(question for question in experiment.data.questions if question.id in answered or not subset)
         if not questions:
             raise DataError(
                 f"{file}: none of its predictions is for a question of dataset={experiment.name('dataset')}"
             )
         by_id = match_predictions(predictions, questions, file, known=known)
-        lacking = experiment.missing_golds or None
+        lacking = experiment.data.missing_golds or None
         opened.append(AnsweredQuestions(str(file), questions, by_id, experiment.profile, missing_golds=lacking))
     return opened
 

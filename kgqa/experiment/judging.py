@@ -19,7 +19,7 @@ from kgqa.judge import ROLE
 from kgqa.judge.judges import SAMPLED, JudgedAnswer, ModelJudge, Verdict
 from kgqa.prompting import template_hash
 from kgqa.runtime.display import Display
-from kgqa.scoring.comparison import agreement
+from kgqa.scoring.agreement import agreement
 from kgqa.scoring.corrected import share
 from kgqa.scoring.questions import ScoredQuestion
 from kgqa.scoring.summary import summarise_verdicts

@@ -16,7 +16,7 @@ from kgqa.artifacts.trace import TracedQuestion
 from kgqa.cache.stored import ReplayCache
 from kgqa.config.targets import load_run_config
 from kgqa.errors import DataError, EngineError
-from kgqa.experiment.experiment import Experiment
+from kgqa.experiment.composing import compose_experiment
 from kgqa.experiment.judging import judge_answers
 from kgqa.experiment.prediction_files import read_predictions
 from kgqa.experiment.prepare.indexes import open_index
@@ -43,7 +43,7 @@ def replay(folder: Path, display: Display) -> ReplayCache:
     """
     metrics, config = Metrics.read(folder), load_run_config(folder)
     choices = dict(read(Chosen, folder / SETTINGS).choices)
-    experiment = Experiment.of((), {**config, "choices": choices})
+    experiment = compose_experiment((), {**config, "choices": choices})
     with (
         closing(ReplayCache(call_cache())) as calls,
         Session(experiment, calls=calls) as session,
@@ -76,20 +76,22 @@ def replay_questions(session: Session, index: PoolIndex | None) -> tuple[list[Tr
         traced[question.id] = trace_question(question, prediction, records)
 
     graphs = PassageGraphs(experiment, session.linker) if "graph" in experiment.method.uses else None
-    if graphs and graphs.missing(experiment.questions):  # building one can send passages to a server
+    if graphs and graphs.missing(experiment.data.questions):  # building one can send passages to a server
         raise DataError(f"{graphs.store.folder}: graphs of these questions are missing. Run its command again first")
     triples: ExtractedTriples | ImportedTriples | None = None
     extraction = Ledger()
     if "triples" in experiment.method.uses:
         triples = experiment.triple_file
         if triples is None:
-            triples, extraction = request_triples(session, lambda: distinct_passages(experiment.questions), QUIET)
+            triples, extraction = request_triples(session, lambda: distinct_passages(experiment.data.questions), QUIET)
     with session.runner(Inputs(index, triples, graphs, session.search_program)) as runner:
         answers = answer_questions(runner, record, QUIET)
     if experiment.judge:
-        judge_answers(session, score_questions(experiment.questions, answers.predictions, experiment.profile), QUIET)
+        judge_answers(
+            session, score_questions(experiment.data.questions, answers.predictions, experiment.profile), QUIET
+        )
     return (
-        [traced[key] for key in experiment.question_ids],
+        [traced[key] for key in experiment.data.ids],
         sum(answers.model_seconds),
         total(extraction.method.values()).usage.seconds,
     )

@@ -32,6 +32,7 @@ from kgqa.errors import KgqaError, UsageError
 from kgqa.experiment.check import check, find_leaks, refuse_trained
 from kgqa.experiment.engines import reader_preset
 from kgqa.experiment.experiment import Experiment
+from kgqa.experiment.identity import refuse_to_replace
 from kgqa.experiment.manifest import code_hash, manifest
 from kgqa.experiment.prepare import prepare
 from kgqa.experiment.prepare.indexes import open_index
@@ -98,8 +99,8 @@ def execute(session: Session, display: Display) -> Executed:
     with ExitStack() as searching:
         index = searching.enter_context(open_index(session, display))
         with (
-            closing(RunFolder(experiment.folder, experiment.identity)) as folder,
-            monitor_work(display, "run", folder.path, identity=run_name(experiment.identity)) as display,
+            closing(RunFolder(session.folder, session.identity)) as folder,
+            monitor_work(display, "run", folder.path, identity=run_name(session.identity)) as display,
         ):
             try:
                 run, answers = _answer_and_score(session, index, folder, display, searching.close, started)
@@ -124,8 +125,8 @@ def _answer_and_score(
 ) -> tuple[FinishedRun, Answers]:
     """Prepare, answer, score and judge, and write all files of the run."""
     experiment = session.experiment
-    questions = experiment.questions
-    experiment.refuse_to_replace(folder.path)  # another process can have answered more since the folder was chosen
+    questions = experiment.data.questions
+    refuse_to_replace(experiment, folder.path)  # another process can have answered more since the folder was chosen
     rerun = (folder.path / METRICS_FILE).exists()
     if not rerun:
         _write_settings(session, index, folder)
@@ -169,7 +170,7 @@ def find_finished_run(session: Session) -> FinishedRun | None:
     The data file is only hashed.
     """
     experiment = session.experiment
-    folder = experiment.folder
+    folder = session.folder
     try:
         run, identity = FinishedRun.read(folder), read_json(folder / IDENTITY)
         check_hash(folder, TRACE)
@@ -183,7 +184,7 @@ def find_finished_run(session: Session) -> FinishedRun | None:
         settings.pop("judge", None)
         wanted.pop("judge", None)
     finished = (
-        identity == json.loads(json.dumps(experiment.identity))
+        identity == json.loads(json.dumps(session.identity))
         and run.manifest.code == code_hash(experiment.config)
         and settings == wanted
         and metrics.questions == answered == run.manifest.dataset.questions
@@ -263,8 +264,8 @@ def _estimates_tokens(engine: Engine) -> bool:
 def answer_questions(runner: Runner, record: Record, display: Display) -> Answers:
     """Run the method on every question. `record` receives finished questions, in the order in which they finish."""
     experiment = runner.experiment
-    questions = {question.id: question for question in experiment.questions}
-    programs = ((question.id, experiment.method.answer(question)) for question in experiment.questions)
+    questions = {question.id: question for question in experiment.data.questions}
+    programs = ((question.id, experiment.method.answer(question)) for question in experiment.data.questions)
     predictions, chains = dict[str, Prediction](), dict[str, tuple[int, ...]]()
     seconds, errors, kinds, graphs = list[float](), list[str](), set[str](), list[GraphSize]()
     # a hosted model with an unknown tokenizer
@@ -348,7 +349,7 @@ def measure(
 ) -> Metrics:
     """Return what `metrics.json` contains of the answers."""
     ledger = answers.ledger
-    summary = summarise(scored).replace(missing_golds=experiment.missing_golds or None)
+    summary = summarise(scored).replace(missing_golds=experiment.data.missing_golds or None)
     retrieves = experiment.searches or "reranker" in experiment.method.uses
     if not experiment.has_answers:
         measured = ("question", "passages") if retrieves else ("question",)

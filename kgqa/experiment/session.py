@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from kgqa.artifacts.metrics import EngineUse, Throughput
@@ -19,34 +20,37 @@ from kgqa.config import building as parts
 from kgqa.errors import ConfigError, EngineDied
 from kgqa.experiment.engines import Engines, Pool, RoleNodes, judge_nodes
 from kgqa.experiment.experiment import Experiment
+from kgqa.experiment.identity import find_run_folder, identify
 from kgqa.identity.component import identity_of
-from kgqa.kg.exchange import ImportedTriples
-from kgqa.kg.extraction import ExtractedTriples
 from kgqa.protocols import (
     BatchEngine,
     Engine,
+    ExtractingProgram,
+    KnownTriples,
     Need,
     Ranker,
     Retriever,
     SearchProgram,
     StreamingEngine,
 )
-from kgqa.retrieval.lexical import Lexical
 from kgqa.retrieval.search import PoolIndex
 from kgqa.runtime.costs import Ledger, Spent, total
 from kgqa.runtime.scheduler import WIDTH, Finished, Scheduler, with_search_program
 from kgqa.runtime.services import Instant, Service, Streams, Waves, Worker
+from kgqa.types import Json
 from kgqa.util.fs import call_cache
 from kgqa.util.registry import load_registered
 
 if TYPE_CHECKING:
     from kgqa.experiment.prepare.passage_graphs import PassageGraphs
+    from kgqa.kg.exchange import ImportedTriples
+    from kgqa.kg.extraction import ExtractedTriples
     from kgqa.retrieval.graphs.links import PassageGraph
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-_TFIDF = Lexical()
+_TFIDF = {"_target_": "kgqa.retrieval.lexical.Lexical"}
 # one question has a call at the server, and three wait, so that the last ones end together
 QUESTIONS_A_PLACE = 4
 
@@ -89,6 +93,16 @@ class Session(ExitStack):
         return cache
 
     @cached_property
+    def identity(self) -> dict[str, Json]:
+        """Return everything that can change an answer of the run."""
+        return identify(self.experiment)
+
+    @cached_property
+    def folder(self) -> Path:
+        """Return the folder of the run."""
+        return find_run_folder(self.experiment, lambda _: self.identity)
+
+    @cached_property
     def engines(self) -> Engines:
         """Return the engines of the method's roles."""
         return self.engines_of(self.experiment.role_nodes)
@@ -97,7 +111,7 @@ class Session(ExitStack):
     def judge_engines(self) -> Engines:
         """Return the engines of the judge's roles, none without a judge."""
         judge = self.experiment.judge
-        return self.engines_of(judge_nodes(self.experiment.config, judge) if judge else {})
+        return self.engines_of(judge_nodes(self.experiment.config, judge, self.experiment.choose) if judge else {})
 
     def engines_of(self, nodes: RoleNodes) -> Engines:
         """Return engines for other roles, held by the same pool."""
@@ -105,9 +119,7 @@ class Session(ExitStack):
 
     def ranker(self, group: str) -> Ranker:
         """Return the chosen one of a group (ranker, demonstrations_ranker, reranker), or tfidf, which has no group."""
-        if group == "tfidf":
-            return _TFIDF
-        node = self.experiment.chosen(group)
+        node = _TFIDF if group == "tfidf" else self.experiment.chosen(group)
         return self._pool.shared(node, lambda: parts.build_part(node, group, Ranker))
 
     @property
@@ -230,7 +242,7 @@ class Runner:
     def _find_program(self, call: Call[Any]) -> Program[Any] | None:
         """Return the program that answers a call with cached calls."""
         triples = self._inputs.triples
-        if isinstance(call, Triples) and isinstance(triples, ExtractedTriples):
+        if isinstance(call, Triples) and isinstance(triples, ExtractingProgram):
             return triples.extract(call.passage)
         return None
 
@@ -252,7 +264,7 @@ class Runner:
                 return self._worker("search", inputs.index, inputs.index.search)
             case Facts() if inputs.index is not None:
                 return self._worker("facts", inputs.index, inputs.index.find_facts)
-            case Triples() if isinstance(triples := inputs.triples, ImportedTriples):
+            case Triples() if isinstance(triples := inputs.triples, KnownTriples):
                 return self._service("triples", triples, lambda: Instant(done, lambda c: triples.triples(c.passage)))
             case Neighbours() if (graphs := inputs.graphs) is not None:
                 return self._service("neighbours", graphs, lambda: Instant(done, graphs.store.neighbours))

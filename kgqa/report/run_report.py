@@ -30,7 +30,7 @@ from kgqa.datasets.verified import read_labels
 from kgqa.errors import DataError
 from kgqa.identity.component import name_of
 from kgqa.report.section import Section, Value, cell_text
-from kgqa.scoring.comparison import agreement as agreement_of
+from kgqa.scoring.agreement import agreement as agreement_of
 from kgqa.scoring.corrected import kappa_interval
 from kgqa.scoring.questions import METRICS
 from kgqa.types import Json

@@ -182,7 +182,7 @@ class CellRuns:
         if self.tuning:
             return self.tuning.on_test(self.tuning.cells[0])
         words, protocol = list[str](), self.protocol
-        if protocol and protocol.test and protocol.test < sum(1 for _ in experiment_of(self.cell).all_questions()):
+        if protocol and protocol.test and protocol.test < sum(1 for _ in experiment_of(self.cell).data.all_questions()):
             words = [f"sample={protocol.test}", f"seed={protocol.seed}"]
         return freeze_cells([(" ".join(words) or self.cell.name, [*self.cell.overrides, *words])])
 

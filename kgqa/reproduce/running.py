@@ -13,8 +13,9 @@ from kgqa.config.building import read_keys
 from kgqa.config.composing import compose
 from kgqa.config.overrides import HYDRA, override_key, split_overrides
 from kgqa.config.run_keys import FolderName
+from kgqa.engines.weights import SMALL_MODEL
 from kgqa.errors import ConfigError, nearest
-from kgqa.experiment.experiment import Experiment
+from kgqa.experiment.composing import compose_experiment
 from kgqa.report.reproduction import Reproduction, write_reproduction
 from kgqa.reproduce.cells import PlannedCell, count_states, plan_cells
 from kgqa.reproduce.comparison import compare_cells
@@ -30,7 +31,7 @@ from kgqa.sweeps.cells import freeze
 from kgqa.sweeps.launching import check_launcher, run_all
 from kgqa.sweeps.running import open_sweep
 from kgqa.system.availability import find_missing
-from kgqa.system.models import SMALL_MODEL, list_local_models
+from kgqa.system.models import list_local_models
 from kgqa.util.fs import outputs
 from kgqa.util.text import pluralize
 from kgqa.util.validators import Positive
@@ -106,7 +107,7 @@ class ReproduceRequest:
         for cell in planned:
             if cell.state == "run":
                 if cell.overrides not in distinct:
-                    configuration = freeze(len(distinct), cell.name, Experiment.of(cell.overrides))
+                    configuration = freeze(len(distinct), cell.name, compose_experiment(cell.overrides))
                     distinct[cell.overrides] = CellRuns(configuration, self.protocol, self.table.id)
                 cell.runs = distinct[cell.overrides]
         if not distinct:

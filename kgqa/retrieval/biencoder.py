@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kgqa.calls import Rank
+from kgqa.retrieval.vector_store import Vectors
 
-Vectors = NDArray[np.float32]
 Kind = Literal["query", "passage"]
 Key = tuple[Kind, str]
 BYTES_IN_MEMORY = 1 << 29  # of vectors: 350,000 of 384 dimensions, 33,000 of 4,096

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from kgqa.errors import ConfigError, DataError
 from kgqa.identity.component import identity_of
 from kgqa.protocols import Finder, Progress, Query, Rankings
-from kgqa.retrieval.biencoder import Encoder, Kind, Vectors, get_biencoder, relevance
+from kgqa.retrieval.biencoder import Encoder, Kind, get_biencoder, relevance
 from kgqa.retrieval.encoders import SentenceTransformer
 from kgqa.retrieval.hf_model import torch_device
 from kgqa.retrieval.search import Scored, rank_positions
-from kgqa.retrieval.vector_store import encode_once
+from kgqa.retrieval.vector_store import Vectors, encode_once
 from kgqa.types import Json, JsonObject, Passage
 from kgqa.util.fs import AGAIN, explain_storage_errors, replace_atomically, replace_file
 from kgqa.util.optional_deps import install_command, require_packages

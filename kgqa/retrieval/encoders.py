@@ -11,8 +11,9 @@ from typing import Annotated, Any, Literal
 import numpy as np
 
 from kgqa.errors import ConfigError
-from kgqa.retrieval.biencoder import Encoder, Kind, Vectors, clean
+from kgqa.retrieval.biencoder import Encoder, Kind, clean
 from kgqa.retrieval.hf_model import Network, load_network, load_sentence_transformer
+from kgqa.retrieval.vector_store import Vectors
 from kgqa.types import JsonObject
 from kgqa.util import hub
 from kgqa.util.optional_deps import require_packages

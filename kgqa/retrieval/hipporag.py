@@ -25,11 +25,11 @@ from kgqa.prompting import render, template_hash
 from kgqa.prompting.json_replies import list_schema, read_list
 from kgqa.protocols import Need, Progress, Query, RetrievedTriples, Retriever
 from kgqa.retrieval import sparse
-from kgqa.retrieval.biencoder import Vectors
 from kgqa.retrieval.composite import Composite, check_scores
 from kgqa.retrieval.dense import Dense
 from kgqa.retrieval.pagerank import Damping, Walk, compute_pagerank, join_edges
 from kgqa.retrieval.search import OpenedIndex, normalize_scores, rank_found
+from kgqa.retrieval.vector_store import Vectors
 from kgqa.types import Json, JsonObject, Passage, Triple
 from kgqa.util.fs import ensure_dir, explain_storage_errors
 from kgqa.util.jsonio import decode_json, encode_json

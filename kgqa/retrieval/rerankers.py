@@ -14,8 +14,9 @@ import numpy as np
 
 from kgqa.calls import Rank
 from kgqa.errors import ConfigError, DataError
-from kgqa.retrieval.biencoder import Vectors, clean
+from kgqa.retrieval.biencoder import clean
 from kgqa.retrieval.hf_model import Network, load_network, load_sentence_transformer
+from kgqa.retrieval.vector_store import Vectors
 from kgqa.types import JsonObject
 from kgqa.util import hub
 from kgqa.util.jsonio import parse_json

@@ -18,7 +18,8 @@ from kgqa.engines.openai.detection import is_same_model, is_snapshot
 from kgqa.engines.openai.messages import find_lengths
 from kgqa.engines.openai.transport import Refused, Transport
 from kgqa.errors import ConfigError, DataError, EngineError
-from kgqa.retrieval.biencoder import Encoder, Kind, Vectors, clean
+from kgqa.retrieval.biencoder import Encoder, Kind, clean
+from kgqa.retrieval.vector_store import Vectors
 from kgqa.types import Json, JsonObject
 from kgqa.util.settings import NotIdentity, Setting
 from kgqa.util.validators import Count

@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kgqa.errors import DataError, StorageError
-from kgqa.retrieval.biencoder import Vectors
 from kgqa.types import JsonObject
 from kgqa.util.fs import AGAIN, digest, ensure_dir, explain_storage_errors
 
+Vectors = NDArray[np.float32]
 TIMEOUT = 600.0  # seconds to wait for another process that writes
 HASHES = 500  # looked up at once; SQLite allows 999 parameters in old versions
 _ROOT: ContextVar[Path | None] = ContextVar("root of the stored vectors", default=None)

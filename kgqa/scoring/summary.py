@@ -17,7 +17,7 @@ from kgqa.artifacts.metrics import (
     Wording,
 )
 from kgqa.artifacts.verdicts import RIGHT, WRONG, Judgement
-from kgqa.scoring.comparison import agreement
+from kgqa.scoring.agreement import agreement
 from kgqa.scoring.intervals import estimate, mean, percent
 from kgqa.scoring.metrics import available_profiles, containment, score
 from kgqa.scoring.questions import METRICS, ScoredQuestion

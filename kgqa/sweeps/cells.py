@@ -14,10 +14,12 @@ from kgqa.cache.store import CallCache
 from kgqa.config.files import flatten, format_yaml, load_yaml
 from kgqa.errors import ConfigError, KgqaError
 from kgqa.experiment.check import check
+from kgqa.experiment.composing import compose_experiment
 from kgqa.experiment.dry_run import Shared, plan_calls
 from kgqa.experiment.engines import Pool
 from kgqa.experiment.estimates import Estimated, Estimator, Range
 from kgqa.experiment.experiment import Experiment
+from kgqa.experiment.identity import find_run_folder
 from kgqa.experiment.run import find_finished_run
 from kgqa.experiment.session import Session
 from kgqa.runtime.costs import Budget, limited
@@ -47,7 +49,7 @@ def freeze_cells(named: Iterable[tuple[str, Sequence[str]]]) -> list[Cell]:
 
     Raises ConfigError for overrides that cannot be composed, or a key of a wrong value.
     """
-    return [freeze(number, name, Experiment.of(overrides)) for number, (name, overrides) in enumerate(named)]
+    return [freeze(number, name, compose_experiment(overrides)) for number, (name, overrides) in enumerate(named)]
 
 
 def load_cell(sweep: Path, number: int) -> Cell:
@@ -59,7 +61,7 @@ def load_cell(sweep: Path, number: int) -> Cell:
 
 def experiment_of(cell: Cell, allowance: Budget | None = None) -> Experiment:
     """Make a cell's experiment. It is not kept, because cells are many and the questions that a run reads are large."""
-    return replace(Experiment.of(cell.overrides, limited(cell.config, allowance)), remarks=cell.remarks)
+    return replace(compose_experiment(cell.overrides, limited(cell.config, allowance)), remarks=cell.remarks)
 
 
 def skip_if_finished(cell: Cell, session: Session) -> bool:
@@ -86,7 +88,7 @@ def place_cells(cells: Sequence[Cell]) -> None:
     owners: dict[Path, Cell] = {}
     for cell in cells:
         with suppress(KgqaError):
-            cell.run = experiment_of(cell).folder
+            cell.run = find_run_folder(experiment_of(cell))
         if cell.run is None:
             continue
         owner = owners.setdefault(cell.run, cell)
@@ -140,7 +142,7 @@ def _estimate(cell: Cell, pool: Pool, shared: Shared, estimator: Estimator, firs
                 return FINISHED
             check(session)
             plan = plan_calls(session, shared, first)
-            share = max(1.0, len(experiment.questions) / first) if first else 1.0
+            share = max(1.0, len(experiment.data.questions) / first) if first else 1.0
             return estimator.estimate(plan, experiment.choices["method"]).scaled(share)
     except KgqaError as error:
         return " ".join(str(error).split())

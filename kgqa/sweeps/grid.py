@@ -20,6 +20,7 @@ from kgqa.config.files import format_yaml
 from kgqa.config.overrides import HYDRA, override_key, override_values, split_overrides
 from kgqa.config.settings import list_reported_settings
 from kgqa.errors import ConfigError, nearest
+from kgqa.experiment.composing import compose_experiment
 from kgqa.experiment.engines import Pool
 from kgqa.experiment.experiment import Experiment
 from kgqa.report.sweeps import SweepReport
@@ -113,7 +114,7 @@ def run_search(request: SweepRequest, display: Display) -> SweepReport:
     if not searched:
         raise ConfigError("no values to search: set several values for a key, e.g. method.candidates='range(10,40)'")
     study = _create_study(seed)
-    base = Experiment.of([axis.override for axis in request.axes if not axis.swept])
+    base = compose_experiment([axis.override for axis in request.axes if not axis.swept])
     if base.settings.dry_run:
         raise ConfigError("dry_run=true: the cells of a search are not known in advance. Plan one run without -m")
     settings = format_yaml(list_reported_settings(base.config))
@@ -157,7 +158,7 @@ def _run_trials(
                 break
             trial = study.ask(distributions)
             values = [f"{key}={value}" for key, value in trial.params.items()]
-            cell = freeze(number, " ".join(values), Experiment.of([*base.overrides, *values]))
+            cell = freeze(number, " ".join(values), compose_experiment([*base.overrides, *values]))
             place_cells([cell])
             add_cells(sweep, [cell])
             paid = run_cell(cell, sweep.path, pool, budget.left() if budget else None, display)

@@ -162,7 +162,7 @@ def run_cell(
             log_lines(display),
             Session(experiment, pool) as session,
         ):
-            cell.run, cell.status = experiment.folder, "running"
+            cell.run, cell.status = session.folder, "running"
             cell.write_state(sweep)
             if not skip_if_finished(cell, session):
                 _execute(cell, session, display)

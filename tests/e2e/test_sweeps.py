@@ -26,8 +26,8 @@ import pytest
 from kgqa.datasets.base import FileDataset
 from kgqa.engines.scripted import Scripted
 from kgqa.errors import ConfigError, EngineDied, EngineError
+from kgqa.experiment.composing import compose_experiment
 from kgqa.experiment.engines import Pool
-from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.run import Executed, execute
 from kgqa.experiment.session import Runner, Session
 from kgqa.runtime.display import QUIET, Display
@@ -104,12 +104,12 @@ def test_a_cell_does_its_work_once(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_fewer_answers_replace_no_more_that_came_later(kgqa: Kgqa) -> None:
-    two = Experiment.of(["method=golden", "limit=2", *QUICK])
-    chosen = two.folder
-    four = kgqa("run", "method=golden", "limit=4", *QUICK)
-    assert four.folder == chosen
-    with Session(two) as session, pytest.raises(ConfigError, match="would replace them"):
-        execute(session, QUIET)
+    with Session(compose_experiment(["method=golden", "limit=2", *QUICK])) as session:
+        chosen = session.folder
+        four = kgqa("run", "method=golden", "limit=4", *QUICK)
+        assert four.folder == chosen
+        with pytest.raises(ConfigError, match="would replace them"):
+            execute(session, QUIET)
     assert len(four.text("predictions.jsonl").splitlines()) == 4
 
 
@@ -372,7 +372,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
 
 
 def run_with(overrides: Sequence[str], pool: Pool | None = None) -> Executed:
-    with Session(Experiment.of(overrides), pool) as session:
+    with Session(compose_experiment(overrides), pool) as session:
         return execute(session, QUIET)
 
 

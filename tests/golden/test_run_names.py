@@ -13,8 +13,10 @@ import pytest
 from kgqa.cache.key import cache_key
 from kgqa.calls import Generate
 from kgqa.config.composing import compose
+from kgqa.experiment.composing import choose_nodes, compose_experiment
 from kgqa.experiment.engines import Engines, Pool, role_nodes
-from kgqa.experiment.experiment import RANKERS, Experiment
+from kgqa.experiment.experiment import RANKERS
+from kgqa.experiment.identity import identify
 from kgqa.experiment.session import Session
 from kgqa.identity.component import identity_of
 from kgqa.runtime.folder import run_name
@@ -43,14 +45,14 @@ CALL_KEYS = {
 @pytest.mark.parametrize("command", NAMES)
 def test_a_run_keeps_its_name(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with Session(Experiment.of(command.split())) as session:
-        identity = {key: value for key, value in session.experiment.identity.items() if key != "code"}
+    with Session(compose_experiment(command.split())) as session:
+        identity = {key: value for key, value in identify(session.experiment).items() if key != "code"}
     identity = {key: value for key, value in identity.items() if key not in RANKERS}
     assert run_name(identity) == NAMES[command]
 
 
 @pytest.mark.parametrize("engine", CALL_KEYS)
 def test_a_call_keeps_its_key_in_the_call_cache(engine: str) -> None:
-    engines = Engines(role_nodes(compose([f"engine={engine}"])), Pool())
+    engines = Engines(role_nodes(compose([f"engine={engine}"]), choose_nodes), Pool())
     call = Generate(Prompt("test/name", (Message("user", "Who?"),)), 5)
     assert cache_key(identity_of(engines("reader")), call)[:12] == CALL_KEYS[engine]

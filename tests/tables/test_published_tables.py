@@ -24,8 +24,7 @@ from kgqa.config.files import flatten, groups
 from kgqa.config.overrides import merge_overrides, override_values, parse_role
 from kgqa.datasets.sampling import TRAIN_SIZES, sample_as_trace, trace_positions
 from kgqa.errors import ConfigError, DataError
-from kgqa.experiment.engines import choose_nodes
-from kgqa.experiment.experiment import Experiment
+from kgqa.experiment.composing import choose_nodes, compose_experiment
 from kgqa.extras.training.bootstrap import Bootstrap
 from kgqa.extras.training.train.request import TrainRequest
 from kgqa.report.reproduction import Order
@@ -263,7 +262,7 @@ def test_the_order_of_rows_is_the_papers_reversed_or_unknown(tmp_path: Path, mon
     planned = plan_cells(table, given, "Direct,Retired,Demo")
     for number, each in enumerate(planned):
         folder = shutil.copytree(Path(__file__).parents[1] / "golden/artefacts/trace", tmp_path / str(number))
-        each.runs = CellRuns(freeze(number, each.name, Experiment.of(each.overrides)), None, table.id)
+        each.runs = CellRuns(freeze(number, each.name, compose_experiment(each.overrides)), None, table.id)
         (run,) = each.tests
         run.run, run.finished, run.status = folder, FinishedRun.read(folder), "done"
     for sign, counts in ((1, (0, 1, 0)), (-1, (1, 0, 0)), (0, (0, 0, 1))):  # of the paper, the second row is better
@@ -377,7 +376,7 @@ def protocol(table_id: str) -> Protocol:
 
 
 def among(paper: str, *overrides: str) -> dict[str, list[int]]:
-    experiment = Experiment.of([*overrides, "engine=scripted"])
+    experiment = compose_experiment([*overrides, "engine=scripted"])
     chosen = CellRuns(freeze(0, "a", experiment), protocol(TABLE[paper]), TABLE[paper]).among
     return {key: list(values) for key, values in chosen.items()}
 
@@ -398,15 +397,15 @@ def test_every_paper_has_a_protocol_and_each_cell_its_own_choice() -> None:
     assert len(among("trace", "experiment=trace_bi_encoder", "dataset=musique")["method.passages"]) == 20
     assert len(among("trace", "experiment=trace_bi_encoder", "dataset=2wiki")["method.passages"]) == 10
     assert among("trace", "method=no_context") == {}
-    experiment = Experiment.of(["method=no_context", "engine=scripted"])
+    experiment = compose_experiment(["method=no_context", "engine=scripted"])
     for asked in (5, 36, 40):
         few = protocol("safe/table3").model_copy(update={"test": asked})
         (cell,) = CellRuns(freeze(0, "a", experiment), few, "safe/table3").plan_tests()
-        assert len(experiment_of(cell).questions) == min(asked, 36)
+        assert len(experiment_of(cell).data.questions) == min(asked, 36)
 
 
 def test_a_cell_that_cannot_run_by_the_protocol_is_a_failed_result() -> None:
-    experiment = Experiment.of(["method=retrieve_read", "dataset=demo", "engine=scripted", "ranker=lexical"])
+    experiment = compose_experiment(["method=retrieve_read", "dataset=demo", "engine=scripted", "ranker=lexical"])
     runs = CellRuns(freeze(0, "a", experiment), protocol("ircot/table4"), "ircot/table4")
     runs.run(QUIET, None)
     (result,) = runs.tests
@@ -422,10 +421,10 @@ def test_cells_with_and_without_a_choice_are_asked_the_same_questions() -> None:
     base = ("dataset=demo", "engine=scripted", "ranker=lexical")
     ids = set()
     for overrides in (("method=retrieve_read",), ("method=retrieve_read", "method.scope=none"), ("method=ircot",)):
-        runs = CellRuns(freeze(0, "a", Experiment.of([*base, *overrides])), small, "ircot/table4")
+        runs = CellRuns(freeze(0, "a", compose_experiment([*base, *overrides])), small, "ircot/table4")
         tests = runs.plan_tests()
         assert len(tests) == 2
-        ids |= {tuple(question.id for question in experiment_of(cell).questions) for cell in tests}
+        ids |= {tuple(question.id for question in experiment_of(cell).data.questions) for cell in tests}
         assert len(runs.plan_dev()) == (4 if runs.among else 0)
         assert not {id_ for cell in runs.plan_dev() for id_ in cell.config["ids"] or ()} & set(next(iter(ids)))
     assert len(ids) == 1
@@ -445,7 +444,7 @@ def test_the_sample_of_trace_is_the_last_500_of_its_training_questions() -> None
         with pytest.raises(ConfigError, match=message):
             sample_as_trace([Question("q", "", ())], dataset)
     with pytest.raises(ConfigError, match="needs dataset="):
-        _ = Experiment.of(["dataset=demo", "sample=trace_paper"]).questions
+        _ = compose_experiment(["dataset=demo", "sample=trace_paper"]).data.questions
     tables = [load_table(id_) for id_ in table_ids() if id_.startswith("trace/")]
     values = [override_values(cell.overrides) for table in tables for cell in table.cells]
     samples = {value.get("sample") for value in values if value.get("dataset.split") == "train"}

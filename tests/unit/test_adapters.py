@@ -12,6 +12,7 @@ from kgqa.artifacts.run import AS_READER
 from kgqa.calls import Generate
 from kgqa.config.composing import compose
 from kgqa.errors import ConfigError, DataError
+from kgqa.experiment.composing import choose_nodes
 from kgqa.experiment.engines import Engines, Pool, role_nodes
 from kgqa.identity.component import identity_of
 from kgqa.system.models import find_adapter
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("own_folder")
 
 
 def engines(*overrides: str) -> Engines:
-    return Engines(role_nodes(compose(["engine=scripted", *overrides])), Pool())
+    return Engines(role_nodes(compose(["engine=scripted", *overrides]), choose_nodes), Pool())
 
 
 def test_an_adapter_is_the_newest_training_of_a_name_or_a_folder_of_peft() -> None:
@@ -107,8 +108,9 @@ def test_roles_on_one_model_share_its_weights_and_are_told_apart() -> None:
 def test_a_role_of_training_falls_back_to_the_readers_model_and_pools_share_engines() -> None:
     given = ["engine=scripted", "roles.reader=gpt_4o_mini@scripted"]
     pool = Pool()
-    with_reader = Engines(role_nodes(compose(given)), pool)
-    own = Engines(role_nodes(compose([*given, *(f"roles.{role}=qwen3_4b@scripted" for role in AS_READER)])), pool)
+    with_reader = Engines(role_nodes(compose(given), choose_nodes), pool)
+    roles = [f"roles.{role}=qwen3_4b@scripted" for role in AS_READER]
+    own = Engines(role_nodes(compose([*given, *roles]), choose_nodes), pool)
     for role in AS_READER:
         assert with_reader(role) is with_reader("reader") is not with_reader("selector")
         assert own.label(role) == "qwen3_4b@scripted"

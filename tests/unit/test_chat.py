@@ -15,7 +15,8 @@ from kgqa.config.building import build
 from kgqa.engines.chat import ChatTemplate
 from kgqa.engines.thinking import Thinking, join_thought, split_thought
 from kgqa.errors import ConfigError, DataError
-from kgqa.experiment.experiment import Experiment
+from kgqa.experiment.composing import compose_experiment
+from kgqa.experiment.identity import identify
 from kgqa.types import Completion, Message, Prompt, Usage
 from tests.composed import composed_node
 
@@ -110,7 +111,7 @@ def test_end_of_prompt() -> None:
 
 def test_setting_is_checked_and_in_a_runs_identity_only_if_on() -> None:
     def identity(*words: str) -> Any:
-        return Experiment.of(["method=no_context", "dataset=demo", "engine=scripted", *words]).identity
+        return identify(compose_experiment(["method=no_context", "dataset=demo", "engine=scripted", *words]))
 
     for value in ("max", "-1", "true", "1.5"):
         with pytest.raises(ConfigError, match=r"^model\.thinking=[^\n]+$"):

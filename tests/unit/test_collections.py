@@ -18,7 +18,7 @@ from kgqa.datasets.hotpotqa import HotpotQA
 from kgqa.datasets.iirc import IIRC
 from kgqa.datasets.splitting import overlapping, split
 from kgqa.errors import ConfigError, DataError
-from kgqa.experiment.experiment import Experiment
+from kgqa.experiment.composing import compose_experiment
 from kgqa.types import Passage, Question
 from tests.unit.files import jsonl, write
 from tests.unit.question_files import array, built_dataset, lines, musique, musique_record
@@ -163,8 +163,8 @@ def test_real_questions_have_twelve_documents_with_all_gold(
     dataset: str, counts: tuple[int, ...], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("KGQA_DATA", str(REAL))
-    experiment = Experiment.of(["engine=scripted", f"dataset={dataset}", "collection=kgp"])
-    source, found = list(experiment.all_questions()), experiment.questions
+    experiment = compose_experiment(["engine=scripted", f"dataset={dataset}", "collection=kgp"])
+    source, found = list(experiment.data.all_questions()), experiment.data.questions
     assert not caplog.messages  # which would say how many have fewer, or lack gold
     assert [question.id for question in found] == [question.id for question in source]
     for before, after in zip(source, found, strict=True):

@@ -15,7 +15,8 @@ from kgqa.artifacts.metrics import Agreement
 from kgqa.artifacts.predictions import Prediction
 from kgqa.artifacts.verdicts import RIGHT, WRONG
 from kgqa.experiment.evaluate import label_by_scores
-from kgqa.scoring.comparison import agreement, cohen_kappa, compare, holm, mcnemar, permutation, questions_needed
+from kgqa.scoring.agreement import agreement, cohen_kappa
+from kgqa.scoring.comparison import compare, holm, mcnemar, permutation, questions_needed
 from kgqa.scoring.questions import score_question
 from kgqa.types import Question
 

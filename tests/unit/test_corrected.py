@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kgqa.scoring.comparison import agreement
+from kgqa.scoring.agreement import agreement
 from kgqa.scoring.corrected import (
     Table,
     correct_by_own_labels,

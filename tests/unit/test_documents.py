@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from kgqa.errors import ConfigError, DataError
-from kgqa.experiment.experiment import Experiment
+from kgqa.experiment.composing import compose_experiment
+from kgqa.experiment.identity import identify
 from kgqa.extras.documents.document_text import markdown_heading, parse_html, read_document
 from kgqa.extras.documents.documents import KINDS, Documents, Where
 from kgqa.extras.documents.folder import Folder
@@ -198,9 +199,9 @@ def test_identity_follows_documents_questions_and_size_but_no_paths(tmp_path: Pa
 
 
 def test_the_shipped_set_has_forty_questions_half_of_them_structural() -> None:
-    experiment = Experiment.of(["dataset=pdf", "method=no_context"])
-    assert set(experiment.identity["dataset"]) == {"_target_", "name", "kinds", "passage_size", "sha256"}
-    questions = experiment.questions
+    experiment = compose_experiment(["dataset=pdf", "method=no_context"])
+    assert set(identify(experiment)["dataset"]) == {"_target_", "name", "kinds", "passage_size", "sha256"}
+    questions = experiment.data.questions
     assert (len(questions), [question.type for question in questions].count("structural")) == (40, 20)
     passages = {passage.id: passage for passage in questions[0].passages}
     assert (len(passages), len({passage.title for passage in passages.values()})) == (79, 5)

@@ -12,7 +12,9 @@ from kgqa.config.composing import compose
 from kgqa.config.keys import find_sources
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.check import check
+from kgqa.experiment.composing import compose_experiment
 from kgqa.experiment.experiment import Experiment
+from kgqa.experiment.identity import find_run_folder, identify
 from kgqa.experiment.prepare.triples import distinct_passages, extract_all
 from kgqa.experiment.session import Session
 from kgqa.identity.component import identity_of
@@ -22,18 +24,18 @@ from tests.unit.files import write
 
 def test_a_run_is_named_by_what_can_change_an_answer_and_nothing_is_read_for_it(tmp_path: Path) -> None:
     def build(*overrides: str) -> Experiment:
-        return Experiment.of(["method=no_context", "model=smollm2_135m", *overrides])
+        return compose_experiment(["method=no_context", "model=smollm2_135m", *overrides])
 
-    folder = build().folder
-    assert folder == build("limit=2", "max_parallel_questions=3", "judge=kgp").folder
-    assert folder != build("seed=3").folder
-    assert build("scoring=musique").folder == folder  # the dataset's own
-    assert build("scoring=trace").folder.name == f"{folder.name}-trace"
-    assert build("run_name=mine").folder.parts[-4:] == ("demo", "no_context", "smollm2_135m", "mine")
-    assert build("output_dir=elsewhere").folder == Path("elsewhere")
+    folder = find_run_folder(build())
+    assert folder == find_run_folder(build("limit=2", "max_parallel_questions=3", "judge=kgp"))
+    assert folder != find_run_folder(build("seed=3"))
+    assert find_run_folder(build("scoring=musique")) == folder  # the dataset's own
+    assert find_run_folder(build("scoring=trace")).name == f"{folder.name}-trace"
+    assert find_run_folder(build("run_name=mine")).parts[-4:] == ("demo", "no_context", "smollm2_135m", "mine")
+    assert find_run_folder(build("output_dir=elsewhere")) == Path("elsewhere")
     unread = build(f"dataset.path={tmp_path / 'none.jsonl'}", "reranker=null")
     with pytest.raises(DataError, match=r"none\.jsonl"):
-        _ = unread.questions
+        _ = unread.data.questions
     with pytest.raises(ConfigError, match=r"reranker=null: method=no_context needs one\. Choose from"):
         Session(unread).ranker("reranker")
 
@@ -59,11 +61,11 @@ def test_an_own_model_needs_no_optional_keys_and_an_own_engine_has_its_address(
     }
     for group, text in own.items():
         write(f"conf/{group}/mine.yaml", text)
-    experiment = Experiment.of(["model=mine", "engine=scripted", "method=no_context"])
-    assert experiment.identity["answering"]["default"]["model"]["context"] == 512
+    experiment = compose_experiment(["model=mine", "engine=scripted", "method=no_context"])
+    assert identify(experiment)["answering"]["default"]["model"]["context"] == 512
     with Session(experiment) as session:
         assert session.engines.prices("reader") is None
-    experiment = Experiment.of(["engine=mine", "model=gpt_4o_mini", "method=no_context"])
+    experiment = compose_experiment(["engine=mine", "model=gpt_4o_mini", "method=no_context"])
     assert experiment.config["engine"]["base_url"] == "http://127.0.0.1:9/v1"
     assert experiment.config["engine"]["served_model"] == "mine"
     with Session(experiment) as session:
@@ -74,8 +76,8 @@ LEXICAL = ("engine=scripted", "limit=1", "ranker=lexical", "demonstrations_ranke
 
 
 def extract(*overrides: str, new_calls: bool) -> None:
-    with Session(Experiment.of([*LEXICAL, *overrides])) as session:
-        questions = session.experiment.questions
+    with Session(compose_experiment([*LEXICAL, *overrides])) as session:
+        questions = session.experiment.data.questions
         extract_all(session, lambda: distinct_passages(questions), QUIET, new_calls=new_calls)
 
 
@@ -112,10 +114,10 @@ def test_a_ranker_of_examples_is_named_where_it_is_used() -> None:
     cases = {("method=trace",): True, ("method.demonstrations=fixed", fixed): False, ("method=no_context",): False}
     for overrides, asked in cases.items():
         with Session(
-            Experiment.of(["engine=scripted", "ranker=levenshtein", "demonstrations_ranker=lexical", *overrides])
+            compose_experiment(["engine=scripted", "ranker=levenshtein", "demonstrations_ranker=lexical", *overrides])
         ) as session:
             assert ("demonstrations_ranker" in session.experiment.choices) is asked
-            assert ("demonstrations_ranker" in session.experiment.identity) is asked
+            assert ("demonstrations_ranker" in identify(session.experiment)) is asked
 
 
 def test_a_missing_key_is_reported_before_other_work_unless_replies_are_stored(
@@ -124,7 +126,7 @@ def test_a_missing_key_is_reported_before_other_work_unless_replies_are_stored(
     for variable in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
         monkeypatch.delenv(variable, raising=False)
     reply = {"text": "Oslo", "finish": "stop", "usage": [9, 0, 3, 0.1], "flags": []}
-    experiment = Experiment.of(["method=no_context", "dataset=demo", "model=gpt_4o_mini", "engine=openai"])
+    experiment = compose_experiment(["method=no_context", "dataset=demo", "model=gpt_4o_mini", "engine=openai"])
     with Session(experiment, calls=cache) as session:
         for model in ("", "another"):
             cache.put([(model, reply)], Origin("openai", model))
@@ -148,7 +150,7 @@ def test_missing_function_calls_are_named_before_any_call(
     words: list[str], is_refused: bool, cache: CallCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-abc")
-    experiment = Experiment.of(["method=tool_agent", "dataset=demo", "model=gpt_4o_mini", *words])
+    experiment = compose_experiment(["method=tool_agent", "dataset=demo", "model=gpt_4o_mini", *words])
     refused = pytest.raises(ConfigError, match="has no function calls here") if is_refused else nullcontext()
     with Session(experiment, calls=cache) as session, refused:
         check(session)

@@ -15,7 +15,8 @@ from kgqa.engines import weights
 from kgqa.engines.weights import Model, Prices, digest, expand
 from kgqa.errors import ConfigError, DataError, MissingWeights
 from kgqa.experiment.check import check, find_warnings
-from kgqa.experiment.experiment import Experiment
+from kgqa.experiment.composing import compose_experiment
+from kgqa.experiment.identity import identify
 from kgqa.experiment.session import Session
 from kgqa.system import models
 from kgqa.util.hub import describe_access
@@ -40,16 +41,16 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
 
 
 def chosen(*overrides: str) -> tuple[str, str]:
-    experiment = Experiment.of(["method=no_context", *overrides])
+    experiment = compose_experiment(["method=no_context", *overrides])
     return experiment.name("model"), experiment.name("engine")
 
 
 def test_default_is_the_largest_model_that_a_cpu_can_run_and_reported(here: dict[str, int]) -> None:
     here.update(qwen2_5_coder_1_5b=1_100_000_000)
-    experiment = Experiment.of(["method=no_context"])
+    experiment = compose_experiment(["method=no_context"])
     assert experiment.remarks[0].startswith("model: qwen2_5_coder_1_5b (1.1 GB), the best on this machine.")
-    named = Experiment.of(["method=no_context", "model=qwen2_5_coder_1_5b", "engine=llamacpp"])
-    assert (experiment.identity, named.remarks) == (named.identity, ())
+    named = compose_experiment(["method=no_context", "model=qwen2_5_coder_1_5b", "engine=llamacpp"])
+    assert (identify(experiment), named.remarks) == (identify(named), ())
     here.update(smollm2_135m=98_000_000, qwen2_5_coder_1_5b=1_100_000_000, flan_t5_xl=2_000_000_000)
     assert chosen() == ("qwen2_5_coder_1_5b", "llamacpp")
     here["qwen3_8b"] = 16_000_000_000
@@ -64,7 +65,7 @@ def test_model_is_named_if_the_run_calls_it(here: dict[str, int], monkeypatch: p
     monkeypatch.setattr(Session, "say_once", lambda _, line: lines.append(line))
     monkeypatch.setattr(Session, "engines", SimpleNamespace(identities=dict))
     for method, named in (("retrieve_only", []), ("no_context", [True])):
-        with Session(Experiment.of([f"method={method}", "dataset=demo"])) as session:
+        with Session(compose_experiment([f"method={method}", "dataset=demo"])) as session:
             check(session)
         assert [line.startswith("model: qwen2_5_coder_1_5b") for line in lines] == named
 
@@ -80,7 +81,7 @@ def test_engine_and_context_follow_the_model(here: dict[str, int], tmp_path: Pat
     ]:  # fmt: skip
         assert chosen(*overrides.split()) == expected
     (tmp_path / "config.json").write_text('{"text_config": {"max_position_embeddings": 4096}}')
-    experiment = Experiment.of(["method=no_context", f"model={tmp_path}", "engine=transformers"])
+    experiment = compose_experiment(["method=no_context", f"model={tmp_path}", "engine=transformers"])
     assert parts.model(experiment.config["model"]).window == 4096
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(ConfigError, match=r"Set it: model.context=N"):
@@ -88,7 +89,7 @@ def test_engine_and_context_follow_the_model(here: dict[str, int], tmp_path: Pat
 
 
 def test_missing_weights_name_the_models_that_are_here(here: dict[str, int]) -> None:
-    absent = Experiment.of(["method=no_context", "model=owner/absent", "engine=transformers"])
+    absent = compose_experiment(["method=no_context", "model=owner/absent", "engine=transformers"])
     remedies = r"Do one of: \(1\) let kgqa download owner/absent: .*\(2\) model=PATH .*\(3\) server=URL .*"
     message = rf"^model=owner/absent: the weights are not on this machine\. {remedies} On this machine: "
     for shown in ("no model", "model=qwen2_5_coder_1_5b"):
@@ -105,7 +106,7 @@ def test_settings_without_use_are_warned_of() -> None:
         ("method=retrieve_read dataset=demo reranker=null", ""),
     ]:
         words = [*overrides.split(), *([] if "model=" in overrides else ["engine=scripted"])]
-        warnings = list(find_warnings(Experiment.of(words)))
+        warnings = list(find_warnings(compose_experiment(words)))
         assert [text for text in warnings if not text.startswith(warning)] == []
         assert bool(warnings) == bool(warning)
 

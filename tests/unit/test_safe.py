@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kgqa.errors import ConfigError
-from kgqa.experiment.experiment import Experiment
+from kgqa.experiment.composing import compose_experiment
 from kgqa.methods.safe import Safe, read_step
 from kgqa.methods.steps.safe_verdict import CORRECT, read_verdict
 from kgqa.testing import drive
@@ -59,9 +59,9 @@ def test_another_evaluator_has_to_be_named() -> None:
     """The reader would judge itself, and nothing would say so."""
     own = ("method=safe", "method.feedback=model", "engine=scripted")
     with pytest.raises(ConfigError, match=r"^method.feedback=model requires its own model: set roles.feedback=P"):
-        _ = Experiment.of(own).method
+        _ = compose_experiment(own).method
     for overrides in ((*own, "roles.feedback=qwen3_4b"), ("method=safe", "engine=scripted")):
-        assert isinstance(Experiment.of(overrides).method, Safe)
+        assert isinstance(compose_experiment(overrides).method, Safe)
 
 
 def test_a_rejected_step_is_tried_again_and_kept_after_the_last_retry() -> None:

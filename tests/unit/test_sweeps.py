@@ -14,7 +14,7 @@ from kgqa.artifacts.sweep import Cell, CellState, Sweep, cell_file, sweep_name
 from kgqa.config.composing import expand_grid, parse_axes
 from kgqa.config.files import Config
 from kgqa.errors import ConfigError, DataError
-from kgqa.experiment.experiment import Experiment
+from kgqa.experiment.composing import compose_experiment
 from kgqa.report.columns import Measured, columns, name_by_settings
 from kgqa.report.sweeps import mark_best
 from kgqa.runtime.costs import Budget, Spent, limited
@@ -101,7 +101,7 @@ def test_best_and_second_are_marked_and_only_a_significant_difference_is_starred
     assert column.measure(metrics.replace(failed=2)) == Measured(2, of=metrics.questions)
 
 
-BASE = Experiment.of(["method=golden", "dataset=demo", "engine=scripted"])
+BASE = compose_experiment(["method=golden", "dataset=demo", "engine=scripted"])
 
 
 def frozen_cells(*seeds: int) -> list[Cell]:
@@ -130,7 +130,7 @@ def test_a_sweep_continues_with_other_settings_that_change_no_answer(tmp_path: P
         return open_sweep(sweep_in(tmp_path), [cell])
 
     words = ["method=retrieve_only", "dataset=demo", "engine=openai", "engine.deployment=mine", "engine.server=vllm"]
-    base = Experiment.of([*words, "model=qwen3_8b", "engine.server_timeout=30"])
+    base = compose_experiment([*words, "model=qwen3_8b", "engine.server_timeout=30"])
     with open_with(base.config, server_timeout=30.0):
         end(tmp_path, 0, "done")
     changed = {**base.config, "max_parallel_questions": 7, "max_failure_rate": 0.5, "tracker": None}

@@ -15,7 +15,7 @@ def prepare(session: Session, index: PoolIndex | None, display: Display) -> Inpu
         DataError: triples are missing with `kg.require_existing`, or an imported file has none of the passages.
         EngineError: more than 5 % of the passages failed.
     """
-    uses, questions = session.experiment.method.uses, session.experiment.questions
+    uses, questions = session.experiment.method.uses, session.experiment.data.questions
     triples, graphs, extraction = None, None, Ledger()
     if "triples" in uses:
         from kgqa.experiment.prepare.triples import prepare_triples

@@ -31,7 +31,7 @@ EMBEDDED = 5_000  # the same if they are embedded: minutes with a small encoder 
 def index_folder(session: Session) -> IndexFolder:
     """Return the folder of the index of this dataset's corpus under this retriever, built or not."""
     experiment, retriever = session.experiment, session.retriever
-    made_from = corpus_identity_of(experiment.corpus)
+    made_from = corpus_identity_of(experiment.data.corpus)
     if isinstance(retriever, ExpandingRetriever) and retriever.writer:
         made_from[retriever.writer] = identity_of(session.engines(retriever.writer))
     address = digest([made_from, identity_of(retriever)], 12, ensure_ascii=False)
@@ -67,7 +67,7 @@ def build_index(session: Session, display: Display) -> tuple[Mapping[str, Any], 
             passages += more
             advance(step, more, of)
 
-        manifest = folder.build(session.experiment.corpus.passages(), count, run)
+        manifest = folder.build(session.experiment.data.corpus.passages(), count, run)
     return manifest, passages > 0
 
 
@@ -123,7 +123,7 @@ def _refuse_large(session: Session, command: str) -> None:
     what, limit = ("embed", EMBEDDED) if _embeds(session.retriever) else ("index", SMALL)
     if getattr(session.retriever, "writer", ""):
         what, limit = "index with model calls", WRITTEN
-    if sum(1 for _ in islice(session.experiment.corpus.passages(), limit + 1)) > limit:
+    if sum(1 for _ in islice(session.experiment.data.corpus.passages(), limit + 1)) > limit:
         raise ConfigError(
             f"the corpus has more than {limit:,} passages, too many to {what} inside a run. Index it first: {command}"
         )

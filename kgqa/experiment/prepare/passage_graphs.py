@@ -28,7 +28,7 @@ class PassageGraphs:
     @cached_property
     def corpus(self) -> tuple[Passage, ...]:
         """Return all passages of the dataset's corpus. Raises ConfigError if there are too many to link."""
-        some = tuple(islice(self._experiment.corpus.passages(), LARGEST + 1))
+        some = tuple(islice(self._experiment.data.corpus.passages(), LARGEST + 1))
         if len(some) > LARGEST:
             raise ConfigError(f"the corpus has more than {LARGEST:,} passages. Choose method.scope=own")
         return text_passages(some)

@@ -157,7 +157,7 @@ def measure_graphs(session: Session, triples: ExtractedTriples | ImportedTriples
         every = await gather(*(Triples(passage) for passage in question.passages))
         return GraphSize.of(triple for some in every for triple in some)
 
-    questions = session.experiment.questions
+    questions = session.experiment.data.questions
     with session.runner(Inputs(triples=triples)) as runner:
         ended = list(runner.run((question.id, read_graph(question)) for question in questions))
     return [each.result for each in ended if isinstance(each.result, GraphSize)]
@@ -196,4 +196,4 @@ def corpus_passages(session: Session) -> Iterator[Passage]:
     settings = session.experiment.settings
     if settings.ids is not None or settings.sample is not None:
         raise ConfigError("ids, sample: these select questions, not passages of --corpus. Set limit=N for N passages")
-    return islice(session.experiment.corpus.passages(), settings.limit)
+    return islice(session.experiment.data.corpus.passages(), settings.limit)

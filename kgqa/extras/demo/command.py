@@ -18,7 +18,7 @@ def demo(args: Namespace, terminal: Terminal) -> int:
         _replay(args.overrides, terminal)
         return 0
     experiments = demo_experiments(args.overrides)
-    model, count = experiments[0].name("model"), len(experiments[0].questions)
+    model, count = experiments[0].name("model"), len(experiments[0].data.questions)
     terminal.line(f"{len(experiments)} methods, the same {count} questions, {model}. The first time takes minutes")
     try:
         results = list(run_demo(experiments, terminal))

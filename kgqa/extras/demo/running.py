@@ -14,6 +14,7 @@ from kgqa.cache.stored import ReplayCache
 from kgqa.config.overrides import format_override, merge_overrides, override_key
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.check import check
+from kgqa.experiment.composing import compose_experiment
 from kgqa.experiment.engines import Pool
 from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.replay import Recorded, replay_questions
@@ -59,10 +60,10 @@ def demo_experiments(overrides: Sequence[str] = ()) -> list[Experiment]:
     for override in overrides:
         if (key := override_key(override)) in CHOSEN:
             raise ConfigError(f"{override}: kgqa demo sets {key} itself. Use kgqa run {override} …")
-    trace = Experiment.of(merge_overrides(["experiment=demo"], overrides))
+    trace = compose_experiment(merge_overrides(["experiment=demo"], overrides))
     shared = [format_override("model", trace.config["model"]["name"]), format_override("limit", trace.settings.limit)]
     others = [each for each in overrides if override_key(each).partition(".")[0] not in OF_TRACE]
-    return [*(Experiment.of(merge_overrides([f"method={method}"], shared, others)) for method in BASELINES), trace]
+    return [*(compose_experiment(merge_overrides([f"method={method}"], shared, others)) for method in BASELINES), trace]
 
 
 def run_demo(experiments: Sequence[Experiment], display: Display) -> Iterator[DemoResult]:
@@ -81,7 +82,7 @@ def run_demo(experiments: Sequence[Experiment], display: Display) -> Iterator[De
             with Session(experiment, pool) as session:
                 executed = execute_unless_finished(session, display)
             traced = {each.question.id: each for each in read_trace(executed.run.folder)}
-            questions = [traced[key] for key in experiment.question_ids]
+            questions = [traced[key] for key in experiment.data.ids]
             scored, cost = _score(experiment, questions), executed.run.metrics.cost
             seconds, triples = cost.method.seconds, cost.extraction_paid.seconds if cost.extraction_paid else 0.0
             name = experiment.name("method")

@@ -19,6 +19,7 @@ from kgqa.config.overrides import format_override, override_group, override_key,
 from kgqa.datasets.in_memory import InMemoryDataset
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.check import check
+from kgqa.experiment.composing import compose_experiment
 from kgqa.experiment.engines import Pool
 from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.prepare.indexes import corpus_index
@@ -167,7 +168,7 @@ def _compose(overrides: Sequence[str]) -> Experiment:
     if named.get("method", "trace") == "trace" and "experiment" not in named:
         defaults.append("experiment=ask")  # answers within minutes
     defaults.append("kg.head=any")  # a file name is seldom the subject of its passages
-    experiment = Experiment.of([*defaults, *overrides])
+    experiment = compose_experiment([*defaults, *overrides])
     if not experiment.has_answers:
         raise ConfigError(
             f"method={experiment.name('method')} does not answer questions. Use another one, e.g. method=trace"

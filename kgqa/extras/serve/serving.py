@@ -10,6 +10,7 @@ from kgqa.calls import Program, RunAgent
 from kgqa.config.overrides import override_group
 from kgqa.errors import ConfigError
 from kgqa.experiment.check import check
+from kgqa.experiment.composing import compose_experiment
 from kgqa.experiment.engines import Pool
 from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.prepare.indexes import corpus_index
@@ -33,7 +34,7 @@ def compose_server(overrides: Sequence[str]) -> Experiment:
     needs = [need for need, keys in {"model": MODEL_KEYS, "search": SEARCH_KEYS}.items() if named.intersection(keys)]
     if not needs:
         raise ConfigError("kgqa serve needs a model (model= or server=), or a retriever (retriever= and dataset=)")
-    return Experiment.of(["method=command", f"method.needs=[{','.join(needs)}]", *overrides])
+    return compose_experiment(["method=command", f"method.needs=[{','.join(needs)}]", *overrides])
 
 
 def serve(

@@ -19,7 +19,8 @@ from kgqa.config.files import Config
 from kgqa.config.keys import load_node
 from kgqa.config.overrides import format_override, override_group, override_key
 from kgqa.errors import ConfigError
-from kgqa.experiment.experiment import Experiment
+from kgqa.experiment.composing import compose_experiment
+from kgqa.experiment.identity import identify
 from kgqa.experiment.run import execute_unless_finished
 from kgqa.experiment.session import Session
 from kgqa.extras.training.bootstrap_settings import Bootstrapping
@@ -63,7 +64,7 @@ class Bootstrap:
         chosen = [*(word for key, word in defaults.items() if key not in keys), *overrides]
         groups = {group: [word for word in chosen if override_group(word) == group] for group in ("collect", "train")}
         others = [word for word in chosen if override_group(word) not in groups]
-        config = Experiment.of(others).config
+        config = compose_experiment(others).config
         words = [word for word in others if override_group(word) != BOOTSTRAP and override_key(word) != "dry_run"]
         return cls(build(config[BOOTSTRAP], BOOTSTRAP), config, tuple(words), *map(tuple, groups.values()))
 
@@ -109,14 +110,14 @@ class Bootstrap:
 
         Raises ConfigError: a question is for training and evaluation.
         """
-        evaluated, learnt = Experiment.of(self.evaluating({})), Experiment.of(self.learning({}))
-        if both := {*evaluated.question_ids} & {*learnt.question_ids}:
+        evaluated, learnt = compose_experiment(self.evaluating({})), compose_experiment(self.learning({}))
+        if both := {*evaluated.data.ids} & {*learnt.data.ids}:
             raise ConfigError(
-                f"{len(both):,} of {len(evaluated.question_ids):,} questions are used for training and evaluation: set "
+                f"{len(both):,} of {len(evaluated.data.ids):,} questions are used for training and evaluation: set "
                 "another bootstrap.split=, or other bootstrap.ids= than ids="
             )
         return {
-            "runs": [{"run": run.identity, "questions": ids_digest(run.question_ids)} for run in (evaluated, learnt)],
+            "runs": [{"run": identify(run), "questions": ids_digest(run.data.ids)} for run in (evaluated, learnt)],
             "bootstrap": changing_settings(self.config[BOOTSTRAP], BOOTSTRAP),
             "collect": [*self.collect_overrides],
             "train": {role: [*map(list, self.training(role, "any").settings)] for role in self.settings.train},
@@ -194,7 +195,7 @@ class Bootstrap:
 
     def answer(self, words: Sequence[str], display: Display) -> FinishedRun:
         """Return the run. Its engines are closed, so that the next one has the machine to itself."""
-        with Session(Experiment.of(words)) as session:
+        with Session(compose_experiment(words)) as session:
             executed = execute_unless_finished(session, display)
         if executed.failure is not None:
             raise ConfigError(f"{executed.failure}. The same command repeats what failed")

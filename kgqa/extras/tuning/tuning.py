@@ -15,7 +15,9 @@ from kgqa.config.building import read_keys
 from kgqa.config.composing import Axis, expand_grid, parse_axes
 from kgqa.config.overrides import split_overrides
 from kgqa.errors import ConfigError, DataError
+from kgqa.experiment.composing import compose_experiment
 from kgqa.experiment.experiment import Experiment
+from kgqa.experiment.identity import find_run_folder
 from kgqa.report.section import Section, Value, markdown
 from kgqa.runtime.costs import Budget
 from kgqa.runtime.display import Display
@@ -162,16 +164,16 @@ def split_questions(experiment: Experiment, keys: TuneKeys) -> tuple[QuestionSpl
         ConfigError: too few questions, or the size of dev is missing.
         DataError: dev and test overlap.
     """
-    own, dev_path = list(experiment.all_questions()), keys.dev_path
+    own, dev_path = list(experiment.data.all_questions()), keys.dev_path
     if keys.dev_split is not None:
-        dev_path = Experiment.of([*experiment.overrides, f"dataset.split={keys.dev_split}"]).whole.file
+        dev_path = compose_experiment([*experiment.overrides, f"dataset.split={keys.dev_split}"]).data.whole.file
     if dev_path is not None:
-        other = Experiment.of([*experiment.overrides, f"dataset.path='{dev_path}'"])
-        questions, sha256 = list(other.all_questions()), other.data_sha256
+        other = compose_experiment([*experiment.overrides, f"dataset.path='{dev_path}'"])
+        questions, sha256 = list(other.data.all_questions()), other.data.sha256
     elif keys.dev is None:
         raise ConfigError("tune.dev: set the number of dev questions, or their file: tune.dev_path=FILE")
     else:
-        questions, sha256 = own, experiment.data_sha256
+        questions, sha256 = own, experiment.data.sha256
     dev = _sample(dev_path, sha256, questions, keys.dev, keys.seed, "tune.dev")
     ids = set(dev.ids)
     texts = {question.text for question in questions if question.id in ids}
@@ -179,7 +181,7 @@ def split_questions(experiment: Experiment, keys: TuneKeys) -> tuple[QuestionSpl
     if dev_path is not None and shared:
         raise DataError(f"tune.dev_path={dev_path}: {len(shared):,} questions are also in dev, e.g. {min(shared)}")
     rest = [question for question in own if question.id not in shared]
-    return dev, _sample(None, experiment.data_sha256, rest, keys.test, keys.seed, "tune.test")
+    return dev, _sample(None, experiment.data.sha256, rest, keys.test, keys.seed, "tune.test")
 
 
 def _sample(
@@ -199,12 +201,12 @@ def on_part(cell: Cell, part: QuestionSplit, name: str) -> Cell:
     """Return the cell over these questions, with its own run folder, as a run's name does not depend on them."""
     path = {"path": part.file} if part.file else {}
     config = {**cell.config, "dataset": {**cell.config["dataset"], **path}, "limit": None, "sample": None}
-    folder = Experiment.of(cell.overrides, config).folder
+    folder = find_run_folder(compose_experiment(cell.overrides, config))
     run = f"{folder.name}-{name}-{text_digest(' '.join(part.ids), 8)}"
     words = [f"dataset.path='{part.file}'"] if part.file else []
     words += ["limit=null", f"run_name={run}", f"ids=[{','.join(part.ids)}]"]
     config |= {"run_name": run, "ids": list(part.ids)}
-    return freeze(cell.number, cell.name, Experiment.of([*cell.overrides, *words], config))
+    return freeze(cell.number, cell.name, compose_experiment([*cell.overrides, *words], config))
 
 
 @dataclass

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from kgqa.errors import ConfigError
 from kgqa.protocols import Ranker
-from kgqa.retrieval.biencoder import Encoder, Vectors, get_biencoder, relevance
+from kgqa.retrieval.biencoder import Encoder, get_biencoder, relevance
 from kgqa.retrieval.dense import nearest_exactly
 from kgqa.retrieval.graphs.links import Links, link_passages
+from kgqa.retrieval.vector_store import Vectors
 from kgqa.types import Passage
 from kgqa.util.settings import Setting
 from kgqa.util.validators import Count

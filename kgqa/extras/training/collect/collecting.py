@@ -34,9 +34,11 @@ from kgqa.config.overrides import format_override, override_group, override_key,
 from kgqa.config.targets import load_run_config
 from kgqa.datasets.verified import read_labels
 from kgqa.errors import ConfigError, DataError, UsageError
+from kgqa.experiment.composing import compose_experiment
 from kgqa.experiment.dry_run import Plan, Planner, Shared
 from kgqa.experiment.engines import role_nodes
 from kgqa.experiment.experiment import Experiment
+from kgqa.experiment.identity import hash_programs
 from kgqa.experiment.manifest import origin
 from kgqa.experiment.run import execute_unless_finished
 from kgqa.experiment.session import Session
@@ -157,7 +159,7 @@ class Collecting:
         """
         config_file("collect", name)  # raises ConfigError for an unknown recipe
         chosen = _choose_datasets(name, overrides)
-        experiments = [Experiment.of([f"collect={name}", *words]) for words in chosen]
+        experiments = [compose_experiment([f"collect={name}", *words]) for words in chosen]
         first = experiments[0]
         recipe = building.build_part(first.config["collect"], "collect", Recipe)
         values = override_values(overrides)
@@ -175,13 +177,13 @@ class Collecting:
         for each, words in zip(experiments, chosen, strict=True) if recipe.sources else ():
             noise = noise_questions(each) if recipe.uses_noise else ()
             run_words = tuple(word for word in words if override_group(word) not in COLLECT_ONLY)
-            sources.append(Source(each.name("dataset"), each.questions, each.method, noise=noise, words=run_words))
+            sources.append(Source(each.name("dataset"), each.data.questions, each.method, noise=noise, words=run_words))
             if recipe.method and not isinstance(each.method, recipe.method):
                 raise ConfigError(f"method: collect={name} always uses the same method. Remove method=")
             flagged = {"noise": digest([question.id for question in noise])} if noise else {}
-            ids = digest([question.id for question in each.questions])
+            ids = digest([question.id for question in each.data.questions])
             identities.append(
-                {"dataset": each.name("dataset"), "sha256": each.data_sha256, "questions": ids, **flagged}
+                {"dataset": each.name("dataset"), "sha256": each.data.sha256, "questions": ids, **flagged}
             )
         for run in runs:
             order = {id_: number for number, id_ in enumerate(question_ids(run))}
@@ -218,7 +220,7 @@ class Collecting:
         tally = Tally()
 
         def call_teacher(words: Sequence[str]) -> dict[str, JsonObject]:
-            with Session(Experiment.of(words)) as session:
+            with Session(compose_experiment(words)) as session:
                 run = execute_unless_finished(session, display).run
             if failed := run.metrics.failed:
                 counts = f"{failed:,} of {run.metrics.questions:,} questions failed"
@@ -246,10 +248,10 @@ class Collecting:
         tally, plan, shared = Tally(), Plan(), Shared()
 
         def call_teacher(words: Sequence[str]) -> dict[str, JsonObject]:
-            experiment = Experiment.of(words)
+            experiment = compose_experiment(words)
             with Session(experiment) as session:
                 planner = Planner(session, shared)
-                programs = ((question.id, experiment.method.answer(question)) for question in experiment.questions)
+                programs = ((question.id, experiment.method.answer(question)) for question in experiment.data.questions)
                 answers = planner.imagine(programs, session.engines)
             plan.update(planner.plan)
             return {id_: answer.notes for id_, answer in answers.items() if isinstance(answer, Answer)}
@@ -268,7 +270,7 @@ def _lines(values: Iterable[object]) -> Iterator[str]:
 def _choose_datasets(name: str, overrides: Sequence[str]) -> list[list[str]]:
     """Return the overrides for each dataset of `dataset=A,B` or of the recipe, or those without dataset."""
     others = [override for override in overrides if override_key(override) != "dataset"]
-    node = Experiment.of([f"collect={name}", *others]).config["collect"]
+    node = compose_experiment([f"collect={name}", *others]).config["collect"]
     if len(others) < len(overrides):
         wanted = [[f"dataset={dataset}"] for dataset in (override_values(overrides).get("dataset") or "").split(",")]
     else:
@@ -286,16 +288,16 @@ def noise_questions(experiment: Experiment) -> tuple[Question, ...]:
     Raises ConfigError: no verification is named, or it flagged none.
     """
     name, folder = experiment.name("dataset"), experiment.config["dataset"].get("verified")
-    if folder is None or experiment.verified is None:
+    if folder is None or experiment.data.verified is None:
         raise ConfigError(
             f"collect.noise: which questions of {name} are noise? Set dataset.verified=RUN of method=verify, "
             f"or of several datasets 'collect.verdicts={{{name}:RUN,…}}'"
         )
-    labels = read_labels(Path(folder), experiment.data_sha256)
+    labels = read_labels(Path(folder), experiment.data.sha256)
     noise = {id_ for id_, label in labels.items() if label == NOISE}
     if not noise:
         raise ConfigError(f"collect.noise: {folder} marks no question of {name}. Set collect.noise=0")
-    return tuple(question for question in experiment.whole.questions() if question.id in noise)
+    return tuple(question for question in experiment.data.whole.questions() if question.id in noise)
 
 
 def _identity(name: str, recipe: Recipe, experiment: Experiment, sources: Sequence[Json]) -> dict[str, Json]:
@@ -303,8 +305,10 @@ def _identity(name: str, recipe: Recipe, experiment: Experiment, sources: Sequen
     settings = {key: value for key, value in experiment.config["collect"].items() if key not in ("sources", "verdicts")}
     identity: dict[str, Json] = {"recipe": name, "collect": settings, "program": program_hash(recipe)}
     if recipe.sources:
-        identity |= {"method": experiment.config["method"], "code": experiment.code["method"]}
+        identity |= {"method": experiment.config["method"], "code": hash_programs(experiment)["method"]}
     if recipe.uses_teacher:
         with Session(experiment) as session:
-            identity["teacher"] = identity_of(session.engines_of(role_nodes(experiment.config))(TEACHER))
+            identity["teacher"] = identity_of(
+                session.engines_of(role_nodes(experiment.config, experiment.choose))(TEACHER)
+            )
     return {**identity, "sources": [*sources]}

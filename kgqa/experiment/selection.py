@@ -1,0 +1,142 @@
+"""Select the questions of an experiment: read the dataset, and apply `ids`, `sample`, `limit` and the other keys."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kgqa.config import building as parts
+from kgqa.config.files import Config
+from kgqa.config.run_keys import RunSettings
+from kgqa.datasets.sampling import sample_as_trace
+from kgqa.errors import ConfigError, nearest
+from kgqa.protocols import Dataset
+from kgqa.types import Question
+from kgqa.util.fs import text_digest
+
+if TYPE_CHECKING:
+    from kgqa.datasets.collections import Collections
+    from kgqa.datasets.in_memory import InMemoryDataset
+    from kgqa.datasets.perturbing import Perturbation
+
+GIVEN = "given"  # the name of questions in memory
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The questions of a configuration. Each value is made at its first use and kept.
+
+    given: questions in memory instead of the dataset's.
+    """
+
+    config: Config
+    settings: RunSettings
+    given: InMemoryDataset | None = None
+
+    @property
+    def name(self) -> str:
+        """Return the name of the dataset."""
+        return str(self.config["choices"]["dataset"]) if self.given is None else GIVEN
+
+    @cached_property
+    def whole(self) -> Dataset:
+        """Return the dataset as its files give it."""
+        return parts.dataset(self.config["dataset"]) if self.given is None else self.given
+
+    @property
+    def missing_golds(self) -> str:
+        """Return what the gold answers of the dataset lack, such as "without aliases", or ""."""
+        return getattr(self.whole, "missing_golds", "")
+
+    @property
+    def corpus(self) -> Dataset | Collections:
+        """Return what is searched: the dataset, or the collections of its questions."""
+        return self.collection or self.whole
+
+    def all_questions(self) -> Iterator[Question]:
+        """Yield the questions of the file without collections, only its verified ones if these were chosen."""
+        questions = self.whole.questions()
+        return (each for each in questions if self.verified is None or each.id in self.verified)
+
+    @cached_property
+    def collection(self) -> Collections | None:
+        """Return the questions with their collections, if such were chosen."""
+        node = self.config.get("collection")
+        if node is None:
+            return None
+        from kgqa.datasets.collections import Collections
+
+        return parts.build_part(node, "collection", Collections, dataset=self.whole)
+
+    @cached_property
+    def verified(self) -> frozenset[str] | None:
+        """Return the ids that `dataset.verified` leaves; None: all.
+
+        Raises:
+            ConfigError: it is no folder's name.
+            DataError: it cannot be used for this dataset.
+        """
+        folder = None if self.given else self.config["dataset"].get("verified")
+        if folder is None:
+            return None
+        if not isinstance(folder, str):
+            raise ConfigError(f"dataset.verified={json.dumps(folder)}: expected the folder of a run, or null")
+        from kgqa.datasets.verified import valid_ids
+
+        return valid_ids(Path(folder), self.sha256)
+
+    @cached_property
+    def perturbation(self) -> Perturbation | None:
+        """Return the change of passages that `dataset.perturb` sets. Raises ConfigError: there is none of this name."""
+        value = None if self.given else self.config["dataset"].get("perturb")
+        if value is None:
+            return None
+        from kgqa.datasets.perturbing import Perturbation
+
+        return Perturbation.of(value)
+
+    @cached_property
+    def sha256(self) -> str:
+        """Return the sha256 of the files that shape the questions, as they were at the first use."""
+        return self.whole.sha256
+
+    @cached_property
+    def questions(self) -> Sequence[Question]:
+        """Return the questions of `ids`, `sample` and `limit`, in file order. The complete file is read and checked."""
+        every = questions = list(self.all_questions())
+        if self.settings.ids is not None:
+            known = {question.id for question in questions}
+            for wanted in self.settings.ids:
+                if wanted not in known:
+                    hint = nearest(wanted, known) if len(known) < 100 else "The data file has its ids."
+                    among = "in" if self.verified is None else "among the verified questions of"
+                    raise ConfigError(f"ids={wanted}: no such question {among} dataset={self.name}. {hint}")
+            questions = [question for question in questions if question.id in self.settings.ids]
+        questions = self._sample(questions)[: self.settings.limit]
+        if self.perturbation is not None:
+            questions = self.perturbation.apply(questions, every, self.settings.seed)
+        return list(self.collection.collect(questions)) if self.collection else questions
+
+    @property
+    def ids(self) -> list[str]:
+        return [question.id for question in self.questions]
+
+    def _sample(self, questions: list[Question]) -> list[Question]:
+        """Return `sample` of the questions in file order. Whether an id is sampled depends on it and the seed only.
+
+        `sample=trace_paper` returns the questions of TRACE's development set.
+        """
+        count = self.settings.sample
+        if count is None:
+            return questions
+        if isinstance(count, str):
+            return sample_as_trace(questions, self.name)
+        if count > len(questions):
+            raise ConfigError(f"sample={count}: only {len(questions):,} questions. Remove sample= to use all")
+        order = sorted((text_digest(f"{self.settings.seed} {question.id}"), question.id) for question in questions)
+        ids = {id_ for _, id_ in order[:count]}
+        return [question for question in questions if question.id in ids]
