@@ -172,8 +172,7 @@ def compare_verifications(run: FinishedRun) -> Iterator[Section]:
             ):
                 continue
             labels = read_labels(entry.folder, run.manifest.dataset.sha256)
-            pairs = [(label, labels.get(id_)) for id_, label in own.items()]
-            shared = agreement_of(*zip(*pairs, strict=True))
+            shared = agreement_of([*own.values()], [labels.get(id_) for id_ in own])
             if shared.n:
                 yield agreement_section(f"Agreement with {'/'.join(entry.parts[1:])}", ("here", "there"), shared)
 
