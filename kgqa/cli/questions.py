@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from argparse import Namespace
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +18,7 @@ from kgqa.scoring.questions import score_question
 from kgqa.util.text import pluralize
 
 QUESTIONS_SHOWN = 50
+MAX_NOTE = 300  # characters of a note
 STYLES = {"right": "green", "wrong": "yellow", "failed": "red", "": ""}  # by outcome
 
 
@@ -80,7 +82,9 @@ def _show_question(folder: Path, question_id: str, terminal: Terminal, *, with_c
             head = f"── {'.'.join(map(str, call.path))} {call.kind}{_describe_call(call, titles)}"
             terminal.line(f"{head}{' (cached)' if call.cached else ''}", style="cyan")
             terminal.lines(_call_lines(call, with_calls=with_calls))
-    _show_answer(traced, Metrics.read(folder).profile if (folder / METRICS).is_file() else None, terminal)
+    metrics = Metrics.read(folder) if (folder / METRICS).is_file() else None
+    # a method without answers, such as retrieve_only, has no EM
+    _show_answer(traced, metrics.profile if metrics and metrics.score("em").n else None, terminal)
     if judgement := Judgements(folder).of(traced.prediction):
         terminal.line(f"judge:  {judgement.shown} ({judgement.judge})")
         for vote in judgement.votes:
@@ -109,6 +113,12 @@ def _show_evidence(traced: TracedQuestion, terminal: Terminal, *, with_calls: bo
     if notes.thoughts:
         terminal.heading("thoughts")
         terminal.lines(notes.thoughts)
+    others = {name: value for name, value in traced.notes.items() if name not in Notes.model_fields}
+    if others:
+        terminal.heading("notes")
+    for name, value in others.items():
+        text = json.dumps(value, ensure_ascii=False)
+        terminal.line(f"{name}: {text if with_calls or len(text) <= MAX_NOTE else f'{text[:MAX_NOTE]}…'}")
 
 
 def _show_answer(traced: TracedQuestion, profile: str | None, terminal: Terminal) -> None:
