@@ -146,6 +146,8 @@ def _count_replaced(experiment: Experiment, folder: Path) -> int:
 def _choose_folder(experiment: Experiment, identity: Identify) -> Path:
     answers = "model" if experiment.asks_models else "retriever"
     names = [experiment.name(group) for group in ("dataset", "method", answers)]
+    if not experiment.method.uses:
+        names[-1] = "no_model"
     if experiment.asks_models and experiment.config["engine"]["_target_"] == SCRIPTED_TARGET:
         names[-1] = SCRIPTED  # no model answers, so none is credited
     if experiment.settings.run_name is not None:

@@ -118,12 +118,18 @@ def _plan_cell(table: PublishedTable, cell: PublishedCell, overrides: Sequence[s
         return PlannedCell(cell, used, cell.availability, {f"{cell.why}{hints}{remedy}": cell.availability})
     missing: dict[str, str] = {}
     for groups in FILE_GROUPS:
-        part = tuple(each for each in used if override_group(each) in groups and not each.startswith("method."))
+        part = tuple(each for each in used if override_group(each) in groups and _decides_needs(each))
         for reason in find(part):
             missing[reason] = "needs data" if reason.startswith("dataset=") else "needs weights"
     if kinds := {*missing.values()}:
         return PlannedCell(cell, used, "needs weights and data" if len(kinds) > 1 else kinds.pop(), missing)
     return PlannedCell(cell, used, "run")
+
+
+def _decides_needs(override: str) -> bool:
+    """Return whether the needed weights or data can depend on an override. A list replaces a model."""
+    key = override_key(override)
+    return key == "method.list" or not key.startswith("method.")
 
 
 def _matching(pattern: str, names: Sequence[str]) -> set[str]:

@@ -81,7 +81,8 @@ def test_only_the_share_of_noise_is_a_score(kgqa: Kgqa, tmp_path: Path) -> None:
 
 def test_trace_shows_the_path_of_a_verdict(kgqa: Kgqa, tmp_path: Path) -> None:
     shown = kgqa("show", str(verify(kgqa, tmp_path, "limit=1").folder), "2hop__demo_01").out
-    assert "by birth" in shown
+    assert 'explanation: "by birth"' in shown
+    assert "scores:" not in shown
 
 
 def test_short_name_is_the_same_run(kgqa: Kgqa, tmp_path: Path) -> None:
@@ -142,16 +143,32 @@ def test_table_2_is_reproduced_and_not_repeated(kgqa: Kgqa, tmp_path: Path) -> N
     assert kgqa(*cell["command"].split()[1:]).folder == Path(cell["run"])
 
 
+def test_table_2_with_a_list_needs_no_weights(kgqa: Kgqa, tmp_path: Path) -> None:
+    (tmp_path / "wrong.txt").write_text(
+        "In which town was the architect of the Candle Bridge born?\n", encoding="utf-8"
+    )
+    ran = kgqa("reproduce", "safe/table2", "dataset=demo", "method.list=wrong.txt", "only=Val,MuSiQue")
+    ours = {line["metric"]["name"]: line["ours"]["mean"] for line in ran.json("table.json")["lines"]}
+    assert (ours["Total"], ours["Noise"]) == (36, 1)
+
+
 def test_list_is_matched_and_compared_with_a_model(kgqa: Kgqa, tmp_path: Path) -> None:
     ours = verify(kgqa, tmp_path)
     ran = list_questions(kgqa, tmp_path, ["2hop__demo_02", "2hop__demo_09"], "Who is nobody?")
     assert "1 of 3 lines match no question: Who is nobody?" in ran.out + ran.err
-    assert flags(ran) == {"noise": 2, "valid": 34}
+    assert (flags(ran), ran.folder.parts[-2]) == ({"noise": 2, "valid": 34}, "no_model")
     # 35 were decided by both: one valid and valid, one noise and noise, 33 noise here and valid there
     assert flags(ours)["unverified"] == 1
     chance = (1 * 34 + 34 * 1) / 35**2
     kappa = (2 / 35 - chance) / (1 - chance)
     assert f"{100 * 2 / 35:.2f} % of 35 verdicts agree, Cohen's kappa {kappa:.3f} [" in ran.text("report.md")
+
+
+def test_undecided_questions_agree_with_nothing(kgqa: Kgqa, tmp_path: Path) -> None:
+    assert verify(kgqa, tmp_path, "limit=1").code == 0
+    undecided = kgqa("run", "method=verify", "engine=scripted", "limit=1")
+    assert (undecided.code, verdicts(undecided.folder)) == (0, {"2hop__demo_01": "unverified"})
+    assert "Agreement" not in undecided.text("report.md")
 
 
 def test_run_reads_only_valid_questions(kgqa: Kgqa, tmp_path: Path) -> None:
