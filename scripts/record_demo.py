@@ -24,7 +24,8 @@ from kgqa.extras.demo.command import show_demo
 from kgqa.extras.demo.recording import CALLS, RECORDING, Recording
 from kgqa.extras.demo.running import DemoResult, demo_experiments, run_demo
 from kgqa.runtime.display import QUIET, log_lines
-from kgqa.util.fs import call_cache, json_text, replace_file
+from kgqa.util.fs import json_text, replace_file
+from kgqa.util.places import call_cache
 
 
 def main() -> int:

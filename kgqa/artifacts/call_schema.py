@@ -15,7 +15,7 @@ from kgqa.artifacts.schema import AGAIN, Artifact, check_json, validate
 from kgqa.calls import Call, Choose, CountTokens, Facts, Generate, Neighbours, Rank, RunAgent, Search, Triples
 from kgqa.errors import DataError
 from kgqa.types import AgentReply, Choice, Completion, Json, Message, Passage, Prompt, ToolCall, Triple, Usage
-from kgqa.util.fs import ids_digest
+from kgqa.util.digests import ids_digest
 
 ROUTING = ("role", "scorer")  # fields that choose who answers, whose identity is in the cache key instead
 _OPTIONAL: Mapping[str, Json] = {"thoughts": "split", "tools": None, "keywords": None, "facts": None}  # omitted then

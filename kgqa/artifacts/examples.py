@@ -15,7 +15,8 @@ from kgqa.artifacts.manifest import MANIFEST, Identity, Provenance
 from kgqa.artifacts.schema import Artifact, Count, Number, check_json, read, read_json, read_lines
 from kgqa.errors import DataError
 from kgqa.types import JsonObject, Prompt, Question
-from kgqa.util.fs import sha256, text_digest
+from kgqa.util.digests import text_digest
+from kgqa.util.fs import sha256
 from kgqa.util.settings import Setting
 from kgqa.util.validators import Share
 

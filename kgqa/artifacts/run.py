@@ -15,7 +15,8 @@ from kgqa.artifacts.schema import Artifact, read
 from kgqa.errors import ConfigError, DataError
 from kgqa.identity.component import name_of
 from kgqa.types import Json
-from kgqa.util.fs import outputs, sha256
+from kgqa.util.fs import sha256
+from kgqa.util.places import outputs
 
 IDENTITY = "identity.json"
 SETTINGS = "settings.json"

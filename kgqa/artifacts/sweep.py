@@ -19,6 +19,7 @@ from kgqa.artifacts.schema import Artifact, Count, Number, omit_none, read
 from kgqa.errors import ConfigError
 from kgqa.types import Json, JsonObject
 from kgqa.util import fs
+from kgqa.util.digests import ids_digest, text_digest
 
 # "waiting" and "skipped" are not stored. "interrupted" and "changed" occur only in reports
 Status = Literal["running", "done", "failed", "not run", "waiting", "skipped", "interrupted", "changed"]
@@ -193,12 +194,12 @@ def find_runs(texts: Sequence[str]) -> list[Path]:
 
 def questions_asked(run: Path) -> str:
     """Return a hash of the questions that a run answered. Another command can change them in the same folder."""
-    return fs.ids_digest(question_ids(run))
+    return ids_digest(question_ids(run))
 
 
 def sweep_name(configurations: Sequence[str]) -> str:
     """Return a hash of the cells' configurations."""
-    return fs.text_digest("\n".join(configurations), 8)
+    return text_digest("\n".join(configurations), 8)
 
 
 def cell_file(sweep: Path, number: int, suffix: str) -> Path:

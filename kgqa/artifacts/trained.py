@@ -10,7 +10,7 @@ from kgqa.artifacts.metrics import UNDEFINED, Estimate
 from kgqa.artifacts.run import SETTINGS, RunEntry, Setting, list_folders
 from kgqa.artifacts.schema import Artifact, Count, Number, omit_none, read
 from kgqa.errors import ConfigError, DataError, nearest
-from kgqa.util.fs import training_folder
+from kgqa.util.places import training_folder
 
 CARD = "README.md"
 MODEL, ENCODER = "model", "encoder"  # folders of weights, next to that of an adapter

@@ -31,7 +31,8 @@ from kgqa.reproduce.tables import find_published
 from kgqa.runtime.display import QUIET
 from kgqa.runtime.monitor import KG_BUILD, monitor_work
 from kgqa.types import Json
-from kgqa.util.fs import jsonl_text, outputs, replace_file
+from kgqa.util.fs import jsonl_text, replace_file
+from kgqa.util.places import outputs
 from kgqa.util.text import pluralize
 
 

@@ -16,8 +16,8 @@ from kgqa.config.user_code import copy_prompt, write_scaffold
 from kgqa.errors import ConfigError
 from kgqa.experiment.replay import replay
 from kgqa.system.doctor import Finding, examine
-from kgqa.util.fs import call_cache
 from kgqa.util.optional_deps import is_available
+from kgqa.util.places import call_cache
 
 MARKS = {"ok": "✓", "gap": "✗", "note": "·"}
 FIRST_RUNS = {

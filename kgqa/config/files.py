@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.types import Json
-from kgqa.util.fs import open_file, package_folder
+from kgqa.util.fs import open_file
+from kgqa.util.places import package_folder
 from kgqa.util.plugins import conf_folders, installed_components, module_root, package_conf, user_folder
 
 if TYPE_CHECKING:

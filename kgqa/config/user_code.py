@@ -12,8 +12,9 @@ from kgqa.config.files import Config, config_file, config_files, flatten, is_own
 from kgqa.errors import ConfigError, nearest
 from kgqa.identity.program_code import find_modules
 from kgqa.scoring.own_metrics import list_own_metrics
-from kgqa.util.fs import package_folder, sha256
+from kgqa.util.fs import sha256
 from kgqa.util.hub import HUB_NAME
+from kgqa.util.places import package_folder
 from kgqa.util.plugins import package_conf, prompt_folders, user_conf, user_folder
 
 

@@ -27,7 +27,7 @@ from kgqa.prompting.demonstrations import (
 )
 from kgqa.types import Json, JsonObject, Passage, Triple
 from kgqa.util import jsonio
-from kgqa.util.fs import package_folder
+from kgqa.util.places import package_folder
 
 T = TypeVar("T")
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]

@@ -19,6 +19,7 @@ from kgqa.datasets.schema import Gold, LocatedQuestions, looks_like, parse_recor
 from kgqa.errors import DataError
 from kgqa.types import Hop, Passage, Question
 from kgqa.util import fs, jsonio
+from kgqa.util.digests import text_digest
 from kgqa.util.settings import Setting
 from kgqa.util.validators import Count
 
@@ -72,7 +73,7 @@ class HotpotQA(ContextDataset):
     def sha256(self) -> str:
         """Return the sha256 of the data file, or with an alias file that of both hashes."""
         aliases = self._alias_file(self.file)
-        return fs.text_digest(f"{super().sha256}\n{fs.sha256(aliases)}") if aliases else super().sha256
+        return text_digest(f"{super().sha256}\n{fs.sha256(aliases)}") if aliases else super().sha256
 
     def records(self, file: Path) -> LocatedQuestions:
         aliases = self._read_aliases(file)

@@ -11,7 +11,7 @@ from typing import Protocol
 from kgqa.datasets.schema import Gold, parse_record
 from kgqa.errors import ConfigError
 from kgqa.types import Json, JsonObject, Passage, Question
-from kgqa.util.fs import digest, text_digest
+from kgqa.util.digests import digest, text_digest
 
 
 class Searchable(Protocol):

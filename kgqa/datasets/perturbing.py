@@ -10,7 +10,7 @@ from functools import partial
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.scoring.normalisation import normalise
 from kgqa.types import Passage, Question
-from kgqa.util.fs import text_digest
+from kgqa.util.digests import text_digest
 
 KINDS = ("remove_gold", "distractors", "swap_answer", "other_answer", "shuffle")
 _MONTHS = "january|february|march|april|may|june|july|august|september|october|november|december"

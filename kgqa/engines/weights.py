@@ -1,7 +1,7 @@
 """Find a model's weights, check their hash, and convert GGUF files for transformers.
 
 Sources in order: a path, the hub's copy on disk, installed packages that contain the file, the hub itself.
-Weights of any source must have the preset's sha256. Assembled and converted files are stored in `util.fs.home()`.
+Weights of any source must have the preset's sha256. Assembled and converted files are stored in `util.places.home()`.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from kgqa.util.fs import (
     ensure_dir,
     explain_storage_errors,
     folder_sha256,
-    home,
     quick_sha256,
     replace_atomically,
 )
 from kgqa.util.jsonio import decode_json
+from kgqa.util.places import home
 from kgqa.util.settings import NotIdentity, Setting
 from kgqa.util.validators import Count, Positive, Validator, matches
 

@@ -23,7 +23,7 @@ from kgqa.scoring.corrected import (
     share,
 )
 from kgqa.scoring.questions import ScoredQuestion
-from kgqa.util.fs import text_digest
+from kgqa.util.digests import text_digest
 
 VALUES = {**dict.fromkeys(("1", "true", "yes", RIGHT), True), **dict.fromkeys(("0", "false", "no", WRONG), False)}
 LENGTHS = ((1, 2), (3, 5), (6, 15), (16, None))  # words of an answer

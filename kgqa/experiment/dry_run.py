@@ -29,7 +29,7 @@ from kgqa.runtime.costs import Tally
 from kgqa.runtime.scheduler import WIDTH, CallRecord, Scheduler, with_search_program
 from kgqa.runtime.services import Service
 from kgqa.types import Answer, Choice, Completion, Passage, Triple, Usage
-from kgqa.util.fs import digest
+from kgqa.util.digests import digest
 
 T = TypeVar("T")
 PASSAGE = "text like this " * 30  # 450 characters, the mean of MuSiQue's and 2Wiki's paragraphs

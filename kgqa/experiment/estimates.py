@@ -19,7 +19,7 @@ from kgqa.artifacts.metrics import METRICS, Metrics
 from kgqa.cache.store import CallCache, StoredUsage
 from kgqa.errors import DataError
 from kgqa.experiment.dry_run import Plan, Planned
-from kgqa.util.fs import call_cache, outputs
+from kgqa.util.places import call_cache, outputs
 from kgqa.util.text import duration, pluralize
 
 MEASURED = 5_000  # newest calls of a model that are read

@@ -22,7 +22,8 @@ from kgqa.judge import ROLE
 from kgqa.protocols import Ranker
 from kgqa.runtime.folder import run_name
 from kgqa.types import Json, JsonObject
-from kgqa.util.fs import ids_digest, outputs
+from kgqa.util.digests import ids_digest
+from kgqa.util.places import outputs
 
 Identify = Callable[[Experiment], dict[str, Json]]
 

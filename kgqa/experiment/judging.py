@@ -24,7 +24,7 @@ from kgqa.scoring.corrected import share
 from kgqa.scoring.questions import ScoredQuestion
 from kgqa.scoring.summary import summarise_verdicts
 from kgqa.types import Passage
-from kgqa.util.fs import digest
+from kgqa.util.digests import digest
 from kgqa.util.redaction import describe_error
 
 

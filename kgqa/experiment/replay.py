@@ -33,7 +33,7 @@ from kgqa.runtime.folder import trace_question
 from kgqa.runtime.scheduler import CallRecord
 from kgqa.scoring.questions import score_questions
 from kgqa.types import Json, Question
-from kgqa.util.fs import call_cache
+from kgqa.util.places import call_cache
 
 
 def replay(folder: Path, display: Display) -> ReplayCache:

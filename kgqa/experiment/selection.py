@@ -16,7 +16,7 @@ from kgqa.datasets.sampling import sample_as_trace
 from kgqa.errors import ConfigError, nearest
 from kgqa.protocols import Dataset
 from kgqa.types import Question
-from kgqa.util.fs import text_digest
+from kgqa.util.digests import text_digest
 
 if TYPE_CHECKING:
     from kgqa.datasets.collections import Collections

@@ -38,7 +38,7 @@ from kgqa.runtime.costs import Ledger, Spent, total
 from kgqa.runtime.scheduler import WIDTH, Finished, Scheduler, with_search_program
 from kgqa.runtime.services import Instant, Service, Streams, Waves, Worker
 from kgqa.types import Json
-from kgqa.util.fs import call_cache
+from kgqa.util.places import call_cache
 from kgqa.util.registry import load_registered
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import Any
 from kgqa.identity.program_code import user_code
 from kgqa.protocols import Adaptable
 from kgqa.types import Json
-from kgqa.util.fs import text_digest
+from kgqa.util.digests import text_digest
 from kgqa.util.settings import declared_fields
 
 CLASS = "class"  # key of an identity: the name of the component's class

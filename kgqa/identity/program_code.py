@@ -17,7 +17,8 @@ from pathlib import Path
 
 from kgqa.errors import ConfigError
 from kgqa.prompting import has_template, template_hash, template_names
-from kgqa.util.fs import package_folder, text_digest
+from kgqa.util.digests import text_digest
+from kgqa.util.places import package_folder
 from kgqa.util.plugins import module_root, prompt_folders, user_folder
 from kgqa.util.settings import declared_fields
 

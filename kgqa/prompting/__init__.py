@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from kgqa.errors import ConfigError, nearest
 from kgqa.types import Json, Message, Prompt
-from kgqa.util.fs import text_digest
+from kgqa.util.digests import text_digest
 from kgqa.util.plugins import prompt_folders
 
 if TYPE_CHECKING:

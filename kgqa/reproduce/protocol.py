@@ -18,7 +18,7 @@ from kgqa.runtime.costs import Budget
 from kgqa.runtime.display import Display
 from kgqa.sweeps.cells import experiment_of, freeze_cells, place_cells
 from kgqa.sweeps.running import open_sweep, run_cells, sweep_path
-from kgqa.util.fs import text_digest
+from kgqa.util.digests import text_digest
 from kgqa.util.redaction import redact
 from kgqa.util.registry import load_registered
 from kgqa.util.validators import Count

@@ -32,7 +32,7 @@ from kgqa.sweeps.launching import check_launcher, run_all
 from kgqa.sweeps.running import open_sweep
 from kgqa.system.availability import find_missing
 from kgqa.system.models import list_local_models
-from kgqa.util.fs import outputs
+from kgqa.util.places import outputs
 from kgqa.util.text import pluralize
 from kgqa.util.validators import Positive
 

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from kgqa.errors import DataError, StorageError
 from kgqa.types import JsonObject
-from kgqa.util.fs import AGAIN, digest, ensure_dir, explain_storage_errors
+from kgqa.util.digests import digest
+from kgqa.util.fs import AGAIN, ensure_dir, explain_storage_errors
 
 Vectors = NDArray[np.float32]
 TIMEOUT = 600.0  # seconds to wait for another process that writes

@@ -20,19 +20,19 @@ from kgqa.config.files import flatten
 from kgqa.errors import ConfigError
 from kgqa.runtime.scheduler import CallRecord
 from kgqa.types import Json, Question
+from kgqa.util.digests import digest
 from kgqa.util.fs import (
     OUT_ELSEWHERE,
-    digest,
     explain_storage_errors,
     has_content,
     json_text,
     jsonl_text,
     lock_file,
-    outputs,
     remove_folder,
     replace_file,
     sha256,
 )
+from kgqa.util.places import outputs
 
 T = TypeVar("T")
 

@@ -28,7 +28,9 @@ from kgqa.errors import BudgetSpent, DataError, StorageError, UsageError, note
 from kgqa.runtime.costs import Ledger, Spent
 from kgqa.runtime.display import Display, Stage
 from kgqa.types import Json
-from kgqa.util.fs import ensure_dir, json_text, outputs, text_digest
+from kgqa.util.digests import text_digest
+from kgqa.util.fs import ensure_dir, json_text
+from kgqa.util.places import outputs
 from kgqa.util.redaction import redact
 from kgqa.util.text import duration
 

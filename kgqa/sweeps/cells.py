@@ -25,7 +25,7 @@ from kgqa.experiment.session import Session
 from kgqa.runtime.costs import Budget, limited
 from kgqa.scoring.questions import METRICS
 from kgqa.types import Json
-from kgqa.util.fs import call_cache
+from kgqa.util.places import call_cache
 
 FINISHED = Estimated(0, 0, Range(), Range(), None)  # of a cell that needs no calls
 MODELS = ("model", "engine", "roles", "judge")  # the groups that decide which engines a cell needs

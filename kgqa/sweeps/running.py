@@ -24,7 +24,8 @@ from kgqa.runtime.costs import Budget, Spent
 from kgqa.runtime.display import QUIET, Display, PlainLines, Stage, log_lines
 from kgqa.runtime.monitor import log_event
 from kgqa.sweeps.cells import differing_settings, experiment_of, group_by_models, skip_if_finished
-from kgqa.util.fs import OUT_ELSEWHERE, explain_storage_errors, has_content, lock_file, outputs, replace_file
+from kgqa.util.fs import OUT_ELSEWHERE, explain_storage_errors, has_content, lock_file, replace_file
+from kgqa.util.places import outputs
 from kgqa.util.redaction import redact
 
 

@@ -19,10 +19,10 @@ from kgqa.config.user_code import find_unused_templates
 from kgqa.errors import ConfigError, DataError, UsageError, nearest
 from kgqa.system.hardware import GB, free_space, gpus, memory, size_text
 from kgqa.system.models import first_model, list_local_models
-from kgqa.util.fs import call_cache, home, outputs
 from kgqa.util.http import trusted_certificates
 from kgqa.util.machine import count_cores
 from kgqa.util.optional_deps import find_version, install_command, is_available, requirements
+from kgqa.util.places import call_cache, home, outputs
 
 SECONDS = 1.0  # how long to wait for a server
 ELASTICSEARCH = "http://127.0.0.1:9200"  # its default address

@@ -16,8 +16,8 @@ from kgqa.config.keys import load_node
 from kgqa.engines.weights import FOLDER_FILES, SMALL_MODEL, About, Model
 from kgqa.errors import ConfigError, UsageError, nearest
 from kgqa.system.hardware import GB, gpus, memory
-from kgqa.util.fs import training_folder
 from kgqa.util.optional_deps import install_command, missing_libraries
+from kgqa.util.places import training_folder
 
 SPARE = 1.2  # times the weights: room for keys and values
 BFLOAT16 = 16  # bits of a parameter

@@ -1,4 +1,4 @@
-"""Locate, hash, lock and atomically write files."""
+"""Hash, lock and atomically write files."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from typing import IO
 
 from kgqa.errors import StorageError
 from kgqa.types import Json
+from kgqa.util.digests import text_digest
+from kgqa.util.places import call_cache, home, outputs
 from kgqa.util.waiting import waiting
 
 BLOCK = 1 << 22  # bytes of a file read at a time
@@ -33,33 +35,6 @@ NETWORK_DISKS = frozenset(
 AGAIN = "Free disk space, then run the same command again"
 OUT_ELSEWHERE = "Free disk space or set output_dir=DIR, then run the same command again"
 HOME_ELSEWHERE = "Free disk space, or set KGQA_HOME to a folder on another disk"
-
-
-def package_folder() -> Path:
-    """Return the folder of the package itself."""
-    return Path(__file__).parents[1]
-
-
-def outputs() -> Path:
-    """Return the folder of runs, triples and the call cache: `outputs/` of the working directory."""
-    return Path("outputs")
-
-
-def training_folder() -> Path:
-    """Return `KGQA_TRAINED`, else the folder of trained models in the outputs, with NAME/HASH/ for each."""
-    return Path(os.environ.get("KGQA_TRAINED") or outputs() / "trained").expanduser()
-
-
-def call_cache() -> Path:
-    """Return `KGQA_CACHE`, else a folder of the outputs."""
-    return Path(os.environ.get("KGQA_CACHE") or outputs() / ".cache")
-
-
-def home() -> Path:
-    """Return `KGQA_HOME`, else `kgqa` in the user's cache: weights, hashes, logs."""
-    if named := os.environ.get("KGQA_HOME"):
-        return Path(named).expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "kgqa"
 
 
 def ensure_dir(folder: Path) -> Path:
@@ -82,21 +57,6 @@ def json_text(value: Json) -> str:
 def jsonl_text(lines: Iterable[Mapping[str, Json]]) -> str:
     """Return one line of JSON per value."""
     return "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
-
-
-def digest(value: Json, digits: int = 64, *, ensure_ascii: bool = True) -> str:
-    """Return hex digits of a value's JSON; the order of keys does not matter."""
-    return text_digest(json.dumps(value, sort_keys=True, ensure_ascii=ensure_ascii), digits)
-
-
-def text_digest(text: str, digits: int = 64) -> str:
-    """Return hex digits of a text's SHA-256."""
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:digits]  # replies may hold halves
-
-
-def ids_digest(ids: Iterable[str]) -> str:
-    """Return 16 hex digits of the ids in their order, the name of a collection of passages."""
-    return text_digest("\n".join(ids), 16)
 
 
 def open_file(file: Path) -> IO[bytes]:

@@ -18,7 +18,7 @@ from traceback import extract_tb
 from types import ModuleType
 
 from kgqa.errors import ConfigError
-from kgqa.util.fs import package_folder
+from kgqa.util.places import package_folder
 
 
 def conf_folders() -> tuple[Path, ...]:

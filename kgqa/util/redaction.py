@@ -20,7 +20,7 @@ from typing import Any
 from kgqa import calls
 from kgqa.errors import KgqaError
 from kgqa.types import Json
-from kgqa.util.fs import home, package_folder
+from kgqa.util.places import home, package_folder
 
 MARK = "[key]"
 MAX_MESSAGE = 200  # characters of an unexpected error

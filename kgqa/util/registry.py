@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import Any
 
 from kgqa.errors import ConfigError
-from kgqa.util.fs import package_folder
+from kgqa.util.places import package_folder
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from kgqa.experiment.judging import identify_judge
 from kgqa.experiment.session import Session
 from kgqa.identity.component import identity_of
 from kgqa.identity.program_code import user_code
-from kgqa.util.fs import package_folder
+from kgqa.util.places import package_folder
 from tests.e2e.conftest import DEMO, QUICK, Kgqa, refused, write_file, write_lines, write_rules
 from tests.e2e.judged_runs import answered
 

@@ -12,7 +12,7 @@ from kgqa.artifacts.predictions import question_ids, run_predictions
 from kgqa.engines.scripted import Scripted
 from kgqa.errors import EngineError
 from kgqa.types import Json
-from kgqa.util.fs import text_digest
+from kgqa.util.digests import text_digest
 from tests.e2e.conftest import QUICK, Kgqa, Ran, before_each_call, lines_of, refused, write_rules
 
 TRIPLES = {"triples": [["Candle Bridge", "designed_by", "Ilse Ravenholt"], ["Ilse Ravenholt", "born_in", "Pellery"]]}

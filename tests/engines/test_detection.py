@@ -14,7 +14,7 @@ from kgqa.engines.openai.detection import detect_server, is_same_model, is_snaps
 from kgqa.errors import ConfigError, EngineDied
 from kgqa.experiment.composing import compose_experiment
 from kgqa.experiment.identity import find_run_folder, identify
-from kgqa.util.fs import outputs
+from kgqa.util.places import outputs
 from tests.http_server import serve_json
 
 pytest.importorskip("aiohttp", reason="engine openai needs aiohttp")

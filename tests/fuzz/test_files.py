@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from kgqa.cli.main import main
-from kgqa.util.fs import package_folder
+from kgqa.util.places import package_folder
 from tests.e2e.conftest import DEMO, QUICK, Ran
 
 # derandomized: the same examples in every run; KGQA_FUZZ=1000 tries more of them, other ones each time

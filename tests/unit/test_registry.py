@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kgqa.errors import ConfigError
-from kgqa.util.fs import package_folder
+from kgqa.util.places import package_folder
 from kgqa.util.plugins import package_conf
 from kgqa.util.registry import list_exports, list_extras, load_function, load_registered
 from tests.e2e.conftest import QUICK

@@ -19,6 +19,7 @@ import yaml
 from kgqa.config.composing import compose
 from kgqa.errors import ConfigError, StorageError
 from kgqa.util import fs, optional_deps
+from kgqa.util.digests import digest, ids_digest, text_digest
 from kgqa.util.optional_deps import install_command
 from kgqa.util.redaction import MARK, Key, describe_error, is_secret, redact
 
@@ -99,8 +100,8 @@ def test_digests_are_what_they_always_were_and_hashes_of_weights_are_noted(
 ) -> None:
     """They name folders and keys of the cache."""
     value = {"b": [1, None, 2.5], "a": "Zürich"}
-    assert (fs.digest(value, 12), fs.digest(value, 12, ensure_ascii=False)) == ("1e38a7aed236", "03edd21a5e5c")
-    assert (fs.text_digest("Zürich", 16), fs.ids_digest(["a", "b"])) == ("4251685e06cab635", "7e18f737311b2dc3")
+    assert (digest(value, 12), digest(value, 12, ensure_ascii=False)) == ("1e38a7aed236", "03edd21a5e5c")
+    assert (text_digest("Zürich", 16), ids_digest(["a", "b"])) == ("4251685e06cab635", "7e18f737311b2dc3")
     file = fs.replace_file(tmp_path / "file", "a\udc80")
     assert file.read_bytes() == b"a\\udc80"
     assert fs.sha256(file) == fs.quick_sha256(file) == HASH

@@ -31,8 +31,9 @@ from kgqa.engines.weights import let_waiting_threads_sleep
 from kgqa.errors import ConfigError, EngineDied, EngineError
 from kgqa.protocols import Deliver
 from kgqa.types import Choice, Completion, Json, Usage
-from kgqa.util.fs import ensure_dir, home
+from kgqa.util.fs import ensure_dir
 from kgqa.util.optional_deps import check_libraries
+from kgqa.util.places import home
 from kgqa.util.settings import ORDER_OF_SUMS, AddedLater, Setting
 from kgqa.util.validators import Count, Validator
 

@@ -19,7 +19,8 @@ from kgqa.retrieval.search import PassageIndex, PoolIndex
 from kgqa.runtime.costs import total
 from kgqa.runtime.display import Display
 from kgqa.runtime.monitor import INDEX_BUILD, monitor_work
-from kgqa.util.fs import digest, outputs
+from kgqa.util.digests import digest
+from kgqa.util.places import outputs
 
 T = TypeVar("T")
 SMALL = 50_000  # passages that a run indexes itself: seconds for BM25

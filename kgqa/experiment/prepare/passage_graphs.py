@@ -13,7 +13,7 @@ from kgqa.retrieval.graphs.links import GraphStore, PassageGraph, average_figure
 from kgqa.runtime.costs import Ledger
 from kgqa.runtime.display import Display
 from kgqa.types import Json, Passage, Question
-from kgqa.util.fs import outputs
+from kgqa.util.places import outputs
 
 LARGEST = 50_000  # passages of a corpus that is linked as one graph: all are in memory
 

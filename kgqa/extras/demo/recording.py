@@ -7,7 +7,7 @@ from pathlib import Path
 
 from kgqa.artifacts.manifest import Identity
 from kgqa.artifacts.schema import Artifact, Count, read
-from kgqa.util.fs import package_folder
+from kgqa.util.places import package_folder
 
 RECORDING = package_folder() / "demos" / "recorded.json"
 CALLS = package_folder() / "demos" / "recorded.jsonl.zst"  # as `kgqa cache export` writes it

@@ -31,7 +31,9 @@ from kgqa.report.explorer import Quotation, question_page
 from kgqa.report.questions import report_question
 from kgqa.runtime.display import Display
 from kgqa.types import Passage, Question
-from kgqa.util.fs import digest, outputs, replace_file
+from kgqa.util.digests import digest
+from kgqa.util.fs import replace_file
+from kgqa.util.places import outputs
 from kgqa.util.text import pluralize
 
 ROOM = 20_000  # characters, about 5,000 tokens: the passages for a method that does not search by itself

@@ -20,6 +20,7 @@ from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.extras.documents.documents import KINDS, Documents, NoTextError, files_identity
 from kgqa.types import JsonObject, Passage, Question
 from kgqa.util import fs, jsonio
+from kgqa.util.digests import digest
 from kgqa.util.settings import Setting
 from kgqa.util.validators import Count
 
@@ -100,7 +101,7 @@ class Folder:
 
     @property
     def sha256(self) -> str:
-        return fs.digest([fs.sha256(self.file), self.corpus_identity()])
+        return digest([fs.sha256(self.file), self.corpus_identity()])
 
     def corpus_identity(self) -> JsonObject:
         return files_identity(self.documents.files, self.passage_size)

@@ -14,7 +14,8 @@ from kgqa.artifacts.run import FinishedRun
 from kgqa.errors import ConfigError
 from kgqa.scoring.questions import METRICS
 from kgqa.types import Json
-from kgqa.util.fs import ensure_dir, json_text, replace_file, text_digest
+from kgqa.util.digests import text_digest
+from kgqa.util.fs import ensure_dir, json_text, replace_file
 
 VERSION = "0.3.0"
 LIBRARIES = ("llamacpp", "transformers", "vllm")  # engines that run weights on this machine

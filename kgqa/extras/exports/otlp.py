@@ -18,7 +18,7 @@ from kgqa.extras.exports.every_eval_ever import UNSET, end_time, run_id
 from kgqa.report.questions import ReportedQuestion, RunQuestions, write_jsonl
 from kgqa.scoring.questions import METRICS
 from kgqa.types import Json
-from kgqa.util.fs import text_digest
+from kgqa.util.digests import text_digest
 
 MODEL_CALLS = ("generate", "choose")
 PARAMETERS = ("max_tokens", "temperature", "top_p", "stop", "seed")  # of some calls

@@ -37,7 +37,9 @@ from kgqa.runtime.folder import lock_folder, run_name
 from kgqa.runtime.monitor import monitor_work
 from kgqa.system.models import find_adapter
 from kgqa.types import Json
-from kgqa.util.fs import ids_digest, json_text, outputs, replace_file, training_folder
+from kgqa.util.digests import ids_digest
+from kgqa.util.fs import json_text, replace_file
+from kgqa.util.places import outputs, training_folder
 
 # keys that each run and training gets from the bootstrapping
 OWN_KEYS = ("run_name", "output_dir", "allow_trained_questions", "train.name", "collect.filter", "collect.role")

@@ -24,7 +24,9 @@ from kgqa.runtime.display import Display
 from kgqa.sweeps.cells import check_metric, experiment_of, freeze, freeze_cells
 from kgqa.sweeps.launching import run_in_folder
 from kgqa.types import Json, Question
-from kgqa.util.fs import json_text, outputs, replace_file, text_digest
+from kgqa.util.digests import text_digest
+from kgqa.util.fs import json_text, replace_file
+from kgqa.util.places import outputs
 from kgqa.util.validators import Count, Natural
 
 NOT_TUNED = ("dataset", "collection", "judge", "limit", "sample", "ids", "seed", "scoring")  # keys or groups

@@ -9,7 +9,7 @@ from pathlib import Path
 from kgqa.cli.terminal import Terminal
 from kgqa.errors import ConfigError
 from kgqa.extras.viewer.server import PORT, serve
-from kgqa.util.fs import outputs
+from kgqa.util.places import outputs
 
 
 def view(args: Namespace, terminal: Terminal) -> None:

@@ -20,7 +20,7 @@ from kgqa.errors import DataError
 from kgqa.report.columns import Measured, columns, name_by_settings
 from kgqa.report.plots import Bar, BarPlot, Plot, Point, Series
 from kgqa.runtime.monitor import read_heartbeats
-from kgqa.util.fs import outputs
+from kgqa.util.places import outputs
 
 TEXTS = ("name", "dataset", "method", "model", "status")  # columns that are sorted from A to Z
 FIELDS = (*TEXTS, "questions", "written")  # columns without figures

@@ -22,7 +22,8 @@ from kgqa.errors import DataError
 from kgqa.identity.component import identity_of
 from kgqa.retrieval import sparse
 from kgqa.types import Passage
-from kgqa.util.fs import digest, ids_digest, replace_atomically
+from kgqa.util.digests import digest, ids_digest
+from kgqa.util.fs import replace_atomically
 
 Pool = tuple[Passage, ...]
 BLOCK = 256  # passages with neighbors counted at once: bounds memory

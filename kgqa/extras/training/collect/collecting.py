@@ -51,17 +51,9 @@ from kgqa.runtime.display import Display
 from kgqa.runtime.folder import lock_folder, run_name
 from kgqa.runtime.monitor import monitor_work
 from kgqa.types import Answer, Json, JsonObject, Question
-from kgqa.util.fs import (
-    OUT_ELSEWHERE,
-    digest,
-    explain_storage_errors,
-    json_text,
-    jsonl_text,
-    outputs,
-    replace_file,
-    sha256,
-    text_digest,
-)
+from kgqa.util.digests import digest, text_digest
+from kgqa.util.fs import OUT_ELSEWHERE, explain_storage_errors, json_text, jsonl_text, replace_file, sha256
+from kgqa.util.places import outputs
 
 REPORT = "report.md"
 Key = tuple[str, str]  # a dataset and a question's id

@@ -21,7 +21,7 @@ from kgqa.methods.safe import Safe, read_step, step_line
 from kgqa.methods.steps.safe_verdict import CORRECT, Labels, errors
 from kgqa.prompting import to_json
 from kgqa.types import Question
-from kgqa.util.fs import text_digest
+from kgqa.util.digests import text_digest
 from kgqa.util.settings import Setting
 from kgqa.util.validators import Natural, Share
 

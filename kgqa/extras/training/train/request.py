@@ -33,8 +33,10 @@ from kgqa.runtime.display import QUIET, Display
 from kgqa.runtime.folder import run_name
 from kgqa.types import Json
 from kgqa.util import hub
-from kgqa.util.fs import jsonl_text, text_digest, training_folder
+from kgqa.util.digests import text_digest
+from kgqa.util.fs import jsonl_text
 from kgqa.util.jsonio import stream_records
+from kgqa.util.places import training_folder
 
 COLLECT_GROUPS = ("collect", "method")  # groups of overrides that choose what is collected; checked there
 NOT_COLLECT = ("train", "tracker", "experiment", "dry_run", "hydra")  # groups that do not choose examples
