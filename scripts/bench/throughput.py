@@ -23,6 +23,7 @@ from scripts.bench.questions import write_questions
 
 TIMES = "prefill=0.02&step=0.008&choice=0.06&grow=0.004"  # seconds per call, token, choice; growth per parallel call
 METHODS = {"ircot": ("method=ircot", "method.reader=none"), "trace": ("method=trace",)}
+IDLE = "prefill=0&step=0&choice=0&grow=0"
 FAST = ("ranker=lexical", "demonstrations_ranker=lexical")
 
 
@@ -112,7 +113,7 @@ def measure_call_cost(repeats: int, questions: int = 300, few: int = 20) -> Iter
             for count in (few, questions):
                 folder = Path(tempfile.mkdtemp(dir=name))
                 file = write_questions(folder / "questions.jsonl", count)
-                get_json(f"{url}/reset?slots=64&prefill=0&step=0&choice=0&grow=0")
+                get_json(f"{url}/reset?slots=64&owner=bench&{IDLE}")
                 command = [*build_command("ircot", file, url), "engine.concurrency=64"]
                 fresh, again = measure_command(command, folder), measure_command([*command, "output_dir=again"], folder)
                 used.append((get_json(f"{url}/stats")["answered"], fresh.cpu, again.cpu))
@@ -121,3 +122,26 @@ def measure_call_cost(repeats: int, questions: int = 300, few: int = 20) -> Iter
             cached.append(1000 * again_cpu / calls)
     for label, costs in (("CPU per call over HTTP", http), ("CPU per call from the cache", cached)):
         yield f"{label}, {calls:,} calls", f"{min(costs):.2f} ms ({' '.join(f'{cost:.2f}' for cost in costs)})", ""
+
+
+def measure_vllm(repeats: int, questions: int = 60) -> Iterator[tuple[str, str, str]]:
+    """Yield calls per second at a simulated vLLM server, beside the same server used as a hosted one.
+
+    A hosted server is not asked for tokens: kgqa estimates them. Only the client is measured, and 4 ms of /tokenize.
+    """
+    with serve_endpoint() as url, tempfile.TemporaryDirectory() as name:
+        file = write_questions(Path(name) / "questions.jsonl", questions)
+        for method in METHODS:
+            rates: dict[str, list[float]] = {"hosted": [], "vllm": []}
+            tokenized: dict[str, list[float]] = {"hosted": [], "vllm": []}
+            for _ in range(repeats):
+                for kind, measured in rates.items():
+                    get_json(f"{url}/reset?slots=64&owner={kind}&tokenize=0.004&{IDLE}")
+                    command = [*build_command(method, file, url), f"engine.server={kind}", "engine.concurrency=64"]
+                    measure_command(command, Path(tempfile.mkdtemp(dir=name)))
+                    stats = get_json(f"{url}/stats")
+                    measured.append(stats["answered"] / stats["span"])
+                    tokenized[kind].append(stats["tokenized"] / stats["answered"])
+            ratio = median(rates["vllm"]) / median(rates["hosted"])
+            label = f"{method} at a vLLM server, {median(tokenized['vllm']):.2f} requests to tokenize per call"
+            yield label, f"{median(rates['vllm']):.0f} calls/s", f"{ratio:.2f}× as a hosted server"
