@@ -75,7 +75,7 @@ class LlamaCpp(LocalEngine):
         return self.max_num_seqs
 
     def count_tokens(self, text: str) -> int:
-        return len(self._loop.submit(self._tokenize(text)).result())
+        return self._loop.submit(self._count(text)).result()
 
     def submit(self, call: ModelCall, deliver: Deliver, adapter: Adapter | None = None) -> None:
         """Submit a call, with an adapter if there is one. Calls with different adapters share no pass."""
@@ -93,8 +93,8 @@ class LlamaCpp(LocalEngine):
         if self._protocols:
             self._loop.submit(self._stop()).result()
 
-    async def _tokenize(self, text: str) -> list[int]:
-        return await (await self._protocol(None)).prompts.tokenize(text)
+    async def _count(self, text: str) -> int:
+        return await (await self._protocol(None)).prompts.count(text)
 
     async def _reply(self, call: ModelCall, adapter: Adapter | None) -> ModelReply:
         protocol = await self._protocol(adapter)

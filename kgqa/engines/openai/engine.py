@@ -190,7 +190,7 @@ class OpenAI(ServerAccess, BaseEngine):
         client = self._client(None)
         assert client.tokens is not None
         await client.connection.connect()
-        return len(await client.tokens.prompts.tokenize(text))
+        return await client.tokens.prompts.count(text)
 
     def _client(self, adapter: Adapter | None) -> Client:
         """Return the client of an adapter, which has its own model name. Use it in the loop's thread only."""

@@ -6,6 +6,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 
 from kgqa.calls import ModelCall
 from kgqa.engines.control_text import END_TOKENS, CallT, as_plain, find_candidates, mask, split_masks
@@ -16,6 +17,8 @@ from kgqa.engines.thinking import NO_THINKING, TAGS, Thinking, opening
 from kgqa.types import Json
 
 MAX_CACHED = 64  # characters of a text that the server tokenizes once: labels and prefills
+MAX_COUNTS = 100_000  # texts with a known number of tokens
+STARTS = 8  # tokens that start or end every text, at most
 
 
 @dataclass
@@ -25,6 +28,7 @@ class TokenPrompts(ABC):
     connection: Connection
     thinking: Thinking
     _tokens: dict[tuple[str, bool], list[int]] = field(default_factory=dict)
+    _counts: dict[bytes, int] = field(default_factory=dict)  # by the hash of the text
 
     async def mask(self, call: CallT) -> CallT:
         """Return the call with the control tokens of its messages masked, if kgqa tokenizes its rendered text."""
@@ -37,6 +41,10 @@ class TokenPrompts(ABC):
     @abstractmethod
     def show_special(self, end: str) -> Mapping[str, Json]:
         """Return the settings with which a reply shows the special token that ends a thought."""
+
+    def as_text(self, call: ModelCall, reply: int) -> str | None:  # noqa: ARG002 - most servers need tokens
+        """Return the prompt as text if the server makes the same tokens of it, and it fits with the reply."""
+        return None
 
     @abstractmethod
     async def write_turn(self, call: ModelCall, *, thinks: bool) -> tuple[list[int], str]:
@@ -62,6 +70,20 @@ class TokenPrompts(ABC):
         if len(text) <= MAX_CACHED:
             self._tokens[text, special] = tokens
         return tokens
+
+    async def count(self, text: str) -> int:
+        """Return the number of tokens of a text. Each text is tokenized once."""
+        key = _hash(text)
+        if key not in self._counts:
+            if len(self._counts) >= MAX_COUNTS:
+                self._counts.clear()
+            self._counts[key] = len(await self.tokenize(text))
+        return self._counts[key]
+
+    def bound_length(self, text: str) -> int:
+        """Return the number of tokens of a text that was counted, otherwise a number that is not lower."""
+        # a token is at least one byte
+        return self._counts.get(_hash(text), len(_encode(text))) + STARTS
 
     async def continuation(self, text: str) -> list[int]:
         """Return the tokens of a text inside a line, see `labels.continuation`."""
@@ -99,6 +121,12 @@ class VllmPrompts(TokenPrompts):
 
     def show_special(self, end: str) -> Mapping[str, Json]:  # noqa: ARG002 - it shows all of them
         return {"skip_special_tokens": False}
+
+    def as_text(self, call: ModelCall, reply: int) -> str | None:
+        """Return a plain prompt, so that vLLM tokenizes it only once."""
+        text = call.prompt.messages[0].content
+        is_short = self.bound_length(text) + reply <= self.connection.context
+        return text if call.prompt.form == "completion" and is_short else None
 
     async def tokenize_part(self, text: str, *, special: bool, is_plain: bool) -> list[int]:  # noqa: ARG002 - no masks
         body = {"model": self.connection.model, "prompt": text, "add_special_tokens": special}
@@ -141,3 +169,11 @@ class LlamaPrompts(TokenPrompts):
         prefill = "" if thinks else call.prompt.prefill
         # the template leaves the token that starts a text to this step
         return await self.tokenize(text + begin + prefill, special=True), begin or TAGS.begin
+
+
+def _encode(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _hash(text: str) -> bytes:
+    return blake2b(_encode(text), digest_size=16).digest()

@@ -61,7 +61,9 @@ class TokenProtocol(ServerProtocol):
     async def send(self, call: ModelCall, settings: Mapping[str, Json]) -> Response:
         """Return the response. Raise PromptTooLong if the reply does not fit."""
         call = await self.prompts.mask(call)
-        response = await self._continue(await self._write_prompt(call, int(settings["max_tokens"])), settings)
+        room = int(settings["max_tokens"])
+        prompt = self.prompts.as_text(call, room) or await self._write_prompt(call, room)
+        response = await self._continue(prompt, settings)
         response.add_flags(*flag_control_text(call))
         return response
 
@@ -87,10 +89,10 @@ class TokenProtocol(ServerProtocol):
         self.connection.check_length(len(tokens), reply)
         return tokens
 
-    async def _continue(self, tokens: list[int], settings: Mapping[str, Json]) -> Response:
-        """Return what the server writes after these tokens."""
+    async def _continue(self, prompt: list[int] | str, settings: Mapping[str, Json]) -> Response:
+        """Return what the server writes after these tokens, or this text."""
         stops = await self.prompts.find_stops()
-        return await self.connection.complete(COMPLETIONS, {"prompt": tokens, **settings, **stops})
+        return await self.connection.complete(COMPLETIONS, {"prompt": prompt, **settings, **stops})
 
     async def _list_vllm(self, prompt: list[int], tokens: Sequence[int], costs: Costs) -> Mapping[int, float]:
         """Return the log-probabilities of these tokens."""
