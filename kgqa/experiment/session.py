@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -256,7 +257,7 @@ class Runner:
                 engine = self.engines(call.role)
                 if engine.estimates_tokens:
                     return self._service("tokens", engine, lambda: Instant(done, lambda c: engine.count_tokens(c.text)))
-                return self._worker("tokens", engine, lambda calls: [engine.count_tokens(each.text) for each in calls])
+                return self._worker("tokens", engine, lambda calls: _count_tokens(engine, calls))
             case Rank():
                 ranker = self._session.ranker(call.scorer)
                 return self._worker("rank", ranker, ranker.score)
@@ -302,3 +303,12 @@ class Runner:
             service = Waves(done, cache, cast(BatchEngine, engine))
         self._models.append((engine, service))
         return service
+
+
+def _count_tokens(engine: Engine, calls: Sequence[CountTokens]) -> list[int]:
+    """Return the numbers of tokens of texts. A server counts them in parallel."""
+    texts = [call.text for call in calls]
+    if not engine.streaming or len(texts) == 1:
+        return list(map(engine.count_tokens, texts))
+    with ThreadPoolExecutor(len(texts), thread_name_prefix="kgqa-tokens") as threads:
+        return list(threads.map(engine.count_tokens, texts))
