@@ -291,8 +291,9 @@ class Runner:
         self._done.put(lambda: scheduler.adopt(searching, ticket))
 
     @property
-    def has_index(self) -> bool:
-        return self._inputs.index is not None
+    def index(self) -> PoolIndex | None:
+        """Return what is searched."""
+        return self._inputs.index
 
     def _start_model(self, engine: Engine) -> Service:
         done, cache = self._done, self._cache

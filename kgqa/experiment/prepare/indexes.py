@@ -15,6 +15,7 @@ from kgqa.experiment.session import Session
 from kgqa.identity.component import corpus_identity_of, identity_of
 from kgqa.protocols import ExpandingRetriever
 from kgqa.retrieval.index import IndexFolder
+from kgqa.retrieval.remote import Remote, RemoteIndex
 from kgqa.retrieval.search import PassageIndex, PoolIndex
 from kgqa.runtime.costs import total
 from kgqa.runtime.display import Display
@@ -81,7 +82,9 @@ def open_index(session: Session, display: Display) -> Iterator[PoolIndex | None]
         DataError: it is damaged.
     """
     uses = session.experiment.method.uses
-    if "search" in uses:
+    if "search" in uses and isinstance(session.retriever, Remote):
+        yield RemoteIndex(session.retriever)
+    elif "search" in uses:
         folder = index_folder(session)
         if not folder.finished():
             _refuse_large(session, folder.command)
