@@ -37,6 +37,7 @@ class Generate(Call[Completion]):
     thoughts: "split" separates reasoning from the text. "keep" returns the text as the model writes it. The model then
     ignores `model.thinking`.
     tools: the functions that the model can call, as JSON of OpenAI's `tools`. Only engine=openai accepts them.
+    tool_choice: JSON of OpenAI's `tool_choice`. None: the model decides.
     """
 
     prompt: Prompt
@@ -49,6 +50,7 @@ class Generate(Call[Completion]):
     role: str = "reader"  # the experiment's model that answers
     thoughts: Literal["split", "keep"] = "split"
     tools: str | None = None
+    tool_choice: str | None = None
 
     def cut(self, text: str) -> str:
         """Return the text up to the first stop string."""

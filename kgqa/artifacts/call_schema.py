@@ -18,7 +18,9 @@ from kgqa.types import AgentReply, Choice, Completion, Json, Message, Passage, P
 from kgqa.util.digests import ids_digest
 
 ROUTING = ("role", "scorer")  # fields that choose who answers, whose identity is in the cache key instead
-_OPTIONAL: Mapping[str, Json] = {"thoughts": "split", "tools": None, "keywords": None, "facts": None}  # omitted then
+_OPTIONAL: Mapping[str, Json] = {  # omitted then
+    "thoughts": "split", "tools": None, "tool_choice": None, "keywords": None, "facts": None,
+}  # fmt: skip
 
 
 def call_json(call: Call[Any]) -> dict[str, Json]:

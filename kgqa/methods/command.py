@@ -55,11 +55,9 @@ class Command(OutsideAgent):
 
     @cached_property
     def argv(self) -> list[str]:
-        """Return the command with the path of its program. A python that is not in PATH is the one that runs kgqa."""
+        """Return the command with the path of its program. `python` is the Python that runs kgqa."""
         words = self._words
-        program = shutil.which(words[0])
-        if program is None and words[0] in ("python", "python3"):
-            program = sys.executable
+        program = sys.executable if words[0] in ("python", "python3") else shutil.which(words[0])
         if program is None:
             raise ConfigError(f"method.command={self.command}: there is no program {words[0]}. Install it, or fix this")
         return [program, *words[1:]]

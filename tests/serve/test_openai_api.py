@@ -53,6 +53,23 @@ def test_tools_are_passed_on_and_called() -> None:
     assert json.loads(world.generations[0].tools or "") == TOOLS
 
 
+@pytest.mark.parametrize(
+    ("choice", "sent"),
+    [("auto", None), ("required", '"required"'), ({"type": "function"}, '{"type": "function"}')],
+    ids=["auto", "required", "named"],
+)
+def test_choice_among_tools_is_passed_on(choice: Json, sent: str | None) -> None:
+    with open_world([CALLED]) as (address, world, _):
+        chat(address, tools=TOOLS, tool_choice=choice)
+    assert world.generations[0].tool_choice == sent
+
+
+def test_tools_can_be_switched_off() -> None:
+    with open_world(["Ann"]) as (address, world, _):
+        chat(address, tools=TOOLS, tool_choice="none")
+    assert world.generations[0].tools is None
+
+
 def test_completion_is_cut_at_stop_strings() -> None:
     with open_world([Completion("<s>a", stopped_by="</s>")]) as (address, world, _):
         body: Json = {"prompt": "Once", "stop": ["</s>"], "temperature": 0, "include_stop_str_in_output": True}
@@ -130,7 +147,6 @@ INVALID: dict[str, tuple[dict[str, Json], str]] = {
     "unknown role": ({"messages": [{"role": "robot", "content": "a"}]}, "role"),
     "image": ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "image_url"),
     "penalty": ({"presence_penalty": 0.5}, "presence_penalty"),
-    "tool choice": ({"tools": TOOLS, "tool_choice": "required"}, "tool_choice"),
     "too many replies": ({"n": 100_000}, "n"),
     "negative": ({"max_tokens": -1}, "max_tokens"),
     "temperature": ({"temperature": "hot"}, "temperature"),

@@ -188,6 +188,8 @@ def generation_settings(call: Generate, server: Server, thinking: Thinking = NO_
         body |= {"json_schema": grammar} if server == "llamacpp" else response_format  # its completions know no other
     if call.tools is not None:
         body["tools"] = json.loads(call.tools)
+    if call.tool_choice is not None:
+        body["tool_choice"] = json.loads(call.tool_choice)
     return body
 
 

@@ -16,11 +16,13 @@ from kgqa.extras.serve.processes import Processes
 from kgqa.extras.serve.server import HOST, Server
 from kgqa.extras.serve.session import Abilities, Limits, Session
 from kgqa.extras.serve.tools import run_function
+from kgqa.identity.component import identity_of
 from kgqa.methods.command import Command
 from kgqa.methods.function import Function
 from kgqa.methods.outside import OutsideAgent
 from kgqa.runtime.services import Service
 from kgqa.types import AgentReply
+from kgqa.util.digests import digest
 
 
 @dataclass(frozen=True)
@@ -121,12 +123,14 @@ class Agents(Service):
 def find_abilities(runner: Runner) -> Abilities:
     """Return what agents can reach: the models and the search of a run."""
     experiment, engines = runner.experiment, runner.engines
+    index = digest(identity_of(runner.index), 12) if runner.index is not None else ""
     if not experiment.asks_models:
-        return Abilities(search=runner.has_index)
+        return Abilities(search=bool(index), index=index)
     engine: Any = engines("reader")
     return Abilities(
         model=str(engines.model("reader").name),
         roles=frozenset(filter(None, experiment.role_nodes)),
         functions=getattr(getattr(engine, "base", engine), "calls_functions", False),
-        search=runner.has_index,
+        search=bool(index),
+        index=index,
     )

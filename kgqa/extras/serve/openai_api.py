@@ -6,8 +6,8 @@ import asyncio
 import hashlib
 import json
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field, NonNegativeFloat, PositiveInt
@@ -93,7 +93,15 @@ class CompletionRequest(Sampling):
     logprobs: int | None = None
 
 
-async def chat(body: Mapping[str, Json], session: Session) -> tuple[dict[str, Json], Sampling]:
+@dataclass(frozen=True)
+class Reply:
+    """A response, and its events if the request wants a stream."""
+
+    response: Mapping[str, Json]
+    events: Iterator[str] | None = None
+
+
+async def chat(body: Mapping[str, Json], session: Session) -> Reply:
     """Answer a request of `/v1/chat/completions`.
 
     Raises:
@@ -110,7 +118,8 @@ async def chat(body: Mapping[str, Json], session: Session) -> tuple[dict[str, Js
         messages, prefill = before, last.content
     prompt = Prompt("agent/chat", tuple(messages), prefill)
     call = request.generate(prompt, session, request.max_completion_tokens or request.max_tokens)
-    call = replace(call, tools=read_tools(request, session), schema=read_schema(request.response_format))
+    tools, choice = read_tools(request.tools, request.tool_choice, session)
+    call = replace(call, tools=tools, tool_choice=choice, schema=read_schema(request.response_format))
     replies = await gather_replies([call], request.n or 1, session)
     choices = []
     for index, reply in enumerate(replies):
@@ -125,10 +134,11 @@ async def chat(body: Mapping[str, Json], session: Session) -> tuple[dict[str, Js
             ]
         finish = "tool_calls" if reply.tool_calls else reply.finish
         choices.append({"index": index, "message": message, "finish_reason": finish, "stop_reason": reply.stopped_by})
-    return envelope("chat.completion", "chatcmpl", call, choices, replies, session), request
+    response = envelope("chat.completion", "chatcmpl", call, choices, replies, session)
+    return Reply(response, stream(response, request) if request.stream else None)
 
 
-async def complete(body: Mapping[str, Json], session: Session) -> tuple[dict[str, Json], Sampling]:
+async def complete(body: Mapping[str, Json], session: Session) -> Reply:
     """Answer a request of `/v1/completions`, see `chat`."""
     check_model(body, session)
     request = CompletionRequest.model_validate(body)
@@ -151,7 +161,8 @@ async def complete(body: Mapping[str, Json], session: Session) -> tuple[dict[str
         }
         for index, reply in enumerate(replies)
     ]
-    return envelope("text_completion", "cmpl", calls[0], choices, replies, session), request
+    response = envelope("text_completion", "cmpl", calls[0], choices, replies, session)
+    return Reply(response, stream(response, request) if request.stream else None)
 
 
 def check_model(body: Mapping[str, Json], session: Session) -> None:
@@ -163,15 +174,14 @@ def check_model(body: Mapping[str, Json], session: Session) -> None:
             raise NotSupported(f"{key}={body[key]!r}: kgqa cannot follow this key. Leave it out")
 
 
-def read_tools(request: ChatRequest, session: Session) -> str | None:
-    """Return the tools of a request as `Generate` has them."""
-    if not request.tools or request.tool_choice == "none":
-        return None
-    if request.tool_choice not in (None, "auto"):
-        raise NotSupported(f'tool_choice={request.tool_choice!r}: kgqa supports "auto" and "none"')
+def read_tools(tools: Json, choice: Json, session: Session) -> tuple[str | None, str | None]:
+    """Return tools and the choice among them as `Generate` has them."""
+    if not tools or choice == "none":
+        return None, None
     if not session.abilities.functions:
         raise NotSupported("tools: this engine has no function calls. Use engine=openai, or describe tools in a prompt")
-    return json.dumps(request.tools, ensure_ascii=False)
+    decides = choice in (None, "auto")
+    return json.dumps(tools, ensure_ascii=False), None if decides else json.dumps(choice, ensure_ascii=False)
 
 
 def read_schema(response_format: Mapping[str, Json] | None) -> str | None:
@@ -216,16 +226,19 @@ def reply_text(reply: Completion, request: Sampling) -> str:
 def envelope(
     kind: str, prefix: str, call: Generate, choices: list[Json], replies: Sequence[Completion], session: Session
 ) -> dict[str, Json]:
-    """Return a response. Its id depends on the request only, so that a resumed agent sees the same one."""
-    digest = hashlib.sha256(repr((call, len(replies))).encode("utf-8", "surrogatepass")).hexdigest()
     return {
-        "id": f"{prefix}-{digest[:24]}",
+        "id": request_id(prefix, call),
         "object": kind,
         "created": int(time.time()),
         "model": session.abilities.model,
         "choices": choices,
         "usage": usage_json(sum((reply.usage for reply in replies), Usage())),
     }
+
+
+def request_id(prefix: str, call: Generate) -> str:
+    """Return an id that depends on the request only, so that a resumed agent sees the same one."""
+    return f"{prefix}-{hashlib.sha256(repr(call).encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"
 
 
 def usage_json(usage: Usage) -> dict[str, Json]:
@@ -238,7 +251,7 @@ def usage_json(usage: Usage) -> dict[str, Json]:
     }
 
 
-async def stream(response: Mapping[str, Json], request: Sampling) -> AsyncIterator[str]:
+def stream(response: Mapping[str, Json], request: Sampling) -> Iterator[str]:
     """Yield a response as server-sent events. kgqa has the complete reply before the first one."""
     is_chat = response["object"] == "chat.completion"
     head = {key: response[key] for key in ("id", "created", "model")}

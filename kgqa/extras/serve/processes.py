@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
-import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Mapping
 from contextlib import suppress
@@ -44,7 +44,8 @@ class Processes:
 
     async def _run_once(self, question: Question, session: Session, address: str) -> AgentReply:
         variables = {name.upper(): value for name, value in describe_session(question, session, address).items()}
-        process = await self._start({**variables, "OPENAI_API_KEY": session.token}, session.token, stdin=DEVNULL)
+        keys = dict.fromkeys(("OPENAI_API_KEY", "ANTHROPIC_API_KEY"), session.token)
+        process = await self._start({**variables, **keys}, session.token, stdin=DEVNULL)
         output, errors = End(process.stdout), End(process.stderr)
         try:
             problem = await self._wait(asyncio.ensure_future(wait_for_exit(process)), session)
@@ -77,7 +78,10 @@ class Processes:
 
     async def _start(self, variables: Mapping[str, str], mark: str, stdin: int) -> Process:
         environment = {**clean_environment(self._agent.keep_env), **variables, MARK: mark}
+        # so that no agent outlives kgqa, even if kgqa is killed
+        guard = [setpriv, "--pdeathsig", "KILL", "--"] if (setpriv := shutil.which("setpriv")) else []
         process = await asyncio.create_subprocess_exec(
+            *guard,
             *self._agent.argv,
             env=environment,
             stdin=stdin,
@@ -146,6 +150,7 @@ def describe_session(question: Question, session: Session, address: str) -> dict
     base = f"{address}/s/{session.token}"
     return {
         "openai_base_url": f"{base}/v1",
+        "anthropic_base_url": base,
         "retrieve_url": f"{base}/retrieve",
         "mcp_url": f"{base}/mcp",
         "model": session.abilities.model,
@@ -157,14 +162,11 @@ def describe_session(question: Question, session: Session, address: str) -> dict
 def clean_environment(kept: tuple[str, ...]) -> dict[str, str]:
     """Return the environment without variables whose names or values are secret, except `kept`."""
     secrets = [value.strip() for value in secret_variables().values()]
-    environment = {
+    return {
         name: value
         for name, value in os.environ.items()
         if name in kept or not (is_secret(name) or any(secret in value for secret in secrets))
     }
-    # a command such as python is also found if kgqa's environment is not active
-    environment["PATH"] = os.pathsep.join(filter(None, [environment.get("PATH"), str(Path(sys.executable).parent)]))
-    return environment
 
 
 def kill_processes(leader: int, mark: str) -> bool:

@@ -3,9 +3,10 @@
 from kgqa.cli.parsing import Command
 from kgqa.util.registry import Extra
 
-NOTES = """Protocols: OpenAI's /v1/chat/completions and /v1/completions, Search-R1's /retrieve, FlashRAG's /search and
-/batch_search. Equal requests are answered from the call cache. engine.budget_usd= limits the cost. To run an agent on
-questions and score it, use kgqa run method=command."""
+NOTES = """Protocols: OpenAI's /v1/chat/completions, /v1/completions and /v1/responses, Anthropic's /v1/messages,
+Search-R1's /retrieve, FlashRAG's /search and /batch_search, and MCP with the tools search and read (/mcp). Equal
+requests are answered from the call cache. engine.budget_usd= limits the cost. To run an agent on questions and score
+it, use kgqa run method=command (docs/AGENTS.md)."""
 
 EXTRA = Extra(
     commands={

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from kgqa.engines.event_loop import EventLoopThread
 from kgqa.errors import ConfigError
-from kgqa.extras.serve import openai_api, retrieve
+from kgqa.extras.serve import anthropic_api, openai_api, responses_api, retrieve
 from kgqa.extras.serve.session import Session, Sessions, error_status
 from kgqa.types import Json
 from kgqa.util.optional_deps import require_packages
@@ -91,6 +92,8 @@ class Server:
         try:
             family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
             self._listening = socket.create_server((self.host, self.port), family=family, backlog=BACKLOG)
+            # asyncio does so only for sockets that name their protocol. Otherwise each response takes 40 ms
+            self._listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except OSError as error:
             reason = os.strerror(error.errno or 0)
             raise ConfigError(f"--host {self.host} --port {self.port}: {reason}. Use another one") from None
@@ -125,11 +128,15 @@ class Server:
         answers = {
             "/v1/chat/completions": self._generation(openai_api.chat),
             "/v1/completions": self._generation(openai_api.complete),
+            "/v1/responses": self._generation(responses_api.respond),
+            "/v1/messages": self._generation(anthropic_api.create_message),
             "/retrieve": self._json(retrieve.retrieve),
             "/search": self._json(retrieve.search),
             "/batch_search": self._json(retrieve.search),
         }
         routes = [Route(path, endpoint, methods=["POST"]) for path, endpoint in answers.items()]
+        routes.append(Route("/retrieve", self._describe_index))
+        routes.append(Route("/mcp", Mcp(self)))
         routes.append(Route("/v1/models", self._list_models))
         return Starlette(routes=[*routes, Mount("/s/{token}", routes=routes)])
 
@@ -143,7 +150,8 @@ class Server:
 
     def _check_key(self, request: Request) -> Session | None:
         """Return the shared session if the request has its token as an API key."""
-        key = request.headers.get("authorization", "").removeprefix("Bearer ")
+        headers = request.headers
+        key = headers.get("authorization", "").removeprefix("Bearer ") or headers.get("x-api-key", "")
         is_right = self.shared is not None and secrets.compare_digest(key.encode(), self.shared.token.encode())
         return self.shared if is_right else None
 
@@ -168,6 +176,13 @@ class Server:
         except Exception as error:  # noqa: BLE001 - whatever a call raises is an error of this request
             return _error(error_status(error), str(error) or type(error).__name__)
 
+    async def _describe_index(self, request: Request) -> Response:
+        """Return the name of what is searched, for the run ID of a client."""
+        session = self.find_session(request)
+        if session is None:
+            return _error(401, "no open question has this token")
+        return _json_response({"index": session.abilities.index})
+
     async def _list_models(self, request: Request) -> Response:
         session = self.find_session(request)
         if session is None:
@@ -175,6 +190,46 @@ class Server:
         names = [session.abilities.model] if session.abilities.model else []
         data = [{"id": name, "object": "model", "created": 0, "owned_by": "kgqa"} for name in names]
         return _json_response({"object": "list", "data": data})
+
+
+@dataclass
+class Mcp:
+    """Answers MCP clients. The package is imported with their first request."""
+
+    server: Server
+
+    _manager: Any = None
+    _starting: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        from starlette.requests import Request
+
+        if self.server.find_session(Request(scope)) is None:
+            await _error(401, "no open question has this token")(scope, receive, send)
+            return
+        try:
+            async with self._starting:
+                if self._manager is None:
+                    self._manager = await self._start()
+        except ConfigError as error:
+            await _error(501, str(error))(scope, receive, send)
+            return
+        await self._manager.handle_request(scope, receive, send)
+
+    async def _start(self) -> Any:
+        require_packages("mcp", "mcp")
+        from kgqa.extras.serve.mcp_api import build_manager
+
+        manager, started = build_manager(self.server.find_session), asyncio.Event()
+
+        async def hold() -> None:
+            async with manager.run():
+                started.set()
+                await asyncio.Event().wait()
+
+        self.server.loop.submit(hold())  # it ends with the loop
+        await started.wait()
+        return manager
 
 
 async def _read_body(request: Request) -> dict[str, Json]:
@@ -196,13 +251,12 @@ def _json_response(value: Json) -> Response:
     return JSONResponse(value)
 
 
-def _generation_response(answered: tuple[dict[str, Json], openai_api.Sampling]) -> Response:
+def _generation_response(reply: openai_api.Reply) -> Response:
     from starlette.responses import JSONResponse, StreamingResponse
 
-    response, request = answered
-    if request.stream:
-        return StreamingResponse(openai_api.stream(response, request), media_type="text/event-stream")
-    return JSONResponse(response)
+    if reply.events is not None:
+        return StreamingResponse(reply.events, media_type="text/event-stream")
+    return JSONResponse(reply.response)
 
 
 def _error(status: int, message: str) -> Response:

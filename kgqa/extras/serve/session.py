@@ -19,6 +19,7 @@ from kgqa.errors import EngineError, KgqaError, PromptTooLong
 from kgqa.types import Completion, Passage
 
 T = TypeVar("T")
+MOST_OF_PAGE = 50  # passages
 MOST_PASSAGES = 10_000  # that an endless session remembers
 CLOSED = "this question has ended"
 Start = Callable[[Program[Any]], None]  # runs a program in the scheduler, from any thread
@@ -40,6 +41,7 @@ class Abilities:
     roles: frozenset[str] = frozenset()  # with their own model
     functions: bool = False  # whether the reader's engine accepts tools
     search: bool = False
+    index: str = ""  # the name of what is searched, by its content
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,14 @@ class Session:
     async def search(self, query: str, k: int | None = None) -> tuple[Passage, ...]:
         """Search from an event loop."""
         return await asyncio.wrap_future(self.submit_search(query, k))
+
+    async def read(self, title: str) -> tuple[Passage, ...]:
+        """Return the passages of a page, from an event loop."""
+        if self.pool is None and self.abilities.search:
+            return await self.call(Search(title, MOST_OF_PAGE, titles=(title,)))
+        passages = tuple(passage for passage in self.pool or () if passage.title == title)
+        self.passages |= {passage.id: passage for passage in passages}
+        return passages
 
     def stop(self, reason: str = "") -> None:
         """Reject all further calls, and end the wait for those in progress. Their replies are still stored."""
