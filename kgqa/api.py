@@ -142,7 +142,6 @@ def run(
         raise ConfigError("dry_run=true: a plan is a page for a terminal. Use kgqa run … dry_run=true")
     shown = display or PlainLines(sys.stderr)
     with log_lines(shown), Session(experiment) as session:
-        check(session)
         return Run(execute(session, shown).run.folder)
 
 

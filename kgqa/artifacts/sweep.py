@@ -75,6 +75,11 @@ class Cell(CellState):
         return self.status in ("done", "skipped")
 
     @property
+    def end(self) -> str:
+        """Return how the cell ended, in one line."""
+        return f"cell {self.number} {self.status}: {self.name} · {self.error or f'{self.seconds:,.1f} s'}"
+
+    @property
     def listed(self) -> dict[str, Json]:
         """Return the cell as `sweep.json` lists it."""
         run = str(self.run) if self.run else None

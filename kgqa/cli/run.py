@@ -12,7 +12,7 @@ from kgqa.config.composing import compose
 from kgqa.config.files import format_yaml
 from kgqa.experiment.composing import compose_experiment
 from kgqa.experiment.experiment import Experiment
-from kgqa.experiment.run import Executed, execute_unless_finished
+from kgqa.experiment.run import Executed, execute, track
 from kgqa.experiment.session import Session
 from kgqa.runtime.monitor import LOG
 from kgqa.util.text import escape_control, pluralize
@@ -49,7 +49,9 @@ def run_one(overrides: Sequence[str], terminal: Terminal, *, with_prompts: bool 
             plan, method = plan_calls(session, Shared()), experiment.choices["method"]
             show_plan(plan, len(experiment.data.questions), terminal, method, with_prompts=with_prompts)
             return 0
-        executed = execute_unless_finished(session, terminal)
+        executed = execute(session, terminal)
+        if executed.was_finished:
+            track(experiment, executed.run, terminal)
     _show_summary(experiment, executed, terminal)
     return terminal.end(executed.run.folder, executed.failure)
 

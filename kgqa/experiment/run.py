@@ -14,7 +14,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kgqa.artifacts.manifest import MANIFEST, check_hash
+from kgqa.artifacts.manifest import check_hash
 from kgqa.artifacts.metrics import METRICS as METRICS_FILE
 from kgqa.artifacts.metrics import UNDEFINED, Metrics, Retrieval, Throughput
 from kgqa.artifacts.predictions import PREDICTIONS, Prediction, question_ids
@@ -67,33 +67,26 @@ MAX_KINDS = 20  # of failures that are shown and logged with their traceback
 @dataclass(frozen=True)
 class Executed:
     run: FinishedRun
-    failure: str | None  # in one line, if more failed than `max_failure_rate` allows
-
-
-def execute_unless_finished(session: Session, display: Display) -> Executed:
-    """Check and execute a run, or return it if its folder has it complete.
-
-    Failed questions are tried again. Missing files are written again, with replies from the call cache.
-    """
-    experiment = session.experiment
-    refuse_trained(experiment)
-    run = find_finished_run(session)
-    if run is None:
-        check(session)
-        return execute(session, display)
-    display.line(f"{run.folder}: already complete")
-    _track(experiment, run, display)
-    return Executed(run, None)
+    failure: str | None = None  # in one line, if more failed than `max_failure_rate` allows
+    was_finished: bool = False
 
 
 def execute(session: Session, display: Display) -> Executed:
-    """Run a checked experiment. A run that was killed continues with the replies in the call cache.
+    """Check and make a run, or return it if its folder has it complete.
+
+    Failed questions are tried again. Missing files are written again. A run that was killed continues with the replies
+    in the call cache.
 
     Raises:
         UsageError: the folder belongs to another run, or something is missing.
         EngineDied: all replies so far are in the call cache.
     """
     started, experiment = time.monotonic(), session.experiment
+    refuse_trained(experiment)  # also of a finished run: something can have been trained on its questions since
+    if finished := find_finished_run(session):
+        display.line(f"{finished.folder}: already complete")
+        return Executed(finished, was_finished=True)
+    check(session)
     session.engines.check_ready(session.cache)
     session.judge_engines.check_ready(session.cache)
     with ExitStack() as searching:
@@ -103,16 +96,16 @@ def execute(session: Session, display: Display) -> Executed:
             monitor_work(display, "run", folder.path, identity=run_name(session.identity)) as display,
         ):
             try:
-                run, answers = _answer_and_score(session, index, folder, display, searching.close, started)
+                run, errors = _answer_and_score(session, index, folder, display, searching.close, started)
             except BaseException:
                 folder.is_worthless = session.spent == Spent()
                 raise
-    _track(experiment, run, display)
-    failure, limit, metrics = None, experiment.settings.max_failure_rate, run.metrics
-    if metrics.failed > limit * metrics.questions:
-        count = f"{metrics.failed} of {metrics.questions} questions failed"
-        failure = f"{count}, above max_failure_rate={limit:g}: {answers.errors[0]}"
-    return Executed(run, failure)
+    track(experiment, run, display)
+    limit, metrics = experiment.settings.max_failure_rate, run.metrics
+    if metrics.failed <= limit * metrics.questions:
+        return Executed(run)
+    count = f"{metrics.failed} of {metrics.questions} questions failed"
+    return Executed(run, f"{count}, above max_failure_rate={limit:g}: {errors[0]}")
 
 
 def _answer_and_score(
@@ -122,14 +115,15 @@ def _answer_and_score(
     display: Display,
     close_index: Callable[[], None],
     started: float,
-) -> tuple[FinishedRun, Answers]:
-    """Prepare, answer, score and judge, and write all files of the run."""
+) -> tuple[FinishedRun, Sequence[str]]:
+    """Prepare, answer, score and judge, and write all files of the run. Return it with the errors of its questions."""
     experiment = session.experiment
     questions = experiment.data.questions
     refuse_to_replace(experiment, folder.path)  # another process can have answered more since the folder was chosen
-    rerun = (folder.path / METRICS_FILE).exists()
+    config = format_yaml({key: value for key, value in experiment.config.items() if key != "choices"})
+    origin, rerun = manifest(session, index), (folder.path / METRICS_FILE).exists()
     if not rerun:
-        _write_settings(session, index, folder)
+        folder.write_settings(config, origin)
     inputs = prepare(session, index, display)
     with session.runner(inputs) as runner:
         answers = answer_questions(runner, folder.record, display)
@@ -137,7 +131,7 @@ def _answer_and_score(
     metrics = measure(experiment, answers, scored, index)
     folder.finish(prediction_lines(scored, metrics))
     if rerun:  # an earlier run's scores must not be there with these settings
-        _write_settings(session, index, folder)
+        folder.write_settings(config, origin)
     if inputs.triples:
         from kgqa.experiment.prepare.triples import describe_triples
 
@@ -161,7 +155,7 @@ def _answer_and_score(
         folder.write(VERDICTS, jsonl_text(line.json() for line in judged.lines))
         metrics = metrics.replace(judge=judged.metrics, imported=len(session.cache.imported) or None)
         run = _write_reports(experiment, folder, metrics, scored)
-    return run, answers
+    return run, answers.errors
 
 
 def find_finished_run(session: Session) -> FinishedRun | None:
@@ -205,12 +199,6 @@ def _is_judged(session: Session, metrics: Metrics) -> bool:
     return judged is not None and not judged.unscored and judged.identity == identify_judge(session)
 
 
-def _write_settings(session: Session, index: PoolIndex | None, folder: RunFolder) -> None:
-    config = {key: value for key, value in session.experiment.config.items() if key != "choices"}
-    folder.write("config.yaml", format_yaml(config))
-    folder.write_json(MANIFEST, manifest(session, index).json())
-
-
 def _write_reports(
     experiment: Experiment, folder: RunFolder, metrics: Metrics, scored: Sequence[ScoredQuestion]
 ) -> FinishedRun:
@@ -229,7 +217,8 @@ def _write_reports(
     return run
 
 
-def _track(experiment: Experiment, run: FinishedRun, display: Display) -> None:
+def track(experiment: Experiment, run: FinishedRun, display: Display) -> None:
+    """Log a run if a tracker is chosen."""
     if experiment.config.get("tracker") is not None:
         load_registered("track_run")(experiment, run.folder, run.metrics, display)
 

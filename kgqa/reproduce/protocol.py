@@ -17,7 +17,8 @@ from kgqa.reproduce.tables import Strict, read_conf
 from kgqa.runtime.costs import Budget
 from kgqa.runtime.display import Display
 from kgqa.sweeps.cells import experiment_of, freeze_cells, place_cells
-from kgqa.sweeps.running import open_sweep, run_cells, sweep_path
+from kgqa.sweeps.launching import run_all
+from kgqa.sweeps.running import open_sweep, sweep_path
 from kgqa.util.digests import text_digest
 from kgqa.util.redaction import redact
 from kgqa.util.registry import load_registered
@@ -201,7 +202,7 @@ class CellRuns:
                 self.command = ("kgqa", "run", *tests[0].overrides) if len(tests) == 1 else ()
                 sweep = Sweep(path=sweep_path(self._name, tests), command=self.command, axes={}, cells=[])
                 with open_sweep(sweep, tests):
-                    run_cells(tests, sweep.path, display, budget=budget)
+                    run_all(tests, sweep.path, (), display, budget=budget)
         except KgqaError as error:
             tests = [self.cell.replace(status="failed", error=" ".join(redact(error).split()))]
         self.tests = [test.replace(name=self.cell.name) for test in tests]

@@ -80,6 +80,10 @@ class RunFolder:
     def write_json(self, name: str, value: Json) -> Path:
         return self.write(name, json_text(value))
 
+    def write_settings(self, config: str, manifest: Manifest) -> None:
+        self.write("config.yaml", config)
+        self.write_json(MANIFEST, manifest.json())
+
     def write_metrics(self, metrics: Json) -> Manifest:
         """Write `metrics.json`, and before it its hash and those of predictions and trace to the manifest.
 

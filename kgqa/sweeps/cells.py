@@ -61,7 +61,8 @@ def load_cell(sweep: Path, number: int) -> Cell:
 
 def experiment_of(cell: Cell, allowance: Budget | None = None) -> Experiment:
     """Make a cell's experiment. It is not kept, because cells are many and the questions that a run reads are large."""
-    return replace(compose_experiment(cell.overrides, limited(cell.config, allowance)), remarks=cell.remarks)
+    config = limited(cell.config, allowance) if allowance else cell.config
+    return replace(compose_experiment(cell.overrides, config), remarks=cell.remarks)
 
 
 def skip_if_finished(cell: Cell, session: Session) -> bool:

@@ -29,7 +29,7 @@ from kgqa.runtime.display import Display
 from kgqa.runtime.monitor import monitor_work
 from kgqa.sweeps.cells import check_metric, freeze, freeze_cells, place_cells
 from kgqa.sweeps.launching import check_launcher, run_in_folder
-from kgqa.sweeps.running import add_cells, count_cost, open_sweep, run_cell, show_end, sweep_path, write_reports
+from kgqa.sweeps.running import add_cells, count_cost, open_sweep, run_cell, sweep_path, write_reports
 from kgqa.util.optional_deps import install_command
 from kgqa.util.validators import Count, Natural
 
@@ -163,7 +163,6 @@ def _run_trials(
             add_cells(sweep, [cell])
             paid = run_cell(cell, sweep.path, pool, budget.left() if budget else None, display)
             count_cost(cell, paid, budget)
-            show_end(cell, display)
             advance("", 1, trials)
             if cell.status == "not run":
                 break  # the budget was spent within the cell

@@ -19,8 +19,8 @@ from kgqa.report.sweeps import SweepReport
 from kgqa.runtime.costs import Budget
 from kgqa.runtime.display import Display, PlainLines
 from kgqa.runtime.monitor import monitor_work
-from kgqa.sweeps.cells import experiment_of, load_cell, place_cells, skip_if_finished
-from kgqa.sweeps.running import open_sweep, run_cell, run_cells, show_end, sweep_path, write_reports
+from kgqa.sweeps.cells import experiment_of, group_by_models, load_cell, place_cells, skip_if_finished
+from kgqa.sweeps.running import count_cost, open_sweep, run_cell, sweep_path, write_reports
 from kgqa.types import Json
 from kgqa.util.text import pluralize
 
@@ -64,12 +64,40 @@ def run_all(
     display: Display,
     *,
     budget: Budget | None = None,
-    on_end: Callable[[Cell], None] | None = None,
+    on_end: Callable[[Cell], None] = lambda _: None,
 ) -> None:
-    """Run cells as `run_cells` does, or through the launcher of `overrides`. `on_end` is then called at the end."""
-    if launcher_of(overrides) == "basic":
-        run_cells(cells, sweep, display, budget=budget, on_end=on_end)
+    """Run cells one after the other in this process, or through the launcher of `overrides`.
+
+    Cells with the same models run next to each other and share the loaded models. Finished cells are skipped, and a
+    failed cell does not stop the others. If the budget is spent, the remaining cells are not run. `on_end` is called
+    after each cell, or with a launcher at the end.
+
+    Raises:
+        ServerLost: a server does not answer. The remaining cells are not run.
+    """
+    if launcher_of(overrides) != "basic":
+        _run_elsewhere(cells, sweep, overrides)
+        for cell in cells:
+            on_end(cell)
         return
+    with display.counting("cells") as advance:
+        advance("", 0, len(cells))
+        for group in group_by_models(cells):
+            with closing(Pool()) as pool:
+                allowance = budget.left() if budget else None
+                for cell in group:
+                    if budget and budget.spent():
+                        cell.status, cell.error = "not run", f"the budget is spent: {budget.so_far()}"
+                        cell.write_state(sweep)
+                        display.line(cell.end)
+                    else:
+                        count_cost(cell, run_cell(cell, sweep, pool, allowance, display), budget)
+                    advance("", 1, len(cells))
+                    on_end(cell)
+
+
+def _run_elsewhere(cells: Sequence[Cell], sweep: Path, overrides: Sequence[str]) -> None:
+    """Run the cells that are not finished through a launcher, and read how they ended."""
     for cell in cells:
         # running the cell raises the error again
         with suppress(KgqaError), Session(experiment_of(cell)) as session:
@@ -80,9 +108,6 @@ def run_all(
         launch(sweep, [cell.number for cell in left], overrides)
     for cell in left:
         _read_end(cell, sweep)
-    if on_end:
-        for cell in cells:
-            on_end(cell)
 
 
 def _read_end(cell: Cell, sweep: Path) -> None:
@@ -172,8 +197,7 @@ def run_launched(job: Any) -> None:
     sweep = Path(job.sweep)
     cell = load_cell(sweep, job.cell)
     with closing(Pool()) as pool:
-        run_cell(cell, sweep, pool)
-    show_end(cell, PlainLines(sys.stdout))
+        run_cell(cell, sweep, pool, sweep_display=PlainLines(sys.stdout))
 
 
 def _explain(error: Exception, overrides: Sequence[str]) -> ConfigError:

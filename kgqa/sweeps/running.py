@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
@@ -15,7 +15,6 @@ from kgqa.config.files import load_yaml
 from kgqa.config.run_keys import FolderName
 from kgqa.config.settings import list_reported_settings
 from kgqa.errors import BudgetSpent, ConfigError, KgqaError, ServerLost, StorageError
-from kgqa.experiment.check import check
 from kgqa.experiment.engines import Pool
 from kgqa.experiment.run import execute
 from kgqa.experiment.session import Session
@@ -23,7 +22,7 @@ from kgqa.report.sweeps import SweepReport
 from kgqa.runtime.costs import Budget, Spent
 from kgqa.runtime.display import QUIET, Display, PlainLines, Stage, log_lines
 from kgqa.runtime.monitor import log_event
-from kgqa.sweeps.cells import differing_settings, experiment_of, group_by_models, skip_if_finished
+from kgqa.sweeps.cells import differing_settings, experiment_of
 from kgqa.util.fs import OUT_ELSEWHERE, explain_storage_errors, has_content, lock_file, replace_file
 from kgqa.util.places import outputs
 from kgqa.util.redaction import redact
@@ -97,39 +96,6 @@ def write_reports(sweep: Sweep) -> SweepReport:
     return report
 
 
-def run_cells(
-    cells: Sequence[Cell],
-    sweep: Path,
-    display: Display,
-    *,
-    budget: Budget | None = None,
-    on_end: Callable[[Cell], None] | None = None,
-) -> None:
-    """Run cells one after the other.
-
-    Cells with the same models run next to each other and share the loaded models. Finished cells are skipped, and a
-    failed cell does not stop the others. If the budget is spent, the remaining cells are not run.
-
-    Raises:
-        ServerLost: a server does not answer. The remaining cells are not run.
-    """
-    with display.counting("cells") as advance:
-        advance("", 0, len(cells))
-        for group in group_by_models(cells):
-            with closing(Pool()) as pool:
-                allowance = budget.left() if budget else None
-                for cell in group:
-                    if budget and budget.spent():
-                        cell.status, cell.error = "not run", f"the budget is spent: {budget.so_far()}"
-                        cell.write_state(sweep)
-                    else:
-                        count_cost(cell, run_cell(cell, sweep, pool, allowance, display), budget)
-                    show_end(cell, display)
-                    advance("", 1, len(cells))
-                    if on_end:
-                        on_end(cell)
-
-
 def count_cost(cell: Cell, paid: Spent, budget: Budget | None) -> None:
     """Subtract what a cell paid from the budget."""
     if budget:
@@ -138,18 +104,13 @@ def count_cost(cell: Cell, paid: Spent, budget: Budget | None) -> None:
         log_event("budget", budget.so_far())
 
 
-def show_end(cell: Cell, display: Display) -> None:
-    """Show how a cell ended, unless it was finished before."""
-    if cell.status != "skipped":
-        display.line(f"cell {cell.number} {cell.status}: {cell.name} · {cell.error or f'{cell.seconds:,.1f} s'}")
-
-
 def run_cell(
     cell: Cell, sweep: Path, pool: Pool, allowance: Budget | None = None, sweep_display: Display = QUIET
 ) -> Spent:
     """Run one cell in this process, with its state and its log in the sweep's folder, and return what it paid.
 
-    Errors of a cell are not raised. sweep_display: shows the stages of the cell while they run.
+    Errors of a cell are not raised. sweep_display: shows the stages of the cell while they run, and how it ended unless
+    it was finished before.
 
     Raises:
         ServerLost: a server does not answer. The other cells would wait for it, too.
@@ -165,8 +126,9 @@ def run_cell(
         ):
             cell.run, cell.status = session.folder, "running"
             cell.write_state(sweep)
-            if not skip_if_finished(cell, session):
-                _execute(cell, session, display)
+            executed = execute(session, display)
+        cell.finished, cell.error = executed.run, executed.failure and " ".join(executed.failure.split())
+        cell.status = "failed" if executed.failure else "skipped" if executed.was_finished else "done"
     except KgqaError as error:
         lost = error if isinstance(error, ServerLost) else None
         cell.status, cell.error = "not run" if isinstance(error, BudgetSpent) else "failed", _one_line(error)
@@ -179,14 +141,9 @@ def run_cell(
     cell.write_state(sweep)
     if lost:
         raise lost
+    if cell.status != "skipped":
+        sweep_display.line(cell.end)
     return session.spent if session else Spent()
-
-
-def _execute(cell: Cell, session: Session, display: Display) -> None:
-    check(session)
-    executed = execute(session, display)
-    cell.finished, failure = executed.run, executed.failure
-    cell.status, cell.error = ("failed", " ".join(failure.split())) if failure else ("done", None)
 
 
 def _one_line(error: Exception) -> str:

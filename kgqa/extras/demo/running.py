@@ -18,7 +18,7 @@ from kgqa.experiment.composing import compose_experiment
 from kgqa.experiment.engines import Pool
 from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.replay import Recorded, replay_questions
-from kgqa.experiment.run import execute_unless_finished
+from kgqa.experiment.run import execute
 from kgqa.experiment.session import Session
 from kgqa.extras.demo.recording import CALLS, RENEW, Recording
 from kgqa.runtime.display import Display
@@ -80,7 +80,7 @@ def run_demo(experiments: Sequence[Experiment], display: Display) -> Iterator[De
         for experiment in experiments:
             display.line(f"→ {experiment.name('method')}")
             with Session(experiment, pool) as session:
-                executed = execute_unless_finished(session, display)
+                executed = execute(session, display)
             traced = {each.question.id: each for each in read_trace(executed.run.folder)}
             questions = [traced[key] for key in experiment.data.ids]
             scored, cost = _score(experiment, questions), executed.run.metrics.cost

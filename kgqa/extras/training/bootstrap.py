@@ -21,7 +21,7 @@ from kgqa.config.overrides import format_override, override_group, override_key
 from kgqa.errors import ConfigError
 from kgqa.experiment.composing import compose_experiment
 from kgqa.experiment.identity import identify
-from kgqa.experiment.run import execute_unless_finished
+from kgqa.experiment.run import execute
 from kgqa.experiment.session import Session
 from kgqa.extras.training.bootstrap_settings import Bootstrapping
 from kgqa.extras.training.collect.collecting import Collecting
@@ -198,7 +198,7 @@ class Bootstrap:
     def answer(self, words: Sequence[str], display: Display) -> FinishedRun:
         """Return the run. Its engines are closed, so that the next one has the machine to itself."""
         with Session(compose_experiment(words)) as session:
-            executed = execute_unless_finished(session, display)
+            executed = execute(session, display)
         if executed.failure is not None:
             raise ConfigError(f"{executed.failure}. The same command repeats what failed")
         return executed.run

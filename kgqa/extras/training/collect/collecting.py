@@ -40,7 +40,7 @@ from kgqa.experiment.engines import role_nodes
 from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.identity import hash_programs
 from kgqa.experiment.manifest import origin
-from kgqa.experiment.run import execute_unless_finished
+from kgqa.experiment.run import execute
 from kgqa.experiment.session import Session
 from kgqa.extras.training.report import example_sections
 from kgqa.identity.component import identity_of
@@ -213,7 +213,7 @@ class Collecting:
 
         def call_teacher(words: Sequence[str]) -> dict[str, JsonObject]:
             with Session(compose_experiment(words)) as session:
-                run = execute_unless_finished(session, display).run
+                run = execute(session, display).run
             if failed := run.metrics.failed:
                 counts = f"{failed:,} of {run.metrics.questions:,} questions failed"
                 raise UsageError(f"{run.folder}: {counts}. The same command repeats them")
