@@ -9,6 +9,7 @@ VENV   ?= .venv
 # torch has its own environment, so that `make test` stays small. vLLM pins its own torch, so it has another one.
 ENGINES ?= .venv-engines
 FRAMEWORKS := $(VENV)-agents
+VERIFIERS  := $(VENV)-verifiers
 VLLM    ?= .venv-vllm
 RELEASE ?= .venv-release
 # An unpinned torch pulls gigabytes of CUDA on a machine without a GPU. TORCH_INDEX names another package index.
@@ -80,8 +81,9 @@ test-engines: $(ENGINES)/.done $(VLLM)/.done ## set up torch, trackers and vLLM,
 	fi; \
 	exit $$status
 
-test-agents: $(FRAMEWORKS)/.done ## set up openai, LangGraph, DSPy, smolagents and MCP, and run the agents of docs/AGENTS.md with them
+test-agents: $(FRAMEWORKS)/.done $(VERIFIERS)/.done ## set up openai, LangGraph, DSPy, smolagents and MCP, and run the agents of docs/AGENTS.md with them
 	@KGQA_KILLS=20 $(FRAMEWORKS)/bin/python -m pytest tests/agents tests/serve/test_kills.py --durations=5
+	@$(VERIFIERS)/bin/python -m pytest tests/agents/test_verifiers.py
 
 unit: $(DONE)-test ## the tests that need no weights and start no processes
 	@$(BIN)/python -m pytest $(PARALLEL) tests/unit tests/golden tests/conformance
@@ -134,7 +136,7 @@ dist: $(RELEASE)/.done ## build the wheel, the source distribution and the bill 
 	@ls -1 dist
 
 clean: ## remove the environments and caches, but not outputs/
-	rm -rf $(VENV) $(ENGINES) $(FRAMEWORKS) $(VLLM) $(RELEASE) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) $(ENGINES) $(FRAMEWORKS) $(VERIFIERS) $(VLLM) $(RELEASE) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 
 # pip of Python 3.11 does not know dependency groups
 $(DONE)-venv:
@@ -171,6 +173,14 @@ $(FRAMEWORKS)/.done: pyproject.toml
 	@$(PYTHON) -m venv $(FRAMEWORKS)
 	@$(WAIT) $(FRAMEWORKS)/bin/python $(PIP) 'pip>=25.1'
 	@$(WAIT) $(FRAMEWORKS)/bin/python $(PIP) -e '.[serve,mcp]' --group test openai anthropic langgraph langchain-openai dspy smolagents
+	@touch $@
+
+# verifiers pins mcp
+$(VERIFIERS)/.done: pyproject.toml
+	@echo "→ setting up $(VERIFIERS): verifiers"
+	@$(PYTHON) -m venv $(VERIFIERS)
+	@$(WAIT) $(VERIFIERS)/bin/python $(PIP) 'pip>=25.1'
+	@$(WAIT) $(VERIFIERS)/bin/python $(PIP) -e '.[serve]' --group test 'verifiers>=0.4,<0.5'
 	@touch $@
 
 $(ENGINES)/.done: pyproject.toml constraints.txt

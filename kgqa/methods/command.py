@@ -75,10 +75,11 @@ class Command(OutsideAgent):
     def loads(self) -> JsonObject:
         """Return the hash of the agent's files. Their places do not count."""
         _ = self.argv  # the program exists
-        digests = sorted(sha256(file) for file in set(self._find_files()))
+        digests = sorted(sha256(file) for file in set(self.list_files()))
         return {"files": hashlib.sha256("\n".join(digests).encode()).hexdigest()[:16]}
 
-    def _find_files(self) -> Iterator[Path]:
+    def list_files(self) -> Iterator[Path]:
+        """Yield the files that define the agent. Raises ConfigError: one is missing."""
         program, *words = self._words
         for word in [program] * (os.sep in program and not os.path.isabs(program)) + words:
             if Path(word).is_file():

@@ -11,6 +11,16 @@ it, use kgqa run method=command (docs/AGENTS.md)."""
 EXTRA = Extra(
     commands={
         "inspect": (
+            Command("export", "export an environment for reinforcement learning", "kgqa export env dataset=demo"),
+            Command(
+                "export env",
+                "write questions, scores and an agent as an environment of verifiers 0.4",
+                'kgqa export env dataset=demo method.command="python agent.py" --out kgqa_demo',
+                "kgqa.extras.serve.export_env:export_env",
+                """
+                key=value …  as for kgqa run method=command: dataset=, retriever=, limit=, method.command=, scoring=
+                --out PATH   a new folder (default: kgqa-DATASET)""",
+            ),
             Command(
                 "serve",
                 "serve a model and a search to agents, with the call cache and the costs of kgqa",
