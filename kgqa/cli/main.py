@@ -63,7 +63,8 @@ def _run(arguments: Sequence[str]) -> int:
     from kgqa.cli.terminal import Terminal
     from kgqa.runtime.display import log_lines
 
-    terminal = Terminal(sys.stderr if getattr(args, "json", False) else sys.stdout)
+    writes_data = getattr(args, "json", False) or getattr(args, "stdio", False)
+    terminal = Terminal(sys.stderr if writes_data else sys.stdout)
     with log_lines(terminal), terminal.showing_work():
         return command.run(args, terminal)
 

@@ -20,6 +20,7 @@ from tests.http_server import serve_json
 for package in ("starlette", "uvicorn", "aiohttp"):
     pytest.importorskip(package)
 KILLS = int(os.environ.get("KGQA_KILLS", "3"))
+DELAY = 0.05 * KILLS  # seconds of a reply, so that the run is not finished before the last kill
 LOG = "log"  # lines "sent PROMPT" of the model's server, and "got PROMPT" of agents
 TURNS = 3
 LOOP = """
@@ -77,7 +78,7 @@ def answer_slowly(handler: BaseHTTPRequestHandler, body: bytes) -> tuple[int, An
     prompt = request["messages"][-1]["content"]
     with Path(LOG).open("a", encoding="utf-8") as log:
         log.write(f"sent {prompt!r}\n")
-    time.sleep(0.1)
+    time.sleep(DELAY)
     message = {"role": "assistant", "content": f"reply {request.get('seed')} to {prompt[:20]}"}
     usage = {"prompt_tokens": 9, "completion_tokens": 9}
     return 200, {"model": "stand-in", "usage": usage, "choices": [{"message": message, "finish_reason": "stop"}]}

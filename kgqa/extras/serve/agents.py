@@ -23,6 +23,7 @@ from kgqa.methods.outside import OutsideAgent
 from kgqa.runtime.services import Service
 from kgqa.types import AgentReply
 from kgqa.util.digests import digest
+from kgqa.util.optional_deps import require_packages
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class Visitors:
     announce: Callable[[str, str], None]
     host: str = HOST
     port: int = 0
+    is_stdio: bool = False  # one MCP client on standard input, instead of HTTP
 
 
 class Agents(Service):
@@ -54,7 +56,7 @@ class Agents(Service):
     def submit(self, request: Request) -> None:
         call: RunAgent = request.call
         if isinstance(call.agent, Visitors):
-            self._open_server(call.agent)
+            self._open_server(call.agent, request.ticket)
         else:
             self._server.loop.submit(self._run(call, request.ticket))
 
@@ -67,7 +69,7 @@ class Agents(Service):
     def _address(self) -> str:
         return self._server.open()
 
-    def _open_server(self, visitors: Visitors) -> None:
+    def _open_server(self, visitors: Visitors, ticket: int) -> None:
         agent = visitors.agent
         session = Session(
             self._runner.adopt,
@@ -76,8 +78,23 @@ class Agents(Service):
             key=str(self._settings.seed),
             is_endless=True,
         )
+        if visitors.is_stdio:
+            self._server.loop.submit(self._serve_stdio(session, ticket))
+            return
         self._server = Server(session, visitors.host, visitors.port)
         visitors.announce(self._address, session.token)
+
+    async def _serve_stdio(self, session: Session, ticket: int) -> None:
+        """Serve until the client closes its end."""
+        reply: AgentReply | Exception = AgentReply("")
+        try:
+            require_packages("mcp", "mcp")
+            from kgqa.extras.serve.mcp_api import build_server
+
+            await build_server(lambda _: session).run_stdio_async()
+        except Exception as error:  # noqa: BLE001 - the command ends with it
+            reply = error
+        self._done.put(ServiceReply(ticket, reply, cached=False))
 
     async def _run(self, call: RunAgent, ticket: int) -> None:
         if self._places is None:

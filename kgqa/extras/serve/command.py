@@ -29,6 +29,7 @@ def serve(args: Namespace, terminal: Terminal) -> None:
         terminal.line("Stop the server with Ctrl-C.")
 
     host = args.host or HOST
-    ledger = run_server(experiment, terminal, host, PORT if args.port is None else args.port, announce)
+    port = PORT if args.port is None else args.port
+    ledger = run_server(experiment, terminal, host, port, announce, is_stdio=args.stdio)
     new = ledger.answered.total() - ledger.hits.total()
     terminal.line(f"{pluralize(ledger.answered.total(), 'call')}, {new:,} new, {ledger.spent().tokens:,} new tokens")

@@ -31,6 +31,7 @@ EXTRA = Extra(
                 key=value …  as for kgqa run: model= or server=, and retriever= with dataset=. method.passages=, \
                     method.temperature= and method.max_tokens= are for requests without such a key
                 --port PORT  port, or 0 for any free port (default: 8745)
+                --stdio      serve one MCP client on standard input and output, which starts this command itself
                 --host HOST  address to listen on (default: 127.0.0.1). Another one needs a token, which is printed""",
                 notes=NOTES,
             ),

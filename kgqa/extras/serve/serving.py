@@ -38,13 +38,19 @@ def compose_server(overrides: Sequence[str]) -> Experiment:
 
 
 def serve(
-    experiment: Experiment, display: Display, host: str, port: int, announce: Callable[[str, str], None]
+    experiment: Experiment,
+    display: Display,
+    host: str,
+    port: int,
+    announce: Callable[[str, str], None],
+    *,
+    is_stdio: bool = False,
 ) -> Ledger:
     """Serve until the user stops it, with the call cache and the budget of a run. Return the costs.
 
     announce: called with the address and the token when the server is open.
     """
-    visitors = Visitors(cast(OutsideAgent, experiment.method), announce, host, port)
+    visitors = Visitors(cast(OutsideAgent, experiment.method), announce, host, port, is_stdio)
     with Session(experiment, Pool()) as session:
         check(session)
         session.engines.check_ready(session.cache)
