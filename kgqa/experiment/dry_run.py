@@ -12,9 +12,23 @@ from typing import Any, TypeVar, cast
 from kgqa.cache.in_flight import Done, Request, ServiceReply, find_reply
 from kgqa.cache.key import cache_key
 from kgqa.cache.store import Origin
-from kgqa.calls import Call, Choose, CountTokens, Facts, Generate, ModelCall, Neighbours, Program, Rank, Search, Triples
+from kgqa.calls import (
+    Call,
+    Choose,
+    CountTokens,
+    Facts,
+    Generate,
+    ModelCall,
+    Neighbours,
+    Program,
+    Rank,
+    RunAgent,
+    Search,
+    Triples,
+)
 from kgqa.engines.thinking import Thinking
 from kgqa.engines.weights import Prices
+from kgqa.errors import ConfigError
 from kgqa.experiment.engines import Engines
 from kgqa.experiment.prepare.indexes import index_folder
 from kgqa.experiment.prepare.triples import distinct_passages
@@ -176,6 +190,9 @@ class Planner(Service):
         return {ended.key: ended.result for ended in scheduler.run(with_searches)}
 
     def submit(self, request: Request) -> None:
+        if isinstance(request.call, RunAgent):
+            name = request.call.name
+            raise ConfigError(f"dry_run=true: only running {name} shows its calls. Use limit=3, and then kgqa plan")
         reply, cached = self._reply(request)
         if isinstance(request.call, Generate | Choose):
             self._count(request, CallRecord((), request.call, reply, cached))

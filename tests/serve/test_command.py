@@ -13,6 +13,7 @@ import pytest
 
 import kgqa
 from kgqa.artifacts.trace import TracedQuestion
+from kgqa.cli.main import main
 from kgqa.errors import KgqaError
 from kgqa.extras.serve.processes import find_marked
 from kgqa.runtime.display import QUIET
@@ -210,6 +211,12 @@ INVALID: Mapping[str, tuple[str, str]] = {
 def test_invalid_command_stops_before_the_first_question(word: str, message: str) -> None:
     with pytest.raises(KgqaError, match=message.replace("*", r"\*")):
         run("print('a')", word)
+
+
+def test_dry_run_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("agent.py").write_text("print('a')", encoding="utf-8")
+    assert main(["run", "method=command", "dataset=demo", "engine=scripted", "limit=1", "dry_run=true"]) == 2
+    assert "only running python agent.py shows its calls" in capsys.readouterr().err
 
 
 def _list_children() -> list[int]:
