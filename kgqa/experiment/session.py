@@ -121,7 +121,9 @@ class Session(ExitStack):
     def ranker(self, group: str) -> Ranker:
         """Return the chosen one of a group (ranker, demonstrations_ranker, reranker), or tfidf, which has no group."""
         node = _TFIDF if group == "tfidf" else self.experiment.chosen(group)
-        return self._pool.shared(node, lambda: parts.build_part(node, group, Ranker))
+        # a group of configurations names the class, and tfidf is none
+        key = "ranker" if group == "tfidf" else group
+        return self._pool.shared(node, lambda: parts.build_part(node, key, Ranker))
 
     @property
     def retriever(self) -> Retriever:
