@@ -27,7 +27,7 @@ from kgqa.experiment import run as executing
 from kgqa.extras.training.train import run as running
 from kgqa.extras.training.collect import collecting
 
-def die(*_):
+def die(*_, **__):
     for child in open(f"/proc/self/task/{os.getpid()}/children").read().split():
         os.kill(int(child), signal.SIGKILL)
     os.kill(os.getpid(), signal.SIGKILL)
