@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from kgqa.artifacts.metrics import UNDEFINED, Agreement, Estimate, JudgeMetrics, ScoreSummary
+from kgqa.artifacts.metrics import UNDEFINED, Estimate, JudgeMetrics, LabelAgreement, ScoreSummary
 from kgqa.artifacts.schema import Artifact, Number, as_json, check_json, omit_none, read_json
 from kgqa.types import Json
 
@@ -52,7 +52,7 @@ class Calibration(Artifact):
     corrected: Estimate = UNDEFINED
     sensitivity: Estimate = UNDEFINED
     specificity: Estimate = UNDEFINED
-    agreement: Agreement | None = omit_none()
+    agreement: LabelAgreement | None = omit_none()
     kappa: Number | None = None
     kappa_low: Number | None = None
     kappa_high: Number | None = None

@@ -26,7 +26,7 @@ _REMEDY = "Run its kgqa collect command again."
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class ExampleOrigin:
     """place: the step, hop or iteration, from 1. made_by: "rules", "gold" or the name of a run."""
 
     dataset: str
@@ -35,7 +35,7 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
-class Example:
+class TrainingExample:
     """A prompt for a role, with the reply to learn."""
 
     id: str  # unique in the file
@@ -44,7 +44,7 @@ class Example:
     prompt: Prompt
     target: str  # without spaces at its ends
     label: str  # such as an error type, "exploration", "fact"
-    origin: Origin
+    origin: ExampleOrigin
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Positive:
     positive: str
     negatives: tuple[str, ...]
     label: str  # such as "hop 1", "support"
-    origin: Origin
+    origin: ExampleOrigin
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,21 +67,23 @@ class Dropped:
     question: str
     what: str  # the question or one of its parts
     why: str
-    origin: Origin
+    origin: ExampleOrigin
 
 
-Made = Example | Positive | Dropped
+Made = TrainingExample | Positive | Dropped
 
 
-def read_examples(file: Path) -> Iterator[Example | Positive]:
+def read_examples(file: Path) -> Iterator[TrainingExample | Positive]:
     """Yield the examples. Raises DataError if a line is not an example."""
     for place, record in read_lines(file, _REMEDY):
-        kind: type[Example | Positive] = Positive if isinstance(record, dict) and "anchor" in record else Example
+        kind: type[TrainingExample | Positive] = (
+            Positive if isinstance(record, dict) and "anchor" in record else TrainingExample
+        )
         yield check_json(kind, record, place, _REMEDY)
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ExampleSource:
     """The questions of a dataset or of a finished run.
 
     method: the method with the prompts, as configured or as in the run. None: the recipe uses the traces of runs only.
@@ -137,13 +139,13 @@ class Recipe(ABC):
         return "needs questions, not runs: set dataset=NAME" if self.sources else ""
 
     @abstractmethod
-    def collect(self, sources: Sequence[Source], call_teacher: CallTeacher) -> Iterator[Made]:
+    def collect(self, sources: Sequence[ExampleSource], call_teacher: CallTeacher) -> Iterator[Made]:
         """Yield examples in a deterministic order.
 
         call_teacher: runs the method of a teacher, if the recipe uses one.
         """
 
-    def figures(self, sources: Sequence[Source]) -> Mapping[str, int | float]:
+    def figures(self, sources: Sequence[ExampleSource]) -> Mapping[str, int | float]:
         """Return additional figures for the report."""
         del sources
         return {}

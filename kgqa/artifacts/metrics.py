@@ -163,7 +163,7 @@ class Retrieval(Artifact):
         return tuple(budget for budget in numbers if last is None or int(budget) <= last)
 
 
-class Agreement(Artifact):
+class LabelAgreement(Artifact):
     """`confusion`: {first: {second: count}}. `percent`, `kappa`: None if n is 0."""
 
     n: Count
@@ -180,7 +180,7 @@ class VerdictSummary(Artifact):
     unscored: Count
     failed: Count
     exact: Count
-    agreement_with_em: Agreement
+    agreement_with_em: LabelAgreement
 
 
 class JudgeMetrics(VerdictSummary):
@@ -196,7 +196,7 @@ class JudgeMetrics(VerdictSummary):
     cost: Costs
     warnings: tuple[str, ...]
     members: Mapping[str, Estimate] | None = omit_none()
-    pairs: Mapping[str, Agreement] | None = omit_none()
+    pairs: Mapping[str, LabelAgreement] | None = omit_none()
     corrected: Estimate | None = omit_none()
 
 

@@ -97,7 +97,7 @@ def run_predictions(folder: Path) -> list[Prediction]:
     """Read a run's predictions in the order of the data file. Raises DataError: it is not finished, or damaged."""
     check_hash(folder, PREDICTIONS)
     return [
-        Prediction.of_json(record, check_json(_Line, record, place).question_id, place)
+        Prediction.of_json(record, check_json(_SavedLine, record, place).question_id, place)
         for place, record in read_lines(folder / PREDICTIONS)
     ]
 
@@ -107,7 +107,7 @@ def question_ids(folder: Path) -> list[str]:
     return [prediction.question_id for prediction in run_predictions(folder)]
 
 
-class _Line(Artifact):
+class _SavedLine(Artifact):
     """The keys that every line has."""
 
     question_id: str

@@ -129,7 +129,7 @@ class _QuestionLine(Artifact):
     question: Question
 
 
-class _Line(_QuestionLine):
+class _TraceLine(_QuestionLine):
     """The keys of a line. `Prediction.of_json` checks those of its prediction."""
 
     question_id: str
@@ -203,7 +203,7 @@ def _decode(text: str, location: str) -> TracedQuestion:
         line = decode_stored(text)
     except ValueError as error:
         raise DataError(f"{location}: damaged trace ({error}). {AGAIN}") from error
-    parts = check_json(_Line, line, location)
+    parts = check_json(_TraceLine, line, location)
     prediction = Prediction.of_json(line, parts.question_id, location, parts.notes)
     for call in parts.calls:
         check_reply(call.kind, call.reply, location)
@@ -251,7 +251,7 @@ def _frames(folder: Path, start: int = 0) -> Iterator[tuple[int, str, str]]:
 Names = Annotated[tuple[str, ...], MinLen(1)]
 
 
-class Chain(Artifact):
+class NotedChain(Artifact):
     """A reasoning chain. `triples`: the parts of each, then the id of its passage."""
 
     score: int | float  # can be infinite
@@ -262,7 +262,7 @@ class Chain(Artifact):
 class Notes(Artifact):
     """The notes of a question that `kgqa show` prints."""
 
-    chains: tuple[Chain, ...] = ()
+    chains: tuple[NotedChain, ...] = ()
     thoughts: tuple[str, ...] = ()
 
     @classmethod

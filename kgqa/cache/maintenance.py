@@ -98,7 +98,7 @@ def prune(folder: Path, *, older_than: int | None = None, engine: str | None = N
     return calls, size
 
 
-class _Line(Artifact):
+class _CallLine(Artifact):
     key: str
     value: str
     checksum: int
@@ -147,7 +147,7 @@ def export_calls(
                 counts["damaged" if not intact else "secret" if secret else "calls"] += 1
                 if intact and not secret:
                     plain = (_text(value) if isinstance(value, bytes) else value for value in row)
-                    write(dict(zip(_Line.__annotations__, plain, strict=True)))
+                    write(dict(zip(_CallLine.__annotations__, plain, strict=True)))
             write({"calls": counts["calls"]})
     return counts
 
@@ -184,7 +184,7 @@ def import_calls(folder: Path, file: Path) -> Counter[str]:
     return counts
 
 
-def _merge(connection: sqlite3.Connection, line: _Line) -> str:
+def _merge(connection: sqlite3.Connection, line: _CallLine) -> str:
     row = connection.execute("SELECT key, value, checksum FROM calls WHERE key = ?", (line.key,)).fetchone()
     if row and is_intact(*row):
         return "equal" if row[1] == line.value.encode() else "different"
@@ -194,7 +194,7 @@ def _merge(connection: sqlite3.Connection, line: _Line) -> str:
     return "new"
 
 
-def _read_export(file: Path, packed: Any) -> Iterator[_Line]:
+def _read_export(file: Path, packed: Any) -> Iterator[_CallLine]:
     reader = zstandard.ZstdDecompressor().stream_reader(packed, read_across_frames=True)
     number, value = 0, None
     try:
@@ -203,7 +203,7 @@ def _read_export(file: Path, packed: Any) -> Iterator[_Line]:
             if number == 1 and value != {"format": FORMAT}:
                 raise DataError(f"{where}: expected the format {FORMAT!r}")
             if number > 1 and "calls" not in value:
-                line = check_json(_Line, value, where)
+                line = check_json(_CallLine, value, where)
                 (line.engine + line.model).encode()  # raises a ValueError for half a surrogate pair
                 if decode_row(line.key.encode(), line.value.encode(), line.checksum) is None:
                     raise DataError(f"{where}: damaged (call {line.key[:12]}…). Export it again")

@@ -15,7 +15,7 @@ from kgqa.cli.terminal import Terminal
 from kgqa.config.user_code import copy_prompt, write_scaffold
 from kgqa.errors import ConfigError
 from kgqa.experiment.replay import replay
-from kgqa.system.doctor import Finding, examine
+from kgqa.system.doctor import Diagnosis, examine
 from kgqa.util.optional_deps import is_available
 from kgqa.util.places import call_cache
 
@@ -41,7 +41,7 @@ def doctor(args: Namespace, terminal: Terminal) -> int:
         rows = [each for each in of_area if each not in folded]
         if folded:
             names = ", ".join(each.name for each in folded)
-            rows.append(Finding(area, "not found", "note", names, "optional. How to get one: kgqa doctor NAME"))
+            rows.append(Diagnosis(area, "not found", "note", names, "optional. How to get one: kgqa doctor NAME"))
         terminal.heading(area)
         for each in rows:
             text = f"  {MARKS[each.state]} {each.name.ljust(width)}  {each.text}"

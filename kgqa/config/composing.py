@@ -319,7 +319,7 @@ def check_form(override: str) -> None:
 
 
 @dataclass(frozen=True)
-class Span:
+class ValueRange:
     """A quantity from `low` to `high`, both included. They are whole numbers, `step` apart, if both ends are."""
 
     low: float
@@ -339,7 +339,7 @@ class Axis:
     key: str
     values: tuple[str, ...]
     swept: bool
-    span: Span | None = None
+    span: ValueRange | None = None
 
     def overrides(self) -> list[str]:
         return [f"{self.key}={value}" for value in self.values] if self.swept else [self.override]
@@ -374,13 +374,13 @@ def _parse_axis(override: str, parser: OverridesParser) -> Axis:
     key, sweep = parsed.get_key_element(), parsed.value()
     if isinstance(sweep, IntervalSweep):
         low, high = (0.0 if end is None else end for end in (sweep.start, sweep.end))
-        return Axis(override, key, (), swept=True, span=Span(low, high, log="log" in sweep.tags))
+        return Axis(override, key, (), swept=True, span=ValueRange(low, high, log="log" in sweep.tags))
     values = tuple(dict.fromkeys(parsed.sweep_string_iterator()))  # each once
     if not values:
         raise ConfigError(f"{override}: no name matches. See kgqa run --help")
     span, numbers = None, list[Any](parsed.sweep_iterator())
     if isinstance(sweep, RangeSweep) and all(isinstance(number, int) for number in numbers):
-        span = Span(min(numbers), max(numbers), abs(int(sweep.step)))
+        span = ValueRange(min(numbers), max(numbers), abs(int(sweep.step)))
     return Axis(override, key, values, swept=True, span=span)
 
 

@@ -253,7 +253,7 @@ def flatten(config: Config, prefix: str = "") -> dict[str, Json]:
 
 
 @dataclass(frozen=True)
-class Choice:
+class GroupChoice:
     """A choice that comes with another one: graph=tfidf of method=kgp. `part` is "" for a group's own choice."""
 
     group: str
@@ -276,7 +276,7 @@ def describe_module(file: Path) -> str:
     return " ".join(match[1].split()) if match else ""
 
 
-def list_choices(group: str, name: str) -> list[Choice]:
+def list_choices(group: str, name: str) -> list[GroupChoice]:
     """Return the choices of other groups that come with this one, such as the graph of method=kgp."""
     return [choice for choice in list_defaults(group, name) if choice.group != group or choice.part]
 
@@ -287,21 +287,21 @@ def default_choices() -> dict[str, str]:
     return {choice.group: choice.name for choice in listed if choice.name != "None"}
 
 
-def list_defaults(group: str, name: str) -> list[Choice]:
+def list_defaults(group: str, name: str) -> list[GroupChoice]:
     """Return what a choice's file names under `defaults`. The group of `- dense` is the choice's own."""
     choices = _read_defaults(group, load_file(group, name))
-    if Choice(group, "", name) in choices:
+    if GroupChoice(group, "", name) in choices:
         raise DataError(f"{config_file(group, name)}: a file names itself in its defaults. Remove it there.")
     return choices
 
 
-def _read_defaults(own_group: str, node: Mapping[str, Json]) -> list[Choice]:
+def _read_defaults(own_group: str, node: Mapping[str, Json]) -> list[GroupChoice]:
     choices = []
     for entry in node.get("defaults", ()):
         if isinstance(entry, str) and entry != "_self_":
-            choices.append(Choice(own_group, "", entry))
+            choices.append(GroupChoice(own_group, "", entry))
         for key, name in entry.items() if isinstance(entry, Mapping) else ():
             group, _, place = key.split()[-1].lstrip("/").partition("@")
             part = place.removeprefix(f"_global_.{group}")
-            choices.append(Choice(part, "", str(name)) if part in SECOND else Choice(group, part, str(name)))
+            choices.append(GroupChoice(part, "", str(name)) if part in SECOND else GroupChoice(group, part, str(name)))
     return choices

@@ -204,7 +204,7 @@ def _check(chain: ChainDemonstration, where: str) -> ChainDemonstration:
     return chain
 
 
-class Context(BaseModel):
+class ExamplePassage(BaseModel):
     title: Text
     text: Text
     triples: tuple[Parts, ...] = ()  # what it states
@@ -214,7 +214,7 @@ class Context(BaseModel):
         return Passage.of(self.title, self.text)
 
 
-class Step(BaseModel):
+class ExampleStep(BaseModel):
     question: Text
     triple: Parts  # one of a passage's; its tail is the answer
 
@@ -225,10 +225,10 @@ class ThoughtRecord(BaseModel):
     question: Text
     answer: Text
     thoughts: Annotated[tuple[Text, ...], Field(min_length=1)]  # sentences; the last one says "the answer is: …"
-    passages: Annotated[tuple[Context, ...], Field(min_length=1)]  # that support the thoughts
-    pinned: tuple[Context, ...] = ()  # the main passage that the question is about
-    distractors: tuple[Context, ...] = ()
-    steps: tuple[Step, ...] = ()  # in an order in which each can be answered
+    passages: Annotated[tuple[ExamplePassage, ...], Field(min_length=1)]  # that support the thoughts
+    pinned: tuple[ExamplePassage, ...] = ()  # the main passage that the question is about
+    distractors: tuple[ExamplePassage, ...] = ()
+    steps: tuple[ExampleStep, ...] = ()  # in an order in which each can be answered
     implied: tuple[Parts, ...] = ()  # triples that follow from what the passages state
     entities: dict[Text, Text] = {}  # of the triples, with their types
 

@@ -63,7 +63,7 @@ class Cut(BaseModel):
     files: tuple[str, ...]  # of the folders of these entries
 
 
-class Source(BaseModel):
+class Download(BaseModel):
     """An entry of conf/downloads.yaml."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -89,12 +89,12 @@ class Source(BaseModel):
         return (self.abstracts,) if self.abstracts else self.members or (self.file,)
 
 
-def parse_sources(entries: JsonObject) -> dict[str, Source]:
+def parse_sources(entries: JsonObject) -> dict[str, Download]:
     """Return the entries of conf/downloads.yaml by name."""
-    return TypeAdapter(dict[str, Source]).validate_python(entries)
+    return TypeAdapter(dict[str, Download]).validate_python(entries)
 
 
-def download(source: Source, target: Path, advance: Advance) -> None:
+def download(source: Download, target: Path, advance: Advance) -> None:
     """Download a source's file. It appears at `target` complete and checked, or not at all.
 
     Raises:
@@ -139,7 +139,7 @@ class _Progress:
         """Do nothing."""
 
 
-def is_intact(file: Path, source: Source) -> bool:
+def is_intact(file: Path, source: Download) -> bool:
     """Return whether a file has the source's checksum, if that is known."""
     return source.sha256 in (None, pooch.file_hash(str(file)))
 

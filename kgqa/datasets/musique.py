@@ -18,11 +18,11 @@ from kgqa.util.settings import Setting
 UNANSWERABLE = "unanswerable"
 
 
-class Paragraph(corpus.Paragraph):
+class MusiqueParagraph(corpus.Paragraph):
     is_supporting: StrictBool
 
 
-class Step(BaseModel):
+class MusiqueStep(BaseModel):
     question: str
     answer: str
     paragraph_support_idx: StrictInt | None = None
@@ -31,9 +31,9 @@ class Step(BaseModel):
 class MusiqueRecord(Gold):
     id: str
     question: str
-    paragraphs: tuple[Paragraph, ...] = ()  # none: a question for open retrieval
+    paragraphs: tuple[MusiqueParagraph, ...] = ()  # none: a question for open retrieval
     answerable: StrictBool = True
-    question_decomposition: tuple[Step, ...] = ()
+    question_decomposition: tuple[MusiqueStep, ...] = ()
     type: str | None = None  # not MuSiQue's: the demo dataset names comparison questions
 
 

@@ -25,7 +25,7 @@ from kgqa.util.settings import Setting
 MOST_LISTS = 200  # in a list that is written as a text
 
 
-class Context(Titled):
+class GivenPassage(Titled):
     is_supporting: StrictBool = True
 
 
@@ -77,7 +77,7 @@ class Records(FileDataset):
             (Passage.of(plain_title(context.title), context.text), context.is_supporting)
             for value in (_find(record, [self.passages_key]) if self.passages_key else ())
             for item in (value if isinstance(value, list) else [value])
-            for context in [parse_record(Context, item, where)]
+            for context in [parse_record(GivenPassage, item, where)]
         ]
         support = [passage for passage, is_gold in pairs if is_gold]
         titles = [*map(page_title, texts(self.title_key)), *(passage.title for passage in support)]

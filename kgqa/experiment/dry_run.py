@@ -52,7 +52,7 @@ TRIPLES_PER_PASSAGE = 8  # TRACE, Table 5: 79.04 triples in 10 passages
 
 
 @dataclass
-class Planned:
+class PlannedCalls:
     """Model calls of one role. Those in the cache, or of an earlier cell of the sweep, are not new."""
 
     engine: str  # as in "smollm2_135m@llamacpp"
@@ -66,7 +66,7 @@ class Planned:
     first: dict[str, ModelCall] = field(default_factory=dict)  # by template
 
 
-Plan = dict[str, Planned]  # by role
+Plan = dict[str, PlannedCalls]  # by role
 # cache keys of calls, folders of indexes, and passages with their extractor, of earlier cells: each is new once
 Shared = set[str]
 
@@ -267,7 +267,7 @@ class Planner(Service):
         call: ModelCall = request.call
         if call.role not in self.plan:
             engine = self._engines(call.role)
-            self.plan[call.role] = Planned(
+            self.plan[call.role] = PlannedCalls(
                 engine=self._engines.label(call.role),
                 origin=Origin.of(identity_of(engine)),
                 at_once=cast(StreamingEngine, engine).max_concurrency if engine.streaming else None,

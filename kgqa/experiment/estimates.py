@@ -18,7 +18,7 @@ from math import sqrt
 from kgqa.artifacts.metrics import METRICS, Metrics
 from kgqa.cache.store import CallCache, StoredUsage
 from kgqa.errors import DataError
-from kgqa.experiment.dry_run import Plan, Planned
+from kgqa.experiment.dry_run import Plan, PlannedCalls
 from kgqa.util.places import call_cache, outputs
 from kgqa.util.text import duration, pluralize
 
@@ -154,7 +154,9 @@ class Estimator:
         return Estimated.sum(estimates)
 
 
-def _estimate_role(role: Planned, history: RoleHistory | None, usages: Sequence[StoredUsage], method: str) -> Estimated:
+def _estimate_role(
+    role: PlannedCalls, history: RoleHistory | None, usages: Sequence[StoredUsage], method: str
+) -> Estimated:
     if not role.new.calls:
         return Estimated(role.every.calls, 0, Range(), Range(), Range() if role.prices else None)
     calls, notes = _expected_calls(role, history, method)
@@ -176,7 +178,7 @@ def _estimate_role(role: Planned, history: RoleHistory | None, usages: Sequence[
     return Estimated(role.every.calls, role.new.calls, read + written, seconds, usd, tuple(notes))
 
 
-def _expected_calls(role: Planned, history: RoleHistory | None, method: str) -> tuple[Range, list[str]]:
+def _expected_calls(role: PlannedCalls, history: RoleHistory | None, method: str) -> tuple[Range, list[str]]:
     """Return the number of new calls, and what it rests on."""
     most, programs = float(role.new.calls), len(role.new_programs)
     if history:
@@ -188,7 +190,9 @@ def _expected_calls(role: Planned, history: RoleHistory | None, method: str) -> 
     return Range(programs, most), [note]
 
 
-def _tokens_per_call(role: Planned, history: RoleHistory | None, usages: Sequence[StoredUsage]) -> tuple[float, Range]:
+def _tokens_per_call(
+    role: PlannedCalls, history: RoleHistory | None, usages: Sequence[StoredUsage]
+) -> tuple[float, Range]:
     """Return the prompt tokens and the output tokens of a call."""
     if history:
         return history.prompt_tokens / history.calls, Range.at(history.output_tokens / history.calls)
@@ -200,7 +204,7 @@ def _tokens_per_call(role: Planned, history: RoleHistory | None, usages: Sequenc
     return prompt, Range(usual, 2 * usual).up_to(most)
 
 
-def _estimate_seconds(role: Planned, usages: Sequence[StoredUsage], work: Range) -> Range:
+def _estimate_seconds(role: PlannedCalls, usages: Sequence[StoredUsage], work: Range) -> Range:
     """Return the time for some work, in written tokens and their equivalents, at the speed of earlier calls."""
     measured = max(sum(usage.work(WRITTEN) for usage in usages), 1)
     alone = sum(usage.seconds for usage in usages) / measured  # seconds per unit of work

@@ -11,7 +11,7 @@ from kgqa.config.files import Config, groups
 from kgqa.config.run_keys import RunSettings
 from kgqa.errors import ConfigError, nearest
 from kgqa.experiment.engines import ModelChooser, RoleNodes, role_nodes
-from kgqa.experiment.selection import Selection
+from kgqa.experiment.selection import QuestionSelection
 from kgqa.judge import ROLE
 from kgqa.protocols import Method, Retriever
 from kgqa.types import Json
@@ -51,9 +51,9 @@ class Experiment:
         return self.data.name if group == "dataset" else str(self.config["choices"][group])
 
     @cached_property
-    def data(self) -> Selection:
+    def data(self) -> QuestionSelection:
         """Return the questions, and what is searched."""
-        return Selection(self.config, self.settings, self.given)
+        return QuestionSelection(self.config, self.settings, self.given)
 
     @property
     def profile(self) -> str:

@@ -29,11 +29,11 @@ class OfficialFile(BaseModel):
     sp: dict[str, list[tuple[str, StrictInt]]] = {}  # title and sentence of the supporting facts
 
 
-class Line(BaseModel):
+class PredictionLine(BaseModel):
     question_id: Annotated[str, Field(min_length=1, validation_alias=AliasChoices("question_id", "id", "_id"))]
 
 
-class MusiqueLine(Line):
+class MusiqueLine(PredictionLine):
     predicted_answer: str
     predicted_support_idxs: tuple[StrictInt, ...] | None = None
     predicted_answerable: StrictBool | None = None
@@ -106,7 +106,7 @@ def _prediction(record: Json, where: str) -> Prediction:
         line = parse_record(MusiqueLine, record, where)
         places, answerable = line.predicted_support_idxs, line.predicted_answerable
         return Prediction(line.question_id, line.predicted_answer, places=places, answerable=answerable)
-    question_id = parse_record(Line, record, where).question_id
+    question_id = parse_record(PredictionLine, record, where).question_id
     if "answer" not in record:
         raise DataError(f"{where}: no answer. Expected the key answer, or predicted_answer as in MuSiQue's files")
     return Prediction.of_json(record, question_id, where)

@@ -27,7 +27,7 @@ GIVEN = "given"  # the name of questions in memory
 
 
 @dataclass(frozen=True)
-class Selection:
+class QuestionSelection:
     """The questions of a configuration. Each value is made at its first use and kept.
 
     given: questions in memory instead of the dataset's.

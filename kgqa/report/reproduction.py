@@ -11,7 +11,16 @@ from pathlib import Path
 from kgqa.report.page import sections_page
 from kgqa.report.plots import Plot, Point, Series
 from kgqa.report.section import FILES, MarkedCell, Section, latex, markdown
-from kgqa.scoring.published_delta import FEW, MARGIN_SHARE, Delta, Metric, Ours, Value, Verdict, wilson_interval
+from kgqa.scoring.published_delta import (
+    FEW,
+    MARGIN_SHARE,
+    Delta,
+    Ours,
+    PublishedMetric,
+    Value,
+    Verdict,
+    wilson_interval,
+)
 from kgqa.util.fs import json_text, replace_file
 from kgqa.util.text import pluralize
 
@@ -32,7 +41,7 @@ class Line:
 
     row: str
     column: str
-    metric: Metric
+    metric: PublishedMetric
     published: Value | None
     ours: Ours | None
     delta: Delta | None
@@ -215,7 +224,7 @@ class Reproduction:
             x_name, y_name = self.against or self.axis, _metric_text(metric)
             yield Plot(f"{self.place}, {metric.name}", x_name, y_name, series, places)
 
-    def _points(self, row: str, metric: Metric, *, ours: bool, numeric: bool) -> Iterator[Point]:
+    def _points(self, row: str, metric: PublishedMetric, *, ours: bool, numeric: bool) -> Iterator[Point]:
         """Yield the known points of a row. Columns without numbers have their places as x."""
         lines = {(line.column, line.metric.name): line for line in self.lines if line.row == row}
         for place, column in enumerate(self.columns):
@@ -272,7 +281,7 @@ def _line_cells(line: Line) -> tuple[str, str, str, str, str, str, str]:
     return published, mean, interval, difference, verdict, within, place
 
 
-def _metric_text(metric: Metric) -> str:
+def _metric_text(metric: PublishedMetric) -> str:
     return metric.name if metric.unit in ("%", metric.name.lower()) else f"{metric.name} ({metric.unit})"
 
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from kgqa.artifacts.manifest import Manifest
 from kgqa.artifacts.metrics import (
-    Agreement,
     Costs,
     Estimate,
     Figures,
     FoundAndRight,
     JudgeMetrics,
+    LabelAgreement,
     Means,
     Metrics,
     Retrieval,
@@ -139,13 +139,13 @@ def _panel_sections(judged: JudgeMetrics) -> list[Section]:
     return [section for section in listed if section.rows]
 
 
-def kappa_text(agreement: Agreement) -> str:
+def kappa_text(agreement: LabelAgreement) -> str:
     """Return Cohen's kappa with its 95 % interval."""
     ends = kappa_interval(agreement)
     return "not defined" if ends is None else f"{agreement.kappa:.3f} [{ends[0]:.3f}, {ends[1]:.3f}]"
 
 
-def agreement_section(title: str, names: tuple[str, str], agreement: Agreement) -> Section:
+def agreement_section(title: str, names: tuple[str, str], agreement: LabelAgreement) -> Section:
     """Return the confusion table, with percent and kappa as text."""
     text = (
         f"{cell_text(agreement.percent)} % of {agreement.n:,} verdicts agree, Cohen's kappa {kappa_text(agreement)}. "

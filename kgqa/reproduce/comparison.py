@@ -22,8 +22,8 @@ from kgqa.reproduce.scorers import describe_scorer
 from kgqa.reproduce.tables import PublishedTable
 from kgqa.scoring.published_delta import (
     LEAST_DIFFERENCE,
-    Metric,
     Ours,
+    PublishedMetric,
     compare_with_published,
     read_measured_value,
     wilson_interval,
@@ -82,7 +82,7 @@ def _lines(table: PublishedTable, planned: Sequence[PlannedCell], margin: float)
     return lines
 
 
-def _measure(tests: Sequence[Cell], metric: Metric) -> Ours | None:
+def _measure(tests: Sequence[Cell], metric: PublishedMetric) -> Ours | None:
     """Return the mean over the runs once all have finished, with their standard deviation and mean interval."""
     values = [ours for run in tests if (ours := _measure_run(run, metric))]
     if not values or len(values) < len(tests):
@@ -95,7 +95,7 @@ def _measure(tests: Sequence[Cell], metric: Metric) -> Ours | None:
     return Ours(fmean(means), *ends, questions, stdev(means), worst.failed, worst.asked)
 
 
-def _measure_run(run: Cell, metric: Metric) -> Ours | None:
+def _measure_run(run: Cell, metric: PublishedMetric) -> Ours | None:
     ours = read_measured_value(run.figures, metric) if run.figures else None
     if ours and run.metrics and run.metrics.failed:
         ours = replace(ours, failed=run.metrics.failed, asked=run.metrics.questions)
@@ -119,7 +119,7 @@ def _mean_ends(values: Sequence[Ours]) -> tuple[float | None, float | None]:
 def _mean(
     table: PublishedTable,
     mean: PlannedCell,
-    metric: Metric,
+    metric: PublishedMetric,
     planned: Sequence[PlannedCell],
     values: Mapping[tuple[str, str, str], Ours],
 ) -> tuple[Ours | None, str]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from kgqa.artifacts.adapter import CONFIG
 from kgqa.artifacts.manifest import MANIFEST
 from kgqa.artifacts.trained import Trained
-from kgqa.config.files import Choice, flatten, groups, list_choices
+from kgqa.config.files import GroupChoice, flatten, groups, list_choices
 from kgqa.config.keys import list_keys, paper_choice
 from kgqa.config.overrides import override_key, override_values, parse_override
 from kgqa.config.short_forms import model_slug
@@ -23,7 +23,7 @@ from kgqa.datasets.sampling import TRACE_SAMPLE
 from kgqa.experiment.experiment import Experiment
 from kgqa.reproduce.cells import PlannedCell
 from kgqa.reproduce.protocol import Protocol, protocol_of
-from kgqa.reproduce.tables import PublishedTable, Setting
+from kgqa.reproduce.tables import PaperSetting, PublishedTable
 from kgqa.reproduce.trained_models import TRAINED, find_model
 from kgqa.util.settings import Source
 from kgqa.util.text import pluralize
@@ -104,12 +104,12 @@ def _list_inner(group: str, part: str, name: str, named: Mapping[str, str]) -> I
 
 
 @cache
-def _list_brought(group: str, name: str) -> tuple[Choice, ...]:
+def _list_brought(group: str, name: str) -> tuple[GroupChoice, ...]:
     """Return the choices that a choice makes; none if it does not exist any more."""
     return tuple(list_choices(group, name)) if name in groups()[group] else ()
 
 
-def _here(cell: PlannedCell, setting: Setting) -> str:
+def _here(cell: PlannedCell, setting: PaperSetting) -> str:
     """Return our value if the cell uses the setting and it is not the paper's, else ""."""
     experiment, key, now = cell.experiment, setting.key, override_values(cell.overrides).get(setting.key)
     if experiment:

@@ -102,7 +102,7 @@ class TuningResult(Interface):
     chosen: int | None
 
 
-class Tuning(Interface):
+class TuningRequest(Interface):
     """A request of `kgqa tune`, which the extra tuning reads from `key=value` words."""
 
     budget: Budget | None
@@ -153,7 +153,7 @@ class CellRuns:
         return next((entry.among for entry in self.protocol.tune if has.issuperset(entry.when)), {})
 
     @cached_property
-    def tuning(self) -> Tuning | None:
+    def tuning(self) -> TuningRequest | None:
         """Return the request of `kgqa tune` with the protocol's dev questions. It can have nothing to choose."""
         protocol = self.protocol
         if protocol is None or protocol.dev is None:
@@ -171,7 +171,7 @@ class CellRuns:
             "sets": ",".join(sets) or None,
         }
         own = [f"tune.{key}={value}" for key, value in keys.items() if value is not None]
-        tuning: Tuning = load_registered("tuning")([*overrides, *own])
+        tuning: TuningRequest = load_registered("tuning")([*overrides, *own])
         return tuning
 
     def plan_dev(self) -> list[Cell]:

@@ -14,7 +14,7 @@ from kgqa.artifacts.trace import TracedCall, TracedQuestion, read_trace
 from kgqa.errors import KgqaError
 from kgqa.experiment.evaluate import open_run
 from kgqa.scoring.intervals import pool_interval, share_interval
-from kgqa.scoring.published_delta import FEW, Metric, Ours, read_parts, scale_of
+from kgqa.scoring.published_delta import FEW, Ours, PublishedMetric, read_parts, scale_of
 from kgqa.scoring.questions import METRICS, ScoredQuestion
 from kgqa.types import Json, Usage
 
@@ -23,7 +23,7 @@ Parts = Mapping[str, tuple[float, float, bool]]
 _CELLS = 4096  # of which values are remembered, since a report is written after every cell
 
 
-def add_interval(ours: Ours, folder: Path, metric: Metric) -> Ours:
+def add_interval(ours: Ours, folder: Path, metric: PublishedMetric) -> Ours:
     """Return a value with its interval over questions, if the run's files show the questions' values."""
     pooled = _pool([folder], metric)
     if pooled is None or abs(pooled[0] - ours.mean) > 0.01 * abs(ours.mean):
@@ -31,7 +31,7 @@ def add_interval(ours: Ours, folder: Path, metric: Metric) -> Ours:
     return replace(ours, low=pooled[1], high=pooled[2])
 
 
-def pool_values(values: Sequence[Ours], folders: Sequence[Path], metric: Metric) -> Ours:
+def pool_values(values: Sequence[Ours], folders: Sequence[Path], metric: PublishedMetric) -> Ours:
     """Return a metric's value over the questions of several runs, with its interval.
 
     If the runs' files do not show the questions' values (a judge's), weight the runs' values by their questions.
@@ -55,7 +55,7 @@ def weight_values(values: Sequence[Ours], weights: Sequence[int]) -> tuple[float
     return mean, mean - below, mean + above
 
 
-def compare_rows(first: Sequence[Path], second: Sequence[Path], metric: Metric) -> int:
+def compare_rows(first: Sequence[Path], second: Sequence[Path], metric: PublishedMetric) -> int:
     """Return 1 if the runs of the first row have the larger mean, -1 if those of the second have.
 
     The values are paired by question. Return 0 if the 95 % interval of the mean difference includes 0, or if fewer than
@@ -70,7 +70,7 @@ def compare_rows(first: Sequence[Path], second: Sequence[Path], metric: Metric) 
     return 0 if abs(mean) <= 1.96 * stdev(moved) / sqrt(len(moved)) else 1 if mean > 0 else -1
 
 
-def _pool(folders: Sequence[Path], metric: Metric) -> tuple[float, float, float] | None:
+def _pool(folders: Sequence[Path], metric: PublishedMetric) -> tuple[float, float, float] | None:
     """Return the value over the questions of the runs with its interval; None if a run's files do not show it."""
     read = [_read(folder, metric) for folder in folders]
     parts = tuple((upper, lower) for each in read for upper, lower, _ in each.values())
@@ -91,12 +91,12 @@ def _interval(parts: tuple[tuple[float, float], ...], *, is_mean: bool) -> tuple
     return 100 * low, 100 * high
 
 
-def _read_answered(folder: Path, metric: Metric) -> dict[str, float]:
+def _read_answered(folder: Path, metric: PublishedMetric) -> dict[str, float]:
     """Return the numerators of the questions that were answered."""
     return {key: upper for key, (upper, _, answered) in _read(folder, metric).items() if answered}
 
 
-def _read(folder: Path, metric: Metric) -> Parts:
+def _read(folder: Path, metric: PublishedMetric) -> Parts:
     """Return the parts of a metric's value for each question that defines it; {} if the files do not show them."""
     file = folder / METRICS_FILE
     return _read_unchanged(folder, metric.path or "", file.stat().st_mtime_ns if file.is_file() else 0)

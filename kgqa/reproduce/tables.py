@@ -16,7 +16,7 @@ from kgqa.config.files import load_yaml
 from kgqa.config.overrides import merge_overrides, override_values
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.experiment.experiment import Experiment
-from kgqa.scoring.published_delta import Metric, Value
+from kgqa.scoring.published_delta import PublishedMetric, Value
 from kgqa.types import Json
 from kgqa.util.plugins import package_conf
 
@@ -26,7 +26,7 @@ DATASET = "dataset"  # as a scorer's profile: that of each dataset
 OneOrMore = Annotated[tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)]
 
 
-class Setting(NamedTuple):
+class PaperSetting(NamedTuple):
     """A setting of the paper, our key for it ("": none), and our value if that always differs."""
 
     name: str
@@ -99,8 +99,10 @@ class PublishedTable(Strict):
     scorer: str  # its name in scorers.yaml
     second_hand: str = ""  # the copies that the values are from; "": read from the paper or its authors' pages
     given: tuple[str, ...] = ()  # overrides of every cell
-    metrics: Annotated[tuple[Metric, ...], BeforeValidator(_list_metrics)]
-    settings: Annotated[tuple[Setting, ...], BeforeValidator(lambda texts: [(name, *texts[name]) for name in texts])]
+    metrics: Annotated[tuple[PublishedMetric, ...], BeforeValidator(_list_metrics)]
+    settings: Annotated[
+        tuple[PaperSetting, ...], BeforeValidator(lambda texts: [(name, *texts[name]) for name in texts])
+    ]
     kinds: dict[str, Fate] = {}
     axis: str = ""
     against: str = ""

@@ -88,7 +88,7 @@ class Elasticsearch:
             StorageError: the server's disk is full.
         """
         name = self._index_name(passages)
-        with closing(Server()) as server:
+        with closing(ElasticsearchConnection()) as server:
             if server.find_problem(name, len(passages)):
                 server.load(name, self._index_settings(), passages, advance)
             else:
@@ -147,8 +147,8 @@ class _Finder(Finder):
     folder: Path
 
     @cached_property
-    def _server(self) -> Server:
-        server = Server()
+    def _server(self) -> ElasticsearchConnection:
+        server = ElasticsearchConnection()
         if problem := server.find_problem(self.name, self.count):
             raise DataError(
                 f"KGQA_ES_URL={server.url}: index {self.name} {problem}. Delete {self.folder.parent} and run kgqa "
@@ -173,7 +173,7 @@ class _Finder(Finder):
             self._server.close()
 
 
-class Server:
+class ElasticsearchConnection:
     """A connection to the server.
 
     Raises:

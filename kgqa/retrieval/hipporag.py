@@ -188,10 +188,10 @@ class HippoRag(Composite):
     def open(self, passages: Sequence[Passage], folder: Path) -> OpenedFacts:
         return OpenedFacts(self, passages, folder, super().open(passages, folder).finders)
 
-    def load(self, folder: Path) -> _Graph:
+    def load(self, folder: Path) -> _FactGraph:
         stored = decode_json((folder / FACTS).read_bytes())
         facts = [tuple(fact) for fact in stored["facts"]]
-        return _Graph(facts, stored["ends"], stored["holders"], Walk.of(sparse.load_matrix(folder / EDGES)))
+        return _FactGraph(facts, stored["ends"], stored["holders"], Walk.of(sparse.load_matrix(folder / EDGES)))
 
     def rank(self, index: OpenedIndex, queries: Sequence[Query]) -> list[list[int]]:
         return [self._find(index, query) for query in queries]
@@ -346,7 +346,7 @@ def _trigrams(name: str) -> Iterator[str]:
 
 
 @dataclass(frozen=True)
-class _Graph:
+class _FactGraph:
     """The stored graph, see `FactGraph`."""
 
     facts: Sequence[Fact]

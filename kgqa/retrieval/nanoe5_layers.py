@@ -30,7 +30,7 @@ def load_onnx_layers(file: E5File) -> Layers:
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     # 3: errors only
     options.log_severity_level = 3
-    graph = _Graph(file).build()
+    graph = _OnnxGraph(file).build()
     session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
 
     def run(embeddings: Floats, lengths: Sequence[int]) -> Floats:
@@ -41,7 +41,7 @@ def load_onnx_layers(file: E5File) -> Layers:
     return run
 
 
-class _Graph:
+class _OnnxGraph:
     """Collects the nodes and weights of the ONNX graph."""
 
     def __init__(self, file: E5File) -> None:

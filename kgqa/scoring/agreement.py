@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Sequence
 
-from kgqa.artifacts.metrics import Agreement
+from kgqa.artifacts.metrics import LabelAgreement
 
 
-def agreement(first: Sequence[str | None], second: Sequence[str | None]) -> Agreement:
+def agreement(first: Sequence[str | None], second: Sequence[str | None]) -> LabelAgreement:
     """Return percent agreement, Cohen's kappa and the confusion table. Pairs with None on one side are skipped."""
     pairs = [
         (mine, theirs) for mine, theirs in zip(first, second, strict=True) if mine is not None and theirs is not None
     ]
     labels = sorted({label for pair in pairs for label in pair})
     counts = Counter(pairs)
-    return Agreement(
+    return LabelAgreement(
         n=len(pairs),
         left_out=len(first) - len(pairs),
         percent=100 * sum(mine == theirs for mine, theirs in pairs) / len(pairs) if pairs else None,

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from kgqa.artifacts.metrics import UNDEFINED, Agreement, Estimate
+from kgqa.artifacts.metrics import UNDEFINED, Estimate, LabelAgreement
 from kgqa.scoring.intervals import wilson
 
 _Z = 1.959963984540054  # the 97.5 % quantile of the normal distribution
@@ -171,7 +171,7 @@ def labels_to_halve(judged_right: int, judged: int, labels: Table) -> int | None
     return wanted - labels.total if wanted <= judged else None
 
 
-def kappa_interval(agreement: Agreement) -> tuple[float, float] | None:
+def kappa_interval(agreement: LabelAgreement) -> tuple[float, float] | None:
     """Return the 95 % interval of Cohen's kappa, or None if kappa is not defined.
 
     It has the quantiles of the posterior of the table's shares under Jeffreys' prior, by simulation with a fixed seed.

@@ -21,7 +21,7 @@ Verdict = Literal["agrees", "differs", "cannot tell", "not compared"]
 
 
 @dataclass(frozen=True, slots=True)
-class Metric:
+class PublishedMetric:
     """A metric of a published table. `path`: a path in metrics.json, or a sum or ratio of paths. None: not measured."""
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}  # a wrong key in a table's file is an error
@@ -91,7 +91,7 @@ class Delta:
         return None if self.low is None or self.high is None else max(abs(self.low), abs(self.high))
 
 
-def read_measured_value(metrics: Mapping[str, Json], metric: Metric) -> Ours | None:
+def read_measured_value(metrics: Mapping[str, Json], metric: PublishedMetric) -> Ours | None:
     """Return the value of a metric, or None if the run does not define it."""
     if metric.path is None:
         return None
@@ -114,7 +114,7 @@ def read_parts(metrics: Mapping[str, Json], path: str) -> tuple[float, float] | 
     return None if numerator is None or denominator is None else (numerator, denominator)
 
 
-def scale_of(metric: Metric) -> float:
+def scale_of(metric: PublishedMetric) -> float:
     """Return the factor between a metric's ratio of parts and its value."""
     return 100.0 if metric.unit == "%" and metric.path and " / " in metric.path else 1.0
 

@@ -29,7 +29,7 @@ ELASTICSEARCH = "http://127.0.0.1:9200"  # its default address
 
 
 @dataclass(frozen=True)
-class Finding:
+class Diagnosis:
     """One line.
 
     state: "ok", "gap" (something is missing) or "note". remedy: how to get what is missing.
@@ -47,7 +47,7 @@ class Finding:
         return self.area in ("extras", "servers", "data") and self.name != "kgqa"
 
 
-def examine(names: Sequence[str]) -> list[Finding]:
+def examine(names: Sequence[str]) -> list[Diagnosis]:
     """Return all findings, or those with the given names (an extra, a dataset, …).
 
     Raises:
@@ -63,32 +63,32 @@ def examine(names: Sequence[str]) -> list[Finding]:
     return [finding for finding in findings if not wanted or finding.name in wanted]
 
 
-def _gap_if(is_gap: object, area: str, name: str, text: str, remedy: str) -> Finding:
+def _gap_if(is_gap: object, area: str, name: str, text: str, remedy: str) -> Diagnosis:
     """Return a finding with a remedy if something is missing."""
-    return Finding(area, name, "gap", text, remedy) if is_gap else Finding(area, name, "ok", text)
+    return Diagnosis(area, name, "gap", text, remedy) if is_gap else Diagnosis(area, name, "ok", text)
 
 
-def _machine() -> Iterator[Finding]:
+def _machine() -> Iterator[Diagnosis]:
     is_supported = (3, 10) <= sys.version_info[:2] <= (3, 13)
     yield _gap_if(not is_supported, "machine", "python", platform.python_version(), "use 3.10–3.13")
-    yield Finding("machine", "platform", "note", f"{platform.system()} {platform.machine()}, {count_cores()} cores")
-    yield Finding("machine", "memory", "note", f"{memory() / GB:.1f} GB")
+    yield Diagnosis("machine", "platform", "note", f"{platform.system()} {platform.machine()}, {count_cores()} cores")
+    yield Diagnosis("machine", "memory", "note", f"{memory() / GB:.1f} GB")
     if not gpus():
-        yield Finding("machine", "gpu", "note", "not found by nvidia-smi")
+        yield Diagnosis("machine", "gpu", "note", "not found by nvidia-smi")
     for gpu in gpus():
         text = f"{gpu.name}, {gpu.memory / GB:.0f} GB, driver {gpu.driver}"
         remedy = "torch is built for CPUs: install the build for CUDA, see pytorch.org"
         yield _gap_if(find_version("torch").endswith("+cpu"), "machine", "gpu", text, remedy)
 
 
-def _extras() -> Iterator[Finding]:
+def _extras() -> Iterator[Diagnosis]:
     """Yield the extras of the installed package."""
     try:
         about = metadata("kgqa")
     except PackageNotFoundError:
-        yield Finding("extras", "kgqa", "gap", "runs from its source without being installed", "pip install -e .")
+        yield Diagnosis("extras", "kgqa", "gap", "runs from its source without being installed", "pip install -e .")
         return
-    yield Finding("extras", "kgqa", "ok", version("kgqa"))
+    yield Diagnosis("extras", "kgqa", "ok", version("kgqa"))
     for extra in sorted(about.get_all("Provides-Extra") or []):
         wanted = requirements(extra, about.get_all("Requires-Dist") or [])
         missing = [text for name, text in wanted.items() if not is_available(name)]
@@ -98,18 +98,18 @@ def _extras() -> Iterator[Finding]:
         yield _gap_if(missing, "extras", extra, text, install_command(extra))
 
 
-def _servers() -> Iterator[Finding]:
+def _servers() -> Iterator[Diagnosis]:
     key = "a key is set" if os.environ.get("OPENAI_API_KEY") else "no OPENAI_API_KEY"
     if base := os.environ.get("OPENAI_BASE_URL"):
         yield _server("openai-server", f"{base.rstrip('/')}/models", f"start it or fix OPENAI_BASE_URL ({key})")
     else:
         text = f"OPENAI_BASE_URL is not set, {key}. See conf/engine/openai.yaml"
-        yield Finding("servers", "openai-server", "note", text)
+        yield Diagnosis("servers", "openai-server", "note", text)
     remedy = "start one and set KGQA_ES_URL. Only retriever=elasticsearch needs it"
     yield _server("elasticsearch", os.environ.get("KGQA_ES_URL", "").rstrip("/") or ELASTICSEARCH, remedy)
 
 
-def _server(name: str, url: str, remedy: str) -> Finding:
+def _server(name: str, url: str, remedy: str) -> Diagnosis:
     """Check whether a server answers HTTP. No key is sent, so a rejected login counts as an answer."""
     import requests
 
@@ -121,23 +121,23 @@ def _server(name: str, url: str, remedy: str) -> Finding:
         answer = requests.get(f"{address}{parsed.path}", timeout=SECONDS, verify=certificates, allow_redirects=False)
         status = answer.status_code
     except (requests.RequestException, ConfigError, OSError, ValueError) as error:  # ValueError: no valid port
-        return Finding("servers", name, "gap", f"{address} does not answer ({error!s:.100})", remedy)
-    return Finding("servers", name, "ok", f"{address} answers (HTTP {status})")
+        return Diagnosis("servers", name, "gap", f"{address} does not answer ({error!s:.100})", remedy)
+    return Diagnosis("servers", name, "ok", f"{address} answers (HTTP {status})")
 
 
-def _datasets() -> Iterator[Finding]:
+def _datasets() -> Iterator[Diagnosis]:
     for name in groups()["dataset"]:
         try:
-            yield Finding("data", name, "ok", str(parts.dataset(load_node("dataset", name)).file))
+            yield Diagnosis("data", name, "ok", str(parts.dataset(load_node("dataset", name)).file))
         except DataError as error:  # noqa: PERF203 - each dataset has its own error
             missing = re.split(r"[;.] ", str(error).partition(": ")[2])[0]
             remedy = f"kgqa data download dataset={name}, or set KGQA_DATA=FOLDER"
-            yield Finding("data", name, "gap", missing, remedy)
+            yield Diagnosis("data", name, "gap", missing, remedy)
         except ConfigError as error:  # the user's own documents, which have to be named
-            yield Finding("data", name, "note", str(error).partition(": ")[2])
+            yield Diagnosis("data", name, "note", str(error).partition(": ")[2])
 
 
-def _own_files() -> Iterator[Finding]:
+def _own_files() -> Iterator[Diagnosis]:
     """Yield each file of the user's conf/ that names a class: its class must exist and have the file's keys."""
     for group in (each for each in groups() if each not in (*SECOND, "experiment", "adapter")):
         parts = {"engine": {"model"}, "collection": {"dataset"}}.get(group, ())
@@ -146,17 +146,17 @@ def _own_files() -> Iterator[Finding]:
                 try:
                     with errors_name(file):
                         check_node(load_node(group, name), group, parts)
-                    yield Finding("own files", name, "ok", str(file))
+                    yield Diagnosis("own files", name, "ok", str(file))
                 except UsageError as error:
-                    yield Finding("own files", name, "gap", str(error))
+                    yield Diagnosis("own files", name, "gap", str(error))
 
 
-def _own_templates() -> Iterator[Finding]:
+def _own_templates() -> Iterator[Diagnosis]:
     for file, hint in find_unused_templates().items():
-        yield Finding("own files", file.stem, "gap", f"{file}: no method renders this template", hint)
+        yield Diagnosis("own files", file.stem, "gap", f"{file}: no method renders this template", hint)
 
 
-def _folders() -> Iterator[Finding]:
+def _folders() -> Iterator[Diagnosis]:
     for name, folder, hint in (
         ("outputs", outputs(), "set output_dir=DIR"),
         ("call-cache", call_cache(), "set KGQA_CACHE"),
@@ -168,19 +168,19 @@ def _folders() -> Iterator[Finding]:
         yield _gap_if(not is_writable, "folders", name, text, f"not writable: {hint}")
 
 
-def _start() -> Iterator[Finding]:
+def _start() -> Iterator[Diagnosis]:
     """Yield the requirements of a new user's first commands."""
-    yield Finding("to start", "recorded-demo", "ok", "kgqa demo --recorded needs no model")
+    yield Diagnosis("to start", "recorded-demo", "ok", "kgqa demo --recorded needs no model")
     server = next((name for name in ("OPENAI_BASE_URL", "OPENAI_API_KEY") if os.environ.get(name)), "")
     if preset := next(iter(list_local_models()), None):
         text = f"{preset.name} ({(preset.size() or 0.0) / GB:.1f} GB): kgqa demo"
-        yield Finding("to start", "model", "ok", text)
+        yield Diagnosis("to start", "model", "ok", text)
     elif server:
         text = f"none on this machine. On the server of ${server}: engine=openai model=PRESET"
-        yield Finding("to start", "model", "ok", text)
+        yield Diagnosis("to start", "model", "ok", text)
     else:
         remedy = f"{first_model()}, or name a server: export OPENAI_BASE_URL=URL"
-        yield Finding("to start", "model", "gap", "no weights with an engine for them, and no server", remedy)
+        yield Diagnosis("to start", "model", "gap", "no weights with an engine for them, and no server", remedy)
     missing = [name for name in ("semantic-text-splitter", "pdfplumber") if not is_available(name)]
     text = (
         "document readers are not installed" if missing else "text, Markdown, HTML, DOCX, PDF: kgqa ask QUESTION FOLDER"

@@ -13,7 +13,7 @@ from kgqa.datasets.authors_prompts import write_templates
 from kgqa.datasets.base import PACKAGED, data_folders
 from kgqa.datasets.download import (
     Cut,
-    Source,
+    Download,
     convert,
     cut,
     download,
@@ -34,12 +34,12 @@ FROM_HUB = "hub"
 T = TypeVar("T")
 
 
-def list_sources() -> dict[str, Source]:
+def list_sources() -> dict[str, Download]:
     """Return the entries of conf/downloads.yaml by name."""
     return parse_sources(load_yaml(package_conf() / "downloads.yaml"))
 
 
-def place_of(name: str, source: Source) -> str:
+def place_of(name: str, source: Download) -> str:
     """Return where files of this source are on this machine."""
     files = [folder / file for folder in data_folders(source.folder) for file in source.makes]
     names = [str(file) for file in files if file.is_file()]
@@ -91,7 +91,7 @@ def fetch_dataset(name: str, display: Display, *, source_folder: str | None = No
         fetch_dataset(source.also, display, to=to)
 
 
-def _cut(source: Source, part: Cut, folder: Path, display: Display) -> None:
+def _cut(source: Download, part: Cut, folder: Path, display: Display) -> None:
     """Write a part of other entries' files, which are downloaded if they are missing."""
     for entry in part.entries:
         fetch_dataset(entry, display)
@@ -105,13 +105,13 @@ def _cut(source: Source, part: Cut, folder: Path, display: Display) -> None:
         )
 
 
-def _files_of(source: Source) -> Iterator[tuple[Path, str]]:
+def _files_of(source: Download) -> Iterator[tuple[Path, str]]:
     """Yield the folder and name of each final file."""
     for file in source.makes:
         yield next((each for each in data_folders(source.folder) if (each / file).is_file()), Path()), file
 
 
-def _download(name: str, source: Source, folder: Path, display: Display) -> None:
+def _download(name: str, source: Download, folder: Path, display: Display) -> None:
     """Download the file, unless a user has put it there, and unpack it."""
     archive = folder / source.file
     by_hand = archive.is_file()
@@ -141,7 +141,7 @@ def _download(name: str, source: Source, folder: Path, display: Display) -> None
         archive.unlink()
 
 
-def _convert(source: Source, source_folder: str, target: Path, display: Display) -> None:
+def _convert(source: Download, source_folder: str, target: Path, display: Display) -> None:
     if source.hub is None:
         raise ConfigError(f"from={source_folder}: this one is not on Hugging Face's hub. Remove `from`")
     folder = None if source_folder == FROM_HUB else Path(source_folder).expanduser()

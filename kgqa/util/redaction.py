@@ -32,7 +32,7 @@ _QUERY = re.compile(r"(?i)(?<=[?&])((?:api[_-]?)?key|(?:access_)?token|secret|pa
 _HEADER = re.compile(r"(?i)\b(authorization['\"]?\s*[:=]\s*['\"]?(?:bearer|basic)\s+)[^\s'\",}]+")
 
 
-class Key:
+class ApiKey:
     """An API key of a server, or "" for none."""
 
     def __init__(self, key: str) -> None:

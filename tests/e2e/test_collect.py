@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kgqa.artifacts.examples import CollectManifest, Example, Positive, id_hash, read_examples
+from kgqa.artifacts.examples import CollectManifest, Positive, TrainingExample, id_hash, read_examples
 from kgqa.artifacts.metrics import Metrics
 from kgqa.errors import DataError
 from tests.e2e.conftest import QUICK, Kgqa, Ran, lines_of, refused, write_rules
@@ -93,8 +93,8 @@ def ran(kgqa: Kgqa) -> Ran:
     return ran
 
 
-def examples(ran: Ran) -> list[Example]:
-    return [each for each in read_examples(ran.folder / "examples.jsonl") if isinstance(each, Example)]
+def examples(ran: Ran) -> list[TrainingExample]:
+    return [each for each in read_examples(ran.folder / "examples.jsonl") if isinstance(each, TrainingExample)]
 
 
 def test_what_backtracing_keeps_of_right_answers_is_learnt(kgqa: Kgqa, ran: Ran) -> None:

@@ -18,7 +18,7 @@ import pytest
 import zstandard
 
 from kgqa.cache.store import CallCache, checksum
-from kgqa.datasets.download import Source
+from kgqa.datasets.download import Download
 from kgqa.system import downloads as data
 from tests.e2e.conftest import QUICK, Kgqa, refused, write_lines
 from tests.file_server import Behaviour, serving
@@ -50,7 +50,7 @@ def offer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Offer]:
         def offered(name: str, content: bytes, **changes: Any) -> Behaviour:
             server.content = content
             here = {"urls": [server.url], "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-            known[name] = Source.model_validate({**known[name].model_dump(), **here, **changes})
+            known[name] = Download.model_validate({**known[name].model_dump(), **here, **changes})
             monkeypatch.setattr(data, "list_sources", lambda: known)
             return server
 

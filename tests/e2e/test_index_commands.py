@@ -97,7 +97,7 @@ def test_a_server_stopped_in_the_middle_of_a_run_loses_nothing(
     kgqa: Kgqa, server: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     count, stop_before = 0, -1
-    search = elasticsearch.Server.search
+    search = elasticsearch.ElasticsearchConnection.search
 
     def counted(connection: Any, index: str, bodies: Any) -> Any:
         nonlocal count
@@ -107,7 +107,7 @@ def test_a_server_stopped_in_the_middle_of_a_run_loses_nothing(
         count += 1
         return found
 
-    monkeypatch.setattr(elasticsearch.Server, "search", counted)
+    monkeypatch.setattr(elasticsearch.ElasticsearchConnection, "search", counted)
     wanted, whole = kgqa(*ELASTIC).text("predictions.jsonl"), count
     assert whole >= 6
     shutil.rmtree("outputs")

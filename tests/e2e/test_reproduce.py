@@ -13,7 +13,7 @@ import pytest
 from kgqa.artifacts.metrics import Metrics
 from kgqa.reproduce.protocol import CellRuns
 from kgqa.reproduce.question_values import add_interval, compare_rows, pool_values
-from kgqa.scoring.published_delta import Metric, Ours, read_measured_value
+from kgqa.scoring.published_delta import Ours, PublishedMetric, read_measured_value
 from tests.e2e.conftest import QUICK, Kgqa, refused
 from tests.e2e.processes import files_of
 
@@ -159,14 +159,14 @@ PATHS = {
     "chains.documents_per_question": "documents",
 }
 GIVEN = ("run", "dataset=demo", "model=smollm2_135m", *QUICK)
-TOKENS = Metric("", "context_tokens", "tokens", "")
+TOKENS = PublishedMetric("", "context_tokens", "tokens", "")
 
 
 def test_means_have_bootstrap_intervals_and_rows_are_ordered_by_paired_differences(kgqa: Kgqa) -> None:
     trace, bare = (kgqa(*GIVEN, f"method={method}").folder for method in ("trace", "no_context"))
     metrics = Metrics.read(trace).json()
     for path, unit in PATHS.items():
-        metric = Metric("", path, unit, "")
+        metric = PublishedMetric("", path, unit, "")
         ours = read_measured_value(metrics, metric)
         assert ours, path
         ours = add_interval(ours, trace, metric)
@@ -179,7 +179,7 @@ def test_means_have_bootstrap_intervals_and_rows_are_ordered_by_paired_differenc
     assert compare_rows([bare], [trace], TOKENS) == -1
     assert compare_rows([trace], [trace], TOKENS) == 0
     few = kgqa("run", "method=trace", "limit=5", *QUICK).folder
-    metric = Metric("", "cost.method.prompt_tokens / questions", "tokens", "")
+    metric = PublishedMetric("", "cost.method.prompt_tokens / questions", "tokens", "")
     both = [metrics, Metrics.read(few).json()]
     values = [read_measured_value(each, metric) for each in both]
     pooled = pool_values([value for value in values if value], [trace, few], metric)
@@ -191,7 +191,7 @@ def test_means_have_bootstrap_intervals_and_rows_are_ordered_by_paired_differenc
 
 
 def test_values_that_questions_do_not_show_are_weighted(tmp_path: Path) -> None:
-    judged = Metric("", "judge.accuracy", "%", "")
+    judged = PublishedMetric("", "judge.accuracy", "%", "")
     pooled = pool_values([Ours(80.0, 70.0, 90.0, 10), Ours(50.0, 45.0, 55.0, 30)], [tmp_path, tmp_path], judged)
     assert (pooled.mean, pooled.questions) == (57.5, 40)
     assert (pooled.low, pooled.high) == pytest.approx((57.5 - 4.507, 57.5 + 4.507), abs=0.01)

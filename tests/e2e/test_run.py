@@ -19,7 +19,7 @@ from kgqa.artifacts.run import MADE_UP
 from kgqa.engines.scripted import Scripted
 from kgqa.errors import EngineError
 from kgqa.experiment.check import count_leaks
-from kgqa.experiment.selection import Selection
+from kgqa.experiment.selection import QuestionSelection
 from kgqa.types import Question
 from tests.adapters_for_tests import write_lora
 from tests.e2e.conftest import DEMO, QUICK, TWO, Kgqa, before_each_call, lines_of, refused, write_rules
@@ -208,7 +208,7 @@ def test_a_finished_run_is_shown_and_stays_as_it_is(kgqa: Kgqa, monkeypatch: pyt
     first = kgqa(*COMMAND, "judge=kgp")  # its verdicts are kept by a command without judge
     before = files_of(first.folder)
     Path("outputs/.cache/calls.sqlite").unlink()
-    monkeypatch.setattr(Selection, "_sample", lambda *_: pytest.fail("read the questions"))
+    monkeypatch.setattr(QuestionSelection, "_sample", lambda *_: pytest.fail("read the questions"))
     again = kgqa(*COMMAND, "max_parallel_questions=3")
     assert (again.code, again.folder) == (0, first.folder)
     assert "already complete" in again.out

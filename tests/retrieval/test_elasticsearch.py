@@ -16,7 +16,7 @@ import pytest
 from kgqa.errors import ConfigError, DataError, EngineDied, EngineError, StorageError
 from kgqa.protocols import Finder, Query
 from kgqa.retrieval import elasticsearch
-from kgqa.retrieval.elasticsearch import Elasticsearch, Server
+from kgqa.retrieval.elasticsearch import Elasticsearch, ElasticsearchConnection
 from kgqa.types import Passage
 from tests.http_server import serve_json
 from tests.retrieval.elasticsearch_servers import Faulty, StandIn
@@ -57,7 +57,7 @@ def client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
         monkeypatch.setenv("KGQA_ES_URL", url)
     else:
         pytest.skip("KGQA_TEST_ES_URL names no server")
-    server = Server()
+    server = ElasticsearchConnection()
     before = set(server.client.indices.get(index="kgqa-*"))
     yield server.client
     for name in set(server.client.indices.get(index="kgqa-*")) - before:
@@ -104,7 +104,7 @@ def test_an_interrupted_load_is_repeated_and_a_complete_index_reused(
     assert not (tmp_path / elasticsearch.FOLDER_FILE).exists()
     assert built(tmp_path).find([Query("keeper", 2), Query("ginger", 1)]) == [[0], [5]]
     with monkeypatch.context() as loaded:
-        loaded.setattr(Server, "load", None)  # cannot be called
+        loaded.setattr(ElasticsearchConnection, "load", None)  # cannot be called
         assert built(tmp_path / "again").find([Query("keeper", 1)]) == [[0]]
     client.delete(index=index_name(tmp_path), id="2", refresh=True)
     assert client.count(index=index_name(tmp_path))["count"] == 5
@@ -248,7 +248,7 @@ def test_a_wrong_environment_is_refused_without_its_secrets(
     for name, value in variables.items():
         monkeypatch.setenv(f"KGQA_ES_{name}", value)
     with pytest.raises(ConfigError, match=message) as raised:
-        Server()
+        ElasticsearchConnection()
     assert SECRET not in str(raised.value)
 
 

@@ -8,7 +8,7 @@ import pytest
 import requests
 
 from kgqa.extras.serve.server import Server
-from kgqa.extras.serve.session import Limits, Session
+from kgqa.extras.serve.session import AgentSession, Limits
 from tests.serve.worlds import BRIDGE, EVERYTHING, MILL, chat, open_world, post
 
 STRANGERS: dict[str, Mapping[str, str]] = {
@@ -44,7 +44,7 @@ def test_path_without_a_token_reaches_no_question(path: str) -> None:
 
 def test_token_of_an_ended_question_is_worthless() -> None:
     server = Server()
-    session = Session(lambda program: program.close(), EVERYTHING)
+    session = AgentSession(lambda program: program.close(), EVERYTHING)
     server.sessions.add(session)
     address = f"{server.open()}/s/{session.token}"
     server.sessions.remove(session)
@@ -55,7 +55,7 @@ def test_token_of_an_ended_question_is_worthless() -> None:
 
 
 def test_waiting_request_ends_with_its_question() -> None:
-    session = Session(lambda program: program.close(), EVERYTHING)
+    session = AgentSession(lambda program: program.close(), EVERYTHING)
     from kgqa.calls import Search
 
     future = session.submit(Search("a", 1))
@@ -65,7 +65,7 @@ def test_waiting_request_ends_with_its_question() -> None:
 
 
 def test_shared_server_at_another_address_needs_its_token() -> None:
-    session = Session(lambda program: program.close(), EVERYTHING)
+    session = AgentSession(lambda program: program.close(), EVERYTHING)
     server = Server(session, host="0.0.0.0")
     root = server.open().replace("0.0.0.0", "127.0.0.1")
     try:

@@ -8,7 +8,7 @@ import pytest
 
 from kgqa.calls import Generate
 from kgqa.errors import EngineError, PromptTooLong
-from kgqa.extras.serve.session import Abilities
+from kgqa.extras.serve.session import AgentAbilities
 from kgqa.types import Completion, Json, Message, ToolCall, Usage
 from tests.serve.worlds import chat, open_world, post
 
@@ -186,12 +186,12 @@ def test_failed_call_is_an_error_that_clients_do_not_retry(error: Exception, sta
 
 
 def test_tools_need_an_engine_with_functions() -> None:
-    with open_world(abilities=Abilities("stand-in")) as (address, _, _):
+    with open_world(abilities=AgentAbilities("stand-in")) as (address, _, _):
         assert "no function calls" in chat(address, tools=TOOLS).text
 
 
 def test_server_without_a_model_says_so() -> None:
-    with open_world(abilities=Abilities(search=True)) as (address, _, _):
+    with open_world(abilities=AgentAbilities(search=True)) as (address, _, _):
         assert "no model" in chat(address).text
 
 

@@ -16,7 +16,7 @@ from kgqa.config.building import build
 from kgqa.config.composing import compose
 from kgqa.engines.scripted import Scripted
 from kgqa.extras.serve.server import Server
-from kgqa.extras.serve.session import Session
+from kgqa.extras.serve.session import AgentSession
 from kgqa.methods.search_agent import SearchAgent
 from kgqa.testing import drive
 from kgqa.types import Completion, Passage
@@ -69,7 +69,7 @@ def test_transcripts_are_repeated_over_http(name: str, count: int, form: str, se
     def start(program: Program[Any]) -> None:
         drive(program, replay)
 
-    session, server = Session(start, EVERYTHING), Server()
+    session, server = AgentSession(start, EVERYTHING), Server()
     server.sessions.add(session)
     try:
         address = f"{server.open()}/s/{session.token}"

@@ -11,14 +11,14 @@ import requests
 
 from kgqa.calls import Program
 from kgqa.extras.serve.server import Server
-from kgqa.extras.serve.session import Abilities, Limits, Session
+from kgqa.extras.serve.session import AgentAbilities, AgentSession, Limits
 from kgqa.testing import drive
 from kgqa.types import Json, Passage
 from tests.method_world import Reply, World
 
 for package in ("starlette", "uvicorn"):
     pytest.importorskip(package)
-EVERYTHING = Abilities("stand-in", frozenset({"judge"}), functions=True, search=True)
+EVERYTHING = AgentAbilities("stand-in", frozenset({"judge"}), functions=True, search=True)
 NO_LIMITS = Limits()
 BRIDGE = Passage.of("Bridge", "Ann built the bridge.")
 MILL = Passage.of("Mill", "Bo built the mill.")
@@ -26,15 +26,15 @@ MILL = Passage.of("Mill", "Bo built the mill.")
 
 @contextmanager
 def open_world(
-    replies: Iterable[Reply] = (), *, abilities: Abilities = EVERYTHING, limits: Limits = NO_LIMITS, key: str = "q"
-) -> Iterator[tuple[str, World, Session]]:
+    replies: Iterable[Reply] = (), *, abilities: AgentAbilities = EVERYTHING, limits: Limits = NO_LIMITS, key: str = "q"
+) -> Iterator[tuple[str, World, AgentSession]]:
     """Yield the address of a session, the world that answers its calls, and the session."""
     world = World(replies, (BRIDGE, MILL))
 
     def start(program: Program[Any]) -> None:
         drive(program, world)
 
-    session = Session(start, abilities, limits, key=key)
+    session = AgentSession(start, abilities, limits, key=key)
     server = Server()
     server.sessions.add(session)
     try:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy.stats import permutation_test
 
-from kgqa.artifacts.metrics import Agreement
+from kgqa.artifacts.metrics import LabelAgreement
 from kgqa.artifacts.predictions import Prediction
 from kgqa.artifacts.verdicts import RIGHT, WRONG
 from kgqa.experiment.evaluate import label_by_scores
@@ -32,7 +32,7 @@ def test_kappa_is_that_of_statsmodels_and_missing_verdicts_are_counted() -> None
         assert cohen_kappa(pairs) == (expected if expected is None else pytest.approx(expected, abs=1e-12))
     measured = agreement(["correct", None, "incorrect", "correct"], ["correct", "correct", None, "incorrect"])
     confusion = {"correct": {"correct": 1, "incorrect": 1}, "incorrect": {"correct": 0, "incorrect": 0}}
-    assert measured == Agreement(n=2, left_out=2, percent=50.0, kappa=0.0, confusion=confusion)
+    assert measured == LabelAgreement(n=2, left_out=2, percent=50.0, kappa=0.0, confusion=confusion)
     nothing = agreement([None, None], ["correct", None])
     assert (nothing.n, nothing.percent, nothing.kappa, nothing.confusion) == (0, None, None, {})
 

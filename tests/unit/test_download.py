@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from kgqa.datasets import corpus, download
-from kgqa.datasets.download import Hub, Source, convert, original, unpack, unpack_abstracts
+from kgqa.datasets.download import Download, Hub, convert, original, unpack, unpack_abstracts
 from kgqa.errors import DataError
 from kgqa.runtime.display import QUIET
 from kgqa.system.downloads import fetch_dataset
@@ -35,8 +35,8 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Behaviour]:
         yield behaviour
 
 
-def source(*urls: str, sha256: str | None = SHA256) -> Source:
-    return Source(
+def source(*urls: str, sha256: str | None = SHA256) -> Download:
+    return Download(
         content="bytes", license="none", page="kgqa", folder=".", urls=urls, file="file.bin", bytes=None, sha256=sha256
     )
 
@@ -51,7 +51,7 @@ def test_source_without_address_is_not_part_of_kgqa(tmp_path: Path, monkeypatch:
     fetch_dataset("musique", QUIET)
 
 
-def fetch(found: Source, target: Path) -> list[tuple[str, int, int | None]]:
+def fetch(found: Download, target: Path) -> list[tuple[str, int, int | None]]:
     progress: list[tuple[str, int, int | None]] = []
     download.download(found, target, lambda *step: progress.append(step))
     return progress

@@ -13,7 +13,7 @@ from kgqa.artifacts.metrics import Flagged
 from kgqa.cache.store import CallCache, Origin, StoredUsage
 from kgqa.engines.weights import Prices
 from kgqa.errors import EngineError
-from kgqa.experiment.dry_run import Planned
+from kgqa.experiment.dry_run import PlannedCalls
 from kgqa.experiment.estimates import Estimated, Estimator, Range, RoleHistory, read_history
 from kgqa.runtime.costs import Ledger, PriceOf, Tally
 from kgqa.runtime.scheduler import CallRecord
@@ -28,8 +28,8 @@ def call(made: int, seconds: float, prompt: int = 100, output: int = 10, *, cach
     return StoredUsage(prompt, cached, output, seconds, made, generated=True)
 
 
-def plan(calls: int, programs: int, *, prompt: int = 100, output: int = 50) -> Planned:
-    return Planned(
+def plan(calls: int, programs: int, *, prompt: int = 100, output: int = 50) -> PlannedCalls:
+    return PlannedCalls(
         engine="model@engine", origin=MODEL, at_once=1, prices=Prices(1.0, 0.1, 10.0), render=str,
         every=Tally(calls), new=Tally(calls, Usage(calls * prompt, 0, calls * output)),
         new_programs={(1, number) for number in range(programs)},

@@ -16,8 +16,8 @@ from kgqa.report.reproduction import CellLine, Line, Order, Reproduction, write_
 from kgqa.reproduce.tables import load_table
 from kgqa.scoring.published_delta import (
     Delta,
-    Metric,
     Ours,
+    PublishedMetric,
     Value,
     compare_with_published,
     read_measured_value,
@@ -25,7 +25,7 @@ from kgqa.scoring.published_delta import (
 )
 
 DELTA = Delta(5.0, -3.0, 13.0, "cannot tell", predicted=True)
-EM = Metric("EM", "scores.em", "%", "")
+EM = PublishedMetric("EM", "scores.em", "%", "")
 
 
 def figure_of(**changes: Any) -> Reproduction:
@@ -51,7 +51,7 @@ def test_a_figure_has_the_papers_points_hollow_beside_ours() -> None:
     assert [(point.x, point.y) for point in hollow.points] == [(1, 40.0), (3, 44.0)]
     assert [(point.x, point.y, point.low) for point in full.points] == [(1, 45.0, 40.0), (2, 47.0, 41.0)]
     assert (hollow.hollow, full.hollow) == (True, False)
-    em, calls = EM, Metric("Calls", "calls", "calls", "")
+    em, calls = EM, PublishedMetric("Calls", "calls", "calls", "")
     ours = {em: Ours(45.0, 40.0, 50.0, 50), calls: Ours(3.0, None, None, 50)}
     theirs = {em: Value(40.0, approximate=False, spread=None), calls: Value(2.0, approximate=False, spread=None)}
     lines = [Line("Row", "1", metric, theirs[metric], ours[metric], DELTA, "") for metric in (em, calls)]
@@ -123,7 +123,7 @@ def test_few_questions_of_the_paper_are_named_and_tokens_have_no_decimals() -> N
         figure = figure_of(lines=[replace(figure_of().lines[0], published=few)])
         text = "so few questions that their own sampling error is up to 4.3 points"
         assert (text in " ".join(figure.verdicts().text).replace("\n", " ")) == is_named
-    metric, delta = Metric("Tokens", "context_tokens", "tokens", ""), Delta(-101.84, -223.8, 31.6, "agrees")
+    metric, delta = PublishedMetric("Tokens", "context_tokens", "tokens", ""), Delta(-101.84, -223.8, 31.6, "agrees")
     value, ours = Value(2551, approximate=False, spread=None), Ours(2449.16, 2329.7, 2580.7, 80)
     figure = figure_of(lines=[Line("Row <1>", "1", metric, value, ours, delta, "")])
     (section,) = figure.comparison()
@@ -139,7 +139,7 @@ METRICS = {
 
 
 def ours_of(path: str, unit: str = "%") -> Ours | None:
-    return read_measured_value(METRICS, Metric("metric", path, unit, ""))
+    return read_measured_value(METRICS, PublishedMetric("metric", path, unit, ""))
 
 
 def test_values_are_read_with_their_intervals_or_computed_of_several() -> None:
@@ -152,7 +152,7 @@ def test_values_are_read_with_their_intervals_or_computed_of_several() -> None:
     assert ours_of("figures.errors, redundancy - figures.errors, off-topic", "errors") == Ours(1.0, None, None, 40)
     for undefined in ("scores.f1", "judge.accuracy", "figures.retries / figures.steps"):
         assert ours_of(undefined) is None
-    assert read_measured_value(METRICS, Metric("metric", None, "%", "nothing corresponds to it")) is None
+    assert read_measured_value(METRICS, PublishedMetric("metric", None, "%", "nothing corresponds to it")) is None
 
 
 def of(number: float, questions: int | None = 7405, spread: float | None = None) -> Value:

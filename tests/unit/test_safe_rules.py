@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kgqa.artifacts.examples import Dropped, Example, Recipe, Source
+from kgqa.artifacts.examples import Dropped, ExampleSource, Recipe, TrainingExample
 from kgqa.calls import Call, CountTokens, Generate
 from kgqa.config import building as parts
 from kgqa.config.composing import compose
@@ -94,10 +94,10 @@ def configured(**changes: object) -> tuple[JudgedSteps, Safe]:
     return replace(recipe, **changes), method  # type: ignore[arg-type]
 
 
-def collect_examples(*questions: Question, **changes: object) -> list[Example]:
+def collect_examples(*questions: Question, **changes: object) -> list[TrainingExample]:
     recipe, method = configured(**changes)
-    collected = recipe.collect([Source("mine", questions, method)], lambda _: {})
-    return [example for example in collected if isinstance(example, Example)]
+    collected = recipe.collect([ExampleSource("mine", questions, method)], lambda _: {})
+    return [example for example in collected if isinstance(example, TrainingExample)]
 
 
 def test_labels_are_balanced_and_later_places_more_frequent() -> None:
@@ -111,8 +111,8 @@ def test_labels_are_balanced_and_later_places_more_frequent() -> None:
     }
     recipe, method = configured(balance="all")
     short = replace(method, max_feedback_characters=90)
-    made = [*recipe.collect([Source("mine", questions, short)], lambda _: {})]
-    verdicts = [json.loads(each.target) for each in made if isinstance(each, Example)]
+    made = [*recipe.collect([ExampleSource("mine", questions, short)], lambda _: {})]
+    verdicts = [json.loads(each.target) for each in made if isinstance(each, TrainingExample)]
     assert 40 < max(len(verdict["diagnosis"]) for verdict in verdicts) <= 90
     assert "longer than method.max_feedback_characters" in {each.why for each in made if isinstance(each, Dropped)}
     chance = random.Random(0)
@@ -222,15 +222,15 @@ TEMPLATES = [
 every_template = pytest.mark.parametrize("template", TEMPLATES)
 
 
-def rendered(template: ChatTemplate, example: Example) -> str:
+def rendered(template: ChatTemplate, example: TrainingExample) -> str:
     return template.render(Generate(example.prompt, 1, role=example.role))
 
 
 @every_template
 def test_safes_evaluator_is_asked_what_it_was_trained_with(template: ChatTemplate) -> None:
     recipe, method = configured(balance="all")
-    made = recipe.collect([Source("mine", [BRIDGE], method)], lambda _: {})
-    right = [example for example in made if isinstance(example, Example) and example.label == CORRECT]
+    made = recipe.collect([ExampleSource("mine", [BRIDGE], method)], lambda _: {})
+    right = [example for example in made if isinstance(example, TrainingExample) and example.label == CORRECT]
     steps = [e.prompt.messages[0].content.rpartition("Step to judge: ")[2].partition(": ")[2] for e in right]
     asked: list[Generate] = []
 
@@ -256,8 +256,8 @@ def test_kgps_agent_is_asked_what_it_was_trained_with(template: ChatTemplate, ag
     method = parts.method(compose(["method=kgp"])["method"])
     assert isinstance(method, Kgp)
     recipe = NextFacts({}, 0.1, agent=agent, seed=0)
-    (example,) = (made for made in recipe.collect([Source("mine", [question], method)], lambda _: {}))
-    assert isinstance(example, Example)
+    (example,) = (made for made in recipe.collect([ExampleSource("mine", [question], method)], lambda _: {}))
+    assert isinstance(example, TrainingExample)
     asked: list[Generate] = []
 
     def serve(call: Call[Any]) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kgqa.artifacts.examples import Example, Origin
+from kgqa.artifacts.examples import ExampleOrigin, TrainingExample
 from kgqa.artifacts.manifest import Code
 from kgqa.artifacts.metrics import Estimate
 from kgqa.artifacts.trained import Losses, Trained, TrainedExamples, find_trained, list_trainings
@@ -92,7 +92,7 @@ def test_training_prompt_equals_inference_prompt() -> None:
         (Prompt("t/completion", (Message("user", "Q: why? A:"),), form="completion"), " it"),
         (Prompt("t/lines", (Message("user", "Q: why?\n"),), form="completion"), "it"),
     ]:
-        example = Example("1", "q", "agent", prompt, "it is so", "fact", Origin("demo", 1, "gold"))
+        example = TrainingExample("1", "q", "agent", prompt, "it is so", "fact", ExampleOrigin("demo", 1, "gold"))
         made = render_example(example, lambda each: engine.render(Generate(each.prompt, 1, role=each.role)))
         assert isinstance(made, TextExample)
         assert made.prompt == engine.render(Generate(prompt, 64, ("\n",), role="agent"))

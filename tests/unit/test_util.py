@@ -21,7 +21,7 @@ from kgqa.errors import ConfigError, StorageError
 from kgqa.util import fs, optional_deps
 from kgqa.util.digests import digest, ids_digest, text_digest
 from kgqa.util.optional_deps import install_command
-from kgqa.util.redaction import MARK, Key, describe_error, is_secret, redact
+from kgqa.util.redaction import MARK, ApiKey, describe_error, is_secret, redact
 
 HASH = "0fe09ff55fd9b43815b2339907d83d7cad91f8320ac5677102f0088817ddab64"
 HOLD = """
@@ -131,7 +131,7 @@ SECRET = "sk-or/Tr0ub4dor/and-three+more"
 
 
 def test_secrets_are_known_by_name_and_removed(monkeypatch: pytest.MonkeyPatch) -> None:
-    key, text = Key(SECRET), f"You sent {SECRET}, which is wrong."
+    key, text = ApiKey(SECRET), f"You sent {SECRET}, which is wrong."
     assert key.is_in(text)
     assert not key.is_in("You sent what is wrong.")
     shown = f"You sent {MARK}, which is wrong."
@@ -151,7 +151,7 @@ def test_secrets_are_known_by_name_and_removed(monkeypatch: pytest.MonkeyPatch) 
 
 def test_an_error_that_nobody_foresaw_has_its_place_beside_its_words() -> None:
     with pytest.raises(AttributeError) as caught:
-        _ = Key.leftout  # type: ignore[attr-defined]
+        _ = ApiKey.leftout  # type: ignore[attr-defined]
     line = caught.value.__traceback__.tb_lineno if caught.value.__traceback__ else 0
     assert describe_error(caught.value).endswith(f"has no attribute 'leftout' (tests/unit/test_util.py:{line})")
     with pytest.raises(ValueError, match="Expecting value") as decoded:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 
 from kgqa.calls import Choose, Generate, ModelCall
-from kgqa.engines.openai.option_logprobs import GREEDY, Costs, is_distinct, score_texts
+from kgqa.engines.openai.option_logprobs import GREEDY, ChoiceCosts, is_distinct, score_texts
 from kgqa.engines.openai.protocol import ServerProtocol, flag_control_text
 from kgqa.engines.openai.requests import build_chat
 from kgqa.engines.openai.responses import Response
@@ -37,7 +37,7 @@ class ChatProtocol(ServerProtocol):
         response.add_flags(*flag_control_text(call))
         return response
 
-    async def score(self, call: Choose, costs: Costs) -> Choice | None:
+    async def score(self, call: Choose, costs: ChoiceCosts) -> Choice | None:
         """Return the distribution by the texts of the likeliest next tokens."""
         if not is_distinct(call.options):
             return None

@@ -12,7 +12,7 @@ from typing import Any
 from kgqa.artifacts.adapter import Adapter
 from kgqa.artifacts.metrics import ANSWERED_BY
 from kgqa.engines.openai.detection import OWNERS, is_same_model, is_snapshot, read_models
-from kgqa.engines.openai.limits import AdaptiveLimiter, Budget
+from kgqa.engines.openai.limits import AdaptiveLimiter, ServerBudget
 from kgqa.engines.openai.requests import Abilities, Server, find_rejected_key, small_request
 from kgqa.engines.openai.responses import Flags, Response, read_response
 from kgqa.engines.openai.transport import Refused, Transport
@@ -39,7 +39,7 @@ class Connection:
     served: str  # the model's name at the server
     context: int
     adapter: Adapter | None = None
-    budget: Budget = field(default_factory=Budget)
+    budget: ServerBudget = field(default_factory=ServerBudget)
     extra: Mapping[str, Json] = field(default_factory=dict)
     limiter: AdaptiveLimiter = field(default_factory=AdaptiveLimiter)
     names_model: bool = True

@@ -20,7 +20,7 @@ from kgqa.engines.event_loop import EventLoopThread
 from kgqa.engines.openai.access import REACHING, ServerAccess
 from kgqa.engines.openai.client import TOKEN_SERVERS, Client, Endpoints
 from kgqa.engines.openai.connection import Connection
-from kgqa.engines.openai.limits import AdaptiveLimiter, Budget
+from kgqa.engines.openai.limits import AdaptiveLimiter, ServerBudget
 from kgqa.engines.openai.requests import Server, check_extra
 from kgqa.engines.openai.responses import estimate_tokens
 from kgqa.engines.openai.transport import Transport
@@ -237,5 +237,5 @@ class OpenAI(ServerAccess, BaseEngine):
         return AdaptiveLimiter.of(self.concurrency)
 
     @cached_property
-    def _budget(self) -> Budget:
-        return Budget(self.budget_tokens, self.budget_usd, self.model.prices)
+    def _budget(self) -> ServerBudget:
+        return ServerBudget(self.budget_tokens, self.budget_usd, self.model.prices)

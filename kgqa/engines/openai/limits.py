@@ -73,7 +73,7 @@ class AdaptiveLimiter:
 
 
 @dataclass
-class Budget:
+class ServerBudget:
     """The spending limit of one command at a server."""
 
     tokens: int | None = None  # of prompts and replies

@@ -28,7 +28,7 @@ GREEDY: Mapping[str, Json] = {"max_tokens": 1, "temperature": 0.0}
 
 
 @dataclass
-class Costs:
+class ChoiceCosts:
     """The usage and the flags of all requests for one choice."""
 
     usage: Usage = field(default_factory=Usage)
@@ -54,7 +54,7 @@ def is_distinct(options: Sequence[str]) -> bool:
     return not any(a != b and b.startswith(a) for a in options for b in options)
 
 
-def score_texts(options: Sequence[str], listed: Mapping[str, float], costs: Costs) -> Choice | None:
+def score_texts(options: Sequence[str], listed: Mapping[str, float], costs: ChoiceCosts) -> Choice | None:
     """Return the choice by the probabilities of the likeliest next tokens by text, or None if they say nothing."""
     forms = {option: (option, f" {option}", f"▁{option}") for option in options}
     shares = {option: sum(listed.get(form, 0.0) for form in forms[option]) for option in options}
@@ -76,7 +76,7 @@ def parse_settings(server: Server, thinking: Thinking) -> dict[str, Json]:
     return settings
 
 
-def choose_parsed(options: Sequence[str], response: Response, costs: Costs, *, thinks: bool) -> Choice:
+def choose_parsed(options: Sequence[str], response: Response, costs: ChoiceCosts, *, thinks: bool) -> Choice:
     """Return the choice by the label in the model's text. thinks: it reasons first."""
     response.reply = reply = split_thought(response.reply, thinks=thinks)
     costs.add(response)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from kgqa.calls import Choose, Generate, ModelCall
 from kgqa.engines.control_text import END_TOKENS, FLAG, START_TOKENS, find_candidates
 from kgqa.engines.openai.connection import Connection
-from kgqa.engines.openai.option_logprobs import Costs, choose_parsed, parse_settings
+from kgqa.engines.openai.option_logprobs import ChoiceCosts, choose_parsed, parse_settings
 from kgqa.engines.openai.requests import generation_settings
 from kgqa.engines.openai.responses import Flags, Response, finish_reply
 from kgqa.engines.thinking import NO_THINKING, Thinking
@@ -36,7 +36,7 @@ class ServerProtocol(ABC):
         """Return the response to a prompt with these settings, with flags for what the server does not support."""
 
     @abstractmethod
-    async def score(self, call: Choose, costs: Costs) -> Choice | None:
+    async def score(self, call: Choose, costs: ChoiceCosts) -> Choice | None:
         """Return the distribution by the server's log-probabilities, or None if it does not list them."""
 
     async def generate(self, call: Generate) -> Completion:
@@ -50,7 +50,7 @@ class ServerProtocol(ABC):
         """Return the distribution over the options in the best way that this server supports."""
         if not call.options:
             raise EngineError("a choice without options")
-        costs, thinks = Costs(), self.thinks(call)
+        costs, thinks = ChoiceCosts(), self.thinks(call)
         try:
             choice = None if thinks else await self.score(call, costs)
             if choice is not None:

@@ -56,7 +56,7 @@ class CalledTool(BaseModel):
         return ToolCall(self.id or f"call_{number}", str(self.function.get("name", "")), text)
 
 
-class Message(BaseModel):
+class ReplyMessage(BaseModel):
     content: str | list[Part] | None = None
     tool_calls: list[CalledTool] | None = None
     refusal: str | None = None
@@ -130,7 +130,7 @@ def read_response(answer: Json, request: Mapping[str, Json]) -> Response:
             response.logprobs = Logprobs.model_validate(choice["logprobs"])
         else:
             written = {"content": choice.get("text")} if choice.get("message") is None else choice["message"]
-            _read_message(Message.model_validate(written), finish, response)
+            _read_message(ReplyMessage.model_validate(written), finish, response)
     except ValidationError as error:
         first = error.errors()[0]
         response.invalid = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
@@ -158,7 +158,7 @@ def _read_stop(answer: Mapping[str, Json], request: Mapping[str, Json]) -> str |
     return reports[0] if reports[0] in request["stop"] else ""
 
 
-def _read_message(message: Message, finish: str, response: Response) -> None:
+def _read_message(message: ReplyMessage, finish: str, response: Response) -> None:
     reasoning = message.reasoning_content or message.reasoning
     is_explained = message.refusal or message.tool_calls or reasoning or response.reply.usage.reasoning_tokens
     if not message.content and message.content != "" and not is_explained and finish not in CUT_OFF:

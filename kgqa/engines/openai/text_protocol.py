@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from kgqa.calls import Choose, ModelCall
 from kgqa.engines.chat import ChatTemplate
-from kgqa.engines.openai.option_logprobs import GREEDY, Costs, is_distinct, score_texts
+from kgqa.engines.openai.option_logprobs import GREEDY, ChoiceCosts, is_distinct, score_texts
 from kgqa.engines.openai.protocol import ServerProtocol, flag_control_text
 from kgqa.engines.openai.responses import Response
 from kgqa.engines.openai.transport import UNKNOWN
@@ -36,7 +36,7 @@ class TextProtocol(ServerProtocol):
         response.add_flags(*UNTEMPLATED.flags(call), *flag_control_text(call))
         return response
 
-    async def score(self, call: Choose, costs: Costs) -> Choice | None:
+    async def score(self, call: Choose, costs: ChoiceCosts) -> Choice | None:
         """Return the distribution by the texts of the likeliest next tokens."""
         if not is_distinct(call.options):
             return None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from kgqa.calls import Choose, Generate, ModelCall
 from kgqa.engines.labels import BIAS
-from kgqa.engines.openai.option_logprobs import GREEDY, Costs
+from kgqa.engines.openai.option_logprobs import GREEDY, ChoiceCosts
 from kgqa.engines.openai.protocol import ServerProtocol, flag_control_text
 from kgqa.engines.openai.requests import DEFAULTS, generation_settings
 from kgqa.engines.openai.responses import Response, finish_reply
@@ -67,7 +67,7 @@ class TokenProtocol(ServerProtocol):
         response.add_flags(*flag_control_text(call))
         return response
 
-    async def score(self, call: Choose, costs: Costs) -> Choice | None:
+    async def score(self, call: Choose, costs: ChoiceCosts) -> Choice | None:
         """Return the distribution by the scores of every token of every label."""
         spelling = await self.prompts.spelling(call.options)
         prompt = await self._write_prompt(await self.prompts.mask(call), spelling.longest)
@@ -94,7 +94,7 @@ class TokenProtocol(ServerProtocol):
         stops = await self.prompts.find_stops()
         return await self.connection.complete(COMPLETIONS, {"prompt": prompt, **settings, **stops})
 
-    async def _list_vllm(self, prompt: list[int], tokens: Sequence[int], costs: Costs) -> Mapping[int, float]:
+    async def _list_vllm(self, prompt: list[int], tokens: Sequence[int], costs: ChoiceCosts) -> Mapping[int, float]:
         """Return the log-probabilities of these tokens."""
         listed: dict[int, float] = {}
         for start in range(0, len(tokens), MAX_TOKEN_IDS):
@@ -106,7 +106,7 @@ class TokenProtocol(ServerProtocol):
             listed |= {int(name.rpartition(":")[2]): logprob for name, logprob in names.items()}
         return listed
 
-    async def _list_llamacpp(self, prompt: list[int], tokens: Sequence[int], costs: Costs) -> Mapping[int, float]:
+    async def _list_llamacpp(self, prompt: list[int], tokens: Sequence[int], costs: ChoiceCosts) -> Mapping[int, float]:
         """Return log-probabilities: ratios of the raised tokens, and the first token's value from a second request."""
         raised = {"prompt": prompt, "logit_bias": {str(token): BIAS for token in tokens}, "max_tokens": 1}
         drawn = {"temperature": 1.0, "samplers": ["temperature"], "post_sampling_probs": True, "seed": 0}

@@ -23,7 +23,7 @@ from kgqa.errors import ConfigError, EngineError, KgqaError, ServerLost, UsageEr
 from kgqa.types import Json
 from kgqa.util import http
 from kgqa.util.jsonio import encode_request
-from kgqa.util.redaction import Key
+from kgqa.util.redaction import ApiKey
 
 if TYPE_CHECKING:
     import aiohttp
@@ -90,7 +90,7 @@ class Transport:
         group: str = "engine",
     ) -> None:
         self.url, self.policy, self._group = url, policy, group
-        self._key = Key(key or "")
+        self._key = ApiKey(key or "")
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._on_rate_limited = on_rate_limited
         self._session: aiohttp.ClientSession | None = None

@@ -14,7 +14,7 @@ from kgqa.calls import RunAgent
 from kgqa.experiment.session import Runner
 from kgqa.extras.serve.processes import Processes
 from kgqa.extras.serve.server import HOST, Server
-from kgqa.extras.serve.session import Abilities, Limits, Session
+from kgqa.extras.serve.session import AgentAbilities, AgentSession, Limits
 from kgqa.extras.serve.tools import run_function
 from kgqa.identity.component import identity_of
 from kgqa.methods.command import Command
@@ -71,7 +71,7 @@ class Agents(Service):
 
     def _open_server(self, visitors: Visitors, ticket: int) -> None:
         agent = visitors.agent
-        session = Session(
+        session = AgentSession(
             self._runner.adopt,
             self._abilities,
             Limits(None, None, agent.temperature, agent.max_tokens, agent.passages),
@@ -84,7 +84,7 @@ class Agents(Service):
         self._server = Server(session, visitors.host, visitors.port)
         visitors.announce(self._address, session.token)
 
-    async def _serve_stdio(self, session: Session, ticket: int) -> None:
+    async def _serve_stdio(self, session: AgentSession, ticket: int) -> None:
         """Serve until the client closes its end."""
         reply: AgentReply | Exception = AgentReply("")
         try:
@@ -113,10 +113,10 @@ class Agents(Service):
             self._server.sessions.remove(session)
         self._done.put(ServiceReply(ticket, reply, cached=False, seconds=time.monotonic() - started))
 
-    def _open_session(self, call: RunAgent, ticket: int) -> Session:
+    def _open_session(self, call: RunAgent, ticket: int) -> AgentSession:
         agent: OutsideAgent = call.agent
         most = self._settings.max_calls - 1  # the run of the agent is one of the question's calls
-        session = Session(
+        session = AgentSession(
             lambda program: self._runner.adopt(program, ticket),
             self._abilities,
             Limits(most, agent.max_question_tokens, agent.temperature, agent.max_tokens, agent.passages),
@@ -126,7 +126,7 @@ class Agents(Service):
         self._server.sessions.add(session)
         return session
 
-    async def _run_agent(self, call: RunAgent, session: Session) -> AgentReply:
+    async def _run_agent(self, call: RunAgent, session: AgentSession) -> AgentReply:
         match call.agent:
             case Function():
                 return await run_function(call.agent, call.question, session, self._address)
@@ -137,14 +137,14 @@ class Agents(Service):
         raise TypeError(f"{type(call.agent).__name__} is no agent from outside")
 
 
-def find_abilities(runner: Runner) -> Abilities:
+def find_abilities(runner: Runner) -> AgentAbilities:
     """Return what agents can reach: the models and the search of a run."""
     experiment, engines = runner.experiment, runner.engines
     index = digest(identity_of(runner.index), 12) if runner.index is not None else ""
     if not experiment.asks_models:
-        return Abilities(search=bool(index), index=index)
+        return AgentAbilities(search=bool(index), index=index)
     engine: Any = engines("reader")
-    return Abilities(
+    return AgentAbilities(
         model=str(engines.model("reader").name),
         roles=frozenset(filter(None, experiment.role_nodes)),
         functions=getattr(getattr(engine, "base", engine), "calls_functions", False),

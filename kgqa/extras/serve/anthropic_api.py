@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field, NonNegativeFloat, PositiveInt
 
 from kgqa.calls import Generate
-from kgqa.extras.serve.openai_api import Reply, check_model, join_text, read_tools, request_id
-from kgqa.extras.serve.session import NotSupported, Session
+from kgqa.extras.serve.openai_api import ServedReply, check_model, join_text, read_tools, request_id
+from kgqa.extras.serve.session import AgentSession, NotSupported
 from kgqa.types import Completion, Json, Message, Prompt, ToolCall
 
 CHOICES = {"auto": "auto", "any": "required", "none": "none"}  # Anthropic's names → OpenAI's
@@ -35,7 +35,7 @@ class AnthropicMessage(BaseModel):
             yield Message(self.role, join_text(shown), tuple(calls))
 
 
-class Tool(BaseModel):
+class AnthropicTool(BaseModel):
     name: str
     description: str = ""
     input_schema: dict[str, Json]
@@ -55,10 +55,10 @@ class MessagesRequest(BaseModel):
     temperature: NonNegativeFloat | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     stream: bool = False
-    tools: list[Tool] | None = None
+    tools: list[AnthropicTool] | None = None
     tool_choice: dict[str, Json] | None = None
 
-    def call(self, session: Session) -> Generate:
+    def call(self, session: AgentSession) -> Generate:
         """Return the call of the request. A last message of the assistant is the start of the reply."""
         system = [Message("system", join_text(self.system))] if self.system else []
         messages = [*system, *(message for each in self.messages for message in each.messages())]
@@ -89,7 +89,7 @@ class MessagesRequest(BaseModel):
         return CHOICES[kind]
 
 
-async def create_message(body: Mapping[str, Json], session: Session) -> Reply:
+async def create_message(body: Mapping[str, Json], session: AgentSession) -> ServedReply:
     """Answer a request of `/v1/messages`, see `openai_api.chat`."""
     check_model(body, session)
     request = MessagesRequest.model_validate(body)
@@ -114,7 +114,7 @@ async def create_message(body: Mapping[str, Json], session: Session) -> Reply:
             "cache_read_input_tokens": reply.usage.cached_tokens,
         },
     }
-    return Reply(response, stream(response) if request.stream else None)
+    return ServedReply(response, stream(response) if request.stream else None)
 
 
 def _stop_reason(reply: Completion) -> str:

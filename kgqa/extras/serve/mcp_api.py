@@ -12,20 +12,20 @@ from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
 from mcp.server.transport_security import TransportSecuritySettings
 
-from kgqa.extras.serve.session import Session
+from kgqa.extras.serve.session import AgentSession
 from kgqa.types import Passage
 
 MOST = 50  # passages of one result
 
 
-def build_server(find_session: Callable[[Any], Session | None]) -> Any:
+def build_server(find_session: Callable[[Any], AgentSession | None]) -> Any:
     """Return a server with the two tools.
 
     find_session: returns the session of a request. It gets None from a client on standard input.
     """
     server = MCPServer("kgqa", instructions="Search a collection of passages, and read the passages of a page.")
 
-    def session_of(context: Any) -> Session:
+    def session_of(context: Any) -> AgentSession:
         session = find_session(context.request_context.request)
         if session is None:
             raise ValueError("no open question has this token")
@@ -45,7 +45,7 @@ def build_server(find_session: Callable[[Any], Session | None]) -> Any:
     return server
 
 
-def build_manager(find_session: Callable[[Any], Session | None]) -> Any:
+def build_manager(find_session: Callable[[Any], AgentSession | None]) -> Any:
     """Return what answers HTTP requests. Hosts and origins are checked before."""
     server = build_server(find_session)
     trusting = TransportSecuritySettings(enable_dns_rebinding_protection=False)

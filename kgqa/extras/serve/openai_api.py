@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, Field, NonNegativeFloat, PositiveInt
 
 from kgqa.calls import Generate
-from kgqa.extras.serve.session import NotSupported, Session
+from kgqa.extras.serve.session import AgentSession, NotSupported
 from kgqa.types import Completion, Json, Message, Prompt, ToolCall, Usage
 
 MOST_REPLIES = 128  # of one request
@@ -42,7 +42,7 @@ class Sampling(BaseModel):
     stream_options: dict[str, Json] | None = None
     include_stop_str_in_output: bool = False  # vLLM's
 
-    def generate(self, prompt: Prompt, session: Session, max_tokens: int | None) -> Generate:
+    def generate(self, prompt: Prompt, session: AgentSession, max_tokens: int | None) -> Generate:
         """Return the call of a request."""
         stop = [self.stop] if isinstance(self.stop, str) else self.stop or []
         temperature, limits = self.temperature, session.limits
@@ -94,14 +94,14 @@ class CompletionRequest(Sampling):
 
 
 @dataclass(frozen=True)
-class Reply:
+class ServedReply:
     """A response, and its events if the request wants a stream."""
 
     response: Mapping[str, Json]
     events: Iterator[str] | None = None
 
 
-async def chat(body: Mapping[str, Json], session: Session) -> Reply:
+async def chat(body: Mapping[str, Json], session: AgentSession) -> ServedReply:
     """Answer a request of `/v1/chat/completions`.
 
     Raises:
@@ -135,10 +135,10 @@ async def chat(body: Mapping[str, Json], session: Session) -> Reply:
         finish = "tool_calls" if reply.tool_calls else reply.finish
         choices.append({"index": index, "message": message, "finish_reason": finish, "stop_reason": reply.stopped_by})
     response = envelope("chat.completion", "chatcmpl", call, choices, replies, session)
-    return Reply(response, stream(response, request) if request.stream else None)
+    return ServedReply(response, stream(response, request) if request.stream else None)
 
 
-async def complete(body: Mapping[str, Json], session: Session) -> Reply:
+async def complete(body: Mapping[str, Json], session: AgentSession) -> ServedReply:
     """Answer a request of `/v1/completions`, see `chat`."""
     check_model(body, session)
     request = CompletionRequest.model_validate(body)
@@ -162,10 +162,10 @@ async def complete(body: Mapping[str, Json], session: Session) -> Reply:
         for index, reply in enumerate(replies)
     ]
     response = envelope("text_completion", "cmpl", calls[0], choices, replies, session)
-    return Reply(response, stream(response, request) if request.stream else None)
+    return ServedReply(response, stream(response, request) if request.stream else None)
 
 
-def check_model(body: Mapping[str, Json], session: Session) -> None:
+def check_model(body: Mapping[str, Json], session: AgentSession) -> None:
     """Raise NotSupported if there is no model, or a key would change the reply and cannot be followed."""
     if not session.abilities.model:
         raise NotSupported("there is no model here. Set model=NAME or server=URL")
@@ -174,7 +174,7 @@ def check_model(body: Mapping[str, Json], session: Session) -> None:
             raise NotSupported(f"{key}={body[key]!r}: kgqa cannot follow this key. Leave it out")
 
 
-def read_tools(tools: Json, choice: Json, session: Session) -> tuple[str | None, str | None]:
+def read_tools(tools: Json, choice: Json, session: AgentSession) -> tuple[str | None, str | None]:
     """Return tools and the choice among them as `Generate` has them."""
     if not tools or choice == "none":
         return None, None
@@ -197,7 +197,7 @@ def read_schema(response_format: Mapping[str, Json] | None) -> str | None:
     return json.dumps(schema)
 
 
-async def gather_replies(calls: Sequence[Generate], n: int, session: Session) -> list[Completion]:
+async def gather_replies(calls: Sequence[Generate], n: int, session: AgentSession) -> list[Completion]:
     """Return `n` replies to each call. Those with the caller's seed count on from it."""
     varied = [
         call if call.seed is None or number == 0 else replace(call, seed=call.seed + number)
@@ -224,7 +224,7 @@ def reply_text(reply: Completion, request: Sampling) -> str:
 
 
 def envelope(
-    kind: str, prefix: str, call: Generate, choices: list[Json], replies: Sequence[Completion], session: Session
+    kind: str, prefix: str, call: Generate, choices: list[Json], replies: Sequence[Completion], session: AgentSession
 ) -> dict[str, Json]:
     return {
         "id": request_id(prefix, call),

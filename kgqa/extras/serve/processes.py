@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from kgqa.extras.serve.session import Session
+from kgqa.extras.serve.session import AgentSession
 from kgqa.methods.command import Command
 from kgqa.types import AgentReply, Question
 from kgqa.util.redaction import is_secret, redact, secret_variables
@@ -32,7 +32,7 @@ class Processes:
         self._idle: list[Process] = []  # that wait for a line
         self._marks: dict[int, str] = {}  # of running processes, by id
 
-    async def run(self, question: Question, session: Session, address: str) -> AgentReply:
+    async def run(self, question: Question, session: AgentSession, address: str) -> AgentReply:
         """Run a process that answers a question."""
         if self._agent.input == "lines":
             return await self._send_line(question, session, address)
@@ -42,7 +42,7 @@ class Processes:
         for process_id, mark in list(self._marks.items()):
             kill_processes(process_id, mark)
 
-    async def _run_once(self, question: Question, session: Session, address: str) -> AgentReply:
+    async def _run_once(self, question: Question, session: AgentSession, address: str) -> AgentReply:
         variables = {name.upper(): value for name, value in describe_session(question, session, address).items()}
         keys = dict.fromkeys(("OPENAI_API_KEY", "ANTHROPIC_API_KEY"), session.token)
         process = await self._start({**variables, **keys}, session.token, stdin=DEVNULL)
@@ -57,7 +57,7 @@ class Processes:
         flags = ("left_processes",) if left and not problem else ()
         return AgentReply(output.text, errors.text, process.returncode, problem, session.searches, flags)
 
-    async def _send_line(self, question: Question, session: Session, address: str) -> AgentReply:
+    async def _send_line(self, question: Question, session: AgentSession, address: str) -> AgentReply:
         """Send the question to a process that waits for one, or to a new one."""
         process = self._idle.pop() if self._idle else await self._start({}, session.token, stdin=PIPE)
         assert process.stdin is not None
@@ -93,7 +93,7 @@ class Processes:
         self._marks[process.pid] = mark
         return process
 
-    async def _wait(self, work: asyncio.Future[Any], session: Session) -> str:
+    async def _wait(self, work: asyncio.Future[Any], session: AgentSession) -> str:
         """Wait for a process. Return why it was stopped, or ""."""
         stopped = asyncio.ensure_future(asyncio.wrap_future(session.stopped))
         done, _ = await asyncio.wait([work, stopped], timeout=self._agent.timeout, return_when=asyncio.FIRST_COMPLETED)
@@ -145,7 +145,7 @@ async def _exchange(process: Process, line: str) -> str:
     return answer.decode("utf-8", "replace").strip()
 
 
-def describe_session(question: Question, session: Session, address: str) -> dict[str, str]:
+def describe_session(question: Question, session: AgentSession, address: str) -> dict[str, str]:
     """Return what an agent gets to know, by the names of variables and of keys of a line."""
     base = f"{address}/s/{session.token}"
     return {

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field, NonNegativeFloat, PositiveInt
 
 from kgqa.calls import Generate
-from kgqa.extras.serve.openai_api import ROLES, Reply, check_model, join_text, read_schema, read_tools, request_id
-from kgqa.extras.serve.session import NotSupported, Session
+from kgqa.extras.serve.openai_api import ROLES, ServedReply, check_model, join_text, read_schema, read_tools, request_id
+from kgqa.extras.serve.session import AgentSession, NotSupported
 from kgqa.types import Completion, Json, Message, Prompt, ToolCall
 
 
@@ -28,7 +28,7 @@ class ResponsesRequest(BaseModel):
     stream: bool | None = None
     previous_response_id: str | None = None
 
-    def call(self, session: Session) -> Generate:
+    def call(self, session: AgentSession) -> Generate:
         """Return the call of the request."""
         if self.previous_response_id is not None:
             raise NotSupported("previous_response_id: kgqa stores no responses. Send the complete conversation")
@@ -92,16 +92,16 @@ def _read_format(form: Json) -> Json:
     return form
 
 
-async def respond(body: Mapping[str, Json], session: Session) -> Reply:
+async def respond(body: Mapping[str, Json], session: AgentSession) -> ServedReply:
     """Answer a request of `/v1/responses`, see `openai_api.chat`."""
     check_model(body, session)
     request = ResponsesRequest.model_validate(body)
     call = request.call(session)
     response = _describe(request, call, await session.call(call), session)
-    return Reply(response, stream(response) if request.stream else None)
+    return ServedReply(response, stream(response) if request.stream else None)
 
 
-def _describe(request: ResponsesRequest, call: Generate, reply: Completion, session: Session) -> dict[str, Json]:
+def _describe(request: ResponsesRequest, call: Generate, reply: Completion, session: AgentSession) -> dict[str, Json]:
     name, usage, is_cut = request_id("resp", call), reply.usage, reply.finish == "length"
     output: list[Json] = []
     if reply.text or not reply.tool_calls:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import AliasChoices, BaseModel, Field
 
-from kgqa.extras.serve.session import Session
+from kgqa.extras.serve.session import AgentSession
 from kgqa.types import Json, Passage
 
 MOST_PASSAGES = 1_000  # of one search
@@ -30,7 +30,7 @@ class RetrieveRequest(BaseModel):
         return [self.queries] if isinstance(self.queries, str) else self.queries
 
 
-async def retrieve(body: Mapping[str, Json], session: Session) -> Json:
+async def retrieve(body: Mapping[str, Json], session: AgentSession) -> Json:
     """Answer `/retrieve`: `result` has a list per query, and of a single query its own list.
 
     A score is the reciprocal of the rank, because retrievers have no common scale.
@@ -46,7 +46,7 @@ async def retrieve(body: Mapping[str, Json], session: Session) -> Json:
     return {"result": results[0] if isinstance(request.queries, str) else results}
 
 
-async def search(body: Mapping[str, Json], session: Session) -> Json:
+async def search(body: Mapping[str, Json], session: AgentSession) -> Json:
     """Answer `/search` and `/batch_search`: documents, or with `return_score` documents and their scores."""
     request, found = await _search(body, session)
     documents: list[Json] = [[document_json(passage) for passage in passages] for passages in found]
@@ -56,7 +56,9 @@ async def search(body: Mapping[str, Json], session: Session) -> Json:
     return [documents, scores] if request.scores else documents
 
 
-async def _search(body: Mapping[str, Json], session: Session) -> tuple[RetrieveRequest, Sequence[Sequence[Passage]]]:
+async def _search(
+    body: Mapping[str, Json], session: AgentSession
+) -> tuple[RetrieveRequest, Sequence[Sequence[Passage]]]:
     request = RetrieveRequest.model_validate(body)
     return request, await asyncio.gather(*(session.search(query, request.count) for query in request.texts))
 

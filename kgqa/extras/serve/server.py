@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from kgqa.engines.event_loop import EventLoopThread
 from kgqa.errors import ConfigError
 from kgqa.extras.serve import anthropic_api, openai_api, responses_api, retrieve
-from kgqa.extras.serve.session import Session, Sessions, error_status
+from kgqa.extras.serve.session import AgentSession, Sessions, error_status
 from kgqa.types import Json
 from kgqa.util.optional_deps import require_packages
 from kgqa.util.redaction import redact
@@ -34,7 +34,7 @@ LOCAL = ("127.0.0.1", "localhost", "[::1]")
 BACKLOG = 1024  # connections that wait: several hundred agents can start at once
 MOST_BYTES = 32 * 2**20  # of a request
 SHUTDOWN_SECONDS = 1
-Answer = Callable[[Mapping[str, Json], Session], Awaitable[Any]]
+Answer = Callable[[Mapping[str, Json], AgentSession], Awaitable[Any]]
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Server:
     shared: the session of paths without a token. None: every path needs one.
     """
 
-    shared: Session | None = None
+    shared: AgentSession | None = None
     host: str = HOST
     port: int = 0
     sessions: Sessions = field(default_factory=Sessions)
@@ -140,7 +140,7 @@ class Server:
         routes.append(Route("/v1/models", self._list_models))
         return Starlette(routes=[*routes, Mount("/s/{token}", routes=routes)])
 
-    def find_session(self, request: Request) -> Session | None:
+    def find_session(self, request: Request) -> AgentSession | None:
         """Return the session of a request's path."""
         token = request.path_params.get("token")
         if token is None:
@@ -148,7 +148,7 @@ class Server:
         is_shared = self.shared is not None and secrets.compare_digest(token.encode(), self.shared.token.encode())
         return self.shared if is_shared else self.sessions.find(token)
 
-    def _check_key(self, request: Request) -> Session | None:
+    def _check_key(self, request: Request) -> AgentSession | None:
         """Return the shared session if the request has its token as an API key."""
         headers = request.headers
         key = headers.get("authorization", "").removeprefix("Bearer ") or headers.get("x-api-key", "")
@@ -251,7 +251,7 @@ def _json_response(value: Json) -> Response:
     return JSONResponse(value)
 
 
-def _generation_response(reply: openai_api.Reply) -> Response:
+def _generation_response(reply: openai_api.ServedReply) -> Response:
     from starlette.responses import JSONResponse, StreamingResponse
 
     if reply.events is not None:

@@ -34,7 +34,7 @@ class NotSupported(KgqaError):
 
 
 @dataclass(frozen=True)
-class Abilities:
+class AgentAbilities:
     """Describe what the calls of a run can reach."""
 
     model: str = ""  # the name of the reader; "" without a model
@@ -56,7 +56,7 @@ class Limits:
 
 
 @dataclass
-class Session:
+class AgentSession:
     """The open session of a question. Its token is the only way to it.
 
     pool: what is searched; None: the corpus. key: the question's id and the run's seed, for seeds of sampled calls.
@@ -64,7 +64,7 @@ class Session:
     """
 
     start: Start
-    abilities: Abilities
+    abilities: AgentAbilities
     limits: Limits = Limits()
     pool: tuple[Passage, ...] | None = None
     key: str = ""
@@ -188,17 +188,17 @@ class Sessions:
     """The open sessions by token."""
 
     def __init__(self) -> None:
-        self._open: dict[str, Session] = {}
+        self._open: dict[str, AgentSession] = {}
 
-    def add(self, session: Session) -> None:
+    def add(self, session: AgentSession) -> None:
         self._open[session.token] = session
 
-    def remove(self, session: Session) -> None:
+    def remove(self, session: AgentSession) -> None:
         """Forget a session. Its token is worthless from now on."""
         session.stop()
         self._open.pop(session.token, None)
 
-    def find(self, token: str) -> Session | None:
+    def find(self, token: str) -> AgentSession | None:
         return self._open.get(token)
 
 

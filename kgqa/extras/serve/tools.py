@@ -14,7 +14,7 @@ from typing import Any
 from kgqa.calls import Generate
 from kgqa.errors import ConfigError
 from kgqa.extras.serve.processes import describe_session
-from kgqa.extras.serve.session import NotSupported, Session
+from kgqa.extras.serve.session import AgentSession, NotSupported
 from kgqa.methods.function import Function
 from kgqa.types import AgentReply, Answer, Json, Message, Passage, Prompt, Question
 from kgqa.util.redaction import describe_error
@@ -33,7 +33,7 @@ class Tools:
     mcp_url: str
     api_key: str
     model: str
-    _session: Session
+    _session: AgentSession
 
     @property
     def llm(self) -> Any:
@@ -67,7 +67,7 @@ class Tools:
         return list(self._session.submit_search(query, k).result())
 
 
-async def run_function(agent: Function, question: Question, session: Session, address: str) -> AgentReply:
+async def run_function(agent: Function, question: Question, session: AgentSession, address: str) -> AgentReply:
     """Run a function in a thread of its own. One that takes longer than the timeout is left behind without calls."""
     known = describe_session(question, session, address)
     urls = (known["openai_base_url"], known["retrieve_url"], known["mcp_url"])

@@ -6,7 +6,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from kgqa.artifacts.examples import Example, Positive
+from kgqa.artifacts.examples import Positive, TrainingExample
 from kgqa.artifacts.run import RunEntry, find_run
 from kgqa.artifacts.trained import Trained, find_trained, list_trainings
 from kgqa.cli.dry_run import show_plan, show_stages
@@ -44,7 +44,7 @@ def collect(args: Namespace, terminal: Terminal) -> None:
     terminal.result(collecting.folder)
 
 
-def _show_example(example: Example | Positive, terminal: Terminal) -> None:
+def _show_example(example: TrainingExample | Positive, terminal: Terminal) -> None:
     """Show the prompt and the target of an example."""
     if isinstance(example, Positive):
         parts = [("anchor", example.anchor), ("positive", example.positive)]

@@ -43,7 +43,7 @@ REFUSED = "kgqa view: open the address that the command printed. It contains the
 
 
 @dataclass(frozen=True)
-class Guard:
+class TokenGuard:
     """Rejects requests without the token, which is in the first address, then in a cookie.
 
     Other sites cannot send the cookie (SameSite), and a host name that resolves to 127.0.0.1 (DNS rebinding) is not
@@ -105,7 +105,7 @@ def serve(root: Path, port: int, announce: Callable[[str], None]) -> None:
         port, token = listening.getsockname()[1], secrets.token_urlsafe(24)
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # cut connections at the end are no errors
         config = uvicorn.Config(
-            BaseHTTPMiddleware(viewer.application(), dispatch=Guard(token, port)),
+            BaseHTTPMiddleware(viewer.application(), dispatch=TokenGuard(token, port)),
             lifespan="off",
             ws="none",
             log_config=None,

@@ -14,12 +14,12 @@ from kgqa.artifacts.examples import (
     Collected,
     CollectManifest,
     Dropped,
-    Example,
+    ExampleSource,
     Instances,
     Made,
     Positive,
     Recipe,
-    Source,
+    TrainingExample,
     hash_questions,
     text_hash,
 )
@@ -62,17 +62,17 @@ QUESTION_KEYS = ("dataset", "limit", "sample", "ids")
 
 
 @dataclass
-class Tally:
+class ExampleTally:
     """The counts of all examples that passed through `count`."""
 
     labels: Counter[tuple[str, str, str]] = field(default_factory=Counter)  # dataset, question, label
     made_by: Counter[str] = field(default_factory=Counter)
     templates: set[str] = field(default_factory=set)
     dropped: list[Dropped] = field(default_factory=list)
-    first: Example | Positive | None = None
+    first: TrainingExample | Positive | None = None
     teacher: list[str] = field(default_factory=list)  # its runs
 
-    def count(self, made: Iterable[Made]) -> Iterator[Example | Positive]:
+    def count(self, made: Iterable[Made]) -> Iterator[TrainingExample | Positive]:
         """Yield the examples, and count them."""
         for one in made:
             if isinstance(one, Dropped):
@@ -80,12 +80,12 @@ class Tally:
                 continue
             self.labels[one.origin.dataset, one.question, one.label] += 1
             self.made_by[one.origin.made_by] += 1
-            if isinstance(one, Example):
+            if isinstance(one, TrainingExample):
                 self.templates.add(one.prompt.name)
             self.first = self.first or one
             yield one
 
-    def summarize(self, name: str, recipe: Recipe, sources: Sequence[Source]) -> Collected:
+    def summarize(self, name: str, recipe: Recipe, sources: Sequence[ExampleSource]) -> Collected:
         """Return the figures of the folder. Raises DataError: there is not one example."""
         if self.first is None:
             why = "; ".join(dict.fromkeys(one.why for one in self.dropped)) or "there are no questions"
@@ -137,7 +137,7 @@ class Collecting:
     name: str
     recipe: Recipe
     experiment: Experiment  # of the first dataset
-    sources: tuple[Source, ...]
+    sources: tuple[ExampleSource, ...]
     identity: Mapping[str, Json]  # everything that can change the examples
     folder: Path
 
@@ -165,11 +165,13 @@ class Collecting:
             raise ConfigError(
                 f"collect {name}: needs finished runs. Name them: --from RUN (kgqa train: train.examples=FOLDER)"
             )
-        sources, identities = list[Source](), list[Json]()
+        sources, identities = list[ExampleSource](), list[Json]()
         for each, words in zip(experiments, chosen, strict=True) if recipe.sources else ():
             noise = noise_questions(each) if recipe.uses_noise else ()
             run_words = tuple(word for word in words if override_group(word) not in COLLECT_ONLY)
-            sources.append(Source(each.name("dataset"), each.data.questions, each.method, noise=noise, words=run_words))
+            sources.append(
+                ExampleSource(each.name("dataset"), each.data.questions, each.method, noise=noise, words=run_words)
+            )
             if recipe.method and not isinstance(each.method, recipe.method):
                 raise ConfigError(f"method: collect={name} always uses the same method. Remove method=")
             flagged = {"noise": digest([question.id for question in noise])} if noise else {}
@@ -185,7 +187,7 @@ class Collecting:
             values = {key: value for key, value in config["dataset"].items() if key != "_target_"}
             keys = (format_override(f"dataset.{key}", value) for key, value in values.items())
             others = (word for word in overrides if override_group(word) not in (*COLLECT_ONLY, *QUESTION_KEYS))
-            sources.append(Source(dataset, questions, method, run, words=(f"dataset={dataset}", *keys, *others)))
+            sources.append(ExampleSource(dataset, questions, method, run, words=(f"dataset={dataset}", *keys, *others)))
             identities.append({"run": digest(read_json(run / IDENTITY)), "predictions": sha256(run / PREDICTIONS)})
         identity = _identity(name, recipe, first, identities)
         folder = Path(first.settings.output_dir or outputs() / "examples" / name / run_name(identity))
@@ -209,7 +211,7 @@ class Collecting:
         if collected := self.finished:
             display.line(f"{self.folder}: already complete")
             return collected
-        tally = Tally()
+        tally = ExampleTally()
 
         def call_teacher(words: Sequence[str]) -> dict[str, JsonObject]:
             with Session(compose_experiment(words)) as session:
@@ -235,9 +237,9 @@ class Collecting:
             replace_file(self.folder / MANIFEST, json_text(manifest.json()))
         return collected
 
-    def plan(self) -> tuple[Collected, Example | Positive, Plan]:
+    def plan(self) -> tuple[Collected, TrainingExample | Positive, Plan]:
         """Return the figures, the first example and the planned calls of a teacher, without writing anything."""
-        tally, plan, shared = Tally(), Plan(), Shared()
+        tally, plan, shared = ExampleTally(), Plan(), Shared()
 
         def call_teacher(words: Sequence[str]) -> dict[str, JsonObject]:
             experiment = compose_experiment(words)

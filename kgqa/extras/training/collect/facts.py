@@ -8,7 +8,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Literal
 
-from kgqa.artifacts.examples import CallTeacher, Dropped, Example, Made, Origin, Positive, Recipe, Source
+from kgqa.artifacts.examples import (
+    CallTeacher,
+    Dropped,
+    ExampleOrigin,
+    ExampleSource,
+    Made,
+    Positive,
+    Recipe,
+    TrainingExample,
+)
 from kgqa.methods.kgp import Kgp
 from kgqa.methods.kgp_baselines import Mdr
 from kgqa.retrieval.graphs.keywords import bare_title
@@ -23,18 +32,18 @@ class FactRecipe(Recipe):
 
     no_example: ClassVar[str] = "fewer than two passages in an order"  # why a question has none
 
-    def collect(self, sources: Sequence[Source], call_teacher: CallTeacher) -> Iterator[Made]:
+    def collect(self, sources: Sequence[ExampleSource], call_teacher: CallTeacher) -> Iterator[Made]:
         """Yield the examples of each question, or why it has none."""
         del call_teacher
         for source in sources:
             for question in source.questions:
                 examples = list(self.examples(question, source))
                 if not examples:
-                    yield Dropped(question.id, "question", self.no_example, Origin(source.dataset, 0, "gold"))
+                    yield Dropped(question.id, "question", self.no_example, ExampleOrigin(source.dataset, 0, "gold"))
                 yield from examples
 
     @abstractmethod
-    def examples(self, question: Question, source: Source) -> Iterator[Example | Positive]:
+    def examples(self, question: Question, source: ExampleSource) -> Iterator[TrainingExample | Positive]:
         """Yield the examples of one question."""
 
 
@@ -53,19 +62,19 @@ class NextFacts(FactRecipe):
         ),
     ] = "t5"
 
-    def examples(self, question: Question, source: Source) -> Iterator[Example]:
+    def examples(self, question: Question, source: ExampleSource) -> Iterator[TrainingExample]:
         """Yield an example for each fact except the first."""
         assert isinstance(source.method, Kgp)
         method, facts = replace(source.method, agent=self.agent), ordered_facts(question)
         for known in range(1, len(facts)):
-            yield Example(
+            yield TrainingExample(
                 id=f"{source.dataset}/{question.id}/fact {known + 1}",
                 question=question.id,
                 role="agent",
                 prompt=method.evidence_prompt(question.text, " ".join(facts[:known])),
                 target=facts[known].strip(),
                 label="fact",
-                origin=Origin(source.dataset, known + 1, "gold"),
+                origin=ExampleOrigin(source.dataset, known + 1, "gold"),
             )
 
 
@@ -78,7 +87,13 @@ class PairRecipe(FactRecipe):
     ] = 1
 
     def pair(
-        self, question: Question, anchor: str, passage: Passage, label: str, origin: Origin, chance: random.Random
+        self,
+        question: Question,
+        anchor: str,
+        passage: Passage,
+        label: str,
+        origin: ExampleOrigin,
+        chance: random.Random,
     ) -> Positive:
         """Return the pair with its negatives."""
         gold = {passage.id for passage in ordered_passages(question)} | question.support
@@ -111,7 +126,7 @@ class HopPairs(PairRecipe):
         ),
     ] = 2
 
-    def examples(self, question: Question, source: Source) -> Iterator[Positive]:
+    def examples(self, question: Question, source: ExampleSource) -> Iterator[Positive]:
         """Yield a pair for each hop."""
         assert isinstance(source.method, Mdr)
         chance, chain, anchor = self.chance(question), list(ordered_passages(question)), question.text
@@ -120,7 +135,7 @@ class HopPairs(PairRecipe):
         if len(chain) < 2:
             return
         for hop, passage in enumerate(chain[: self.hops], start=1):
-            yield self.pair(question, anchor, passage, f"hop {hop}", Origin(source.dataset, hop, "gold"), chance)
+            yield self.pair(question, anchor, passage, f"hop {hop}", ExampleOrigin(source.dataset, hop, "gold"), chance)
             anchor = source.method.second_query(anchor, passage)
 
 
@@ -130,12 +145,12 @@ class SupportPairs(PairRecipe):
 
     no_example: ClassVar[str] = "no supporting passage"
 
-    def examples(self, question: Question, source: Source) -> Iterator[Positive]:
+    def examples(self, question: Question, source: ExampleSource) -> Iterator[Positive]:
         """Yield a pair for each supporting passage, in the order of the file."""
         chance = self.chance(question)
         gold = {passage.id: passage for passage in question.passages if passage.id in question.support}
         for place, passage in enumerate(gold.values(), start=1):
-            origin = Origin(source.dataset, place, "gold")
+            origin = ExampleOrigin(source.dataset, place, "gold")
             yield self.pair(question, question.text, passage, "support", origin, chance)
 
 

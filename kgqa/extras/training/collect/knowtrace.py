@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from kgqa.artifacts.examples import CallTeacher, Dropped, Example, Made, Origin, Recipe, Source
+from kgqa.artifacts.examples import CallTeacher, Dropped, ExampleOrigin, ExampleSource, Made, Recipe, TrainingExample
 from kgqa.artifacts.metrics import Metrics
 from kgqa.artifacts.predictions import Prediction, run_predictions
 from kgqa.artifacts.trace import TracedQuestion, read_trace
@@ -51,7 +51,7 @@ class RunLessons(Recipe):
     ] = "em"
     least: Annotated[Share, Setting("Minimum F1 of a right answer, with right=f1.", ours="our choice")] = 0.8
 
-    def collect(self, sources: Sequence[Source], call_teacher: CallTeacher) -> Iterator[Made]:
+    def collect(self, sources: Sequence[ExampleSource], call_teacher: CallTeacher) -> Iterator[Made]:
         """Yield examples by run, with its questions in the order of the data file.
 
         Raises DataError: a run's files do not fit together.
@@ -66,7 +66,7 @@ class RunLessons(Recipe):
             for question in source.questions:
                 yield from by_question[question.id]
 
-    def figures(self, sources: Sequence[Source]) -> Mapping[str, int | float]:
+    def figures(self, sources: Sequence[ExampleSource]) -> Mapping[str, int | float]:
         """Return the number of right answers, and FA (Figure 4) with its 95 % bootstrap interval.
 
         FA is the percentage of tokens that backtracing filters, of all tokens of right answers.
@@ -90,7 +90,7 @@ class RunLessons(Recipe):
         reached = score(prediction.scored_answer, question.answers, profile)
         return reached["em"] == 1 if self.right == "em" else reached["f1"] >= self.least
 
-    def examples(self, traced: TracedQuestion, source: Source, profile: str) -> Iterator[Made]:
+    def examples(self, traced: TracedQuestion, source: ExampleSource, profile: str) -> Iterator[Made]:
         """Yield the examples of one question, or why there are none."""
         prediction, question = traced.prediction, traced.question
         assert source.run is not None
@@ -102,7 +102,7 @@ class RunLessons(Recipe):
         elif not prediction.lessons:
             why = NO_LESSONS
         if why:
-            yield Dropped(question.id, "question", why, Origin(source.dataset, 0, source.run.name))
+            yield Dropped(question.id, "question", why, ExampleOrigin(source.dataset, 0, source.run.name))
             return
         replies = [call for call in traced.calls if call.kind == "generate" and call.error is None]
         iteration = 0
@@ -114,7 +114,7 @@ class RunLessons(Recipe):
             iteration += lesson.role == prediction.lessons[0].role
             if self.role not in (None, lesson.role):
                 continue
-            origin = Origin(source.dataset, iteration, source.run.name)
+            origin = ExampleOrigin(source.dataset, iteration, source.run.name)
             reply = (replies[lesson.call].text or "").strip()
             target = reply if self.filter == "none" else lesson.kept
             if not target:
@@ -123,7 +123,7 @@ class RunLessons(Recipe):
                 continue
             prompt = replies[lesson.call].request["prompt"]
             messages = tuple(Message(role, content) for role, content in prompt["messages"])
-            yield Example(
+            yield TrainingExample(
                 id=f"{source.dataset}/{source.run.name}/{question.id}/{lesson.call}",
                 question=question.id,
                 role=lesson.role,

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from kgqa.artifacts.examples import CallTeacher, Dropped, Example, Made, Origin, Recipe, Source
+from kgqa.artifacts.examples import CallTeacher, Dropped, ExampleOrigin, ExampleSource, Made, Recipe, TrainingExample
 from kgqa.config.overrides import format_override, override_key
-from kgqa.extras.training.collect.safe_rules import JudgedStep, Labeled, NotTaught, Plan, Solution, plan
+from kgqa.extras.training.collect.safe_rules import JudgedStep, Labeled, LogicalPlan, NotTaught, Solution, plan
 from kgqa.extras.training.collect.safe_teacher import TeacherSettings, load_wrong_answers, read_labeled
 from kgqa.methods.safe import Safe, read_step, step_line
 from kgqa.methods.steps.safe_verdict import CORRECT, Labels, errors
@@ -52,24 +52,24 @@ class Case:
         maker = f"{self.made_by}/" if self.made_by.startswith(HARD) else ""
         return f"{self.dataset}/{maker}{self.question.id}/{self.label}/{self.step.number}"
 
-    def example(self) -> Example:
+    def example(self) -> TrainingExample:
         step, method = self.step, self.method
         assert step is not None
         values = method.prompt_values(self.question, method.sample_passages(self.question))
         lines = [step_line(number, text) for number, text in enumerate(step.accepted, start=1)]
-        return Example(
+        return TrainingExample(
             id=self.id,
             question=self.question.id,
             role="feedback",
             prompt=method.judge_prompt({**values, "steps": lines}, step.number, read_step(step.text)),
             target=to_json(step.verdict._asdict()),
             label=self.label,
-            origin=Origin(self.dataset, step.number, self.made_by),
+            origin=ExampleOrigin(self.dataset, step.number, self.made_by),
         )
 
     def drop(self, why: str, what: str = "") -> Dropped:
         number = self.step.number if self.step else 0
-        return Dropped(self.question.id, what or self.label, why, Origin(self.dataset, number, self.made_by))
+        return Dropped(self.question.id, what or self.label, why, ExampleOrigin(self.dataset, number, self.made_by))
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class JudgedSteps(Recipe, TeacherSettings):
             return "uses no runs: only a teacher finds hard cases. Set collect.teacher=model"
         return "" if self.hard_cases else "with collect.hard_cases=0 uses no runs. Remove --from"
 
-    def collect(self, sources: Sequence[Source], call_teacher: CallTeacher) -> Iterator[Made]:
+    def collect(self, sources: Sequence[ExampleSource], call_teacher: CallTeacher) -> Iterator[Made]:
         """Yield examples by question in the order of the sources, then hard cases."""
         questions = {f"question {number}": case for number, case in enumerate(self._questions(sources))}
         hard = {f"hard case {number}": case for number, case in enumerate(self._hard_cases(sources))}
@@ -142,7 +142,7 @@ class JudgedSteps(Recipe, TeacherSettings):
         yield from _choose(questions, labeled, "question", self._balance, "dropped to balance the labels")
         yield from _choose(hard, labeled, HARD, self._sample_hard, "more than collect.hard_cases")
 
-    def _questions(self, sources: Sequence[Source]) -> Iterator[Case]:
+    def _questions(self, sources: Sequence[ExampleSource]) -> Iterator[Case]:
         """Yield the questions of the datasets and then, of each, those that verification flagged."""
         maker = "teacher" if self.uses_teacher else "rules"
         for source in sources:
@@ -153,7 +153,7 @@ class JudgedSteps(Recipe, TeacherSettings):
                 for question in source.noise:
                     yield Case(source.dataset, self._method(source), question, maker + FLAGGED, words=words)
 
-    def _hard_cases(self, sources: Sequence[Source]) -> Iterator[Case]:
+    def _hard_cases(self, sources: Sequence[ExampleSource]) -> Iterator[Case]:
         """Yield the questions that runs answered wrong."""
         for source in sources:
             if source.run is not None:
@@ -179,13 +179,13 @@ class JudgedSteps(Recipe, TeacherSettings):
                     labeled[key] = read_labeled(notes[case.question.id], f"the teacher's notes on {case.question.id}")
         return labeled
 
-    def _method(self, source: Source) -> Safe:
+    def _method(self, source: ExampleSource) -> Safe:
         assert isinstance(source.method, Safe)
         return replace(source.method, labels=self.labels)
 
     def _label_by_rules(self, questions: Mapping[str, Case]) -> dict[str, list[Labeled] | NotTaught]:
         """Return the labeled steps of each question, as a teacher does."""
-        plans, labeled = dict[str, Plan](), dict[str, list[Labeled] | NotTaught]()
+        plans, labeled = dict[str, LogicalPlan](), dict[str, list[Labeled] | NotTaught]()
         for key, case in questions.items():
             shown, chance = case.method.sample_passages(case.question), self._chance(case.question, "plan")
             try:
@@ -262,7 +262,7 @@ def _choose(
         yield case.example() if case.id in chosen else case.drop(why)
 
 
-def _others(plans: Iterable[Plan]) -> dict[str, list[str]]:
+def _others(plans: Iterable[LogicalPlan]) -> dict[str, list[str]]:
     """Return the values of all facts by what is wanted of a subject, each once."""
     values: dict[str, dict[str, None]] = defaultdict(dict)
     for fact in (fact for each in plans for fact in each.facts if fact.subject):

@@ -60,7 +60,7 @@ class GoldFact:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class LogicalPlan:
     """The facts in the order of their steps, and the text of the logical step without its tag."""
 
     facts: tuple[GoldFact, ...]
@@ -75,7 +75,7 @@ class Plan:
         return len(self.facts) + 2
 
 
-def plan(question: Question, shown: Sequence[Passage], chance: random.Random) -> Plan:
+def plan(question: Question, shown: Sequence[Passage], chance: random.Random) -> LogicalPlan:
     """Make the plan of a question with passages in the order of their numbers.
 
     Raises NotTaught: no decomposition, facts that are not in the passages, or an answer that does not follow from them.
@@ -94,7 +94,7 @@ def plan(question: Question, shown: Sequence[Passage], chance: random.Random) ->
             if same is not (answer.lower() == "yes"):
                 raise NotTaught("the answer does not follow from the facts")
             right, wrong = (f"{found} are the same.", f"{found} are not the same.")[:: 1 if same else -1]
-            return Plan(facts, right, wrong, answer, "no" if same else "yes")
+            return LogicalPlan(facts, right, wrong, answer, "no" if same else "yes")
         compared = [fact.subject for fact in facts if not fact.needs]
         others = [name for name in compared if name and _bare_name(name) not in map(_bare_name, question.answers)]
         if len(others) == len(compared):
@@ -111,7 +111,7 @@ def plan(question: Question, shown: Sequence[Passage], chance: random.Random) ->
     if not others:
         raise NotTaught("nothing else to conclude")
     other = chance.choice(others)
-    return Plan(facts, sentence(f"{premise} {answer}"), sentence(f"{premise} {other}"), answer, other)
+    return LogicalPlan(facts, sentence(f"{premise} {answer}"), sentence(f"{premise} {other}"), answer, other)
 
 
 def _facts(hops: Sequence[Hop], gold: Sequence[tuple[int, Passage]]) -> tuple[GoldFact, ...]:
@@ -188,7 +188,7 @@ class Solution:
     Each error type of Table 1 has a method with its name. It returns None if the solution has no place for the error.
     """
 
-    plan: Plan
+    plan: LogicalPlan
     shown: Sequence[Passage]
     gold: frozenset[str]
     others: Mapping[str, Sequence[str]]

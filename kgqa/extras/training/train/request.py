@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field, replace
 from multiprocessing import get_context
 from pathlib import Path
 
-from kgqa.artifacts.examples import EXAMPLES, CollectManifest, Example, Positive, id_hash, read_examples
+from kgqa.artifacts.examples import EXAMPLES, CollectManifest, Positive, TrainingExample, id_hash, read_examples
 from kgqa.artifacts.run import Setting
 from kgqa.artifacts.schema import check_json
 from kgqa.calls import Generate
@@ -323,7 +323,7 @@ def _load_folder(request: TrainRequest, folder: Path) -> ExampleSplit:
     )
 
 
-def renderer(request: TrainRequest) -> Callable[[Example], str]:
+def renderer(request: TrainRequest) -> Callable[[TrainingExample], str]:
     """Return the rendering of engine=transformers. A dry run without the weights joins the bare messages."""
     if request.training.learns_pairs or (request.config["dry_run"] and not request.base.is_here):
         return lambda example: "\n\n".join(message.content for message in example.prompt.messages)
@@ -331,7 +331,7 @@ def renderer(request: TrainRequest) -> Callable[[Example], str]:
     return lambda example: engine.render(Generate(example.prompt, 1, role=example.role))
 
 
-def render_example(example: Example | Positive, render: Callable[[Example], str]) -> AnyExample:
+def render_example(example: TrainingExample | Positive, render: Callable[[TrainingExample], str]) -> AnyExample:
     """Return prompt and target as the model sees them, or a pair.
 
     If the prompt ends in the middle of a line, a space separates the two: models write one there, and readers strip it.
