@@ -10,7 +10,7 @@ from pathlib import Path
 from kgqa.artifacts.manifest import Own
 from kgqa.config.files import Config, config_file, config_files, flatten, is_own
 from kgqa.errors import ConfigError, nearest
-from kgqa.identity.program_code import find_modules
+from kgqa.identity.program_code import find_data_files, find_modules
 from kgqa.scoring.own_metrics import list_own_metrics
 from kgqa.util.fs import sha256
 from kgqa.util.hub import HUB_NAME
@@ -27,10 +27,14 @@ def find_user_parts(config: Config) -> Own | None:
 
 
 def hash_user_code(config: Config) -> dict[str, str]:
-    """Return the sha256 of every module and template outside kgqa that this configuration or its scores can use."""
+    """Return the sha256 of what is outside kgqa and this configuration or its scores can use.
+
+    These are modules, the files that they name, and templates.
+    """
     targets = {value for key, value in flatten(config).items() if key.rpartition(".")[2] == "_target_"}
     targets |= {metric.target for metric in list_own_metrics().values()}
     code = {file for target in targets for file in _code_files(str(target))}
+    code |= {file for target in targets for file in _data_files(str(target))}
     templates = set(prompt_folders()[0].rglob("*.j2"))
     return {_display_path(file): sha256(file) for file in sorted(code | templates)}
 
@@ -43,6 +47,12 @@ def _code_files(path: str) -> list[Path]:
     if (package := user_folder() / top).is_dir():
         return list(package.rglob("*.py"))
     return [file for name, file in find_modules(path.rpartition(".")[0]) if not name.startswith("kgqa.")]
+
+
+def _data_files(path: str) -> list[Path]:
+    """Return the files that the module of a `_target_` and its helpers name, but not of kgqa's own."""
+    module = path.rpartition(".")[0]
+    return [] if path.partition(".")[0] == "kgqa" else find_data_files(module)
 
 
 def _display_path(file: Path) -> str:

@@ -1,4 +1,4 @@
-"""Hash the code of a method or another component, its templates and its few-shot examples.
+"""Hash the code of a method or another component, its templates, its few-shot examples and the files it reads.
 
 A changed method is another method. Its runs get their own folders and never replace earlier answers. Comments,
 docstrings and layout change no answer, so they do not count.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import fnmatch
 import json
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import asdict, is_dataclass
@@ -18,12 +19,14 @@ from pathlib import Path
 from kgqa.errors import ConfigError
 from kgqa.prompting import has_template, template_hash, template_names
 from kgqa.util.digests import text_digest
-from kgqa.util.places import package_folder
+from kgqa.util.fs import quick_sha256
+from kgqa.util.places import outputs, package_folder
 from kgqa.util.plugins import module_root, prompt_folders, user_folder
 from kgqa.util.settings import declared_fields
 
 _TEMPLATE = re.compile(r"[\w.-]+/[\w.-]+")
 _PATTERN = re.compile(r"[\w.-]+/([\w.-]+|[\w.-]*\*)")
+_PATH = re.compile(r"[\w ./-]{1,200}")
 # modules that every program uses, or that answer its calls and have their own identity
 _SHARED = (
     "kgqa.types", "kgqa.errors", "kgqa.calls", "kgqa.protocols", "kgqa.prompting", "kgqa.util.validators",
@@ -65,9 +68,29 @@ def _code_and_templates(start: str) -> tuple[dict[str, str], dict[str, str]]:
         {pattern for tree in trees.values() for pattern in _list_template_patterns(tree)},
     )
     names = {name for pattern in patterns for name in fnmatch.filter(shipped, pattern)}
+    code = {name: _unparse(tree) for name, tree in trees.items()}
     if start.partition(".")[0] != "kgqa":  # it can compose names in any way
         names |= {name for name in shipped if (prompt_folders()[0] / f"{name}.j2").is_file()}
-    return {name: _unparse(tree) for name, tree in trees.items()}, {name: template_hash(name) for name in names}
+        code |= {os.path.relpath(file, user_folder()): quick_sha256(file) for file in find_data_files(start)}
+    return code, {name: template_hash(name) for name in names}
+
+
+def find_data_files(start: str) -> list[Path]:
+    """Return the files that the strings of a user's modules name, such as a list of words that one reads.
+
+    A string names a file in the module's folder, in the user's folder, or in a folder there that a string names.
+    """
+    files = set[Path]()
+    for name, module in find_modules(start):
+        if name.partition(".")[0] == "kgqa":
+            continue
+        paths = _list_paths(_parse(module, module.stat().st_ctime_ns))
+        folders = [module.parent, user_folder()]
+        folders += [folder / path for folder in folders for path in paths if (folder / path).is_dir()]
+        files |= {folder / path for folder in folders for path in paths if (folder / path).is_file()}
+    written = outputs().absolute()
+    readable = {file.absolute() for file in files if os.access(file, os.R_OK)}
+    return sorted(file for file in readable if written not in file.parents)
 
 
 def find_modules(start: str) -> Iterator[tuple[str, Path]]:
@@ -126,6 +149,13 @@ def _list_template_patterns(tree: ast.Module) -> list[str]:
         elif isinstance(node, ast.JoinedStr) and isinstance(start := node.values[0], ast.Constant):
             texts.append(str(start.value) + "*")
     return [text for text in texts if _PATTERN.fullmatch(text)]
+
+
+@lru_cache(maxsize=256)
+def _list_paths(tree: ast.Module) -> list[str]:
+    """Return the strings of a module that can be the path of a file or folder."""
+    texts = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    return [text for text in texts if _PATH.fullmatch(text) and text.strip(" ./")]
 
 
 @lru_cache(maxsize=256)

@@ -16,7 +16,7 @@ from kgqa.config.composing import compose, parse_axes
 from kgqa.config.files import describe_choice, groups
 from kgqa.config.keys import find_sources
 from kgqa.config.settings import read_settings
-from kgqa.config.user_code import find_user_parts
+from kgqa.config.user_code import find_user_parts, hash_user_code
 from kgqa.engines.weights import Model
 from kgqa.errors import ConfigError, UsageError
 from kgqa.identity.program_code import program_hash
@@ -78,6 +78,15 @@ def test_what_is_wrong_with_ones_own_module_is_one_line() -> None:
     ]:
         own_method(name, text)
         assert said in refusal(lambda name: parts.method(compose([f"method={name}"])["method"]), name)
+
+
+def test_engine_file_needs_only_its_class() -> None:
+    members = "streaming = estimates_tokens = batch_size = render = count_tokens = close = answer = None"
+    text = f"from dataclasses import dataclass\n\n@dataclass(frozen=True)\nclass Echo:\n    model: object\n    {members}\n"
+    write("echo.py", text)
+    write("conf/engine/echo.yaml", "_target_: echo.Echo\n")
+    config = compose(["method=no_context", "dataset=demo", "engine=echo"])
+    assert type(parts.engine(config["engine"], config["model"])).__name__ == "Echo"
 
 
 def test_nothing_else_that_is_installed_can_be_built() -> None:
@@ -186,6 +195,29 @@ def test_what_decides_an_answer_changes_the_hash_templates_too(monkeypatch: pyte
     changed = {method: shipped(method) for method in (*edited, "golden")}
     monkeypatch.setattr("kgqa.identity.program_code.template_hash", lambda name: "as it was")
     assert [method for method in changed if changed[method] != shipped(method)] == ["trace", "kgp"]
+
+
+READERS = {
+    "file": 'Path("words.txt").read_text()',
+    "module": 'Path(__file__).with_name("words.txt").read_text()',
+    "folder": '(Path(__file__).parent / "lists" / "words.txt").read_text()',
+    "join": 'Path(os.path.join(HERE, "lists", "words.txt")).read_text()',
+    "later": 'None\n\ndef read():\n    return Path("lists/words.txt").read_text()',
+}
+
+
+@pytest.mark.parametrize("reader", READERS.values(), ids=READERS)
+def test_file_that_own_method_reads_is_hashed(reader: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(".")
+    text = f"import os\nfrom pathlib import Path\nHERE = os.path.dirname(os.path.abspath(__file__))\nWORDS = {reader}\n"
+    hashes = []
+    for words in ("one", "two"):
+        for name in ("words.txt", "lists/words.txt"):
+            write(name, words)
+        hashes.append((hashed(text + HASHED), hash_user_code({"method": {"_target_": "hashed_method.Own"}})))
+    (first, files), (second, others) = hashes
+    assert first != second
+    assert [name for name in files if files[name] != others[name] and name.endswith("words.txt")]
 
 
 KEYS = {
