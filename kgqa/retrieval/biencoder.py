@@ -68,6 +68,10 @@ class BiEncoder:
             by_text = self._load(dict.fromkeys((kind, text) for text in texts))
         return np.stack([by_text[kind, text] for text in texts])
 
+    def has_passage(self, text: str) -> bool:
+        """Return whether the vector of a passage is in memory, so that this process has computed it."""
+        return ("passage", text) in self._memory
+
     def _load(self, keys: Iterable[Key]) -> dict[Key, Vectors]:
         """Return the vectors of all keys: from memory, or encoded now."""
         wanted = list(keys)
@@ -88,6 +92,11 @@ class BiEncoder:
 def get_biencoder(encoder: Encoder) -> BiEncoder:
     """Return the one `BiEncoder` of these settings: rankers, queries and small corpora share its vectors."""
     return BiEncoder(encoder.encode)
+
+
+def can_change(encoder: object) -> bool:
+    """Return whether other weights can answer under the encoder's identity, as those of a server."""
+    return bool(getattr(encoder, "can_change", False))
 
 
 def relevance(query: Vectors, rows: NDArray[Any]) -> NDArray[np.float64]:

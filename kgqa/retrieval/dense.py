@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from kgqa.errors import ConfigError, DataError
 from kgqa.identity.component import identity_of
 from kgqa.protocols import Finder, Progress, Query, Rankings
-from kgqa.retrieval.biencoder import Encoder, Kind, get_biencoder, relevance
+from kgqa.retrieval.biencoder import Encoder, Kind, can_change, get_biencoder, relevance
 from kgqa.retrieval.encoders import SentenceTransformer
 from kgqa.retrieval.hf_model import torch_device
 from kgqa.retrieval.search import Scored, rank_positions
-from kgqa.retrieval.vector_store import Vectors, encode_once
+from kgqa.retrieval.vector_store import Vectors, check_vector, encode_once
 from kgqa.types import Json, JsonObject, Passage
 from kgqa.util.fs import AGAIN, explain_storage_errors, replace_atomically, replace_file
 from kgqa.util.optional_deps import install_command, require_packages
@@ -108,6 +108,8 @@ class Dense:
         done = _read_progress(folder, settings)
         advance(done)
         vectors = np.load(folder / VECTORS, mmap_mode="r+") if done else None
+        if vectors is not None:
+            self.check_encoder(passages[0], vectors[0], folder)
         for start in range(done, count, SHARD):
             texts = [self._text(passage) for passage in passages[start : start + SHARD]]
             rows = _encode(texts, lambda some: self._encode_once(some, encode), advance)
@@ -127,8 +129,18 @@ class Dense:
                 except RuntimeError as error:  # how FAISS reports a full disk
                     raise OSError(str(error).strip().splitlines()[-1]) from error
 
-    def open(self, passages: Sequence[Passage], folder: Path) -> DenseFinder:  # noqa: ARG002 - vectors have their order
-        return DenseFinder(self, folder)
+    def open(self, passages: Sequence[Passage], folder: Path) -> DenseFinder:
+        return DenseFinder(self, passages, folder)
+
+    def check_encoder(self, passage: Passage, stored: NDArray[Any], folder: Path) -> None:
+        """Raise DataError if a server encodes a stored passage differently than before.
+
+        Vectors that this process has computed need no check.
+        """
+        encoder, text = self.loaded_encoder, self._text(passage)
+        if can_change(encoder) and not get_biencoder(encoder).has_passage(text):
+            (fresh,) = encoder.encode("passage", [text])
+            check_vector(fresh, stored, folder)
 
     def embed(self, passages: Sequence[Passage]) -> Vectors:
         """Return the vectors of passages, shape (len(passages), d). `build` reuses them from memory."""
@@ -137,7 +149,8 @@ class Dense:
 
     def _encode_once(self, texts: Sequence[str], encode: Callable[[Kind, Sequence[str]], Vectors]) -> Vectors:
         identity = {**identity_of(self.loaded_encoder), "kind": "passage"}
-        return encode_once(identity, texts, lambda some: encode("passage", some))
+        is_checked = can_change(self.loaded_encoder)
+        return encode_once(identity, texts, lambda some: encode("passage", some), is_checked=is_checked)
 
     @property
     def loaded_encoder(self) -> Encoder:
@@ -195,11 +208,14 @@ class DenseFinder(Finder):
     """An opened index of vectors. The vectors, the encoder and the search are loaded for the first query."""
 
     settings: Dense
+    passages: Sequence[Passage]
     folder: Path
 
     @cached_property
     def _vectors(self) -> NDArray[Any]:
         vectors: NDArray[Any] = np.load(self.folder / VECTORS, mmap_mode="r")
+        # before the first query is ranked
+        self.settings.check_encoder(self.passages[0], vectors[0], self.folder)
         return vectors
 
     @cached_property

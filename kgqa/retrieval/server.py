@@ -61,6 +61,7 @@ class ServerEncoder(ServerAccess, Encoder):
     concurrency: Annotated[Count, Setting("Maximum number of parallel requests."), REACHING] = 8
 
     group: ClassVar[str] = "encoder"
+    can_change: ClassVar[bool] = True  # see `biencoder.can_change`
 
     def __post_init__(self) -> None:
         if self.base_url is not None:

@@ -20,12 +20,14 @@ from kgqa.errors import ConfigError, DataError, EngineError, KgqaError, ServerLo
 from kgqa.experiment.composing import compose_experiment
 from kgqa.experiment.identity import identify
 from kgqa.identity.component import identity_of
+from kgqa.protocols import Finder
 from kgqa.retrieval.biencoder import get_biencoder
+from kgqa.retrieval.index import IndexFolder
 from kgqa.retrieval.server import ServerEncoder
 from kgqa.types import Passage
 from tests.composed import composed_node
 from tests.http_server import serve_json
-from tests.retrieval.conftest import built, find, retriever_of
+from tests.retrieval.conftest import MADE_FROM, built, find, retriever_of
 
 Body = dict[str, Any]
 Vectors = list[list[float | None]]
@@ -228,6 +230,54 @@ def test_ranker_remembers_and_an_index_is_searched(endpoint: Endpoint, tmp_path:
     finder = built(retriever_of("retriever=server", *changes), passages, tmp_path)
     assert find(finder, "slate harbour", 1) == [1]
     finder.close()
+
+
+def other_weights(items: list[Body]) -> list[Body]:
+    return [{**item, "embedding": [*item["embedding"][3:], *item["embedding"][:3]]} for item in items]
+
+
+PASSAGES = [Passage.of("", text) for text in TEXTS]
+
+
+def server_index(endpoint: Endpoint, folder: Path, count: int = len(PASSAGES)) -> Finder:
+    """Return an index of some passages, as a new process opens it."""
+    get_biencoder.cache_clear()
+    retriever = retriever_of(
+        "retriever=server", f"retriever.encoder.base_url={endpoint.url}", "retriever.encoder.model=words"
+    )
+    index = IndexFolder(folder / str(count), retriever, MADE_FROM, "kgqa data index dataset=d", folder / "vectors")
+    index.build(PASSAGES[:count], lambda *_: None)
+    get_biencoder.cache_clear()
+    return retriever.open(PASSAGES[:count], index.path / "finder")
+
+
+def test_stored_index_needs_the_weights_that_built_it(endpoint: Endpoint, tmp_path: Path) -> None:
+    finder = server_index(endpoint, tmp_path)
+    ranked = find(finder, "text 5", 3)
+    finder.close()
+    assert find(server_index(endpoint, tmp_path), "text 5", 3) == ranked
+    endpoint.change = other_weights
+    with pytest.raises(DataError, match=r"finder: the server gives .* name the new one: retriever.encoder.deployment"):
+        find(server_index(endpoint, tmp_path), "text 5", 3)
+
+
+def test_new_passages_need_the_weights_of_the_old_ones(endpoint: Endpoint, tmp_path: Path) -> None:
+    server_index(endpoint, tmp_path, 4).close()
+    server_index(endpoint, tmp_path, 5).close()
+    endpoint.change = other_weights
+    with pytest.raises(DataError, match=r"\.sqlite: the server gives a stored text another vector than before"):
+        server_index(endpoint, tmp_path)
+
+
+def test_index_of_this_process_needs_no_check(endpoint: Endpoint, tmp_path: Path) -> None:
+    finder = built(
+        retriever_of("retriever=server", f"retriever.encoder.base_url={endpoint.url}", "retriever.encoder.model=words"),
+        PASSAGES,
+        tmp_path,
+    )
+    count = len(endpoint.requests)
+    find(finder, "text 5", 3)
+    assert len(endpoint.requests) == count + 1
 
 
 def test_identity_has_what_decides_a_vector() -> None:

@@ -93,12 +93,28 @@ def test_vectors_are_those_of_the_texts_in_order(tmp_path: Path) -> None:
     assert np.array_equal(other[0], found[3])
 
 
-def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("damage", ["X'00'", "X'0000803F'", "NULL", "'text'", "1"])
+def test_damaged_vector_is_encoded_again(damage: str, tmp_path: Path) -> None:
+    words = Words()
+    store = VectorStore(tmp_path)
+    expected = store.encode({"kind": "passage"}, ["kalo"], lambda texts: words.encode("passage", texts))
+    (file,) = tmp_path.glob("*.sqlite")
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute(f"UPDATE texts SET vector = {damage}")
+    encoded = words.encoded.copy()
+    repaired = store.encode({"kind": "passage"}, ["kalo"], lambda texts: words.encode("passage", texts))
+    assert np.array_equal(repaired, expected)
+    assert words.encoded == encoded * 2
+    stored = store.encode({"kind": "passage"}, ["kalo"], lambda texts: words.encode("passage", texts))
+    assert np.array_equal(stored, expected)
+
+
+@pytest.mark.parametrize("content", [b"no database", b"SQLite format 3\0" + b"x" * 200])
+def test_a_damaged_file_is_named(content: bytes, tmp_path: Path) -> None:
     words = Words()
     store = VectorStore(tmp_path)
     store.encode({"kind": "passage"}, ["kalo"], lambda texts: words.encode("passage", texts))
     (file,) = tmp_path.glob("*.sqlite")
-    with closing(sqlite3.connect(file)) as connection, connection:
-        connection.execute("UPDATE vectors SET vector = X'00'")
+    file.write_bytes(content)
     with pytest.raises(DataError, match="Delete the file and run again"):
         store.encode({"kind": "passage"}, ["kalo", "mire"], lambda texts: words.encode("passage", texts))

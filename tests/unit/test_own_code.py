@@ -82,7 +82,9 @@ def test_what_is_wrong_with_ones_own_module_is_one_line() -> None:
 
 def test_engine_file_needs_only_its_class() -> None:
     members = "streaming = estimates_tokens = batch_size = render = count_tokens = close = answer = None"
-    text = f"from dataclasses import dataclass\n\n@dataclass(frozen=True)\nclass Echo:\n    model: object\n    {members}\n"
+    text = (
+        f"from dataclasses import dataclass\n\n@dataclass(frozen=True)\nclass Echo:\n    model: object\n    {members}\n"
+    )
     write("echo.py", text)
     write("conf/engine/echo.yaml", "_target_: echo.Echo\n")
     config = compose(["method=no_context", "dataset=demo", "engine=echo"])
