@@ -145,11 +145,14 @@ class ExpandingRetriever(Retriever, Protocol):
 
 
 @runtime_checkable
-class MatchingRetriever(Retriever, Protocol):
-    """A retriever that reads a file about the passages of the corpus."""
+class MeasuredRetriever(Retriever, Protocol):
+    """A retriever that needs more of a passage than its text, such as triples."""
 
-    def count_unmatched(self, passages: Sequence[Passage]) -> int:
-        """Return the number of passages that the file does not have."""
+    def measure(self, passages: Sequence[Passage], folder: Path | None) -> Mapping[str, int]:
+        """Return the numbers of passages that lack something, by the keys of `artifacts.metrics.LACKS`.
+
+        folder: of the built index. None: passages of questions, of which only a file can be compared.
+        """
         ...
 
 
@@ -198,7 +201,7 @@ class ExtractingProgram(Protocol):
 
 
 @runtime_checkable
-class RetrievedTriples(KnownTriples, ExtractingProgram, Protocol):
+class RetrievedTriples(KnownTriples, Protocol):
     """The triples of a retriever."""
 
     @property
@@ -208,6 +211,10 @@ class RetrievedTriples(KnownTriples, ExtractingProgram, Protocol):
 
     def missing(self, passages: Iterable[Passage]) -> list[Passage]:
         """Return the passages that the file does not have."""
+        ...
+
+    def extract(self, passage: Passage) -> Program[tuple[tuple[Triple, ...], bool]]:
+        """Extract the triples of a passage. Return them, and whether the model's reply could be read."""
         ...
 
 

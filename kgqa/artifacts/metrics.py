@@ -14,6 +14,14 @@ from kgqa.artifacts.schema import Artifact, Count, Number, omit_none, read
 
 METRICS = "metrics.json"
 ANSWERED_BY = "answered_by:"  # start of a reply's flag: another model than the requested one answered
+# of the passages that a retriever finds by their text only, and why
+LACKS = {
+    "unmatched": "not in the file of triples",
+    "failed": "failed model calls of the index",
+    "unreadable": "unreadable replies of the model",
+    "without_triples": "without triples",
+    "without_entities": "without entities",
+}
 Figures = Mapping[str, str | Number | None]
 Means = Mapping[str, Number | None]
 
@@ -209,6 +217,7 @@ class Metrics(ScoreSummary):
     cache_hits: Mapping[str, Count]
     call_seconds: Mapping[str, Number] | None = omit_none()
     retrieval: Retrieval | None = omit_none()
+    retriever: Mapping[str, Count] | None = omit_none()  # `passages`, and those that lack something, see LACKS
     chains: Means | None = omit_none()
     seconds: Number | None = omit_none()
     question_seconds: Mapping[str, Number] | None = omit_none()  # p50, p95 of the model seconds per question
@@ -222,12 +231,12 @@ class Metrics(ScoreSummary):
     @property
     def other_models(self) -> dict[str, int]:
         """Return the number of calls that other models than the requested ones answered, by model."""
-        counts = Counter[str]()
-        for cost in (self.cost.method, self.cost.extraction_paid):
-            for flag, flagged in cost.flags.items() if cost else ():
-                if flag.startswith(ANSWERED_BY):
-                    counts[flag.removeprefix(ANSWERED_BY)] += flagged.calls
-        return dict(counts)
+        return _count_other_models(self.cost)
+
+    @property
+    def other_judges(self) -> dict[str, int]:
+        """Return the same of the judge's calls."""
+        return _count_other_models(self.judge.cost) if self.judge else {}
 
     @classmethod
     def read(cls, folder: Path) -> Metrics:
@@ -235,3 +244,12 @@ class Metrics(ScoreSummary):
         metrics = read(Metrics, folder / METRICS)
         check_hash(folder, METRICS)
         return metrics
+
+
+def _count_other_models(costs: Costs) -> dict[str, int]:
+    counts = Counter[str]()
+    for cost in (costs.method, costs.extraction_paid):
+        for flag, flagged in cost.flags.items() if cost else ():
+            if flag.startswith(ANSWERED_BY):
+                counts[flag.removeprefix(ANSWERED_BY)] += flagged.calls
+    return dict(counts)

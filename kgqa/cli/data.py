@@ -7,6 +7,7 @@ from argparse import Namespace
 from collections.abc import Mapping
 from pathlib import Path
 
+from kgqa.artifacts.metrics import LACKS
 from kgqa.cli.dry_run import show_plan
 from kgqa.cli.terminal import Terminal
 from kgqa.config.composing import compose
@@ -60,7 +61,7 @@ def build_index(args: Namespace, terminal: Terminal) -> None:
         manifest, is_new = indexes.build_index(session, terminal)
     took = f"built in {time.monotonic() - started:,.1f} s" if is_new else "already exists"
     terminal.line(f"{_describe(manifest)}, {took}")
-    if warning := indexes.explain_unmatched(manifest["corpus"]):
+    if warning := indexes.explain_lacks(manifest["corpus"], folder.command):
         terminal.line(warning, alarm=True)
     terminal.result(folder.path)
 
@@ -79,7 +80,7 @@ def _describe(manifest: Mapping[str, Json]) -> str:
     parts = [f"{corpus['count']:,} passages", f"{size:,.1f} MB"]
     for key, label in (
         ("added", "written by the model"),
-        ("unmatched", "not in the file of triples"),
+        *LACKS.items(),
         ("duplicates", "identical ones skipped"),
         ("equal_texts", "with the same text as another passage"),
         ("without_text", "without text"),

@@ -35,7 +35,7 @@ from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.identity import refuse_to_replace
 from kgqa.experiment.manifest import code_hash, manifest
 from kgqa.experiment.prepare import prepare
-from kgqa.experiment.prepare.indexes import open_index
+from kgqa.experiment.prepare.indexes import measure_retriever, open_index
 from kgqa.experiment.session import Runner, Session
 from kgqa.identity.component import identity_of, name_of
 from kgqa.kg.graph import GraphSize, ReadChains, chain_statistics
@@ -140,6 +140,7 @@ def _answer_and_score(
         cost=metrics.cost.replace(extraction_paid=inputs.extraction.costs(len(questions)).paid),
         seconds=round(time.monotonic() - started, 1),
         passage_graph=inputs.graphs.statistics(questions) if inputs.graphs else None,
+        retriever=measure_retriever(session, index),
         trained_questions=find_leaks(experiment) or None,
         imported=len(session.cache.imported) or None,
         predictions=sha256(folder.path / PREDICTIONS),
@@ -184,6 +185,7 @@ def find_finished_run(session: Session) -> FinishedRun | None:
         and metrics.questions == answered == run.manifest.dataset.questions
         and not metrics.failed
         and not (metrics.graph or {}).get("failed")  # passages without triples are tried again
+        and not (metrics.retriever or {}).get("failed")  # the index can be complete now
         and metrics.predictions is not None
         and (experiment.judge is None or _is_judged(session, metrics))
         and max(times[0]) <= times[1][0] <= min(times[2])

@@ -24,7 +24,7 @@ from unicodedata import normalize
 from xml.sax.saxutils import escape
 
 from kgqa.errors import ConfigError, DataError
-from kgqa.kg.extraction import Extractor, extract_triples
+from kgqa.kg.extraction import UNREADABLE, Extractor, parse_triples
 from kgqa.prompting import template_hash
 from kgqa.protocols import Need
 from kgqa.types import Json, JsonObject, Passage, Triple
@@ -244,9 +244,12 @@ class RetrieverTriples(ImportedTriples):
             {"sha256": self.sha256} if self.path else {"templates": list(map(template_hash, self.extractor.templates))}
         )
 
-    async def extract(self, passage: Passage) -> tuple[Triple, ...]:
-        """Extract the triples of a passage."""
-        return await extract_triples(self.extractor, passage)
+    async def extract(self, passage: Passage) -> tuple[tuple[Triple, ...], bool]:
+        """Extract the triples of a passage. Return them, and whether the model's reply could be read."""
+        extraction = await self.extractor.extract(passage)
+        parsed = parse_triples(extraction.completion, passage)
+        is_malformed = parsed.malformed > 0 and not parsed.triples
+        return parsed.triples, not (is_malformed or UNREADABLE in extraction.flags)
 
 
 # Export

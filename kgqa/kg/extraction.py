@@ -27,6 +27,7 @@ TEMPLATES: dict[Layout, str] = {
     "released": "trace/extract_released",
     "prefixed": "trace/extract_begun",
 }
+UNREADABLE = "unreadable_triples"  # a flag of an extraction
 STOP = ("\nTitle:",)  # a model that does not stop starts the next document
 
 

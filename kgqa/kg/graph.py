@@ -67,9 +67,11 @@ def chain_statistics(answered: Sequence[ReadChains]) -> dict[str, float | None]:
 def too_many_failed(failed: Sequence[str], attempted: int) -> EngineError | None:
     """Return an error if more than 5 % of the passages failed. Otherwise failed passages count as empty.
 
+    One failure is allowed, because a server can reject a text for its content, but not if it is the only passage.
+
     failed: the title and the error of each.
     """
-    if len(failed) <= MAX_FAILED * attempted:
+    if len(failed) <= min(max(1, MAX_FAILED * attempted), attempted - 1):
         return None
     return EngineError(
         f"extraction failed for {len(failed)} of {attempted} passages, first {failed[0]}. "

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 
 from kgqa.calls import Generate
 from kgqa.errors import ConfigError
-from kgqa.kg.extraction import ROLE, Extraction
+from kgqa.kg.extraction import ROLE, UNREADABLE, Extraction
 from kgqa.prompting import render
 from kgqa.prompting.demonstrations import DocumentDemonstration
 from kgqa.prompting.json_replies import TEXT, TRIPLE, list_schema, read_list
@@ -53,7 +53,7 @@ class OpenIe:
         triples = read_list(second.text, "triples")
         flags = {
             "unreadable_entities": entities is None,
-            "unreadable_triples": triples is None,
+            UNREADABLE: triples is None,
             "truncated_extraction": "length" in (first.finish, second.finish),
         }
         usage = first.usage + second.usage

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from kgqa.artifacts.manifest import Manifest
 from kgqa.artifacts.metrics import (
+    LACKS,
     Costs,
     Estimate,
     Figures,
@@ -37,6 +38,7 @@ from kgqa.types import Json
 from kgqa.util.text import duration, pluralize
 
 Rows = Iterator[tuple[str, str]]
+PLAIN = 0.05  # share of passages that can lack something without a notice
 _REASONS = 3  # most frequent reasons of failed questions in a notice
 _LONGEST = 300  # characters of a reason
 _MEANS = {"n": "questions", "em": "EM", "f1": "F1", "containment": "containment"}  # headers
@@ -74,6 +76,8 @@ def notices(run: FinishedRun) -> list[str]:
     for model, calls in metrics.other_models.items():
         named = f"The run is named after {run.choices.get('model')}."
         warnings.append(f"**Another model answered {pluralize(calls, 'call')}: {model}.** {named}")
+    for model, calls in metrics.other_judges.items():
+        warnings.append(f"**Another model answered {pluralize(calls, 'call')} of the judge: {model}.**")
     if metrics.imported:
         calls = sum(metrics.calls.values())
         warnings.append(
@@ -93,7 +97,21 @@ def notices(run: FinishedRun) -> list[str]:
     if missing := (metrics.graph or {}).get("failed"):
         of = f"{missing:,} of {(metrics.graph or {}).get('passages'):,} passages"
         warnings.append(f"**The knowledge graph is incomplete: the extraction of {of} failed.** Run the command again.")
-    return warnings
+    return [*warnings, *_list_lacks(metrics)]
+
+
+def _list_lacks(metrics: Metrics) -> Iterator[str]:
+    """Yield what many passages lack: triples in the knowledge graph, and what the retriever needs."""
+    graph, retriever = metrics.graph or {}, metrics.retriever or {}
+    passages, empty, unmatched = (int(graph.get(name) or 0) for name in ("passages", "empty", "unmatched"))
+    if empty > PLAIN * passages:
+        absent = f" ({unmatched:,} of them are not in the imported file)" if unmatched else ""
+        yield f"**The knowledge graph has no triples of {empty:,} of {passages:,} passages{absent}.**"
+    total, lacks = retriever.get("passages", 0), {name: retriever[name] for name in LACKS if name in retriever}
+    if "failed" in lacks or any(count > PLAIN * total for count in lacks.values()):
+        listed = ", ".join(f"{count:,} {LACKS[name]}" for name, count in lacks.items())
+        reason = "The retriever finds these by their text only."
+        yield f"**The index is incomplete: of {total:,} passages {listed}.** {reason}"
 
 
 def _reasons(run: FinishedRun) -> str:

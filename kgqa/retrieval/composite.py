@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Literal
 
-from kgqa.errors import ConfigError
-from kgqa.protocols import Progress, Query, Rankings, Retriever
+from kgqa.errors import ConfigError, EngineError
+from kgqa.protocols import MeasuredRetriever, Progress, Query, Rankings, Retriever
 from kgqa.retrieval.dense import Dense
 from kgqa.retrieval.elasticsearch import Elasticsearch
 from kgqa.retrieval.search import IndexedRetriever, OpenedIndex, Scored
@@ -18,6 +18,8 @@ from kgqa.types import Passage
 from kgqa.util.fs import ensure_dir, explain_storage_errors
 from kgqa.util.settings import Setting
 from kgqa.util.validators import Count
+
+MAX_FAILED = 0.05  # share of the calls for an index
 
 
 @dataclass(frozen=True)
@@ -51,9 +53,34 @@ class Composite(IndexedRetriever):
         finders = {name: part.open(passages, folder / name) for name, part in self._parts().items()}
         return OpenedIndex(self, passages, folder, finders)
 
+    def measure(self, passages: Sequence[Passage], folder: Path | None) -> Mapping[str, int]:
+        """Return the counts of all parts, see `MeasuredRetriever`."""
+        counts: dict[str, int] = {}
+        for name, part in self._parts().items():
+            if isinstance(part, MeasuredRetriever):
+                counts |= part.measure(passages, folder and folder / name)
+        return counts
+
     def _parts(self) -> dict[str, Retriever]:
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: value for name, value in values.items() if isinstance(value, Retriever)}
+
+
+def count_failures(results: Sequence[object], step: str) -> int:
+    """Return the number of exceptions among the results of the calls for an index.
+
+    One failure is allowed, because a server can reject a text for its content, or 5 % of all.
+
+    Raises:
+        EngineError: more calls failed. All replies are in the call cache.
+    """
+    failures = [result for result in results if isinstance(result, Exception)]
+    if failures and len(failures) > min(max(1, MAX_FAILED * len(results)), len(results) - 1):
+        raise EngineError(
+            f"{step} failed for {len(failures):,} of {len(results):,} texts, first: {failures[0]}. "
+            "Run the same command again: it repeats only the failed calls."
+        )
+    return len(failures)
 
 
 def check_scores(retriever: Retriever, key: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, ClassVar
@@ -94,6 +94,14 @@ class EntityGraph(Composite):
         super().build(passages, folder, advance)
         with explain_storage_errors(folder):
             _build_graph(passages, folder, fold=self.fold_names, title_weight=self.title_weight)
+
+    def measure(self, passages: Sequence[Passage], folder: Path | None) -> Mapping[str, int]:
+        """Return the number of passages without an entity, see `MeasuredRetriever`."""
+        counts = dict(super().measure(passages, folder))
+        if folder is None:
+            return counts
+        edges = sparse.load_matrix(folder / EDGES)  # entities × passages
+        return counts | {"without_entities": len(passages) - len(np.unique(edges.indices))}
 
     def load(self, folder: Path) -> _Graph:
         names, terms = (sparse.load_words(folder / file) for file in (NAMES, TERMS))

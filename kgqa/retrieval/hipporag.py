@@ -19,13 +19,13 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from kgqa.calls import Fact, Facts, Generate, Search, gather
+from kgqa.calls import Fact, Facts, Generate, Search, settle
 from kgqa.errors import ConfigError
 from kgqa.prompting import render, template_hash
 from kgqa.prompting.json_replies import list_schema, read_list
 from kgqa.protocols import Need, Progress, Query, RetrievedTriples, Retriever
 from kgqa.retrieval import sparse
-from kgqa.retrieval.composite import Composite, check_scores
+from kgqa.retrieval.composite import Composite, check_scores, count_failures
 from kgqa.retrieval.dense import Dense
 from kgqa.retrieval.pagerank import Damping, Walk, compute_pagerank, join_edges
 from kgqa.retrieval.search import OpenedIndex, normalize_scores, rank_found
@@ -135,16 +135,20 @@ class HippoRag(Composite):
     async def expand(self, passages: Sequence[Passage], folder: Path | None, advance: Progress) -> Sequence[Passage]:
         """Extract the triples of all passages if there is no file of them, and save them. Return no passages."""
 
-        async def extract(passage: Passage) -> list[Fact]:
-            triples = await self.triples.extract(passage)
+        async def extract(passage: Passage) -> tuple[list[Fact], bool]:
+            triples, is_readable = await self.triples.extract(passage)
             advance(1)
-            return [(triple.head, triple.relation, triple.tail) for triple in triples]
+            return [(triple.head, triple.relation, triple.tail) for triple in triples], is_readable
 
-        extracted = await gather(*map(extract, passages))
+        results = await settle(*map(extract, passages))
         if folder:
-            by_id = {passage.id: triples for passage, triples in zip(passages, extracted, strict=True)}
+            failed = count_failures(results, "extraction")
+            extracted = [([], True) if isinstance(result, Exception) else result for result in results]
+            unreadable = sum(not is_readable for _, is_readable in extracted)
+            by_id = {passage.id: facts for passage, (facts, _) in zip(passages, extracted, strict=True)}
+            saved = {"failed": failed, "unreadable": unreadable, "triples": by_id}
             with explain_storage_errors(folder):
-                (folder / TRIPLES).write_bytes(encode_json(by_id))
+                (folder / TRIPLES).write_bytes(encode_json(saved))
         return ()
 
     def build(self, passages: Sequence[Passage], folder: Path, advance: Progress) -> None:
@@ -153,7 +157,7 @@ class HippoRag(Composite):
             ranker, facts = ensure_dir(folder / "passages"), ensure_dir(folder / "facts")
         self.passages.build(passages, ranker, advance)
         if self.writer:
-            saved = decode_json((folder / TRIPLES).read_bytes())
+            saved = decode_json((folder / TRIPLES).read_bytes())["triples"]
             triples = [[Triple(*fact) for fact in saved[passage.id]] for passage in passages]
         else:
             triples = [[*self.triples.triples(passage)] for passage in passages]
@@ -181,9 +185,17 @@ class HippoRag(Composite):
         vectors = self.facts.embed([Passage.of("", name) for name in names])
         return find_near_names(names, vectors, self.synonym_similarity, self.max_synonyms)
 
-    def count_unmatched(self, passages: Sequence[Passage]) -> int:
-        """Return the number of passages that the file of triples does not have."""
-        return 0 if self.writer else len(self.triples.missing(passages))
+    def measure(self, passages: Sequence[Passage], folder: Path | None) -> Mapping[str, int]:
+        """Return the numbers of passages without triples, and why. See `MeasuredRetriever`."""
+        counts = dict(super().measure(passages, folder))
+        if not self.writer:
+            empty = sum(not self.triples.triples(passage) for passage in passages)
+            return counts | {"unmatched": len(self.triples.missing(passages)), "without_triples": empty}
+        if folder is None:
+            return counts
+        saved = decode_json((folder / TRIPLES).read_bytes())
+        empty = sum(not saved["triples"][passage.id] for passage in passages)
+        return counts | {"failed": saved["failed"], "unreadable": saved["unreadable"], "without_triples": empty}
 
     def open(self, passages: Sequence[Passage], folder: Path) -> OpenedFacts:
         return OpenedFacts(self, passages, folder, super().open(passages, folder).finders)

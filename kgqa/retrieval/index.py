@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 from kgqa.calls import Program
 from kgqa.errors import DataError
 from kgqa.identity.component import identity_of
-from kgqa.protocols import ExpandingRetriever, MatchingRetriever, Retriever
+from kgqa.protocols import ExpandingRetriever, MeasuredRetriever, Retriever
 from kgqa.retrieval.passages import LINES, OFFSETS, TITLES, StoredPassages, store
 from kgqa.retrieval.search import PassageIndex
 from kgqa.retrieval.vector_store import store_vectors
@@ -61,7 +61,7 @@ class IndexFolder:
         return has_content(self.path / MANIFEST)
 
     def build(self, passages: Iterable[Passage], advance: Advance, run: RunProgram | None = None) -> JsonObject:
-        """Build the index unless it exists undamaged, and return its manifest.
+        """Build the index unless it exists undamaged and without failed calls, and return its manifest.
 
         An interrupted build is repeated; a retriever can reuse its files of it. If another process is building the
         index, this one waits and uses the result.
@@ -73,12 +73,13 @@ class IndexFolder:
         wait = lock_file(self.path / LOCK, lambda: advance("waiting for another kgqa process to index these", 0, None))
         with wait, store_vectors(self.vectors):
             if self.finished():
-                try:
-                    return self.manifest()
-                except DataError:
-                    with explain_storage_errors(self.path):
-                        (self.path / MANIFEST).unlink()
-                        shutil.rmtree(self.path / FINDER, ignore_errors=True)
+                with suppress(DataError):
+                    earlier = self.manifest()
+                    if not earlier["corpus"].get("failed"):
+                        return earlier
+                with explain_storage_errors(self.path):
+                    (self.path / MANIFEST).unlink()
+                    shutil.rmtree(self.path / FINDER, ignore_errors=True)
             corpus = store(passages, self.path, lambda n: advance("reading", n, None))
             with explain_storage_errors(self.path):
                 finder = ensure_dir(self.path / FINDER)
@@ -92,8 +93,8 @@ class IndexFolder:
                 corpus = replace(expanded, duplicates=corpus.duplicates)
             with closing(StoredPassages(self.path)) as stored:
                 self.retriever.build(stored, finder, lambda n: advance("indexing", n, corpus.count))
-                matching = self.retriever if isinstance(self.retriever, MatchingRetriever) else None
-                unmatched = matching.count_unmatched(stored) if matching else 0
+                measured = self.retriever if isinstance(self.retriever, MeasuredRetriever) else None
+                lacks = measured.measure(stored, finder) if measured else {}
             with explain_storage_errors(self.path):
                 files = [self.path / name for name in (LINES, OFFSETS, TITLES)]
                 files += sorted(file for file in finder.rglob("*") if file.is_file())
@@ -106,7 +107,7 @@ class IndexFolder:
                 "corpus": {
                     **asdict(corpus),
                     **({"added": len(added)} if added else {}),
-                    **({"unmatched": unmatched} if unmatched else {}),
+                    **{name: count for name, count in lacks.items() if count},
                 },
                 "made_from": self.made_from,
                 "retriever": identity_of(self.retriever),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -11,11 +11,11 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from kgqa.calls import Generate, gather
+from kgqa.calls import Generate, settle
 from kgqa.errors import ConfigError
 from kgqa.prompting import render, template_hash
 from kgqa.protocols import Need, Progress, Query, Rankings
-from kgqa.retrieval.composite import Composite
+from kgqa.retrieval.composite import Composite, count_failures
 from kgqa.retrieval.dense import Dense
 from kgqa.retrieval.search import OpenedIndex
 from kgqa.types import JsonObject, Passage
@@ -102,7 +102,7 @@ class Raptor(Composite):
             advance: called after each summary.
         """
         nodes, positions = list(passages), {passage.id: position for position, passage in enumerate(passages)}
-        layer, children = list(range(len(nodes))), dict[int, list[int]]()
+        layer, children, failed = list(range(len(nodes))), dict[int, list[int]](), 0
         for _ in range(self.layers):
             if len(layer) <= self.dimensions + 1:
                 break
@@ -110,9 +110,13 @@ class Raptor(Composite):
             clusters = self.cluster(members) if folder else _cluster_evenly(len(layer))
             if len(clusters) >= len(layer):  # no further layer would be smaller
                 break
-            summaries = await gather(*(self._summarize([members[at] for at in each], advance) for each in clusters))
+            summaries = await settle(*(self._summarize([members[at] for at in each], advance) for each in clusters))
+            failed += count_failures(summaries, "summarization") if folder else 0
             below, layer = layer, []
             for summary, cluster in zip(summaries, clusters, strict=True):
+                if isinstance(summary, Exception):  # its members stay in the tree
+                    layer += [below[at] for at in cluster]
+                    continue
                 position = positions.setdefault(summary.id, len(nodes))
                 nodes += [summary] * (position == len(nodes))  # two clusters can have the same summary
                 children.setdefault(position, []).extend(below[at] for at in cluster)
@@ -120,7 +124,9 @@ class Raptor(Composite):
             layer = sorted(set(layer))
         if folder:
             with explain_storage_errors(folder):
-                (folder / TREE).write_bytes(encode_json({"top": layer, "children": [*children.items()]}))
+                (folder / TREE).write_bytes(
+                    encode_json({"top": layer, "children": [*children.items()], "failed": failed})
+                )
         return nodes[len(passages) :]
 
     async def _summarize(self, texts: Sequence[Passage], advance: Progress) -> Passage:
@@ -201,6 +207,10 @@ class Raptor(Composite):
         """Return the nodes of the top layer, and the children of each node."""
         tree = decode_json((folder / TREE).read_bytes())
         return tree["top"], dict(tree["children"])
+
+    def measure(self, passages: Sequence[Passage], folder: Path | None) -> Mapping[str, int]:  # noqa: ARG002 - the interface
+        """Return the number of clusters without a summary, see `MeasuredRetriever`."""
+        return {"failed": decode_json((folder / TREE).read_bytes())["failed"]} if folder else {}
 
     def rank(self, index: OpenedIndex, queries: Sequence[Query]) -> Rankings:
         finder = index.finders["nodes"]

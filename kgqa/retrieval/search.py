@@ -114,8 +114,9 @@ class PassageIndex(PoolIndex):
         self._whole = _Scope(passages, finder, repeats=corpus["equal_texts"] > 0)
 
     def loads(self) -> JsonObject:
-        unmatched = {key: self.corpus[key] for key in ("unmatched",) if key in self.corpus}
-        return {**super().loads(), "corpus": self.corpus["hash"], "passages": self.corpus["count"], **unmatched}
+        # a later index of the same corpus can lack fewer
+        lacks = {key: self.corpus[key] for key in ("unmatched", "failed") if key in self.corpus}
+        return {**super().loads(), "corpus": self.corpus["hash"], "passages": self.corpus["count"], **lacks}
 
     def find_titled(self, title: str) -> Sequence[Passage]:
         return [self.passages[position] for position in self.passages.find_titled(title)]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -88,6 +90,59 @@ def test_passages_without_triples_are_counted(kgqa: Kgqa, hipporag: tuple[str, .
     ran = kgqa("run", "method=retrieve_only", *words)
     assert warning in ran.out + ran.err
     assert ran.json("manifest.json")["index"]["unmatched"] == len(rows) - 100
+
+
+def test_missing_triples_are_shown_above_the_scores(kgqa: Kgqa, hipporag: tuple[str, ...]) -> None:
+    rows = lines_of(Path("triples.jsonl"))
+    write_lines(Path("triples.jsonl"), rows[:100])
+    for method in ("retrieve_only", "retrieve_read"):
+        ran = kgqa("run", f"method={method}", *hipporag, f"run_name={method}")
+        retriever = ran.json("metrics.json")["retriever"]
+        assert retriever["unmatched"] == retriever["without_triples"] == retriever["passages"] - 100
+        head, _, _ = (ran.folder / "report.md").read_text("utf-8").partition("support recall")
+        assert f"{retriever['unmatched']} not in the file of triples" in head
+
+
+def test_rejected_passage_does_not_stop_an_index(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
+    rules = write_rules([("subject, relation and object", {"triples": [["it", "is in", "Pellery"]]})])
+    words = (*DEMO, "retriever=hipporag_bm25", "retriever.filter=false", rules)
+    filtered = EngineError("the content filter rejects it")
+    passages = list(dataset(composed_node("dataset", "demo")).passages())
+
+    def reject(_: object, call: Any) -> Exception | None:
+        return filtered if passages[7].text in call.prompt.messages[-1].content else None
+
+    with monkeypatch.context() as patch:
+        before_each_call(patch, reject)
+        ran = kgqa("run", "method=retrieve_only", *words)
+    assert ran.code == 0, ran.err
+    assert "warning: 1 model call of the index failed" in ran.out + ran.err
+    assert ran.json("metrics.json")["retriever"] == {"passages": len(passages), "failed": 1, "without_triples": 1}
+    assert "The index is incomplete" in (ran.folder / "report.md").read_text("utf-8")
+    built = kgqa("data", "index", *words)
+    assert "model calls of the index" in built.out
+    assert ", 2 calls and" in built.out
+    complete = kgqa("run", "method=retrieve_only", *words)
+    assert "retriever" not in complete.json("metrics.json")
+
+
+def test_index_of_failed_extractions_is_one_line(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
+    before_each_call(monkeypatch, lambda _, call: EngineError("lost") if call.role == "extractor" else None)
+    built = kgqa("data", "index", *DEMO, "retriever=hipporag_bm25", "retriever.filter=false")
+    assert built.code != 0
+    assert "extraction failed for" in built.err
+
+
+def test_unreadable_replies_are_counted(kgqa: Kgqa) -> None:
+    passage = next(dataset(composed_node("dataset", "demo")).passages())
+    rules = [
+        (re.escape(passage.text), "No."),
+        ("subject, relation and object", {"triples": [["it", "is in", "Pellery"]]}),
+    ]
+    words = (*DEMO, "retriever=hipporag_bm25", "retriever.filter=false", write_rules(rules))
+    ran = kgqa("run", "method=retrieve_only", *words)
+    retriever = ran.json("metrics.json")["retriever"]
+    assert retriever["unreadable"] == retriever["without_triples"] == 1
 
 
 def test_triples_are_extracted_when_the_index_is_built(kgqa: Kgqa) -> None:

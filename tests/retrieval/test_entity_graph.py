@@ -95,6 +95,13 @@ def test_a_passage_is_found_over_a_bridge(graph: EntityGraph, tmp_path: Path) ->
         replace(graph, passages=Tfidf(("text",), fill=False, ties="first"))
 
 
+def test_passages_without_entities_are_counted(graph: EntityGraph, tmp_path: Path) -> None:
+    passages = [*PASSAGES, Passage.of("", "it rained all day."), Passage.of("", "and all night.")]
+    built(graph, passages, tmp_path)
+    assert graph.measure(passages, tmp_path) == {"without_entities": 2}
+    assert graph.measure(passages, None) == {}
+
+
 def test_a_pool_of_one_sentence_is_searched(graph: EntityGraph, tmp_path: Path) -> None:
     assert find(built(graph, PASSAGES[2:3], tmp_path), "Where was Ida Ruhn born?", 3) == [0]
 

@@ -80,6 +80,25 @@ def nodes(raptor: Raptor, tmp_path: Path) -> list[Passage]:
     return [*PASSAGES, *expand(raptor, tmp_path / "index")]
 
 
+def test_rejected_cluster_has_no_summary(raptor: Raptor, tmp_path: Path) -> None:
+    def reply(call: Call[Any]) -> Any:
+        text = call.prompt.messages[0].content  # type: ignore[attr-defined]  # a Generate
+        return EngineError("filtered") if PASSAGES[0].text in text else summarize(call)
+
+    summaries = expand(raptor, tmp_path, reply)
+    assert [summary.title for summary in summaries[: len(PLACES) - 1]] == [f"Summary of {SIZE} texts"] * (
+        len(PLACES) - 1
+    )
+    tree = json.loads((tmp_path / TREE).read_bytes())
+    reached, layer = set[int](), set(tree["top"])
+    while layer:
+        reached |= layer
+        layer = {child for node, children in tree["children"] if node in layer for child in children} - reached
+    assert reached >= set(range(len(PASSAGES)))
+    assert raptor.measure(PASSAGES, tmp_path) == {"failed": tree["failed"]}
+    assert tree["failed"] > 0
+
+
 def test_half_a_surrogate_pair_in_a_summary_is_replaced(raptor: Raptor, tmp_path: Path) -> None:
     (summary,) = expand(raptor, tmp_path, lambda _: Completion("They are \ud83d places."))
     assert summary.text == "They are ? places."

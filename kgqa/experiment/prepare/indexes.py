@@ -9,11 +9,13 @@ from dataclasses import fields, is_dataclass
 from itertools import islice
 from typing import Any, TypeVar
 
+from kgqa.artifacts.metrics import LACKS
 from kgqa.calls import Program
 from kgqa.errors import ConfigError
+from kgqa.experiment.prepare.triples import distinct_passages
 from kgqa.experiment.session import Session
 from kgqa.identity.component import corpus_identity_of, identity_of
-from kgqa.protocols import ExpandingRetriever
+from kgqa.protocols import ExpandingRetriever, MeasuredRetriever
 from kgqa.retrieval.index import IndexFolder
 from kgqa.retrieval.remote import Remote, RemoteIndex
 from kgqa.retrieval.search import PassageIndex, PoolIndex
@@ -22,6 +24,7 @@ from kgqa.runtime.display import Display
 from kgqa.runtime.monitor import INDEX_BUILD, monitor_work
 from kgqa.util.digests import digest
 from kgqa.util.places import outputs
+from kgqa.util.text import pluralize
 
 T = TypeVar("T")
 SMALL = 50_000  # passages that a run indexes itself: seconds for BM25
@@ -107,20 +110,41 @@ def corpus_index(session: Session, display: Display) -> Iterator[PassageIndex]:
     if not folder.finished():
         build_index(session, display)
     with closing(folder.open()) as index:
-        if warning := explain_unmatched(index.corpus):
+        if warning := explain_lacks(index.corpus, folder.command):
             display.line(warning, alarm=True)
         yield index
 
 
-def explain_unmatched(corpus: Mapping[str, Any]) -> str:
-    """Return a warning if the retriever's file lacks more than `UNMATCHED` of the passages, or ""."""
+def explain_lacks(corpus: Mapping[str, Any], command: str) -> str:
+    """Return a warning if the index lacks something for more than `UNMATCHED` of the passages, or ""."""
     unmatched, count = corpus.get("unmatched", 0), corpus["count"]
-    if unmatched <= UNMATCHED * count:
+    if unmatched > UNMATCHED * count:
+        return (
+            f"warning: the file of triples has {count - unmatched:,} of the corpus' {count:,} passages. kgqa finds "
+            "the others by their text only. Name a file of this corpus: retriever.triples.path=FILE"
+        )
+    if failed := corpus.get("failed"):
+        calls = pluralize(failed, "model call")
+        return f"warning: {calls} of the index failed, so it is not complete. To repeat only these: {command}"
+    empty = max(corpus.get(name, 0) for name in ("without_triples", "without_entities", "unreadable"))
+    if empty <= UNMATCHED * count:
         return ""
-    return (
-        f"warning: the file of triples has {count - unmatched:,} of the corpus' {count:,} passages. kgqa finds the "
-        "others by their text only. Name a file of this corpus: retriever.triples.path=FILE"
-    )
+    listed = [f"{corpus[name]:,} {label}" for name, label in LACKS.items() if corpus.get(name)]
+    return f"warning: of {count:,} passages {', '.join(listed)}. kgqa finds these by their text only."
+
+
+def measure_retriever(session: Session, index: PoolIndex | None) -> dict[str, int] | None:
+    """Return the number of passages that are searched and of those that lack something, or None if none does."""
+    retriever: object = session.retriever if index is not None else None
+    if isinstance(index, PassageIndex):
+        count, lacks = index.corpus["count"], index.corpus
+    elif isinstance(retriever, MeasuredRetriever):
+        passages = list(distinct_passages(session.experiment.questions))
+        count, lacks = len(passages), retriever.measure(passages, None)
+    else:
+        return None
+    known = {name: lacks[name] for name in LACKS if lacks.get(name)}
+    return {"passages": count, **known} if known else None
 
 
 def _refuse_large(session: Session, command: str) -> None:
