@@ -139,12 +139,12 @@ def measure_retriever(session: Session, index: PoolIndex | None) -> dict[str, in
     if isinstance(index, PassageIndex):
         count, lacks = index.corpus["count"], index.corpus
     elif isinstance(retriever, MeasuredRetriever):
-        passages = list(distinct_passages(session.experiment.questions))
+        passages = list(distinct_passages(session.experiment.data.questions))
         count, lacks = len(passages), retriever.measure(passages, None)
     else:
         return None
-    known = {name: lacks[name] for name in LACKS if lacks.get(name)}
-    return {"passages": count, **known} if known else None
+    present = {name: lacks[name] for name in LACKS if lacks.get(name)}
+    return {"passages": count, **present} if present else None
 
 
 def _refuse_large(session: Session, command: str) -> None:
