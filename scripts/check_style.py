@@ -1,4 +1,4 @@
-"""Measure names, docstrings and prose against the style guide, and compare with a baseline that may only fall.
+"""Measure names, docstrings, tests and prose against the style guide, and compare with a baseline that may only fall.
 
 python scripts/check_style.py                     compare with scripts/style_baseline.json (exit code 1 if worse)
 python scripts/check_style.py --list kgqa/report  list what counts, file by file
@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 BASELINE = Path(__file__).with_name("style_baseline.json")
 PAGES = ("README.md", "CONTRIBUTING.md", "AGENTS.md", "SECURITY.md")
 LONG = 30  # words of a sentence
+LONGEST_TEST_NAME = 50  # characters
 
 WORDS = json.loads(Path(__file__).with_name("style_words.json").read_text(encoding="utf-8"))
 LISTS = {name: set(" ".join(lines).split()) for name, lines in WORDS.items()}
@@ -30,6 +31,10 @@ PLAIN_WORDS = re.compile(rf"\b({'|'.join(sorted(WORDS['listed words']))})\b", re
 # measures: each counts per 100 (or 1,000) of a total
 SHARES = {
     "participle names": ("functions", 100),
+    "participles as variables": ("variables", 1000),
+    "participles as variables in tests": ("variables in tests", 1000),
+    "tests with asserts in loops": ("tests", 100),
+    "long names of tests": ("tests", 100),
     "fragment docstrings": ("docstrings", 100),
     "docstrings without a verb": ("function docstrings", 100),
     "semicolons": ("words", 1000),
@@ -84,6 +89,35 @@ def inspect_names(tree: ast.Module, where: Path) -> Iterator[Found]:
                 yield Found("docstrings without a verb", place, opening)
 
 
+def inspect_variables(tree: ast.Module, where: Path, kind: str = "") -> Iterator[Found]:
+    """Count bound names (targets and parameters) of one file, and yield irregular participles among them."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.arg):
+            name = node.arg
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            name = node.id
+        else:
+            continue
+        place = f"{where}:{node.lineno}"
+        yield Found(f"variables{kind}", place, name)
+        if name.strip("_") in LISTS["irregular participles"]:
+            yield Found(f"participles as variables{kind}", place, name)
+
+
+def inspect_tests(tree: ast.Module, where: Path) -> Iterator[Found]:
+    """Count the tests of one file, and yield those with an assert in a loop or with a long name."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or not node.name.startswith("test"):
+            continue
+        place = f"{where}:{node.lineno}"
+        yield Found("tests", place, node.name)
+        if len(node.name) > LONGEST_TEST_NAME:
+            yield Found("long names of tests", place, node.name)
+        loops = (inner for inner in ast.walk(node) if isinstance(inner, ast.For | ast.While))
+        if any(isinstance(inner, ast.Assert) for loop in loops for inner in ast.walk(loop)):
+            yield Found("tests with asserts in loops", place, node.name)
+
+
 def list_errors() -> set[str]:
     """Return the names of the exceptions of kgqa/errors.py, which have messages for users."""
     tree = ast.parse((ROOT / "kgqa/errors.py").read_text(encoding="utf-8"))
@@ -130,7 +164,12 @@ def inspect_all(paths: list[Path]) -> Iterator[Found]:
         for file in [path] if path.is_file() else sorted(path.rglob("*.py")):
             tree, where = ast.parse(file.read_text(encoding="utf-8")), file.relative_to(ROOT)
             yield from inspect_names(tree, where)
+            yield from inspect_variables(tree, where)
             yield from inspect_messages(tree, where, errors)
+    for file in sorted((ROOT / "tests").rglob("*.py")):
+        tree, where = ast.parse(file.read_text(encoding="utf-8")), file.relative_to(ROOT)
+        yield from inspect_variables(tree, where, " in tests")
+        yield from inspect_tests(tree, where)
     for page in [*(ROOT / name for name in PAGES), *sorted((ROOT / "docs").glob("*.md"))]:
         yield from inspect_page(page)
 
@@ -148,7 +187,7 @@ def main() -> int:
         counts[found.measure] += found.times
     shares = {name: round(counts[name] / max(counts[total] / per, 0.01), 1) for name, (total, per) in SHARES.items()}
     for found in findings if options.list else ():
-        if found.measure in SHARES and (found.place.startswith("kgqa") or not options.paths):
+        if found.measure in SHARES and (found.place.startswith(("kgqa", "tests")) or not options.paths):
             print(f"{found.place}: {found.measure}: {found.text}")
     print(json.dumps(shares, indent=1))
     if options.update:
