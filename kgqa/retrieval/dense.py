@@ -23,7 +23,7 @@ from kgqa.retrieval.vector_store import Vectors, check_vector, encode_once
 from kgqa.types import Json, JsonObject, Passage
 from kgqa.util.fs import AGAIN, explain_storage_errors, replace_atomically, replace_file
 from kgqa.util.optional_deps import install_command, require_packages
-from kgqa.util.settings import ORDER_OF_SUMS, Setting
+from kgqa.util.settings import ORDER_OF_SUMS, AddedLater, Setting
 from kgqa.util.validators import Count
 
 VECTORS, PROGRESS, FAISS = "vectors.npy", "progress.json", "search.faiss"
@@ -32,12 +32,16 @@ BLOCK = 256  # texts encoded between two signs of progress
 QUERIES = 256  # searched at once: bounds the memory for scores
 SPARE = 8  # candidates beyond k, among which the exact scores decide
 TRAINING = 64  # vectors per list that FAISS finds the lists from; it warns below 39
+CENTROIDS = 256  # of each part of a compressed vector, so that its number is a byte
+# Compressed vectors confuse near passages, so more candidates are scored exactly
+REFINED = 10
+GPU_LIMIT = 2048  # passages that FAISS returns from a GPU at most
 Nearest = Callable[[Any, int], Any]  # queries (Q, d) and a count → positions (Q, count) in any order; -1: none
 
 
 @dataclass(frozen=True)
 class Dense:
-    """Any encoder with any search. numpy, torch and flat are exact and give the same; ivf and hnsw approximate.
+    """Any encoder with any search. numpy, torch and flat are exact and give the same; ivf, ivfpq and hnsw approximate.
 
     A search proposes candidates, which are scored again exactly, so that the exact ones agree to the last digit.
 
@@ -53,14 +57,21 @@ class Dense:
     ]
     separator: Annotated[str, Setting("Text between title and text.", other="BEIR")] = " "
     backend: Annotated[
-        Literal["numpy", "torch", "flat", "ivf", "hnsw"],
+        Literal["numpy", "torch", "flat", "ivf", "ivfpq", "hnsw"],
         Setting(
-            "Exact search: numpy | torch (the corpus in a GPU's memory) | flat (FAISS). Approximate search: ivf | "
-            "hnsw (FAISS).",
+            "Exact search: numpy | torch (the corpus in the memory of the GPUs) | flat (FAISS). Approximate search: "
+            "ivf | ivfpq, which compresses vectors | hnsw (FAISS).",
             other="the papers search exactly",
         ),
     ] = "numpy"
-    device: Annotated[str, Setting("Device of torch and FAISS. auto: a GPU if there is one."), ORDER_OF_SUMS] = "auto"
+    device: Annotated[
+        str,
+        Setting(
+            "Devices of torch and FAISS, such as cpu, cuda or cuda:0,cuda:1. Each GPU holds a part of the corpus. "
+            "auto: all GPUs, or the CPU."
+        ),
+        ORDER_OF_SUMS,
+    ] = "auto"
     storage: Annotated[
         Literal["float32", "float16"],
         Setting("Number type of the index: float32 | float16, half the disk. Scores then differ in the fourth digit."),
@@ -75,6 +86,11 @@ class Dense:
     ] = 1024
     probes: Annotated[
         Count, Setting("Ivf: number of lists that a query looks into.", ours="chosen by recall, see docs/dev/LOG.md")
+    ] = 64
+    code_size: Annotated[
+        Count,
+        Setting("Ivfpq: bytes per vector. It must divide the dimensions of the encoder.", other="FAISS' guidelines"),
+        AddedLater(),
     ] = 64
     links: Annotated[Count, Setting("Hnsw: number of neighbors of a vector.", other="FAISS' guidelines")] = 32
     build_breadth: Annotated[Count, Setting("Hnsw: candidates for each vector that is added.", ours="our choice")] = 80
@@ -101,7 +117,7 @@ class Dense:
 
         A small corpus shares its vectors with rankers in memory.
         """
-        faiss = _import_faiss() if self.backend in ("flat", "ivf", "hnsw") else None
+        faiss = _import_faiss() if self.backend not in ("numpy", "torch") else None
         encoder, count = self.loaded_encoder, len(passages)
         encode = get_biencoder(encoder).vectors if count <= SHARD else encoder.encode
         settings = {**self._vector_settings(), "count": count}
@@ -162,7 +178,7 @@ class Dense:
             return partial(nearest_exactly, vectors)
         if self.backend == "torch":
             return _torch_search(vectors, self.device)
-        return self._faiss_search(folder / FAISS)
+        return self._faiss_search(folder / FAISS, vectors)
 
     def _vector_settings(self) -> dict[str, Json]:
         """Return what decides the vectors on disk."""
@@ -173,34 +189,49 @@ class Dense:
         return self.separator.join(part for part in (passage.title, passage.text) if part.strip())
 
     def _make_faiss(self, vectors: NDArray[Any]) -> Any:
-        faiss, count = _import_faiss(), len(vectors)
+        faiss, (count, dimensions) = _import_faiss(), vectors.shape
         lists = min(self.lists, count // TRAINING)
-        code = "Flat" if self.storage == "float32" else "SQfp16"
-        prefix = {"ivf": f"IVF{lists},", "hnsw": f"HNSW{self.links},"}.get(self.backend, "")
-        if self.backend == "ivf" and lists < 2:  # too few passages for lists
-            prefix = ""
-        index: Any = faiss.index_factory(vectors.shape[1], prefix + code, faiss.METRIC_INNER_PRODUCT)
+        index: Any = faiss.index_factory(dimensions, self._faiss_recipe(lists, count), faiss.METRIC_INNER_PRODUCT)
         if self.backend == "hnsw":
             index.hnsw.efConstruction = self.build_breadth
         if not index.is_trained:
-            sample = np.linspace(0, count - 1, min(count, max(lists, 1) * TRAINING)).astype(np.int64)
+            size = TRAINING * max(lists, CENTROIDS if self.backend == "ivfpq" else 1)
+            sample = np.linspace(0, count - 1, min(count, size)).astype(np.int64)
             index.train(vectors[sample].astype(np.float32))
         for start in range(0, count, SHARD):
             index.add(np.asarray(vectors[start : start + SHARD], dtype=np.float32))
         return index
 
-    def _faiss_search(self, file: Path) -> Nearest:
+    def _faiss_recipe(self, lists: int, count: int) -> str:
+        """Return FAISS's name of the index. Few passages need no lists and cannot be compressed."""
+        code = "Flat" if self.storage == "float32" else "SQfp16"
+        if self.backend == "hnsw":
+            return f"HNSW{self.links},{code}"
+        if self.backend == "ivfpq" and count >= TRAINING * CENTROIDS:
+            code = f"PQ{self.code_size}"
+        return code if self.backend == "flat" or lists < 2 else f"IVF{lists},{code}"
+
+    def _faiss_search(self, file: Path, vectors: NDArray[Any]) -> Nearest:
         """Open the index, on the GPUs if FAISS can use them: HNSW and flat half precision stay on the CPU."""
         faiss = _import_faiss()
-        index = faiss.read_index(str(file))
+        gpus = _faiss_gpus(self.device)
+        # On a CPU the lists stay in the file, and pages of it are read when a query needs them
+        index = faiss.read_index(str(file)) if gpus else faiss.read_index(str(file), faiss.IO_FLAG_MMAP)
+        more = REFINED if self.backend == "ivfpq" else 1
         if isinstance(index, faiss.IndexHNSW):
             index.hnsw.efSearch = self.breadth
         elif isinstance(index, faiss.IndexIVF):
             index.nprobe = self.probes
-        usable = hasattr(faiss, "StandardGpuResources") and faiss.get_num_gpus() > 0
-        if usable and self.device != "cpu" and not isinstance(index, faiss.IndexHNSW | faiss.IndexScalarQuantizer):
-            index = faiss.index_cpu_to_all_gpus(index)
-        return lambda queries, count: index.search(np.ascontiguousarray(queries), count)[1]
+        if not gpus or isinstance(index, faiss.IndexHNSW | faiss.IndexScalarQuantizer):
+            return lambda queries, count: index.search(np.ascontiguousarray(queries), more * count)[1]
+        index = _move_to_gpus(index, gpus)
+
+        def search(queries: Vectors, count: int) -> Any:
+            if more * count > GPU_LIMIT:
+                return nearest_exactly(vectors, queries, count)
+            return index.search(np.ascontiguousarray(queries), more * count)[1]
+
+        return search
 
 
 @dataclass(frozen=True)
@@ -275,19 +306,62 @@ def nearest_exactly(vectors: NDArray[Any], queries: Vectors, count: int) -> NDAr
 
 
 def _torch_search(vectors: NDArray[Any], device: str) -> Nearest:
-    """Hold all vectors in the device's memory, 4 bytes per number."""
+    """Hold all vectors in the memory of the devices, in the number type of the file. Each has a part of the rows."""
     require_packages("transformers", "torch")
     import torch
 
-    where = torch_device(device)
-    rows = torch.empty(vectors.shape, device=where)
-    for start in range(0, len(vectors), SHARD):
-        rows[start : start + SHARD] = torch.tensor(vectors[start : start + SHARD], device=where)
+    devices = _torch_devices(device)
+    starts = [len(vectors) * number // len(devices) for number in range(len(devices) + 1)]
+    dtype = torch.float16 if vectors.dtype == np.float16 else torch.float32
+    parts = [
+        torch.empty((end - start, vectors.shape[1]), device=place, dtype=dtype)
+        for start, end, place in zip(starts, starts[1:], devices, strict=False)
+    ]
+    for part, first in zip(parts, starts, strict=False):
+        for start in range(0, len(part), SHARD):
+            rows = vectors[first + start : first + min(start + SHARD, len(part))]
+            part[start : start + len(rows)] = torch.tensor(rows, device=part.device)
 
     def search(queries: Vectors, count: int) -> Any:
-        return torch.topk(torch.tensor(queries, device=where) @ rows.T, count).indices.cpu().numpy()
+        scores, positions = [], []
+        for part, first in zip(parts, starts, strict=False):
+            products = torch.tensor(queries, device=part.device, dtype=dtype) @ part.T
+            best = torch.topk(products, min(count, len(part)))
+            scores.append(best.values.float().cpu())
+            positions.append(best.indices.cpu() + first)
+        order = torch.topk(torch.cat(scores, dim=1), count).indices
+        return torch.cat(positions, dim=1).gather(1, order).numpy()
 
     return search
+
+
+def _torch_devices(device: str) -> list[str]:
+    """Return the devices by name. auto and cuda: all GPUs."""
+    import torch
+
+    if torch_device(device.partition(",")[0]) != "cuda":
+        return device.split(",") if device != "auto" else ["cpu"]
+    return [f"cuda:{number}" for number in range(torch.cuda.device_count())]
+
+
+def _faiss_gpus(device: str) -> list[int]:
+    """Return the numbers of the GPUs that FAISS is to use, none for the CPU."""
+    faiss = _import_faiss()
+    if device == "cpu" or not hasattr(faiss, "StandardGpuResources"):
+        return []
+    named = [int(place.partition(":")[2]) for place in device.split(",") if ":" in place]
+    return named or list(range(faiss.get_num_gpus()))
+
+
+def _move_to_gpus(index: Any, gpus: Sequence[int]) -> Any:
+    """Return the index on the GPUs, each with a part of it in half precision. By default each has a complete copy."""
+    faiss = _import_faiss()
+    options = faiss.GpuMultipleClonerOptions()
+    options.shard = True
+    options.useFloat16 = True
+    # Each GPU has the same lists, and a part of the vectors of each
+    options.common_ivf_quantizer = isinstance(index, faiss.IndexIVF)
+    return faiss.index_cpu_to_gpus_list(index, options, list(gpus))
 
 
 def _encode(texts: Sequence[str], encode: Callable[[Sequence[str]], Vectors], advance: Progress) -> Vectors:
