@@ -83,7 +83,9 @@ PINNED = Question(
     "q", "When did the book appear?", ("1901",), (ALDER, BIRCH), frozenset({BIRCH.id}), pinned=(MAIN,)
 )  # fmt: skip
 OTHERS = {
+    "command",
     "cot",
+    "function",
     "neighbourhood",
     "no_context",
     "retrieve_only",
@@ -91,7 +93,7 @@ OTHERS = {
     "safe_teacher",
     "trace",
     "verify",
-}  # call no model or show no found passage
+}  # call no model, show no found passage, or are programs of users
 NAMES = sorted({file.stem for folder in conf_folders() for file in Path(folder, "method").glob("*.yaml")})
 
 
