@@ -197,7 +197,8 @@ def ask(
     """
     words, given = _words(overrides, keys), InMemoryDataset.of(question, passages)
     if "scope" in compose(words)["method"]:
-        words.append("method.scope=own")  # these passages, without an index on disk
+        # these passages, without an index on disk
+        words.append("method.scope=own")
     shown = display or PlainLines(sys.stderr)
     with log_lines(shown), Session(compose_experiment(words, given=given)) as session:
         check(session)

@@ -46,7 +46,8 @@ class Generate(Call[Completion]):
     temperature: float = 0.0
     top_p: float = 1.0
     seed: int | None = None
-    schema: str | None = None  # JSON schema as text, which the reply must follow; see `Completion.flags`
+    # JSON schema as text, which the reply must follow; see `Completion.flags`
+    schema: str | None = None
     role: str = "reader"  # the experiment's model that answers
     thoughts: Literal["split", "keep"] = "split"
     tools: str | None = None

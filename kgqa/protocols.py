@@ -89,7 +89,8 @@ class Query:
 
 
 Progress = Callable[[int], None]  # called after n more passages
-Rankings = Sequence[Sequence[int]]  # for each query the positions of its passages, best first
+# for each query the positions of its passages, best first
+Rankings = Sequence[Sequence[int]]
 
 
 class Finder(Protocol):

@@ -23,8 +23,10 @@ class Passage:
     id: str
     title: str
     text: str
-    sentences: tuple[str, ...] = ()  # the dataset's own split; empty if it has none
-    place: str = ""  # "page 3", "table 2 page 3", "table 2 pages 3-4"
+    # the dataset's own split; empty if it has none
+    sentences: tuple[str, ...] = ()
+    # "page 3", "table 2 page 3", "table 2 pages 3-4"
+    place: str = ""
 
     @classmethod
     def of(cls, title: str, text: str, sentences: tuple[str, ...] = (), place: str = "") -> Passage:
@@ -65,18 +67,25 @@ class Question:
 
     id: str
     text: str
-    answers: tuple[str, ...]  # the gold answer first, then its aliases
+    # the gold answer first, then its aliases
+    answers: tuple[str, ...]
     passages: tuple[Passage, ...] = ()
     support: frozenset[str] = frozenset()  # ids of the gold passages
     hops: int | None = None  # None: unknown
     type: str = ""
     decomposition: tuple[Hop, ...] = ()
-    support_titles: frozenset[str] = frozenset()  # of gold passages; a title without an id is one more gold passage
-    pinned: tuple[Passage, ...] = ()  # always in the reader's prompt, next to retrieved ones: IIRC's main passage
-    quoted: tuple[Passage, ...] = ()  # gold passages with only the page's title and a quotation
-    facts: tuple[tuple[str, str], ...] = ()  # supporting sentences: a gold passage's id, and the sentence
-    answerable: bool | None = None  # None: the dataset has answerable questions only
-    twin: str = ""  # id of the same question with passages that do not answer it (MuSiQue-Full)
+    # of gold passages; a title without an id is one more gold passage
+    support_titles: frozenset[str] = frozenset()
+    # always in the reader's prompt, next to retrieved ones: IIRC's main passage
+    pinned: tuple[Passage, ...] = ()
+    # gold passages with only the page's title and a quotation
+    quoted: tuple[Passage, ...] = ()
+    # supporting sentences: a gold passage's id, and the sentence
+    facts: tuple[tuple[str, str], ...] = ()
+    # None: the dataset has answerable questions only
+    answerable: bool | None = None
+    # id of the same question with passages that do not answer it (MuSiQue-Full)
+    twin: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +107,17 @@ class Answer:
 
     text: str
     evidence: tuple[str, ...] = ()  # passage ids, best first
-    evidence_titles: tuple[str, ...] = ()  # of these passages; the run adds them
-    context_tokens: int | None = None  # tokens of the reader's context, TRACE's "# Tok"
-    flags: Mapping[str, int] = field(default_factory=dict)  # counts of warnings, e.g. {"empty_answer": 1}
+    # of these passages; the run adds them
+    evidence_titles: tuple[str, ...] = ()
+    # tokens of the reader's context, TRACE's "# Tok"
+    context_tokens: int | None = None
+    # counts of warnings, e.g. {"empty_answer": 1}
+    flags: Mapping[str, int] = field(default_factory=dict)
     figures: Mapping[str, float] = field(default_factory=dict)  # measures; reports show their means
-    notes: Mapping[str, Json] = field(default_factory=dict)  # for the trace: chains, reasoning, …
-    lessons: tuple[Lesson, ...] = ()  # for `kgqa collect`, also of wrong answers
+    # for the trace: chains, reasoning, …
+    notes: Mapping[str, Json] = field(default_factory=dict)
+    # for `kgqa collect`, also of wrong answers
+    lessons: tuple[Lesson, ...] = ()
 
     def __post_init__(self) -> None:
         """Drop the flags without a count, so that methods can set `{"empty_answer": not text}`."""
@@ -158,9 +172,11 @@ class Usage:
     """The usage of a model call. A cached reply has the usage of the call that made it."""
 
     prompt_tokens: int = 0
-    cached_tokens: int = 0  # of the prompt, from the engine's prefix cache
+    # of the prompt, from the engine's prefix cache
+    cached_tokens: int = 0
     output_tokens: int = 0
-    seconds: float = 0.0  # service time without queueing; calls of a batch share it equally
+    # service time without queueing; calls of a batch share it equally
+    seconds: float = 0.0
     reasoning_tokens: int = 0  # of the output
 
     @property
@@ -183,10 +199,13 @@ class Completion:
     text: str
     finish: Literal["stop", "length"] = "stop"
     usage: Usage = Usage()
-    flags: tuple[str, ...] = ()  # warnings, e.g. "no_prefill", "unconstrained"; runs count them
-    thought: str = ""  # reasoning text before the answer, if the engine returns it; not part of `text`
+    # warnings, e.g. "no_prefill", "unconstrained"; runs count them
+    flags: tuple[str, ...] = ()
+    # reasoning text before the answer, if the engine returns it; not part of `text`
+    thought: str = ""
     tool_calls: tuple[ToolCall, ...] = ()  # see `Generate.tools`
-    stopped_by: str | None = None  # the stop string that ended it, "" if none did; None: the engine does not report it
+    # the stop string that ended it, "" if none did; None: the engine does not report it
+    stopped_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,10 +216,12 @@ class AgentReply:
     """
 
     output: str
-    errors: str = ""  # the end of its standard error
+    # the end of its standard error
+    errors: str = ""
     exit_code: int | None = None
     problem: str = ""
-    searches: tuple[tuple[str, tuple[Passage, ...]], ...] = ()  # its queries with their passages, in order
+    # its queries with their passages, in order
+    searches: tuple[tuple[str, tuple[Passage, ...]], ...] = ()
     flags: tuple[str, ...] = ()
 
 
@@ -209,7 +230,9 @@ class Choice:
     """Natural-log probabilities over the options of a `Choose`, normalized over those options."""
 
     logprobs: tuple[float, ...]
-    mass: float | None = None  # sum of the probabilities before normalizing; None: unknown
+    # sum of the probabilities before normalizing; None: unknown
+    mass: float | None = None
     usage: Usage = Usage()
-    flags: tuple[str, ...] = ()  # warnings, e.g. "parsed_choice"; runs count them
+    # warnings, e.g. "parsed_choice"; runs count them
+    flags: tuple[str, ...] = ()
     thought: str = ""  # as of a `Completion`

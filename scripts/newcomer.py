@@ -78,7 +78,8 @@ def run_on_terminal(typed: str, folder: Path, environment: dict[str, str]) -> En
             continue
         try:
             chunk = os.read(terminal, 65536)
-        except OSError:  # Linux reports the end of a pseudo-terminal so
+        except OSError:
+            # Linux reports the end of a pseudo-terminal so
             chunk = b""
         if not chunk:
             break

@@ -20,7 +20,8 @@ COMMANDS = (
     ["cache", "import", str(ROOT / "docs/results/calls.jsonl.zst")],
     ["run", "-m", f"method={METHODS}", "dataset=musique", "sample=80", "experiment=results", "sweep.name=readme"],
 )
-SIZE = "1180,745"  # pixels: the table and the charts
+# pixels: the table and the charts
+SIZE = "1180,745"
 
 
 def main() -> int:

@@ -29,7 +29,8 @@ BLOCK = re.compile(
 )
 COMMAND = re.compile(r"^\$ ((?:.*\\\n)*.*)$", re.MULTILINE)
 KEPT = re.compile(r"(all|first|last)(?: (\d+))? lines(, with weights)?")
-NAME = re.compile(r"(?<=/)[0-9a-f]{8}(-\d+-[0-9a-f]{4})?\b")  # of a run or sweep, as the last part of its folder
+# of a run or sweep, as the last part of its folder
+NAME = re.compile(r"(?<=/)[0-9a-f]{8}(-\d+-[0-9a-f]{4})?\b")
 
 
 def run_command(command: str, folder: str, output: int | None = None) -> subprocess.CompletedProcess[str]:

@@ -283,7 +283,8 @@ def find_cause(row: ScoredQuestion, label: str) -> str:
     if row.containment:
         return "format"
     if row.support.recall is not None and row.support.recall < 1:
-        places = {"trace": "missed in chains", "safe": "not cited"}  # SAFE's passages always contain the gold ones
+        # SAFE's passages always contain the gold ones
+        places = {"trace": "missed in chains", "safe": "not cited"}
         return places.get(label.partition(",")[0], "missed passage")
     return "reader"
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from struct import pack
 from typing import Any
 
-SHAPES = {"q_proj": (64, 64), "v_proj": (32, 64)}  # (out, in) of the tiny model's layers, see tests/engines/tiny.py
+# (out, in) of the tiny model's layers, see tests/engines/tiny.py
+SHAPES = {"q_proj": (64, 64), "v_proj": (32, 64)}
 
 
 def write_lora(

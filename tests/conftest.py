@@ -14,7 +14,8 @@ import pytest
 
 # `make test &` in a script would have SIGINT ignored here and in every process that a test starts and interrupts
 signal.signal(signal.SIGINT, signal.default_int_handler)
-os.fsync = lambda fd: None  # no test can see a power cut
+# no test can see a power cut
+os.fsync = lambda fd: None
 with suppress(ImportError):  # vLLM's environment has no hypothesis
     from hypothesis import HealthCheck, settings
 
@@ -44,7 +45,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(FailedAtOnce(config))
     file = config.getoption("passed_to")
-    if file and not hasattr(config, "workerinput"):  # workers of pytest-xdist report to the process that started them
+    # workers of pytest-xdist report to the process that started them
+    if file and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Passed(file))
 
 
@@ -54,7 +56,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         done = set(file.read_text(encoding="utf-8").splitlines())
         config.hook.pytest_deselected(items=[item for item in items if item.nodeid in done])
         items[:] = [item for item in items if item.nodeid not in done]
-    items.sort(key=lambda item: item.path.stem not in LONG)  # two workers end together if the short ones come last
+    # two workers end together if the short ones come last
+    items.sort(key=lambda item: item.path.stem not in LONG)
 
 
 def pytest_collection_finish() -> None:

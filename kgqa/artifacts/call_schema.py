@@ -17,7 +17,8 @@ from kgqa.errors import DataError
 from kgqa.types import AgentReply, Choice, Completion, Json, Message, Passage, Prompt, ToolCall, Triple, Usage
 from kgqa.util.digests import ids_digest
 
-ROUTING = ("role", "scorer")  # fields that choose who answers, whose identity is in the cache key instead
+# fields that choose who answers, whose identity is in the cache key instead
+ROUTING = ("role", "scorer")
 _OPTIONAL: Mapping[str, Json] = {  # omitted then
     "thoughts": "split", "tools": None, "tool_choice": None, "keywords": None, "facts": None,
 }  # fmt: skip
@@ -111,7 +112,8 @@ def _item_json(item: object) -> Json:
 
 
 def _reject_nan(value: int | float) -> int | float:
-    if value != value or sys.float_info.max < abs(value) < math.inf:  # NaN, or an integer that is no float
+    # NaN, or an integer that is no float
+    if value != value or sys.float_info.max < abs(value) < math.inf:
         raise ValueError("is not a number")
     return value
 
@@ -123,7 +125,8 @@ def _reject_size(value: float) -> float:
     return value
 
 
-MOST = 10**9  # tokens or seconds of a call
+# tokens or seconds of a call
+MOST = 10**9
 _Float = Annotated[StrictInt | StrictFloat, AfterValidator(_reject_nan)]  # can be infinite: a log-probability
 _Texts = tuple[str, str, str]
 _Count = Annotated[StrictInt, AfterValidator(_reject_size)]

@@ -43,7 +43,8 @@ class TrainingExample:
     role: str
     prompt: Prompt
     target: str  # without spaces at its ends
-    label: str  # such as an error type, "exploration", "fact"
+    # such as an error type, "exploration", "fact"
+    label: str
     origin: ExampleOrigin
 
 
@@ -52,7 +53,8 @@ class Positive:
     """A positive pair for an encoder, with negatives of the same question."""
 
     id: str
-    question: str  # its id. Positives of a question are not negatives of each other
+    # its id. Positives of a question are not negatives of each other
+    question: str
     anchor: str
     positive: str
     negatives: tuple[str, ...]
@@ -65,7 +67,8 @@ class Dropped:
     """A question, or a part of it, that gave no example."""
 
     question: str
-    what: str  # the question or one of its parts
+    # the question or one of its parts
+    what: str
     why: str
     origin: ExampleOrigin
 
@@ -98,7 +101,8 @@ class ExampleSource:
     words: tuple[str, ...] = ()
 
 
-TEACHER = "teacher"  # the role of the model that writes examples
+# the role of the model that writes examples
+TEACHER = "teacher"
 # runs a teacher with these overrides, and returns its notes on each question
 CallTeacher = Callable[[Sequence[str]], Mapping[str, JsonObject]]
 
@@ -170,7 +174,8 @@ class Collected(Artifact):
     held_out_labels: Mapping[str, Count]
     held_out: tuple[str, ...]  # questions as DATASET/ID, sorted
     dropped: Mapping[str, Count]  # by reason
-    templates: Mapping[str, str]  # the hashes of the examples' templates
+    # the hashes of the examples' templates
+    templates: Mapping[str, str]
     question_hashes: Mapping[str, str]
     figures: Mapping[str, Number] = {}
     made_by: Mapping[str, Count] = {}  # number of examples

@@ -12,7 +12,8 @@ from kgqa.types import Json
 from kgqa.util.fs import sha256 as hash_file
 
 MANIFEST = "manifest.json"
-Identity = Mapping[str, Json]  # the settings of a part that can change its replies
+# the settings of a part that can change its replies
+Identity = Mapping[str, Json]
 
 
 class Code(Artifact):
@@ -40,7 +41,8 @@ class Own(Artifact):
 class Manifest(Artifact):
     command: tuple[str, ...]
     kgqa: Code
-    code: str | None = omit_none()  # hash of the code that decides answers and scores
+    # hash of the code that decides answers and scores
+    code: str | None = omit_none()
     python: str
     platform: str
     cores: Count | None  # that this process can use
@@ -55,7 +57,8 @@ class Manifest(Artifact):
     reranker: Identity | None = None
     index: Identity | None = None
     width: Count | None
-    files: Mapping[str, str] | None = omit_none()  # sha256 of a finished run's metrics, predictions and trace
+    # sha256 of a finished run's metrics, predictions and trace
+    files: Mapping[str, str] | None = omit_none()
 
     @classmethod
     def read(cls, folder: Path) -> Manifest:

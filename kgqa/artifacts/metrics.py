@@ -13,7 +13,8 @@ from kgqa.artifacts.manifest import check_hash
 from kgqa.artifacts.schema import Artifact, Count, Number, omit_none, read
 
 METRICS = "metrics.json"
-ANSWERED_BY = "answered_by:"  # start of a reply's flag: another model than the requested one answered
+# start of a reply's flag: another model than the requested one answered
+ANSWERED_BY = "answered_by:"
 # of the passages that a retriever finds by their text only, and why
 LACKS = {
     "unmatched": "not in the file of triples",
@@ -45,7 +46,8 @@ class Wording(Artifact):
     """The style of the answers of questions that did not fail. None: all failed."""
 
     words: Number | None  # mean length
-    abstained: Number | None  # percent that say they have no answer
+    # percent that say they have no answer
+    abstained: Number | None
 
 
 class FoundAndRight(Artifact):
@@ -68,17 +70,20 @@ class ScoreSummary(Artifact):
     failed: Count
     answerless: Count
     profile: str
-    missing_golds: str | None = omit_none()  # what the gold answers lack: "without aliases"
+    # what the gold answers lack: "without aliases"
+    missing_golds: str | None = omit_none()
     scores: Mapping[str, Estimate]
     answered: Mapping[str, Estimate] | None = omit_none()
-    given: Means  # support recall and error rate of all passages that come with the questions
+    # support recall and error rate of all passages that come with the questions
+    given: Means
     wording: Wording | None = omit_none()
     found_and_right: FoundAndRight | None = omit_none()  # where both are defined
     context_tokens: Number | None
     flags: Mapping[str, Count]
     figures: Mapping[str, Number] = {}
     figures_if_right: Mapping[str, Number] | None = omit_none()
-    by_hops: Mapping[str, Means]  # n, em, f1 of each group
+    # n, em, f1 of each group
+    by_hops: Mapping[str, Means]
     by_type: Mapping[str, Means]
     profiles: Mapping[str, Means]  # em, f1, containment
 
@@ -138,7 +143,8 @@ class EngineUse(Artifact):
 
 class Throughput(Artifact):
     seconds: Number
-    tokens_per_second: Means  # prompt, output. None: every reply came from the cache
+    # prompt, output. None: every reply came from the cache
+    tokens_per_second: Means
     engines: tuple[EngineUse, ...]
 
 
@@ -200,7 +206,8 @@ class JudgeMetrics(VerdictSummary):
     judge: str
     models: Mapping[str, str]  # by role
     prompts: Mapping[str, str]  # their hashes
-    identity: str | None = omit_none()  # name and hash of settings, code, prompts and engines
+    # name and hash of settings, code, prompts and engines
+    identity: str | None = omit_none()
     cost: Costs
     warnings: tuple[str, ...]
     members: Mapping[str, Estimate] | None = omit_none()
@@ -217,15 +224,18 @@ class Metrics(ScoreSummary):
     cache_hits: Mapping[str, Count]
     call_seconds: Mapping[str, Number] | None = omit_none()
     retrieval: Retrieval | None = omit_none()
-    retriever: Mapping[str, Count] | None = omit_none()  # `passages`, and those that lack something, see LACKS
+    # `passages`, and those that lack something, see LACKS
+    retriever: Mapping[str, Count] | None = omit_none()
     chains: Means | None = omit_none()
     seconds: Number | None = omit_none()
-    question_seconds: Mapping[str, Number] | None = omit_none()  # p50, p95 of the model seconds per question
+    # p50, p95 of the model seconds per question
+    question_seconds: Mapping[str, Number] | None = omit_none()
     graph: Figures | None = omit_none()
     passage_graph: Figures | None = omit_none()
     judge: JudgeMetrics | None = omit_none()
     trained_questions: Mapping[str, Count] | None = omit_none()  # by key
-    imported: Count | None = omit_none()  # replies from a file of `kgqa cache import`, the judge's included
+    # replies from a file of `kgqa cache import`, the judge's included
+    imported: Count | None = omit_none()
     predictions: str | None = omit_none()  # sha256 of the scored file
 
     @property

@@ -15,7 +15,8 @@ from kgqa.types import Answer, Json, Lesson, Question
 from kgqa.util.redaction import describe_error
 
 PREDICTIONS = "predictions.jsonl"
-PARTIAL_PREDICTIONS = "predictions.partial.jsonl"  # of a running run, in the order in which questions finish
+# of a running run, in the order in which questions finish
+PARTIAL_PREDICTIONS = "predictions.partial.jsonl"
 VERDICTS = (VALID, NOISE, UNVERIFIED) = ("valid", "noise", "unverified")  # flags of method=verify
 _KEYS = ("answer", "error", "evidence", "evidence_titles", "context_tokens", "flags", "figures", "lessons")
 
@@ -26,16 +27,20 @@ class Prediction:
 
     question_id: str
     answer: str | None  # None: failed or not answered
-    error: str | None = None  # an answer with an error is not scored
+    # an answer with an error is not scored
+    error: str | None = None
     evidence: tuple[str, ...] | None = None  # passage ids
     titles: tuple[str, ...] | None = None  # only of other programs' predictions
-    places: tuple[int, ...] | None = None  # of the question's passages, from 0, only of other programs' predictions
-    answerable: bool | None = None  # whether the program says so; None: its answer says so. Only of other programs
+    # of the question's passages, from 0, only of other programs' predictions
+    places: tuple[int, ...] | None = None
+    # whether the program says so; None: its answer says so. Only of other programs
+    answerable: bool | None = None
     evidence_titles: tuple[str, ...] = ()  # of `evidence`
     context_tokens: Count | None = None
     flags: Mapping[str, Count] = field(default_factory=dict)
     figures: Mapping[str, Number] = field(default_factory=dict)
-    notes: Mapping[str, Json] = field(default_factory=dict)  # only for the trace: chains, reasoning, …
+    # only for the trace: chains, reasoning, …
+    notes: Mapping[str, Json] = field(default_factory=dict)
     lessons: tuple[Lesson, ...] = ()
 
     @classmethod

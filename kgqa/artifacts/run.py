@@ -22,7 +22,8 @@ IDENTITY = "identity.json"
 SETTINGS = "settings.json"
 SWEEP = "sweep.json"
 NAMED = ("method", "dataset", "retriever", "reranker", "model", "engine")  # in a report's title
-SCRIPTED = "scripted"  # the engine without a model, in its identity
+# the engine without a model, in its identity
+SCRIPTED = "scripted"
 SCRIPTED_TARGET = "kgqa.engines.scripted.Scripted"  # in its configuration
 MADE_UP = "engine=scripted calls no model, so the scores are meaningless"
 # roles that use the reader's model if they have none
@@ -79,7 +80,8 @@ class FinishedRun:
 
 LAST = "last"
 LEVELS = 4  # outputs/<dataset>/<method>/<model>/<name>
-SHOWN = 5  # runs with the same start of the name
+# runs with the same start of the name
+SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,8 @@ class RunEntry:
     """A run, a sweep or a training."""
 
     folder: Path
-    parts: tuple[str, ...]  # of a run: dataset, method, model or retriever, name
+    # of a run: dataset, method, model or retriever, name
+    parts: tuple[str, ...]
     written: float  # seconds since 1970
     ended: bool
 
@@ -143,7 +146,8 @@ def find_run(text: str, *, sweeps: bool = False) -> Path:
         return max(ended, key=lambda entry: entry.written).folder
     matches = matching(text, entries)
     if not matches and Path(text).is_dir():
-        return Path(text)  # its reader reports what is missing
+        # its reader reports what is missing
+        return Path(text)
     if not matches:
         raise ConfigError(f"{text}: no finished run matches. List runs: kgqa runs")
     if len(matches) > 1:

@@ -27,7 +27,8 @@ def _reject_infinity(value: int | float) -> int | float:
 
 
 Count = Annotated[int, Field(ge=-(2**63), lt=2**63)]
-Number = Annotated[int | float, AfterValidator(_reject_infinity)]  # numbers are written as they were read
+# numbers are written as they were read
+Number = Annotated[int | float, AfterValidator(_reject_infinity)]
 AGAIN = "Run the same command again to rewrite it."
 NO_RUN = (
     "no such file, so this is not the folder of a finished run. "

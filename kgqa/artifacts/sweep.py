@@ -41,10 +41,12 @@ class CellState(Artifact):
     model_config = ConfigDict(frozen=False)
 
     status: Status
-    run: Path | None  # its folder, None: not known yet
+    # its folder, None: not known yet
+    run: Path | None
     seconds: Number
     error: str | None  # one line
-    asked: str | None = omit_none()  # a hash of the questions that the run of a done cell answered
+    # a hash of the questions that the run of a done cell answered
+    asked: str | None = omit_none()
 
     @classmethod
     def read(cls, sweep: Path, number: int) -> CellState | None:
@@ -67,7 +69,8 @@ class Cell(CellState):
     error: str | None = None
     config: JsonObject = in_memory({})
     frozen: str = in_memory("")  # the configuration as YAML
-    remarks: tuple[str, ...] = in_memory(())  # what was chosen where the overrides choose nothing
+    # what was chosen where the overrides choose nothing
+    remarks: tuple[str, ...] = in_memory(())
     finished: FinishedRun | None = in_memory(None)
 
     @property

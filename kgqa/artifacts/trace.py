@@ -23,7 +23,8 @@ from kgqa.util.text import contains_words
 
 TRACE = "trace.jsonl.zst"
 PARTIAL_TRACE = "trace.partial.jsonl.zst"  # while a run works
-_BLOCK = 1 << 10  # bytes that are read at a time. They can become 40,000 times as many
+# bytes that are read at a time. They can become 40,000 times as many
+_BLOCK = 1 << 10
 
 
 class TracedCall(Artifact):
@@ -39,7 +40,8 @@ class TracedCall(Artifact):
     kind: str = Field(alias="call")  # such as generate or count_tokens
     reply: Json
     cached: bool
-    queued: Number | None = None  # seconds that it waited for its engine
+    # seconds that it waited for its engine
+    queued: Number | None = None
 
     @property
     def request(self) -> Mapping[str, Json]:

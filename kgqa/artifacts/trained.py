@@ -13,13 +13,15 @@ from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.util.places import training_folder
 
 CARD = "README.md"
-MODEL, ENCODER = "model", "encoder"  # folders of weights, next to that of an adapter
+# folders of weights, next to that of an adapter
+MODEL, ENCODER = "model", "encoder"
 
 
 class TrainedExamples(Artifact):
     """The examples. Hashes are those of `artifacts.examples`."""
 
-    collected: str | None  # the folder of `kgqa collect`. None: a file of rendered texts
+    # the folder of `kgqa collect`. None: a file of rendered texts
+    collected: str | None
     made_of: tuple[str, ...]  # datasets
     sha256: str  # of the rendered texts
     count: Count
@@ -37,7 +39,8 @@ class Losses(Artifact):
     """Losses in nats per label."""
 
     first: Number | None
-    last: Number | None  # mean over the last tenth of the steps
+    # mean over the last tenth of the steps
+    last: Number | None
     held_out_before: Number | None
     held_out_after: Number | None
 
@@ -74,7 +77,8 @@ class Trained(TrainFigures):
     seed: Count
     precision: str
     losses: Losses
-    measured: Mapping[str, Estimate]  # figures of the replies to held-out prompts, in percent
+    # figures of the replies to held-out prompts, in percent
+    measured: Mapping[str, Estimate]
     baselines: Mapping[str, Number] = {}
     kgqa: Code
 
@@ -132,11 +136,13 @@ class Round(Artifact):
     dev: str  # the run that evaluates it
     em: Estimate
     f1: Estimate
-    run: str | None = None  # with the answers it was trained on
+    # with the answers it was trained on
+    run: str | None = None
     asked: Count = 0  # questions of that run
     right: Count = 0  # right answers among them
     filtered: Estimate = UNDEFINED
-    examples: Mapping[str, str] = {}  # folders of `kgqa collect` by role
+    # folders of `kgqa collect` by role
+    examples: Mapping[str, str] = {}
     kept: Mapping[str, Count] = {}  # number of examples by role
     adapters: Mapping[str, str] = {}  # by role, as in roles.ROLE=+NAME
 

@@ -20,7 +20,8 @@ class Vote(Artifact):
     """The vote of one judge of a panel, or of the only judge."""
 
     verdict: str | None
-    replies: tuple[str, ...]  # a second one if the first had no verdict
+    # a second one if the first had no verdict
+    replies: tuple[str, ...]
     error: str | None = None  # of a call that failed
 
 
@@ -33,7 +34,8 @@ class Judgement(Artifact):
     answer: str | None = None  # that was judged
     votes: tuple[Vote, ...]
     error: str | None = None
-    judge: str  # name, models, and hash of settings and prompts
+    # name, models, and hash of settings and prompts
+    judge: str
 
     @property
     def share(self) -> float | None:

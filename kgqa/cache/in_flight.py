@@ -17,7 +17,8 @@ from kgqa.errors import EngineError, KgqaError
 from kgqa.types import Json
 from kgqa.util.waiting import add_wait, remove_wait
 
-_POLL = 0.2  # seconds between two looks at the calls of other processes
+# seconds between two looks at the calls of other processes
+_POLL = 0.2
 _LOG = logging.getLogger("kgqa.cache")
 
 
@@ -26,7 +27,8 @@ class Request(NamedTuple):
 
     order: tuple[int, ...]
     ticket: int
-    call: Any  # a Call; each service knows its type
+    # a Call; each service knows its type
+    call: Any
     since: float  # `time.monotonic()` when it was submitted
 
 
@@ -34,13 +36,18 @@ class ServiceReply(NamedTuple):
     """A reply for the scheduler."""
 
     ticket: int
-    value: Any  # an exception is raised in the program
-    cached: bool  # from the cache, or from an identical call in flight
-    queued: float = 0.0  # seconds between submitting and the start of the work; 0 for a cached reply
-    seconds: float = 0.0  # of work without a model; calls of a batch share it equally
+    # an exception is raised in the program
+    value: Any
+    # from the cache, or from an identical call in flight
+    cached: bool
+    # seconds between submitting and the start of the work; 0 for a cached reply
+    queued: float = 0.0
+    # of work without a model; calls of a batch share it equally
+    seconds: float = 0.0
 
 
-Done = SimpleQueue[ServiceReply | Callable[[], object]]  # replies, and work to do before them, such as a commit
+# replies, and work to do before them, such as a commit
+Done = SimpleQueue[ServiceReply | Callable[[], object]]
 MakeCalls = Callable[[Sequence[Request]], None]
 
 
@@ -75,7 +82,8 @@ class InFlightCalls:
         self._origin = Origin.of(identity)
         self._lock = threading.Lock()
         self._finished: list[tuple[Request, Any, float, float]] = []  # neither committed nor delivered
-        self._waiting: dict[str, list[Request]] = {}  # by key; the first request makes the call
+        # by key; the first request makes the call
+        self._waiting: dict[str, list[Request]] = {}
         self._keys: dict[int, str] = {}  # by ticket
         self._elsewhere: list[Request] = []  # made by another process
         self._poller: threading.Thread | None = None
@@ -131,7 +139,8 @@ class InFlightCalls:
         with self._lock:
             first = not self._finished
             self._finished += ((request, reply, started, seconds) for request, reply in answered)
-        if self._stopped.is_set():  # no thread waits any more, but replies must be stored
+        # no thread waits any more, but replies must be stored
+        if self._stopped.is_set():
             self.commit()
         elif first:
             self._done.put(self.commit)
@@ -156,7 +165,8 @@ class InFlightCalls:
             earlier = self._cache.put(values, self._origin) if values else {}
         except KgqaError as error:
             return dict.fromkeys(replies, error)
-        except (TypeError, ValueError) as error:  # a user's engine returned no JSON: only this call fails
+        except (TypeError, ValueError) as error:
+            # a user's engine returned no JSON: only this call fails
             if len(replies) == 1:
                 return dict.fromkeys(replies, error)
             return {key: value for each in replies.items() for key, value in self._store(dict([each])).items()}

@@ -204,7 +204,8 @@ def _read_export(file: Path, packed: Any) -> Iterator[_CallLine]:
                 raise DataError(f"{where}: expected the format {FORMAT!r}")
             if number > 1 and "calls" not in value:
                 line = check_json(_CallLine, value, where)
-                (line.engine + line.model).encode()  # raises a ValueError for half a surrogate pair
+                # raises a ValueError for half a surrogate pair
+                (line.engine + line.model).encode()
                 if decode_row(line.key.encode(), line.value.encode(), line.checksum) is None:
                     raise DataError(f"{where}: damaged (call {line.key[:12]}…). Export it again")
                 yield line

@@ -35,7 +35,8 @@ from kgqa.util.fs import ensure_dir, is_locked, lock_file, network_disk
 from kgqa.util.jsonio import decode_stored
 
 FILE = "calls.sqlite"
-VERSION = 3  # of the tables, as PRAGMA user_version
+# of the tables, as PRAGMA user_version
+VERSION = 3
 # key: see `kgqa.cache.key`. value: the reply as JSON. checksum: of both. engine, model: see `Origin`. made: seconds
 # since 1970.
 COLUMNS = "key TEXT PRIMARY KEY, value TEXT, checksum INTEGER, engine TEXT, model TEXT, made INTEGER"
@@ -44,8 +45,10 @@ INSERT = "INTO calls VALUES (?, ?, ?, ?, ?, ?)"
 IMPORTED = "imported_calls (key TEXT PRIMARY KEY) WITHOUT ROWID"
 IS_IMPORTED = "EXISTS (SELECT 1 FROM imported_calls WHERE imported_calls.key = calls.key)"
 NOT_IMPORTED = "DELETE FROM imported_calls WHERE key = ?"
-LATEST = 2**36  # seconds since 1970: a later `made` is damaged
-TIMEOUT = 60.0  # seconds to wait for another program
+# seconds since 1970: a later `made` is damaged
+LATEST = 2**36
+# seconds to wait for another program
+TIMEOUT = 60.0
 _DISK_ERRORS = ("full", "disk i/o error", "readonly", "unable to open", "permission", "too big")
 _LOCK_ERRORS = ("locked", "busy", "locking protocol")
 _LOG = logging.getLogger("kgqa.cache")
@@ -74,7 +77,8 @@ class StoredUsage:
     """Tokens and seconds of a stored model call. made: seconds since 1970."""
 
     prompt: int
-    cached: int  # of the prompt, in the engine's prefix cache
+    # of the prompt, in the engine's prefix cache
+    cached: int
     output: int
     seconds: float
     made: int
@@ -118,8 +122,10 @@ class Database:
         with self.translate_errors(), ExitStack() as on_error:
             self.connection = sqlite3.connect(path, timeout=TIMEOUT, check_same_thread=False, isolation_level=None)
             on_error.callback(self.connection.close)
-            self.connection.text_factory = bytes  # a damaged row can have invalid UTF-8
-            with lock_file(path.with_name("open.lock")):  # SQLite changes the journal without waiting
+            # a damaged row can have invalid UTF-8
+            self.connection.text_factory = bytes
+            # SQLite changes the journal without waiting
+            with lock_file(path.with_name("open.lock")):
                 self._set_up()
             on_error.pop_all()
 
@@ -168,7 +174,8 @@ class Database:
         """Turn SQLite's errors into kgqa's."""
         try:
             yield
-        except (sqlite3.Error, UnicodeDecodeError) as error:  # SQLite's own message can quote damaged bytes
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            # SQLite's own message can quote damaged bytes
             reason = str(error).lower()
             if any(sign in reason for sign in _LOCK_ERRORS):
                 raise StorageError(
@@ -193,10 +200,12 @@ class CallCache:
     def __init__(self, folder: Path) -> None:
         self.path = folder / FILE
         self.damaged = 0  # rows that were dropped
-        self.imported = set[str]()  # keys of replies that this cache has returned, and that are from an imported file
+        # keys of replies that this cache has returned, and that are from an imported file
+        self.imported = set[str]()
         self._lock = threading.Lock()
         self._owner = f"{os.getpid()}-{secrets.token_hex(6)}"
-        self._locked: set[str] = set()  # keys of calls that this cache has locked
+        # keys of calls that this cache has locked
+        self._locked: set[str] = set()
         try:
             ensure_dir(folder)
         except OSError as error:
@@ -226,7 +235,8 @@ class CallCache:
         """
         rows: dict[str, tuple[Any, ...]] = {}
         for key, value in items:
-            text = json.dumps(value)  # ASCII, because models can write lone surrogates
+            # ASCII, because models can write lone surrogates
+            text = json.dumps(value)
             check = checksum(key.encode(), text.encode())
             rows.setdefault(key, (key, text, check, origin.engine, origin.model, int(time.time())))
         with self._lock:

@@ -12,7 +12,8 @@ from kgqa.experiment.estimates import Estimated, estimate_plan, format_range, fo
 from kgqa.sweeps.cells import FINISHED, estimate_cells, experiment_of
 from kgqa.util.text import pluralize
 
-PLANNED_QUESTIONS = 5  # of each run that `--plan` looks at
+# of each run that `--plan` looks at
+PLANNED_QUESTIONS = 5
 FIGURES = ("calls", "new calls", "new tokens", "time", "USD")
 
 

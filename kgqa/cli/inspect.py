@@ -133,7 +133,8 @@ def report(args: Namespace, terminal: Terminal) -> None:
         page = folder / "report.html"
         if not page.is_file():
             raise DataError(f"{page}: no such file. Create it with kgqa report {args.positionals[0]}")
-        webbrowser.open(page.resolve().as_uri())  # does nothing if there is no browser
+        # does nothing if there is no browser
+        webbrowser.open(page.resolve().as_uri())
         terminal.line(page)
     elif is_export:
         terminal.lines(write_export(folder, args.out, form))

@@ -13,7 +13,8 @@ from kgqa.errors import EngineError, StorageError, UsageError, notes
 from kgqa.util.redaction import redact
 from kgqa.util.text import escape_control, one_line, protect_streams
 
-GC_THRESHOLD = 50_000  # imports and a configuration are many objects that stay: Python's 700 slows down the start
+# imports and a configuration are many objects that stay: Python's 700 slows down the start
+GC_THRESHOLD = 50_000
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -83,7 +84,8 @@ def _flush() -> None:
 
 
 def _report_unexpected(error: BaseException, arguments: Sequence[str]) -> int:
-    if isinstance(error, OSError) and error.filename is not None:  # a path that is too long or not permitted
+    # a path that is too long or not permitted
+    if isinstance(error, OSError) and error.filename is not None:
         path = os.fsdecode(error.filename)
         return _report(2, f"{path}: {error.strerror}. Use another path, or fix this one")
     from kgqa.util.redaction import write_crash_report

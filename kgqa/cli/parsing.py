@@ -15,8 +15,10 @@ from typing import Any, NoReturn
 from kgqa.errors import ConfigError, nearest
 from kgqa.util.registry import load_function
 
-MAX_COLUMN = 32  # characters of a column of names
-MINIMA = {"N": 1, "DAYS": 0, "GPUS": 0, "PORT": 0}  # of options with a number, by metavar
+# characters of a column of names
+MAX_COLUMN = 32
+# of options with a number, by metavar
+MINIMA = {"N": 1, "DAYS": 0, "GPUS": 0, "PORT": 0}
 PATHS = ("FILE", "FOLDER", "PATH")
 
 
@@ -227,5 +229,6 @@ def _is_key(word: str) -> bool:
         return False
     try:
         return not Path(word).exists()
-    except OSError:  # longer than a file name can be, such as a list of ids
+    except OSError:
+        # longer than a file name can be, such as a list of ids
         return True

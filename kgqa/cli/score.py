@@ -29,7 +29,8 @@ from kgqa.util.validators import Natural, Validator
 MAX_RUNS = 26  # named A to Z
 Points = Annotated[float, Validator("must be above 0 and up to 100 points", lambda points: 0 < points <= 100)]
 Probability = Annotated[float, Validator("must be above 0.05 and below 1", lambda power: 0.05 < power < 1)]
-FLIPS = 10  # flipped questions per pair, without --all
+# flipped questions per pair, without --all
+FLIPS = 10
 
 
 def evaluate(args: Namespace, terminal: Terminal) -> None:

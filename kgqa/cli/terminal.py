@@ -28,9 +28,12 @@ from kgqa.util.waiting import describe_waits
 if TYPE_CHECKING:
     from kgqa.report.section import Section
 
-SILENCE, TICK = 2.0, 0.5  # seconds without a line until a terminal shows that kgqa works
-WIDTH = 160  # columns of a table in a file or another program
-NARROW = 100  # columns of a terminal that leaves less room for bars
+# seconds without a line until a terminal shows that kgqa works
+SILENCE, TICK = 2.0, 0.5
+# columns of a table in a file or another program
+WIDTH = 160
+# columns of a terminal that leaves less room for bars
+NARROW = 100
 _FIGURE = re.compile(r"$|–|[-+–]?[\d,.:]+(?!\w)")
 
 Cell = str | Text | int | float | None  # None is empty
@@ -47,7 +50,8 @@ class Terminal(Display):
         self.console = Console(file=stream, width=None if has_width else WIDTH)
         self._lines = PlainLines(stream)
         self._changed = time.monotonic()  # when a line was printed
-        self._screens = 0  # bars and programs that show their own progress
+        # bars and programs that show their own progress
+        self._screens = 0
         self._status = self.console.status("")
         self._drawing = threading.Lock()
 
@@ -72,7 +76,8 @@ class Terminal(Display):
             return
         with self.console.capture() as captured:
             self.console.print(table, highlight=False)
-        for text in captured.get().splitlines():  # rich pads every line to the width of the table
+        # rich pads every line to the width of the table
+        for text in captured.get().splitlines():
             self.line(text.rstrip())
 
     def sections(self, title: str, sections: Sequence[Section]) -> None:

@@ -150,7 +150,8 @@ def _import_node(node: Mapping[str, Any], key: str) -> tuple[Callable[..., Json]
     try:
         hints = get_type_hints(target, include_extras=True)
         return target, {name: hints.get(name, Any) for name in inspect.signature(target).parameters}
-    except (NameError, TypeError, ValueError) as error:  # a type that only type checkers import, or not callable
+    except (NameError, TypeError, ValueError) as error:
+        # a type that only type checkers import, or not callable
         raise ConfigError(f"{key}._target_={path}: cannot be built: {error}") from error
 
 

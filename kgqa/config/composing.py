@@ -52,10 +52,13 @@ from kgqa.errors import ConfigError, nearest
 from kgqa.types import Json
 from kgqa.util.plugins import conf_folders, package_conf
 
-_stored: set[tuple[str, str]] = set()  # groups and names of the user's components in Hydra's store
-RUN = "kgqa_run"  # the configuration of a run. A config.yaml in an own conf/ belongs to another program
+# groups and names of the user's components in Hydra's store
+_stored: set[tuple[str, str]] = set()
+# the configuration of a run. A config.yaml in an own conf/ belongs to another program
+RUN = "kgqa_run"
 NULL = ("null", "")  # values that choose nothing
-DATASET_KEYS = ("profile", "family")  # keys of a dataset that are not for its class
+# keys of a dataset that are not for its class
+DATASET_KEYS = ("profile", "family")
 
 
 class OwnFolders(SearchPathPlugin):
@@ -117,7 +120,8 @@ def compose(overrides: Sequence[str]) -> dict[str, Json]:
     _complete_own_files(resolved, choices, {parse_override(override).key for override in overrides})
     check_values(resolved)
     _check_known_keys(resolved, choices)
-    if "experiment" in resolved:  # a preset's keys are there if its file does not say that they are the run's
+    # a preset's keys are there if its file does not say that they are the run's
+    if "experiment" in resolved:
         file = config_file("experiment", str(choices["experiment"]))
         raise ConfigError(f"{file}: its keys have no effect. Put '# @package _global_' into its first line")
     if isinstance(server := resolved.pop(SERVER), Mapping):  # engine.base_url has an address
@@ -166,7 +170,8 @@ def _compose(overrides: Sequence[str]) -> tuple[dict[str, Json], dict[str, str |
     check_references(values)
     files = {group: names.get(_hydra_key(group)) for group in group_names()}
     complete = {key: _complete(value, key) for key, value in values.items() if key not in FILE_KEYS}
-    _check_nodes(complete, files)  # before references to a missing key are resolved
+    # before references to a missing key are resolved
+    _check_nodes(complete, files)
     return _resolve(complete), files
 
 
@@ -219,7 +224,8 @@ def _set_value(config: DictConfig, override: str) -> None:
     key, value = parse_override(override).key, parse_override(override).value
     try:
         parsed = OverridesParser.create().parse_override(f"++{key}={value}")
-    except (HydraException, ValueError) as error:  # a character with a meaning in the grammar, thousands of digits
+    except (HydraException, ValueError) as error:
+        # a character with a meaning in the grammar, thousands of digits
         remedy = "Close all brackets, or put quotes around the value, e.g. 'key=\"FILE#name\"'"
         raise ConfigError(f"{override}: cannot be read. {remedy}") from error
     if parsed.is_sweep_override():

@@ -21,8 +21,10 @@ from kgqa.util.plugins import conf_folders, installed_components, module_root, p
 if TYPE_CHECKING:
     from yaml import YAMLError
 
-Node = Mapping[str, Json]  # a component: its `_target_` and the values it is built with
-Config = Mapping[str, Json]  # of a run: nodes by group, `choices` by group, and keys of the run itself
+# a component: its `_target_` and the values it is built with
+Node = Mapping[str, Json]
+# of a run: nodes by group, `choices` by group, and keys of the run itself
+Config = Mapping[str, Json]
 # groups that choose among another one's names, a second time
 SECOND = {"demonstrations_ranker": "ranker"}
 # groups that may be null
@@ -31,11 +33,14 @@ OPTIONAL = (
     "experiment", "collect", "train", "bootstrap",
 )  # fmt: skip
 NAMED = ("model", "dataset")  # groups with a key `name`
-RUN_KEYS = ("verified", "perturb")  # keys of a dataset that belong to the run
-UNNAMED = "unnamed_model"  # the choice of model= for a model without a preset
+# keys of a dataset that belong to the run
+RUN_KEYS = ("verified", "perturb")
+# the choice of model= for a model without a preset
+UNNAMED = "unnamed_model"
 # base classes of components that need no YAML, with their groups
 BASES = {base: base.lower() for base in ("Method", "Dataset", "Retriever", "Ranker", "Engine")}
-MAX_ALIASES = 20  # of a file. 9 levels of 9 would be a billion values
+# of a file. 9 levels of 9 would be a billion values
+MAX_ALIASES = 20
 _ALIAS = re.compile(r"(?:^|[\s,\[{:-])\*[A-Za-z0-9_]+", re.MULTILINE)
 
 

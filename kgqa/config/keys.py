@@ -29,18 +29,23 @@ from kgqa.types import Json
 from kgqa.util.settings import DeclaredField, Setting, Source, declared_fields
 
 ORIGINS = "origins"
-INSTEAD_OF = "instead_of"  # key of a file: what the paper has instead of a choice that no paper made
-FILE_KEYS = (ORIGINS, INSTEAD_OF)  # keys of a file that are no settings
-MODEL = "kgqa.engines.weights.Model"  # the class of a model's file that names none
+# key of a file: what the paper has instead of a choice that no paper made
+INSTEAD_OF = "instead_of"
+# keys of a file that are no settings
+FILE_KEYS = (ORIGINS, INSTEAD_OF)
+# the class of a model's file that names none
+MODEL = "kgqa.engines.weights.Model"
 UNKNOWN = Setting("")
-NODE = object()  # the value of a key with keys of its own
+# the value of a key with keys of its own
+NODE = object()
 
 
 @dataclass(frozen=True)
 class Key:
     """A key of a choice. value: of its file or its class, with references that are not resolved. NODE: it has keys."""
 
-    name: str  # with the keys around it: few_shot.sample_size
+    # with the keys around it: few_shot.sample_size
+    name: str
     value: Json
     meaning: str
     source: Source
@@ -183,7 +188,8 @@ def list_keys(group: str, name: str) -> tuple[Key, ...]:
 def _list_node_keys(node: Mapping[str, Json], key: str, prefix: str, origins: Mapping[str, Source]) -> Iterator[Key]:
     try:
         fields = declared_fields(import_target(str(node.get("_target_", "")), key))
-    except (ConfigError, NameError):  # the user's, reported when it is built
+    except (ConfigError, NameError):
+        # the user's, reported when it is built
         fields = {}
     for name, value in node.items():
         if name == "_target_":

@@ -63,7 +63,8 @@ def override_group(override: str) -> str:
     return parse_override(override).group
 
 
-HYDRA = ("hydra/", "hydra.")  # prefixes of the keys of a launcher or sweeper
+# prefixes of the keys of a launcher or sweeper
+HYDRA = ("hydra/", "hydra.")
 
 
 def split_overrides(overrides: Iterable[str], *prefixes: str | tuple[str, ...]) -> list[tuple[str, ...]]:

@@ -8,7 +8,8 @@ from kgqa.config.run_keys import REQUIRE_EXISTING, RunSettings
 from kgqa.types import Json
 from kgqa.util.settings import declared_fields
 
-UNREPORTED = ("choices", "tracker")  # groups that change no file of a run
+# groups that change no file of a run
+UNREPORTED = ("choices", "tracker")
 
 
 def read_settings(config: Config) -> RunSettings:

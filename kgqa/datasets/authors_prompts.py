@@ -16,8 +16,10 @@ from kgqa.errors import DataError
 from kgqa.util.fs import replace_file
 
 BLOCKS = ("system", "user", "completion", "imagined")
-JINJA = re.compile(r"\{(?=[{%#])")  # in the authors' text it starts no expression
-Part = str | tuple[int, ...]  # a text in Jinja, or the lines where the strings start
+# in the authors' text it starts no expression
+JINJA = re.compile(r"\{(?=[{%#])")
+# a text in Jinja, or the lines where the strings start
+Part = str | tuple[int, ...]
 
 
 class AuthorsTemplate(BaseModel):
@@ -58,7 +60,8 @@ def _format(template: AuthorsTemplate, source: str, file: Path) -> str:
             texts = [read_string(source, line, file) for line in part] if part else [source]
             part = _to_jinja("".join(texts), template.values, file)
         if part is not None:
-            start = "\n" if part.startswith("\n") else ""  # Jinja drops the first line break of a block
+            # Jinja drops the first line break of a block
+            start = "\n" if part.startswith("\n") else ""
             blocks.append(f"{{% block {name} %}}{start}{part}{{% endblock %}}\n")
     return "".join([*blocks, "{% block exact %}{% endblock %}\n"])
 

@@ -22,8 +22,10 @@ HASHED = NotIdentity("the identity has the hash of these files")
 SCORING = NotIdentity("how answers are scored")
 FAMILY = NotIdentity("the identity has the few-shot examples")
 
-TO_ELSEWHERE = "Free disk space, or name another folder: to=FOLDER"  # if the disk refuses a download
-PACKAGED = "pkg://"  # Hydra's notation for a file of a package: pkg://kgqa.datasets/demo.jsonl
+# if the disk refuses a download
+TO_ELSEWHERE = "Free disk space, or name another folder: to=FOLDER"
+# Hydra's notation for a file of a package: pkg://kgqa.datasets/demo.jsonl
+PACKAGED = "pkg://"
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,8 @@ from kgqa.util.validators import Count
 T = TypeVar("T")
 
 RELEASED = "https://github.com/YuWVandy/KG-LLM-MDQA"
-RESERVOIR = 2000  # documents from which all questions' negatives are sampled, which bounds the memory
+# documents from which all questions' negatives are sampled, which bounds the memory
+RESERVOIR = 2000
 WORDS = re.compile(r"\w+")
 
 log = logging.getLogger(__name__)
@@ -40,7 +41,8 @@ log = logging.getLogger(__name__)
 
 class KgpRecord(Gold):
     question: str
-    title_chunks: tuple[tuple[str, str], ...]  # title and text of each passage
+    # title and text of each passage
+    title_chunks: tuple[tuple[str, str], ...]
     supports: tuple[tuple[str, str], ...]  # title and sentence
 
 

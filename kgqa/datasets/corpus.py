@@ -20,12 +20,15 @@ from kgqa.errors import DataError
 from kgqa.types import Passage
 from kgqa.util import jsonio
 
-FIRST_LINE = 1 << 24  # characters in which the end of a JSONL file's first record is looked for
+# characters in which the end of a JSONL file's first record is looked for
+FIRST_LINE = 1 << 24
 # of a record, not of pages
 RECORD_KEYS = {"title", "text", "paragraph_text", "paragraphs", "context", "contexts", "contents"}
 QUESTION_KEYS = {"question", "question_text", "questions"}
-MIN_WORDS = 11  # IRCoT skips shorter paragraphs when it splits IIRC's articles
-TAG = re.compile(r"</?[a-zA-Z][^>]*>")  # a "<" before anything but a letter is not one
+# IRCoT skips shorter paragraphs when it splits IIRC's articles
+MIN_WORDS = 11
+# a "<" before anything but a letter is not one
+TAG = re.compile(r"</?[a-zA-Z][^>]*>")
 
 
 class Titled(BaseModel):
@@ -53,7 +56,8 @@ class Paragraph(BaseModel):
     title: str
     paragraph_text: str
     is_supporting: StrictBool = False
-    idx: StrictInt | None = None  # None: its position in the list
+    # None: its position in the list
+    idx: StrictInt | None = None
 
     @property
     def passage(self) -> Passage:
@@ -95,7 +99,8 @@ def refuse_empty(passages: Iterable[Passage], file: Path) -> Iterator[Passage]:
 
 def distinct(passages: Iterable[Passage]) -> Iterator[Passage]:
     """Yield each passage once, at its first position."""
-    hashes: set[int] = set()  # hashes need less memory than ids: 0.5 GB for five million passages
+    # hashes need less memory than ids: 0.5 GB for five million passages
+    hashes: set[int] = set()
     for passage in passages:
         number = hash(passage.id)
         if number not in hashes:
@@ -126,7 +131,8 @@ def _read_records(file: Path) -> Iterator[Passage]:
             yield from (join_sentences(title, sentences) for title, sentences in question.context)
         elif "contents" in keys and "text" not in keys:
             yield parse_record(Contents, record, where).passage()
-        elif QUESTION_KEYS.isdisjoint(keys):  # otherwise it is a question without contexts
+        elif QUESTION_KEYS.isdisjoint(keys):
+            # otherwise it is a question without contexts
             titled = parse_record(Titled, record, where)
             yield Passage.of(plain_title(titled.title), titled.text)
 

@@ -34,12 +34,14 @@ Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 Parts = tuple[Text, Text, Text]
 
 DEMOS = package_folder() / "demos"
-DOCUMENTS, CHAINS = "TRIPLE_EXAMPLARS_", "GENERATING_CHAIN_EXAMPLARS_"  # keys of TRACE's file, spelt as there
+# keys of TRACE's file, spelt as there
+DOCUMENTS, CHAINS = "TRIPLE_EXAMPLARS_", "GENERATING_CHAIN_EXAMPLARS_"
 # Names of IRCoT's prompts
 THOUGHTS = "gold_with_{}_distractors_context_cot_qa_codex.txt"
 ANSWERS = "gold_with_1_distractors_context_direct_qa_codex.txt"
 TITLES = "no_context_open_llm_retrieval_codex.txt"  # only IIRC's
-SETS = DEMOS / "ircot_sets.json"  # the question ids of the authors' three sets, from their program `run.py`
+# the question ids of the authors' three sets, from their program `run.py`
+SETS = DEMOS / "ircot_sets.json"
 METADATA = re.compile(r"^# METADATA: (.*)$", re.MULTILINE)
 TITLE = re.compile(r"^Wikipedia Title: (.*)$", re.MULTILINE)
 EXAMPLE = re.compile(r"(?P<context>.*)\nQ: (?P<question>.*?)\nA: (?P<reply>.*)", re.DOTALL)
@@ -141,7 +143,8 @@ def _read_release(path: str, prefix: str) -> Iterator[tuple[str, Json]]:
 class DocumentRecord(BaseModel):
     title: Text
     text: Text
-    triples: str | Annotated[tuple[Parts, ...], Field(min_length=1)]  # the authors' are lines of `<h; r; t>`
+    # the authors' are lines of `<h; r; t>`
+    triples: str | Annotated[tuple[Parts, ...], Field(min_length=1)]
 
 
 def _document(raw: Json, where: str) -> DocumentDemonstration:
@@ -155,7 +158,8 @@ def _document(raw: Json, where: str) -> DocumentDemonstration:
 
 class ChainStep(BaseModel):
     candidates: Annotated[tuple[Parts, ...], Field(min_length=1)]
-    choice: StrictInt | None  # a position in the candidates; None: stop
+    # a position in the candidates; None: stop
+    choice: StrictInt | None
 
 
 class ChainRecord(BaseModel):
@@ -171,7 +175,8 @@ def _chain(raw: Json, where: str) -> ChainDemonstration:
 
 class ReleasedStep(BaseModel):
     question: Text
-    candidate_triples: Annotated[tuple[Text, ...], Field(min_length=1)]  # "B. <h; r; t>"; option A stops
+    # "B. <h; r; t>"; option A stops
+    candidate_triples: Annotated[tuple[Text, ...], Field(min_length=1)]
     answer: str  # a letter
 
 
@@ -216,7 +221,8 @@ class ExamplePassage(BaseModel):
 
 class ExampleStep(BaseModel):
     question: Text
-    triple: Parts  # one of a passage's; its tail is the answer
+    # one of a passage's; its tail is the answer
+    triple: Parts
 
 
 class ThoughtRecord(BaseModel):
@@ -224,13 +230,18 @@ class ThoughtRecord(BaseModel):
 
     question: Text
     answer: Text
-    thoughts: Annotated[tuple[Text, ...], Field(min_length=1)]  # sentences; the last one says "the answer is: …"
+    # sentences; the last one says "the answer is: …"
+    thoughts: Annotated[tuple[Text, ...], Field(min_length=1)]
     passages: Annotated[tuple[ExamplePassage, ...], Field(min_length=1)]  # that support the thoughts
-    pinned: tuple[ExamplePassage, ...] = ()  # the main passage that the question is about
+    # the main passage that the question is about
+    pinned: tuple[ExamplePassage, ...] = ()
     distractors: tuple[ExamplePassage, ...] = ()
-    steps: tuple[ExampleStep, ...] = ()  # in an order in which each can be answered
-    implied: tuple[Parts, ...] = ()  # triples that follow from what the passages state
-    entities: dict[Text, Text] = {}  # of the triples, with their types
+    # in an order in which each can be answered
+    steps: tuple[ExampleStep, ...] = ()
+    # triples that follow from what the passages state
+    implied: tuple[Parts, ...] = ()
+    # of the triples, with their types
+    entities: dict[Text, Text] = {}
 
 
 def _thought(raw: Json, where: str) -> ThoughtDemonstration:
@@ -273,7 +284,8 @@ def _contexts(record: ThoughtRecord) -> tuple[tuple[Passage, ...], ...]:
     )
 
 
-Block = tuple[tuple[Passage, ...], str, str]  # passages, question and reply of an example in IRCoT's prompts
+# passages, question and reply of an example in IRCoT's prompts
+Block = tuple[tuple[Passage, ...], str, str]
 
 
 def _load_ircot_prompts(path: str) -> tuple[ThoughtDemonstration, ...]:

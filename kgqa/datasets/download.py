@@ -29,9 +29,11 @@ from kgqa.util.fs import explain_storage_errors, replace_atomically
 from kgqa.util.jsonio import decode_json
 from kgqa.util.optional_deps import require_packages
 
-RETRIES = 2  # after a cut connection or a wrong checksum
+# after a cut connection or a wrong checksum
+RETRIES = 2
 TIMEOUT = 60.0  # seconds without a byte
-BLOCK = 1 << 20  # bytes between two signs of progress
+# bytes between two signs of progress
+BLOCK = 1 << 20
 # Columns of the hub's tables, which the authors' files keep as lists
 COLUMNS = {
     "supporting_facts": ("title", "sent_id"),
@@ -40,7 +42,8 @@ COLUMNS = {
 }
 TABLES = ("paragraphs", "question_decomposition")  # MuSiQue's lists of records
 
-Advance = Callable[[str, int, int | None], None]  # file, more bytes, and bytes in all if that is known
+# file, more bytes, and bytes in all if that is known
+Advance = Callable[[str, int, int | None], None]
 
 
 class Hub(BaseModel):
@@ -60,7 +63,8 @@ class Cut(BaseModel):
 
     ids: str
     entries: tuple[str, ...]  # of conf/downloads.yaml
-    files: tuple[str, ...]  # of the folders of these entries
+    # of the folders of these entries
+    files: tuple[str, ...]
 
 
 class Download(BaseModel):
@@ -72,16 +76,21 @@ class Download(BaseModel):
     license: str
     page: str
     folder: str  # below the data folder
-    urls: tuple[str, ...]  # tried in order; none: there is nothing to download
+    # tried in order; none: there is nothing to download
+    urls: tuple[str, ...]
     file: str  # what the URLs give
     bytes: int | None
     sha256: str | None
-    members: tuple[str, ...] = ()  # of the archive; none: the file is no archive
-    abstracts: str | None = None  # the file that HotpotQA's archive of abstracts is turned into
+    # of the archive; none: the file is no archive
+    members: tuple[str, ...] = ()
+    # the file that HotpotQA's archive of abstracts is turned into
+    abstracts: str | None = None
     hub: Hub | None = None
     cut: Cut | None = None  # instead of a download
-    also: str | None = None  # an entry that is downloaded with it, such as its corpus
-    templates: dict[str, AuthorsTemplate] = {}  # templates that are written from an authors' program
+    # an entry that is downloaded with it, such as its corpus
+    also: str | None = None
+    # templates that are written from an authors' program
+    templates: dict[str, AuthorsTemplate] = {}
 
     @property
     def makes(self) -> tuple[str, ...]:
@@ -124,7 +133,8 @@ class _Progress:
     """A progress bar as pooch uses it."""
 
     def __init__(self, file: str, advance: Advance) -> None:
-        self.total = 0  # set by pooch; 0 if the server does not say
+        # set by pooch; 0 if the server does not say
+        self.total = 0
         self._file, self._advance, self._done = file, advance, 0
 
     def update(self, more: int) -> None:
@@ -155,7 +165,8 @@ def unpack(archive: Path, members: Sequence[str], folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder, prefix=".unpack-") as scratch, _explain_damage(archive):
             if zipfile.is_zipfile(archive):
-                shutil.unpack_archive(archive, scratch, "zip")  # skips names that lead out of the folder
+                # skips names that lead out of the folder
+                shutil.unpack_archive(archive, scratch, "zip")
             else:
                 shutil.unpack_archive(archive, scratch, "tar", filter="data")
             files = {file.name: file for file in Path(scratch).rglob("*") if "__MACOSX" not in file.parts}

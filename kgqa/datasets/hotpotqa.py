@@ -23,13 +23,15 @@ from kgqa.util.digests import text_digest
 from kgqa.util.settings import Setting
 from kgqa.util.validators import Count
 
-MISSING = "missing:"  # + title: support that is not among the passages (fullwiki), so that recall counts it
+# + title: support that is not among the passages (fullwiki), so that recall counts it
+MISSING = "missing:"
 
 
 class HotpotRecord(Gold):
     id: str = Field(validation_alias=AliasChoices("_id", "id"))
     question: str
-    context: tuple[tuple[str, list[str]], ...] = ()  # none: a question for open retrieval
+    # none: a question for open retrieval
+    context: tuple[tuple[str, list[str]], ...] = ()
     supporting_facts: tuple[tuple[str, StrictInt], ...] = ()
     type: str = ""
     evidences: tuple[tuple[str, str, str], ...] = ()
@@ -43,7 +45,8 @@ class Aliases(BaseModel):
 
 
 AUTO = "auto"
-ALIASES = "id_aliases.json"  # in the official archive of 2Wiki
+# in the official archive of 2Wiki
+ALIASES = "id_aliases.json"
 
 
 @dataclass(frozen=True)

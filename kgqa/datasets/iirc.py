@@ -18,7 +18,8 @@ from kgqa.errors import DataError
 from kgqa.types import Passage, Question
 from kgqa.util import jsonio
 
-MAIN = "main"  # the name of the main passage in a gold context
+# the name of the main passage in a gold context
+MAIN = "main"
 
 
 class Span(BaseModel):
@@ -120,7 +121,8 @@ def _original(page: Original, question: OriginalQuestion, identity: str, where: 
 
 
 def _processed(record: Processed, where: str) -> Question:
-    answers = Counter(answer.texts() for answer in record.answers_objects)  # the most common of several annotators
+    # the most common of several annotators
+    answers = Counter(answer.texts() for answer in record.answers_objects)
     pinned = tuple(paragraph.passage for paragraph in record.pinned_contexts)
     titles = {passage.title for passage in pinned}
     support = [each.passage for each in record.contexts if each.is_supporting and plain_title(each.title) not in titles]

@@ -50,7 +50,8 @@ def count_questions(questions: Iterable[Question | None]) -> tuple[Mapping[str, 
 def count_passages(passages: Iterable[Passage], gold: GoldPassages) -> Mapping[str, int]:
     """Return counts of the corpus with its repeated passages."""
     count = textless = 0
-    ids: set[int] = set()  # hashes, because a corpus has millions
+    # hashes, because a corpus has millions
+    ids: set[int] = set()
     titles: set[int] = set()
     for count, passage in enumerate(passages, start=1):  # noqa: B007 - the last number is the count
         number = hash(passage.id)

@@ -31,10 +31,12 @@ class MusiqueStep(BaseModel):
 class MusiqueRecord(Gold):
     id: str
     question: str
-    paragraphs: tuple[MusiqueParagraph, ...] = ()  # none: a question for open retrieval
+    # none: a question for open retrieval
+    paragraphs: tuple[MusiqueParagraph, ...] = ()
     answerable: StrictBool = True
     question_decomposition: tuple[MusiqueStep, ...] = ()
-    type: str | None = None  # not MuSiQue's: the demo dataset names comparison questions
+    # not MuSiQue's: the demo dataset names comparison questions
+    type: str | None = None
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,8 @@ from kgqa.types import Json, Passage, Question
 from kgqa.util import jsonio
 from kgqa.util.settings import Setting
 
-MOST_LISTS = 200  # in a list that is written as a text
+# in a list that is written as a text
+MOST_LISTS = 200
 
 
 class GivenPassage(Titled):

@@ -33,7 +33,8 @@ class Gold(BaseModel):
     """The answer fields of a record, in any of the supported formats."""
 
     answer: str | None = None
-    answers: list[str] = []  # instead of `answer`: the first is the answer, the others are aliases
+    # instead of `answer`: the first is the answer, the others are aliases
+    answers: list[str] = []
     answer_aliases: list[str] = []
     supporting_titles: list[str] = []  # of records without contexts
 

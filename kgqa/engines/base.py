@@ -22,9 +22,12 @@ from kgqa.types import JsonObject
 from kgqa.util.settings import Setting
 from kgqa.util.validators import Count
 
-BASE_DIFFERS = "base_differs"  # flag of a reply: the adapter was trained on another file of the same model
-DIMENSIONS = {"lora_A": (1, -1), "lora_B": (0, 0)}  # of a layer (out, in) and of a matrix, which must be equal
-UNQUANTIZED = ("F32", "F16", "BF16")  # tensors of other types do not have the shape of their layer
+# flag of a reply: the adapter was trained on another file of the same model
+BASE_DIFFERS = "base_differs"
+# of a layer (out, in) and of a matrix, which must be equal
+DIMENSIONS = {"lora_A": (1, -1), "lora_B": (0, 0)}
+# tensors of other types do not have the shape of their layer
+UNQUANTIZED = ("F32", "F16", "BF16")
 
 
 @dataclass(frozen=True)
@@ -130,7 +133,8 @@ class LocalEngine(BaseEngine):
             MissingWeights: they are not on this machine.
             ConfigError: the engine cannot read them.
         """
-        if self.model.path is not None:  # report a wrong file before the first call
+        # report a wrong file before the first call
+        if self.model.path is not None:
             self.check_weights(self.model.locate())
         return {"weights": self.model.identify()}
 

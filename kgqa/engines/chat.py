@@ -26,17 +26,20 @@ if TYPE_CHECKING:
     from jinja2 import Template
     from tokenizers import Tokenizer
 
-TODAY = datetime(2024, 7, 26)  # the date Llama 3 templates fall back to; a real one would change every prompt daily
+# the date Llama 3 templates fall back to; a real one would change every prompt daily
+TODAY = datetime(2024, 7, 26)
 
 
 @dataclass(frozen=True)
 class ChatTemplate:
     """A model's chat template, and the tokens before plain text."""
 
-    source: str | None  # None: the weights contain no template, see `render`
+    # None: the weights contain no template, see `render`
+    source: str | None
     bos: str
     eos: str
-    completion_bos: bool  # whether a completion's text gets the BOS token in front
+    # whether a completion's text gets the BOS token in front
+    completion_bos: bool
     thinking: Thinking = NO_THINKING
 
     @classmethod
@@ -221,7 +224,8 @@ def _of_folder(folder: Path) -> ChatTemplate:
     template = settings.get("chat_template")
     if (folder / "chat_template.jinja").is_file():
         template = (folder / "chat_template.jinja").read_text(encoding="utf-8")
-    elif isinstance(template, list):  # several named templates, as some tool-using models have
+    elif isinstance(template, list):
+        # several named templates, as some tool-using models have
         template = {entry["name"]: entry["template"] for entry in template}.get("default")
     tokens = (settings.get(key) or "" for key in ("bos_token", "eos_token"))
     bos, eos = (str(token["content"] if isinstance(token, dict) else token) for token in tokens)  # older: an object

@@ -21,11 +21,13 @@ END_TOKENS = (
     "<end_of_turn>", "<eos>", "</s>", "<EOT>", "<end_of_utterance>",
 )  # fmt: skip
 START_TOKENS = ("<|im_start|>", "<|start_header_id|>", "<|begin_of_text|>", "<start_of_turn>", "<|start|>", "[INST]")
-FLAG = "control_text"  # of a reply: a message contains such a token, and the server decides what it is
+# of a reply: a message contains such a token, and the server decides what it is
+FLAG = "control_text"
 _CANDIDATE = re.compile(r"<[^\s<>;,]{1,60}>|\[/?[A-Z_]{2,30}\]")
 _BEGIN, _END = "\ufdd0", "\ufdd1"  # characters that no text contains
 _MASK = re.compile(f"{_BEGIN}([^{_END}]*){_END}")
-_SHIFT = 0xF0000  # to private characters, which templates do not change
+# to private characters, which templates do not change
+_SHIFT = 0xF0000
 
 
 def find_candidates(prompt: Prompt) -> set[str]:

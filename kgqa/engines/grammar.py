@@ -10,7 +10,8 @@ from typing import Any
 from kgqa.errors import ConfigError
 from kgqa.types import Json
 
-Tensor = Any  # torch is imported late and not checked
+# torch is imported late and not checked
+Tensor = Any
 # As in `json.dumps`: a weak model would fill its reply with optional blanks
 SPACING = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 
@@ -27,7 +28,8 @@ def bound_schema(schema: str) -> Json | None:
         raise ConfigError("Replies that follow a JSON schema need llguidance. Run: pip install llguidance") from error
     try:
         spaced = {**json.loads(schema), "x-guidance": SPACING}
-    except (TypeError, ValueError):  # not JSON, or not an object
+    except (TypeError, ValueError):
+        # not JSON, or not an object
         return None
     return None if LLMatcher.validate_grammar(LLMatcher.grammar_from_json_schema(spaced)) else spaced
 
@@ -73,5 +75,6 @@ class Grammars:
 
         try:
             return LLTokenizer(self._source, n_vocab=self._size, eos_token=self._ends)
-        except ValueError:  # a kind of tokenizer it does not know
+        except ValueError:
+            # a kind of tokenizer it does not know
             return None

@@ -17,7 +17,8 @@ from kgqa.errors import EngineError
 BIAS = 80.0
 
 Path = tuple[int, ...]  # tokens after the prompt
-Conditional = Mapping[Path, float]  # log p(last token | the tokens before it), for each path that is needed
+# log p(last token | the tokens before it), for each path that is needed
+Conditional = Mapping[Path, float]
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,8 @@ from kgqa.util.validators import Count
 
 # Tokens between two checks for dropped calls: these take seconds. The default of 2048 is not faster.
 BATCH = 256
-PROMPT_CACHE_MIB = 1024  # for prompts that left their slot, so that two kinds of prompts can alternate
+# for prompts that left their slot, so that two kinds of prompts can alternate
+PROMPT_CACHE_MIB = 1024
 ONCE = RetryPolicy(timeout=86_400.0, retries=0, backoff=0.0, server_timeout=0.0)
 
 
@@ -67,7 +68,8 @@ class LlamaCpp(LocalEngine):
     # while the server runs, by adapter
     _protocols: dict[Adapter | None, LlamaProtocol] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    version: ClassVar[int] = 1  # raise it when equal calls get other replies than before
+    # raise it when equal calls get other replies than before
+    version: ClassVar[int] = 1
     streaming: ClassVar[bool] = True
 
     @property
@@ -86,7 +88,8 @@ class LlamaCpp(LocalEngine):
         """Drop all calls and their connections, then stop the server."""
         self._closing.set()
         self._loop.close(self._stop)
-        self._protocols.clear()  # a server that was still loading
+        # a server that was still loading
+        self._protocols.clear()
 
     def _unload(self) -> None:
         """Stop the server, which loads adapters together with the weights."""
@@ -127,7 +130,8 @@ class LlamaCpp(LocalEngine):
                     self._limit,
                     adapter,
                     extra={"lora": scales} if scales else {},
-                    names_model=False,  # a reply has a path of the weights
+                    # a reply has a path of the weights
+                    names_model=False,
                 )
                 prompts = TemplatePrompts(connection, self._thinking, template=self._template)
                 self._protocols[adapter] = LlamaProtocol(connection, self._thinking, prompts, self._template, server)
@@ -163,7 +167,8 @@ class LlamaProtocol(TokenProtocol):
     """The protocol of the server in this process."""
 
     template: ChatTemplate
-    process: Any  # the server, which ends with its last reference
+    # the server, which ends with its last reference
+    process: Any
 
     def thinks(self, call: ModelCall) -> bool:
         return self.template.thinks(call)
@@ -189,7 +194,8 @@ def start_server(
     # this cache finds prompts by their tokens only, even if they were computed with another adapter
     params.cache_ram_mib = 0 if adapters else PROMPT_CACHE_MIB
     params.lora_adapters = [xllamacpp.CommonAdapterLoraInfo(str(file), 1.0) for file in adapters]
-    params.verbosity = -1  # the terminal belongs to the command line
+    # the terminal belongs to the command line
+    params.verbosity = -1
     params.warmup = False
     try:
         return xllamacpp.Server(params)

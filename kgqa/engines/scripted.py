@@ -24,7 +24,8 @@ from kgqa.util.settings import ORDER_OF_SUMS, NotIdentity, Setting
 from kgqa.util.validators import Count, Validator
 
 WORD = re.compile(r"[^\W\d_]\w+")
-LAST_LINES = 3  # of the prompt: they contain the question or the passage
+# of the prompt: they contain the question or the passage
+LAST_LINES = 3
 Delay = Annotated[float, Validator("must be between 0 and 3600 seconds", lambda seconds: 0 <= seconds < 3600)]
 
 

@@ -153,7 +153,8 @@ def split_thought(reply: Completion, thought: str = "", *, cut: bool = False, th
     answer, inside, unclosed = _part(reply.text)
     tokens = reply.usage.reasoning_tokens
     if thinks and reply.finish == "length" and answer == reply.text and not (reply.thought or tokens):
-        answer, inside, unclosed = "", answer, True  # only the prompt has the opening tag
+        # only the prompt has the opening tag
+        answer, inside, unclosed = "", answer, True
     whole = "\n".join(part for part in (thought.rstrip(), reply.thought, inside.strip()) if part)
     if not (whole or inside or tokens):
         return reply if answer == reply.text else replace(reply, text=answer)

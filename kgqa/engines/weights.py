@@ -123,7 +123,8 @@ class Model:
     ] = None
 
     def __post_init__(self) -> None:
-        if is_off(self.thinking):  # one of YAML's forms of `off` must not be another model
+        # one of YAML's forms of `off` must not be another model
+        if is_off(self.thinking):
             object.__setattr__(self, "thinking", OFF)
 
     def locate(self) -> Path:
@@ -298,7 +299,8 @@ def _convert(file: Path, folder: Path) -> None:
         model = AutoModelForCausalLM.from_pretrained(
             file.parent,
             gguf_file=file.name,
-            quantization_config=GgufConfig(dequantize=True),  # without it transformers 5 refuses to save
+            # without it transformers 5 refuses to save
+            quantization_config=GgufConfig(dequantize=True),
             dtype=torch.bfloat16,
         )
         tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)

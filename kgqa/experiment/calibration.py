@@ -29,7 +29,8 @@ VALUES = {**dict.fromkeys(("1", "true", "yes", RIGHT), True), **dict.fromkeys(("
 LENGTHS = ((1, 2), (3, 5), (6, 15), (16, None))  # words of an answer
 SHEET = ("run", "question_id", "question", "gold", "answer", "correct")
 _COLUMNS = ("question_id", "run", "answer")
-Labels = Mapping[str, bool]  # whether the answer is right, by question
+# whether the answer is right, by question
+Labels = Mapping[str, bool]
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,10 @@ from kgqa.util.registry import load_registered
 from kgqa.util.text import pluralize
 
 SEARCH_GROUPS = ("retriever", "reranker", "ranker", "graph")
-DEMO = "demo"  # its questions are made for small models
-Leaks = Mapping[str, int]  # by the key of what was trained: how many of the questions
+# its questions are made for small models
+DEMO = "demo"
+# by the key of what was trained: how many of the questions
+Leaks = Mapping[str, int]
 
 
 def check(session: Session) -> None:
@@ -56,7 +58,8 @@ def check(session: Session) -> None:
         session.linker  # noqa: B018 - builds it
     for group in RANKERS:
         if group in needed:
-            identity_of(session.ranker(group))  # needs the packages and the model
+            # needs the packages and the model
+            identity_of(session.ranker(group))
     experiment.data.questions  # noqa: B018 - reads and checks the file
     if (check_questions := getattr(experiment.method, "check", None)) is not None:
         for warning in check_questions(experiment.data.whole.questions()):
@@ -145,7 +148,8 @@ def _trained_folders(experiment: Experiment) -> Iterator[tuple[str, Path]]:
                 if isinstance(value, str) and value and Path(value).is_dir():
                     yield f"{group}.{key}", Path(value)
     for role, binding in experiment.role_nodes.items():
-        if role:  # the run's own model is among the groups
+        # the run's own model is among the groups
+        if role:
             yield from _binding_folders(f"roles.{role}", binding)
     if experiment.judge is not None:
         for role, binding in judge_nodes(config, experiment.judge, experiment.choose).items():

@@ -46,9 +46,11 @@ from kgqa.types import Answer, Choice, Completion, Passage, Triple, Usage
 from kgqa.util.digests import digest
 
 T = TypeVar("T")
-PASSAGE = "text like this " * 30  # 450 characters, the mean of MuSiQue's and 2Wiki's paragraphs
+# 450 characters, the mean of MuSiQue's and 2Wiki's paragraphs
+PASSAGE = "text like this " * 30
 CHARACTERS_PER_TOKEN = 4  # of English, roughly
-TRIPLES_PER_PASSAGE = 8  # TRACE, Table 5: 79.04 triples in 10 passages
+# TRACE, Table 5: 79.04 triples in 10 passages
+TRIPLES_PER_PASSAGE = 8
 
 
 @dataclass
@@ -56,13 +58,16 @@ class PlannedCalls:
     """Model calls of one role. Those in the cache, or of an earlier cell of the sweep, are not new."""
 
     engine: str  # as in "smollm2_135m@llamacpp"
-    origin: Origin  # of its replies in the call cache
-    at_once: int | None  # calls next to each other; None: they are made in batches
+    # of its replies in the call cache
+    origin: Origin
+    # calls next to each other; None: they are made in batches
+    at_once: int | None
     prices: Prices | None
     render: Callable[[ModelCall], str]
     every: Tally = field(default_factory=Tally)
     new: Tally = field(default_factory=Tally)
-    new_programs: set[tuple[int, int]] = field(default_factory=set)  # questions or passages with new calls
+    # questions or passages with new calls
+    new_programs: set[tuple[int, int]] = field(default_factory=set)
     first: dict[str, ModelCall] = field(default_factory=dict)  # by template
 
 
@@ -236,7 +241,8 @@ class Planner(Service):
             case Generate():
                 reasoning = Thinking.of(self._engines.model(call.role).thinking).budget
                 usage = Usage(prompt_tokens=_tokens(call), output_tokens=call.max_tokens + reasoning)
-                stopped_by = call.stop[0] if call.stop else None  # of agents: the end of a query
+                # of agents: the end of a query
+                stopped_by = call.stop[0] if call.stop else None
                 return Completion(render_dry_run_reply(call.prompt, number), usage=usage, stopped_by=stopped_by)
             case Choose():
                 others = len(call.options) - 1 or 1

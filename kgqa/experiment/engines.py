@@ -35,7 +35,8 @@ class RoleBinding(NamedTuple):
     key: str = ""
 
 
-RoleNodes = Mapping[str, RoleBinding]  # by role; "" for all other roles
+# by role; "" for all other roles
+RoleNodes = Mapping[str, RoleBinding]
 # finds the model of a choice, `[PRESET][+ADAPTER][@ENGINE]`, by its key and the configuration of the run
 ModelChooser = Callable[[str, str, Config], RoleBinding]
 
@@ -80,7 +81,8 @@ class Engines:
         binding = self._binding(role)
         nodes = [binding.model, binding.engine]
         engine = self._pool.shared(nodes, lambda: parts.engine(binding.engine, binding.model))
-        for other in self._nodes.values():  # it must know all adapters before its first call
+        # it must know all adapters before its first call
+        for other in self._nodes.values():
             if [other.model, other.engine] == nodes:
                 _adapt(engine, other)
         return _adapt(engine, binding)

@@ -22,9 +22,12 @@ from kgqa.experiment.dry_run import Plan, PlannedCalls
 from kgqa.util.places import call_cache, outputs
 from kgqa.util.text import duration, pluralize
 
-MEASURED = 5_000  # newest calls of a model that are read
-SPREAD = 1.5  # the same work took up to this much longer or shorter from one run to the next
-WRITTEN = 20  # read tokens that cost as much as a written one, roughly
+# newest calls of a model that are read
+MEASURED = 5_000
+# the same work took up to this much longer or shorter from one run to the next
+SPREAD = 1.5
+# read tokens that cost as much as a written one, roughly
+WRITTEN = 20
 
 
 @dataclass(frozen=True)
@@ -147,7 +150,8 @@ class Estimator:
         """Estimate the planned calls of a method; "": of something else, such as an index."""
         runs = self._histories(method)
         estimates = []
-        for name, role in plan.items():  # finished runs with the same model, or with any
+        # finished runs with the same model, or with any
+        for name, role in plan.items():
             others = (known for (other, _), known in runs.items() if other == name)
             history = runs.get((name, role.engine)) or next(others, None)
             estimates.append(_estimate_role(role, history, self._usages(role.origin), method))
@@ -209,7 +213,8 @@ def _estimate_seconds(role: PlannedCalls, usages: Sequence[StoredUsage], work: R
     measured = max(sum(usage.work(WRITTEN) for usage in usages), 1)
     alone = sum(usage.seconds for usage in usages) / measured  # seconds per unit of work
     usual = fastest = alone
-    if role.at_once:  # calls next to each other: more of them than were measured can be faster
+    # calls next to each other: more of them than were measured can be faster
+    if role.at_once:
         usual = _busy_seconds(usages) / measured
         fastest = alone / min(role.at_once, len(role.new_programs))
     return Range(work.low * min(usual / SPREAD, fastest), work.high * usual * SPREAD)

@@ -53,7 +53,8 @@ class AnsweredQuestions:
     questions: tuple[Question, ...]
     predictions: Mapping[str, Prediction]
     profile: str
-    config: Config | None = None  # of the run; None: another program answered
+    # of the run; None: another program answered
+    config: Config | None = None
     missing_golds: str | None = None  # what the gold answers lack
     folder: Path | None = None  # of the run
 

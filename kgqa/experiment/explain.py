@@ -38,7 +38,8 @@ SIGNS = {
     "yes or no": "yes or no to a question with wh-words and another gold answer",
 }
 EXAMPLES = 3
-FEWEST_PROMPTS = 3  # to see what the prompts of all questions share
+# to see what the prompts of all questions share
+FEWEST_PROMPTS = 3
 MOST_PROMPTS = 50
 _WH = re.compile(r"\b(what|which|who|whom|whose|where|when|why|how)\b", re.IGNORECASE)
 _CLOSED = {"yes", "no"}

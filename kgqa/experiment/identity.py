@@ -34,7 +34,8 @@ def identify(experiment: Experiment) -> dict[str, Json]:
     A setting that cannot is declared so in its field, see `NotIdentity`.
     """
     config, uses = experiment.config, experiment.method.uses
-    answering = identify_engines(experiment)  # first: it reports missing weights, and the rest takes longer
+    # first: it reports missing weights, and the rest takes longer
+    answering = identify_engines(experiment)
     dataset = changing_settings(config["dataset"], "dataset")
     dataset.pop("verified", None)
     dataset.pop("perturb", None)
@@ -139,7 +140,8 @@ def _count_replaced(experiment: Experiment, folder: Path) -> int:
         return 0
     try:
         answered = set(question_ids(folder))
-    except DataError:  # no finished run, or a damaged one
+    except DataError:
+        # no finished run, or a damaged one
         return 0
     return 0 if answered <= set(experiment.data.ids) else len(answered)
 
@@ -150,7 +152,8 @@ def _choose_folder(experiment: Experiment, identity: Identify) -> Path:
     if not experiment.method.uses:
         names[-1] = "no_model"
     if experiment.asks_models and experiment.config["engine"]["_target_"] == SCRIPTED_TARGET:
-        names[-1] = SCRIPTED  # no model answers, so none is credited
+        # no model answers, so none is credited
+        names[-1] = SCRIPTED
     if experiment.settings.run_name is not None:
         return outputs().joinpath(*names, experiment.settings.run_name)
     # so that a run's scores stay as earlier reports have them

@@ -26,7 +26,8 @@ class OfficialFile(BaseModel):
     """HotpotQA's form. 2Wiki adds `evidence`, which is ignored."""
 
     answer: Annotated[dict[str, str], Field(min_length=1)]
-    sp: dict[str, list[tuple[str, StrictInt]]] = {}  # title and sentence of the supporting facts
+    # title and sentence of the supporting facts
+    sp: dict[str, list[tuple[str, StrictInt]]] = {}
 
 
 class PredictionLine(BaseModel):

@@ -76,7 +76,8 @@ def replay_questions(session: Session, index: PoolIndex | None) -> tuple[list[Tr
         traced[question.id] = trace_question(question, prediction, records)
 
     graphs = PassageGraphs(experiment, session.linker) if "graph" in experiment.method.uses else None
-    if graphs and graphs.missing(experiment.data.questions):  # building one can send passages to a server
+    # building one can send passages to a server
+    if graphs and graphs.missing(experiment.data.questions):
         raise DataError(f"{graphs.store.folder}: graphs of these questions are missing. Run its command again first")
     triples: ExtractedTriples | ImportedTriples | None = None
     extraction = Ledger()

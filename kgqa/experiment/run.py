@@ -61,13 +61,15 @@ SHOWN = (
     "method", "kg", "retriever", "ranker", "demonstrations_ranker", "reranker", "engine", "model", "dataset",
     "collection",
 )  # fmt: skip
-MAX_KINDS = 20  # of failures that are shown and logged with their traceback
+# of failures that are shown and logged with their traceback
+MAX_KINDS = 20
 
 
 @dataclass(frozen=True)
 class Executed:
     run: FinishedRun
-    failure: str | None = None  # in one line, if more failed than `max_failure_rate` allows
+    # in one line, if more failed than `max_failure_rate` allows
+    failure: str | None = None
     was_finished: bool = False
 
 
@@ -82,7 +84,8 @@ def execute(session: Session, display: Display) -> Executed:
         EngineDied: all replies so far are in the call cache.
     """
     started, experiment = time.monotonic(), session.experiment
-    refuse_trained(experiment)  # also of a finished run: something can have been trained on its questions since
+    # also of a finished run: something can have been trained on its questions since
+    refuse_trained(experiment)
     if finished := find_finished_run(session):
         display.line(f"{finished.folder}: already complete")
         return Executed(finished, was_finished=True)
@@ -119,7 +122,8 @@ def _answer_and_score(
     """Prepare, answer, score and judge, and write all files of the run. Return it with the errors of its questions."""
     experiment = session.experiment
     questions = experiment.data.questions
-    refuse_to_replace(experiment, folder.path)  # another process can have answered more since the folder was chosen
+    # another process can have answered more since the folder was chosen
+    refuse_to_replace(experiment, folder.path)
     config = format_yaml({key: value for key, value in experiment.config.items() if key != "choices"})
     origin, rerun = manifest(session, index), (folder.path / METRICS_FILE).exists()
     if not rerun:
@@ -130,7 +134,8 @@ def _answer_and_score(
     scored = score_questions(questions, answers.predictions, experiment.profile)
     metrics = measure(experiment, answers, scored, index)
     folder.finish(prediction_lines(scored, metrics))
-    if rerun:  # an earlier run's scores must not be there with these settings
+    # an earlier run's scores must not be there with these settings
+    if rerun:
         folder.write_settings(config, origin)
     if inputs.triples:
         from kgqa.experiment.prepare.triples import describe_triples
@@ -173,7 +178,8 @@ def find_finished_run(session: Session) -> FinishedRun | None:
         written = ((TRACE,), (METRICS_FILE,), (SETTINGS, *(f"report.{form}" for form in REPORTS)))
         times = [[(folder / name).stat().st_mtime_ns for name in names] for names in written]
     except (KeyError, UsageError, OSError):
-        return None  # not started, killed before its end, or damaged
+        # not started, killed before its end, or damaged
+        return None
     metrics, wanted = run.metrics, list_reported_settings(experiment.config)
     if experiment.judge is None:  # an earlier judge's verdicts stay
         settings.pop("judge", None)
@@ -184,8 +190,10 @@ def find_finished_run(session: Session) -> FinishedRun | None:
         and settings == wanted
         and metrics.questions == answered == run.manifest.dataset.questions
         and not metrics.failed
-        and not (metrics.graph or {}).get("failed")  # passages without triples are tried again
-        and not (metrics.retriever or {}).get("failed")  # the index can be complete now
+        # passages without triples are tried again
+        and not (metrics.graph or {}).get("failed")
+        # the index can be complete now
+        and not (metrics.retriever or {}).get("failed")
         and metrics.predictions is not None
         and (experiment.judge is None or _is_judged(session, metrics))
         and max(times[0]) <= times[1][0] <= min(times[2])
@@ -238,13 +246,18 @@ def _used_settings(experiment: Experiment) -> Iterator[Setting]:
 class Answers:
     """The predictions of all questions, with their cost. Dictionaries are by question."""
 
-    predictions: Mapping[str, Prediction]  # without notes, which the trace holds
+    # without notes, which the trace holds
+    predictions: Mapping[str, Prediction]
     ledger: Ledger
     throughput: Throughput
-    model_seconds: Sequence[float]  # of each question, as if no reply had been cached
-    chains: Mapping[str, tuple[int, ...]]  # the number of triples of each chain, if the method notes chains
-    errors: Sequence[str]  # of the failed questions, with their ids
-    graphs: Sequence[GraphSize]  # of the triples of each question
+    # of each question, as if no reply had been cached
+    model_seconds: Sequence[float]
+    # the number of triples of each chain, if the method notes chains
+    chains: Mapping[str, tuple[int, ...]]
+    # of the failed questions, with their ids
+    errors: Sequence[str]
+    # of the triples of each question
+    graphs: Sequence[GraphSize]
 
 
 def _estimates_tokens(engine: Engine) -> bool:

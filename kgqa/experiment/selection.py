@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from kgqa.datasets.in_memory import InMemoryDataset
     from kgqa.datasets.perturbing import Perturbation
 
-GIVEN = "given"  # the name of questions in memory
+# the name of questions in memory
+GIVEN = "given"
 
 
 @dataclass(frozen=True)

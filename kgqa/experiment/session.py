@@ -63,7 +63,8 @@ class Inputs:
     index: PoolIndex | None = None
     triples: ExtractedTriples | ImportedTriples | None = None
     graphs: PassageGraphs | None = None
-    searches: SearchProgram | None = None  # what answers `Search` instead of the index
+    # what answers `Search` instead of the index
+    searches: SearchProgram | None = None
     extraction: Ledger = field(default_factory=Ledger)  # the cost of the triples
 
 
@@ -81,7 +82,8 @@ class Session(ExitStack):
         self.experiment = experiment
         self._pool, self._lent = pool or Pool(), pool is not None
         self._calls = calls
-        self.spent = Spent()  # the cost of the new calls of all finished stages
+        # the cost of the new calls of all finished stages
+        self.spent = Spent()
         if not self._lent:
             self.callback(self._pool.close)
 
@@ -173,11 +175,14 @@ class Runner:
 
     def __init__(self, session: Session, engines: Engines, inputs: Inputs, cache: CallCache) -> None:
         self.engines = engines
-        self.ledger = Ledger(price=engines.prices)  # of all calls, those of stopped programs too
+        # of all calls, those of stopped programs too
+        self.ledger = Ledger(price=engines.prices)
         self.experiment = session.experiment
         self._session, self._inputs, self._cache = session, inputs, cache
-        self._routes: dict[tuple[type, str | None], Service] = {}  # by type and role of the calls
-        self._services: dict[tuple[str, int], Service] = {}  # by kind, and id of what answers
+        # by type and role of the calls
+        self._routes: dict[tuple[type, str | None], Service] = {}
+        # by kind, and id of what answers
+        self._services: dict[tuple[str, int], Service] = {}
         self._models: list[tuple[Engine, Streams | Waves]] = []
         self._died = False
         self._ending = threading.Event()  # all programs have started

@@ -13,7 +13,8 @@ from kgqa.types import Json
 from kgqa.util.digests import text_digest
 from kgqa.util.settings import declared_fields
 
-CLASS = "class"  # key of an identity: the name of the component's class
+# key of an identity: the name of the component's class
+CLASS = "class"
 
 
 def identity_of(part: Any) -> dict[str, Json]:

@@ -32,7 +32,8 @@ _SHARED = (
     "kgqa.types", "kgqa.errors", "kgqa.calls", "kgqa.protocols", "kgqa.prompting", "kgqa.util.validators",
     "kgqa.util.settings",
 )  # fmt: skip
-_DESCRIPTIONS = ("Setting", "NotIdentity", "AddedLater")  # of fields: their texts change no answer
+# of fields: their texts change no answer
+_DESCRIPTIONS = ("Setting", "NotIdentity", "AddedLater")
 
 
 def program_hash(program: object) -> str:
@@ -69,7 +70,8 @@ def _code_and_templates(start: str) -> tuple[dict[str, str], dict[str, str]]:
     )
     names = {name for pattern in patterns for name in fnmatch.filter(shipped, pattern)}
     code = {name: _unparse(tree) for name, tree in trees.items()}
-    if start.partition(".")[0] != "kgqa":  # it can compose names in any way
+    # it can compose names in any way
+    if start.partition(".")[0] != "kgqa":
         names |= {name for name in shipped if (prompt_folders()[0] / f"{name}.j2").is_file()}
         code |= {os.path.relpath(file, user_folder()): quick_sha256(file) for file in find_data_files(start)}
     return code, {name: template_hash(name) for name in names}

@@ -3,4 +3,5 @@
 `experiment.engines` chooses their models, and `experiment.judging` measures agreement with people.
 """
 
-ROLE = "judge"  # in prompts and prices, and the group that chooses one
+# in prompts and prices, and the group that chooses one
+ROLE = "judge"

@@ -28,7 +28,8 @@ from kgqa.util.validators import Count
 Label = Literal["correct", "incorrect", "not_attempted"]
 FormName = Literal["three_way", "kgp", "safe", "faithful"]
 ScoreName = Literal["em", "containment"]
-SAMPLED = 1.0  # the temperature of a repeated verdict
+# the temperature of a repeated verdict
+SAMPLED = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,8 @@ class Verdict:
     """The verdict on an answer. None: unscored."""
 
     label: str | None
-    votes: tuple[Vote, ...] = ()  # empty: an exact match that was not sent
+    # empty: an exact match that was not sent
+    votes: tuple[Vote, ...] = ()
 
 
 class AnyJudge(ABC):

@@ -46,7 +46,8 @@ NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 GRAPHML = '<?xml version="1.0" encoding="UTF-8"?>\n<graphml xmlns="http://graphml.graphdrawing.org/xmlns">\n'
 GRAPHML_KEYS = (("name", "node"), ("relation", "edge"), ("passage", "edge"), ("title", "edge"))
 Parts = tuple[str, str, str]  # head, relation, tail
-Record = tuple[str | None, str, list[Any]]  # title, text, triples of any form
+# title, text, triples of any form
+Record = tuple[str | None, str, list[Any]]
 ReadPassages = Iterable[tuple[Passage, tuple[Triple, ...]]]
 
 
@@ -81,7 +82,8 @@ def _hipporag_records(file: Path) -> Iterator[tuple[str, Json]]:
         if key == "docs":
             for number, document in enumerate(value if isinstance(value, list) else [value], start=1):
                 yield f"{location} document {number}", document
-            return  # HippoRAG writes means after it, which can be NaN and then are no JSON
+            # HippoRAG writes means after it, which can be NaN and then are no JSON
+            return
     raise DataError(f"{file}: no key 'docs'. {FORMAT_REMEDY}")
 
 
@@ -115,7 +117,8 @@ def _tsv_records(file: Path) -> Iterator[tuple[str, Json]]:
         yield location, dict(zip(names, row, strict=True))
 
 
-Records = Callable[[Path], Iterator[tuple[str, Json]]]  # the location and value of each record of a file
+# the location and value of each record of a file
+Records = Callable[[Path], Iterator[tuple[str, Json]]]
 IMPORT_FORMATS: Mapping[str, tuple[Records, Callable[[Json], Record]]] = {  # as in kgqa/cli
     "hipporag": (_hipporag_records, _parse_hipporag),
     "openie": (stream_records, _parse_openie),

@@ -28,7 +28,8 @@ TEMPLATES: dict[Layout, str] = {
     "prefixed": "trace/extract_begun",
 }
 UNREADABLE = "unreadable_triples"  # a flag of an extraction
-STOP = ("\nTitle:",)  # a model that does not stop starts the next document
+# a model that does not stop starts the next document
+STOP = ("\nTitle:",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +200,8 @@ class TripleExtractor:
                     f"(passage {passage.id}). Increase it."
                 )
             tokens = max(1, await CountTokens(text, ROLE))
-            length = int(len(text) * max(0.0, 1 - surplus / tokens))  # in proportion, and at least one character less
+            # in proportion, and at least one character less
+            length = int(len(text) * max(0.0, 1 - surplus / tokens))
             text = text[: min(length, len(text) - 1)].rstrip()
         return text
 
@@ -216,7 +218,8 @@ class TripleExtractor:
     async def _surplus_tokens(self, prompt: Prompt) -> int:
         """Return the number of excess tokens of the prompt, without the chat template."""
         text = "\n".join([*(message.content for message in prompt.messages), prompt.prefill])
-        if len(text.encode()) <= self.max_prompt_tokens:  # a token is at least one byte
+        # a token is at least one byte
+        if len(text.encode()) <= self.max_prompt_tokens:
             return 0
         return max(0, await CountTokens(text, ROLE) - self.max_prompt_tokens)
 

@@ -20,7 +20,8 @@ from kgqa.types import JsonObject
 from kgqa.util.fs import sha256
 from kgqa.util.settings import NotIdentity, Setting
 
-SCRIPTS = (".py", ".js", ".ts", ".sh")  # words with these ends are files
+# words with these ends are files
+SCRIPTS = (".py", ".js", ".ts", ".sh")
 
 
 @dataclass(frozen=True)

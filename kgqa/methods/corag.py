@@ -18,11 +18,14 @@ from kgqa.types import Answer, Passage, Question
 from kgqa.util.settings import Setting
 from kgqa.util.validators import Count, Natural, NotNegative
 
-NO_INFORMATION = "No relevant information found"  # of the prompt for sub-answers, and the text that best_of_n scores
+# of the prompt for sub-answers, and the text that best_of_n scores
+NO_INFORMATION = "No relevant information found"
 LABEL = re.compile(r"^(?:(?:intermediate|next|follow[- ]?up|sub)[ -]?)?(?:query|question) ?\d*: *", re.IGNORECASE)
 RELEASED_LABEL = re.compile(r"^Intermediate query \d+: ")
-MAX_CALLS = 4  # generations of sub-queries per step of a chain, repeated ones included (released code)
-REPEATED = 0.7  # the lowest temperature after a repeated sub-query (released code)
+# generations of sub-queries per step of a chain, repeated ones included (released code)
+MAX_CALLS = 4
+# the lowest temperature after a repeated sub-query (released code)
+REPEATED = 0.7
 
 
 @dataclass(frozen=True)

@@ -29,12 +29,14 @@ class Function(OutsideAgent):
     function: Annotated[str, Setting("The function or class, as MODULE:NAME of this folder.")] = "agent:answer"
     settings: Annotated[Mapping[str, Json], Setting("Arguments of a class.")] = field(default_factory=dict)
 
-    bound: ClassVar[Any] = None  # the function itself, from Python. As a field it would be copied
+    # the function itself, from Python. As a field it would be copied
+    bound: ClassVar[Any] = None
 
     @property
     def uses(self) -> frozenset[Need]:
         if self.bound is None and not self.function.rpartition(":")[2][:1].isupper():
-            return super().uses  # a function, which need not be imported
+            # a function, which need not be imported
+            return super().uses
         target = self.target
         return frozenset(target.uses) if is_method(target) else super().uses
 

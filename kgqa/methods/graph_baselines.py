@@ -140,7 +140,8 @@ class FillAttempt:
 
     question: str  # the sub-question, or ""
     passages: tuple[Passage, ...]
-    value: str  # "" if the passages do not contain it
+    # "" if the passages do not contain it
+    value: str
     confidence: float | None  # None: not requested, or unreadable
     kept: bool
 
@@ -151,7 +152,8 @@ class QuestionGraph:
 
     graph: list[Masked]
     known: dict[str, str] = field(default_factory=dict)  # unknown → value
-    tried: set[Masked] = field(default_factory=set)  # with the values of that time
+    # with the values of that time
+    tried: set[Masked] = field(default_factory=set)
 
     def substitute(self, triple: Masked) -> Masked:
         head, relation, tail = (UNKNOWN.sub(lambda m: self.known.get(m[0], m[0]), part) for part in triple)

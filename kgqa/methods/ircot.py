@@ -27,11 +27,13 @@ from kgqa.util.settings import Setting
 from kgqa.util.validators import Count, Natural
 
 MERE_REASONING = re.compile(r"(so|thus|therefore|hence|that is)\b|.*\d\s*[-+*/]\s*[\d.,]+\s*=", re.IGNORECASE)
-RELEASED_REASONING = re.compile(  # of the released program: openings, and a sum or a difference
+# of the released program: openings, and a sum or a difference
+RELEASED_REASONING = re.compile(
     r"(thus|so)[ ,]|that is,|therefore|hence|.*\d [+-] \d[\d,]*(\.\d+)? = \d", re.IGNORECASE
 )
 QueryRules = Literal["names", "released"]
-NEAR_DUPLICATE = 0.9  # similarity of two texts with one title: not in the paper, but in the released program
+# similarity of two texts with one title: not in the paper, but in the released program
+NEAR_DUPLICATE = 0.9
 COMPARED = 2_000  # characters of each text
 
 

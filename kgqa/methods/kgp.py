@@ -24,8 +24,10 @@ from kgqa.types import Answer, Json, Passage, Prompt, Question
 from kgqa.util.settings import Setting
 from kgqa.util.validators import Count
 
-SHORTEN = 0.9  # maximum factor by which a structural context that is too long is shortened
-SMALLEST_SHARE = 0.01  # of pages and tables; if that is still too long, the question itself is too long
+# maximum factor by which a structural context that is too long is shortened
+SHORTEN = 0.9
+# of pages and tables; if that is still too long, the question itself is too long
+SMALLEST_SHARE = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +35,10 @@ class Visit:
     """One visit to the graph: from the last passage of a path to the best of its neighbors."""
 
     path: Path
-    candidates: tuple[Passage, ...] = ()  # its neighbors that are not on the path
-    evidence: str = ""  # the query; "" for an agent that generates no text
+    # its neighbors that are not on the path
+    candidates: tuple[Passage, ...] = ()
+    # the query; "" for an agent that generates no text
+    evidence: str = ""
     chosen: tuple[Passage, ...] = ()  # best first, within the budget
 
 

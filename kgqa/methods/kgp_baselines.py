@@ -82,7 +82,8 @@ class Mdr:
         return first + second if self.score == "sum" else max(first, 0.0) * max(second, 0.0)
 
 
-Counted = Literal["neighbours", "with_seeds"]  # the passages that are compared with the gold ones
+# the passages that are compared with the gold ones
+Counted = Literal["neighbours", "with_seeds"]
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,8 @@ class Neighbourhood:
             reached |= {seed.id: None for seed in seeds}
         hit = len(question.support.intersection(reached))
         figures = {
-            "sf_em": float(hit == len(question.support)),  # 1 if all gold passages were reached
+            # 1 if all gold passages were reached
+            "sf_em": float(hit == len(question.support)),
             "covered": hit / len(question.support),
             "precision": hit / len(reached) if reached else 0.0,
             "reached": float(len(reached)),

@@ -47,7 +47,8 @@ class PairCompletion:
     passages: tuple[Passage, ...] = ()
     tokens: int = 0  # of the passages
     flags: Mapping[str, int] = field(default_factory=dict)
-    call: int | None = None  # see `kgqa.types.Lesson`; None: no passages, so no model call
+    # see `kgqa.types.Lesson`; None: no passages, so no model call
+    call: int | None = None
 
 
 @dataclass(slots=True)
@@ -55,7 +56,8 @@ class KnowTraceState:
     """The graph, the replies and the flags so far."""
 
     graph: dict[Fact, None] = field(default_factory=dict)  # in the order found
-    memory: str = ""  # the graph in the prompt of the last exploration
+    # the graph in the prompt of the last exploration
+    memory: str = ""
     explored: list[Exploration] = field(default_factory=list)
     completed: list[list[PairCompletion]] = field(default_factory=list)  # by iteration
     flags: Counter[str] = field(default_factory=Counter)
@@ -131,7 +133,8 @@ class KnowTrace:
                 break
             pairs = exploration.pairs[: self.max_pairs]
             if not state.add_iteration(await gather(*(self.complete(question, pair) for pair in pairs))):
-                state.flags["standstill"] += 1  # the prompt of the next exploration would be the same
+                # the prompt of the next exploration would be the same
+                state.flags["standstill"] += 1
                 break
         if self.at_limit == "answer":
             await self.force_answer(question, state)

@@ -46,7 +46,8 @@ class OutsideAgent(ScopedMethod):
         NotIdentity("the order of the work only", reported=False),
     ] = 8
 
-    answers_questions: ClassVar[bool] = True  # also without a model of kgqa
+    # also without a model of kgqa
+    answers_questions: ClassVar[bool] = True
 
     @property
     def uses(self) -> frozenset[Need]:

@@ -39,7 +39,8 @@ class ReasoningStep:
     """The first line of a generated step."""
 
     text: str
-    kind: str  # "attribution", "logical", "final answer"; "" without a tag
+    # "attribution", "logical", "final answer"; "" without a tag
+    kind: str
     answer: str | None  # None: not the final answer
 
 

@@ -49,7 +49,8 @@ class IterRetGen(PooledFewShot):
             evidence = [*passages, *evidence]
             reply = await self.read(log, "iter_retgen/answer", passages, self.max_tokens)
             replies.append(reply)
-            queries.append(f"{reply.strip()} {question.text}".strip())  # the generation first: Shao et al., §3.2
+            # the generation first: Shao et al., §3.2
+            queries.append(f"{reply.strip()} {question.text}".strip())
         notes = {"generations": replies, "queries": queries[:-1]}
         return log.answer(log.read_conclusion(replies[-1]), evidence, notes)
 

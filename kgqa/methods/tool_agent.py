@@ -30,8 +30,10 @@ REPEATED = "You have made this call before, see its result above. Try other word
 NO_ROOM = "There is no room for these chunks any more."
 
 
-MOST_CALLS = 10  # of one reply, and unknown chunks of one call
-SHOWN = 60  # characters of what the model wrote in a message to it
+# of one reply, and unknown chunks of one call
+MOST_CALLS = 10
+# characters of what the model wrote in a message to it
+SHOWN = 60
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,8 @@ from kgqa.util.sentences import sentences
 from kgqa.util.settings import Setting
 from kgqa.util.validators import Count, Validator
 
-MAX_CANDIDATES = 727  # number of labels, less one for the option to stop
+# number of labels, less one for the option to stop
+MAX_CANDIDATES = 727
 Layout = Literal["figures", "released", "prefixed"]
 SELECT: dict[Layout, str] = {
     "figures": "trace/select",
@@ -41,15 +42,18 @@ class Unit:
     """One element of a chain: a triple, a sentence or a document."""
 
     text: str  # as prompts show it
-    parts: tuple[str, ...]  # head, relation and tail; one part otherwise
+    # head, relation and tail; one part otherwise
+    parts: tuple[str, ...]
     passage_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class Chain:
     units: tuple[Unit, ...] = ()
-    score: float = 0.0  # log of the product of its choices' probabilities, the choice to stop included
-    ended: bool = False  # the selector stopped it, or nothing was left to add
+    # log of the product of its choices' probabilities, the choice to stop included
+    score: float = 0.0
+    # the selector stopped it, or nothing was left to add
+    ended: bool = False
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -88,7 +92,8 @@ class ChainState:
     """The constant part of the search for the chains of one question."""
 
     question: str
-    pool: tuple[Unit, ...]  # the knowledge graph, in the passages' order
+    # the knowledge graph, in the passages' order
+    pool: tuple[Unit, ...]
     demonstrations: tuple[ChainDemonstration, ...] = ()  # few-shot examples, the nearest first
 
 
@@ -240,7 +245,8 @@ class Trace:
         state = ChainState(question.text, pool)
         if not pool:
             chains = [Chain()]
-        elif self.top is not None:  # Table 2, "w. Top-T Triples": the ranking is one chain
+        elif self.top is not None:
+            # Table 2, "w. Top-T Triples": the ranking is one chain
             chains = [Chain(tuple(unit for _, unit in (await self.rank(state, Chain()))[: self.top]))]
         else:
             chains = await self.build_chains(state)

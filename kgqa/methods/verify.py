@@ -26,7 +26,8 @@ from kgqa.util.validators import Count, Natural
 Verdict = Literal["valid", "noise", "unverified"]
 Triple = tuple[str, str, str]
 _NAMES = {"type": "array", "items": TEXT, "minItems": 2}
-_LIST = re.compile(r"\[\s*(?=[\[\]])")  # a list of lists, or an empty list
+# a list of lists, or an empty list
+_LIST = re.compile(r"\[\s*(?=[\[\]])")
 
 
 @dataclass(frozen=True)
@@ -235,7 +236,8 @@ class Lists(NamedTuple):
     """The lists of texts in a reply, in order. `whole`: the outer list was complete."""
 
     members: tuple[tuple[str, ...], ...]
-    malformed: int  # members that are not lists of texts
+    # members that are not lists of texts
+    malformed: int
     whole: bool
 
 
@@ -243,7 +245,8 @@ class Path(NamedTuple):
     valid: bool
     triples: tuple[Triple, ...]
     explanation: str
-    malformed: int  # members of the path that are no triples
+    # members of the path that are no triples
+    malformed: int
 
 
 TRIPLES_SCHEMA = list_schema("triples", TRIPLE)

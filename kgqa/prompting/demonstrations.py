@@ -15,7 +15,8 @@ from kgqa.errors import ConfigError
 from kgqa.types import Passage, Triple
 
 Mode = Literal["adaptive", "fixed", "none"]
-RELEASED_SET = 15  # questions of each of the three sets of IRCoT's authors: §4.1, and their program's `run.py`
+# questions of each of the three sets of IRCoT's authors: §4.1, and their program's `run.py`
+RELEASED_SET = 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,15 +88,21 @@ class ThoughtDemonstration:
 
     question: str
     answer: str
-    thoughts: str  # one line, which ends with "the answer is: …"
+    # one line, which ends with "the answer is: …"
+    thoughts: str
     contexts: tuple[tuple[Passage, ...], ...]
-    pinned: tuple[Passage, ...] = ()  # IIRC's main passage, which is in the contexts too
-    titles: tuple[str, ...] = ()  # of the other pages that support the chain
-    steps: tuple[SubQuestion, ...] = ()  # each after those that it needs
-    triples: tuple[Triple, ...] = ()  # of the passages of `contexts[0]`, in their order
+    # IIRC's main passage, which is in the contexts too
+    pinned: tuple[Passage, ...] = ()
+    # of the other pages that support the chain
+    titles: tuple[str, ...] = ()
+    # each after those that it needs
+    steps: tuple[SubQuestion, ...] = ()
+    # of the passages of `contexts[0]`, in their order
+    triples: tuple[Triple, ...] = ()
     implied: tuple[Triple, ...] = ()  # inferred from these
     entities: tuple[Entity, ...] = ()  # of these
-    places: Mapping[int, int] = field(default_factory=dict, hash=False)  # in the authors' sets, by the set's number
+    # in the authors' sets, by the set's number
+    places: Mapping[int, int] = field(default_factory=dict, hash=False)
 
     def context(self, distractors: int) -> tuple[Passage, ...]:
         """Return the context with up to this number of distractors."""

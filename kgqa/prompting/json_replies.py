@@ -30,7 +30,8 @@ def read_object(text: str) -> dict[str, Json] | None:
     """Return the JSON object of a reply, also if text surrounds it, or None."""
     try:
         value = json.loads(text[text.find("{") : text.rfind("}") + 1])
-    except (ValueError, RecursionError):  # an integer of thousands of digits is a ValueError too
+    except (ValueError, RecursionError):
+        # an integer of thousands of digits is a ValueError too
         return None
     return value if isinstance(value, dict) else None
 

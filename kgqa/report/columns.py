@@ -9,7 +9,8 @@ from functools import partial
 from kgqa.artifacts.metrics import UNDEFINED, Estimate, Metrics
 from kgqa.scoring.questions import METRICS
 
-_SELF_EXPLANATORY = ("method", "model", "dataset", "retriever")  # keys with values that need no key next to them
+# keys with values that need no key next to them
+_SELF_EXPLANATORY = ("method", "model", "dataset", "retriever")
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,8 @@ class Measured:
     low: float | None = None
     high: float | None = None
     of: int | None = None  # the total of a count
-    digits: int | None = None  # after the point. None: three significant digits
+    # after the point. None: three significant digits
+    digits: int | None = None
 
     @property
     def brief(self) -> str:

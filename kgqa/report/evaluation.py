@@ -64,7 +64,8 @@ def _ranking_section(evaluations: Sequence[Evaluation]) -> Section:
     judged = [each.judge for each in evaluations if each.judge]
     for name in dict.fromkeys(chain.from_iterable(each.members or () for each in judged)):
         judges[name] = [each.members[name] for each in judged if each.members]
-    if judged[0].models:  # EM and containment have their columns
+    # EM and containment have their columns
+    if judged[0].models:
         judges[judged[0].judge] = [each.accuracy for each in judged]
     corrected = [each.calibration.corrected for each in evaluations if each.calibration]
     if all(each.n for each in corrected):

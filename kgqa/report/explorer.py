@@ -25,25 +25,36 @@ from kgqa.scoring.questions import ScoredQuestion
 from kgqa.types import Json
 from kgqa.util.jsonio import encode_json
 
-TRACE_BYTES = 15_000_000  # of calls: a browser opens the page within two seconds
-REFERENCE = "\x00"  # the key of an object that replaces a text: {"\0": [numbers of its paragraphs]}
-_SHARABLE = 40  # characters: a shorter text is not replaced
-_FAILED = 20  # failed questions listed below the scores
+# of calls: a browser opens the page within two seconds
+TRACE_BYTES = 15_000_000
+# the key of an object that replaces a text: {"\0": [numbers of its paragraphs]}
+REFERENCE = "\x00"
+# characters: a shorter text is not replaced
+_SHARABLE = 40
+# failed questions listed below the scores
+_FAILED = 20
 _BEST = 10  # texts of a ranking
-_DIGITS = 4  # of fractions, as the page shows them
+# of fractions, as the page shows them
+_DIGITS = 4
 
 
 class Quotation(Artifact):
     """A sentence that supports an answer, with its place and its triple."""
 
-    triple: tuple[str, ...] | None  # head, relation, tail. None: the method has no triples
-    sentence: str  # that shares most words with the triple, or with question and answer
-    file: str | None  # None: the passage is not from a document
-    page: str | None  # such as "page 3", only for PDFs
-    line: Count | None  # from 1, only for text files
+    # head, relation, tail. None: the method has no triples
+    triple: tuple[str, ...] | None
+    # that shares most words with the triple, or with question and answer
+    sentence: str
+    # None: the passage is not from a document
+    file: str | None
+    # such as "page 3", only for PDFs
+    page: str | None
+    # from 1, only for text files
+    line: Count | None
     title: str
     passage: str  # its id
-    where: str  # file with page or line, or the title
+    # file with page or line, or the title
+    where: str
 
 
 def run_page(

@@ -18,7 +18,8 @@ from kgqa.scoring.questions import ScoredQuestion
 from kgqa.util.fs import OUT_ELSEWHERE, ensure_dir, explain_storage_errors, replace_file
 from kgqa.util.registry import list_exports, load_function
 
-_UNFIT = re.compile(r"[\s%]")  # in TREC's files, in which spaces separate columns
+# in TREC's files, in which spaces separate columns
+_UNFIT = re.compile(r"[\s%]")
 
 
 def write_report(run: FinishedRun, form: str, out: Path | None = None, scored: Iterable[ScoredQuestion] = ()) -> Path:
@@ -65,7 +66,8 @@ def write_export(run: Path, out: Path, form: str = "jsonl") -> list[Path]:
         raise ConfigError(f"--out {out}: name a folder")
     part = out.with_name(f"{out.name}.part")
     with explain_storage_errors(part, OUT_ELSEWHERE):
-        shutil.rmtree(part, ignore_errors=True)  # of an export that was killed
+        # of an export that was killed
+        shutil.rmtree(part, ignore_errors=True)
         ensure_dir(part)
         try:
             write(finished, part)

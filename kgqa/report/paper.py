@@ -24,7 +24,8 @@ BETTER, WORSE = "†", "‡"
 MEAN = "mean"
 DEFAULT_METRICS = ("em", "f1")
 NOT_IN_ROWS = ("method", "dataset", "limit", "sample", "run_name", "output_dir", "sweep")  # keys of commands
-OTHERS = {"judge": "judge", "corrected": "corrected"}  # scores without an entry in METRICS
+# scores without an entry in METRICS
+OTHERS = {"judge": "judge", "corrected": "corrected"}
 DATASETS = {
     "hotpotqa": "HotpotQA", "2wiki": "2WikiMultiHopQA", "musique": "MuSiQue", "iirc": "IIRC", "nq": "NQ",
     "popqa": "PopQA", "triviaqa": "TriviaQA", "bamboogle": "Bamboogle", "frames": "FRAMES",

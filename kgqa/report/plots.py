@@ -8,11 +8,13 @@ from dataclasses import dataclass
 
 WIDTH, HEIGHT = 640, 300
 LEFT, RIGHT, TOP, BOTTOM = 56, 24, 14, 44
-BAR, BAR_LENGTH = 20, 220  # pixels from a bar to the next, and for the bars: names are readable on a phone
+# pixels from a bar to the next, and for the bars: names are readable on a phone
+BAR, BAR_LENGTH = 20, 220
 NAME = 44  # characters of a bar's name
 LEGEND_ROW = 18  # pixels of an entry
 _CHARACTER = 6.8  # pixels
-_MANY = 40  # points of a line from which on they are not marked
+# points of a line from which on they are not marked
+_MANY = 40
 COLOURS = ("#2f7fb5", "#c4622d", "#3f9461", "#9a5fb0", "#b58a1a", "#c0467c", "#5a7d8c", "#7f8b2f")
 
 
@@ -20,7 +22,8 @@ COLOURS = ("#2f7fb5", "#c4622d", "#3f9461", "#9a5fb0", "#b58a1a", "#c0467c", "#5
 class Point:
     x: float
     y: float
-    low: float | None = None  # ends of the interval of y
+    # ends of the interval of y
+    low: float | None = None
     high: float | None = None
     label: str = ""  # shown next to it
 
@@ -91,7 +94,8 @@ class _Scale:
         """Return a scale from the mark below the values to the mark above them."""
         low, high = min(values, default=0.0), max(values, default=1.0)
         if low == high:
-            low, high = low - 1 if low < 0 else max(0.0, low - 1), high + 1  # no values below a share of 0
+            # no values below a share of 0
+            low, high = low - 1 if low < 0 else max(0.0, low - 1), high + 1
         marks = log_ticks(low, high) if is_log else ticks(low, high, about)
         return cls(marks[0], marks[-1], start, end, marks, is_log)
 

@@ -31,8 +31,10 @@ ORDER = (
     "misleads. Rows are not compared if the paper uses different models and we use one."
 )
 FAILED = "Values show failed questions, which count as wrong. Run the command again to retry them."
-ALPHA = 0.05  # chance that an interval excludes 0 if nothing differs
-_NAMED = 2  # models in the heading of our values
+# chance that an interval excludes 0 if nothing differs
+ALPHA = 0.05
+# models in the heading of our values
+_NAMED = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,8 @@ class CellLine:
     state: str
     why: str
     command: str
-    run: str  # the run's folder; "": none yet
+    # the run's folder; "": none yet
+    run: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +104,10 @@ class Reproduction:
     differing: Sequence[tuple[str, str, str]]
     cost: Sequence[tuple[str, str]]
     orders: Sequence[Order] = ()
-    chosen: Sequence[tuple[str, str, str]] = ()  # cell, values chosen on dev, among how many
-    second_hand: str = ""  # the source of the published values, if it is not the paper
+    # cell, values chosen on dev, among how many
+    chosen: Sequence[tuple[str, str, str]] = ()
+    # the source of the published values, if it is not the paper
+    second_hand: str = ""
     scorer: str = ""  # a sentence
 
     @property

@@ -38,8 +38,10 @@ from kgqa.types import Json
 from kgqa.util.text import duration, pluralize
 
 Rows = Iterator[tuple[str, str]]
-PLAIN = 0.05  # share of passages that can lack something without a notice
-_REASONS = 3  # most frequent reasons of failed questions in a notice
+# share of passages that can lack something without a notice
+PLAIN = 0.05
+# most frequent reasons of failed questions in a notice
+_REASONS = 3
 _LONGEST = 300  # characters of a reason
 _MEANS = {"n": "questions", "em": "EM", "f1": "F1", "containment": "containment"}  # headers
 

@@ -224,7 +224,8 @@ def _find_worse(values: Mapping[int, float], shares: Sequence[Shares | None], si
     for other in values:
         second = shares[other] or {}
         tested = compare({"": {"best": list(first.values()), "other": [second.get(key) for key in first]}}, seed=0)
-        if other != best and tested:  # over the questions that both define, the best one can be worse
+        # over the questions that both define, the best one can be worse
+        if other != best and tested:
             p_values[other] = tested[0].p if sign * tested[0].difference > 0 else 1.0
     adjusted = holm(list(p_values.values()))
     return {other for other, p in zip(p_values, adjusted, strict=True) if p < ALPHA}

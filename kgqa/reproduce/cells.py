@@ -19,8 +19,10 @@ from kgqa.reproduce.trained_models import TRAINED, split_trained, use_trained
 from kgqa.system.availability import ENCODERS, add_engines, find_missing
 
 FILE_GROUPS = (("method", "model", "engine", SERVER, "roles", "judge"), (*ENCODERS, "graph"), ("dataset",))
-Find = Callable[[tuple[str, ...]], list[str]]  # `find_missing`, by FILE_GROUPS: many cells share a model or a dataset
-NEEDING = ("needs weights", "needs data", "needs weights and data")  # states of cells that run once these are here
+# `find_missing`, by FILE_GROUPS: many cells share a model or a dataset
+Find = Callable[[tuple[str, ...]], list[str]]
+# states of cells that run once these are here
+NEEDING = ("needs weights", "needs data", "needs weights and data")
 
 
 @dataclass
@@ -88,7 +90,8 @@ def choose_cells(table: PublishedTable, only: str | None) -> list[PublishedCell]
 def replace_override(own: Sequence[str], more: Sequence[str]) -> tuple[str, ...]:
     """Return the paper's overrides with more. Another choice in a group removes the keys of the former one."""
     groups = {override_key(override) for override in more} & set(group_names())
-    replaced = {*groups, "sample"} if "dataset" in groups else groups  # the size of a sample belongs to a dataset
+    # the size of a sample belongs to a dataset
+    replaced = {*groups, "sample"} if "dataset" in groups else groups
     left = [o for o in own if override_group(o) not in replaced or override_key(o) in groups]
     return merge_overrides(left, more)
 

@@ -89,7 +89,8 @@ def _measure(tests: Sequence[Cell], metric: PublishedMetric) -> Ours | None:
         return None
     if len(values) == 1:
         return values[0]
-    ends = _mean_ends(values)  # the runs have the same questions
+    # the runs have the same questions
+    ends = _mean_ends(values)
     means, questions = [ours.mean for ours in values], min(ours.questions for ours in values)
     worst = max(values, key=lambda ours: ours.failed)
     return Ours(fmean(means), *ends, questions, stdev(means), worst.failed, worst.asked)
@@ -135,7 +136,8 @@ def _mean(
         ours = pool_values(numbers, [folder for cell in cells for folder in _folders(cell)], metric)
     else:
         value, low, high = weight_values(numbers, [1] * len(numbers))
-        if rows:  # rows answer the same questions, columns are other datasets
+        # rows answer the same questions, columns are other datasets
+        if rows:
             low, high = _mean_ends(numbers)
         ours = Ours(value, low, high, min(value.questions for value in numbers))
     return replace(ours, failed=sum(each.failed for each in numbers), asked=sum(each.asked for each in numbers)), ""

@@ -31,7 +31,8 @@ SETS = "method.demonstration_set"
 class Candidates(Strict):
     """The values to choose from, of the cells that have all of these choices."""
 
-    when: tuple[str, ...]  # choices of groups and values that a cell has
+    # choices of groups and values that a cell has
+    when: tuple[str, ...]
     among: dict[str, tuple[int, ...]]
 
 

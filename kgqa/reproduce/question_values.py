@@ -20,7 +20,8 @@ from kgqa.types import Json, Usage
 
 # by question: numerator and denominator of its value, and whether it was answered
 Parts = Mapping[str, tuple[float, float, bool]]
-_CELLS = 4096  # of which values are remembered, since a report is written after every cell
+# of which values are remembered, since a report is written after every cell
+_CELLS = 4096
 
 
 def add_interval(ours: Ours, folder: Path, metric: PublishedMetric) -> Ours:

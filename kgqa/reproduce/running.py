@@ -36,7 +36,8 @@ from kgqa.util.places import outputs
 from kgqa.util.text import pluralize
 from kgqa.util.validators import Positive
 
-MAKE = "make."  # make.KEY=: a key for the commands that train missing models
+# make.KEY=: a key for the commands that train missing models
+MAKE = "make."
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,8 @@ class ReproduceKeys:
     only: str | None = None  # rows and columns
     run_name: FolderName | None = None  # of the report
     dry_run: bool = False
-    margin: Positive = MARGIN  # points within which two values agree
+    # points within which two values agree
+    margin: Positive = MARGIN
     footing: Literal["own", "shared"] = "own"
     protocol: Literal["short", "paper"] = "short"
 
@@ -64,7 +66,8 @@ class ReproduceRequest:
     hydra: tuple[str, ...]  # of a launcher
     budget: Budget | None
     protocol: Protocol | None  # None: short
-    make: tuple[str, ...]  # keys for the commands that train missing models
+    # keys for the commands that train missing models
+    make: tuple[str, ...]
     command: tuple[str, ...]
 
     @classmethod

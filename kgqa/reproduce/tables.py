@@ -22,7 +22,8 @@ from kgqa.util.plugins import package_conf
 
 Availability = Literal["run", "needs training", "model retired", "human", "quoted", "not built"]
 FORM = "See docs/dev/TABLE_FILES.md"
-DATASET = "dataset"  # as a scorer's profile: that of each dataset
+# as a scorer's profile: that of each dataset
+DATASET = "dataset"
 OneOrMore = Annotated[tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)]
 
 
@@ -59,25 +60,33 @@ class Fate(Strict):
     kind: str = ""  # one of the table's kinds
     availability: Availability | None = None
     why: str = ""
-    overrides: tuple[str, ...] = ()  # the paper's, as far as kgqa has it
-    substitute: OneOrMore = ()  # overrides that replace a retired model
-    trained: dict[str, str] = {}  # keys, and the trained model that each needs
-    differs: dict[str, tuple[str, str]] = {}  # settings, each with the paper's value and ours
-    shared: tuple[str, ...] = ()  # overrides of footing=shared, which puts all rows on one footing
+    # the paper's, as far as kgqa has it
+    overrides: tuple[str, ...] = ()
+    # overrides that replace a retired model
+    substitute: OneOrMore = ()
+    # keys, and the trained model that each needs
+    trained: dict[str, str] = {}
+    # settings, each with the paper's value and ours
+    differs: dict[str, tuple[str, str]] = {}
+    # overrides of footing=shared, which puts all rows on one footing
+    shared: tuple[str, ...] = ()
 
 
 class PublishedCell(Fate):
     row: str
     column: str
     availability: Availability = "run"
-    values: tuple[Value | None, ...]  # in the order of the metrics; None: not in the paper's text
-    mean_of: tuple[str, ...] = ()  # rows: this cell shows their mean; (): it has its own value
+    # in the order of the metrics; None: not in the paper's text
+    values: tuple[Value | None, ...]
+    # rows: this cell shows their mean; (): it has its own value
+    mean_of: tuple[str, ...] = ()
 
 
 class _Row(Fate):
     name: str
     published: dict[str, tuple[float | str | None, ...] | None] | None = None  # None: every column without values
-    spread: dict[str, tuple[float | None, ...]] = {}  # standard deviations of the published values
+    # standard deviations of the published values
+    spread: dict[str, tuple[float | None, ...]] = {}
     cells: dict[str, Fate] = {}
     mean_of: tuple[str, ...] = ()
 
@@ -97,7 +106,8 @@ class PublishedTable(Strict):
     place: str
     source: Literal["text", "plot", "mixed"]
     scorer: str  # its name in scorers.yaml
-    second_hand: str = ""  # the copies that the values are from; "": read from the paper or its authors' pages
+    # the copies that the values are from; "": read from the paper or its authors' pages
+    second_hand: str = ""
     given: tuple[str, ...] = ()  # overrides of every cell
     metrics: Annotated[tuple[PublishedMetric, ...], BeforeValidator(_list_metrics)]
     settings: Annotated[
@@ -107,9 +117,12 @@ class PublishedTable(Strict):
     axis: str = ""
     against: str = ""
     by_column: dict[str, tuple[str, ...]] = Field(alias="columns")  # overrides
-    average: str = ""  # the column that is the mean of the others; "": none
-    pool: bool = False  # a mean is over the questions of all its cells, instead of over the cells
-    asked: int | dict[str, int] | None = None  # the paper's number of questions, also by column or dataset
+    # the column that is the mean of the others; "": none
+    average: str = ""
+    # a mean is over the questions of all its cells, instead of over the cells
+    pool: bool = False
+    # the paper's number of questions, also by column or dataset
+    asked: int | dict[str, int] | None = None
     entries: tuple[_Row, ...] = Field(alias="rows")
 
     @cached_property

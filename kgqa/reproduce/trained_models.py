@@ -26,7 +26,8 @@ from kgqa.util.registry import load_registered
 
 Command = tuple[str, ...]
 TRAINED = "trained."  # trained.NAME=PATH uses a model
-VERBS = ("collect", "train", "bootstrap")  # commands with own keys that start with their name
+# commands with own keys that start with their name
+VERBS = ("collect", "train", "bootstrap")
 # the verbs of which a command accepts keys
 ACCEPTED = {"train": ("train", "collect"), "bootstrap": ("bootstrap", "collect", "train")}
 

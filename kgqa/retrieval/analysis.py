@@ -9,9 +9,12 @@ import re
 from functools import cache, lru_cache
 from typing import Any
 
-VERSION = 1  # of the analysis; an index of another one is not used
-LONGEST = 255  # characters of a word; Lucene cuts longer ones into pieces
-REMEMBERED = 1 << 18  # runs between blanks with their terms in memory, about 50 MB
+# of the analysis; an index of another one is not used
+VERSION = 1
+# characters of a word; Lucene cuts longer ones into pieces
+LONGEST = 255
+# runs between blanks with their terms in memory, about 50 MB
+REMEMBERED = 1 << 18
 STOP_WORDS = frozenset(
     (
         "a", "an", "and", "are", "as", "at", "be", "but", "by", "for", "if", "in", "into", "is", "it", "no", "not",
@@ -26,7 +29,8 @@ def analyze_text(text: str) -> str:
 
     Words never cross a blank, so each run between blanks is looked up by itself, and texts repeat their runs.
     """
-    runs = text.replace("\u202f", "_").split()  # the narrow blank of "10 000" joins as an underscore does
+    # the narrow blank of "10 000" joins as an underscore does
+    runs = text.replace("\u202f", "_").split()
     return " ".join(map(_run_terms, runs))
 
 
@@ -58,7 +62,8 @@ def _term(word: str) -> str:
 
 
 # most runs are one word between signs, and are found six times as fast as with the pattern of all languages
-_SIGNS = ".,;:'\"!?()[]/-“”‘’–—…"  # none of them is a word, or begins or ends one
+# none of them is a word, or begins or ends one
+_SIGNS = ".,;:'\"!?()[]/-“”‘’–—…"
 _PLAIN = re.compile("[0-9A-Za-zÀ-ÖØ-öø-ɏ]+")
 _POSSESSIVES = frozenset(apostrophe + s for apostrophe in "'’＇" for s in "sS")
 
@@ -106,7 +111,8 @@ def _word_pattern() -> Any:
 # the earlier steps do not change.
 _ADDED = re.compile(r"(?P<stem>.*)(?:(?P<bl>bl)|log)(?:[iy](?:eds?|ings?|s)?|ies)")
 _DOUBLED = re.compile(r"(?P<stem>.*[aeiouy].*?)(?P<letter>[chjkqvwx])(?P=letter)(?:eds?|ings?)")
-_MEASURED = re.compile(r"[aeiou][^aeiou]|^[^aeiou]+y[^aeiou]")  # m>0; y is a vowel after a consonant
+# m>0; y is a vowel after a consonant
+_MEASURED = re.compile(r"[aeiou][^aeiou]|^[^aeiou]+y[^aeiou]")
 
 
 def _as_martin_porter_does(word: str) -> str:

@@ -16,8 +16,10 @@ from kgqa.retrieval.vector_store import Vectors
 
 Kind = Literal["query", "passage"]
 Key = tuple[Kind, str]
-BYTES_IN_MEMORY = 1 << 29  # of vectors: 350,000 of 384 dimensions, 33,000 of 4,096
-DECIMALS = 6  # of a cosine; encoders that batch differ in the 7th with the shape of the batch
+# of vectors: 350,000 of 384 dimensions, 33,000 of 4,096
+BYTES_IN_MEMORY = 1 << 29
+# of a cosine; encoders that batch differ in the 7th with the shape of the batch
+DECIMALS = 6
 
 
 @runtime_checkable

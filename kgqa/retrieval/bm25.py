@@ -27,10 +27,14 @@ from kgqa.util.validators import NotNegative, Share, Validator
 if TYPE_CHECKING:
     import tantivy
 
-HEAP = 128 << 20  # bytes of postings held before they are written; more does not build faster
-DIGITS = 6  # of a score; later ones depend on the order of summation
-SPARE = 8  # hits fetched beyond k, to see whether the k-th shares its score with others
-MOST_TIES = 10_000  # hits fetched for one query because of equal scores; among more, tantivy's order decides
+# bytes of postings held before they are written; more does not build faster
+HEAP = 128 << 20
+# of a score; later ones depend on the order of summation
+DIGITS = 6
+# hits fetched beyond k, to see whether the k-th shares its score with others
+SPARE = 8
+# hits fetched for one query because of equal scores; among more, tantivy's order decides
+MOST_TIES = 10_000
 
 
 Boosts = Annotated[
@@ -89,7 +93,8 @@ class Bm25(IndexedRetriever):
                 advance(1)
             writer.commit()
             writer.wait_merging_threads()
-        except (ValueError, OSError) as error:  # tantivy's errors on a full disk
+        except (ValueError, OSError) as error:
+            # tantivy's errors on a full disk
             raise StorageError(f"{folder}: {error}. {AGAIN}") from error
 
     def load(self, folder: Path) -> tuple[tantivy.Schema, tantivy.Searcher]:
@@ -179,7 +184,8 @@ class Bm25s(IndexedRetriever):
                 terms.append(list(map(sys.intern, analysis.terms(getattr(passage, field)))))
             advance(1)
         for field, terms in texts.items():
-            if any(terms):  # a field may be empty in all passages
+            # a field may be empty in all passages
+            if any(terms):
                 scored = bm25s.BM25(k1=self.k1, b=self.b, delta=self.delta, method=self.variant, backend="numpy")
                 scored.index(terms, show_progress=False)
                 with explain_storage_errors(folder):

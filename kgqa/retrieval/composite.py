@@ -19,7 +19,8 @@ from kgqa.util.fs import ensure_dir, explain_storage_errors
 from kgqa.util.settings import Setting
 from kgqa.util.validators import Count
 
-MAX_FAILED = 0.05  # share of the calls for an index
+# share of the calls for an index
+MAX_FAILED = 0.05
 
 
 @dataclass(frozen=True)
@@ -195,11 +196,13 @@ class Mdr(Composite):
 
     def _rank_pairs(self, query: Query, first: Scored, seconds: Iterator[Scored]) -> list[int]:
         pairs = []
-        for (position, score), second in zip(first, seconds, strict=False):  # `seconds` continues with the next query's
+        # `seconds` continues with the next query's
+        for (position, score), second in zip(first, seconds, strict=False):
             others = [(other, more) for other, more in second if other != position][: self.second_hop]
             pairs += [(-self._pair_score(score, more), position, other) for other, more in others]
         ranked = chain.from_iterable((position, other) for _, position, other in sorted(pairs))
-        alone = (position for position, _ in first)  # if there is no other passage to pair with
+        # if there is no other passage to pair with
+        alone = (position for position, _ in first)
         return list(dict.fromkeys([*ranked, *alone]))[: query.k]
 
     def _pair_score(self, first: float, second: float) -> float:

@@ -27,16 +27,24 @@ from kgqa.util.settings import ORDER_OF_SUMS, AddedLater, Setting
 from kgqa.util.validators import Count
 
 VECTORS, PROGRESS, FAISS = "vectors.npy", "progress.json", "search.faiss"
-SHARD = 8_192  # passages encoded before they are saved: what an interrupted build loses at most
-BLOCK = 256  # texts encoded between two signs of progress
-QUERIES = 256  # searched at once: bounds the memory for scores
-SPARE = 8  # candidates beyond k, among which the exact scores decide
-TRAINING = 64  # vectors per list that FAISS finds the lists from; it warns below 39
-CENTROIDS = 256  # of each part of a compressed vector, so that its number is a byte
+# passages encoded before they are saved: what an interrupted build loses at most
+SHARD = 8_192
+# texts encoded between two signs of progress
+BLOCK = 256
+# searched at once: bounds the memory for scores
+QUERIES = 256
+# candidates beyond k, among which the exact scores decide
+SPARE = 8
+# vectors per list that FAISS finds the lists from; it warns below 39
+TRAINING = 64
+# of each part of a compressed vector, so that its number is a byte
+CENTROIDS = 256
 # Compressed vectors confuse near passages, so more candidates are scored exactly
 REFINED = 10
-GPU_LIMIT = 2048  # passages that FAISS returns from a GPU at most
-Nearest = Callable[[Any, int], Any]  # queries (Q, d) and a count → positions (Q, count) in any order; -1: none
+# passages that FAISS returns from a GPU at most
+GPU_LIMIT = 2048
+# queries (Q, d) and a count → positions (Q, count) in any order; -1: none
+Nearest = Callable[[Any, int], Any]
 
 
 @dataclass(frozen=True)
@@ -100,7 +108,8 @@ class Dense:
 
     pools: ClassVar[bool] = True
 
-    version: ClassVar[int] = 1  # raise it when equal settings give other results
+    # raise it when equal settings give other results
+    version: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         if not isinstance(self.encoder, str | Encoder):
@@ -142,7 +151,8 @@ class Dense:
             with replace_atomically(folder / FAISS) as fresh:
                 try:
                     faiss.write_index(self._make_faiss(vectors), str(fresh))
-                except RuntimeError as error:  # how FAISS reports a full disk
+                except RuntimeError as error:
+                    # how FAISS reports a full disk
                     raise OSError(str(error).strip().splitlines()[-1]) from error
 
     def open(self, passages: Sequence[Passage], folder: Path) -> DenseFinder:
@@ -276,7 +286,8 @@ class DenseFinder(Finder):
         """Return the best `k` of the candidates, fetching more of them while a tie continues beyond the last."""
         total = len(self._vectors)
         candidates = positions[positions >= 0]
-        if len(candidates) < min(k, total):  # the lists that were probed hold too few
+        # the lists that were probed hold too few
+        if len(candidates) < min(k, total):
             candidates = nearest_exactly(self._vectors, vector[None], count)[0]
         scored = self._rank(vector, candidates)
         while k < len(scored) == count < total and scored[k - 1][1] == scored[-1][1]:

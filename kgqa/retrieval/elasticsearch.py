@@ -35,20 +35,26 @@ from kgqa.util.optional_deps import require_packages
 from kgqa.util.settings import Setting
 from kgqa.util.validators import NotNegative, Share
 
-CLIENT = "elasticsearch>=8.19,<9"  # talks to servers 8.x and 9.x, as pinned in pyproject.toml
+# talks to servers 8.x and 9.x, as pinned in pyproject.toml
+CLIENT = "elasticsearch>=8.19,<9"
 DEFAULT_URL = "http://127.0.0.1:9200"
 VARIABLES = ("API_KEY", "USER", "PASSWORD", "CA")
 RETRIES = 3
-BUSY = (429, 502, 503, 504)  # HTTP: too many requests, a proxy without its server, unavailable
+# HTTP: too many requests, a proxy without its server, unavailable
+BUSY = (429, 502, 503, 504)
 REQUEST_SECONDS, MERGE_SECONDS = 60, 3_600
-FOLDER_FILE = "elasticsearch.json"  # which index on the server belongs to the folder
-CHUNK = 500  # passages per bulk request, about 300 kB of Wikipedia's paragraphs
-CHUNK_BYTES = 10 << 20  # of a bulk request; servers accept 100 MB by default
+# which index on the server belongs to the folder
+FOLDER_FILE = "elasticsearch.json"
+# passages per bulk request, about 300 kB of Wikipedia's paragraphs
+CHUNK = 500
+# of a bulk request; servers accept 100 MB by default
+CHUNK_BYTES = 10 << 20
 QUERIES = 64  # per multi-search request
 # A server rejects queries of more clauses than memory allows, at least 1,024 are allowed: two fields of 500 words.
 LONGEST_QUERY = 500
 FIRST_WORDS = re.compile(rf"(?:\W*\w+){{0,{LONGEST_QUERY}}}")
-MOST_RESULTS = 10_000  # of one search: the server's default
+# of one search: the server's default
+MOST_RESULTS = 10_000
 
 
 @dataclass(frozen=True)
@@ -72,7 +78,8 @@ class Elasticsearch:
         0.75
     )
 
-    pools: ClassVar[bool] = False  # an index on the server for each question
+    # an index on the server for each question
+    pools: ClassVar[bool] = False
 
     def loads(self) -> JsonObject:
         """Return what the settings leave open. Address and version of the server do not change what its BM25 finds."""
@@ -127,7 +134,8 @@ class Elasticsearch:
             "settings": {
                 "number_of_shards": 1,
                 "number_of_replicas": 0,
-                "refresh_interval": "-1",  # no search or count before `load` refreshes
+                # no search or count before `load` refreshes
+                "refresh_interval": "-1",
                 "similarity": {"default": {"type": "BM25", "k1": self.k1, "b": self.b}},
             },
             "mappings": {
@@ -194,7 +202,8 @@ class ElasticsearchConnection:
         if "@" in self.url:
             raise ConfigError("KGQA_ES_URL: holds credentials. Put them into KGQA_ES_USER and KGQA_ES_PASSWORD")
         try:
-            if certificates:  # otherwise found out by the first request, as a server that cannot be reached
+            # otherwise found out by the first request, as a server that cannot be reached
+            if certificates:
                 ssl.create_default_context(cafile=certificates)
             self.client: Any = Client(
                 self.url,
@@ -277,13 +286,15 @@ class ElasticsearchConnection:
                     f"{where}: {refusal['reason']}. Free disk space there, then run the same command again"
                 ) from None
             raise DataError(f"{where}: passage {outcome['_id']} was rejected: {refusal.get('reason')}") from None
-        except ApiError as error:  # its cause could show a header of the request
+        except ApiError as error:
+            # its cause could show a header of the request
             status, body = error.meta.status, error.body
             if status in BUSY:
                 raise EngineDied(
                     f"{where}: the server is overloaded (HTTP {status}). Run the same command again later"
                 ) from None
-            if status in (401, 403):  # without the server's reason: it names the user
+            # without the server's reason: it names the user
+            if status in (401, 403):
                 raise ConfigError(
                     f"{where}: access denied (HTTP {status}). Check KGQA_ES_API_KEY, or KGQA_ES_USER and "
                     "KGQA_ES_PASSWORD, and the privileges in docs/ELASTICSEARCH.md"

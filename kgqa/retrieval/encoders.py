@@ -182,7 +182,8 @@ def _load_plain(model: str, device: str, dtype: str) -> Network:
 
     def load(folder: Path, **options: Any) -> Any:
         config = transformers.AutoConfig.from_pretrained(folder)
-        if config.model_type == "dpr":  # AutoModel would read a passage encoder as a question encoder: random weights
+        # AutoModel would read a passage encoder as a question encoder: random weights
+        if config.model_type == "dpr":
             return getattr(transformers, config.architectures[0]).from_pretrained(folder, **options)
         return transformers.AutoModel.from_pretrained(folder, **options)
 

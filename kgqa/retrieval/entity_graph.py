@@ -24,12 +24,16 @@ from kgqa.util.sentences import sentences
 from kgqa.util.settings import Setting
 from kgqa.util.validators import Count, NotNegative, Share
 
-VERSION = 2  # of the graph and its scores
+# of the graph and its scores
+VERSION = 2
 NAMES, TERMS = "names.txt", "terms.txt"
 SENTENCES, MENTIONS, EDGES = "sentences.npz", "mentions.npz", "edges.npz"
-TOLERANCE = 1e-6  # sum of the errors of all probabilities
-DIGITS = 12  # of a probability; later ones depend on the order of summation
-MIN_PLURAL = 3  # letters of the longest name that keeps its s at the end
+# sum of the errors of all probabilities
+TOLERANCE = 1e-6
+# of a probability; later ones depend on the order of summation
+DIGITS = 12
+# letters of the longest name that keeps its s at the end
+MIN_PLURAL = 3
 # letters that Unicode does not split into a plain letter and a sign
 STROKES = str.maketrans({"ø": "o", "Ø": "O", "ł": "l", "Ł": "L", "đ": "d", "Đ": "D", "ı": "i"})
 
@@ -81,7 +85,8 @@ class EntityGraph(Composite):
         Setting("Probability to follow an edge instead of restarting.", ours="our choice", other="HippoRAG: 0.5"),
     ] = 0.7
 
-    version: ClassVar[int] = VERSION  # raise it when equal settings give other results
+    # raise it when equal settings give other results
+    version: ClassVar[int] = VERSION
 
     def __post_init__(self) -> None:
         check_scores(self.passages, "retriever.passages")

@@ -81,8 +81,10 @@ def load_network(folder: Path, load: Callable[..., Any], *, device: str, dtype: 
     import torch
     import transformers
 
-    transformers.utils.logging.disable_progress_bar()  # the run has a progress display
-    transformers.utils.logging.set_verbosity_error()  # its report of absent weights is one line below
+    # the run has a progress display
+    transformers.utils.logging.disable_progress_bar()
+    # its report of absent weights is one line below
+    transformers.utils.logging.set_verbosity_error()
     device = torch_device(device)
     with explain_load_errors(device, f"model={folder}"):
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder)

@@ -36,14 +36,18 @@ from kgqa.util.jsonio import decode_json, encode_json
 from kgqa.util.settings import Setting
 from kgqa.util.validators import Count, NotNegative, Share
 
-VERSION = 4  # of the graph and its scores
+# of the graph and its scores
+VERSION = 4
 TEMPLATE, ROLE = "hipporag/filter", "fact_filter"
 EXTRACTOR = "extractor"  # the role
 TRIPLES, FACTS, EDGES = "triples.json", "facts.json", "edges.npz"
-DIGITS = 12  # of a probability; later ones depend on the order of summation
-BLOCK = 2_000  # names whose similarity to all names is in memory at once
+# of a probability; later ones depend on the order of summation
+DIGITS = 12
+# names whose similarity to all names is in memory at once
+BLOCK = 2_000
 Edges = dict[tuple[int, int], float]
-Pairs = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]  # the numbers of two names, and their cosine
+# the numbers of two names, and their cosine
+Pairs = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
 
 
 @dataclass(frozen=True)
@@ -89,7 +93,8 @@ class HippoRag(Composite):
     max_facts: Annotated[Count, Setting("Maximum number of facts that the filter keeps.", code="released code")] = 4
     max_filter_tokens: Annotated[Count, Setting("Maximum tokens of the filter's reply.", ours="our choice")] = 512
 
-    version: ClassVar[int] = VERSION  # raise it when equal settings give other results
+    # raise it when equal settings give other results
+    version: ClassVar[int] = VERSION
 
     def __post_init__(self) -> None:
         check_scores(self.passages, "retriever.passages")
@@ -223,7 +228,8 @@ class HippoRag(Composite):
             reset[entity] = weight
         (ranked,) = index.finders["passages"].find_scored([replace(query, k=self.depth or count, among=None)])
         reset[-count:] = self.passage_weight * normalize_scores(ranked, count)
-        if not reset.any():  # no passage has a score, and the chosen facts have the lowest of all
+        # no passage has a score, and the chosen facts have the lowest of all
+        if not reset.any():
             reset[list(weights)] = 1
         return rank_found(compute_pagerank(graph.walk, reset, self.damping)[-count:].round(DIGITS), query)
 

@@ -36,10 +36,13 @@ from kgqa.util.fs import (
 )
 from kgqa.util.jsonio import decode_json
 
-FORMAT = 3  # 3: offsets and titles are NumPy arrays
+# 3: offsets and titles are NumPy arrays
+FORMAT = 3
 FINDER, MANIFEST, LOCK = "finder", "manifest.json", ".lock"
-Advance = Callable[[str, int, int | None], None]  # stage, passages more, passages in all if that is known
-RunProgram = Callable[[Program[Sequence[Passage]]], Sequence[Passage]]  # with the model of an `ExpandingRetriever`
+# stage, passages more, passages in all if that is known
+Advance = Callable[[str, int, int | None], None]
+# with the model of an `ExpandingRetriever`
+RunProgram = Callable[[Program[Sequence[Passage]]], Sequence[Passage]]
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,8 @@ from kgqa.util.fs import explain_storage_errors
 from kgqa.util.optional_deps import require_packages
 from kgqa.util.settings import Setting
 
-WORDS, WEIGHTS = "words.txt", "weights.npz"  # a word's line is its column in the matrix of passages
+# a word's line is its column in the matrix of passages
+WORDS, WEIGHTS = "words.txt", "weights.npz"
 
 
 def words(text: str) -> list[str]:
@@ -43,7 +44,8 @@ class Lexical:
     of the call. A query or a text without words scores 0.
     """
 
-    version: ClassVar[int] = 2  # raise it when equal settings give other results
+    # raise it when equal settings give other results
+    version: ClassVar[int] = 2
 
     def score(self, calls: Sequence[Rank]) -> Sequence[tuple[float, ...]]:
         return [_cosines(call) for call in calls]
@@ -90,7 +92,8 @@ class Tfidf(IndexedRetriever):
         Literal["first", "last"], Setting("Which passage of equal scores comes first: first | last.", ours="our choice")
     ] = "first"
 
-    version: ClassVar[int] = 3  # raise it when equal settings give other results
+    # raise it when equal settings give other results
+    version: ClassVar[int] = 3
 
     def __post_init__(self) -> None:
         if not self.fields:
@@ -120,7 +123,8 @@ class Tfidf(IndexedRetriever):
         rankings = []
         for query in queries:
             counts = Counter(numbers[word] for word in terms(query.text) if word in numbers)
-            columns = sorted(counts)  # one order of summing, whatever the query's order
+            # one order of summing, whatever the query's order
+            columns = sorted(counts)
             scores = weights[:, columns] @ (np.array([counts[word] for word in columns]) * idf[columns])
             positions = rank_found(scores, query, self.ties)
             rankings.append(fill_positions(positions, query, len(scores)) if self.fill else positions)
@@ -136,7 +140,8 @@ class Tfidf(IndexedRetriever):
 class Levenshtein:
     """1 − distance / length of the longer of query and text, ignoring case; between 0 and 1."""
 
-    version: ClassVar[int] = 1  # raise it when equal settings give other results
+    # raise it when equal settings give other results
+    version: ClassVar[int] = 1
 
     def loads(self) -> JsonObject:
         return require_packages("fuzzy", "rapidfuzz")
@@ -165,7 +170,8 @@ class Fuzzy(IndexedRetriever):
         ),
     ] = "distance"
 
-    version: ClassVar[int] = 2  # raise it when equal settings give other results
+    # raise it when equal settings give other results
+    version: ClassVar[int] = 2
 
     def build(self, passages: Sequence[Passage], folder: Path, advance: Progress) -> None:  # noqa: ARG002
         require_packages("fuzzy", "rapidfuzz")

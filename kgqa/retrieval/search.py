@@ -23,10 +23,13 @@ from kgqa.retrieval.passages import StoredPassages, text_key
 from kgqa.types import JsonObject, Passage
 from kgqa.util.fs import explain_storage_errors
 
-MOST_POOLS = 256  # above the questions that a run has at once, so that each finds its pool again
-SPARE = 8  # more passages fetched than wanted, because some have one text
+# above the questions that a run has at once, so that each finds its pool again
+MOST_POOLS = 256
+# more passages fetched than wanted, because some have one text
+SPARE = 8
 Scores = NDArray[np.float64]
-Scored = Sequence[tuple[int, float]]  # positions with their scores, best first
+# positions with their scores, best first
+Scored = Sequence[tuple[int, float]]
 
 
 class PoolIndex:
@@ -125,7 +128,8 @@ class PassageIndex(PoolIndex):
         super().close()
         self._whole.finder.close()
         self.passages.close()
-        del self._whole  # and the memory of the finder, which can be a GPU's
+        # and the memory of the finder, which can be a GPU's
+        del self._whole
 
     def _find_scope(self, pool: tuple[Passage, ...] | None) -> _Scope | None:
         return self._whole if pool is None else super()._find_scope(pool)
@@ -144,7 +148,8 @@ class _Scope:
 
     passages: Sequence[Passage]
     finder: Finder
-    repeats: bool  # some passages have the text of another one
+    # some passages have the text of another one
+    repeats: bool
 
     def find(self, queries: Sequence[Query]) -> list[tuple[Passage, ...]]:
         """Return the passages of each query; one that repeats the text of a better one is replaced by the next."""

@@ -25,9 +25,11 @@ from kgqa.util.settings import NotIdentity, Setting
 from kgqa.util.validators import Count
 
 _checked: set[tuple[str, str]] = set()  # addresses and models
-NAME_LENGTH = 80  # of a model in a warning
+# of a model in a warning
+NAME_LENGTH = 80
 log = logging.getLogger(__name__)
-SHORTEST = 64  # characters: a server that rejects so short a text as too long has another problem
+# characters: a server that rejects so short a text as too long has another problem
+SHORTEST = 64
 
 
 @dataclass(frozen=True)
@@ -186,7 +188,8 @@ def read_vectors(answer: Json, count: int) -> list[Vectors]:
                 vector = np.frombuffer(base64.b64decode(embedding, validate=True), dtype="<f4")
             else:
                 vector = np.asarray(embedding if isinstance(embedding, list) else [], dtype=np.float32)
-        except (TypeError, OverflowError) as error:  # an object, or an integer that is no float
+        except (TypeError, OverflowError) as error:
+            # an object, or an integer that is no float
             raise ValueError(f"an embedding that is no list of numbers ({error})") from None
         if vector.ndim != 1 or not len(vector):
             raise ValueError("an embedding that is no list of numbers")

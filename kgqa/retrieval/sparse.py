@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from kgqa.retrieval.search import Scores
 
 T = TypeVar("T", bound=Hashable)
-Matrix = Any  # of scipy.sparse, which takes long to import
+# of scipy.sparse, which takes long to import
+Matrix = Any
 
 
 def count_items(texts: Iterable[Iterable[T]], first_items: Iterable[T] = ()) -> tuple[dict[T, int], Matrix]:
@@ -33,7 +34,8 @@ def count_items(texts: Iterable[Iterable[T]], first_items: Iterable[T] = ()) -> 
         ends.append(len(columns))
     cells = np.array(counted, np.float64), np.array(columns, np.int32), np.array(ends)
     matrix = csr_matrix(cells, shape=(len(ends) - 1, len(numbers)))
-    matrix.sort_indices()  # one order of summing, whatever the order in a text
+    # one order of summing, whatever the order in a text
+    matrix.sort_indices()
     return numbers, matrix
 
 

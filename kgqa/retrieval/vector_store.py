@@ -27,9 +27,12 @@ from kgqa.util.digests import digest
 from kgqa.util.fs import AGAIN, ensure_dir, explain_storage_errors
 
 Vectors = NDArray[np.float32]
-MOST_DIFFERENCE = 0.1  # of two vectors of one text, as a share of their length: half precision changes 0.003
-TIMEOUT = 600.0  # seconds to wait for another process that writes
-HASHES = 500  # looked up at once; SQLite allows 999 parameters in old versions
+# of two vectors of one text, as a share of their length: half precision changes 0.003
+MOST_DIFFERENCE = 0.1
+# seconds to wait for another process that writes
+TIMEOUT = 600.0
+# looked up at once; SQLite allows 999 parameters in old versions
+HASHES = 500
 _ROOT: ContextVar[Path | None] = ContextVar("root of the stored vectors", default=None)
 
 

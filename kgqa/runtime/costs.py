@@ -29,7 +29,8 @@ class Tally:
 
     calls: int = 0
     usage: Usage = field(default_factory=Usage)
-    flags: Counter[str] = field(default_factory=Counter)  # calls whose reply has a flag, see `Completion.flags`
+    # calls whose reply has a flag, see `Completion.flags`
+    flags: Counter[str] = field(default_factory=Counter)
 
     def add(self, record: CallRecord) -> None:
         """Count a call. A failed one has the usage that was charged for it."""
@@ -73,12 +74,15 @@ class Spent:
 class Ledger:
     """Costs by role, and the counts of a progress line."""
 
-    method: dict[str, Tally] = field(default_factory=dict)  # as if the cache were empty: the paper's cost
+    # as if the cache were empty: the paper's cost
+    method: dict[str, Tally] = field(default_factory=dict)
     paid: dict[str, Tally] = field(default_factory=dict)
-    queue_seconds: float = 0.0  # that paid calls waited for their engines, in sum
+    # that paid calls waited for their engines, in sum
+    queue_seconds: float = 0.0
     answered: Counter[str] = field(default_factory=Counter)  # by kind of call
     hits: Counter[str] = field(default_factory=Counter)
-    seconds: dict[str, float] = field(default_factory=dict)  # of new calls that need no model
+    # of new calls that need no model
+    seconds: dict[str, float] = field(default_factory=dict)
     price: PriceOf = lambda role: None  # noqa: ARG005 - no prices
     watch: Callable[[], None] = lambda: None  # called after each call
 
@@ -155,7 +159,8 @@ class Budget:
     """A limit of what a command pays. Cached replies are free, and in dollars also what runs on your own machine."""
 
     limit: float
-    unit: str  # usd, or tokens of prompts and replies
+    # usd, or tokens of prompts and replies
+    unit: str
     paid: Spent = field(default_factory=Spent)
     exhausted: bool = False  # an engine stopped in between
 

@@ -16,10 +16,14 @@ from kgqa.util.redaction import redact
 from kgqa.util.text import duration, escape_control, pluralize
 from kgqa.util.waiting import describe_waits
 
-Advance = Callable[[str, int, int | None], None]  # step ("" if there is only one), more units, all units if known
-SIGN_OF_LIFE = 60  # seconds between two lines of a log
-WAIT_SHOWN = 30  # seconds between two lines about the same wait
-REDRAWN = 0.1  # seconds. Drawing each of five million records would take longer than reading them
+# step ("" if there is only one), more units, all units if known
+Advance = Callable[[str, int, int | None], None]
+# seconds between two lines of a log
+SIGN_OF_LIFE = 60
+# seconds between two lines about the same wait
+WAIT_SHOWN = 30
+# seconds. Drawing each of five million records would take longer than reading them
+REDRAWN = 0.1
 
 
 @dataclass
@@ -32,10 +36,12 @@ class Stage:
     ended: int = 0
     failed: int = 0
     started: float = field(default_factory=time.monotonic)
-    free: int = 0  # programs that ended before the first paid call: from the call cache
+    # programs that ended before the first paid call: from the call cache
+    free: int = 0
     paying_since: float = field(default_factory=time.monotonic)
     watchers: list[Callable[[Stage], None]] = field(default_factory=list)  # called at each change
-    recorded: float = 0.0  # the last change by `advance` that was shown
+    # the last change by `advance` that was shown
+    recorded: float = 0.0
 
     def record(self) -> None:
         """Show a change of the ledger."""
@@ -178,7 +184,8 @@ class PlainLines(Display):
                 last = 0.0
             elif time.monotonic() - last >= WAIT_SHOWN:
                 last = time.monotonic()
-                with suppress(KgqaError, OSError, ValueError):  # the work itself reports a closed stream
+                # the work itself reports a closed stream
+                with suppress(KgqaError, OSError, ValueError):
                     self.line(f"waiting: {waits}")
 
 

@@ -50,7 +50,8 @@ class RunFolder:
 
         self.path = path
         self._compressor = zstandard.ZstdCompressor(level=3)
-        self.is_worthless = False  # set after an error without paid calls: `close` removes a folder without answers
+        # set after an error without paid calls: `close` removes a folder without answers
+        self.is_worthless = False
         with explain_storage_errors(path, OUT_ELSEWHERE), ExitStack() as opened:
             opened.enter_context(lock_folder(path, identity, "this run", "another run_name="))
             self._trace = opened.enter_context((path / PARTIAL_TRACE).open("wb"))
@@ -58,7 +59,8 @@ class RunFolder:
                 (path / PARTIAL_PREDICTIONS).open(
                     "w",
                     encoding="utf-8",
-                    errors="backslashreplace",  # a lone surrogate becomes JSON's own escape
+                    # a lone surrogate becomes JSON's own escape
+                    errors="backslashreplace",
                 )
             )
             self._opened = opened.pop_all()

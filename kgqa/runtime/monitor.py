@@ -38,12 +38,16 @@ LOG = "log.jsonl"
 INDEX_BUILD = "index build"  # the kind of work
 KG_BUILD = "kg build"
 LARGEST = 4_000_000  # bytes of one file
-OLDER = 4  # older files: log.jsonl.1 is the newest of them
+# older files: log.jsonl.1 is the newest of them
+OLDER = 4
 EVENTS = logging.getLogger("kgqa.events")
 BEAT = 2.0  # seconds between two heartbeats
-LOGGED_EVERY = 60.0  # seconds between two lines of progress in the log
-STOPPED = 60.0  # seconds without a heartbeat after which work counts as stopped
-FORGOTTEN = 7 * 86_400.0  # seconds after which stopped work is no longer shown
+# seconds between two lines of progress in the log
+LOGGED_EVERY = 60.0
+# seconds without a heartbeat after which work counts as stopped
+STOPPED = 60.0
+# seconds after which stopped work is no longer shown
+FORGOTTEN = 7 * 86_400.0
 _LOGGED = {"stage", "ended", "failed", "count", "calls", "tokens", "usd"}
 
 
@@ -53,7 +57,8 @@ class Heartbeat(Artifact):
     `ended`, `failed` and `count` have the unit of `stage`. `calls`, `tokens` and `usd` are of new (uncached) calls.
     """
 
-    what: str  # run, sweep, kg build, index build, judge
+    # run, sweep, kg build, index build, judge
+    what: str
     folder: str
     command: str  # "" from Python
     host: str
@@ -105,7 +110,8 @@ def _is_alive(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except (OSError, OverflowError):  # another user's, or no such number
+    except (OSError, OverflowError):
+        # another user's, or no such number
         return True
     return True
 
@@ -114,7 +120,8 @@ def read_heartbeats(root: Path | None = None) -> list[Heartbeat]:
     """Return all work below `outputs/` or another folder, the oldest first."""
     beats = []
     for file in _folder(root).glob("*.json"):
-        with suppress(DataError, OSError):  # the work has ended, or the file is damaged
+        # the work has ended, or the file is damaged
+        with suppress(DataError, OSError):
             beat = read(Heartbeat, file)
             if time.time() - beat.updated > FORGOTTEN:
                 file.unlink()
@@ -194,7 +201,8 @@ class RunMonitor(Display):
         while not stop.wait(BEAT):
             try:
                 beat = self._current()
-            except RuntimeError:  # sums that grew while they were read
+            except RuntimeError:
+                # sums that grew while they were read
                 continue
             beat.write()
             if time.monotonic() - logged >= LOGGED_EVERY:
@@ -249,7 +257,8 @@ def command_line() -> str:
 @contextmanager
 def work_log(folder: Path) -> Iterator[None]:
     """Write the log of this block to the folder."""
-    with suppress(OSError):  # the first answer that is written there raises the error
+    # the first answer that is written there raises the error
+    with suppress(OSError):
         ensure_dir(folder)
     handler, loggers, level = WorkLog(folder / LOG), (logging.getLogger("kgqa"), EVENTS), EVENTS.level
     EVENTS.propagate = False  # many lines, not for users
@@ -288,7 +297,8 @@ class WorkLog(RotatingFileHandler):
             "message": record.getMessage(),
             **getattr(record, "fields", {}),
         }
-        return redact(json.dumps(line, default=str))  # ASCII, so that a line cannot move a terminal's cursor
+        # ASCII, so that a line cannot move a terminal's cursor
+        return redact(json.dumps(line, default=str))
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
         """Ignore a log that cannot be written. Work continues without it."""

@@ -39,9 +39,12 @@ class CallRecord:
     call: Call[Any]
     reply: Any
     cached: bool
-    queued: float = 0.0  # seconds it waited for its engine
-    seconds: float = 0.0  # of work without a model, see `ServiceReply`
-    is_inner: bool = False  # a program made it to answer another call
+    # seconds it waited for its engine
+    queued: float = 0.0
+    # of work without a model, see `ServiceReply`
+    seconds: float = 0.0
+    # a program made it to answer another call
+    is_inner: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,8 @@ class Finished(Generic[T]):
 @dataclass(slots=True, eq=False)
 class _Root:
     key: str
-    number: int  # among all programs of the run
+    # among all programs of the run
+    number: int
     calls: int = 0  # so far
     records: list[CallRecord] = field(default_factory=list)
 
@@ -67,13 +71,17 @@ class _Task:
     root: _Root
     path: tuple[int, ...] = ()
     parent: _Task | None = None
-    slot: int = 0  # which of its parent's results this task computes
-    answers: Call[Any] | None = None  # the call of its parent that it answers
-    is_inner: bool = False  # below a task that answers a call
+    # which of its parent's results this task computes
+    slot: int = 0
+    # the call of its parent that it answers
+    answers: Call[Any] | None = None
+    # below a task that answers a call
+    is_inner: bool = False
     awaits: int = 0  # so far
     results: list[Any] = field(default_factory=list)
     missing: int = 0  # children still running
-    adopted: int = 0  # programs that run as parts of it while it waits, so far
+    # programs that run as parts of it while it waits, so far
+    adopted: int = 0
     is_adopted: bool = False
 
 
@@ -101,7 +109,8 @@ class Scheduler:
         self._route, self._done, self._width, self._seed = route, done, width, seed
         self._find_program, self._max_calls = find_program, max_calls
         self._on_record, self._on_last_start = on_record, on_last_start
-        self._services: list[Service] = []  # in the order of their first calls
+        # in the order of their first calls
+        self._services: list[Service] = []
         self._ready: deque[tuple[_Task, Any]] = deque()
         self._waiting: dict[int, tuple[_Task, tuple[int, ...], Call[Any]]] = {}
         self._live: set[_Task] = set()

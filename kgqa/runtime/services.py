@@ -25,7 +25,8 @@ from kgqa.protocols import BatchEngine, StreamingEngine
 from kgqa.types import Json
 from kgqa.util.redaction import describe_error
 
-MAX_FAILURES = 3  # calls in a row that fail alone, after which the engine counts as crashed
+# calls in a row that fail alone, after which the engine counts as crashed
+MAX_FAILURES = 3
 
 
 class Service(ABC):
@@ -136,7 +137,8 @@ class Worker(Batches):
     def _work(self) -> None:
         with self._lock:
             batch, self._waiting = self._waiting[: self._together], self._waiting[self._together :]
-        if batch and not self._stopped:  # otherwise an earlier call of this function has answered all
+        # otherwise an earlier call of this function has answered all
+        if batch and not self._stopped:
             started = time.monotonic()
             replies = self._answer([request.call for request in batch])
             seconds = (time.monotonic() - started) / len(batch)
@@ -188,7 +190,8 @@ class Streams(Service):
             self._stopped = True
             self._heap.clear()
         self._in_flight.stop()
-        if self.busy:  # an engine drops calls only when it is closed; an idle one stays usable
+        # an engine drops calls only when it is closed; an idle one stays usable
+        if self.busy:
             self._engine.close()
 
     def _start(self) -> None:

@@ -29,11 +29,15 @@ class Difference:
     low: float  # of its 95 % interval
     high: float
     p: float
-    adjusted: float  # p after Holm's correction over all pairs and metrics compared
-    effect: float | None  # matched-pairs odds ratio if `binary`, otherwise Cohen's d of the differences
+    # p after Holm's correction over all pairs and metrics compared
+    adjusted: float
+    # matched-pairs odds ratio if `binary`, otherwise Cohen's d of the differences
+    effect: float | None
     binary: bool
-    wins: tuple[int, int]  # questions on which the first and the second are better
-    deviation: float  # standard deviation of the differences, in points
+    # questions on which the first and the second are better
+    wins: tuple[int, int]
+    # standard deviation of the differences, in points
+    deviation: float
 
     @property
     def significant(self) -> bool:

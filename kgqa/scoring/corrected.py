@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from kgqa.artifacts.metrics import UNDEFINED, Estimate, LabelAgreement
 from kgqa.scoring.intervals import wilson
 
-_Z = 1.959963984540054  # the 97.5 % quantile of the normal distribution
+# the 97.5 % quantile of the normal distribution
+_Z = 1.959963984540054
 _PRIOR = 0.5  # Jeffreys' prior of a share
 FEWEST = 20  # labels
 _SAMPLES = 10_000

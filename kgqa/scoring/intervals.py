@@ -8,7 +8,8 @@ from math import fsum, sqrt
 from kgqa.artifacts.metrics import UNDEFINED, Estimate
 
 Z = 1.959963984540054  # of a 95 % interval
-PAIRED_WEIGHT = 0.1  # of the largest differences, by simulation of pairs of which half to 90 % are equal
+# of the largest differences, by simulation of pairs of which half to 90 % are equal
+PAIRED_WEIGHT = 0.1
 _NO_VARIANCE = 1e-12  # of equal shares, by rounding
 _EDGE = 1e-9
 

@@ -18,7 +18,8 @@ from kgqa.util.jsonio import JsonError, decode_json
 from kgqa.util.optional_deps import is_available, require_packages
 
 Score = dict[str, float]  # {"em": 0..1, "f1": 0..1}
-Formula = Callable[[str, str], float]  # of an answer and one gold answer
+# of an answer and one gold answer
+Formula = Callable[[str, str], float]
 
 _CLOSED_ANSWERS = frozenset({"yes", "no", "noanswer"})
 _CHAIN = re.compile(r".* answer is:? (.*)\.?")  # IRCoT's released evaluation
@@ -64,7 +65,8 @@ _ABSTENTIONS = re.compile(
     ")"
 )
 _SMALL_WORDS = frozenset({"a", "an", "and", "at", "by", "for", "from", "in", "of", "on", "or", "the", "to", "with"})
-_TITLE_WORDS = 3  # capitalized ones: "I Don't Know" is an abstention
+# capitalized ones: "I Don't Know" is an abstention
+_TITLE_WORDS = 3
 _PRONOUNS = ("i ", "im ", "it ", "its ", "there ", "theres ", "cant ", "cannot ", "no ")
 
 
@@ -183,7 +185,8 @@ def ircot_profile(prediction: str, golds: Sequence[str]) -> Score:
 
 
 def _best_drop(predicted: Sequence[str], golds: Sequence[Sequence[str]]) -> Score:
-    exact, f1 = max(drop_scores(predicted, gold) for gold in golds)  # no F1 beats an exact match's
+    # no F1 beats an exact match's
+    exact, f1 = max(drop_scores(predicted, gold) for gold in golds)
     return {"em": exact, "f1": f1}
 
 
@@ -331,7 +334,8 @@ PROFILES: Mapping[str, Callable[[str, Sequence[str]], Score]] = {
         "f1": max(r1_searcher_f1(prediction, gold) for gold in golds),
     },
 }
-NEEDED = {"ircot": ("ircot", "ftfy")}  # the extra and the package of profiles
+# the extra and the package of profiles
+NEEDED = {"ircot": ("ircot", "ftfy")}
 # profiles of which the released program does not search for whole words
 CONTAINMENT: Mapping[str, Callable[[str, Sequence[str]], float | None]] = {
     "linearrag": contains_letters,

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from kgqa.scoring.comparison import ALPHA, POWER, Difference, questions_needed
 
 MOST = 1_000_000  # questions
-_CAUTION = 0.2  # the spread of the pilot is below the cautious one with this probability
+# the spread of the pilot is below the cautious one with this probability
+_CAUTION = 0.2
 
 
 def mcnemar_power(questions: int, discordant: float, difference: float, alpha: float = ALPHA) -> float:
@@ -61,7 +62,8 @@ def _needed(pilot: Difference, deviation: float, points: float, power: float, al
         difference, math.sqrt(max(discordant - difference**2, 1e-6)), power=power, alpha=alpha
     )
     start = min(approximate or 2, MOST)
-    if start > 20_000:  # the exact test and the approximation agree
+    # the exact test and the approximation agree
+    if start > 20_000:
         return start
     return _first(
         lambda count: mcnemar_power(count, discordant, difference, alpha) >= power, start // 2, 2 * start + 50

@@ -11,11 +11,14 @@ from typing import ClassVar, Literal
 from kgqa.scoring.intervals import Z, wilson
 from kgqa.types import Json
 
-FEW = 30  # questions; below that, a bootstrap interval is too narrow
+# questions; below that, a bootstrap interval is too narrow
+FEW = 30
 MARGIN = 3.0  # points, for values in percent
-MARGIN_SHARE = 0.10  # of the published value, for values in another unit
+# of the published value, for values in another unit
+MARGIN_SHARE = 0.10
 SECONDS = "s"
-LEAST_DIFFERENCE = 0.1  # of two published values that have an order; less is within the rounding of tables
+# of two published values that have an order; less is within the rounding of tables
+LEAST_DIFFERENCE = 0.1
 
 Verdict = Literal["agrees", "differs", "cannot tell", "not compared"]
 
@@ -24,7 +27,8 @@ Verdict = Literal["agrees", "differs", "cannot tell", "not compared"]
 class PublishedMetric:
     """A metric of a published table. `path`: a path in metrics.json, or a sum or ratio of paths. None: not measured."""
 
-    __pydantic_config__: ClassVar = {"extra": "forbid"}  # a wrong key in a table's file is an error
+    # a wrong key in a table's file is an error
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
     name: str
     path: str | None
     unit: str
@@ -56,8 +60,10 @@ class Ours:
     low: float | None
     high: float | None
     questions: int
-    spread: float | None = None  # standard deviation of a mean over several runs
-    failed: int = 0  # of the `asked` questions, counted as wrong
+    # standard deviation of a mean over several runs
+    spread: float | None = None
+    # of the `asked` questions, counted as wrong
+    failed: int = 0
     asked: int = 0
 
     @property

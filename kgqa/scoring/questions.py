@@ -17,7 +17,8 @@ from kgqa.scoring.metrics import abstains, containment, score
 from kgqa.scoring.own_metrics import OwnMetric, list_own_metrics
 from kgqa.types import Json, Question
 
-STRUCTURAL = "structural"  # the type of questions about a document's pages and tables (KGP §4)
+# the type of questions about a document's pages and tables (KGP §4)
+STRUCTURAL = "structural"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +29,13 @@ class SupportScores:
     rate are None.
     """
 
-    recall: float | None = None  # share of the gold passages that were used (IRCoT's paragraph recall)
-    precision: float | None = None  # share of the used passages that are gold (HotpotQA's, of passages)
+    # share of the gold passages that were used (IRCoT's paragraph recall)
+    recall: float | None = None
+    # share of the used passages that are gold (HotpotQA's, of passages)
+    precision: float | None = None
     f1: float | None = None  # harmonic mean of both (MuSiQue)
-    error_rate: float | None = None  # share of the used passages that are not gold (TRACE Table 5)
+    # share of the used passages that are not gold (TRACE Table 5)
+    error_rate: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +47,13 @@ class ScoredQuestion:
     profile: str
     em: float
     f1: float
-    containment: float | None  # None: the profile does not count the answer
+    # None: the profile does not count the answer
+    containment: float | None
     support: SupportScores
-    given: SupportScores  # of all passages that come with the question, as if they were used
-    pair_right: bool | None = None  # answered, and abstained from its twin. None: no twin was answered
+    # of all passages that come with the question, as if they were used
+    given: SupportScores
+    # answered, and abstained from its twin. None: no twin was answered
+    pair_right: bool | None = None
 
     @property
     def id(self) -> str:

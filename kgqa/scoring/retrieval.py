@@ -18,10 +18,13 @@ from kgqa.scoring.intervals import estimate, mean, percent
 from kgqa.scoring.summary import group_means
 from kgqa.types import Passage, Question
 
-Page = Callable[[str], Sequence[Passage]]  # the passages of the corpus with a title
+# the passages of the corpus with a title
+Page = Callable[[str], Sequence[Passage]]
 BUDGETS = (2, 5, 10, 15)
-BUDGET = 15  # passages: IRCoT §4.1, "fixed-budget optimal recall"
-ALARM_SHARE, ALARM_COUNT = 0.2, 5  # [ours] questions with the same passages in the same order
+# passages: IRCoT §4.1, "fixed-budget optimal recall"
+BUDGET = 15
+# [ours] questions with the same passages in the same order
+ALARM_SHARE, ALARM_COUNT = 0.2, 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +40,10 @@ class RetrievedPassages:
     """The passages retrieved for a question in order, and the ranks of gold passages."""
 
     ids: tuple[str, ...]
-    gold_ranks: tuple[int | None, ...]  # of each gold passage, from 1; None: not retrieved
-    page_ranks: tuple[int | None, ...]  # of the first passage of each gold page
+    # of each gold passage, from 1; None: not retrieved
+    gold_ranks: tuple[int | None, ...]
+    # of the first passage of each gold page
+    page_ranks: tuple[int | None, ...]
     hops: int | None
     type: str
 

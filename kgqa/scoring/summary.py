@@ -23,7 +23,8 @@ from kgqa.scoring.metrics import available_profiles, containment, score
 from kgqa.scoring.questions import METRICS, ScoredQuestion
 
 T = TypeVar("T")
-UNKNOWN = "unknown"  # the group of questions without known hops or type
+# the group of questions without known hops or type
+UNKNOWN = "unknown"
 _EM_AND_F1: Mapping[str, Callable[[ScoredQuestion], float]] = {"em": lambda row: row.em, "f1": lambda row: row.f1}
 
 

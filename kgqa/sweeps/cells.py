@@ -27,8 +27,10 @@ from kgqa.scoring.questions import METRICS
 from kgqa.types import Json
 from kgqa.util.places import call_cache
 
-FINISHED = Estimated(0, 0, Range(), Range(), None)  # of a cell that needs no calls
-MODELS = ("model", "engine", "roles", "judge")  # the groups that decide which engines a cell needs
+# of a cell that needs no calls
+FINISHED = Estimated(0, 0, Range(), Range(), None)
+# the groups that decide which engines a cell needs
+MODELS = ("model", "engine", "roles", "judge")
 
 
 def freeze(number: int, name: str, experiment: Experiment) -> Cell:

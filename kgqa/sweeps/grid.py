@@ -33,7 +33,8 @@ from kgqa.sweeps.running import add_cells, count_cost, open_sweep, run_cell, swe
 from kgqa.util.optional_deps import install_command
 from kgqa.util.validators import Count, Natural
 
-Optuna = Any  # an object of optuna, which is optional
+# an object of optuna, which is optional
+Optuna = Any
 SWEEPERS = ("basic", "optuna")  # every combination, or a search
 SEARCH_KEYS = ("hydra/sweeper", "hydra.sweeper.n_trials", "hydra.sweeper.seed")
 
@@ -165,7 +166,8 @@ def _run_trials(
             count_cost(cell, paid, budget)
             advance("", 1, trials)
             if cell.status == "not run":
-                break  # the budget was spent within the cell
+                # the budget was spent within the cell
+                break
             mean = cell.mean(str(request.keys.metric), "sweep.metric")
             study.tell(trial, mean, state=TrialState.FAIL if mean is None else None)
 

@@ -191,7 +191,8 @@ def run_launched(job: Any) -> None:
     """Run one cell in the launcher's process. `job`: a configuration with the keys home, sweep and cell."""
     from hydra.core.global_hydra import GlobalHydra
 
-    GlobalHydra.instance().clear()  # the launcher's state prevents composing another configuration
+    # the launcher's state prevents composing another configuration
+    GlobalHydra.instance().clear()
     os.chdir(job.home)  # Ray starts its workers elsewhere
     os.environ.setdefault("GOMP_SPINCOUNT", "0")
     sweep = Path(job.sweep)

@@ -19,8 +19,10 @@ from kgqa.system.models import Preset, describe_model, list_local_models
 from kgqa.types import Json
 
 OPENAI_TARGET = f"{OpenAI.__module__.rpartition('.')[0]}.{OpenAI.__name__}"
-SHOWN = 10  # models of a server in a message
-Completed = tuple[Config, tuple[str, ...]]  # a configuration without open choices, and remarks on what was chosen
+# models of a server in a message
+SHOWN = 10
+# a configuration without open choices, and remarks on what was chosen
+Completed = tuple[Config, tuple[str, ...]]
 
 
 def complete(config: Config, overrides: Sequence[str]) -> Completed:
@@ -48,7 +50,8 @@ def complete(config: Config, overrides: Sequence[str]) -> Completed:
         preset = Preset(choices["model"], parts.model(config["model"]))
     else:
         fit = list_local_models(choices["engine"] if "engine" in named else "")
-        if not fit:  # `check` reports it if the run needs a model
+        # `check` reports it if the run needs a model
+        if not fit:
             return config, ()
         preset = fit[0]
         added["model"] = preset.name

@@ -24,7 +24,8 @@ from kgqa.util.machine import count_cores
 from kgqa.util.optional_deps import find_version, install_command, is_available, requirements
 from kgqa.util.places import call_cache, home, outputs
 
-SECONDS = 1.0  # how long to wait for a server
+# how long to wait for a server
+SECONDS = 1.0
 ELASTICSEARCH = "http://127.0.0.1:9200"  # its default address
 
 
@@ -114,7 +115,8 @@ def _server(name: str, url: str, remedy: str) -> Diagnosis:
     import requests
 
     parsed = urlsplit(url)
-    address = f"{parsed.scheme}://{parsed.hostname}"  # without the credentials that an address may hold
+    # without the credentials that an address may hold
+    address = f"{parsed.scheme}://{parsed.hostname}"
     try:
         address += f":{parsed.port}" if parsed.port else ""
         certificates = trusted_certificates()
@@ -133,7 +135,8 @@ def _datasets() -> Iterator[Diagnosis]:
             missing = re.split(r"[;.] ", str(error).partition(": ")[2])[0]
             remedy = f"kgqa data download dataset={name}, or set KGQA_DATA=FOLDER"
             yield Diagnosis("data", name, "gap", missing, remedy)
-        except ConfigError as error:  # the user's own documents, which have to be named
+        except ConfigError as error:
+            # the user's own documents, which have to be named
             yield Diagnosis("data", name, "note", str(error).partition(": ")[2])
 
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from kgqa.util.text import pluralize
 
 GB = 1e9
-FILES = 20_000  # files and folders looked at in a folder, at most, to tell its size
+# files and folders looked at in a folder, at most, to tell its size
+FILES = 20_000
 CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")  # of a container
 
 

@@ -19,10 +19,12 @@ from kgqa.system.hardware import GB, gpus, memory
 from kgqa.util.optional_deps import install_command, missing_libraries
 from kgqa.util.places import training_folder
 
-SPARE = 1.2  # times the weights: room for keys and values
+# times the weights: room for keys and values
+SPARE = 1.2
 BFLOAT16 = 16  # bits of a parameter
 NOTHING_SAID = About(licence=None, parameters=None, bits=None, engines=())
-LARGE = 3 * GB  # weights that take a CPU seconds per token
+# weights that take a CPU seconds per token
+LARGE = 3 * GB
 
 
 @dataclass(frozen=True)
@@ -146,7 +148,8 @@ def list_local_models(engine: str = "") -> list[Preset]:
 
     def rank(preset: Preset) -> tuple[bool, bool, float]:
         size = preset.size() or 0.0
-        is_encoder_decoder = preset.engines == ("transformers",)  # the only engine that runs them
+        # the only engine that runs them
+        is_encoder_decoder = preset.engines == ("transformers",)
         return not gpus() and size > LARGE, is_encoder_decoder, -size
 
     presets = (each for each in list_presets() if each.model.at_hand() and not find_obstacle(each))

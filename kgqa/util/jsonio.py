@@ -17,13 +17,17 @@ from kgqa.types import Json
 from kgqa.util.fs import open_file
 
 CORRECT_IT = "Correct the file. If it is truncated, download it again."
-BUFFER = 1 << 22  # bytes. yajl scans an incomplete text from its start again with each buffer
-DEPTH = 200  # of lists and objects in each other
+# bytes. yajl scans an incomplete text from its start again with each buffer
+BUFFER = 1 << 22
+# of lists and objects in each other
+DEPTH = 200
 _ESCAPE = re.compile(rb"\\.", re.DOTALL)
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}|[\ud800-\udfff]")
-MOST_BYTES = 1 << 27  # of a stored value or a line: 128 MiB
-MOST_VALUES = 8_000_000  # in it: an empty list of 2 bytes takes 80 bytes of memory
+# of a stored value or a line: 128 MiB
+MOST_BYTES = 1 << 27
+# in it: an empty list of 2 bytes takes 80 bytes of memory
+MOST_VALUES = 8_000_000
 _GZIP, _BOM = b"\x1f\x8b", b"\xef\xbb\xbf"
 
 
@@ -94,7 +98,8 @@ def encode_json(value: Json) -> bytes:
 
 def encode_request(value: Json) -> bytes:
     """Return compact JSON in UTF-8; raise a ValueError if a text contains half a surrogate pair."""
-    from pydantic_core import to_json  # orjson writes null for -Infinity, which log-probabilities can be
+    # orjson writes null for -Infinity, which log-probabilities can be
+    from pydantic_core import to_json
 
     return to_json(value)
 
@@ -161,7 +166,8 @@ def _open_stream(file: Path) -> Iterator[tuple[IO[bytes], bytes]]:
                 raise DataError(f"{file}: the file is empty. Download it again")
             yield source, first  # type: ignore[misc]
     except ijson.JSONError as error:
-        detail = error.args[0]  # bytes if the file is not UTF-8
+        # bytes if the file is not UTF-8
+        detail = error.args[0]
         reason = (detail.decode(errors="replace") if isinstance(detail, bytes) else str(detail)).splitlines()[0]
         raise DataError(f"{file}: not JSON: {reason}. {CORRECT_IT}") from None
     except JsonError as error:
@@ -180,7 +186,8 @@ class _CheckedStream:
 
     def __init__(self, source: IO[bytes]) -> None:
         self._source = source
-        self._unread = b""  # a backslash at the end of the last part
+        # a backslash at the end of the last part
+        self._unread = b""
         self._in_string = False
         self._depth = self._record = 0
 
@@ -213,16 +220,19 @@ def _explain_errors() -> Iterator[None]:
         raise JsonError(error.msg, error.pos) from None
     except RecursionError:
         raise JsonError("it is nested too deeply") from None
-    except ValueError as error:  # an integer of thousands of digits, or what a hook rejects
+    except ValueError as error:
+        # an integer of thousands of digits, or what a hook rejects
         raise JsonError(str(error)) from None
 
 
 def _decode(text: str | bytes, *, allow_infinity: bool) -> Json:
-    from pydantic_core import from_json  # it allows 200 levels of lists and objects
+    # it allows 200 levels of lists and objects
+    from pydantic_core import from_json
 
     try:
         return from_json(text, allow_inf_nan=allow_infinity)
-    except (ValueError, TypeError) as error:  # a TypeError for half a surrogate pair
+    except (ValueError, TypeError) as error:
+        # a TypeError for half a surrogate pair
         _reject_depth(error)
     # Python's parser reads halves of surrogate pairs and explains errors better, but allows any depth
     try:

@@ -87,7 +87,8 @@ def import_code(name: str) -> ModuleType:
         raise ConfigError(f"no module {top!r} in {folder}. Only these and kgqa's own are imported")
     search_path = list(sys.path)
     if not is_ours:
-        sys.path.append(str(folder))  # behind installed modules: a folder `wandb/` must not hide the package
+        # behind installed modules: a folder `wandb/` must not hide the package
+        sys.path.append(str(folder))
     try:
         module = import_module(name)
     except SyntaxError as error:

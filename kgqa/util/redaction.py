@@ -24,9 +24,11 @@ from kgqa.util.places import home, package_folder
 
 MARK = "[key]"
 MAX_MESSAGE = 200  # characters of an unexpected error
-MIN_LENGTH = 8  # characters; shorter values are ordinary words such as EMPTY
+# characters; shorter values are ordinary words such as EMPTY
+MIN_LENGTH = 8
 _NAMES = re.compile(r"(?:^|_)(?:API_?)?(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?)(?:_ID)?(?:_|$)")
-_PATHS = re.compile(r"_(?:FILE|PATH|DIR|HOME|ENV|URL)$")  # the path of a key is not a key
+# the path of a key is not a key
+_PATHS = re.compile(r"_(?:FILE|PATH|DIR|HOME|ENV|URL)$")
 _CREDENTIALS = re.compile(r"(?<=://)[^/?#@\s'\"]+@")
 _QUERY = re.compile(r"(?i)(?<=[?&])((?:api[_-]?)?key|(?:access_)?token|secret|password|sig(?:nature)?)=[^&\s'\"]+")
 _HEADER = re.compile(r"(?i)\b(authorization['\"]?\s*[:=]\s*['\"]?(?:bearer|basic)\s+)[^\s'\",}]+")

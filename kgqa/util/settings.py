@@ -12,7 +12,8 @@ from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from functools import cache
 from typing import Any, cast, get_type_hints
 
-RELEASED = "released code"  # a source without file and line
+# a source without file and line
+RELEASED = "released code"
 NOT_IN_PAPER = "not in the paper"
 
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
-Describe = Callable[[], str]  # of one wait, in a few words; "" while it does not wait
+# of one wait, in a few words; "" while it does not wait
+Describe = Callable[[], str]
 
 _waits: list[Describe] = []
 

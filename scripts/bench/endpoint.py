@@ -23,9 +23,11 @@ from aiohttp import web
 from scripts.bench.replies import choice, reply
 
 MODEL = "simulated"
-ASSISTANT = "\nassistant\n"  # the end of a rendered conversation
+# the end of a rendered conversation
+ASSISTANT = "\nassistant\n"
 PIECE = 4  # characters of a token
-UNLISTED = -30.0  # log-probability of a token that starts no label
+# log-probability of a token that starts no label
+UNLISTED = -30.0
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,8 @@ class Service:
     grow: float = 0.0
     choice: float = 0.0
     tokenize: float = 0.0  # of a request to /tokenize
-    owner: str = "bench"  # as in the list of models: "vllm" is used as vLLM
+    # as in the list of models: "vllm" is used as vLLM
+    owner: str = "bench"
 
     def seconds(self, tokens: int, busy: int, *, chooses: bool) -> float:
         """Return the time of a call that starts as one of `busy` calls."""
@@ -58,7 +61,8 @@ class Endpoint:
         """Set the times and clear the statistics."""
         self.service, self.slots = service, asyncio.Semaphore(service.slots)
         self.busy = self.answered = self.peak = self.tokenized = 0
-        self.full = 0.0  # seconds that all calls would take in a full batch
+        # seconds that all calls would take in a full batch
+        self.full = 0.0
         self.occupied = 0.0  # seconds of all slots together
         self.first: float | None = None  # when the first call came
         self.last = 0.0  # when the last reply left

@@ -18,7 +18,8 @@ from pathlib import Path
 import aiohttp
 
 K1, B = 1.2, 0.75
-BEST, STEPS, MOST = 4, 8, 15  # passages of a step, steps, passages in all
+# passages of a step, steps, passages in all
+BEST, STEPS, MOST = 4, 8, 15
 END = "So the answer is: "
 
 

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
-POLL = 0.1  # seconds between two looks at the memory of the process
+# seconds between two looks at the memory of the process
+POLL = 0.1
 
 
 class Usage(NamedTuple):

@@ -6,7 +6,8 @@ import json
 import random
 from pathlib import Path
 
-PASSAGES, WORDS = 20, 80  # passages per question, words per passage
+# passages per question, words per passage
+PASSAGES, WORDS = 20, 80
 INITIALS = "abcdefghijklmnoprstuvwz"
 
 

@@ -12,13 +12,16 @@ import re
 import zlib
 from collections.abc import Mapping
 
-QUESTIONS = ("\nQ: ", "\nQuestion: ")  # kgqa's IRCoT and whoever copies it; the others
+# kgqa's IRCoT and whoever copies it; the others
+QUESTIONS = ("\nQ: ", "\nQuestion: ")
 THOUGHT = re.compile(r"\bThought\d")
 OPTION = re.compile(r"^([A-Z]{1,2})\. (.*)$", re.MULTILINE)
 CHAIN = "Chain so far: "
 TITLE, TEXT = "\nTitle: ", "\nText: "
-SHORT = 30  # tokens: an answer and no thought is asked for
-END = 1  # triples, from which on a chain may be complete
+# tokens: an answer and no thought is asked for
+SHORT = 30
+# triples, from which on a chain may be complete
+END = 1
 
 
 def reply(prompt: str, most: int = 100) -> str:

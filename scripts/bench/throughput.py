@@ -21,7 +21,8 @@ from scripts.bench.endpoint import MODEL
 from scripts.bench.process import ROOT, measure_command
 from scripts.bench.questions import write_questions
 
-TIMES = "prefill=0.02&step=0.008&choice=0.06&grow=0.004"  # seconds per call, token, choice; growth per parallel call
+# seconds per call, token, choice; growth per parallel call
+TIMES = "prefill=0.02&step=0.008&choice=0.06&grow=0.004"
 METHODS = {"ircot": ("method=ircot", "method.reader=none"), "trace": ("method=trace",)}
 IDLE = "prefill=0&step=0&choice=0&grow=0"
 FAST = ("ranker=lexical", "demonstrations_ranker=lexical")

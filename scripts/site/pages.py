@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parents[2]
-OUTSIDE = re.compile(r"\[([^\]]*)\]\((?:\.\./)+([^)#]*)[^)]*\)")  # a link to what is no page of the site
+# a link to what is no page of the site
+OUTSIDE = re.compile(r"\[([^\]]*)\]\((?:\.\./)+([^)#]*)[^)]*\)")
 NOTEBOOK = "docs/kgqa.ipynb"
 WORKER = Path(__file__).with_name("iframe-worker.js")
 # by group: heading, title of the last column, command

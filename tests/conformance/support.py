@@ -38,7 +38,8 @@ def load_shared(name: str) -> Any:
     return [json.loads(line) for line in text.splitlines()] if ".jsonl" in name else json.loads(text)
 
 
-EXACT = "{% block exact %}{% endblock %}"  # of templates: keeps the blank lines at the ends of blocks
+# of templates: keeps the blank lines at the ends of blocks
+EXACT = "{% block exact %}{% endblock %}"
 
 
 def read_agent_rows(name: str) -> list[Any]:

@@ -20,7 +20,8 @@ from tests.conformance.support import exact_block, needs_data, read_agent_rows, 
 
 pytestmark = needs_data
 ROWS = read_agent_rows("corag")
-DOCUMENTS = 10  # for the answer, those of the last search
+# for the answer, those of the last search
+DOCUMENTS = 10
 # the values of a call's prompt, by kind: the expression of the program, and a pattern for the text that replaces it
 VALUES: dict[str, dict[str, str]] = {
     "query": {"past or 'Nothing yet'": r"queries and answers\n(.*?)\n\n## Task", "query": r"to answer\n(.*?)\n\nResp"},

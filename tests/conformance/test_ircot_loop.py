@@ -104,7 +104,8 @@ def run(place: int, distractors: int = 2) -> tuple[Answer, list[str], list[str]]
     return drive(method(family, distractors).answer(question), reply), queries, prompts
 
 
-SENTENCES = {("2hop__582051_55257", "plain")}  # the authors' splitter (spaCy) ends a sentence at "#1"
+# the authors' splitter (spaCy) ends a sentence at "#1"
+SENTENCES = {("2hop__582051_55257", "plain")}
 STOPS = {"an empty thought": "empty", "as many thoughts as allowed": "limit", "a thought states the answer": "answer"}
 
 
@@ -142,4 +143,5 @@ def test_prompts_are_the_released_ones(distractors: int) -> None:
             is_own = sha(own) == row["own_part_sha256"][call]
             same["own part"] += is_own
             assert not is_own or sha(prompt) == row["prompt_sha256"][str(distractors)][call]
-    assert same["own part"] == 127  # of 170. kgqa normalizes blanks, which the others have twice or non-breaking
+    # of 170. kgqa normalizes blanks, which the others have twice or non-breaking
+    assert same["own part"] == 127

@@ -77,7 +77,8 @@ def index() -> PoolIndex:
     return PoolIndex(build(composed_node("retriever", "tfidf_text"), "retriever"))
 
 
-EQUAL_TEXTS = {"2hop__689512_55369"}  # of passages with one text kgqa finds the best, and the authors all
+# of passages with one text kgqa finds the best, and the authors all
+EQUAL_TEXTS = {"2hop__689512_55369"}
 
 
 def test_seeds_are_the_authors_seeds() -> None:
@@ -133,11 +134,13 @@ def walk(row: Mapping[str, Any], agent: str) -> list[tuple[int, ...]]:
 INSTRUCTION = "What evidence do we need to answer the question given the current evidence?"
 
 
-UNSTABLE = {  # the authors sort passages without a common word (score 0) with an unstable algorithm
+# the authors sort passages without a common word (score 0) with an unstable algorithm
+UNSTABLE = {
     ("5adf82945542993344016ca4", "t5"),
     ("dced4bf7089e11ebbd78ac1f6bf848b6", "t5"),
     ("e6c8f18a0bdb11eba7f7acde48001122", "t5"),
-    ("f48d94d00bd911eba7f7acde48001122", "tfidf"),  # the same passages in another order
+    # the same passages in another order
+    ("f48d94d00bd911eba7f7acde48001122", "tfidf"),
 }
 
 

@@ -66,7 +66,8 @@ def run(row: dict[str, Any]) -> tuple[list[tuple[str, int, int]], list[str], str
     method = replace(released(), max_steps=row["max_steps"], max_retries=row["max_retries"])
     answer = drive(method.answer(Question("q", HEAD["question"], ("x",), passages, support)), reply)
     steps = [attempt["text"] for attempt in answer.notes["attempts"] if attempt["accepted"]]
-    if "forced_answer" in answer.flags:  # the programs leave this call, and the answer, to a second program
+    # the programs leave this call, and the answer, to a second program
+    if "forced_answer" in answer.flags:
         return calls[:-1], steps, None
     return calls, steps, answer.text
 

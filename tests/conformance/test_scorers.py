@@ -16,7 +16,8 @@ from kgqa.scoring.metrics import containment, score
 from tests.conformance.answer_pairs import BLOCKS, make_pairs, summarize, write_golds
 
 DATA = json.loads((Path(__file__).parent / "data" / "scorers.json").read_text("utf-8"))
-PROFILE = {"search_r1": "2wiki"}  # of scorers without a profile of their own
+# of scorers without a profile of their own
+PROFILE = {"search_r1": "2wiki"}
 MEASURED: dict[str, tuple[str, ...]] = {"linearrag": ("contained",), "arag": ("contained",), "search_r1": ("em",)}
 
 

@@ -23,8 +23,10 @@ from tests.method_world import World
 
 pytestmark = needs_data
 NAMES = ["search_agent", "r1_searcher", "research", "search_o1", "simple_deep_searcher"]
-RELEASED = {"search_agent": "search_r1"}  # the name of the experiment if it is another one
-ADDRESS = re.compile(r' *"url": .*\n')  # of pages, which passages do not have
+# the name of the experiment if it is another one
+RELEASED = {"search_agent": "search_r1"}
+# of pages, which passages do not have
+ADDRESS = re.compile(r' *"url": .*\n')
 READING = (
     r"Reasoning Steps:\*\*  \n(.*?)\n\n- \*\*Current",
     r"Search Query:\*\*  \n(.*?)\n\n- \*\*Searched",
@@ -35,7 +37,8 @@ INTENDED = {
     "search_agent": {("too_many_queries", "answer"): 7},
 }
 NOTHING = (None, "", "I don't know.")
-ENOUGH = "I give up."  # what the model writes after its turns
+# what the model writes after its turns
+ENOUGH = "I give up."
 
 
 def write_prompts(folder: Path, name: str, rows: list[Any]) -> None:
@@ -59,7 +62,8 @@ def reading_template(name: str, prompt: str) -> str:
     assert pages
     shown = [(steps[1], "prev_reasoning"), (pages[1], "document"), (query[1], "search_query")]
     for text, expression in shown:
-        prompt = prompt.replace(text, values[expression] + "{{ '' }}")  # Jinja drops the line break after a tag
+        # Jinja drops the line break after a tag
+        prompt = prompt.replace(text, values[expression] + "{{ '' }}")
     return exact_block("user", prompt)
 
 

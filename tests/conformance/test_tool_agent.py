@@ -25,12 +25,15 @@ pytestmark = needs_data
 ROWS = read_agent_rows("tool_agent")
 CORPUS = 400  # passages
 CHUNK = re.compile(r"^Chunk ID: (\d+)", re.MULTILINE)
-NO_ANSWER = "Answer: none"  # after the turns of a script
+# after the turns of a script
+NO_ANSWER = "Answer: none"
 # what differs on purpose, by category
 INTENDED = {
-    ("empty content, no call", "turns"): 6,  # the answer is requested. The program ends with an empty one
+    # the answer is requested. The program ends with an empty one
+    ("empty content, no call", "turns"): 6,
     ("empty content, no call", "answer"): 6,
-    ("keywords as a string", "searches"): 6,  # an error for the model. The program searches for each letter
+    # an error for the model. The program searches for each letter
+    ("keywords as a string", "searches"): 6,
 }
 
 

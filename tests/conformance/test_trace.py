@@ -20,7 +20,8 @@ from tests.conformance.support import DATA, load, needs_data, u
 pytestmark = needs_data
 ROWS = load("trace_chains")[1]
 CASES = [(row, name) for row in ROWS for name in ("recorded", *row["seeded"]) if name in row["seeded"] or row.get(name)]
-INTENDED = {  # the recorded reasons of differences; for each, kgqa's own chains are recorded, too
+# the recorded reasons of differences; for each, kgqa's own chains are recorded, too
+INTENDED = {
     "used": "a triple is in a chain once. The authors offer used ones again if fewer than K + 3 are left",
     "equal_texts": "equal triples of two passages are one option. The authors still offer the copy of a used one",
     "passage_twice": "a passage that is given twice is read once",
@@ -56,7 +57,8 @@ def build(row: Mapping[str, Any], name: str) -> list[tuple[list[str], float]]:
         Unit(text, tuple(triple), str(passage))
         for text, triple, passage in zip(texts, row["triples"], row["passage"], strict=True)
     ]
-    if row["on_purpose"] in ("passage_twice", "repeat_in_passage"):  # extraction drops these before the search
+    # extraction drops these before the search
+    if row["on_purpose"] in ("passage_twice", "repeat_in_passage"):
         pool = list({unit.text: unit for unit in pool}.values())
     states = {" ".join(texts[place] for place in state[0]): state for state in case.get("states", ())}
     sizes = {key: case[key] for key in ("candidates", "beam", "branch")}
@@ -112,7 +114,8 @@ def test_most_cases_are_the_authors() -> None:
     assert len(CASES) == 69 + 216 + 15
 
 
-TRIPLES_INTENDED = {  # kgqa's own triples are recorded, too
+# kgqa's own triples are recorded, too
+TRIPLES_INTENDED = {
     "empty_part": "a triple with an empty part is malformed",
     "head_match": "a head is looked for in the passage without regard to case and blanks",
 }
@@ -122,7 +125,8 @@ def test_triples_are_those_of_parse_model_output() -> None:
     """Two of 300 recorded extraction replies differ on purpose."""
     _, rows = load("trace_triples")
     for row in rows:
-        passage = Passage("p", row["title"], " | ".join(row["heads_in_text"]))  # the part of the text that decides
+        # the part of the text that decides
+        passage = Passage("p", row["title"], " | ".join(row["heads_in_text"]))
         ours = [[triple.head, triple.relation, triple.tail] for triple in parse_triples(row["reply"], passage).triples]
         if row["on_purpose"]:
             assert row["on_purpose"] in TRIPLES_INTENDED

@@ -35,7 +35,8 @@ class Browser:
         self._session = self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log"):
             self.ask(f"{domain}.enable")
-        self.ask("Emulation.setFocusEmulationEnabled", enabled=True)  # keys go to the focused page
+        # keys go to the focused page
+        self.ask("Emulation.setFocusEmulationEnabled", enabled=True)
         self.resize(1280, 900)
 
     def __enter__(self) -> Browser:

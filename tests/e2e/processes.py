@@ -18,7 +18,8 @@ from kgqa.types import Json
 # of the one command that ended a run: how long it took, and what it asked that no earlier one had been told
 OF_ONE_COMMAND = {
     *("seconds", "call_seconds", "queue_seconds", "question_seconds", "throughput"),
-    "cached_tokens",  # a prefix cache is its process's
+    # a prefix cache is its process's
+    "cached_tokens",
     *("paid", "extraction_paid", "cache_hits"),
 }
 

@@ -140,7 +140,8 @@ def test_a_teachers_labels_are_examples_and_what_it_cannot_say_is_none(kgqa: Kgq
     ran = kgqa(*BY_MODEL, words)
     made = examples(ran)
     assert {each.question for each in made} == {"2hop__demo_01", "3hop1__demo_03"}
-    assert len(made) == 6  # a right step and two wrong ones each
+    # a right step and two wrong ones each
+    assert len(made) == 6
     assert {each.origin.made_by for each in made} == {"teacher"}
     dropped = [(one["question"], one["why"]) for one in lines_of(ran.folder / "dropped.jsonl")]
     assert dropped == [("2hop__demo_02", "a reply to teach/plan cannot be read")]

@@ -208,7 +208,8 @@ def test_export_replays_elsewhere(kgqa: Kgqa, tmp_path: Path, monkeypatch: pytes
     refused(kgqa("cache", "export", "none.jsonl.zst", "--engine", "script"), "Did you mean scripted?")
     with monkeypatch.context() as patch:
         patch.setenv("KGQA_CACHE", str(tmp_path / "elsewhere"))
-        patch.chdir(tmp_path / "outputs")  # where there are no triples yet
+        # where there are no triples yet
+        patch.chdir(tmp_path / "outputs")
         merged = kgqa("cache", "import", str(tmp_path / "calls.jsonl.zst"))
         assert merged.code == 0
         assert "0 equal, 0 different" in merged.out

@@ -113,7 +113,8 @@ def test_a_run_is_judged_after_it_has_answered(kgqa: Kgqa) -> None:
     report = (folder / "report.md").read_text(encoding="utf-8")
     assert "Judge: three_way" in report
     assert "grades its own answers" in report
-    other = "roles.judge=qwen2_5_coder_1_5b@scripted"  # the judge is no part of a run
+    # the judge is no part of a run
+    other = "roles.judge=qwen2_5_coder_1_5b@scripted"
     assert answered(kgqa, "judged", "judge=kgp", other) == folder
     metrics = read(folder / "metrics.json")
     assert metrics["cost"]["paid"]["calls"] == 0
@@ -290,7 +291,8 @@ def test_judge_sees_the_passages_that_a_search_found(kgqa: Kgqa) -> None:
     assert read(folder / "evaluation.json")["judge"]["accuracy"]["mean"] == 100.0
 
 
-KINDS = {"LLM", "RETRIEVER", "RERANKER", "CHAIN", "EVALUATOR"}  # of OpenInference, those a run has
+# of OpenInference, those a run has
+KINDS = {"LLM", "RETRIEVER", "RERANKER", "CHAIN", "EVALUATOR"}
 
 
 def exported(kgqa: Kgqa, form: str, *run: str) -> Path:
@@ -327,7 +329,8 @@ def test_predictions_are_the_runs_and_calls_are_the_traces(kgqa: Kgqa) -> None:
         assert json.loads(row["reply"]) == call.reply
         assert json.loads(row["request"]).get("prompt") == call.request.get("prompt")
     assert sum(row["output_tokens"] or 0 for row in calls) == sum(row["output_tokens"] for row in predictions)
-    write_jsonl(iter([{"text": "half: \ud800"}]), Path("half.jsonl"))  # half a character is an escape
+    # half a character is an escape
+    write_jsonl(iter([{"text": "half: \ud800"}]), Path("half.jsonl"))
     assert lines_of(Path("half.jsonl")) == [{"text": "half: \ud800"}]
 
 
@@ -371,7 +374,8 @@ def test_a_trace_per_question_with_a_span_for_each_call(kgqa: Kgqa) -> None:
         assert tokens == sum(call.usage.prompt_tokens for call in asked if call.usage)
         assert all(int(span["startTimeUnixNano"]) < int(span["endTimeUnixNano"]) for span in [*calls, root])
         for each in map(attributes, calls):
-            if "llm.input_messages.1.message.content" in each:  # Langfuse reads input.value and no message next to it
+            # Langfuse reads input.value and no message next to it
+            if "llm.input_messages.1.message.content" in each:
                 several += 1
                 messages = [message["content"] for message in json.loads(each["input.value"])]
                 assert messages == [each[f"llm.input_messages.{n}.message.content"] for n in range(len(messages))]
@@ -442,7 +446,8 @@ TRACKED = ("run", "method=all_documents", "limit=3", *QUICK)
 
 @pytest.fixture
 def tracked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")  # else MLflow asks for a database, which mlflow-skinny lacks
+    # else MLflow asks for a database, which mlflow-skinny lacks
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
     for name in ("WANDB_CACHE_DIR", "WANDB_CONFIG_DIR", "WANDB_DATA_DIR"):
@@ -487,7 +492,8 @@ def test_wandb_offline_keeps_the_run_and_asks_no_network(
     recorded = kept.read_bytes()
     metrics = ran.json("metrics.json")
     for part in (b"dataset.profile", b"f1_low", b"cost_method_usd"):
-        assert (part in recorded) == (part != b"cost_method_usd")  # no prices, so no cost in dollars
+        # no prices, so no cost in dollars
+        assert (part in recorded) == (part != b"cost_method_usd")
     assert json.dumps(metrics["scores"]["f1"]["high"]).encode() in recorded
     assert (folder / "files/report.html").read_text("utf-8") == (tmp_path / "one/report.html").read_text("utf-8")
     assert b"not-to-be-told" not in b"".join(file.read_bytes() for file in folder.rglob("*") if file.is_file())
@@ -504,7 +510,8 @@ def test_unreachable_tracker_is_one_warning_without_its_password(kgqa: Kgqa, mon
     monkeypatch.setattr("kgqa.extras.trackers.mlflow.find_spec", lambda name: object())
     monkeypatch.setattr("kgqa.extras.trackers.mlflow.MlflowTracker.log", fail)
     ran = kgqa(*TRACKED, "tracker=mlflow")
-    assert (ran.code, ran.folder) == (0, plain.folder)  # a tracker does not make another run
+    # a tracker does not make another run
+    assert (ran.code, ran.folder) == (0, plain.folder)
     [said] = [line for line in ran.out.splitlines() if "tracker=mlflow" in line]
     assert said.startswith("warning: tracker=mlflow: API request to http://[key]@127.0.0.1:1/api failed")
     assert said.endswith("The run itself is complete")

@@ -48,7 +48,8 @@ def test_the_filter_is_in_the_trace_and_the_cost_of_its_question(
     filters = 0
     for calls in calls_of(ran):
         for place, call in enumerate(calls):
-            if call.kind == "search" and not call.request["facts"]:  # no fact has a word of the query
+            # no fact has a word of the query
+            if call.kind == "search" and not call.request["facts"]:
                 assert calls[place - 1].reply == []
             elif call.kind == "search":
                 facts, filtering = calls[place - 2 : place]
@@ -314,15 +315,19 @@ def test_the_same_passages_for_many_questions_raise_an_alarm(kgqa: Kgqa, tmp_pat
     ("method", "calls"),
     [
         ("ircot", 8 + 1),  # thoughts, and an answer
-        ("knowtrace", 5 * (1 + 2) + 2),  # iterations of an exploration and two pairs; a forced thought and answer
+        # iterations of an exploration and two pairs; a forced thought and answer
+        ("knowtrace", 5 * (1 + 2) + 2),
         ("self_ask", 5 + 1),  # follow-ups; the forced answer
         ("react", 7),  # steps
-        ("ge_reasoning", 1 + 4 * 3 + 1),  # the graph; sub-question, answer and confidence of each unknown; the answer
-        ("era_cot", 3 + 3 + 1),  # three lists, the scores of three relations, the answer
+        # the graph; sub-question, answer and confidence of each unknown; the answer
+        ("ge_reasoning", 1 + 4 * 3 + 1),
+        # three lists, the scores of three relations, the answer
+        ("era_cot", 3 + 3 + 1),
         (
             "safe method.repeats=continue",
             10 * (1 + 3) * 2 + 1,
-        ),  # every try with its verdict, the forced answer
+            # every try with its verdict, the forced answer
+        ),
     ],
 )
 def test_a_dry_run_counts_as_if_nothing_ended_a_method_early(kgqa: Kgqa, method: str, calls: int) -> None:

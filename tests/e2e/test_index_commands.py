@@ -38,7 +38,8 @@ def test_an_index_is_built_once_and_checked(kgqa: Kgqa) -> None:
     assert "all files are unchanged" in checked.out
     with_index = kgqa(*plan)
     assert with_index.out.splitlines()[-1] == without.out.splitlines()[-1]  # as many calls
-    assert with_index.out != without.out  # and real passages in the prompts
+    # and real passages in the prompts
+    assert with_index.out != without.out
 
 
 def test_a_run_refuses_a_damaged_index_and_the_command_it_names_mends_it(kgqa: Kgqa) -> None:
@@ -180,7 +181,8 @@ def test_import_reports_counts(kgqa: Kgqa) -> None:
 
 
 PASSAGES = 137  # of the demo's 36 questions
-CALLS = 2  # for each: to rank the examples, to write triples; tokens are counted without one
+# for each: to rank the examples, to write triples; tokens are counted without one
+CALLS = 2
 
 
 def build(kgqa: Kgqa, *arguments: str) -> tuple[list[str], str]:
@@ -197,7 +199,8 @@ def build(kgqa: Kgqa, *arguments: str) -> tuple[list[str], str]:
     ], text
 
 
-COUNTED = "kg.max_prompt_tokens=1000"  # every prompt has more bytes, so that its tokens are counted
+# every prompt has more bytes, so that its tokens are counted
+COUNTED = "kg.max_prompt_tokens=1000"
 
 
 def test_a_killed_build_resumes_to_the_same_triples(kgqa: Kgqa, tmp_path: Path) -> None:
@@ -246,7 +249,8 @@ def test_the_trace_has_the_extraction_of_each_passage(kgqa: Kgqa) -> None:
 
 
 def test_more_than_five_percent_failed_stops_and_keeps_the_others(kgqa: Kgqa) -> None:
-    short = "kg.max_prompt_tokens=66"  # words: those of the instruction and a title of two
+    # words: those of the instruction and a title of two
+    short = "kg.max_prompt_tokens=66"
     stopped = kgqa("kg", "build", "--corpus", short, *QUICK)
     assert stopped.code == 3
     assert "of 137 passages, first " in stopped.err

@@ -38,7 +38,8 @@ def test_the_demo_runs_on_llama_cpp_and_then_from_the_cache(tmp_path: Path) -> N
     assert metrics["graph"]["triples"] > 0
     assert metrics["cost"]["paid"]["calls"] > 0
     assert not any(flag.startswith(ANSWERED_BY) for flag in metrics["flags"])
-    replayed, again = finish_run((*arguments, "run_name=again"), tmp_path)  # a finished run asks nobody, cache or model
+    # a finished run asks nobody, cache or model
+    replayed, again = finish_run((*arguments, "run_name=again"), tmp_path)
     assert again["cost"]["paid"]["calls"] == 0
     assert again["cost"]["extraction_paid"]["calls"] == 0
     assert (replayed / "predictions.jsonl").read_bytes() == before

@@ -64,7 +64,8 @@ def test_a_failed_cell_stops_no_other_and_is_told(kgqa: Kgqa) -> None:
     assert ran.out.count("failed: ") >= 2
     assert "nowhere.jsonl" in ran.out
     assert {cell["state"] for cell in ran.json("table.json")["cells"]} == {"failed"}
-    refused(kgqa(*SOME, "limit=2", "run_name=mine"), "Set another run_name=")  # a report of other cells stays
+    # a report of other cells stays
+    refused(kgqa(*SOME, "limit=2", "run_name=mine"), "Set another run_name=")
 
 
 def test_a_mean_row_is_ours_where_all_its_rows_are(kgqa: Kgqa) -> None:
@@ -173,7 +174,8 @@ def test_means_have_bootstrap_intervals_and_rows_are_ordered_by_paired_differenc
         assert ours.low is not None, path
         assert ours.high is not None, path
         assert ours.low <= ours.mean <= ours.high, path
-    unknown = Ours(1e6, None, None, 36)  # a value that the questions do not give
+    # a value that the questions do not give
+    unknown = Ours(1e6, None, None, 36)
     assert add_interval(unknown, trace, TOKENS) == add_interval(unknown, trace.parent, TOKENS) == unknown
     assert compare_rows([trace], [bare], TOKENS) == 1
     assert compare_rows([bare], [trace], TOKENS) == -1

@@ -86,7 +86,8 @@ def test_a_run_killed_at_random_moments_resumes_to_the_same_bytes(
     assert cost["paid"]["calls"] + cost["extraction_paid"]["calls"] <= replies_kept(tmp_path) - kept
     killed = lasting(resumed.folder)
     (tmp_path / "elsewhere").mkdir()
-    monkeypatch.chdir("elsewhere")  # an uninterrupted run that shares no cache
+    # an uninterrupted run that shares no cache
+    monkeypatch.chdir("elsewhere")
     assert lasting(kgqa(*QUICKLY, "run_name=killed").folder) == killed
 
 
@@ -162,7 +163,8 @@ def test_fewer_questions_never_replace_more(kgqa: Kgqa) -> None:
     assert few.folder.parent == one.folder.parent == whole.folder.parent
     assert few.folder.name.startswith(f"{whole.folder.name}-2-")
     assert kgqa(*GOLDEN, "limit=2").folder == few.folder
-    for place in ("output_dir=here", "run_name=here"):  # a place that was chosen is not exchanged
+    # a place that was chosen is not exchanged
+    for place in ("output_dir=here", "run_name=here"):
         whole = kgqa(*GOLDEN, "limit=3", place)
         refused(kgqa(*GOLDEN, "limit=2", place), "3 questions are answered in this folder. A run of 2 would")
         assert len(question_ids(whole.folder)) == 3
@@ -205,7 +207,8 @@ COMMAND = ("run", "method=all_documents", *QUICK)
 
 
 def test_a_finished_run_is_shown_and_stays_as_it_is(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = kgqa(*COMMAND, "judge=kgp")  # its verdicts are kept by a command without judge
+    # its verdicts are kept by a command without judge
+    first = kgqa(*COMMAND, "judge=kgp")
     before = files_of(first.folder)
     Path("outputs/.cache/calls.sqlite").unlink()
     monkeypatch.setattr(QuestionSelection, "_sample", lambda *_: pytest.fail("read the questions"))

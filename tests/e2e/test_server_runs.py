@@ -142,7 +142,8 @@ def test_faults_are_errors_and_never_answers(server: Misbehaving, kgqa: Kgqa, tm
         assert all(SECRET not in value for (value,) in cache.execute("SELECT value FROM calls"))
     assert SECRET.encode() not in everything_written(tmp_path)
     assert SECRET not in ran.out + ran.err
-    assert b"[key]" in everything_written(tmp_path)  # there was something to leave out
+    # there was something to leave out
+    assert b"[key]" in everything_written(tmp_path)
     log = [line for line in lines_of(ran.folder / "log.jsonl") if line["event"] in ("wait", "retry")]
     assert any("[key]" in line["cause"] for line in log)
 
@@ -150,7 +151,8 @@ def test_faults_are_errors_and_never_answers(server: Misbehaving, kgqa: Kgqa, tm
 def test_replies_of_another_model_are_counted_and_reported(kgqa: Kgqa, server: Misbehaving) -> None:
     server.always = lambda talk, body: talk.answer(200, reply(body, "Pellery") | {"model": "gpt-4o"})
     command = ("run", "method=no_context", "limit=3", "model=gpt_4o_mini", f"server={server.url}")
-    for _ in range(2):  # the second time from the call cache
+    # the second time from the call cache
+    for _ in range(2):
         ran = kgqa(*command, "run_name=mine")
         warning = "warning: another model answered 3 calls: gpt-4o. The run is named after gpt_4o_mini."
         assert ran.out.index(warning) < ran.out.index("EM ")
@@ -204,13 +206,15 @@ def test_the_answer_is_scored_and_the_thought_kept_counted_and_shown(kgqa: Kgqa,
     assert metrics["scores"]["em"]["mean"] == 100
     cost = metrics["cost"]["method"]
     assert (cost["output_tokens"], cost["reasoning_tokens"]) == (125, 100)
-    assert cost["usd"] == pytest.approx((10 * 0.15 + 125 * 0.6) / 1e6, abs=1e-6)  # a thought is paid as output
+    # a thought is paid as output
+    assert cost["usd"] == pytest.approx((10 * 0.15 + 125 * 0.6) / 1e6, abs=1e-6)
     assert "125 generated, 100 for reasoning" in ran.out
     shown = kgqa("show", str(ran.folder), "2hop__demo_01").out
     assert "reasoning 'It lies in the north.', then 'Pellery'" in shown
     assert "100 of them reasoning" in shown
 
-    again = kgqa(*THINKING, "run_name=again").json("metrics.json")["cost"]  # from the cache, thought and all
+    # from the cache, thought and all
+    again = kgqa(*THINKING, "run_name=again").json("metrics.json")["cost"]
     assert again["paid"]["calls"] == 0
     assert again["method"] == cost
 

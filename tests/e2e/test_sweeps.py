@@ -51,7 +51,8 @@ def test_every_combination_runs_and_is_reported(kgqa: Kgqa) -> None:
     for cell in cells:
         assert (Path(cell["run"]) / "metrics.json").is_file()
         assert cell["run"] in (ran.folder / "report.md").read_text().replace("../../", "outputs/")
-    (ran.folder / "cells/003.json").unlink()  # as if the sweep were still running
+    # as if the sweep were still running
+    (ran.folder / "cells/003.json").unlink()
     for form, name in (("html", "report.html"), ("md", "report.md"), ("csv", "report.csv"), ("latex", "report.tex")):
         written = kgqa("report", str(ran.folder), "--format", form)
         assert (written.code, written.folder) == (0, ran.folder / name)
@@ -163,7 +164,8 @@ def test_dry_run_counts_every_cell_and_calls_nothing(kgqa: Kgqa, tmp_path: Path)
     assert "no call of smollm2_135m@scripted is in the call cache" in planned.out
     new = planned_calls(planned.out)[1]
     judged = planned_calls(kgqa(*pair, "dry_run=true", "judge=three_way").out)[1]
-    assert judged == new + 8  # a judge is asked twice if need be
+    # a judge is asked twice if need be
+    assert judged == new + 8
     alone = planned_calls(kgqa(*pair[:3], "method.beam=5", *pair[4:], "dry_run=true").out)[1]
     assert alone < new < 2 * alone
     assert replies_kept(tmp_path) == 0
@@ -194,7 +196,8 @@ def test_launcher_is_not_started_for_finished_cells(kgqa: Kgqa, monkeypatch: pyt
 
 @pytest.mark.skipif(find_spec("hydra_plugins") is None, reason="needs kgqa[joblib]")
 def test_joblib_runs_cells_in_separate_processes(kgqa: Kgqa, tmp_path: Path) -> None:
-    pair = [*TWO, "roles.reader=smollm2_135m@scripted"]  # a model of a role is composed again in the job
+    # a model of a role is composed again in the job
+    pair = [*TWO, "roles.reader=smollm2_135m@scripted"]
     here = kgqa(*pair)
     other = tmp_path / "other"
     other.mkdir()
@@ -298,7 +301,8 @@ def test_unfinished_cells_are_completed(kgqa: Kgqa) -> None:
     text = (folder / "report.md").read_text()
     assert "| 1 | method=no_context | interrupted | no command is running this sweep" in text
     for run in Path("outputs/demo").glob("*/*/*/metrics.json"):
-        run.unlink()  # so that both cells run again
+        # so that both cells run again
+        run.unlink()
     (folder / "cells/001.log").unlink()
     (folder / "cells/001.log").symlink_to("/dev/full")
     assert kgqa(*TWO).code == 2
@@ -345,7 +349,8 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
     An engine that only identifies the run loads nothing. All are closed in the end.
     """
     counts: Counter[str] = Counter()
-    engines: list[Scripted] = []  # so that no other gets the id of one that is gone
+    # so that no other gets the id of one that is gone
+    engines: list[Scripted] = []
     states: dict[int, str] = {}
     build, start, close = Scripted.__post_init__, Runner._start_model, Scripted.close
 
@@ -387,7 +392,8 @@ def test_runs_and_stages_with_one_pool_share_one_engine(kgqa: Kgqa, seen: Counte
     assert cost.extraction_paid.calls > 0
     assert cost.paid.calls > 0
     assert seen == Counter(loaded=2, closed=2)
-    run_with([*ANSWERING, "seed=3", "judge=kgp"])  # without a pool the reader's engine makes room for the judge's
+    # without a pool the reader's engine makes room for the judge's
+    run_with([*ANSWERING, "seed=3", "judge=kgp"])
     assert seen == Counter(loaded=4, closed=4)
 
 

@@ -41,12 +41,15 @@ NEEDS = {
     "scripted": (), "transformers": ("torch", "transformers", "gguf", "accelerate", "llguidance"),
     "llamacpp": ("xllamacpp",), "openai": ("xllamacpp", "aiohttp", "llguidance"),
 }  # fmt: skip
-VLLM = ("vllm",) if find_spec("vllm") else ()  # in an environment of its own, see the Makefile and test_vllm.py
+# in an environment of its own, see the Makefile and test_vllm.py
+VLLM = ("vllm",) if find_spec("vllm") else ()
 BUILD |= {name: lambda model: vllm_engine(model) for name in VLLM}
 NEEDS |= dict.fromkeys(VLLM, ("vllm", "llguidance"))
 REAL = ("transformers", "llamacpp", "openai", *VLLM)
-EXACT = ("transformers", *VLLM)  # in float32, whose replies can be computed by hand
-LOCAL = ("transformers", "llamacpp", *VLLM)  # those that have the weights, and so the chat template, themselves
+# in float32, whose replies can be computed by hand
+EXACT = ("transformers", *VLLM)
+# those that have the weights, and so the chat template, themselves
+LOCAL = ("transformers", "llamacpp", *VLLM)
 
 
 def build(name: str, model: Model) -> Engine:

@@ -14,8 +14,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 Body = dict[str, Any]
-LISTED = 20  # log-probabilities of one token, at most
-SECRET = "sk-Tr0ub4dor-and-three"  # what must never be seen again
+# log-probabilities of one token, at most
+LISTED = 20
+# what must never be seen again
+SECRET = "sk-Tr0ub4dor-and-three"
 
 
 class Conversation(BaseHTTPRequestHandler):
@@ -78,7 +80,8 @@ class Misbehaving:
         """On the port it had before, if it had one."""
         ThreadingHTTPServer.allow_reuse_address = True
         server: Any = ThreadingHTTPServer(("127.0.0.1", self.port), Conversation)
-        server.handle_error = lambda *_: None  # clients that hang up are expected
+        # clients that hang up are expected
+        server.handle_error = lambda *_: None
         server.daemon_threads = True
         server.boss = self
         self._server, self.port = server, server.server_address[1]

@@ -23,7 +23,8 @@ from tests.engines.small import Small, make_small, merged
 from tests.engines.test_exactness import by_hand
 
 pytestmark = pytest.mark.weights
-TOLERANCE = {"llamacpp": 0.02}  # nats; it keeps keys and values in float16, the others compute in float32
+# nats; it keeps keys and values in float16, the others compute in float32
+TOLERANCE = {"llamacpp": 0.02}
 CALLS: list[Any] = [
     choose("Which letter?", 21, "Answer:"), write("Tell me a story.", 12),
     choose(f"{FACTS} Which one is first?", 5), write(f"{FACTS} Who lives where?", 9),
@@ -96,7 +97,8 @@ def refusal(engine: Any, adapter: Adapter) -> str:
     """What the engine says to a call through it."""
     try:
         [error] = ask(engine.with_adapter(adapter), CALLS[:1])
-    except (ConfigError, DataError) as raised:  # a batch engine fails the whole batch
+    except (ConfigError, DataError) as raised:
+        # a batch engine fails the whole batch
         error = raised
     engine.close()
     assert isinstance(error, ConfigError | DataError), error

@@ -124,7 +124,8 @@ def test_closing_ends_a_running_call_and_leaves_no_thread(name: str, model: Mode
     before = set(threading.enumerate())
     engine: Any = build(name, model)
     ask(engine, [write("Say one.", 1)])
-    long = write("sea " * 300, 2000, stop=("never",))  # a short prompt: llama.cpp cannot be stopped inside one batch
+    # a short prompt: llama.cpp cannot be stopped inside one batch
+    long = write("sea " * 300, 2000, stop=("never",))
 
     def work() -> None:
         with suppress(EngineDied):

@@ -32,7 +32,8 @@ VLLM = {"/v1/models": QWEN, "/version": {"version": "0.11.0"}, "/tokenize": TOKE
 SERVED = [{"id": "sim", "owned_by": "vllm", "parent": None, "max_model_len": 2048}]
 SERVED += [{"id": "safe", "owned_by": "vllm", "parent": "sim"}]
 ADAPTED = {**VLLM, "/v1/models": {"data": SERVED}}
-PROXIED = {"/v1/models": QWEN}  # a proxy that lets only /v1 through
+# a proxy that lets only /v1 through
+PROXIED = {"/v1/models": QWEN}
 SGLANG = {"/v1/models": listing("sglang", "Qwen/Qwen3-8B", max_model_len=40960), "/tokenize": TOKENS}
 LLAMACPP = {
     "/v1/models": listing("llamacpp", "/models/tiny.gguf", meta={"n_ctx_train": 8192}),

@@ -33,13 +33,15 @@ def save(folder: Path, tokenizer: Any) -> Model:
     from transformers import T5Config, T5ForConditionalGeneration
 
     torch.manual_seed(4)
-    size = -(-tokenizer.get_vocab_size() // 8) * 8  # more logits than tokens, as real ones have
+    # more logits than tokens, as real ones have
+    size = -(-tokenizer.get_vocab_size() // 8) * 8
     config = T5Config(
         vocab_size=size, d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4, feed_forward_proj="gated-gelu",
         tie_word_embeddings=False, pad_token_id=0, decoder_start_token_id=0, eos_token_id=1,
     )  # fmt: skip
     network = T5ForConditionalGeneration(config)
-    network.lm_head.weight.data.mul_(8)  # far from uniform, so that replies differ between prompts
+    # far from uniform, so that replies differ between prompts
+    network.lm_head.weight.data.mul_(8)
     network.save_pretrained(folder)
     tokenizer.save(str(folder / "tokenizer.json"))
     (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": "</s>", "pad_token": "<pad>"}))

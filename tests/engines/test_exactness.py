@@ -54,7 +54,8 @@ def by_hand(call: Choose, reference: Any) -> tuple[list[float], float]:
         for option in forms
         for form in forms[option]
     }
-    for form in sorted(chance, key=len, reverse=True):  # no label of SmolLM2 has more than two tokens
+    # no label of SmolLM2 has more than two tokens
+    for form in sorted(chance, key=len, reverse=True):
         if len(form) == 2 and form[:1] in chance:
             chance[form[:1]] -= chance[form]
     shares = [sum(chance[form] for form in forms[option]) for option in call.options]
@@ -151,7 +152,8 @@ def test_options_of_a_server_are_those_of_the_embedded_engine(openai: Any, llama
     call = choose("Which letter?", count, "Answer:")
     [reply], [exact] = cast(Any, (ask(openai, [call]), ask(llamacpp, [call])))
     assert reply.flags == ()
-    assert largest_difference(reply, exact) < 0.03  # what a server still knows of a prompt moves it a little
+    # what a server still knows of a prompt moves it a little
+    assert largest_difference(reply, exact) < 0.03
     assert reply.mass == pytest.approx(exact.mass, rel=0.01)
 
 

@@ -29,7 +29,8 @@ from tests.faults import logprob, usage, whole
 
 PREFILLED = Generate(Prompt("test/prefill", (Message("system", "Be brief."), Message("user", "Who?")), "Answer:"), 5)
 PLAIN = Generate(Prompt("test/plain", (Message("user", "Q: why?\nA:"),), form="completion"), 5)
-WEIGHTS = [0.5 ** (place + 1) for place in range(20)]  # of A to T at the server
+# of A to T at the server
+WEIGHTS = [0.5 ** (place + 1) for place in range(20)]
 
 
 def test_retry_after_holds_for_every_call(serving: Serving) -> None:
@@ -51,7 +52,8 @@ def test_retry_after_holds_for_every_call(serving: Serving) -> None:
 def test_server_that_comes_back_in_time_loses_nothing(serving: Serving) -> None:
     server = serving()
     opened = engine(server, server_timeout=1.5)
-    for call, text in zip(CALLS[:2], REPLIES[:2], strict=True):  # the time starts again for the second
+    # the time starts again for the second
+    for call, text in zip(CALLS[:2], REPLIES[:2], strict=True):
         server.stop()
         threading.Timer(0.9, server.start).start()
         assert texts(ask(opened, [call])) == [text]
@@ -75,7 +77,8 @@ def test_outage_costs_no_call(serving: Serving) -> None:
     assert len(server.asked) == 14
     server = serving(*[refuse(status) for status in (500, 502, 403, 401, 429)])
     opened = engine(server, server_timeout=60.0)
-    server.faults.appendleft(good)  # a key that was good is not called wrong
+    # a key that was good is not called wrong
+    server.faults.appendleft(good)
     assert texts(ask(opened, CALLS[:1])) == REPLIES[:1]
     assert texts(ask(opened, CALLS[1:])) == REPLIES[1:]
     opened.close()
@@ -95,7 +98,8 @@ def test_call_that_fails_beside_others_is_an_error_of_its_own(serving: Serving) 
     opened.close()
     assert type(error) is EngineError
     assert "the dog ate it" in str(error)
-    for status in (500, 403):  # the last call: a test request shows that the server works, so the run can end
+    # the last call: a test request shows that the server works, so the run can end
+    for status in (500, 403):
         server = serving(always=poisoned(refuse(status, "the dog ate it")))
         [error] = asked(server, CALLS[:1], server_timeout=0.1)
         assert type(error) is EngineError
@@ -240,7 +244,8 @@ def test_unlisted_options_share_what_is_left(serving: Serving) -> None:
         assert len(set(others)) == 1
         assert -20 < others[0] < listed[-1]
     refusals = [body for _, body in server.asked if body["top_logprobs"] > 20]
-    assert 1 <= len(refusals) <= 2  # learned from the first, which both may have sent at once
+    # learned from the first, which both may have sent at once
+    assert 1 <= len(refusals) <= 2
 
 
 def test_lists_are_limited_to_the_number_in_the_message_or_omitted() -> None:

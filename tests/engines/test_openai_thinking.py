@@ -20,7 +20,8 @@ CALL = Generate(Prompt("test/where", (Message("user", "Where?"),), "Answer:"), 2
 PICK = Choose(CALL.prompt, ("A", "B"))
 THOUGHT: dict[str, Any] = {"completion_tokens_details": {"reasoning_tokens": 15}}
 PARTS = [{"type": "thinking", "thinking": [{"type": "text", "text": "In France."}]}, {"type": "text", "text": "Lyon"}]
-FORMS: dict[str, dict[str, Any]] = {  # of one and the same reply
+# of one and the same reply
+FORMS: dict[str, dict[str, Any]] = {
     "deepseek": {"content": "Lyon", "reasoning_content": "In France."},
     "vllm, ollama, openrouter": {"content": "Lyon", "reasoning": "In France.", "reasoning_details": []},
     "untouched": {"content": "<think>\nIn France.\n</think>\n\nLyon"},
@@ -61,7 +62,8 @@ def test_budget_that_ends_in_reasoning(serving: Serving, message: dict[str, Any]
     (got,) = thinking(serving(answer(message, "length", **spent)), [CALL], setting)
     assert (got.text, got.finish, got.usage.reasoning_tokens) == ("", "length", 25)
     assert "thought_out" in got.flags
-    cut = answer({"content": "In France there are"}, "length")  # the prompt opened a tag that is not closed
+    # the prompt opened a tag that is not closed
+    cut = answer({"content": "In France there are"}, "length")
     (got,) = thinking(serving(cut), [CALL])
     assert (got.text, got.thought, "thought_out" in got.flags) == ("", "In France there are", True)
     (plain,) = thinking(serving(cut), [CALL], "off")
@@ -106,10 +108,12 @@ def test_choice_is_read_behind_reasoning(serving: Serving) -> None:
 def test_sglang_template_settings(serving: Serving) -> None:
     server = serving(answer(FORMS["deepseek"]))
     replied, chosen = thinking(server, [CALL, PICK], "low", server="sglang", concurrency=1)
-    bodies = [body for _, body in server.asked]  # in any order, and the choice can take two
+    # in any order, and the choice can take two
+    bodies = [body for _, body in server.asked]
     *_, second, first = sorted(bodies, key=lambda body: body["chat_template_kwargs"]["enable_thinking"])
     assert first["chat_template_kwargs"] == {"enable_thinking": True, "thinking": True, "reasoning_effort": "low"}
-    assert [message["role"] for message in first["messages"]] == ["user"]  # behind a prefill it would not reason
+    # behind a prefill it would not reason
+    assert [message["role"] for message in first["messages"]] == ["user"]
     assert "no_prefill" in replied.flags
     assert second["chat_template_kwargs"] == {"enable_thinking": False}
     assert [message["role"] for message in second["messages"]] == ["user", "assistant"]
@@ -121,7 +125,8 @@ def test_sglang_template_settings(serving: Serving) -> None:
 
 def test_extra_body_is_sent_and_in_the_identity(serving: Serving) -> None:
     extra = {"service_tier": "flex", "provider": {"order": ["deepinfra"], "allow_fallbacks": False}}
-    busy = refuse(429, "Resource unavailable", code="resource_unavailable")  # OpenAI's flex tier has no room
+    # OpenAI's flex tier has no room
+    busy = refuse(429, "Resource unavailable", code="resource_unavailable")
     server = serving(busy, busy)
     replies = asked(server, [write("one"), PICK], extra_body=extra)
     assert all(not isinstance(got, Exception) for got in replies)

@@ -47,7 +47,8 @@ def test_tools_and_their_results_are_sent(serving: Serving, server: str) -> None
     at = serving(ANSWER)
     at.models[:] = []
     opened = engine(at, server=server)
-    opened._client(None).connection._is_checked = True  # the server of the tests has no other endpoints
+    # the server of the tests has no other endpoints
+    opened._client(None).connection._is_checked = True
     try:
         [reply] = ask(opened, [CALL])
     finally:
@@ -74,7 +75,8 @@ def test_tool_calls_are_read(serving: Serving) -> None:
         message = {"content": None if written else "No.", "tool_calls": written}
         [reply] = asked(serving(answer(message, "tool_calls")), [CALL])
         assert (list(reply.tool_calls), reply.finish, reply.flags) == (expected, "stop", ())
-        if written:  # reasoning before a call is not out
+        # reasoning before a call is not out
+        if written:
             [reply] = asked(serving(answer({**message, "reasoning": "I look."})), [CALL])
             assert (reply.thought, "thought_out" in reply.flags) == ("I look.", False)
 
@@ -176,7 +178,8 @@ def test_invalid_call_is_answered_with_its_error(serving: Serving, fault: str) -
     [told] = results(bodies[1])
     assert told.startswith(f"Error: {reason}")
     assert (found.text, found.flags) == ("Fauskenes", {"invalid_call": 1})
-    sent = bodies[1]["messages"][2]["tool_calls"][0]["function"]  # some servers reject arguments that are not JSON
+    # some servers reject arguments that are not JSON
+    sent = bodies[1]["messages"][2]["tool_calls"][0]["function"]
     assert isinstance(json.loads(sent["arguments"]), dict)
     assert sent["name"]
 
@@ -210,7 +213,8 @@ def test_chunks_that_do_not_fit_are_dropped(serving: Serving) -> None:
     search, read = ("semantic_search", {"query": "born"}), ("read_chunk", {"chunk_ids": [1, 2]})
     found, bodies = run(serving, calling(search), calling(read), too_long, ANSWER)
     assert results(bodies[2])[0].count("\n") == 1
-    assert results(bodies[3])[0].count("\n") == 0  # the older result loses its last chunk first
+    # the older result loses its last chunk first
+    assert results(bodies[3])[0].count("\n") == 0
     assert results(bodies[3])[1].count("\n") == 1
     assert NO_ROOM not in results(bodies[3])
     assert (found.text, found.flags) == ("Fauskenes", {"passages_dropped": 1})

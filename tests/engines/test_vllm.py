@@ -87,7 +87,8 @@ def forgetful(tmp_path_factory: pytest.TempPathFactory, model: Model) -> Model:
     for name in ("config.json", "generation_config.json"):
         settings = json.loads((folder / name).read_text())
         (folder / name).write_text(json.dumps({**settings, "eos_token_id": 0}))
-    file = folder / "tokenizer_config.json"  # vLLM's server ends a reply at this one, too
+    # vLLM's server ends a reply at this one, too
+    file = folder / "tokenizer_config.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), "eos_token": "<|endoftext|>"}))
     return replace(model, name="forgetful", path=str(folder), sha256=None, packages=())
 
@@ -113,7 +114,8 @@ def test_its_server_gives_what_the_engine_gives(served: str, forgetful: Model, v
     client.close()
     for one, other in zip(theirs[:2], ours[:2], strict=True):
         assert (one.text, one.finish) == (other.text, other.finish)
-    assert theirs[0].finish == "stop"  # at <|im_end|>, which its files do not name
+    # at <|im_end|>, which its files do not name
+    assert theirs[0].finish == "stop"
     for one, other in zip(theirs[2:], ours[2:], strict=True):
         assert largest_difference(one, other) < 1e-3
     assert isinstance(first, Completion)

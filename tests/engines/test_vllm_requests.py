@@ -17,7 +17,8 @@ from tests.engines.misbehaving import Body, Conversation, Misbehaving, Serving, 
 from tests.engines.openai_calls import MODEL, engine
 
 PLAIN = Generate(Prompt("test/plain", (Message("user", "Q: why?\nA:"),), form="completion"), 5)
-START = 1  # the token that starts every text
+# the token that starts every text
+START = 1
 SERVED = {"id": MODEL.name, "owned_by": "vllm"}
 
 

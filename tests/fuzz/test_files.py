@@ -155,6 +155,7 @@ def test_any_override_succeeds_or_gets_a_message(key: str, value: str) -> None:
 @example(words=["--version", "run"])
 @example(words=["show", ""])
 def test_any_command_line_succeeds_or_gets_a_message(words: list[str]) -> None:
-    if words[:1] not in (["view"], ["demo"], ["doctor"]):  # these start servers and load weights
+    # these start servers and load weights
+    if words[:1] not in (["view"], ["demo"], ["doctor"]):
         with temporary_folder():
             check_message(run_kgqa(*words))

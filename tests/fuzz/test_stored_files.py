@@ -41,7 +41,8 @@ from tests.fuzz.test_files import DAMAGE, FUZZ, KEYS, damage, run_kgqa, temporar
 HUGE = "9" * 400
 # what a JSON parser accepts, or nearly, and a reader must bound
 VALUES = ("null", "true", "-1", "1.5", '"x"', "{}", "[]", "NaN", "-Infinity", "1e400", HUGE, "[" * 300, '"\\ud800"', "")
-VALUE = re.compile(r'(?<=: )(?:"[^"]*"|-?[\d.]+|null|true|false|\[|\{)')  # in JSON as kgqa writes it
+# in JSON as kgqa writes it
+VALUE = re.compile(r'(?<=: )(?:"[^"]*"|-?[\d.]+|null|true|false|\[|\{)')
 CHANGES = st.one_of(
     DAMAGE.map(lambda change: lambda data: damage(data, change)),
     st.binary(max_size=300).map(lambda content: lambda _: content),

@@ -21,7 +21,8 @@ from kgqa.report.exports import write_report
 from kgqa.types import Json
 
 KEPT = Path(__file__).parent / "artefacts"
-RUNS = [KEPT / "trace", KEPT / "retrieval"]  # judged, with a graph; and one that answers nothing
+# judged, with a graph; and one that answers nothing
+RUNS = [KEPT / "trace", KEPT / "retrieval"]
 
 
 def whole(value: Json) -> str:

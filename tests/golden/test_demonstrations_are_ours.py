@@ -15,7 +15,8 @@ import pytest
 
 DATA = Path(os.environ.get("KGQA_DATA", "data")) / "questions"
 EVALUATED = sorted(DATA.glob("*_dev.json*"))
-SHARED = 13  # words in a row: as Brown et al. (2020, appendix C); 2Wiki asks in the same ten about anything
+# words in a row: as Brown et al. (2020, appendix C); 2Wiki asks in the same ten about anything
+SHARED = 13
 
 
 def parts(value: Any) -> Iterator[Any]:

@@ -22,7 +22,8 @@ from kgqa.identity.component import identity_of
 from kgqa.runtime.folder import run_name
 from kgqa.types import Message, Prompt
 
-HERE = "model=smollm2_135m engine=llamacpp"  # otherwise the best that is installed
+# otherwise the best that is installed
+HERE = "model=smollm2_135m engine=llamacpp"
 NAMES = {
     f"method=trace dataset=demo experiment=quick limit=3 {HERE}": "943b1f38",
     f"method=no_context dataset=demo {HERE}": "b3ea421e",

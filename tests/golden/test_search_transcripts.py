@@ -42,7 +42,8 @@ FILES = [
     ("hotpotqa_llama", 463, "({number}){title} Text: {text}\n", " Text: "),
     ("hotpotqa_qwen", 463, "({number}){title} Text: {text}\n", " Text: "),
 ]
-OTHER_ANSWER = ("27 July 1953", "July 27, 1953")  # one transcript was recorded with another answer than in its text
+# one transcript was recorded with another answer than in its text
+OTHER_ANSWER = ("27 July 1953", "July 27, 1953")
 
 
 AGENTS = {"default": "method=r1_searcher", "released": "experiment=r1_searcher_released"}
@@ -71,7 +72,8 @@ def test_transcripts_are_repeated_byte_for_byte(
 @pytest.mark.parametrize(("name", "count", "form", "separator"), FILES, ids=[name for name, *_ in FILES])
 def test_transcripts_are_repeated_at_a_chat_server(name: str, count: int, form: str, separator: str) -> None:
     pytest.importorskip("aiohttp")
-    chat = ["method=r1_searcher", "method.prompt=search_agent/research"]  # R1-Searcher's own prompt is plain text
+    # R1-Searcher's own prompt is plain text
+    chat = ["method=r1_searcher", "method.prompt=search_agent/research"]
     agent: SearchAgent = replace(build(compose(chat)["method"], "method"), passage=form, scope="own")
     rows = list(_read_rows(f"r1searcher_{name}.jsonl.gz"))
     transcripts = {row["question"]: row["gen_text_store"] for row in rows}
@@ -142,9 +144,8 @@ def _reply(engine: Any, results: Iterator[tuple[Passage, ...]], call: Call[Any])
 
 def _engine(prompt: str, transcript: str, file: Path) -> Scripted:
     """Return an engine that continues the transcript where a prompt ends, up to the next documents."""
-    prompts = {
-        end: prompt + transcript[:end] for end in _ends(transcript)
-    }  # compared by length and end: long patterns are slow
+    # compared by length and end: long patterns are slow
+    prompts = {end: prompt + transcript[:end] for end in _ends(transcript)}
     rules = [
         {"match": rf"\A.{{{len(text) - 60}}}{re.escape(text[-60:])}\n\Z", "reply": transcript[end:]}
         for end, text in prompts.items()

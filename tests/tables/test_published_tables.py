@@ -265,7 +265,8 @@ def test_the_order_of_rows_is_the_papers_reversed_or_unknown(tmp_path: Path, mon
         each.runs = CellRuns(freeze(number, each.name, compose_experiment(each.overrides)), None, table.id)
         (run,) = each.tests
         run.run, run.finished, run.status = folder, FinishedRun.read(folder), "done"
-    for sign, counts in ((1, (0, 1, 0)), (-1, (1, 0, 0)), (0, (0, 0, 1))):  # of the paper, the second row is better
+    # of the paper, the second row is better
+    for sign, counts in ((1, (0, 1, 0)), (-1, (1, 0, 0)), (0, (0, 0, 1))):
         monkeypatch.setattr("kgqa.reproduce.comparison.compare_rows", lambda *_, sign=sign: sign)
         compared = compare_cells(table, ("kgqa",), planned, [], 3.0)
         assert compared.orders == [Order("Demo", name, 1, *counts) for name in ("EM", "F1")]
@@ -276,7 +277,8 @@ def test_the_order_of_rows_is_the_papers_reversed_or_unknown(tmp_path: Path, mon
     )
     first, second = planned
     second.published = second.published.model_copy(update={"overrides": ("model=qwen3_8b",)})
-    assert compare_cells(table, ("kgqa",), planned, [], 3.0).orders == []  # the paper's two models are one here
+    # the paper's two models are one here
+    assert compare_cells(table, ("kgqa",), planned, [], 3.0).orders == []
     assert first.tests[0].metrics
     second.tests[0].status, second.tests[0].error, second.tests[0].finished = "failed", "no memory left", None
     compared = compare_cells(table, ("kgqa",), planned, [], 3.0)
@@ -284,7 +286,8 @@ def test_the_order_of_rows_is_the_papers_reversed_or_unknown(tmp_path: Path, mon
     assert (compared.cells[1].state, compared.cells[1].why) == ("failed", "no memory left")
 
 
-CELLS = 337  # with 28 means of a row's columns
+# with 28 means of a row's columns
+CELLS = 337
 TRAINED = [cell for id_ in table_ids() for cell in load_table(id_).cells if cell.availability == "needs training"]
 
 

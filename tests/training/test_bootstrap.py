@@ -20,7 +20,8 @@ from kgqa.artifacts.trained import Rounds
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 ROOT = Path(__file__).parents[2]
-SLOW = 900  # seconds that a loaded machine may take
+# seconds that a loaded machine may take
+SLOW = 900
 BRIDGE = "Question: In which town was the architect of the Candle Bridge born\\?\nKnowledge:\n"
 NOVEL = "Question: Which award went to the author of The Glass Orchard\\?\nKnowledge:\n"
 RULES = [
@@ -73,7 +74,8 @@ def read_outputs(folder: Path) -> dict[str, bytes]:
     patterns = ("examples/*/*/examples.jsonl", "trained/*/*/*/*/adapter/*.saf*")
     files = [file for pattern in patterns for file in folder.glob(f"outputs/{pattern}")]
     outputs = {file.relative_to(folder).as_posix(): file.read_bytes() for file in files}
-    assert len(outputs) == 8  # of two rounds and two roles
+    # of two rounds and two roles
+    assert len(outputs) == 8
     return outputs
 
 
@@ -91,7 +93,8 @@ def test_each_round_learns_from_what_the_round_before_got_right(undisturbed: tup
     assert (first.asked, first.right) == (2, 2)
     assert first.kept == {"explorer": 5, "completer": 3}
     assert first.filtered.mean == pytest.approx(second.filtered.mean)
-    assert (first.filtered.low, first.filtered.n) == (0, 2)  # of one of the two nothing is filtered
+    # of one of the two nothing is filtered
+    assert (first.filtered.low, first.filtered.n) == (0, 2)
     assert 0 < (first.filtered.mean or 0) < (first.filtered.high or 0)
     config = (place / str(second.run) / "config.yaml").read_text(encoding="utf-8")
     assert all(f"{role}: +{name}" in config for role, name in first.adapters.items())
@@ -106,7 +109,8 @@ def test_killed_bootstrapping_resumes_to_equal_bytes(undisturbed: Any, llama: Pa
     process.communicate()
     before = {file: file.stat().st_mtime_ns for file in tmp_path.glob("outputs/demo/knowtrace/scripted/*/metrics.json")}
     before |= {file: file.stat().st_mtime_ns for file in tmp_path.glob(f"outputs/trained/**/{MANIFEST}")}
-    assert len(before) == 3  # round 0, the run that round 1 learns from, its explorer
+    # round 0, the run that round 1 learns from, its explorer
+    assert len(before) == 3
     ended(started(tmp_path, llama))
     assert {file: file.stat().st_mtime_ns for file in before} == before
     assert read_outputs(tmp_path) == read_outputs(undisturbed[0])

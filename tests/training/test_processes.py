@@ -23,7 +23,8 @@ from tests.training.tiny import LORA, losses, task, train
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 ROOT = Path(__file__).parents[2]
-SLOW = 600  # seconds that a loaded machine may need
+# seconds that a loaded machine may need
+SLOW = 600
 COMMAND = """
 import sys
 from kgqa.cli.main import main

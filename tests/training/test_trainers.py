@@ -125,7 +125,8 @@ def test_eight_pairs_are_learned_and_the_engine_answers_with_them(t5: Path, tmp_
     engine = Transformers(model, "float32", None, batch_size=8, device="cpu", max_model_len=None)
     calls = [call(line["prompt"]) for line in tiny.lines(8)]
     pairs = [{**line, "prompt": engine.render(asked)} for line, asked in zip(tiny.lines(8), calls, strict=True)]
-    for name in (TRAIN, HELD_OUT):  # the same, as memory is what is looked at
+    # the same, as memory is what is looked at
+    for name in (TRAIN, HELD_OUT):
         (tmp_path / name).write_text(jsonl(pairs))
     assert train(settings) == 0
     assert losses(tmp_path)[-1] < 0.3 < losses(tmp_path)[0]

@@ -36,7 +36,8 @@ def test_pairs_are_read_with_one_id_each(tmp_path: Path) -> None:
     (question,) = read(tmp_path, unanswerable=False)
     assert (question.answerable, question.twin) == (None, "")
     line = TracedQuestion(answerable, Prediction(answerable.id, "a"), ()).json()["question"]
-    assert validate(Question, line).twin == unanswerable.id  # scores are computed anew from the trace
+    # scores are computed anew from the trace
+    assert validate(Question, line).twin == unanswerable.id
 
 
 def pairs(count: int) -> list[Question]:
@@ -57,7 +58,8 @@ CASES: list[tuple[str | None, str | None, float, float]] = [
     ("Bob", ABSTAINED, 0.0, 2 / 3),
     ("Ann Lund", "Ann Lund", 0.0, 0.0),  # the twin was answered
     (ABSTAINED, ABSTAINED, 0.0, 0.0),  # a false abstention
-    ("Ann Lund", None, 0.0, 0.0),  # a failed question abstains from nothing
+    # a failed question abstains from nothing
+    ("Ann Lund", None, 0.0, 0.0),
     (None, ABSTAINED, 0.0, 0.0),
 ]
 

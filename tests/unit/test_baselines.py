@@ -87,7 +87,8 @@ def test_retrieve_read_shows_the_reader_what_was_found() -> None:
     passages = "Wikipedia Title: Alder\nAlder wrote Birch.\n\nWikipedia Title: Cedar\nCedar is a town."
     assert world.asked() == [f"{passages}\n\nQ: {QUESTION.text}\nA:"]
     assert (answer.text, answer.evidence) == ("1901", (ALDER.id, CEDAR.id))
-    assert answer.context_tokens == 11  # words of "Title: Alder Alder wrote Birch. Title: Cedar Cedar is a town."
+    # words of "Title: Alder Alder wrote Birch. Title: Cedar Cedar is a town."
+    assert answer.context_tokens == 11
     assert READ.uses == {"model", "search"}
     assert (READ.shows[:6], replace(READ, reader="short").shows) == ("here: ", "")
     assert answer.flags == {}

@@ -15,7 +15,8 @@ from tests.composed import build_choice, composed_node
 BUILT = ("method", "retriever", "ranker", "reranker", "graph", "engine", "kg", "judge", "tracker", "collection")
 
 
-RUNS = ("require_existing", "verified", "perturb")  # keys of a group that are the run's
+# keys of a group that are the run's
+RUNS = ("require_existing", "verified", "perturb")
 
 
 def keys(node: Mapping[str, Any], *above: str) -> Iterator[tuple[str, ...]]:

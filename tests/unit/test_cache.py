@@ -56,12 +56,14 @@ def test_committed_replies_survive_a_kill_and_locks_do_not(cache: CallCache) -> 
 def test_round_trip_and_full_disk(cache: CallCache) -> None:
     cache.put([("a", {"text": "naïve \ud800 <x>"}), ("b", [1.5, -0.25]), ("c", 7)])
     assert [cache.get(key) for key in "abcd"] == [{"text": "naïve \ud800 <x>"}, [1.5, -0.25], 7, None]
-    cache._database.connection.execute("PRAGMA max_page_count = 8")  # SQLite's own way to run full
+    # SQLite's own way to run full
+    cache._database.connection.execute("PRAGMA max_page_count = 8")
     with pytest.raises(StorageError, match=r"full. Free disk space or set KGQA_CACHE"):
         cache.put((str(n), "x" * 1000) for n in range(1000))
     cache.put([("small", 1)])
     assert cache.get("small") == 1
-    assert cache.get("0") is None  # the transaction that failed left nothing
+    # the transaction that failed left nothing
+    assert cache.get("0") is None
     assert len(cache) == 4
 
 
@@ -239,7 +241,8 @@ class SharedCache(RuleBasedStateMachine):
         cache._database.connection.execute("BEGIN IMMEDIATE")
         cache._database.connection.execute("REPLACE INTO calls (key, value) VALUES (?, '\"never committed\"')", (key,))
         cache._database.connection.close()
-        cache._owner_lock.close()  # the system lets go of a killed process's locks
+        # the system lets go of a killed process's locks
+        cache._owner_lock.close()
         self.killed.add(cache._owner)
         del self.writers[number]
         self.locked = {key: owner for key, owner in self.locked.items() if owner != number}

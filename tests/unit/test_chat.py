@@ -149,7 +149,8 @@ def test_split_and_join_thought() -> None:
     split = split_thought(reply("Lyon", output=30, reasoning=7), "It is in France.")
     assert reply_from_json(CALL, reply_json(split)) == split
     assert "thought" not in reply_json(reply("Lyon"))
-    assert len(reply_json(reply("Lyon"))["usage"]) == 4  # as in traces and caches from the start
+    # as in traces and caches from the start
+    assert len(reply_json(reply("Lyon"))["usage"]) == 4
     joined = join_thought(reply("It is in", output=8, finish="length"), reply("Lyon", output=2))
     assert (joined.text, joined.thought, joined.finish, joined.flags) == ("Lyon", "It is in", "stop", ("thought_out",))
     usage = joined.usage

@@ -80,7 +80,8 @@ def test_wrong_citations_are_found() -> None:
     found = []
     for number in range(ANSWERS):
         cites = list(RIGHT)
-        if wrong[number]:  # one citation is moved to another passage, or to the other sentence
+        # one citation is moved to another passage, or to the other sentence
+        if wrong[number]:
             place, moves = int(generator.integers(2)), bool(generator.integers(2))
             n, relation = cites[place]
             other = {"wrote book": "was born in town", "was born in town": "wrote book"}[relation]

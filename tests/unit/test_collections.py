@@ -76,7 +76,8 @@ def test_pieces_cover_a_text_in_order_and_are_never_longer_than_asked_for(text: 
         end = piece.start + len(piece.text)
         assert text[piece.start : end] == piece.text
         assert not text[at : piece.start].strip()
-        assert 0 < len(piece.text) <= max(size, 2)  # a letter and its accent are not parted
+        # a letter and its accent are not parted
+        assert 0 < len(piece.text) <= max(size, 2)
         at = end
     assert not text[at:].strip()
     assert overlapping(pieces, text, text.strip()) == list(range(len(pieces)))
@@ -99,7 +100,8 @@ def test_without_sentences_a_gold_paragraph_or_a_pinned_passage_is_support(tmp_p
         musique(lines(tmp_path, musique_record(paragraphs=[long, other], question_decomposition=[])))
     )
     assert {passage.text for passage in question.passages} - {p.text for p in gold(question)} == {"Another mill."}
-    assert len(gold(question)) == 1  # equal pieces of one title are one passage
+    # equal pieces of one title are one passage
+    assert len(gold(question)) == 1
     answer = {"question_id": "a", "question_text": "?", "answers_objects": [{"spans": ["x"]}]}
     file = lines(tmp_path, {**answer, "contexts": [long, {**long, "title": "Linked"}], "pinned_contexts": [long]})
     (question,) = collected(IIRC("iirc", "dev", {"dev": ("x",)}, "drop", "iirc", path=str(file)))
@@ -116,7 +118,8 @@ def test_whole_articles_are_all_passages_of_a_title(tmp_path: Path) -> None:
     assert len({passage.title for passage in question.passages}) == 12
     assert not any(passage.title.startswith("Other") for passage in question.passages)
     texts = {passage.text for passage in gold(question)}
-    assert "It is a bridge." in texts  # not word for word, and the nearest
+    # not word for word, and the nearest
+    assert "It is a bridge." in texts
     assert {text[-21:] for text in texts if "built" in text} == {"It was built in 1900."}
     assert any("Gold 0 is a mill." in text for text in texts)
 
@@ -145,7 +148,8 @@ def test_negatives_are_drawn_from_a_bounded_sample_of_the_corpus(
     ]
     drawn = {title for each in titles for title in each if title.startswith("Page")}
     assert len(drawn) <= 15
-    assert max(int(title.split()[1]) for title in drawn) > 100  # not the first ones of the file
+    # not the first ones of the file
+    assert max(int(title.split()[1]) for title in drawn) > 100
     assert all(len(each) == 12 for each in titles)
 
 
@@ -165,7 +169,8 @@ def test_real_questions_have_twelve_documents_with_all_gold(
     monkeypatch.setenv("KGQA_DATA", str(REAL))
     experiment = compose_experiment(["engine=scripted", f"dataset={dataset}", "collection=kgp"])
     source, found = list(experiment.data.all_questions()), experiment.data.questions
-    assert not caplog.messages  # which would say how many have fewer, or lack gold
+    # which would say how many have fewer, or lack gold
+    assert not caplog.messages
     assert [question.id for question in found] == [question.id for question in source]
     for before, after in zip(source, found, strict=True):
         assert after.support

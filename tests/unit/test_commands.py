@@ -43,7 +43,8 @@ def test_words_and_options_in_any_order(tmp_path: Path, monkeypatch: pytest.Monk
     for line in ("kg export a=1 --corpus b=2 --format graphml c=3", "kg export --corpus a=1 b=2 --format=graphml c=3"):
         args = parse(line.split())
         assert (args.overrides, args.corpus, args.format) == (["a=1", "b=2", "c=3"], True, "graphml")
-    ids = f"ids=[{','.join(f'2hop__{number}' for number in range(500))}]"  # longer than a file name can be
+    # longer than a file name can be
+    ids = f"ids=[{','.join(f'2hop__{number}' for number in range(500))}]"
     assert parse(["collect", "safe", "dataset=demo", ids]).overrides == ["dataset=demo", ids]
     monkeypatch.chdir(tmp_path)
     Path("seed=1").mkdir()  # a folder is no key=value

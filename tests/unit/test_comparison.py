@@ -86,7 +86,8 @@ def test_the_permutation_test_is_scipys(shift: float) -> None:
     reference = permutation_test(
         (moved,), np.mean, permutation_type="samples", n_resamples=9_999, rng=np.random.default_rng(2)
     ).pvalue
-    assert permutation(moved, seed=0) == pytest.approx(reference, abs=0.02)  # four standard errors at p = 1/2
+    # four standard errors at p = 1/2
+    assert permutation(moved, seed=0) == pytest.approx(reference, abs=0.02)
 
 
 def test_few_differences_have_the_p_of_all_their_signs_in_any_order() -> None:
@@ -115,7 +116,8 @@ def test_every_pair_of_runs_is_compared_and_corrected_together_with_odds_or_cohe
     em = compare({"EM": {"A": [1.0, 1.0, 1.0, 0.0], "B": [0.0, 0.0, 0.0, 1.0]}}, seed=0)[0]
     assert (em.binary, em.effect) == (True, 3.0)
     judged = compare({"judge": {"A": [1.0, None, 1.0, 0.0], "B": [0.0, 1.0, None, 0.0]}}, seed=0)
-    assert [(each.n, each.wins) for each in judged] == [(2, (1, 0))]  # without a verdict on one side: left out
+    # without a verdict on one side: left out
+    assert [(each.n, each.wins) for each in judged] == [(2, (1, 0))]
     assert compare({"judge": {"A": [None], "B": [1.0]}}, seed=0) == []
     shares = compare({"F1": {"A": [0.5, 0.75, 1.0], "B": [0.0, 0.25, 0.75]}}, seed=0)[0]
     moved = np.array([50.0, 50.0, 25.0])

@@ -95,7 +95,8 @@ def test_interval_by_own_labels_covers(name: str, judged: int, count: int) -> No
         assert estimate.low is not None
         assert estimate.high is not None
         covered += estimate.low <= 100 * accuracy <= estimate.high
-    assert 0.93 <= covered / STUDIES <= 0.98  # 1,000 studies: two standard errors are 1.4 points
+    # 1,000 studies: two standard errors are 1.4 points
+    assert 0.93 <= covered / STUDIES <= 0.98
 
 
 @pytest.mark.parametrize("name", ["strict", "good", "lenient", "few right"])

@@ -89,7 +89,8 @@ def test_alias_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     aliases = tmp_path / "id_aliases.json"
     aliases.write_text('{"Q_id": "Q1", "aliases": ["UK", "Britain"], "demonyms": ["British"]}\n')
     file = array(tmp_path, hotpotqa_record(answer="UK", answer_id="Q1"), hotpotqa_record(_id="b", answer_id=None))
-    for named in (aliases, Path("id_aliases.json")):  # looked for next to the questions
+    # looked for next to the questions
+    for named in (aliases, Path("id_aliases.json")):
         questions = list(hotpotqa(file, named).questions())
         assert [question.answers for question in questions] == [("UK", "Britain", "British"), ("yes",)]
     assert hotpotqa(file).sha256 != hotpotqa(file, aliases).sha256 == hotpotqa(file, Path("auto")).sha256
@@ -114,7 +115,8 @@ def test_data_folders_are_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             target.unlink()
     text = json.dumps(MUSIQUE)
     for content in (text.encode("utf-8-sig"), gzip.compress(text.encode()), f"{text}\r\n\r\n".encode()):
-        (tmp_path / "questions").write_bytes(content)  # the encoding is recognized from the content
+        # the encoding is recognized from the content
+        (tmp_path / "questions").write_bytes(content)
         assert only(musique(tmp_path / "questions")).id == "2hop__1_2"
     (tmp_path / "x").mkdir()
     (tmp_path / "x" / "musique_dev.jsonl.gz").write_bytes(gzip.compress(b"{}"))

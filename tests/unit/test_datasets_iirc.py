@@ -92,7 +92,8 @@ def test_the_processed_form_has_paragraphs_their_support_and_answers_in_drops_fo
     (found,) = read(tmp_path, processed())
     assert [passage.title for passage in found.passages] == ["Heron", "Tarnwick", "Marla Fenn"]
     assert ([passage.title for passage in found.pinned], found.answers) == (["Marla Fenn"], ("Hugo Pell",))
-    assert found.support == {found.passages[0].id}  # the main passage is in every prompt
+    # the main passage is in every prompt
+    assert found.support == {found.passages[0].id}
     assert found.support_titles == {"Heron"}
     date = {"day": "3", "month": "May", "year": "1902"}
     for answers, gold in [

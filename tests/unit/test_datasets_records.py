@@ -62,7 +62,8 @@ def test_records_are_read(tmp_path: Path) -> None:
     assert second.id == "2"
     (question,) = read("hipporag_popqa", write(tmp_path / "q.json", [POPQA]))
     assert question.id == "4222362"
-    assert question.answers == ("architect", "master builder", "Architect", "builder")  # aliases are a list in text
+    # aliases are a list in text
+    assert question.answers == ("architect", "master builder", "Architect", "builder")
     assert len(question.support) == 1
     first, second = read("multihop_rag", write(tmp_path / "q.json", MULTIHOP_RAG))
     assert first.support_titles == {"Slate is back", "Harbour news"}

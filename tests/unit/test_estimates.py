@@ -41,7 +41,8 @@ def cache_with(folder: Path, calls: Sequence[StoredUsage]) -> CallCache:
     for number, one in enumerate(calls):
         usage = [one.prompt, one.cached, one.output, one.seconds]
         cache.put([(f"key{number}", {"text": "", "usage": usage, "flags": []})], MODEL)
-    cache.put([("count", 12)], MODEL)  # a count of tokens has no usage
+    # a count of tokens has no usage
+    cache.put([("count", 12)], MODEL)
     return cache
 
 
@@ -58,7 +59,8 @@ def test_time_is_a_range_around_what_calls_took_or_unknown(tmp_path: Path) -> No
     assert "no call of model@engine is in the call cache" in " ".join(estimated.lines())
     assert Estimated.sum([estimated, estimated]).seconds is None
     estimated = Estimator(cache_with(tmp_path, [])).estimate({"agent": plan(20, 5, output=10)}, "any")
-    assert estimated.tokens == Range(5 * 101, 20 * 110)  # a question makes one call, or all that are planned
+    # a question makes one call, or all that are planned
+    assert estimated.tokens == Range(5 * 101, 20 * 110)
     assert "no finished run of any" in " ".join(estimated.notes)
     few, many = (RoleHistory(questions=count, calls=4 * count).calls_of(1) for count in (2, 200))
     assert few.low < many.low < 4 < many.high < few.high

@@ -53,7 +53,8 @@ def test_released_the_last_examples_go_for_all_questions_and_the_first_ones_per_
     assert own < example
     released = replace(MANY, drop="released", context_limit=4 * example + 40)
     world = World(["."])
-    assert written(world, released).demonstrations == 3  # and room for a question as long as an example
+    # and room for a question as long as an example
+    assert written(world, released).demonstrations == 3
     assert "Question 0?" in world.prompts()[0]
     longer = replace(CASE, question="word " * (example - own + 5))
     world = World(["."])

@@ -39,7 +39,8 @@ def test_folder_of_another_configuration_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"differs in method\.beam \(5 → 3\), seed \(0 → 1\)"):
         RunFolder(tmp_path / "run", {"method": {"beam": 3}, "seed": 1})
     assert contents(tmp_path) == before
-    (tmp_path / "run" / IDENTITY).write_bytes(b"")  # as a full disk leaves it
+    # as a full disk leaves it
+    (tmp_path / "run" / IDENTITY).write_bytes(b"")
     RunFolder(tmp_path / "run", {"seed": 1}).close()
     (tmp_path / "run" / IDENTITY).write_text("{")
     with pytest.raises(DataError, match=r"identity\.json: not readable"):
@@ -60,7 +61,8 @@ def test_predictions_keep_the_order(tmp_path: Path) -> None:
     assert [line["question_id"] for line in lines] == ["q1", "q2"]
     assert lines[1] == {"question_id": "q2", "answer": None, "error": "ValueError: no", "evidence": []}
     assert not (tmp_path / PARTIAL_PREDICTIONS).exists()
-    RunFolder(tmp_path, {}).close()  # opened again and stopped before anything was answered
+    # opened again and stopped before anything was answered
+    RunFolder(tmp_path, {}).close()
     assert question_ids(tmp_path) == ["q1", "q2"]
 
 
@@ -75,7 +77,8 @@ def run_questions(folder: Path, count: int) -> None:
         opened.finish(prediction.json() for prediction in predictions)
         opened.write_json(METRICS, {"questions": count})
     finally:
-        opened.close()  # the system releases a killed process's lock
+        # the system releases a killed process's lock
+        opened.close()
 
 
 def check_finished(folder: Path, counts: Sequence[int]) -> None:

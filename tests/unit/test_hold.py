@@ -35,8 +35,10 @@ class Calls:
 
     def __init__(self, hold: Hold, count: int) -> None:
         self.hold = hold
-        self.attempts: list[bool] = []  # that have started: whether each is a trial
-        self.ends = asyncio.Semaphore(0)  # released once for each attempt that ends
+        # that have started: whether each is a trial
+        self.attempts: list[bool] = []
+        # released once for each attempt that ends
+        self.ends = asyncio.Semaphore(0)
         self.tasks = [asyncio.create_task(self.attempt()) for _ in range(count)]
 
     async def attempt(self) -> None:
@@ -53,7 +55,8 @@ def test_one_call_tries_a_held_server() -> None:
         await settle()
         assert calls.attempts == [True]
         assert "503 from 127.0.0.1:8000, next try in 0 s, 16 calls wait" in describe_waits()
-        assert not hold.fail("503", 0.0, is_trial=False)  # an attempt from before shows nothing new
+        # an attempt from before shows nothing new
+        assert not hold.fail("503", 0.0, is_trial=False)
         hold.fail("503", 0.0, is_trial=True)
         calls.ends.release()  # the next one tries it
         await settle()
@@ -64,7 +67,8 @@ def test_one_call_tries_a_held_server() -> None:
         await asyncio.gather(*calls.tasks)
         assert calls.attempts == [True, True, *[False] * 14]
         assert not await enter(hold)
-        hold.fail("503", 0.0, is_trial=False)  # a server that answered can fail again
+        # a server that answered can fail again
+        hold.fail("503", 0.0, is_trial=False)
         calls = Calls(hold, 2)
         await settle()
         assert calls.attempts == [True]

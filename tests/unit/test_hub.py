@@ -55,7 +55,8 @@ def test_a_snapshot_has_the_files_of_the_patterns_and_offline_only_copies_count(
     assert hub_requests == [{"allow_patterns": ["*.json"], "ignore_patterns": "*/*", "local_files_only": False}]
     assert hub.find_weights("owner/model:a.gguf", (), local=True) == Path("/cache/owner/model/a.gguf")
     assert hub.find_weights("owner/other:a.gguf", (), local=True) is None
-    assert len(hub_requests) == 2  # the library is not called for a repository that is not in its cache
+    # the library is not called for a repository that is not in its cache
+    assert len(hub_requests) == 2
     monkeypatch.setenv("HF_HUB_OFFLINE", "true")
     assert hub.is_offline()
     hub_requests.clear()

@@ -83,7 +83,8 @@ def test_field_changes_identity_unless_marked(
     group: str, name: str, field: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     component = build_component(group, name)
-    for kind in (type(component), SentenceTransformer):  # what they load is not on every machine
+    # what they load is not on every machine
+    for kind in (type(component), SentenceTransformer):
         monkeypatch.setattr(kind, "loads", lambda _: {}, raising=False)
     declared = declared_fields(type(component))[field]
     value = getattr(component, field)

@@ -64,7 +64,8 @@ def test_first_committed_reply_wins(cache: CallCache, other: CallCache) -> None:
     asked.finish([(request, Completion("mine"))], time.monotonic())
     reply = next_reply(done)
     assert reply.value.text == "theirs"
-    assert not reply.cached  # it was paid for all the same
+    # it was paid for all the same
+    assert not reply.cached
 
 
 def test_call_that_fails_elsewhere_is_made_here(cache: CallCache, other: CallCache) -> None:

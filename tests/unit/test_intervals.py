@@ -11,7 +11,8 @@ from scipy.stats import binom
 
 from kgqa.scoring.intervals import difference_interval, estimate, share_interval, tango, wilson
 
-FRACTIONS = np.array([0.2, 0.25, 2 / 7, 1 / 3, 0.4, 0.5, 4 / 7, 2 / 3, 0.8, 6 / 7])  # of F1 between 0 and 1
+# of F1 between 0 and 1
+FRACTIONS = np.array([0.2, 0.25, 2 / 7, 1 / 3, 0.4, 0.5, 4 / 7, 2 / 3, 0.8, 6 / 7])
 RUNS = 3000
 
 

@@ -66,7 +66,8 @@ def test_enough_passages_end_the_loop_and_so_do_all_its_other_ends() -> None:
     assert (answer.text, answer.evidence) == ("1901", (ALDER.id,))  # nothing new is found
     world = World([WROTE, APPEARED, "1901"], FOUND)
     answer = world.answer(replace(IRCOT, max_steps=2))
-    assert len([call for call in world.calls if isinstance(call, Search)]) == 2  # no search after the last step
+    # no search after the last step
+    assert len([call for call in world.calls if isinstance(call, Search)]) == 2
     assert (answer.notes["thoughts"], answer.flags) == ((WROTE, APPEARED), {"unfinished": 1})
     world = World([WROTE, APPEARED, CONCLUDED, "1901"], FOUND)
     answer = world.answer(replace(IRCOT, max_passages=3))
@@ -100,7 +101,8 @@ def test_named_pages_are_mapped_and_searched_or_else_the_whole_corpus() -> None:
         assert [call.titles for call in world.calls if isinstance(call, Search)][-1] is None
         assert answer.flags == {"no_titles": 1}
         assert "pages" not in answer.notes
-    world = World(['["a", "b", "c", "d"]', "1901"], PAGES)  # only so many are searched as were asked for
+    # only so many are searched as were asked for
+    world = World(['["a", "b", "c", "d"]', "1901"], PAGES)
     world.answer(READ, PINNED)
     assert world.sequence()[1:5] == ["search a", "search b", "search c", "search did the book by Alder appear?"]
 

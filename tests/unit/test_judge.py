@@ -118,7 +118,8 @@ def test_panel_has_the_verdict_of_more_than_half_and_one_that_is_none_is_refused
     replies: list[tuple[tuple[str | Exception, ...], str | None]] = [
         (("correct", "1", "wrong"), "correct"),
         (("not attempted", "0", "correct"), None),  # a tie
-        (("correct", "x", "x", "x", "x"), None),  # a vote that cannot be read counts towards the half
+        # a vote that cannot be read counts towards the half
+        (("correct", "x", "x", "x", "x"), None),
         ((EngineError("gone"), "0", "wrong"), "incorrect"),
     ]
     for votes, label in replies:
@@ -148,7 +149,8 @@ def test_accuracy_counts_failed_as_wrong_and_leaves_out_the_unscored() -> None:
     assert summary.accuracy.n == 5
     assert summary.verdicts == {"correct": 3, "incorrect": 0, "not_attempted": 1}
     assert (summary.unscored, summary.failed, summary.exact) == (1, 1, 1)
-    assert summary.agreement_with_em.n == 3  # neither unscored, nor failed, nor taken for correct unseen
+    # neither unscored, nor failed, nor taken for correct unseen
+    assert summary.agreement_with_em.n == 3
     assert summary.agreement_with_em.percent == pytest.approx(200 / 3)
     silent = summarise_verdicts([judgement(None, "judged"), judgement(None, "failed")], [True, False])
     assert (silent.accuracy, silent.unscored) == (UNDEFINED, 1)

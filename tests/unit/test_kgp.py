@@ -66,7 +66,8 @@ def test_each_seed_grows_by_the_neighbours_that_match_the_evidence() -> None:
     assert answer.evidence == (OPERA.id, COMPOSER.id, TOWN.id)
     assert answer.figures == {"seeds": 2, "steps": 2, "paths": 2, "visited": 3, "neighbours": 2.0}
     assert not answer.flags
-    (asked,) = world.prompts("kgp/answer")  # a numbered context for each path
+    # a numbered context for each path
+    (asked,) = world.prompts("kgp/answer")
     assert f"1: {OPERA.text}\n{COMPOSER.text}\n2: {COMPOSER.text}\n{TOWN.text}" in asked
 
 
@@ -255,7 +256,8 @@ def measured(*overrides: str, question: Question = SUPPORTED) -> Answer:
 
 
 def test_figures_5_and_9_count_neighbours() -> None:
-    answer = measured("seeds=1")  # the opera's neighbours: composer and fjord
+    # the opera's neighbours: composer and fjord
+    answer = measured("seeds=1")
     assert answer.evidence == (COMPOSER.id, FJORD.id)
     assert answer.figures == {"sf_em": 0.0, "covered": 0.0, "precision": 0.0, "reached": 2.0}
     answer = measured("seeds=1", "count=with_seeds")

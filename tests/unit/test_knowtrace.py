@@ -98,9 +98,8 @@ def test_memory_is_paths_or_a_text_that_the_model_rewrites() -> None:
     world.answer(memory="paths")
     last = world.prompts("knowtrace/explore")[-1]
     assert "Reed Lake → was written by → Ada Holm → was educated at → Gorm College" in last
-    assert (
-        "Pell & Osgarth → is based in → Winnowby → lies on → the river Ester" in last
-    )  # the examples in the same form
+    # the examples in the same form
+    assert "Pell & Osgarth → is based in → Winnowby → lies on → the river Ester" in last
     world = two_hops()
     world.answer(memory="texts")
     assert len(world.prompts("knowtrace/rewrite")) == 2
@@ -112,7 +111,8 @@ def test_memory_is_paths_or_a_text_that_the_model_rewrites() -> None:
 
 def test_what_supports_nothing_is_filtered() -> None:
     world = World([ASK_AUTHOR, ASK_SCHOOL, CONCLUDE], ["<the Reed Lake; was written by; Ada Holm.>", SCHOOL])
-    assert world.answer().figures["support"] == 2  # entities are matched as answers are
+    # entities are matched as answers are
+    assert world.answer().figures["support"] == 2
     useless = " No\nExplore:\n- Holm Island | where it is"
     world = World([useless, " Yes\nThought: I know it.\nAnswer: Gorm College"], ["<Holm Island; is in; the sea>"])
     world.search = lambda call: (HOLM,)  # type: ignore[method-assign]
@@ -239,7 +239,8 @@ GLASGOW = Fact("James Watt", "was educated at", "University of Glasgow")
 def test_pairs_are_read_as_models_write_them() -> None:
     for reply in [
         " No\nExplore:\n- James Watt | which school he attended",
-        " No\nExplore:\n- James Watt : which school he attended",  # as in the paper's Table 5
+        # as in the paper's Table 5
+        " No\nExplore:\n- James Watt : which school he attended",
         "No.\n1. James Watt | which school he attended",
         "No\n2) **James Watt** | *which school he attended*",
         '**No**\n**Explore:**\n• "James Watt" | "which school he attended"',
@@ -266,7 +267,8 @@ def test_pairs_are_read_as_models_write_them() -> None:
 def test_triplets_are_read_as_models_write_them() -> None:
     for reply in [
         "<James Watt; was educated at; University of Glasgow>",
-        "( James Watt , was educated at , University of Glasgow )",  # as in the paper's Table 5
+        # as in the paper's Table 5
+        "( James Watt , was educated at , University of Glasgow )",
         "1. (James Watt, was educated at, University of Glasgow)",
         '- <"James Watt"; was educated at; "University of Glasgow">',
         '("James Watt", "was educated at", "University of Glasgow").',
@@ -277,7 +279,8 @@ def test_triplets_are_read_as_models_write_them() -> None:
         assert (found.facts, found.malformed) == ((GLASGOW,), 0)
     for reply, malformed in [
         ("(James Watt, Glasgow)", 1),
-        ("(James Watt, born in, Greenock, Scotland)", 1),  # which comma parts is not known
+        # which comma parts is not known
+        ("(James Watt, born in, Greenock, Scotland)", 1),
         ("James Watt; born in; Greenock; Scotland", 1),
         ("James Watt went to the University of Glasgow.", 1),
         ("(James Watt went", 1),

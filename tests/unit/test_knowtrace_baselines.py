@@ -79,7 +79,8 @@ def test_self_ask_searches_for_each_follow_up_question() -> None:
         "Follow-up: Who wrote Reed Lake?\nIntermediate answer: Ada Holm\n"
         "Follow-up: Where was Ada Holm born?\nIntermediate answer:"
     )
-    assert "Title: Ada Holm" in last.messages[0].content  # all passages stand before the question
+    # all passages stand before the question
+    assert "Title: Ada Holm" in last.messages[0].content
     many = [" 0?\n", *(f" a\nFollow-up: {n}?\n" for n in range(1, 5)), " Gorm"]
     repeated = [" Who?\n", " Ada\nFollow-up: Who?\n", " Gorm"]
     for replies, flag in ((repeated, "repeated_follow_up"), ([" \n", " Gorm"], "unreadable_reply"), (many, None)):
@@ -218,7 +219,8 @@ def test_ge_reasoning_fills_unknowns_as_models_write_them() -> None:
 
 def test_era_cot_goes_through_its_five_stages() -> None:
     world = World(
-        " Reed Lake\n- Ada Holm\n- Gorm",  # the prompt ends with the first mark, here
+        # the prompt ends with the first mark, here
+        " Reed Lake\n- Ada Holm\n- Gorm",
         "Reed Lake; by; Ada Holm>\n<Gorm; twinned with; Reed>",  # and here
         "<Reed Lake's author; born in; Gorm>\n<Gorm; capital of; Reed>\n<Reed Lake; by; Ada Holm>",
         " 8",

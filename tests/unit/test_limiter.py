@@ -34,11 +34,15 @@ def test_fast_replies_of_a_full_server_raise_the_limit() -> None:
     limits = []
     for started, limit, seconds, tokens in [
         (32, 32, 1.0, 0),
-        (0, 32, 1.0, 0),  # 31 calls are less than 90 % of 35
-        (2, 35, 2.0, 0),  # twice the fastest is still fast
+        # 31 calls are less than 90 % of 35
+        (0, 32, 1.0, 0),
+        # twice the fastest is still fast
+        (2, 35, 2.0, 0),
         (4, 38, 2.1, 0),
-        (1, 20, 1.0, 0),  # a reply says nothing about limits above 1.5 times its own
-        (1, 38, 4.0, 8),  # a prompt takes as long as eight tokens
+        # a reply says nothing about limits above 1.5 times its own
+        (1, 20, 1.0, 0),
+        # a prompt takes as long as eight tokens
+        (1, 38, 4.0, 8),
         (5, 28, 0.1, 0),
     ]:
         for _ in range(started):
@@ -90,8 +94,10 @@ class VirtualServer(SilentEngine):
     slots: int
     limiter: AdaptiveLimiter
     now: float = 0.0
-    full: float = 0.0  # seconds that all calls would take in a full batch
-    most: int = 0  # calls that the program had under way at once
+    # seconds that all calls would take in a full batch
+    full: float = 0.0
+    # calls that the program had under way at once
+    most: int = 0
     _busy: int = 0
     _events: list[tuple[float, int, Callable[[], None]]] = field(default_factory=list)
     _waiting: deque[Callable[[], None]] = field(default_factory=deque)
@@ -193,7 +199,8 @@ def test_a_server_that_tells_nothing_of_itself_is_kept_full(
     server, other = served(slots, questions, cache), CallCache(tmp_path / "other")
     assert server.efficiency >= efficiency
     assert server.limiter.limit <= max(2 * INITIAL_LIMIT, 3.3 * slots)
-    if slots == 32:  # at the end, the least advanced question goes first
+    # at the end, the least advanced question goes first
+    if slots == 32:
         by_place = served(slots, questions, other, arranged=False)
         assert server.full == pytest.approx(by_place.full)
         assert server.now < 0.98 * by_place.now

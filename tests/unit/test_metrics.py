@@ -40,7 +40,8 @@ TWO = ['["Ann", "Bob Hope"]']  # one gold of several spans
 
 
 SQUAD = "hotpotqa 2wiki musique trace kgp safe hipporag linearrag arag r1_searcher"
-NO_RULE = "kgp hipporag linearrag arag"  # no rule for yes and no, and two empty answers do not agree
+# no rule for yes and no, and two empty answers do not agree
+NO_RULE = "kgp hipporag linearrag arag"
 EVERY = f"{SQUAD} drop ircot"
 CASES: list[tuple[str, str | None, list[str], tuple[float, float]]] = [
     *((EVERY, each, [gold], (0, 0)) for each, gold in [(None, "Paris"), (None, ""), ("", "Paris")]),
@@ -58,7 +59,8 @@ CASES: list[tuple[str, str | None, list[str], tuple[float, float]]] = [
     ("drop", "new york new york", ["New New York"], (0, 1)),
     ("hotpotqa linearrag arag kgp", "IBM", IBM, (0, 0)),
     ("2wiki musique safe hipporag r1_searcher drop", "IBM", IBM, (1, 1)),
-    ("trace", "IBM", IBM, (1, 0)),  # EM over all golds, F1 on the first
+    # EM over all golds, F1 on the first
+    ("trace", "IBM", IBM, (1, 0)),
     ("kgp", "Rome", ["Paris", "Rome"], (0, 0)),
     ("kgp", "Rome", ['["Paris", "Rome"]'], (1, 1)),
     ("kgp", "yes", ["yes indeed"], (0, 2 / 3)),
@@ -68,7 +70,8 @@ CASES: list[tuple[str, str | None, list[str], tuple[float, float]]] = [
     ("musique", "James Howard Meredith", ["James Brown", "James Meredith"], (0, 0.8)),
     ("drop", "16 January 1959", ["1 January 1986"], (0, 0)),
     ("drop", "January 1986", ["1 January 1986"], (0, 0.8)),
-    ("drop", "January 1986", ["January"], (0, 0.67)),  # only the gold's numbers are required
+    # only the gold's numbers are required
+    ("drop", "January 1986", ["January"], (0, 0.67)),
     ("drop", "alpha beta gamma", ["alpha delta epsilon zeta"], (0, 0.29)),  # 2/7
     # a prediction in brackets is split at commas, as in IRCoT
     ("drop", "Ann", TWO, (0, 0.5)),
@@ -131,7 +134,8 @@ def test_drop_pairs_spans_one_to_one_and_the_best_overall() -> None:
         (["Ann", "Ann"], ["Ann"], (0, 0.5)),
     ]:  # fmt: skip
         assert drop_scores(predicted, gold) == expected
-    assert best_alignment([[0.9, 0.8], [0.8, 0.0]]) == pytest.approx(1.6)  # greedy would take 0.9 and then 0
+    # greedy would take 0.9 and then 0
+    assert best_alignment([[0.9, 0.8], [0.8, 0.0]]) == pytest.approx(1.6)
 
 
 def test_bad_input_is_refused() -> None:

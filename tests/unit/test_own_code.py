@@ -187,7 +187,8 @@ def test_what_decides_an_answer_changes_the_hash_templates_too(monkeypatch: pyte
         return program_hash(build(compose([f"method={method}", *overrides])["method"], "method"))
 
     plain = shipped("trace")
-    assert shipped("trace", "method.few_shot.path=trace_chains_musique.jsonl") == plain  # the same ones by another name
+    # the same ones by another name
+    assert shipped("trace", "method.few_shot.path=trace_chains_musique.jsonl") == plain
     assert shipped("trace", "method.few_shot.path=2wiki") != plain
     # kgp names this template with an f-string
     edited = {"trace": "trace/select", "kgp": "kgp/evidence_t5"}

@@ -120,4 +120,5 @@ def test_equal_methods_get_a_dagger_in_one_table_of_twenty() -> None:
             for dataset in ("hotpotqa", "2wiki")
         ]
         marked += bool(PaperTable(rows, ["em"], "base").significant)
-    assert marked / tables <= 0.08  # 5 % and two standard errors
+    # 5 % and two standard errors
+    assert marked / tables <= 0.08

@@ -68,7 +68,8 @@ def test_a_table_over_a_page_break_is_one_table_with_one_header(tmp_path: Path) 
     assert [line.split(" | ")[1].strip(" |") for line in lines[3:]] == [str(number) for number in range(60)]
     pages = [passage.text for passage in found if PAGE.fullmatch(passage.place)]
     assert all("| Row | Value |" in page for page in pages)
-    story = [f"Paragraph {number}. {SENTENCE * 3}" for number in range(20)]  # each passage is verbatim in one page
+    # each passage is verbatim in one page
+    story = [f"Paragraph {number}. {SENTENCE * 3}" for number in range(20)]
     found = read(make(tmp_path / "b.pdf", story))
     pages = [passage.text for passage in found if PAGE.fullmatch(passage.place)]
     ordinary = [passage.text for passage in found if not passage.place]
@@ -101,7 +102,8 @@ def test_columns_cells_frames_and_hyphens(tmp_path: Path) -> None:
     for column, left in (("left", 60), ("right", 320)):
         for line in range(12):
             canvas.drawString(left, 700 - 14 * line, f"The {column} column has line {line} here.")
-    canvas.grid([60, 120, 180], [400, 420, 440])  # a table at the foot of the left column
+    # a table at the foot of the left column
+    canvas.grid([60, 120, 180], [400, 420, 440])
     for place, text in enumerate(("a", "b", "c", "d")):
         canvas.drawString(65 + 60 * (place % 2), 425 - 20 * (place // 2), text)
     canvas.save()

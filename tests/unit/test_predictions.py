@@ -35,7 +35,8 @@ def test_files_of_predictions_give_answers_and_titles(tmp_path: Path) -> None:
     (unlike,) = read(tmp_path, {"answer": {"q1": "x"}, "sp": {"q1": [["Elsewhere", 0], ["Pellery", 0]]}})
     used = unlike.passages_of(QUESTIONS[0])
     assert used is not None
-    assert len(used) == 2  # a title that no passage has counts
+    # a title that no passage has counts
+    assert len(used) == 2
     assert set(used) & {TOWN.id, BRIDGE.id} == {TOWN.id}
     record = {"id": "q1", "predicted_answer": "Pellery", "predicted_support_idxs": [1], "predicted_answerable": True}
     (musique,) = read(tmp_path, jsonl(record))

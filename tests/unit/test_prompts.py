@@ -26,7 +26,8 @@ from tests.unit.files import write
 
 FIFTY = tuple(Passage.of(f"Passage {rank}", "word " * 100) for rank in range(50))
 QUESTION = Question("q", "Where was the author of Reed Lake born?", ("Gorm",))
-ROOM = 1_800  # words: the examples and about ten passages
+# words: the examples and about ten passages
+ROOM = 1_800
 RETRIEVING = ("knowtrace", "era_cot", "ge_reasoning", "sg_prompt", "react", "self_ask", "iter_retgen")
 
 
@@ -36,7 +37,8 @@ class World(method_world.DryWorld):
     def __init__(self, limit: int = ROOM) -> None:
         super().__init__(passages=FIFTY)
         self.limit = limit
-        self.shown: list[list[int]] = []  # ranks, by accepted prompt that shows some
+        # ranks, by accepted prompt that shows some
+        self.shown: list[list[int]] = []
 
     def write(self, call: Generate) -> method_world.Reply:
         text = call.prompt.messages[0].content + call.prompt.prefill
@@ -82,6 +84,7 @@ BIRCH = Passage.of("Birch", "Birch is a book of 1901.")
 PINNED = Question(
     "q", "When did the book appear?", ("1901",), (ALDER, BIRCH), frozenset({BIRCH.id}), pinned=(MAIN,)
 )  # fmt: skip
+# call no model, show no found passage, or are programs of users
 OTHERS = {
     "command",
     "cot",
@@ -93,7 +96,7 @@ OTHERS = {
     "safe_teacher",
     "trace",
     "verify",
-}  # call no model, show no found passage, or are programs of users
+}
 NAMES = sorted({file.stem for folder in conf_folders() for file in Path(folder, "method").glob("*.yaml")})
 
 
@@ -116,7 +119,8 @@ def test_prompts_show_a_pinned_passage_once(name: str) -> None:
         messages = ["\n".join(message.content for message in call.prompt.messages) for call in world.generations]
         prompts = [prompt for prompt in messages if PINNED.text in prompt]
         shown = [prompts[-1].rpartition(PINNED.text)[0]]
-        if name in ("search_o1", "simple_deep_searcher"):  # the call that reads passages for an agent
+        # the call that reads passages for an agent
+        if name in ("search_o1", "simple_deep_searcher"):
             shown += [prompt.partition(PINNED.text)[0] for prompt in prompts if "Pages found:" in prompt]
             assert len(shown) > 1
         assert [before.count(MAIN.text) for before in shown] == [1] * len(shown)
@@ -172,6 +176,7 @@ def test_an_example_has_a_graph_that_names_nothing_to_be_found_and_a_transcript(
     ]  # fmt: skip
     assert str(film.shown.steps[3].triple) == "<Patrice Vaucelin; date of birth; 21 July 1926>"
     assert [len(film.actions(place)) for place in range(4)] == [5, 6, 2, 6]
-    first, last = film.actions(2)  # a search that finds all passages is the only one
+    # a search that finds all passages is the only one
+    first, last = film.actions(2)
     assert all(passage.text in first.observation for passage in film.shown.context(0))
     assert last.action == f"Finish[{film.shown.answer}]"

@@ -40,7 +40,8 @@ NOT_RUN = {place for place, typed in TYPED if elsewhere(typed) or "engine" in ty
 def test_every_key_of_a_run_shown_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """Check commands that test_shown_commands.py does not run, or runs with a scripted engine."""
     monkeypatch.setenv("OPENAI_API_KEY", "none")
-    own = "draft_and_check", "my_model", "trivia", "walk_back"  # what OWN_CODE shows how to add
+    # what OWN_CODE shows how to add
+    own = "draft_and_check", "my_model", "trivia", "walk_back"
     runs = [words for place, words in GIVEN.items() if place in NOT_RUN and words[0] == "run" and words[1] != "-m"]
     for keys in {tuple(key for key in words if "=" in key and key.partition("=")[2] not in own) for words in runs}:
         assert compose(keys), keys

@@ -228,7 +228,8 @@ def test_notices_say_that_no_model_was_asked_and_what_failed(run: FinishedRun) -
 
 
 def test_a_trace_that_lacks_a_question_is_refused(folder: Path, tmp_path: Path) -> None:
-    damaged, magic = tmp_path / "damaged", b"\x28\xb5\x2f\xfd"  # each question is a separate zstd frame
+    # each question is a separate zstd frame
+    damaged, magic = tmp_path / "damaged", b"\x28\xb5\x2f\xfd"
     shutil.copytree(folder, damaged)
     _, _, *others = (damaged / "trace.jsonl.zst").read_bytes().split(magic)
     (damaged / "trace.jsonl.zst").write_bytes(magic + magic.join(others))
@@ -306,7 +307,8 @@ def test_a_sweep_links_its_cells_and_omits_scores_of_passages_that_were_not_read
     assert main(["run", "-m", *swept, "sweep.name=s"]) == 0
     (scores,) = SweepReport.read(Path("outputs/sweeps/s")).tables
     recall = [row[list(scores.header).index("support recall")] for row in scores.rows]
-    assert recall == ["–", "100.0 [43.9, 100.0]"]  # a method without passages has none
+    # a method without passages has none
+    assert recall == ["–", "100.0 [43.9, 100.0]"]
     page = write_sweep_report(Path("outputs/sweeps/s"), "html").read_text("utf-8")
     links = re.findall(r'<a href="([^"]*)/[^/"]*/report.html">(\w+)</a>', page)
     assert links == [(f"../../demo/{name}/scripted", name) for name in ("no_context", "golden")]

@@ -110,7 +110,8 @@ def test_reports_are_written_in_every_form(tmp_path: Path) -> None:
     latex = (tmp_path / "report.tex").read_text(encoding="utf-8")
     assert r"1 & EM & 40.0 & 45.0 (answered 191 of 200) & 40.0 to 50.0 & " in latex
     assert r" & +5.0 [$-$3.0, +13.0] & cannot tell & 13.0 & inside \\" in latex
-    assert r"$\pm$ 0.5" in latex  # signs that LaTeX has in formulas alone
+    # signs that LaTeX has in formulas alone
+    assert r"$\pm$ 0.5" in latex
 
 
 def draw(points: list[Point], *, x_is_cost: bool) -> str:
@@ -162,15 +163,21 @@ def of(number: float, questions: int | None = 7405, spread: float | None = None)
 def test_values_agree_only_if_the_whole_interval_is_within_the_margin() -> None:
     for published, ours, expected in [
         (of(50.5), Ours(50, 49, 51, 7405), "agrees"),
-        (of(52.5), Ours(50, 49, 51, 7405), "differs"),  # the interval excludes 0 and reaches beyond 3 points
+        # the interval excludes 0 and reaches beyond 3 points
+        (of(52.5), Ours(50, 49, 51, 7405), "differs"),
         (of(60.0), Ours(50, 49, 51, 7405), "differs"),
-        (of(50.0), Ours(50, 35, 65, 40), "cannot tell"),  # equal means, but an interval of 15 points
-        (of(50.0, 40), Ours(50, 49, 51, 7405), "cannot tell"),  # the paper's own error is as large
-        (of(56.0, 200), Ours(50, 49, 51, 7405), "cannot tell"),  # with 7,405 questions it would differ
+        # equal means, but an interval of 15 points
+        (of(50.0), Ours(50, 35, 65, 40), "cannot tell"),
+        # the paper's own error is as large
+        (of(50.0, 40), Ours(50, 49, 51, 7405), "cannot tell"),
+        # with 7,405 questions it would differ
+        (of(56.0, 200), Ours(50, 49, 51, 7405), "cannot tell"),
         (of(56.0), Ours(50, 49, 51, 7405), "differs"),
-        (of(56.0, 7405, 4.0), Ours(50, 49, 51, 7405), "cannot tell"),  # its runs differ by 4 points
+        # its runs differ by 4 points
+        (of(56.0, 7405, 4.0), Ours(50, 49, 51, 7405), "cannot tell"),
         (of(50.0), Ours(50, 50, 50, 29), "cannot tell"),
-        (of(10.0), Ours(0, 0, 8.76, 40), "differs"),  # no answer of 40 is right
+        # no answer of 40 is right
+        (of(10.0), Ours(0, 0, 8.76, 40), "differs"),
         (of(5.0), Ours(0, 0, 8.76, 40), "cannot tell"),
         (of(52.0), Ours(50, None, None, 7405), "cannot tell"),
     ]:

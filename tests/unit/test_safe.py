@@ -73,7 +73,8 @@ def test_a_rejected_step_is_tried_again_and_kept_after_the_last_retry() -> None:
     assert "Guidance: Say where she was born." in retry.messages[0].content
     final = world.generations[4].prompt.messages[0].content
     assert "Step 1: According to Passage 2" in final
-    assert "Ada Holm wrote" not in final  # what was rejected is no part of the chain
+    # what was rejected is no part of the chain
+    assert "Ada Holm wrote" not in final
     assert [answer.figures[name] for name in ("errors, off-topic", "errors at step 1", "retries")] == [1, 1, 1]
     world = World(AUTHOR, verdict("Redundancy"), AUTHOR, verdict("Redundancy"), FINAL, RIGHT)
     answer = world.answer(max_retries=1)
@@ -81,7 +82,8 @@ def test_a_rejected_step_is_tried_again_and_kept_after_the_last_retry() -> None:
     assert [attempt["accepted"] for attempt in answer.notes["attempts"]] == [False, True, True]  # the tries are equal
     retried, following = (world.generations[place].prompt.messages[0].content for place in (2, 4))
     assert "Rejected attempt at step 1" in retried
-    assert following.count("Ada Holm wrote Reed Lake") == 1  # as a step, and not as a rejected attempt
+    # as a step, and not as a rejected attempt
+    assert following.count("Ada Holm wrote Reed Lake") == 1
     assert "Warning: step 1 above was judged wrong" in following
     assert "Error type: Redundancy" in following
 
@@ -121,8 +123,10 @@ def test_the_released_loop_differs_in_four_places() -> None:
 
 def test_at_the_bound_an_answer_is_forced() -> None:
     for written in (
-        "\nGorm\n\nStep 3: According to",  # a small model begins its answer on a line of its own
-        "\n#### ANSWER: Gorm (Final Answer)\n",  # Figure 13's form, once more behind the prefill
+        # a small model begins its answer on a line of its own
+        "\nGorm\n\nStep 3: According to",
+        # Figure 13's form, once more behind the prefill
+        "\n#### ANSWER: Gorm (Final Answer)\n",
         "Step 3: ####ANSWER: Gorm (Final Answer)",
         "####ANSWER: Gorm (Final Answer)\n####ANSWER: Torvane (Final Answer)",
         "Gorm (Final Answer)\n\n####ANSWER: Torvane",
@@ -140,9 +144,8 @@ def test_verdicts_are_asked_for_once_more_and_have_the_chosen_labels() -> None:
     world = World(FINAL, "fine", "still fine")
     answer = world.answer()
     assert world.stages == ["step", "judge", "judge"]
-    assert (
-        world.generations[1].prompt != world.generations[2].prompt
-    )  # greedy: the same prompt would get the same reply
+    # greedy: the same prompt would get the same reply
+    assert world.generations[1].prompt != world.generations[2].prompt
     assert (answer.text, answer.flags) == ("Gorm", {"unparsable_verdict": 1, "no_passage_cited": 1})
     early = verdict("Premature Conclusion")
     world = World(FINAL, early, FINAL, RIGHT)
@@ -167,7 +170,8 @@ def test_ten_passages_are_kept_gold_among_them_in_an_order_of_the_questions_own(
 def test_texts_of_steps_and_verdicts_are_read() -> None:
     for text, kind, answer in [
         *(("A. (Attribution)", "attribution", None), ("So C. (logical).", "logical", None)),
-        ("####ANSWER: 5 May. (Logical)", "final answer", "5 May."),  # small models give it another step's tag
+        # small models give it another step's tag
+        ("####ANSWER: 5 May. (Logical)", "final answer", "5 May."),
         ("## answer: (the) Gorm", "final answer", "(the) Gorm"),
         *(("####ANSWER:", "final answer", ""), ("I think so.", "", None), ("", "", None)),
     ]:

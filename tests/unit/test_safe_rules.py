@@ -194,7 +194,8 @@ def test_a_question_without_a_sound_solution_teaches_nothing() -> None:
         return Completion(next(replies) if name == "teach/plan" else TEACHER[name])
 
     assert drive(teacher().teach(ASKED, random.Random(1)), reply)
-    assert next(replies, None) is None  # a reply that cannot be read is asked for once more
+    # a reply that cannot be read is asked for once more
+    assert next(replies, None) is None
 
 
 def test_two_looks_find_the_first_error_of_a_wrong_answer_or_the_guidance_that_misled() -> None:

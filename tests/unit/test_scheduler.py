@@ -109,7 +109,8 @@ def test_interrupted_run_resumes_in_the_same_batches(cache: CallCache) -> None:
     part = Batches(size=4)
     scheduler = scheduler_of(part, other)
     running = scheduler.run(named(10, two_steps))
-    next(running)  # some batches are committed, others are not
+    # some batches are committed, others are not
+    next(running)
     running.close()
     scheduler.stop()
     rest = Batches(size=4)
@@ -187,7 +188,8 @@ def test_worker_answers_waiting_calls_together(cache: CallCache) -> None:
         assert working.wait(10)
     resume.set()
     assert sorted(next_reply(done).ticket for _ in range(40)) == list(range(40))
-    worker.submit(Request((0, 40), 40, Search("quay", 3), 0.0))  # it sleeps, or is about to
+    # it sleeps, or is about to
+    worker.submit(Request((0, 40), 40, Search("quay", 3), 0.0))
     assert (next_reply(done).ticket, batches) == (40, [1, 32, 7, 1])
     worker.stop(1)
 

@@ -55,7 +55,8 @@ def row(question_id: str = "q1", profile: str = "musique", **changed: Any) -> Sc
 
 
 RIGHT = row()
-HALF = row(  # F1 against "Geneva": precision 1/2, recall 1
+# F1 against "Geneva": precision 1/2, recall 1
+HALF = row(
     "q2", answer="Lake Geneva", answers=("Geneva",), evidence=("a", "x", "y", "z"), context_tokens=300, hops=3,
     type="comparison", flags={"malformed_triple": 1, "empty_chain": 1}, figures={"hops": 3.0},
 )  # fmt: skip
@@ -155,7 +156,8 @@ def test_struct_em_is_em_over_the_structural_questions() -> None:
 
 
 def test_support_figures_are_those_computed_by_hand() -> None:
-    for evidence, gold, given, *expected in [  # recall, precision, F1, error rate, and of the given passages
+    # recall, precision, F1, error rate, and of the given passages
+    for evidence, gold, given, *expected in [
         (["a", "b", "c"], {"a", "d"}, TEN, 1 / 2, 1 / 3, 2 / 5, 2 / 3, 1.0, 0.8),
         (["b"], {"a", "d"}, TEN, 0, 0, 0, 1, 1.0, 0.8),
         (["a", "a", "b", "a"], {"a", "d"}, TEN, 1 / 2, 1 / 2, 1 / 2, 1 / 2, 1.0, 0.8),
@@ -170,7 +172,8 @@ def test_support_figures_are_those_computed_by_hand() -> None:
 
 
 ALDER, BIRCH = Passage.of("Alder", "Alder is a tree."), Passage.of("Birch", "Birch is white.")
-OTHER_ALDER = Passage.of("Alder", "Alder is also a town.")  # MuSiQue: two paragraphs with one title
+# MuSiQue: two paragraphs with one title
+OTHER_ALDER = Passage.of("Alder", "Alder is also a town.")
 QUESTION = Question(
     "q", "?", ("a",), (ALDER, OTHER_ALDER, BIRCH), support=frozenset({ALDER.id, BIRCH.id}),
     support_titles=frozenset({"Alder", "Birch"}),
@@ -234,8 +237,10 @@ def test_recall_all_gold_and_reciprocal_rank() -> None:
 
 def test_a_summary_is_the_mean_over_questions_with_gold() -> None:
     rows = [
-        retrieved("a", "b", places=(1, 2), hops=2),  # recall@2 100, all gold, rank 1
-        retrieved("c", "d", "e", places=(3, None), hops=2),  # @2 0, @5 50, rank 3
+        # recall@2 100, all gold, rank 1
+        retrieved("a", "b", places=(1, 2), hops=2),
+        # @2 0, @5 50, rank 3
+        retrieved("c", "d", "e", places=(3, None), hops=2),
         retrieved(places=(None,), hops=3),  # nothing retrieved
         retrieved("f", places=()),  # no gold known
     ]
@@ -249,7 +254,8 @@ def test_a_summary_is_the_mean_over_questions_with_gold() -> None:
     assert (list(measured.by_hops), measured.by_type) == (["2", "3", "unknown"], {})
     assert measured.alarm is None
     assert summarise_retrieval([retrieved("a", places=(1,))], ranked=False).mrr is None
-    assert (measured.most_passages, measured.budgets) == (3, ("2", "5"))  # three passages have the same recall at 10
+    # three passages have the same recall at 10
+    assert (measured.most_passages, measured.budgets) == (3, ("2", "5"))
     with pytest.raises(ValueError, match="no questions"):
         summarise_retrieval([], ranked=True)
     same, other = retrieved("a", places=(None, 1)), RetrievedPassages(("a",), (None, 1), (1,), None, "")

@@ -72,7 +72,8 @@ def test_statistics_of_graphs_and_chains() -> None:
     statistics = graph_statistics([GraphSize.of(graph) for graph in (twice, (Triple("a", "r", "b"),), ())])
     assert statistics["entities_per_question"] == pytest.approx(5 / 3)
     assert statistics["triples_per_question"] == pytest.approx(4 / 3)
-    assert statistics["density_percent"] == pytest.approx(50.0)  # 50 and 50; the empty graph has none
+    # 50 and 50; the empty graph has none
+    assert statistics["density_percent"] == pytest.approx(50.0)
     gold = frozenset({"gold"})
     read = [(("gold", "other"), (3, 2)), (("gold",), (1, 0)), ((), (0,))]
     statistics = chain_statistics([ReadChains(gold, *each) for each in read])

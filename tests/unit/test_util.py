@@ -112,7 +112,8 @@ def test_digests_are_what_they_always_were_and_hashes_of_weights_are_noted(
     fs.replace_file(file, "another")
     assert fs.quick_sha256(file) == fs.sha256(file) != first
     assert len(list((tmp_path / "home/hashes").iterdir())) == 2
-    monkeypatch.setenv("KGQA_HOME", str(file))  # a home that cannot be written costs time only
+    # a home that cannot be written costs time only
+    monkeypatch.setenv("KGQA_HOME", str(file))
     assert fs.quick_sha256(file) == fs.sha256(file)
 
 
@@ -124,7 +125,8 @@ def test_disk_without_locks_is_named_with_the_settings_that_help(
         monkeypatch.setattr("fcntl.flock", Mock(side_effect=OSError(number, os.strerror(number))))
         with pytest.raises(StorageError, match=r"this disk \(lustre\) has no file locks.*output_dir=DIR.*KGQA_CACHE"):
             fs.lock_file(tmp_path / "run" / ".lock").__enter__()
-        assert list((tmp_path / "run").iterdir()) == []  # a lock file that stays would be another process's
+        # a lock file that stays would be another process's
+        assert list((tmp_path / "run").iterdir()) == []
 
 
 SECRET = "sk-or/Tr0ub4dor/and-three+more"
@@ -206,7 +208,8 @@ def test_a_server_listens_on_this_machine_alone_and_its_key_is_in_no_command(tmp
     assert told == f"runs that ask this server need: export OPENAI_API_KEY={made}\n"
     assert made not in words
     assert served(tmp_path)[0][0] != key
-    for given, taken in (("s3cret", "key=s3cret"), ("", "key=none")):  # your own key is not shown
+    # your own key is not shown
+    for given, taken in (("s3cret", "key=s3cret"), ("", "key=none")):
         (own, *_), told = served(tmp_path, VLLM_API_KEY=given)
         assert (own, told) == (taken, "")
     for option in (["--api-key", SECRET], [f"--api-key={SECRET}"]):
@@ -235,7 +238,8 @@ def test_the_command_fits_the_installation(tmp_path: Path, monkeypatch: pytest.M
             (tmp_path / "pyproject.toml").touch()
         monkeypatch.setattr(shutil, "which", lambda _, pip=pip: str(pip))
         assert install_command("pdf") == command
-    monkeypatch.setattr(optional_deps, "find_spec", lambda _: None)  # an environment of uv has no pip
+    # an environment of uv has no pip
+    monkeypatch.setattr(optional_deps, "find_spec", lambda _: None)
     monkeypatch.setattr(sys, "executable", "/tools/kgqa/bin/python")
     assert install_command("pdf") == "uv pip install --python /tools/kgqa/bin/python -e '.[pdf]'"
 

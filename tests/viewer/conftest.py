@@ -15,7 +15,8 @@ from tests.e2e.conftest import DEMO, QUICK, write_rules
 from tests.viewer.viewing import Viewing
 
 SCRIPT = "<script>alert(1)</script><img src=x onerror=alert(2)>"
-HOSTILE = "2hop__demo_01&call=0/<img src=x>%zz\"'"  # an id that means something to HTML and to addresses
+# an id that means something to HTML and to addresses
+HOSTILE = "2hop__demo_01&call=0/<img src=x>%zz\"'"
 
 
 @pytest.fixture(scope="session")
@@ -72,7 +73,8 @@ def browser(chromium: Browser, viewing: Viewing) -> Iterator[Browser]:
 
 
 def _opened(chromium: Browser, viewing: Viewing) -> Iterator[Browser]:
-    chromium.ask("Page.navigate", url="about:blank")  # leave the page of a viewer that may have ended
+    # leave the page of a viewer that may have ended
+    chromium.ask("Page.navigate", url="about:blank")
     chromium.complaints.clear()
     chromium.prefer("light")
     chromium.resize(1400, 900)

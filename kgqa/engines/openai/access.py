@@ -88,7 +88,8 @@ def check_address(name: str, url: object, key_variable: str = "OPENAI_API_KEY") 
     try:
         parts = urlsplit(str(url))
         port = parts.port
-    except ValueError:  # [::1 without its bracket, a port above 65535 or with letters
+    except ValueError:
+        # [::1 without its bracket, a port above 65535 or with letters
         raise ConfigError(f"{name}={url}: {ADDRESS}") from None
     if "@" in parts.netloc or parts.query or parts.fragment:
         raise ConfigError(f"{name} must not contain a user name, password or query. Put the key into ${key_variable}")

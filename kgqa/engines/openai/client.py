@@ -17,7 +17,8 @@ from kgqa.engines.thinking import Thinking
 
 # they tokenize texts and accept prompts as tokens
 TOKEN_SERVERS: dict[Server, type[TokenPrompts]] = {"vllm": VllmPrompts, "llamacpp": LlamaPrompts}
-Endpoints = Literal["both", "chat", "completions"]  # what a server without tokens has for the model
+# what a server without tokens has for the model
+Endpoints = Literal["both", "chat", "completions"]
 
 
 @dataclass(frozen=True)

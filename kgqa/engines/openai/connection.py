@@ -21,7 +21,8 @@ from kgqa.types import Json, Usage
 
 log = logging.getLogger(__name__)
 
-SNAPSHOT = "snapshot:"  # a reply's flag: the dated version of the requested model that answered
+# a reply's flag: the dated version of the requested model that answered
+SNAPSHOT = "snapshot:"
 NAME_LENGTH = 80  # of a model in flags
 WITHOUT_TOOLS = "The server or its model has no function calls here. Set engine.tools=text."
 
@@ -36,7 +37,8 @@ class Connection:
 
     transport: Transport
     server: Server
-    served: str  # the model's name at the server
+    # the model's name at the server
+    served: str
     context: int
     adapter: Adapter | None = None
     budget: ServerBudget = field(default_factory=ServerBudget)

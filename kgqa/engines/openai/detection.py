@@ -25,23 +25,29 @@ from kgqa.types import Json
 OLLAMA_CONTEXT = 4096
 CONTEXT_KEYS = ("max_model_len", "context_length", "context_window", "max_context_length")  # of a listed model
 OWNERS = {"vllm": "vLLM", "llamacpp": "llama.cpp", "sglang": "SGLang"}  # `owned_by` of their models
-ENDPOINT = re.compile(r"(/chat)?/completions$|/models$")  # users copy it with the address
+# users copy it with the address
+ENDPOINT = re.compile(r"(/chat)?/completions$|/models$")
 # what vendors add to a name: gpt-4o-2024-08-06, claude-3-5-sonnet-20241022, gpt-3.5-turbo-0125, gemini-2.0-flash-001
 VERSION = re.compile(r"[-@:](\d{4}-\d{2}-\d{2}|\d{8}|\d{3,4}|\d{2}-\d{2}|latest|(\d{4}-)?preview(-[\d-]+)?)$")
 TIMEOUT, BACKOFF = 10.0, 0.5
-REMEMBERED = 60  # seconds: the cells of a sweep share one look, and a viewer sees a restarted server
+# seconds: the cells of a sweep share one look, and a viewer sees a restarted server
+REMEMBERED = 60
 
 
 @dataclass(frozen=True)
 class ServedModels:
     """A server and its models. contexts: length in tokens by name of the model, None if unknown."""
 
-    url: str  # with /v1 if the API is there
+    # with /v1 if the API is there
+    url: str
     kind: Server
-    software: str  # for users, e.g. "vLLM 0.32.0"; "" if unknown
+    # for users, e.g. "vLLM 0.32.0"; "" if unknown
+    software: str
     contexts: Mapping[str, int | None]  # without adapters
-    names: Mapping[str, str] = field(default_factory=dict)  # other names and adapters, with the model's name
-    rejection: str = ""  # why there is no list of models
+    # other names and adapters, with the model's name
+    names: Mapping[str, str] = field(default_factory=dict)
+    # why there is no list of models
+    rejection: str = ""
 
     @property
     def truncates(self) -> bool:

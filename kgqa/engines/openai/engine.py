@@ -31,8 +31,10 @@ from kgqa.types import Json, JsonObject
 from kgqa.util.settings import NotIdentity, Setting
 from kgqa.util.validators import Count, Validator
 
-PROTOCOL_VERSION = 2  # raise it when equal calls get other replies than before
-UNKNOWN_CONTEXT = 131_072  # if neither preset nor server sets it; the server rejects longer prompts
+# raise it when equal calls get other replies than before
+PROTOCOL_VERSION = 2
+# if neither preset nor server sets it; the server rejects longer prompts
+UNKNOWN_CONTEXT = 131_072
 Dollars = Annotated[float, Validator("must be more than 0", lambda dollars: dollars > 0)]
 
 
@@ -107,10 +109,12 @@ class OpenAI(ServerAccess, BaseEngine):
     streaming: ClassVar[bool] = True
     group: ClassVar[str] = "engine"
 
-    version: ClassVar[int] = PROTOCOL_VERSION  # raise it when equal settings give other results
+    # raise it when equal settings give other results
+    version: ClassVar[int] = PROTOCOL_VERSION
 
     def __post_init__(self) -> None:
-        self.find_address()  # report wrong settings before the first call
+        # report wrong settings before the first call
+        self.find_address()
         check_extra(self.extra_body or {}, self._kind, self._thinking)
         _ = self._limiter, self._budget, self._loop
 
@@ -165,7 +169,8 @@ class OpenAI(ServerAccess, BaseEngine):
 
     async def _serve(self, call: ModelCall, adapter: Adapter | None) -> ModelReply:
         if spent := self._budget.explain_spent():
-            await self._limiter.drain()  # calls in progress are paid, so they are finished and saved first
+            # calls in progress are paid, so they are finished and saved first
+            await self._limiter.drain()
             raise BudgetSpent(spent)
         limit = self._limiter.acquire()
         started, seconds, tokens = time.perf_counter(), None, 0

@@ -16,8 +16,10 @@ from urllib.parse import urlsplit
 
 from kgqa.util.waiting import add_wait, remove_wait
 
-MAX_PAUSE = 16.0  # seconds between two attempts, unless the server asks for more
-ALMOST = 0.01  # seconds: a timer can be this early
+# seconds between two attempts, unless the server asks for more
+MAX_PAUSE = 16.0
+# seconds: a timer can be this early
+ALMOST = 0.01
 
 
 @dataclass(frozen=True)
@@ -41,12 +43,17 @@ class Hold:
 
     url: str
     policy: RetryPolicy
-    answers: int = 0  # of the server: a call that fails sees whether others were answered meanwhile
-    _trial: asyncio.Lock = field(default_factory=asyncio.Lock)  # of the one call that tries a held server
-    _waiting: int = 0  # calls, with the one that tries
-    _since: float | None = None  # when the server was held; None: it is not
+    # of the server: a call that fails sees whether others were answered meanwhile
+    answers: int = 0
+    # of the one call that tries a held server
+    _trial: asyncio.Lock = field(default_factory=asyncio.Lock)
+    # calls, with the one that tries
+    _waiting: int = 0
+    # when the server was held; None: it is not
+    _since: float | None = None
     _failures: int = 0  # since then
-    _next: float = 0.0  # when the next attempt can start
+    # when the next attempt can start
+    _next: float = 0.0
     _cause: str = ""
 
     @property
@@ -86,13 +93,15 @@ class Hold:
         if self._since is None:
             self._since, self._failures = now, 0
             add_wait(self.describe)
-        elif not is_trial:  # sent before the server was held
+        elif not is_trial:
+            # sent before the server was held
             return False
         self._failures += 1
         self._cause = cause
         left = self._since + self.policy.server_timeout - now
         pause = after or self.policy.pause(self._failures)
-        self._next = now + min(pause, max(left, 0.0))  # the last attempt is at the end of the time
+        # the last attempt is at the end of the time
+        self._next = now + min(pause, max(left, 0.0))
         return left <= ALMOST or after > left
 
     def close(self) -> None:

@@ -12,12 +12,18 @@ from kgqa.types import Usage
 
 INITIAL_LIMIT = 32
 MAX_LIMIT = 1024  # connections
-STEP = 3  # calls that a fast reply adds
-GROWTH = 1.5  # times the limit when a call started: its reply says nothing about higher limits
-QUEUED = 2  # times the fastest seconds per token: the call has waited at the server
-PROMPT_WORK = 8  # output tokens that take as long as reading a prompt
-FULL = 0.9  # share of the limit in use that shows whether more calls would help
-BACKOFF = 0.7  # factor for the limit after an error for too many requests
+# calls that a fast reply adds
+STEP = 3
+# times the limit when a call started: its reply says nothing about higher limits
+GROWTH = 1.5
+# times the fastest seconds per token: the call has waited at the server
+QUEUED = 2
+# output tokens that take as long as reading a prompt
+PROMPT_WORK = 8
+# share of the limit in use that shows whether more calls would help
+FULL = 0.9
+# factor for the limit after an error for too many requests
+BACKOFF = 0.7
 
 
 @dataclass

@@ -99,7 +99,8 @@ MESSAGES: tuple[tuple[Meaning, str], ...] = (
 )  # fmt: skip
 _ROWS = tuple((meaning, re.compile(words, re.IGNORECASE)) for meaning, words in MESSAGES)
 _TOKENS = re.compile(r"(?<![\w.-])(\d[\d,]*) (?:[\w`]+ )?tokens?\b", re.IGNORECASE)
-_MOST = 10**8  # tokens of a prompt; a longer number is an id
+# tokens of a prompt; a longer number is an id
+_MOST = 10**8
 
 
 def find_meaning(status: int, error: Mapping[str, Json]) -> Meaning | None:
@@ -137,7 +138,8 @@ def _read_words(error: Mapping[str, Json]) -> Iterator[str]:
             yield from _read_words(value)
         elif isinstance(value, list):
             yield from (words for each in value if isinstance(each, dict) for words in _read_words(each))
-    for key in ("innererror", "metadata"):  # Azure; OpenRouter's `raw` is the provider's own answer
+    # Azure; OpenRouter's `raw` is the provider's own answer
+    for key in ("innererror", "metadata"):
         inner = error.get(key)
         if isinstance(inner, dict):
             yield from _read_words(inner)

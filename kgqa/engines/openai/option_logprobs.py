@@ -22,8 +22,10 @@ from kgqa.engines.thinking import Thinking, split_thought
 from kgqa.types import Choice, Json, Usage
 
 PARSED_TOKENS = 8
-IMPOSSIBLE = 1e-40  # share of a label that a server lists with the lowest log-probability
-UNCHOSEN = 1e-6  # probability of all labels that a parsed reply does not name
+# share of a label that a server lists with the lowest log-probability
+IMPOSSIBLE = 1e-40
+# probability of all labels that a parsed reply does not name
+UNCHOSEN = 1e-6
 GREEDY: Mapping[str, Json] = {"max_tokens": 1, "temperature": 0.0}
 
 

@@ -30,8 +30,10 @@ DEFAULTS: Mapping[Server, Mapping[str, Json]] = {
     "sglang": NEUTRAL,
     "llamacpp": {"samplers": ["temperature", "top_p"], "cache_prompt": True},  # transformers' order
 }
-MAX_STOPS = 4  # of a hosted server; the reply is cut at all of them later
-LISTS = ("logprobs", "top_logprobs")  # the first is a length or, in chats, a bool
+# of a hosted server; the reply is cut at all of them later
+MAX_STOPS = 4
+# the first is a length or, in chats, a bool
+LISTS = ("logprobs", "top_logprobs")
 RENAMED, NEW_NAME = "max_tokens", "max_completion_tokens"  # OpenAI has renamed it
 # Keys that a call can omit when a server rejects them, with the flag for it; "" if kgqa does it instead
 OPTIONAL = {
@@ -41,7 +43,8 @@ OPTIONAL = {
 NUMBER = re.compile(r"\b\d{1,6}\b")
 MAXIMUM = re.compile(r"max|at most|up to|less|greater|between|exceed|<=|≤", re.IGNORECASE)
 UNKNOWN_PARAMETER = re.compile(r"un(supported|recognized|known|expected)|not (support|allowed)|extra", re.IGNORECASE)
-RESERVED = frozenset(  # keys of requests that kgqa sets, or that change the form of responses
+# keys of requests that kgqa sets, or that change the form of responses
+RESERVED = frozenset(
     {
         *("model", "messages", "prompt", "max_tokens", "max_completion_tokens", "temperature", "top_p", "seed", "stop"),
         *("stop_token_ids", "response_format", "json_schema", "logit_bias", "logprobs", "top_logprobs", "echo"),
@@ -58,14 +61,16 @@ CONTINUE = (
     "You have already written the start of your reply, which is below. It can contain results that were inserted for "
     "you. Write only what comes next, and do not repeat the start."
 )
-SHORTENED = 0.9  # of a prompt that is too long, if the server sends no numbers
+# of a prompt that is too long, if the server sends no numbers
+SHORTENED = 0.9
 
 
 @dataclass(frozen=True)
 class Abilities:
     """The features of a server, learned from requests that succeeded without a rejected key."""
 
-    rejected: frozenset[str] = frozenset()  # keys of requests, and single schemas
+    # keys of requests, and single schemas
+    rejected: frozenset[str] = frozenset()
     max_logprobs: int = sys.maxsize  # for one token
 
     def fit(self, body: Mapping[str, Json]) -> dict[str, Json]:
@@ -179,7 +184,8 @@ def generation_settings(call: Generate, server: Server, thinking: Thinking = NO_
         body["seed"] = call.seed or 0
     if call.stop and not thinking.budget:
         body["stop"] = list(call.stop[:MAX_STOPS] if server == "hosted" else call.stop)
-        if server == "llamacpp" and call.thoughts == "keep":  # an agent's turn: reports the stop string that ended it
+        # an agent's turn: reports the stop string that ended it
+        if server == "llamacpp" and call.thoughts == "keep":
             body["verbose"] = True
     # servers would drop a schema that cannot be followed without an error
     if call.schema is not None and (grammar := bound_schema(call.schema)) is not None:

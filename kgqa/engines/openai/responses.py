@@ -17,15 +17,22 @@ from kgqa.calls import Generate
 from kgqa.engines.thinking import read_reply
 from kgqa.types import Completion, Json, ToolCall, Usage
 
-FAILED = frozenset({"error", "abort", "cancelled", "failed"})  # reasons to finish: OpenRouter; vLLM, SGLang; others
-CUT_OFF = frozenset({"length", "content_filter"})  # reasons for which there can be no text at all
+# reasons to finish: OpenRouter; vLLM, SGLang; others
+FAILED = frozenset({"error", "abort", "cancelled", "failed"})
+# reasons for which there can be no text at all
+CUT_OFF = frozenset({"length", "content_filter"})
 MAX_TOKENS = 10**12  # of one response
-BYTES_PER_TOKEN = 4  # of English text, if the server does not count
-MOST_PER_TOKEN = 8  # characters of a prompt; with more the server has cut the prompt
-LONG = 2_000  # characters of a prompt that is long enough for this rule
-SCHEMAS = ("response_format", "json_schema")  # keys of a request with a schema
+# of English text, if the server does not count
+BYTES_PER_TOKEN = 4
+# characters of a prompt; with more the server has cut the prompt
+MOST_PER_TOKEN = 8
+# characters of a prompt that is long enough for this rule
+LONG = 2_000
+# keys of a request with a schema
+SCHEMAS = ("response_format", "json_schema")
 Flags = tuple[str, ...]
-LOWEST = -100.0  # log-probability; servers write -9999, -inf or null for less
+# log-probability; servers write -9999, -inf or null for less
+LOWEST = -100.0
 
 
 def _raise_to_lowest(logprob: object) -> object:
@@ -51,7 +58,8 @@ class CalledTool(BaseModel):
     function: dict[str, Any]
 
     def read(self, number: int) -> ToolCall:
-        arguments = self.function.get("arguments", "")  # some servers send JSON values, not text
+        # some servers send JSON values, not text
+        arguments = self.function.get("arguments", "")
         text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
         return ToolCall(self.id or f"call_{number}", str(self.function.get("name", "")), text)
 
@@ -69,7 +77,8 @@ class Token(BaseModel):
 
     id: int | None = None
     token: str = ""
-    logprob: Annotated[Logprob | None, BeforeValidator(_raise_to_lowest)] = None  # None: not sent. null is the lowest
+    # None: not sent. null is the lowest
+    logprob: Annotated[Logprob | None, BeforeValidator(_raise_to_lowest)] = None
     prob: Share | None = None
     top_logprobs: list[Token] | None = None
     top_probs: list[Token] | None = None

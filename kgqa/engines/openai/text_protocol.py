@@ -29,7 +29,8 @@ class TextProtocol(ServerProtocol):
         """Return the response. Flag: "no_template" (a conversation)."""
         try:
             response = await self.connection.complete(COMPLETIONS, {"prompt": UNTEMPLATED.render(call), **settings})
-        except ConfigError as error:  # the run stops at its first call
+        except ConfigError as error:
+            # the run stops at its first call
             if UNKNOWN not in str(error):
                 raise
             raise ConfigError(f"{error}. {WITHOUT_COMPLETIONS}") from error

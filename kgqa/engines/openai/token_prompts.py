@@ -16,9 +16,12 @@ from kgqa.engines.openai.requests import build_chat
 from kgqa.engines.thinking import NO_THINKING, TAGS, Thinking, opening
 from kgqa.types import Json
 
-MAX_CACHED = 64  # characters of a text that the server tokenizes once: labels and prefills
-MAX_COUNTS = 100_000  # texts with a known number of tokens
-STARTS = 8  # tokens that start or end every text, at most
+# characters of a text that the server tokenizes once: labels and prefills
+MAX_CACHED = 64
+# texts with a known number of tokens
+MAX_COUNTS = 100_000
+# tokens that start or end every text, at most
+STARTS = 8
 
 
 @dataclass
@@ -28,7 +31,8 @@ class TokenPrompts(ABC):
     connection: Connection
     thinking: Thinking
     _tokens: dict[tuple[str, bool], list[int]] = field(default_factory=dict)
-    _counts: dict[bytes, int] = field(default_factory=dict)  # by the hash of the text
+    # by the hash of the text
+    _counts: dict[bytes, int] = field(default_factory=dict)
 
     async def mask(self, call: CallT) -> CallT:
         """Return the call with the control tokens of its messages masked, if kgqa tokenizes its rendered text."""
@@ -107,7 +111,8 @@ class TokenPrompts(ABC):
 class VllmPrompts(TokenPrompts):
     """Prompts of a vLLM server, which renders and tokenizes a conversation in one request."""
 
-    _openings: dict[bool, str] = field(default_factory=dict)  # text between turns and a thought, or an answer
+    # text between turns and a thought, or an answer
+    _openings: dict[bool, str] = field(default_factory=dict)
     _stops: Mapping[str, Json] | None = None
     _finding: asyncio.Lock = field(default_factory=asyncio.Lock)
 

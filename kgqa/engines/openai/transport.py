@@ -32,7 +32,8 @@ log = logging.getLogger(__name__)
 events = logging.getLogger("kgqa.events")  # see kgqa.runtime.monitor
 
 T = TypeVar("T")
-KEEPALIVE = 4.0  # seconds of an idle connection: most servers close theirs after five
+# seconds of an idle connection: most servers close theirs after five
+KEEPALIVE = 4.0
 MAX_BYTES = 32 << 20  # of a response
 SHOWN = 120  # characters of an invalid response
 RATE_LIMITED = 429
@@ -95,7 +96,8 @@ class Transport:
         self._on_rate_limited = on_rate_limited
         self._session: aiohttp.ClientSession | None = None
         self._hold = Hold(url, policy)
-        self.rejection = ""  # why the last `get` returned None: the status and the server's message
+        # why the last `get` returned None: the status and the server's message
+        self.rejection = ""
 
     async def get(self, path: str) -> Json | None:
         """Return the JSON of a path below the address, or None if the server does not answer with status 200.
@@ -189,7 +191,8 @@ class Transport:
         self._hold.close()
         if self._session is not None:
             await self._session.close()
-            await asyncio.sleep(0)  # transports close in the loop's next round
+            # transports close in the loop's next round
+            await asyncio.sleep(0)
 
     def _is_over(self, failure: _Failure, *, is_trial: bool) -> bool:
         """Hold the server. Show the first failure of one that has not answered. Return whether the run must stop."""
@@ -266,7 +269,8 @@ class Transport:
                 raise _Failure(f"{kind}: {self._show(text)!r}", kind)
             if not isinstance(answer, dict) or not answer.get("error"):
                 return answer
-            status = 502  # some proxies put errors into a successful response
+            # some proxies put errors into a successful response
+            status = 502
         if 300 <= status < 400:
             target = urlsplit(headers.get("location", ""))
             where = self._show(f"{target.scheme}://{target.netloc.rpartition('@')[2]}{target.path}")

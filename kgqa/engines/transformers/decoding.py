@@ -16,13 +16,18 @@ from kgqa.engines.transformers.loading import AdapterSwitch
 from kgqa.errors import EngineDied
 from kgqa.types import Completion, Usage
 
-CHUNK = 256  # tokens; smaller chunks share more prefixes but compute less efficiently
-MAX_CHUNKS = 96  # in the cache: 24,576 tokens, 0.7 GB for a 1.5B model, 3 GB for an 8B one
-MAX_ROWS = 32  # paths through the options that are scored together
+# tokens; smaller chunks share more prefixes but compute less efficiently
+CHUNK = 256
+# in the cache: 24,576 tokens, 0.7 GB for a 1.5B model, 3 GB for an 8B one
+MAX_CHUNKS = 96
+# paths through the options that are scored together
+MAX_ROWS = 32
 
-Tensor = Any  # torch is imported late and not checked
+# torch is imported late and not checked
+Tensor = Any
 Prompts = Sequence[Sequence[int]]
-Chunk = list[tuple[Tensor, Tensor]]  # per layer: keys and values, (1, heads, CHUNK, dimension)
+# per layer: keys and values, (1, heads, CHUNK, dimension)
+Chunk = list[tuple[Tensor, Tensor]]
 
 
 @dataclass
@@ -62,7 +67,8 @@ class DecodedReply:
         chances = torch.softmax(logits.double().cpu() / self.call.temperature, -1)
         if self.call.top_p < 1:
             ordered, order = chances.sort(descending=True, stable=True)
-            ordered[ordered.cumsum(-1) - ordered >= self.call.top_p] = 0  # keeps the token that crosses top_p
+            # keeps the token that crosses top_p
+            ordered[ordered.cumsum(-1) - ordered >= self.call.top_p] = 0
             chances = torch.zeros_like(chances).scatter(-1, order, ordered)
         return int(torch.multinomial(chances, 1, generator=self.generator))
 
@@ -190,7 +196,8 @@ class Decoder:
         chunks: list[Chunk] = []
         reused, cache = 0, None
         for end in range(CHUNK, len(prompt), CHUNK):
-            key = (self.adapters.active, *prompt[:end])  # an adapter makes other keys and values of the same tokens
+            # an adapter makes other keys and values of the same tokens
+            key = (self.adapters.active, *prompt[:end])
             chunk = self.chunks.get(key)
             if chunk is not None:
                 reused, cache = reused + CHUNK, None

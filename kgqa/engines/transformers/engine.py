@@ -44,7 +44,8 @@ class Transformers(LocalEngine):
         str, Setting("auto | cpu | cuda | cuda:1 | mps. auto distributes the layers over several GPUs."), ORDER_OF_SUMS
     ] = "auto"
 
-    version: ClassVar[int] = 1  # raise it when equal calls get other replies than before
+    # raise it when equal calls get other replies than before
+    version: ClassVar[int] = 1
     streaming: ClassVar[bool] = False
 
     def render(self, call: ModelCall) -> str:
@@ -57,7 +58,8 @@ class Transformers(LocalEngine):
         """Answer calls, with an adapter if there is one. It is loaded for its first batch."""
         with self._lock:
             self._check_open()
-            _ = self._end_tokens  # load the model before time is measured
+            # load the model before time is measured
+            _ = self._end_tokens
             self._decoder.adapters.activate(adapter)
             replies: dict[int, ModelReply | Exception] = {}
             prompts: dict[int, list[int]] = {}

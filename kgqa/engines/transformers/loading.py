@@ -14,7 +14,8 @@ from kgqa.engines.weights import let_waiting_threads_sleep, read_settings
 from kgqa.errors import ConfigError, DataError
 from kgqa.util.optional_deps import install_command, keep_four_bits
 
-Network = Any  # torch is imported late and not checked
+# torch is imported late and not checked
+Network = Any
 
 
 def load(folder: Path, dtype: str, device: str, quantization: str | None) -> Network:
@@ -31,11 +32,13 @@ def load(folder: Path, dtype: str, device: str, quantization: str | None) -> Net
     from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
     from transformers.utils.logging import disable_progress_bar
 
-    disable_progress_bar()  # standard error belongs to the command line
+    # standard error belongs to the command line
+    disable_progress_bar()
     spread = device == "auto" and torch.cuda.device_count() > 1
     chosen = None if spread else _device(device)
     settings: dict[str, Any] = {"dtype": getattr(torch, dtype), "local_files_only": True}
-    if spread or quantization is not None:  # accelerate places the layers while it loads
+    # accelerate places the layers while it loads
+    if spread or quantization is not None:
         settings["device_map"] = "auto" if spread else {"": chosen}
     if quantization is not None:
         settings["quantization_config"] = _quantization_config(quantization, dtype)
@@ -56,7 +59,8 @@ class AdapterSwitch:
         self.active: Adapter | None = None
         self._network, self._folder = network, folder
         self._names: dict[Adapter, str] = {}
-        self._peft: Any = None  # PEFT's model around the network; it replaces the network's layers in place
+        # PEFT's model around the network; it replaces the network's layers in place
+        self._peft: Any = None
 
     def activate(self, adapter: Adapter | None) -> None:
         """Use this adapter, or none, from now on. Load it the first time.

@@ -37,14 +37,21 @@ from kgqa.util.places import home
 from kgqa.util.settings import ORDER_OF_SUMS, AddedLater, Setting
 from kgqa.util.validators import Count, Validator
 
-Output = Any  # vllm.RequestOutput; vLLM is imported late and not checked
-Run = Callable[..., Awaitable[Output]]  # `_Runtime.generate` with an adapter or none
-MAX_TOKEN_IDS = 128  # with log-probabilities in one request: vLLM's limit
-RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # the maximum ranks of LoRA adapters that vLLM knows
-MOST_SEQUENCES = 1024  # vLLM's largest default of max_num_seqs: that of GPUs with 70 GiB or more
-CPU_CACHE = 4.0  # GiB; vLLM's default is nearly all memory of the machine
+# vllm.RequestOutput; vLLM is imported late and not checked
+Output = Any
+# `_Runtime.generate` with an adapter or none
+Run = Callable[..., Awaitable[Output]]
+# with log-probabilities in one request: vLLM's limit
+MAX_TOKEN_IDS = 128
+# the maximum ranks of LoRA adapters that vLLM knows
+RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+# vLLM's largest default of max_num_seqs: that of GPUs with 70 GiB or more
+MOST_SEQUENCES = 1024
+# GiB; vLLM's default is nearly all memory of the machine
+CPU_CACHE = 4.0
 CLOSING = 10.0  # seconds
-QUIET = {  # unless the user sets another level
+# unless the user sets another level
+QUIET = {
     "VLLM_LOGGING_LEVEL": "ERROR",
     "VLLM_LOGGING_STREAM": "ext://sys.stderr",
     "VLLM_NO_USAGE_STATS": "1",
@@ -53,7 +60,8 @@ QUIET = {  # unless the user sets another level
 GpuShare = Annotated[float, Validator("must be a share above 0, at most 1", lambda share: 0 < share <= 1)]
 Gibibytes = Annotated[float, Validator("must be above 0 GiB, or null", lambda size: size > 0)]
 
-_STARTING = threading.Lock()  # environment variables are global: one engine starts at a time
+# environment variables are global: one engine starts at a time
+_STARTING = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -110,7 +118,8 @@ class Vllm(LocalEngine):
 
     _runtimes: list[_Runtime] = field(default_factory=list, init=False, repr=False, compare=False)
 
-    version: ClassVar[int] = 1  # raise it when equal calls get other replies than before
+    # raise it when equal calls get other replies than before
+    version: ClassVar[int] = 1
     streaming: ClassVar[bool] = True
 
     @property
@@ -185,7 +194,8 @@ class Vllm(LocalEngine):
         reply = output.outputs[0]
         unconstrained = ("unconstrained",) if call.schema is not None and schema is None else ()
         flags = self._template.flags(call) + unconstrained
-        stop = reply.stop_reason  # None or a token's id if the model ended the reply
+        # None or a token's id if the model ended the reply
+        stop = reply.stop_reason
         stopped_by = (stop if isinstance(stop, str) else "") if call.stop else None
         usage = _usage([output], len(reply.token_ids))
         return Completion(reply.text, reply.finish_reason, usage, flags, stopped_by=stopped_by)
@@ -300,7 +310,8 @@ class _Runtime:
 
     async def _start(self) -> None:
         let_waiting_threads_sleep()
-        warnings.filterwarnings("ignore", module="vllm")  # for good: another thread's filters cannot be restored
+        # for good: another thread's filters cannot be restored
+        warnings.filterwarnings("ignore", module="vllm")
         arguments, environment = await asyncio.to_thread(self._settings)
         ensure_dir(self._log.parent)
         with _set_environment({**environment, RUN: str(os.getpid()), LOG: str(self._log)}):
@@ -311,7 +322,8 @@ class _Runtime:
             try:
                 # vLLM's batches of tokens for offline use: on an H200 16,384 instead of 2,048
                 config = AsyncEngineArgs(**arguments).create_engine_config(UsageContext.LLM_CLASS)
-            except TypeError as error:  # an argument that vLLM does not know
+            except TypeError as error:
+                # an argument that vLLM does not know
                 raise ConfigError(f"engine.extra_args: {error}") from error
             except (ValueError, OSError, NotImplementedError) as error:
                 raise ConfigError(f"engine=vllm: {' '.join(str(error).split())}") from error
@@ -350,7 +362,8 @@ def _block_interrupt() -> None:
     from multiprocessing import resource_tracker
 
     with _set_environment({}):
-        resource_tracker.ensure_running()  # starting it later would unblock the signal
+        # starting it later would unblock the signal
+        resource_tracker.ensure_running()
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 
 
@@ -359,7 +372,8 @@ def _set_environment(settings: Mapping[str, str]) -> Iterator[None]:
     """Set environment variables for vLLM and the processes that it starts. Restore them afterwards."""
     with _STARTING:
         before = dict(os.environ)
-        spawn = {"VLLM_WORKER_MULTIPROC_METHOD": "spawn"}  # a fork would lose this process's threads
+        # a fork would lose this process's threads
+        spawn = {"VLLM_WORKER_MULTIPROC_METHOD": "spawn"}
         os.environ.update({**QUIET, **before, **spawn, **settings})
         try:
             yield

@@ -12,8 +12,10 @@ import threading
 import time
 from contextlib import suppress
 
-RUN = "KGQA_VLLM_RUN"  # environment variable: process id of the run that started vLLM
-LOG = "KGQA_VLLM_LOG"  # environment variable: the file for the output of vLLM's processes
+# environment variable: process id of the run that started vLLM
+RUN = "KGQA_VLLM_RUN"
+# environment variable: the file for the output of vLLM's processes
+LOG = "KGQA_VLLM_LOG"
 POLL = 1.0  # seconds
 
 
@@ -23,10 +25,12 @@ def enter() -> None:
     if run is None or int(run) == os.getpid():
         return
     log = os.open(os.environ[LOG], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    for stream in (1, 2):  # the terminal belongs to the command line
+    # the terminal belongs to the command line
+    for stream in (1, 2):
         os.dup2(log, stream)
     parent = multiprocessing.parent_process()
-    if parent is not None and parent.pid is not None:  # os.getppid() differs if the parent has ended already
+    # os.getppid() differs if the parent has ended already
+    if parent is not None and parent.pid is not None:
         threading.Thread(target=_end_with, args=(parent.pid,), name="kgqa", daemon=True).start()
 
 

@@ -27,10 +27,14 @@ from kgqa.util.places import outputs
 from kgqa.util.text import pluralize
 
 T = TypeVar("T")
-SMALL = 50_000  # passages that a run indexes itself: seconds for BM25
-WRITTEN = 1_000  # the same if a model is called for them
-UNMATCHED = 0.05  # share of passages without a match in a file about them, above which a warning is printed
-EMBEDDED = 5_000  # the same if they are embedded: minutes with a small encoder on a CPU
+# passages that a run indexes itself: seconds for BM25
+SMALL = 50_000
+# the same if a model is called for them
+WRITTEN = 1_000
+# share of passages without a match in a file about them, above which a warning is printed
+UNMATCHED = 0.05
+# the same if they are embedded: minutes with a small encoder on a CPU
+EMBEDDED = 5_000
 
 
 def index_folder(session: Session) -> IndexFolder:

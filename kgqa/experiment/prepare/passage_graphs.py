@@ -15,7 +15,8 @@ from kgqa.runtime.display import Display
 from kgqa.types import Json, Passage, Question
 from kgqa.util.places import outputs
 
-LARGEST = 50_000  # passages of a corpus that is linked as one graph: all are in memory
+# passages of a corpus that is linked as one graph: all are in memory
+LARGEST = 50_000
 
 
 class PassageGraphs:

@@ -26,7 +26,8 @@ from kgqa.runtime.display import Display
 from kgqa.types import Json, Passage, Question
 from kgqa.util.redaction import describe_error
 
-Passages = Callable[[], Iterable[Passage]]  # distinct ones; read again at each call, so that none stays in memory
+# distinct ones; read again at each call, so that none stays in memory
+Passages = Callable[[], Iterable[Passage]]
 SUMS = ("passages", "failed", "empty", "triples", "malformed", "prompt_tokens", "output_tokens")
 READ_TOGETHER = 1_000  # passages in memory
 

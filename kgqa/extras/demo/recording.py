@@ -10,7 +10,8 @@ from kgqa.artifacts.schema import Artifact, Count, read
 from kgqa.util.places import package_folder
 
 RECORDING = package_folder() / "demos" / "recorded.json"
-CALLS = package_folder() / "demos" / "recorded.jsonl.zst"  # as `kgqa cache export` writes it
+# as `kgqa cache export` writes it
+CALLS = package_folder() / "demos" / "recorded.jsonl.zst"
 RENEW = "Create it in a checkout: python scripts/record_demo.py"
 
 

@@ -24,9 +24,11 @@ from kgqa.extras.demo.recording import CALLS, RENEW, Recording
 from kgqa.runtime.display import Display
 from kgqa.scoring.questions import ScoredQuestion, score_question
 
-BASELINES = ("no_context", "all_documents")  # the methods that TRACE is compared with
+# the methods that TRACE is compared with
+BASELINES = ("no_context", "all_documents")
 CHOSEN = ("method", "experiment", "dry_run", "run_name", "output_dir")  # keys that the demo sets
-OF_TRACE = ("method", "kg", "ranker", "demonstrations_ranker")  # groups that the other methods do not use
+# groups that the other methods do not use
+OF_TRACE = ("method", "kg", "ranker", "demonstrations_ranker")
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,8 @@ class DemoResult:
     questions: list[TracedQuestion]
     scored: list[ScoredQuestion]
     seconds: float  # of the calls for questions
-    triple_seconds: float  # of the calls for triples, before them
+    # of the calls for triples, before them
+    triple_seconds: float
     folder: Path | None = None  # None: replayed without files
     failure: str | None = None
 

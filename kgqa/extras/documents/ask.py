@@ -36,14 +36,17 @@ from kgqa.util.fs import replace_file
 from kgqa.util.places import outputs
 from kgqa.util.text import pluralize
 
-ROOM = 20_000  # characters, about 5,000 tokens: the passages for a method that does not search by itself
-PASSAGE_SIZE = 500  # characters: a paragraph, as in TRACE; conf/dataset/folder.yaml has KGP's 250
+# characters, about 5,000 tokens: the passages for a method that does not search by itself
+ROOM = 20_000
+# characters: a paragraph, as in TRACE; conf/dataset/folder.yaml has KGP's 250
+PASSAGE_SIZE = 500
 RUN_KEYS = (
     "collection", "judge", "tracker", "limit", "sample", "ids", "run_name", "dry_run", "scoring", "max_failure_rate",
 )  # fmt: skip
 DOCUMENT_KEYS = ("dataset.kinds", "dataset.passage_size", "dataset.family")
 FOLDER = "asked"  # of the pages, in outputs/
-SLUG = 40  # letters of the question in the name of its page
+# letters of the question in the name of its page
+SLUG = 40
 
 
 class DocumentAnswer(Artifact):
@@ -52,7 +55,8 @@ class DocumentAnswer(Artifact):
     question: str
     answer: str | None
     error: str | None
-    supported: bool  # one of the quoted sentences contains the answer
+    # one of the quoted sentences contains the answer
+    supported: bool
     steps: tuple[Quotation, ...]
     method: str
     model: str
@@ -169,7 +173,8 @@ def _compose(overrides: Sequence[str]) -> Experiment:
     defaults = ["dataset=folder", format_override("dataset.kinds", list(KINDS)), f"dataset.passage_size={PASSAGE_SIZE}"]
     if named.get("method", "trace") == "trace" and "experiment" not in named:
         defaults.append("experiment=ask")  # answers within minutes
-    defaults.append("kg.head=any")  # a file name is seldom the subject of its passages
+    # a file name is seldom the subject of its passages
+    defaults.append("kg.head=any")
     experiment = compose_experiment([*defaults, *overrides])
     if not experiment.has_answers:
         raise ConfigError(

@@ -103,7 +103,8 @@ class _HtmlParser(HTMLParser):
         self.blocks: list[list[str]] = [[]]  # the parts of each
         self.title: list[str] = []
         self.heading: slice | None = None  # blocks of the first <h1>
-        self._hidden: list[str] = []  # open elements that are not shown
+        # open elements that are not shown
+        self._hidden: list[str] = []
 
     def parse_html_declaration(self, i: int) -> int:
         try:
@@ -112,7 +113,8 @@ class _HtmlParser(HTMLParser):
             return self.parse_bogus_comment(i)
 
     def handle_starttag(self, tag: str, attrs: Any) -> None:  # noqa: ARG002 - the parser's signature
-        if tag == "body":  # the head can still be open
+        # the head can still be open
+        if tag == "body":
             self._hidden.clear()
         elif tag in HIDDEN:
             self._hidden.append(tag)

@@ -87,7 +87,8 @@ class Documents:
             documents = [path]
             self._check_text(path)
         for file in documents:
-            if any("\ud800" <= letter <= "\udfff" for letter in str(file)):  # names are in prompts and hashes
+            # names are in prompts and hashes
+            if any("\ud800" <= letter <= "\udfff" for letter in str(file)):
                 raise DataError(f"{file}: the file's name is not UTF-8. Rename it")
         others = Counter(file.suffix.lower() or file.name for file in found if file not in (*documents, self.exclude))
         if others:
@@ -105,7 +106,8 @@ class Documents:
 
     @cached_property
     def _contents(self) -> tuple[dict[str, tuple[Passage, ...]], dict[Path, UsageError]]:
-        splitter_identity()  # without its package nothing can be read
+        # without its package nothing can be read
+        splitter_identity()
         passages: dict[str, tuple[Passage, ...]] = {}
         headings: dict[str, str] = {}
         unreadable: dict[Path, UsageError] = {}

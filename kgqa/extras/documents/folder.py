@@ -65,7 +65,8 @@ class Folder:
     passage_size: Annotated[Count, Setting("Maximum characters per passage.", other="KGP §8.1")] = 250
     profile: Annotated[str, Setting("Scoring rules of EM and F1."), SCORING] = "musique"
     family: Annotated[str, Setting("Few-shot examples that suit its questions."), FAMILY] = "hotpotqa"
-    corpus: ClassVar[None] = None  # there are no files in addition to the documents
+    # there are no files in addition to the documents
+    corpus: ClassVar[None] = None
 
     def __post_init__(self) -> None:
         for kind in self.kinds:

@@ -28,16 +28,22 @@ from kgqa.types import Passage
 from kgqa.util.optional_deps import require_packages
 
 CAPTION = re.compile(r"table\s+(\d+)\b", re.IGNORECASE)
-HYPHENATED = re.compile(r"(?<=[^\W\d_])-\n(?=[a-z])")  # a word cut at the end of a line
-LINE = re.compile("([^\r\n\x02]+)(\x02?)")  # \x02 is pdfium's sign for a hyphen and the end of its line
-MARGIN = 0.08  # of a page's height, above and below: running heads and page numbers
-GAP = 0.5  # of a line's height, between two paragraphs
-RULINGS = 8  # segments of drawn paths; a table of two cells has 10, a frame 5, a rule above and one below the text 4
+# a word cut at the end of a line
+HYPHENATED = re.compile(r"(?<=[^\W\d_])-\n(?=[a-z])")
+# \x02 is pdfium's sign for a hyphen and the end of its line
+LINE = re.compile("([^\r\n\x02]+)(\x02?)")
+# of a page's height, above and below: running heads and page numbers
+MARGIN = 0.08
+# of a line's height, between two paragraphs
+GAP = 0.5
+# segments of drawn paths; a table of two cells has 10, a frame 5, a rule above and one below the text 4
+RULINGS = 8
 
 log = logging.getLogger(__name__)
 
 Row = tuple[str, ...]
-Box = tuple[float, float, float, float]  # left, top, right, bottom; from the page's top left corner
+# left, top, right, bottom; from the page's top left corner
+Box = tuple[float, float, float, float]
 Table = tuple[Box, Sequence[Row]]
 TextLine = tuple[str, Box]
 
@@ -48,7 +54,8 @@ class Block:
 
     text: str
     rows: Sequence[Row] = ()
-    margin: int = 0  # -1: in the page's upper margin, 1: in its lower one
+    # -1: in the page's upper margin, 1: in its lower one
+    margin: int = 0
 
 
 @dataclass
@@ -159,7 +166,8 @@ def _read_tables(file: Path, numbers: Sequence[int]) -> dict[int, list[Table]]:
     """Return the tables of these pages (from 0), from top to bottom. Log a warning for a damaged page."""
     import pdfplumber
 
-    logging.getLogger("pdfminer").setLevel(logging.ERROR)  # it warns of every unusual color
+    # it warns of every unusual color
+    logging.getLogger("pdfminer").setLevel(logging.ERROR)
     tables: dict[int, list[Table]] = {}
     with ExitStack() as stack:
         document = None
@@ -200,7 +208,8 @@ def _read_lines(page: Any) -> list[TextLine]:
             if text := line[1].strip():
                 start = line.start() + line[1].index(text)
                 ends = (text_page.get_charbox(place, loose=True) for place in (start, start + len(text) - 1))
-                left, bottom, right, top = zip(*ends, strict=True)  # y counted from the bottom of the page
+                # y counted from the bottom of the page
+                left, bottom, right, top = zip(*ends, strict=True)
                 box = (min(left), height - max(top), max(right), height - min(bottom))
                 lines.append((line[1] + ("-" if line[2] else ""), box))
     return lines

@@ -12,8 +12,10 @@ from kgqa.types import Passage
 from kgqa.util.sentences import sentences
 from kgqa.util.text import contains_words, find_words
 
-MAX_PASSAGES = 5  # quoted for a method without chains
-NEEDS_NO_TEXT = (["yes"], ["no"])  # answers that do not have to be in a text
+# quoted for a method without chains
+MAX_PASSAGES = 5
+# answers that do not have to be in a text
+NEEDS_NO_TEXT = (["yes"], ["no"])
 
 
 def quote_steps(traced: TracedQuestion, documents: Documents) -> tuple[Quotation, ...]:

@@ -18,8 +18,10 @@ from kgqa.util.digests import text_digest
 from kgqa.util.fs import ensure_dir, json_text, replace_file
 
 VERSION = "0.3.0"
-LIBRARIES = ("llamacpp", "transformers", "vllm")  # engines that run weights on this machine
-UNSET = "null"  # as `settings.json` writes a missing value
+# engines that run weights on this machine
+LIBRARIES = ("llamacpp", "transformers", "vllm")
+# as `settings.json` writes a missing value
+UNSET = "null"
 _UNFIT = re.compile(r"[^\w.-]+")  # in a folder's name
 
 
@@ -33,7 +35,8 @@ def write_every_eval_ever(run: FinishedRun, folder: Path) -> None:
     model_id, evaluation_id = record["model_info"]["id"], record["evaluation_id"]
     developer, _, model = model_id.partition("/")
     path = "/".join(["data", *(_UNFIT.sub("_", part) for part in (run.manifest.dataset.name, developer, model))])
-    name = uuid.UUID(hex=text_digest(evaluation_id, 32), version=4)  # the same for the same record
+    # the same for the same record
+    name = uuid.UUID(hex=text_digest(evaluation_id, 32), version=4)
     ensure_dir(folder / path)
     replace_file(folder / path / f"{name}.json", json_text(record))
 

@@ -22,7 +22,8 @@ from kgqa.util.digests import text_digest
 
 MODEL_CALLS = ("generate", "choose")
 PARAMETERS = ("max_tokens", "temperature", "top_p", "stop", "seed")  # of some calls
-_INTERNAL, _OK, _ERROR = 1, 1, 2  # OTLP's numbers of a span's kind and status
+# OTLP's numbers of a span's kind and status
+_INTERNAL, _OK, _ERROR = 1, 1, 2
 BEST = 10  # texts of a ranking
 _LEAST = 1_000  # nanoseconds of a span
 
@@ -166,7 +167,8 @@ def _attributes(values: Mapping[str, Json]) -> Iterator[dict[str, Json]]:
                 yield {"key": key, "value": {"intValue": str(value)}}
             case float() if isfinite(value):
                 yield {"key": key, "value": {"doubleValue": value}}
-            case str():  # a lone surrogate becomes a question mark
+            case str():
+                # a lone surrogate becomes a question mark
                 yield {"key": key, "value": {"stringValue": value.encode("utf-8", "replace").decode()}}
 
 

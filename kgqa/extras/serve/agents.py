@@ -37,7 +37,8 @@ class Visitors:
     announce: Callable[[str, str], None]
     host: str = HOST
     port: int = 0
-    is_stdio: bool = False  # one MCP client on standard input, instead of HTTP
+    # one MCP client on standard input, instead of HTTP
+    is_stdio: bool = False
 
 
 class Agents(Service):
@@ -51,7 +52,8 @@ class Agents(Service):
         self._abilities = find_abilities(runner)
         self._server = Server()
         self._processes: Processes | None = None
-        self._places: asyncio.Semaphore | None = None  # of the loop, which starts later
+        # of the loop, which starts later
+        self._places: asyncio.Semaphore | None = None
 
     def submit(self, request: Request) -> None:
         call: RunAgent = request.call
@@ -115,7 +117,8 @@ class Agents(Service):
 
     def _open_session(self, call: RunAgent, ticket: int) -> AgentSession:
         agent: OutsideAgent = call.agent
-        most = self._settings.max_calls - 1  # the run of the agent is one of the question's calls
+        # the run of the agent is one of the question's calls
+        most = self._settings.max_calls - 1
         session = AgentSession(
             lambda program: self._runner.adopt(program, ticket),
             self._abilities,

@@ -17,7 +17,8 @@ from kgqa.types import Json
 from kgqa.util.fs import json_text, jsonl_text, replace_file
 
 TEMPLATES = Path(__file__).parent / "environment"
-IN_PACKAGE = (".py",)  # suffixes of the templates that belong to the package
+# suffixes of the templates that belong to the package
+IN_PACKAGE = (".py",)
 
 
 def export_env(args: Namespace, terminal: Terminal) -> None:

@@ -84,7 +84,8 @@ class ChatRequest(Sampling):
     tools: list[dict[str, Json]] | None = None
     tool_choice: str | dict[str, Json] | None = None
     response_format: dict[str, Json] | None = None
-    continue_final_message: bool = False  # vLLM's: the last message is the start of the reply
+    # vLLM's: the last message is the start of the reply
+    continue_final_message: bool = False
     logprobs: bool | None = None
 
 

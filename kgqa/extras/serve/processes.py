@@ -18,10 +18,13 @@ from kgqa.methods.command import Command
 from kgqa.types import AgentReply, Question
 from kgqa.util.redaction import is_secret, redact, secret_variables
 
-SHOWN = 16_000  # bytes at the end of an agent's output that are read and stored
-GRACE = 2.0  # seconds for pipes that other processes hold open
+# bytes at the end of an agent's output that are read and stored
+SHOWN = 16_000
+# seconds for pipes that other processes hold open
+GRACE = 2.0
 POLL = 0.02  # seconds
-MARK = "KGQA_SESSION"  # variable that all processes of an agent inherit, so that none is left
+# variable that all processes of an agent inherit, so that none is left
+MARK = "KGQA_SESSION"
 
 
 class Processes:

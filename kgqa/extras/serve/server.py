@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 LOCAL = ("127.0.0.1", "localhost", "[::1]")
-BACKLOG = 1024  # connections that wait: several hundred agents can start at once
+# connections that wait: several hundred agents can start at once
+BACKLOG = 1024
 MOST_BYTES = 32 * 2**20  # of a request
 SHUTDOWN_SECONDS = 1
 Answer = Callable[[Mapping[str, Json], AgentSession], Awaitable[Any]]
@@ -97,7 +98,8 @@ class Server:
         except OSError as error:
             reason = os.strerror(error.errno or 0)
             raise ConfigError(f"--host {self.host} --port {self.port}: {reason}. Use another one") from None
-        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # cut connections at the end are no errors
+        # cut connections at the end are no errors
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
         config = uvicorn.Config(
             Guard(self.application(), LOCAL if self.host in LOCAL else None),
             lifespan="off",

@@ -22,7 +22,8 @@ T = TypeVar("T")
 MOST_OF_PAGE = 50  # passages
 MOST_PASSAGES = 10_000  # that an endless session remembers
 CLOSED = "this question has ended"
-Start = Callable[[Program[Any]], None]  # runs a program in the scheduler, from any thread
+# runs a program in the scheduler, from any thread
+Start = Callable[[Program[Any]], None]
 
 
 class SessionClosed(KgqaError):
@@ -37,11 +38,14 @@ class NotSupported(KgqaError):
 class AgentAbilities:
     """Describe what the calls of a run can reach."""
 
-    model: str = ""  # the name of the reader; "" without a model
+    # the name of the reader; "" without a model
+    model: str = ""
     roles: frozenset[str] = frozenset()  # with their own model
-    functions: bool = False  # whether the reader's engine accepts tools
+    # whether the reader's engine accepts tools
+    functions: bool = False
     search: bool = False
-    index: str = ""  # the name of what is searched, by its content
+    # the name of what is searched, by its content
+    index: str = ""
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,8 @@ class AgentSession:
     token: str = field(default_factory=lambda: secrets.token_urlsafe(24))
 
     def __post_init__(self) -> None:
-        self.stopped: Future[str] = Future()  # the reason; the agent is ended then
+        # the reason; the agent is ended then
+        self.stopped: Future[str] = Future()
         self.passages: dict[str, Passage] = {}  # that searches found, by id
         self._searches: dict[int, tuple[str, tuple[Passage, ...]]] = {}  # by number of the call
         self._pending: set[Future[Any]] = set()
@@ -96,7 +101,8 @@ class AgentSession:
             self._calls += 1
             number, call = self._calls, self._set_seed(call)
             future: Future[T] = Future()
-            future.set_running_or_notify_cancel()  # a client that hangs up does not cancel a call that may be paid
+            # a client that hangs up does not cancel a call that may be paid
+            future.set_running_or_notify_cancel()
             self._pending.add(future)
         self.start(self._answer(call, number, future))
         return future

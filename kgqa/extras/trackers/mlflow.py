@@ -15,7 +15,8 @@ from kgqa.protocols import TrackedRun
 from kgqa.util.optional_deps import install_command
 from kgqa.util.settings import Setting
 
-AT_ONCE, METRICS_AT_ONCE = 100, 1000  # parameters and metrics in a request, MLflow's limits
+# parameters and metrics in a request, MLflow's limits
+AT_ONCE, METRICS_AT_ONCE = 100, 1000
 # two retries instead of minutes of them, and no telemetry
 ENVIRONMENT = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_DISABLE_TELEMETRY": "true"}
 

@@ -18,7 +18,8 @@ from kgqa.runtime.display import Display
 from kgqa.util.redaction import redact
 
 FILES = ("report.html", "report.md", METRICS, MANIFEST, "config.yaml", PREDICTIONS)
-LONGEST = 500  # characters of a parameter; trackers cut or refuse longer ones
+# characters of a parameter; trackers cut or refuse longer ones
+LONGEST = 500
 COSTS = ("calls", "prompt_tokens", "output_tokens", "reasoning_tokens", "seconds", "usd")
 
 

@@ -54,7 +54,8 @@ class TuneKeys:
     test: Count | None = None
     dev_path: Path | None = None
     dev_split: str | None = None
-    seed: Natural = 0  # of the random choice of questions
+    # of the random choice of questions
+    seed: Natural = 0
     sets: str = ""
     name: str | None = None
 
@@ -143,7 +144,8 @@ class Tuning:
         run = partial(run_in_folder, command=self.command, display=display, budget=self.budget, key="tune.name")
         run(dev_cells, name, self.swept)
         tuned = Tuned(self, outputs() / "sweeps" / name, dev_cells)
-        tuned.write()  # before the test, which can fail
+        # before the test, which can fail
+        tuned.write()
         scored = [(mean, cell.number) for cell in dev_cells if (mean := cell.mean(*self.metric)) is not None]
         if not scored:
             raise DataError(f"no dev cell of {len(dev_cells)} has a score, the first: {dev_cells[0].error}")
@@ -219,7 +221,8 @@ class Tuned:
     folder: Path
     tried: Sequence[Cell]  # on dev
     chosen: int | None = None  # the best of them
-    tests: Sequence[Cell] = ()  # one per set of few-shot examples
+    # one per set of few-shot examples
+    tests: Sequence[Cell] = ()
 
     @property
     def file(self) -> Path:

@@ -18,7 +18,8 @@ from kgqa.scoring.questions import METRICS
 
 MAX_RUNS = 8  # in memory
 FILTERS = ("all questions", "flipped")
-Side = list[QuestionRow | None]  # one per run. None: the run does not have the question
+# one per run. None: the run does not have the question
+Side = list[QuestionRow | None]
 
 
 def read_answers(row: Row) -> RunQuestions:

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-PAGE = 200  # rows of a table on one page
+# rows of a table on one page
+PAGE = 200
 MAX_RUNS = 6  # side by side
 ASSETS: list[str | tuple[str, str]] = [("kgqa.extras.viewer", "assets"), ("kgqa.report", "assets")]
 # a file's page runs only kgqa's scripts. It cannot load anything or reach this server

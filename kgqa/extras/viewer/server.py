@@ -56,7 +56,8 @@ class TokenGuard:
     async def __call__(self, request: Request, call_next: RequestResponseEndpoint) -> Response:
         from starlette.responses import PlainTextResponse
 
-        cookie = f"kgqa_view_{self.port}"  # cookies of two viewers share the host
+        # cookies of two viewers share the host
+        cookie = f"kgqa_view_{self.port}"
         is_first = self._is_token(request.query_params.get("token", ""))
         if self._is_own_request(request) and (is_first or self._is_token(request.cookies.get(cookie, ""))):
             response = await call_next(request)
@@ -103,7 +104,8 @@ def serve(root: Path, port: int, announce: Callable[[str], None]) -> None:
         ) from None
     with listening:
         port, token = listening.getsockname()[1], secrets.token_urlsafe(24)
-        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # cut connections at the end are no errors
+        # cut connections at the end are no errors
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
         config = uvicorn.Config(
             BaseHTTPMiddleware(viewer.application(), dispatch=TokenGuard(token, port)),
             lifespan="off",

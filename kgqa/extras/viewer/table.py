@@ -22,10 +22,12 @@ from kgqa.report.plots import Bar, BarPlot, Plot, Point, Series
 from kgqa.runtime.monitor import read_heartbeats
 from kgqa.util.places import outputs
 
-TEXTS = ("name", "dataset", "method", "model", "status")  # columns that are sorted from A to Z
+# columns that are sorted from A to Z
+TEXTS = ("name", "dataset", "method", "model", "status")
 FIELDS = (*TEXTS, "questions", "written")  # columns without figures
 
-_IN_COLUMNS = ("dataset", "model", "engine")  # settings that other columns show, or that change no answer
+# settings that other columns show, or that change no answer
+_IN_COLUMNS = ("dataset", "model", "engine")
 _CHANGES = 3  # settings in a title
 COSTS = ("USD / question", "tokens / question")
 

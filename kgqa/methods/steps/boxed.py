@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 BOX, UNBRACED = r"\boxed{", "\\boxed "
 FONT = re.compile(r"\\(?:text(?:bf|it|rm|tt)?|mathrm|mathbf|mbox)\{([^{}]*)\}")
-GREEDY = re.compile(r"\\boxed\{(.*)\}")  # up to the last brace of the line
+# up to the last brace of the line
+GREEDY = re.compile(r"\\boxed\{(.*)\}")
 GREEDY_TEXT = re.compile(r"\\text\{(.*)\}")
 
 

@@ -19,7 +19,8 @@ from kgqa.util.sentences import sentences
 from kgqa.util.settings import Setting
 from kgqa.util.validators import Count, Natural
 
-NOTHING_FOUND = "Nothing was found."  # the observation of a search without passages
+# the observation of a search without passages
+NOTHING_FOUND = "Nothing was found."
 
 
 @dataclass(frozen=True, slots=True)

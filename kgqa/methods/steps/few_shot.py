@@ -25,12 +25,15 @@ from kgqa.util.settings import Setting
 from kgqa.util.validators import Count, Natural
 
 Style = Literal["cot", "direct"]
-Size = tuple[int, int, int]  # few-shot examples from the first to before the second, and number of passages
+# few-shot examples from the first to before the second, and number of passages
+Size = tuple[int, int, int]
 
 QUOTED = re.compile(r'"(?:[^"\\\n]|\\.)*"')
 BULLET = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s+")
-AROUND = " \t[]\"'“”‘’"  # stripped from titles without quotes, and from the list
-NEAREST_OF = 10  # passages per search for a title, of which the nearest title is chosen
+# stripped from titles without quotes, and from the list
+AROUND = " \t[]\"'“”‘’"
+# passages per search for a title, of which the nearest title is chosen
+NEAREST_OF = 10
 MAX_TITLE_TOKENS = 100  # for a list of titles
 
 
@@ -49,7 +52,8 @@ class FewShotReply:
     """The stripped first line of a reply."""
 
     text: str
-    cut: bool  # `max_tokens` was reached in the line
+    # `max_tokens` was reached in the line
+    cut: bool
     demonstrations: int  # shown
     flags: Counter[str] = field(default_factory=Counter)
 
@@ -123,7 +127,8 @@ class FewShot:
         """
         reply = await self.generate(shot, max_tokens, "reader")
         stated = extract_answer(reply.text) if shot.style == "cot" else reply.text
-        if stated is None:  # the chain does not say "answer is"
+        # the chain does not say "answer is"
+        if stated is None:
             stated = find_answer(reply.text) or None
         text = plain_answer(reply.text if stated is None else stated)
         flags = Counter(no_answer_marker=stated is None, truncated_answer=reply.cut, empty_answer=not text)
@@ -173,7 +178,8 @@ class FewShot:
             first, last = await self.choose_released(prompt, examples, passages, max_tokens, role)
             sizes = [(start, last, passages) for start in range(first, last + 1)]
             if first < last:
-                room = inf  # it fits by the released count, which leaves out what is between the parts
+                # it fits by the released count, which leaves out what is between the parts
+                room = inf
         sizes += [(0, 0, count) for count in range(passages - 1, -1, -1)]
         while True:
             size, tokens = await largest_fitting(prompt, sizes, room, role)

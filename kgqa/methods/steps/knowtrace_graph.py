@@ -61,18 +61,21 @@ class Exploration:
     sufficient: bool | None  # None: neither yes nor no
     thought: str = ""
     answer: str = ""
-    pairs: tuple[Pair, ...] = ()  # distinct, in the order of the reply
+    # distinct, in the order of the reply
+    pairs: tuple[Pair, ...] = ()
     malformed: int = 0  # lines that are no pairs
     text: str = ""
     call: int = 0  # see `kgqa.types.Lesson`
-    forced: bool = False  # the prompt started the reply, so that it had to answer
+    # the prompt started the reply, so that it had to answer
+    forced: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedFacts:
     """The triples of a completion. `empty`: the number of triples with the object "none"."""
 
-    facts: tuple[Fact, ...] = ()  # distinct, in the order of the reply
+    # distinct, in the order of the reply
+    facts: tuple[Fact, ...] = ()
     malformed: int = 0
     empty: int = 0
     text: str = ""

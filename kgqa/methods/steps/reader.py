@@ -230,7 +230,8 @@ async def read_passages(
     return replace(answer, flags={**answer.flags, "empty_retrieval": retrieved == ()})
 
 
-Path = tuple[Passage, ...]  # passages in the order of the walk
+# passages in the order of the walk
+Path = tuple[Passage, ...]
 
 
 async def read_paths(question: Question, paths: Sequence[Path], max_tokens: int) -> Answer:

@@ -12,10 +12,13 @@ from kgqa.types import Completion
 from kgqa.util.validators import Validator
 
 SCORE = re.compile(r"[\s*_\"'“(\[]*(?:score\W+)?(10(?:\.0*)?|\d(?:\.\d*)?)(?!\d|\.\d)", re.IGNORECASE)
-MARKS = re.compile(r"(?:(?:[-–—•]+|\*(?!\*)|\(?\d{1,2}[.)](?=\s))\s*)+")  # a bullet or a number before a line
+# a bullet or a number before a line
+MARKS = re.compile(r"(?:(?:[-–—•]+|\*(?!\*)|\(?\d{1,2}[.)](?=\s))\s*)+")
 WRAPS = (("<", ">"), ("(", ")"), ("[", "]"), ("**", "**"), ("*", "*"), ("`", "`"), ('"', '"'), ("“", "”"), ("'", "'"))
-BEFORE = r"^[^\S\n]*(?:[*_#>•-]+[^\S\n]*)*"  # Markdown before a label, at the start of a line
-AFTER = r"[*_]*[^\S\n]*:[*_\s]*"  # the text of a label without text on its line is the next line
+# Markdown before a label, at the start of a line
+BEFORE = r"^[^\S\n]*(?:[*_#>•-]+[^\S\n]*)*"
+# the text of a label without text on its line is the next line
+AFTER = r"[*_]*[^\S\n]*:[*_\s]*"
 ANSWER = r"(?:(?:so|thus|therefore|hence),?\s+)?(?:(?:the|my)\s+)?(?:(?:final|short)\s+)?answer(?:\s+is)?"
 ANSWER_START = re.compile(rf"{BEFORE}{ANSWER}(?:{AFTER}|(?<=is)\b[*_\s]*)", re.IGNORECASE)
 ANSWER_MARKER = re.compile(r"\banswer is\b[\s:]*", re.IGNORECASE)
@@ -34,8 +37,10 @@ TURN_ENDS = re.compile(
     r"(?:\s*(?:</s>|<eos>|<end_of_turn>|<\|(?:im_end|end|eot_id|eom_id|endoftext|end_of_text)\|>))+\s*\Z"
 )
 PARENTHESISED = re.compile(r"\(((?:[^()]|\([^()]*\))*)\)")
-WITHIN = (";", r"\s,\s", ",")  # the separators of a triple in parentheses
-MAX_SCORE_TOKENS = 4  # two digits, and a few tokens that small models write before them
+# the separators of a triple in parentheses
+WITHIN = (";", r"\s,\s", ",")
+# two digits, and a few tokens that small models write before them
+MAX_SCORE_TOKENS = 4
 Score = Annotated[int, Validator("must be from 0 to 10", lambda score: 0 <= score <= 10)]
 
 

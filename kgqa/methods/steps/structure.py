@@ -14,7 +14,8 @@ from kgqa.types import Passage
 PLACE = re.compile(r"(?:table (\d+) )?pages? (\d+)(?:-(\d+))?")
 NAMED = re.compile(r"\b(page|table)s?((?:[\s\d,–-]|\band\b|\bto\b)+)", re.IGNORECASE)
 SPAN = re.compile(r"(\d+)(?:\s*(?:-|–|to)\s*(\d+))?", re.IGNORECASE)
-LONGEST_SPAN = 100  # maximum length of a range such as "pages 3-5"; of a longer one only the first number counts
+# maximum length of a range such as "pages 3-5"; of a longer one only the first number counts
+LONGEST_SPAN = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,8 @@ def find_nodes(named_nodes: Sequence[PageOrTable], passages: Iterable[Passage]) 
 
 def _find_in_document(node: PageOrTable, document: Sequence[Passage]) -> list[Passage]:
     """Return the passages of one document for a page or table."""
-    pages, tables = list[Passage](), list[tuple[int, Passage]]()  # on the page, if the node has one
+    # on the page, if the node has one
+    pages, tables = list[Passage](), list[tuple[int, Passage]]()
     for passage in document:
         if match := PLACE.fullmatch(passage.place):
             table, first, last = match.groups()

@@ -21,12 +21,14 @@ from kgqa.types import Json, Message, ToolCall
 from kgqa.util.jsonio import JsonError, decode_first
 
 RESPONSE = "<tool_response>"
-TAG = re.compile(r"<(?=/?tool(?:s|_call|_response)>)", re.IGNORECASE)  # in a passage, which could end the result
+# in a passage, which could end the result
+TAG = re.compile(r"<(?=/?tool(?:s|_call|_response)>)", re.IGNORECASE)
 WRITTEN_CALL = re.compile(r"<tool(?:s|_call)>\s*(.*?)\s*(?:</tool(?:s|_call)>|(?=<tool(?:s|_call)>)|\Z)", re.DOTALL)
 BARE_CALL = re.compile(r"""\{\s*"name"\s*:""")
 FENCE = re.compile(r"```(?:json)?\s*(.*?)\s*```", re.DOTALL)
 FORM = 'write {"name": TOOL, "arguments": {…}} as JSON between <tool_call> and </tool_call>'
-NUMBER = "top_k"  # the argument of a search with its number of results
+# the argument of a search with its number of results
+NUMBER = "top_k"
 SCHEMAS: dict[Any, Json] = {
     str: {"type": "string"},
     list[str]: {"type": "array", "items": {"type": "string"}},

@@ -25,15 +25,18 @@ from kgqa.util.settings import NotIdentity, Setting
 from kgqa.util.validators import Share, Url, Validator
 
 WORD = re.compile(r"\w+")
-JOINING = frozenset([" ", "-", "'", "’", ". "])  # between two words of one name; ". " only behind an initial
+# between two words of one name; ". " only behind an initial
+JOINING = frozenset([" ", "-", "'", "’", ". "])
 PARTICLES = words_of("of de del della der den di du da la le van von the")
-LONGEST = 12  # words of a name; a longer run of capitalized words is a heading or a list
+# words of a name; a longer run of capitalized words is a heading or a list
+LONGEST = 12
 DATES = words_of(
     "January February March April May June July August September October November December "
     "Monday Tuesday Wednesday Thursday Friday Saturday Sunday"
 )
 CommonShare = Annotated[float, Validator("must be above 0 and at most 1", lambda share: 0 < share <= 1)]
-REQUESTS = 4  # at once; the service is slow and shared: hours for 12 articles (KGP supplement 8.5)
+# at once; the service is slow and shared: hours for 12 articles (KGP supplement 8.5)
+REQUESTS = 4
 OFFLINE = "or choose graph=entities, which needs no server"
 
 
@@ -58,7 +61,8 @@ class Entities:
         Setting("Also link a passage with its document's title, as the released code does.", paper="§3: entities only"),
     ] = False
 
-    version: ClassVar[int] = 2  # raise it when equal settings give other results
+    # raise it when equal settings give other results
+    version: ClassVar[int] = 2
 
     def links(self, passages: Sequence[Passage]) -> Links:
         texts = [WORD.findall(passage.text) for passage in passages]
@@ -93,8 +97,10 @@ def _longest(spans: Sequence[tuple[int, Phrase]]) -> set[Phrase]:
 def find_capitalized_names(text: str) -> Iterator[Phrase]:
     """Yield runs of capitalized words, particles between them allowed, function words before them left out."""
     run: list[str] = []
-    starts_sentence = True  # whether the run's first word starts a sentence
-    position = 0  # how far the text is read
+    # whether the run's first word starts a sentence
+    starts_sentence = True
+    # how far the text is read
+    position = 0
     for match in WORD.finditer(text):
         gap, word = text[position : match.start()], match[0]
         if run and (gap not in JOINING or (gap == ". " and len(run[-1]) > 1)):
@@ -159,7 +165,8 @@ class Tagme:
     language: Annotated[str, Setting("Language of the texts.")] = "en"
     timeout: Annotated[float, Setting("Seconds per request.", ours="our choice"), NotIdentity("takes time only")] = 60
 
-    version: ClassVar[int] = 2  # raise it when equal settings give other results
+    # raise it when equal settings give other results
+    version: ClassVar[int] = 2
 
     def links(self, passages: Sequence[Passage]) -> Links:
         """Raise ConfigError without a key, DataError if the service does not answer."""

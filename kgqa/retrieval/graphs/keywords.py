@@ -53,7 +53,8 @@ class Keywords:
     ] = 5
     longest: Annotated[Longest, Setting("Maximum number of words in a keyword.", code="released code")] = 4
 
-    version: ClassVar[int] = 1  # raise it when equal settings give other results
+    # raise it when equal settings give other results
+    version: ClassVar[int] = 1
 
     def links(self, passages: Sequence[Passage]) -> Links:
         """Link the passages. Only hashes of all phrases are in memory at once: 50,000 passages need about 1 GB."""
@@ -65,7 +66,8 @@ class Keywords:
         phrases, frequency = np.unique(np.fromiter(hashes, np.int64), return_counts=True)
         titles = {title for name in documents if (title := tuple(words(bare_title(name))))}
         for document in documents.values():
-            counts = Counter(self._phrases(document))  # in the order they first occur
+            # in the order they first occur
+            counts = Counter(self._phrases(document))
             frequencies = frequency[np.searchsorted(phrases, [hash(phrase) for phrase in counts])]
             weights = np.array([*counts.values()]) * (sparse.idf(len(documents), frequencies) + 1)
             best = np.argsort(-weights.round(9), kind="stable")[: self.keywords]
@@ -84,7 +86,8 @@ class Keywords:
 
 def find_phrases(texts: Sequence[Sequence[str]], phrases: Set[Phrase]) -> list[list[tuple[int, Phrase]]]:
     """Return the phrases that each text holds with their starts: by start, the longest first."""
-    lengths = defaultdict[str, set[int]](set)  # of the phrases that start with a word
+    # of the phrases that start with a word
+    lengths = defaultdict[str, set[int]](set)
     for phrase in phrases:
         lengths[phrase[0]].add(len(phrase))
     return [

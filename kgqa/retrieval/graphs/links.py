@@ -26,8 +26,10 @@ from kgqa.util.digests import digest, ids_digest
 from kgqa.util.fs import replace_atomically
 
 Pool = tuple[Passage, ...]
-BLOCK = 256  # passages with neighbors counted at once: bounds memory
-OPEN_GRAPHS = 256  # above the questions that a run has at once
+# passages with neighbors counted at once: bounds memory
+BLOCK = 256
+# above the questions that a run has at once
+OPEN_GRAPHS = 256
 
 
 class PassageGraph(Protocol):
@@ -56,7 +58,8 @@ class Links:
     def edges(self) -> int:
         """Return pairs of neighbors, each counted once."""
         blocks = (self.holds[first : first + BLOCK] @ self._by_link for first in range(0, self.holds.shape[0], BLOCK))
-        linked = int(np.count_nonzero(np.diff(self.holds.indptr)))  # passages that share links with themselves
+        # passages that share links with themselves
+        linked = int(np.count_nonzero(np.diff(self.holds.indptr)))
         return (sum(int(block.nnz) for block in blocks) - linked) // 2
 
     @cached_property
@@ -68,7 +71,8 @@ class Links:
 class NoGraph:
     """Every passage is the neighbor of every other: the ablation in which nothing regulates where an agent may go."""
 
-    version: ClassVar[int] = 1  # raise it when equal settings give other results
+    # raise it when equal settings give other results
+    version: ClassVar[int] = 1
 
     def links(self, passages: Sequence[Passage]) -> Links:
         return link_passages([("everything",)] * len(passages))

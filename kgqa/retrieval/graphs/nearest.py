@@ -19,8 +19,10 @@ from kgqa.types import Passage
 from kgqa.util.settings import Setting
 from kgqa.util.validators import Count
 
-ROWS = 256  # compared with all others at once: bounds memory, 50 MB at 50,000 passages
-SPARE = 16  # more candidates than neighbors, because single precision orders nearly equal ones by chance
+# compared with all others at once: bounds memory, 50 MB at 50,000 passages
+ROWS = 256
+# more candidates than neighbors, because single precision orders nearly equal ones by chance
+SPARE = 16
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,8 @@ class Nearest:
     encoder: Annotated[Ranker, Setting("Encoder of the passages: ranker@graph.encoder=NAME.")]
     k: Annotated[Count, Setting("Number of neighbors per passage. Varied in Figs. 5 and 9.", code="released code")] = 10
 
-    version: ClassVar[int] = 1  # raise it when equal settings give other results
+    # raise it when equal settings give other results
+    version: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         if not isinstance(self.encoder, Encoder):
@@ -64,7 +67,8 @@ def find_nearest(vectors: Vectors, k: int) -> list[NDArray[np.int64]]:
     """
     neighbours = []
     for start in range(0, len(vectors), ROWS):
-        proposed = nearest_exactly(vectors, vectors[start : start + ROWS], k + 1 + SPARE)  # one can be the row itself
+        # one can be the row itself
+        proposed = nearest_exactly(vectors, vectors[start : start + ROWS], k + 1 + SPARE)
         for row, candidates in enumerate(np.sort(proposed, axis=1), start):
             others = candidates[candidates != row]
             exact = relevance(vectors[row], vectors[others])

@@ -56,8 +56,10 @@ from kgqa.util.fs import OUT_ELSEWHERE, explain_storage_errors, json_text, jsonl
 from kgqa.util.places import outputs
 
 REPORT = "report.md"
-Key = tuple[str, str]  # a dataset and a question's id
-COLLECT_ONLY = ("collect", "output_dir", "dry_run")  # groups of overrides that are not of a teacher's run
+# a dataset and a question's id
+Key = tuple[str, str]
+# groups of overrides that are not of a teacher's run
+COLLECT_ONLY = ("collect", "output_dir", "dry_run")
 QUESTION_KEYS = ("dataset", "limit", "sample", "ids")
 
 
@@ -138,7 +140,8 @@ class Collecting:
     recipe: Recipe
     experiment: Experiment  # of the first dataset
     sources: tuple[ExampleSource, ...]
-    identity: Mapping[str, Json]  # everything that can change the examples
+    # everything that can change the examples
+    identity: Mapping[str, Json]
     folder: Path
 
     @classmethod
@@ -149,7 +152,8 @@ class Collecting:
             ConfigError: there is no such recipe, or it accepts other sources.
             DataError: a dataset's file is missing or broken, or a run is not finished.
         """
-        config_file("collect", name)  # raises ConfigError for an unknown recipe
+        # raises ConfigError for an unknown recipe
+        config_file("collect", name)
         chosen = _choose_datasets(name, overrides)
         experiments = [compose_experiment([f"collect={name}", *words]) for words in chosen]
         first = experiments[0]

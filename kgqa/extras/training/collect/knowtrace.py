@@ -71,7 +71,8 @@ class RunLessons(Recipe):
 
         FA is the percentage of tokens that backtracing filters, of all tokens of right answers.
         """
-        tokens: list[tuple[float, float]] = []  # filtered and written, of right answers
+        # filtered and written, of right answers
+        tokens: list[tuple[float, float]] = []
         for source in sources:
             assert source.run is not None
             profile, questions = Metrics.read(source.run).profile, {each.id: each for each in source.questions}

@@ -18,7 +18,8 @@ from kgqa.methods.steps.safe_verdict import CORRECT, StepVerdict
 from kgqa.scoring.normalisation import normalise
 from kgqa.types import Hop, Passage, Question
 
-WORDINGS = (  # ours; the released code also varies its phrase
+# ours; the released code also varies its phrase
+WORDINGS = (
     "According to Passage {n}, {claim}",
     "Passage {n} states that {claim}",
     "As Passage {n} says, {claim}",
@@ -28,10 +29,12 @@ WORDINGS = (  # ours; the released code also varies its phrase
 )
 REFERENCE = re.compile(r"#([1-9]\d*)")
 _NO_NOUN = re.compile(r"\b(by|at|in|of|from|to|on|with|for)$")
-LONGEST = 240  # maximum characters of a sentence that a step quotes
+# maximum characters of a sentence that a step quotes
+LONGEST = 240
 YEAR = re.compile(r"\b(1\d|20)\d\d\b")
 _TAGGED = re.compile(r"\((?:Attribution|Logical|Final Answer)\)|\s+")
-Wrong = tuple[int, str, str]  # number, text and diagnosis of a step with an error
+# number, text and diagnosis of a step with an error
+Wrong = tuple[int, str, str]
 Numbered = tuple[int, Passage]
 
 
@@ -47,7 +50,8 @@ class GoldFact:
     wanted: str  # "the director of Reed Lake"
     value: str
     passage: int
-    needs: tuple[int, ...]  # positions, from 0, of the facts that give its subject
+    # positions, from 0, of the facts that give its subject
+    needs: tuple[int, ...]
 
     @property
     def claim(self) -> str:
@@ -177,7 +181,8 @@ class JudgedStep:
     verdict: StepVerdict
 
 
-Labeled = tuple[str, JudgedStep | str]  # the label with its step, or with the reason why there is none
+# the label with its step, or with the reason why there is none
+Labeled = tuple[str, JudgedStep | str]
 
 
 @dataclass(frozen=True)

@@ -114,7 +114,8 @@ class Ideal:
 
     question: str
     passages: str
-    kinds: tuple[str, ...]  # of the steps before the answer
+    # of the steps before the answer
+    kinds: tuple[str, ...]
     claims: tuple[str, ...]
     steps: tuple[str, ...]
 
@@ -209,7 +210,8 @@ class Teacher:
         claims = (await self.ask("teach/solve", Claims, {"plan": plan, **shared})).steps
         if len(claims) != len(plan):
             raise NotTaught("the solution does not have one step for each step of the plan")
-        steps, lines = list[str](), list[str]()  # the latter for the check, where only the gold passages are numbered
+        # the latter for the check, where only the gold passages are numbered
+        steps, lines = list[str](), list[str]()
         for step, claim in zip(plan, claims, strict=True):
             number, cited = 0, ""
             if step.kind == "Attribution":
@@ -286,7 +288,8 @@ class Teacher:
             raise NotTaught("the teacher finds the error in another step the second time")
         if second.error_type == UNANSWERABLE:
             raise NotTaught("the passages do not lead to the right answer")
-        is_misleading = second.error_type == MISLEADING  # the guidance belongs to the verdict on the step before
+        # the guidance belongs to the verdict on the step before
+        is_misleading = second.error_type == MISLEADING
         number = second.step - is_misleading
         if not 1 <= number <= len(accepted):
             raise NotTaught("there is no such step")
@@ -323,7 +326,8 @@ class Teacher:
         """Return the first JSON object of a reply, or None if it is not of this kind."""
         try:
             reply = kind.model_validate(read_object(text))
-        except ValueError:  # also if it is not JSON or not valid
+        except ValueError:
+            # also if it is not JSON or not valid
             return None
         if isinstance(reply, Plan):
             kinds = [step.kind for step in reply.plan]

@@ -23,7 +23,8 @@ from kgqa.types import Json
 from kgqa.util.fs import replace_atomically
 from kgqa.util.optional_deps import install_command
 
-ARCHITECTURES = ("llama", "qwen2", "qwen3")  # as both Hugging Face and GGUF call them
+# as both Hugging Face and GGUF call them
+ARCHITECTURES = ("llama", "qwen2", "qwen3")
 LAYERS = {
     "self_attn.q_proj": "attn_q",
     "self_attn.k_proj": "attn_k",
@@ -33,10 +34,11 @@ LAYERS = {
     "mlp.up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down",
 }
+# layers of LLaMA with another order of rows, and the number of heads
 ROTATED = {
     "attn_q": "heads",
     "attn_k": "kv_heads",
-}  # layers of LLaMA with another order of rows, and the number of heads
+}
 MERGE_HINT = "Merge it into its base instead"
 
 
@@ -143,7 +145,8 @@ def _values(file: Path, tensor: StoredTensor) -> Any:
     with file.open("rb") as source:
         source.seek(tensor.start)
         stored = source.read(tensor.end - tensor.start)
-    if tensor.kind == "BF16":  # the upper half of a float32
+    # the upper half of a float32
+    if tensor.kind == "BF16":
         flat = (np.frombuffer(stored, "<u2").astype("<u4") << 16).view("<f4")
     elif tensor.kind in ("F32", "F16"):
         flat = np.frombuffer(stored, "<f4" if tensor.kind == "F32" else "<f2").astype("<f4")

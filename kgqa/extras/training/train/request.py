@@ -38,8 +38,10 @@ from kgqa.util.fs import jsonl_text
 from kgqa.util.jsonio import stream_records
 from kgqa.util.places import training_folder
 
-COLLECT_GROUPS = ("collect", "method")  # groups of overrides that choose what is collected; checked there
-NOT_COLLECT = ("train", "tracker", "experiment", "dry_run", "hydra")  # groups that do not choose examples
+# groups of overrides that choose what is collected; checked there
+COLLECT_GROUPS = ("collect", "method")
+# groups that do not choose examples
+NOT_COLLECT = ("train", "tracker", "experiment", "dry_run", "hydra")
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,8 @@ class Base:
     name: str  # as chosen
     model: Model | None
     encoder: str
-    node: Mapping[str, Json] = field(default_factory=dict)  # of the model, for an engine that renders
+    # of the model, for an engine that renders
+    node: Mapping[str, Json] = field(default_factory=dict)
 
     @classmethod
     def of(cls, choice: str, *, is_encoder: bool) -> Base:
@@ -102,7 +105,8 @@ class Base:
             return weights
         report(f"{weights.name}: converting to a transformers folder (once, about a minute)")
         try:
-            with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as other:  # torch stays out of this process
+            # torch stays out of this process
+            with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as other:
                 return other.submit(convert_weights, weights).result()
         except BrokenProcessPool as error:
             raise EngineDied(f"{weights}: the process that reads it crashed, perhaps out of memory") from error
@@ -161,7 +165,8 @@ class TrainRequest:
     @classmethod
     def of(cls, recipe: str, overrides: Sequence[str]) -> TrainRequest:
         """Compose a request. Raises ConfigError: there is no such recipe, or a key or value is wrong."""
-        config_file("train", recipe)  # raises ConfigError for an unknown recipe
+        # raises ConfigError for an unknown recipe
+        config_file("train", recipe)
         own = [word for word in overrides if override_group(word) not in COLLECT_GROUPS]
         unused = [word for word in overrides if word not in own]
         # the first of `dataset=A,B`, which chooses what is collected

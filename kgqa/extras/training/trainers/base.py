@@ -21,9 +21,11 @@ from kgqa.util.validators import Count, Natural, NotNegative, Positive
 
 SCHEDULERS = {"cosine": "cosine", "linear": "linear", "constant": "constant_with_warmup"}
 LOGGED = 1000  # points of a curve
-DDP_TIMEOUT = 7200  # seconds that the other processes wait while the first one writes replies
+# seconds that the other processes wait while the first one writes replies
+DDP_TIMEOUT = 7200
 MODULES = ("torch", "transformers", "accelerate", "datasets")  # that all trainers import
-Row = dict[str, Any]  # an example as the library reads it: values by column
+# an example as the library reads it: values by column
+Row = dict[str, Any]
 
 
 @dataclass
@@ -99,8 +101,10 @@ class Trainer(ABC):
     save_minutes: Annotated[NotNegative, Setting("Minutes between checkpoints.", ours="our choice")] = 10
 
     title: ClassVar[str]  # for headings: "LoRA adapter"
-    output: ClassVar[str]  # the folder of the weights: adapter, model or encoder
-    learns_pairs: ClassVar[bool] = False  # examples are (anchor, positive, negatives) instead of prompt and completion
+    # the folder of the weights: adapter, model or encoder
+    output: ClassVar[str]
+    # examples are (anchor, positive, negatives) instead of prompt and completion
+    learns_pairs: ClassVar[bool] = False
     not_identity: ClassVar = ("name", "base", "examples", "processes", "device", "save_minutes")
 
     @property

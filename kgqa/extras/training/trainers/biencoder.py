@@ -19,7 +19,8 @@ from kgqa.extras.training.trainers.process import PairExample, TrainTask
 from kgqa.util.settings import Setting
 from kgqa.util.validators import Count, Natural, Positive
 
-COSINE_SCALE = 20.0  # the default of sentence-transformers: without it, a softmax over cosines is nearly flat
+# the default of sentence-transformers: without it, a softmax over cosines is nearly flat
+COSINE_SCALE = 20.0
 
 
 @dataclass(frozen=True)

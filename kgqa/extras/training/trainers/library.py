@@ -84,12 +84,14 @@ class Progress(TrainerCallback):  # type: ignore[misc]
             self._save_if_due(args, control)
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        if float(state.epoch).is_integer():  # not after a stop within the epoch
+        # not after a stop within the epoch
+        if float(state.epoch).is_integer():
             self._save_if_due(args, control)
 
     def _save_if_due(self, args: Any, control: Any) -> None:
         control.should_save = time.monotonic() - self._saved >= 60 * self._minutes
-        if args.world_size > 1:  # the first process decides, so that all save at the same step
+        # the first process decides, so that all save at the same step
+        if args.world_size > 1:
             decision = torch.tensor([control.should_save], device=args.device)
             torch.distributed.broadcast(decision, src=0)
             control.should_save = bool(decision)

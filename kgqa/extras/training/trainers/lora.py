@@ -101,7 +101,8 @@ class LoraTraining(TextTrainer):
                 bnb_4bit_quant_type="nf4",
                 bnb_4bit_use_double_quant=self.double_quantization,
                 bnb_4bit_compute_dtype=dtype,
-                bnb_4bit_quant_storage=dtype,  # so that FSDP can shard it
+                # so that FSDP can shard it
+                bnb_4bit_quant_storage=dtype,
             )
         try:
             network = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, local_files_only=True, **settings)
@@ -117,7 +118,9 @@ class LoraTraining(TextTrainer):
     def save(self, trainer: Any, task: TrainTask, folder: Path) -> None:
         """Save the adapter, with equal bytes for equal trainings."""
         config = trainer.model.peft_config["default"]
-        config.base_model_name_or_path = task.base_name  # instead of a path of this machine
+        # instead of a path of this machine
+        config.base_model_name_or_path = task.base_name
         config.target_modules = sorted(config.target_modules)  # PEFT has a set
         trainer.model.save_pretrained(folder)
-        (folder / "README.md").unlink(missing_ok=True)  # PEFT's empty card; ours is in the folder above
+        # PEFT's empty card; ours is in the folder above
+        (folder / "README.md").unlink(missing_ok=True)

@@ -24,11 +24,14 @@ from kgqa.util.jsonio import decode_json
 from kgqa.util.text import one_line
 
 TRAIN, HELD_OUT, RESULT = "examples/train.jsonl", "examples/held_out.jsonl", "outcome.json"
-REPLIES = "replies.jsonl"  # of the trained model to held-out prompts
+# of the trained model to held-out prompts
+REPLIES = "replies.jsonl"
 CHECKPOINTS, LOG = "checkpoints", "worker.log"
 LOCK, WORKER_LOCK = ".lock", ".worker.lock"
-PATIENCE = 120.0  # seconds for an interrupted worker to write its checkpoint
-INTERRUPTED = (130, -signal.SIGINT, -signal.SIGTERM)  # the latter before it has set its signal handlers
+# seconds for an interrupted worker to write its checkpoint
+PATIENCE = 120.0
+# the latter before it has set its signal handlers
+INTERRUPTED = (130, -signal.SIGINT, -signal.SIGTERM)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +104,8 @@ class TrainResult(TrainFigures):
     examples: int
     left_out: int  # examples longer than the limit
     cut: int  # examples truncated to it
-    series: Mapping[str, tuple[tuple[int, float], ...]]  # (step, value) by name: loss, held_out_loss, learning_rate
+    # (step, value) by name: loss, held_out_loss, learning_rate
+    series: Mapping[str, tuple[tuple[int, float], ...]]
 
     @classmethod
     def read(cls, folder: Path) -> TrainResult:
@@ -126,7 +130,8 @@ def run_worker(task: TrainTask, processes: int, show: Callable[[TrainEvent], Non
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=file,
-            start_new_session=True,  # Ctrl-C reaches only this process, which passes it on once
+            # Ctrl-C reaches only this process, which passes it on once
+            start_new_session=True,
         )
     assert worker.stdout is not None
     try:
@@ -160,7 +165,8 @@ def environment(processes: int, inherited: Mapping[str, str]) -> dict[str, str]:
         own["CUDA_VISIBLE_DEVICES"] = inherited.get("CUDA_VISIBLE_DEVICES", "0").partition(",")[0]
     else:
         own["OMP_NUM_THREADS"] = inherited.get("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // processes)))
-        if sys.platform == "linux":  # all on one machine: gloo would look up its name and use that address
+        # all on one machine: gloo would look up its name and use that address
+        if sys.platform == "linux":
             own["GLOO_SOCKET_IFNAME"] = inherited.get("GLOO_SOCKET_IFNAME", "lo")
     return {**inherited, **own}
 

@@ -58,7 +58,8 @@ def main(words: list[str], out: TextIO) -> int:
         recipe = check_json(getattr(trainers, task.kind), dict(task.recipe), words[0])
         if not is_first:
             return train(task, recipe, emit)
-        with lock_file(task.path / WORKER_LOCK):  # a worker without parent ends at its next event
+        # a worker without parent ends at its next event
+        with lock_file(task.path / WORKER_LOCK):
             return train(task, recipe, emit)
     except BrokenPipeError:
         return 130
@@ -109,7 +110,8 @@ def train(task: TrainTask, recipe: Any, emit: Any) -> int:
         lines = zip(held_out.rows, recipe.reply(trainer, held_out), strict=False)
         replace_file(task.path / REPLIES, jsonl_text({"id": row["id"], "reply": text} for row, text in lines))
         result = _result(trainer, rows, held_out)
-        replace_file(task.path / RESULT, json_text(result.json()))  # last: it marks the training as finished
+        # last: it marks the training as finished
+        replace_file(task.path / RESULT, json_text(result.json()))
     return 0
 
 
