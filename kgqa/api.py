@@ -127,7 +127,7 @@ def run(
         UsageError: a key, a value or a file is invalid. No call was made.
         EngineError: a model failed. Run it again to resume.
     """
-    words, given, function = _words(overrides, keys), None, None
+    words, dataset_rows, function = _words(overrides, keys), None, None
     if isinstance(method, str):
         words += [format_override("method", method)] * bool(method)
     else:
@@ -136,13 +136,13 @@ def run(
     if isinstance(dataset, str):
         words += [format_override("dataset", dataset)] * bool(dataset)
     else:
-        given = InMemoryDataset.of_records(dataset)
-    experiment = compose_experiment(words, given=given, function=function)
+        dataset_rows = InMemoryDataset.of_records(dataset)
+    experiment = compose_experiment(words, given=dataset_rows, function=function)
     if experiment.settings.dry_run:
         raise ConfigError("dry_run=true: a plan is a page for a terminal. Use kgqa run … dry_run=true")
-    shown = display or PlainLines(sys.stderr)
-    with log_lines(shown), Session(experiment) as session:
-        return Run(execute(session, shown).run.folder)
+    lines = display or PlainLines(sys.stderr)
+    with log_lines(lines), Session(experiment) as session:
+        return Run(execute(session, lines).run.folder)
 
 
 def load(run: str | Path) -> Run:
@@ -195,14 +195,14 @@ def ask(
     Raises:
         UsageError: a key or a value is invalid, or the question or all passages are empty.
     """
-    words, given = _words(overrides, keys), InMemoryDataset.of(question, passages)
+    words, dataset_rows = _words(overrides, keys), InMemoryDataset.of(question, passages)
     if "scope" in compose(words)["method"]:
         # these passages, without an index on disk
         words.append("method.scope=own")
-    shown = display or PlainLines(sys.stderr)
-    with log_lines(shown), Session(compose_experiment(words, given=given)) as session:
+    lines = display or PlainLines(sys.stderr)
+    with log_lines(lines), Session(compose_experiment(words, given=dataset_rows)) as session:
         check(session)
-        (answered,) = answer_unscored(session, shown)
+        (answered,) = answer_unscored(session, lines)
     return answered
 
 

@@ -109,11 +109,11 @@ def notes(error: BaseException) -> tuple[str, ...]:
 
 def nearest(name: str, choices: Iterable[str]) -> str:
     """Return a hint for a message: the choices closest to `name`, or all of them."""
-    known = sorted(choices)
-    if not known:
+    options = sorted(choices)
+    if not options:
         return "There are none."
-    spelled = {each.casefold(): each for each in known}
+    spelled = {each.casefold(): each for each in options}
     if name.casefold() in spelled:
         return f"Did you mean {spelled[name.casefold()]}?"
     close = [spelled[each] for each in get_close_matches(name.casefold(), spelled, n=3, cutoff=0.5)]
-    return f"Did you mean {' or '.join(close)}?" if close else f"Choose from: {', '.join(known)}"
+    return f"Did you mean {' or '.join(close)}?" if close else f"Choose from: {', '.join(options)}"

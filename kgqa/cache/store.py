@@ -268,11 +268,11 @@ class CallCache:
         with self._lock:
             rows = self._database.rows(statement, (origin.engine, origin.model, LATEST, count))
         usages = []
-        for *row, made in rows:
+        for *row, date in rows:
             reply = decode_row(*row)
             if used := usage_of(reply):
                 numbers = (used.prompt_tokens, used.cached_tokens, used.output_tokens, used.seconds)
-                usages.append(StoredUsage(*numbers, made, "text" in (reply or ())))
+                usages.append(StoredUsage(*numbers, date, "text" in (reply or ())))
         return usages
 
     def has_calls(self, origin: Origin) -> bool:

@@ -14,14 +14,16 @@ from kgqa.util.hub import is_offline
 
 def models(_: Namespace, terminal: Terminal) -> None:
     """Show the presets with size, context and license, how to get missing ones, and the adapters."""
-    known = load_presets()
-    presets = [preset for preset in known.values() if isinstance(preset, Preset)]
-    column = max(map(len, known)) + 2
+    loadable = load_presets()
+    presets = [preset for preset in loadable.values() if isinstance(preset, Preset)]
+    column = max(map(len, loadable)) + 2
     for heading, group in group_by_fitness(presets).items():
         terminal.heading(heading)
         terminal.lines("  ".join((preset.name.ljust(column), *_describe(preset))).rstrip() for preset in group)
     terminal.line("")
-    terminal.lines((f"✗ {name}: {error}" for name, error in known.items() if not isinstance(error, Preset)), alarm=True)
+    terminal.lines(
+        (f"✗ {name}: {error}" for name, error in loadable.items() if not isinstance(error, Preset)), alarm=True
+    )
     room = f"{sum(gpu.memory for gpu in gpus()) / GB:.0f} GB of GPU memory" if gpus() else "no GPU"
     terminal.line(f"This machine: {memory() / GB:.0f} GB of memory, {room}. Missing sizes are estimated in bfloat16.")
     for preset in presets:
@@ -38,10 +40,10 @@ def models(_: Namespace, terminal: Terminal) -> None:
 def _describe(preset: Preset) -> tuple[str, str, str]:
     """Return the size, the context and the license in columns."""
     size = preset.size()
-    shown = "" if size is None else f"{size / GB:.1f} GB" if size >= GB / 10 else f"{size / 1e6:.0f} MB"
+    text = "" if size is None else f"{size / GB:.1f} GB" if size >= GB / 10 else f"{size / 1e6:.0f} MB"
     context = f"{preset.model.context:,}" if preset.model.context else ""
     license_ = (preset.about.licence or "").partition(" of its base")[0].replace(" Community", "")
-    return shown.rjust(8), context.rjust(7), license_
+    return text.rjust(8), context.rjust(7), license_
 
 
 def _describe_adapter(adapter: Adapter) -> str:

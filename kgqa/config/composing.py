@@ -234,14 +234,14 @@ def _set_value(config: DictConfig, override: str) -> None:
     OmegaConf.update(config, key, parsed.value(), merge=True, force_add=True)
 
 
-def _complete_own_files(config: Mapping[str, Json], choices: Mapping[str, Json], given: set[str]) -> None:
+def _complete_own_files(config: Mapping[str, Json], choices: Mapping[str, Json], keys: set[str]) -> None:
     """Name the user's models and datasets after their files, and check the keys of a model.
 
     given: keys of the command line.
     """
     for group in NAMED:
         name = str(choices[group])
-        if f"{group}.name" not in given and name in config_files(group) and is_unnamed(group, name):
+        if f"{group}.name" not in keys and name in config_files(group) and is_unnamed(group, name):
             config[group]["name"] = name
     if is_own("model", name := str(choices["model"])):
         with errors_name(config_file("model", name)):
@@ -278,12 +278,12 @@ def _check_run_keys(config: Mapping[str, Json], run_keys: Sequence[str], method:
         if key not in roots:
             text = "" if isinstance(value, Mapping) else f"={value}"
             raise ConfigError(f"{key}{text}: unknown key. {_hint_at_key(key, config, roots)}")
-    roles, known = config["roles"], [name for name in run_keys if name.startswith("roles.")]
+    roles, role_keys = config["roles"], [name for name in run_keys if name.startswith("roles.")]
     if not isinstance(roles, Mapping):
         raise ConfigError(f"roles={roles}: this key has settings. Set one of them: roles.reader=PRESET")
     for role, value in () if is_own("method", method) else roles.items():
-        if f"roles.{role}" not in known:
-            raise ConfigError(f"roles.{role}={value}: unknown key. {nearest(f'roles.{role}', known)}")
+        if f"roles.{role}" not in role_keys:
+            raise ConfigError(f"roles.{role}={value}: unknown key. {nearest(f'roles.{role}', role_keys)}")
 
 
 def _hint_at_key(key: str, config: Mapping[str, Json], roots: Collection[str]) -> str:

@@ -83,15 +83,15 @@ def list_own_classes() -> Mapping[str, Mapping[str, Path]]:
 @cache
 def list_installed_files() -> Mapping[str, Mapping[str, Path]]:
     """Return the files of the components of installed packages, by group and name."""
-    found: dict[str, dict[str, Path]] = {}
+    groups: dict[str, dict[str, Path]] = {}
     for group, names in installed_components().items():
         for name, value in names.items():
             module = value.partition(":")[0]
             path = (module_root(module) or Path()).joinpath(*module.split("."))
             file = next((each for each in (path.with_suffix(".py"), path / "__init__.py") if each.is_file()), None)
             if file is not None:
-                found.setdefault(group, {})[name] = file
-    return found
+                groups.setdefault(group, {})[name] = file
+    return groups
 
 
 @lru_cache(maxsize=8)

@@ -94,6 +94,6 @@ def _read_record(record: Mapping[str, Json], number: int) -> Question:
     )
 
 
-def _read_passage(written: tuple[str, str] | dict[str, str]) -> Passage:
-    title, text = written if isinstance(written, tuple) else (written.get("title", ""), written.get("text", ""))
+def _read_passage(record: tuple[str, str] | dict[str, str]) -> Passage:
+    title, text = record if isinstance(record, tuple) else (record.get("title", ""), record.get("text", ""))
     return Passage.of(title, text)

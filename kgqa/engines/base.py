@@ -66,11 +66,11 @@ class BaseEngine(ABC):
     def _unload(self) -> None:  # noqa: B027 - most engines have nothing to do
         """Free what must be loaded again with a new adapter."""
 
-    def _deliver(self, done: Future[ModelReply], deliver: Deliver) -> None:
+    def _deliver(self, future: Future[ModelReply], deliver: Deliver) -> None:
         """Deliver a reply or the call's error. A closed engine delivers nothing."""
-        if not self._closing.is_set() and not done.cancelled():
-            error = done.exception()
-            deliver(done.result() if error is None else as_call_error(error))
+        if not self._closing.is_set() and not future.cancelled():
+            error = future.exception()
+            deliver(future.result() if error is None else as_call_error(error))
 
     def _check_open(self) -> None:
         if self._closing.is_set():

@@ -109,8 +109,8 @@ def reject_tools(call: ModelCall) -> None:
 
 
 def _render(source: str, messages: Sequence[Message], **values: Json) -> str:
-    written = [{"role": message.role, "content": message.content} for message in messages]
-    return _compile(source).render(messages=written, add_generation_prompt=True, **values)
+    rows = [{"role": message.role, "content": message.content} for message in messages]
+    return _compile(source).render(messages=rows, add_generation_prompt=True, **values)
 
 
 class Tokens:

@@ -82,7 +82,7 @@ class LlamaCpp(LocalEngine):
     def submit(self, call: ModelCall, deliver: Deliver, adapter: Adapter | None = None) -> None:
         """Submit a call, with an adapter if there is one. Calls with different adapters share no pass."""
         self._check_open()
-        self._loop.submit(self._reply(call, adapter)).add_done_callback(lambda done: self._deliver(done, deliver))
+        self._loop.submit(self._reply(call, adapter)).add_done_callback(lambda future: self._deliver(future, deliver))
 
     def close(self) -> None:
         """Drop all calls and their connections, then stop the server."""

@@ -108,11 +108,11 @@ class Scripted(BaseEngine):
             reply = "<{}; {}; {}>".format(*(words[digest[n] % len(words)] for n in range(3)))
         before, stop = call.split_at_stop(reply)
         tokens = before.split(" ")
-        written = tokens[: call.max_tokens]
-        usage = Usage(self.count_tokens(text), 0, len(written), seconds)
-        is_complete = written == tokens
+        output = tokens[: call.max_tokens]
+        usage = Usage(self.count_tokens(text), 0, len(output), seconds)
+        is_complete = output == tokens
         stopped_by = (stop if is_complete else "") if call.stop else None
-        completion = Completion(" ".join(written), "stop" if is_complete else "length", usage, stopped_by=stopped_by)
+        completion = Completion(" ".join(output), "stop" if is_complete else "length", usage, stopped_by=stopped_by)
         return read_reply(call, completion)
 
     @cached_property

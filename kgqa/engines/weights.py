@@ -241,14 +241,14 @@ def read_settings(file: Path) -> dict[str, Json]:
 
 def _read_context(weights: Path) -> int:
     """Return the context length that a GGUF file or the configuration of a transformers folder contains."""
-    found: list[object]
+    lengths: list[object]
     if is_gguf(weights):
         header = read_header(weights)
-        found = [header.get(f"{header.get('general.architecture')}.context_length")]
+        lengths = [header.get(f"{header.get('general.architecture')}.context_length")]
     else:
         config = read_settings(weights / "config.json")
-        found = [part.get(key) for part in (config, config.get("text_config") or {}) for key in CONTEXT_KEYS]
-    context = next((each for each in found if isinstance(each, int)), None)
+        lengths = [part.get(key) for part in (config, config.get("text_config") or {}) for key in CONTEXT_KEYS]
+    context = next((each for each in lengths if isinstance(each, int)), None)
     if context is None:
         raise ConfigError(f"{weights}: does not contain its context length. Set it: model.context=N (tokens).")
     return context

@@ -56,8 +56,8 @@ class JudgedSet:
     @property
     def judged(self) -> list[tuple[ScoredQuestion, bool]]:
         """Return the answers with a verdict, and whether the judge accepts them."""
-        found = [(row, self.verdicts[row.id]) for row in self.rows if row.answer is not None]
-        return [(row, line.share == 1) for row, line in found if line.share is not None]
+        pairs = [(row, self.verdicts[row.id]) for row in self.rows if row.answer is not None]
+        return [(row, line.share == 1) for row, line in pairs if line.share is not None]
 
     @property
     def failed(self) -> int:
@@ -126,10 +126,10 @@ def match_labels(
 def _find_source(label: Label, names: Sequence[str]) -> str:
     if not label.run and len(names) > 1:
         raise DataError(f"{label.place}: of which run is this label? Add the column run, for example run={names[0]}")
-    found = [name for name in names if not label.run or Path(name).resolve() == Path(label.run).resolve()]
-    if not found:
+    matches = [name for name in names if not label.run or Path(name).resolve() == Path(label.run).resolve()]
+    if not matches:
         raise DataError(f"{label.place}: run={label.run}: not among the judged runs. Judge it in the same command")
-    return found[0]
+    return matches[0]
 
 
 def calibrate(sets: Sequence[JudgedSet]) -> list[Calibration]:
@@ -190,14 +190,14 @@ def _by_length(answers: Sequence[tuple[ScoredQuestion, bool]], labels: Labels) -
             if len((row.answer or "").split()) >= (low if low > 1 else 0)
             and (high is None or len((row.answer or "").split()) <= high)
         ]
-        known = [labels[row.id] for row, _ in group if row.id in labels]
+        verdicts = [labels[row.id] for row, _ in group if row.id in labels]
         if group:
             groups.append(
                 LengthGroup(
                     words=f"{low} to {high}" if high else f"{low} and more",
                     judge=share(sum(accepted for _, accepted in group), len(group)),
                     em=share(sum(row.em == 1 for row, _ in group), len(group)),
-                    labels=share(sum(known), len(known)),
+                    labels=share(sum(verdicts), len(verdicts)),
                 )
             )
     return tuple(groups)

@@ -132,8 +132,8 @@ def count_leaks(trained: Mapping[str, TrainedWith], dataset: str, questions: Ite
     """Count the questions on which each was trained, by their id or their text. Zeros are omitted."""
     hashes = [(id_hash(dataset, question.id), text_hash(question.text)) for question in questions]
     counts = {}
-    for key, known in trained.items():
-        ids, texts = frozenset(known.question_hashes), frozenset(known.text_hashes)
+    for key, questions_of_adapter in trained.items():
+        ids, texts = frozenset(questions_of_adapter.question_hashes), frozenset(questions_of_adapter.text_hashes)
         counts[key] = sum(id_ in ids or text in texts for id_, text in hashes)
     return {key: count for key, count in counts.items() if count}
 

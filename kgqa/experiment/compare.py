@@ -228,8 +228,8 @@ def _followed(runs: Runs) -> list[Section]:
 
 def _fate(plain: ScoredQuestion, perturbed: ScoredQuestion) -> str:
     """Return the first of `FATES` that applies to a question that the plain run has right."""
-    given = {passage.id for passage in perturbed.question.passages}
-    if perturbed.em == 1 and perturbed.question.support <= given:
+    ids = {passage.id for passage in perturbed.question.passages}
+    if perturbed.em == 1 and perturbed.question.support <= ids:
         return "followed"
     if any(exact_match(perturbed.answer or "", gold) for gold in plain.question.answers):
         return "own knowledge"

@@ -145,8 +145,8 @@ class Planner(Service):
         every = {passage.id: passage for passage in passages}
         first = {passage.id for passage in self._claim(every.values(), lambda passage: f"{made_by} {passage.id}")}
         for again in (False, True):
-            chosen = [passage for passage in every.values() if (passage.id not in first) == again]
-            programs = ((passage.id, experiment.extractor.extract(passage)) for passage in chosen)
+            some = [passage for passage in every.values() if (passage.id not in first) == again]
+            programs = ((passage.id, experiment.extractor.extract(passage)) for passage in some)
             for id_, extraction in self.imagine(programs, engines, again=again).items():
                 if isinstance(extraction, Extraction):
                     self._triples[id_] = parse_triples(extraction.completion, every[id_]).triples

@@ -58,11 +58,11 @@ class Pool:
         """Close engines and forget them, so that the next user gets fresh ones. An adapter goes with its base."""
         for engine in engines:
             base = engine.base if isinstance(engine, Adaptable) else engine
-            self._built = {key: built for key, built in self._built.items() if built is not base}
+            self._built = {key: loaded for key, loaded in self._built.items() if loaded is not base}
             engine.close()
 
     def close(self) -> None:
-        self.discard([built for built in self._built.values() if isinstance(built, Engine)])
+        self.discard([engine for engine in self._built.values() if isinstance(engine, Engine)])
         self._built.clear()
 
 

@@ -124,13 +124,13 @@ def read_history(method: str) -> dict[tuple[str, str], RoleHistory]:
             engines = metrics.throughput.engines if metrics.throughput else ()
             names = {role: use.engine for use in engines for role in use.roles}
             for role, cost in metrics.cost.method.by_role.items():
-                known = history[role, names.get(role, "")]
-                known.runs += 1
-                known.questions += metrics.questions - metrics.failed
-                known.calls += cost.calls
-                known.prompt_tokens += cost.prompt_tokens
-                known.output_tokens += cost.output_tokens
-    return {key: known for key, known in history.items() if known.questions and known.calls}
+                estimates = history[role, names.get(role, "")]
+                estimates.runs += 1
+                estimates.questions += metrics.questions - metrics.failed
+                estimates.calls += cost.calls
+                estimates.prompt_tokens += cost.prompt_tokens
+                estimates.output_tokens += cost.output_tokens
+    return {key: estimates for key, estimates in history.items() if estimates.questions and estimates.calls}
 
 
 def estimate_plan(plan: Plan, method: str = "") -> Estimated:
@@ -152,7 +152,7 @@ class Estimator:
         estimates = []
         # finished runs with the same model, or with any
         for name, role in plan.items():
-            others = (known for (other, _), known in runs.items() if other == name)
+            others = (estimate_of_role for (other, _), estimate_of_role in runs.items() if other == name)
             history = runs.get((name, role.engine)) or next(others, None)
             estimates.append(_estimate_role(role, history, self._usages(role.origin), method))
         return Estimated.sum(estimates)
@@ -165,21 +165,21 @@ def _estimate_role(
         return Estimated(role.every.calls, 0, Range(), Range(), Range() if role.prices else None)
     calls, notes = _expected_calls(role, history, method)
     prompt, output = _tokens_per_call(role, history, usages)
-    read, written = calls * prompt, calls * output
+    read, output_tokens = calls * prompt, calls * output
     cached = sum(usage.cached for usage in usages) / max(sum(usage.prompt for usage in usages), 1)
     usd = seconds = None
     if role.prices:
         low, high = (
             role.prices.dollars(round(tokens), round(tokens * cached), round(replies))
-            for tokens, replies in ((read.low, written.low), (read.high, written.high))
+            for tokens, replies in ((read.low, output_tokens.low), (read.high, output_tokens.high))
         )
         usd = Range(low, high)
     if usages:
-        seconds = _estimate_seconds(role, usages, read * (1 - cached) + written * WRITTEN)
+        seconds = _estimate_seconds(role, usages, read * (1 - cached) + output_tokens * WRITTEN)
         notes.append(f"speed of {pluralize(len(usages), 'cached call')} of {role.engine}")
     else:
         notes.append(f"no call of {role.engine} is in the call cache. A run with limit=3 measures its speed")
-    return Estimated(role.every.calls, role.new.calls, read + written, seconds, usd, tuple(notes))
+    return Estimated(role.every.calls, role.new.calls, read + output_tokens, seconds, usd, tuple(notes))
 
 
 def _expected_calls(role: PlannedCalls, history: RoleHistory | None, method: str) -> tuple[Range, list[str]]:

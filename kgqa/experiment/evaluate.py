@@ -178,17 +178,17 @@ def open_predictions(files: Sequence[Path], experiment: Experiment, *, subset: b
 
     Raises DataError: a file has no known format, or is not for these questions.
     """
-    known = [question.id for question in experiment.data.all_questions()]
+    ids = [question.id for question in experiment.data.all_questions()]
     opened = []
     for file in files:
-        predictions = name_twins(read_predictions(file), known, file)
+        predictions = name_twins(read_predictions(file), ids, file)
         answered = {prediction.question_id for prediction in predictions}
         questions = tuple(question for question in experiment.data.questions if question.id in answered or not subset)
         if not questions:
             raise DataError(
                 f"{file}: none of its predictions is for a question of dataset={experiment.name('dataset')}"
             )
-        by_id = match_predictions(predictions, questions, file, known=known)
+        by_id = match_predictions(predictions, questions, file, known=ids)
         lacking = experiment.data.missing_golds or None
         opened.append(AnsweredQuestions(str(file), questions, by_id, experiment.profile, missing_golds=lacking))
     return opened
@@ -242,14 +242,14 @@ def _check_training(answered: AnsweredQuestions, experiment: Experiment) -> None
 
 def _find_folder(answered: AnsweredQuestions, experiment: Experiment, *, single: bool) -> Path | None:
     """Return the folder for the files of an evaluation. None: they are not written."""
-    chosen, run = experiment.settings.output_dir, answered.folder
-    if chosen is None:
+    folder, run = experiment.settings.output_dir, answered.folder
+    if folder is None:
         return run
     if not single:
-        raise ConfigError(f"output_dir={chosen}: only with one set of answers. Remove output_dir=")
-    if (Path(chosen) / IDENTITY).exists() and (run is None or not Path(chosen).samefile(run)):
-        raise ConfigError(f"output_dir={chosen}: the folder of another run. Set another folder")
-    return Path(chosen)
+        raise ConfigError(f"output_dir={folder}: only with one set of answers. Remove output_dir=")
+    if (Path(folder) / IDENTITY).exists() and (run is None or not Path(folder).samefile(run)):
+        raise ConfigError(f"output_dir={folder}: the folder of another run. Set another folder")
+    return Path(folder)
 
 
 def _read_labels(request: EvaluationRequest, answered: Sequence[AnsweredQuestions]) -> list[Labels]:
@@ -279,10 +279,10 @@ def _judge(
             can be another person's.
     """
     experiment = request.experiment
-    judge, chosen = experiment.judge, {override_group(override) for override in experiment.overrides}
+    judge, groups = experiment.judge, {override_group(override) for override in experiment.overrides}
     assert judge is not None
-    has_model = experiment.config["roles"][ROLE] or all(judge.roles.values()) or {"model", "engine"} <= chosen
-    if any(one.config is not None for one in answered) and not has_model and SERVER not in chosen:
+    has_model = experiment.config["roles"][ROLE] or all(judge.roles.values()) or {"model", "engine"} <= groups
+    if any(one.config is not None for one in answered) and not has_model and SERVER not in groups:
         raise ConfigError(
             f"judge={experiment.name(ROLE)}: which model runs the judge? Add model=NAME and engine=NAME, or server=URL"
         )
@@ -290,11 +290,11 @@ def _judge(
     with Session(experiment) as session:
         session.judge_engines  # noqa: B018 - an error leaves the folder as it was, without a log
         for one, log in zip(answered, folders, strict=True):
-            with nullcontext(display) if log is None else monitor_work(display, "judge", log) as shown:
-                judged = judge_answers(session, one.scored, shown, one.reader, one.folder)
+            with nullcontext(display) if log is None else monitor_work(display, "judge", log) as monitor:
+                judged = judge_answers(session, one.scored, monitor, one.reader, one.folder)
                 consistency = None
                 if request.checks:
-                    consistency = check_consistency(session, one.scored, judged, shown, one.folder)
+                    consistency = check_consistency(session, one.scored, judged, monitor, one.folder)
                 judgings.append(_Judging(judged, consistency))
     return judgings
 
@@ -305,17 +305,17 @@ def _calibrate(
     evaluations: Sequence[Evaluation],
     labels: Sequence[Labels],
 ) -> list[Evaluation]:
-    done = [judging for judging in judgings if judging]
+    complete = [judging for judging in judgings if judging]
     sets = [
         JudgedSet(one.name, one.scored, {line.question_id: line for line in judging.judged.lines}, own)
-        for one, judging, own in zip(answered, done, labels, strict=True)
+        for one, judging, own in zip(answered, complete, labels, strict=True)
     ]
     return [
         evaluation.replace(
             judge=judging.judged.metrics.replace(corrected=calibration.corrected if calibration.source else None),
             calibration=calibration.replace(consistency=judging.consistency),
         )
-        for evaluation, calibration, judging in zip(evaluations, calibrate(sets), done, strict=True)
+        for evaluation, calibration, judging in zip(evaluations, calibrate(sets), complete, strict=True)
     ]
 
 
@@ -349,7 +349,8 @@ def calibrate_judge(folder: Path, labels: Path | None, other: Path | None) -> tu
     if labels is not None:
         matched = match_labels(read_labels(labels), {run.name: run.scored})[run.name]
     agreements = {
-        name: agreement(list(judge.values()), [given.get(key) for key in judge]) for name, given in others.items()
+        name: agreement(list(judge.values()), [labels_of_other.get(key) for key in judge])
+        for name, labels_of_other in others.items()
     }
     sections = [
         agreement_section(f"Judge against {name}", ("judge", name), measured) for name, measured in agreements.items()
@@ -359,8 +360,8 @@ def calibrate_judge(folder: Path, labels: Path | None, other: Path | None) -> tu
         each if each.rows else replace(each, header=(), values=[("nothing to compare", "")]) for each in sections
     ] + calibration_sections([(run.name, calibration)])
     name = judge_of(verdicts)
-    written = {"judge": name, **as_json(agreements), "labels": calibration.json()}
-    return name, sections, replace_file(folder / "calibration.json", json_text(written))
+    record = {"judge": name, **as_json(agreements), "labels": calibration.json()}
+    return name, sections, replace_file(folder / "calibration.json", json_text(record))
 
 
 def label_by_scores(scored: Sequence[ScoredQuestion]) -> dict[str, Verdicts]:

@@ -198,11 +198,11 @@ def _shares_section(
     differences = _differences(names, own, others[0], seed) if others else {}
     rows = []
     for name, meaning in names.items():
-        found = [each for each in own if each.has(name)]
-        row: list[Value] = [name, len(found), share(len(found), len(own))]
+        matches = [each for each in own if each.has(name)]
+        row: list[Value] = [name, len(matches), share(len(matches), len(own))]
         if others:
             row += [share(sum(each.has(name) for each in others[0]), len(own)), _difference_text(differences.get(name))]
-        ids = [each.row.id for each in found[:EXAMPLES]] if name != "right" else []
+        ids = [each.row.id for each in matches[:EXAMPLES]] if name != "right" else []
         link = f"{folder.resolve().as_posix()}/report.html#q={ids[0]}" if ids else ""
         rows.append((*row, MarkedCell(", ".join(ids), link=link), meaning))
     header = ["", "questions", "percent", *(["baseline", "difference"] if others else []), "examples", "meaning"]

@@ -86,7 +86,10 @@ def _compare_members(lines: Sequence[Judgement], models: Mapping[str, str]) -> d
         f"{role} {model}": [line.votes[number].verdict for line in lines if line.votes]
         for number, (role, model) in enumerate(models.items())
     }
-    right = {name: [verdict == RIGHT for verdict in given if verdict] for name, given in votes.items()}
+    right = {
+        name: [verdict == RIGHT for verdict in verdicts_of_judge if verdict]
+        for name, verdicts_of_judge in votes.items()
+    }
     return {
         "members": {name: share(sum(verdicts), len(verdicts)) for name, verdicts in right.items()},
         "pairs": {f"{one} – {other}": agreement(votes[one], votes[other]) for one, other in combinations(votes, 2)},
@@ -95,13 +98,13 @@ def _compare_members(lines: Sequence[Judgement], models: Mapping[str, str]) -> d
 
 def answers_to_judge(rows: Sequence[ScoredQuestion], trace: Path | None) -> dict[str, JudgedAnswer]:
     """Return the answers by question. trace: read the passages that the method used from this folder's trace."""
-    found = dict(read_evidence(trace)) if trace is not None else {}
+    evidence = dict(read_evidence(trace)) if trace is not None else {}
     return {
         row.id: JudgedAnswer(
             row.question.text,
             row.question.answers,
             row.answer,
-            found.get(row.id) or _find_evidence(row),
+            evidence.get(row.id) or _find_evidence(row),
             {"em": row.em, "containment": row.containment or 0.0},
         )
         for row in rows
@@ -141,8 +144,8 @@ def check_consistency(
         return share(sum(verdict == other for verdict, other in both), len(both))
 
     def accuracy(labels: Iterable[str | None]) -> Estimate:
-        known = [label == RIGHT for label in labels if label]
-        return share(sum(known), len(known))
+        is_right = [label == RIGHT for label in labels if label]
+        return share(sum(is_right), len(is_right))
 
     return Consistency(
         swapped=agreement_with("swapped"),
@@ -163,14 +166,14 @@ def identify_judge(session: Session) -> str:
 
 def _judgement(row: ScoredQuestion, verdict: Verdict | Exception | None, judge: str) -> Judgement:
     """Return the line of a question. `verdict`: None if the question failed."""
-    given = verdict if isinstance(verdict, Verdict) else Verdict(None)
-    fate: Fate = "failed" if verdict is None else "judged" if given.votes or given.label is None else "exact"
+    judgement = verdict if isinstance(verdict, Verdict) else Verdict(None)
+    fate: Fate = "failed" if verdict is None else "judged" if judgement.votes or judgement.label is None else "exact"
     return Judgement(
         question_id=row.id,
-        verdict=given.label,
+        verdict=judgement.label,
         fate=fate,
         answer=row.answer,
-        votes=given.votes,
+        votes=judgement.votes,
         error=describe_error(verdict) if isinstance(verdict, Exception) else None,
         judge=judge,
     )

@@ -32,8 +32,8 @@ def plan_comparison(
         needed, cautious = plan_questions(pilot, points, power=power, alpha=ALPHA / tests)
         pair = [costs[pilot.first], costs[pilot.second]]
         measured = (f"{pilot.first} – {pilot.second}", pilot.metric, pilot.n, f"{pilot.difference:+.1f}")
-        shown = find_detectable_points(pilot, pilot.n, power=power, alpha=ALPHA / tests)
-        rows.append((*measured, needed, cautious, f"{shown:.1f}", *_costs(pair, cautious)))
+        detectable = find_detectable_points(pilot, pilot.n, power=power, alpha=ALPHA / tests)
+        rows.append((*measured, needed, cautious, f"{detectable:.1f}", *_costs(pair, cautious)))
     header = (
         *("runs", "metric", "pilot questions", "pilot difference", f"questions for {points:g}", "cautious"),
         *("pilot shows", "tokens", "model time", "USD"),
@@ -52,9 +52,9 @@ def _costs(pair: Sequence[Metrics], questions: int) -> tuple[Value, ...]:
     """Return tokens, model time and dollars of all runs on a number of questions."""
     each = [(metrics.cost.method, questions / metrics.questions) for metrics in pair]
     dollars = [cost.usd * factor if cost.usd is not None else None for cost, factor in each]
-    known = [usd for usd in dollars if usd is not None]
+    prices = [usd for usd in dollars if usd is not None]
     return (
         round(sum((cost.prompt_tokens + cost.output_tokens) * factor for cost, factor in each)),
         duration(sum(cost.seconds * factor for cost, factor in each)),
-        f"{sum(known):,.2f}" if len(known) == len(dollars) else None,
+        f"{sum(prices):,.2f}" if len(prices) == len(dollars) else None,
     )

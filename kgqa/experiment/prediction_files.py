@@ -54,11 +54,11 @@ def read_predictions(file: Path) -> list[Prediction]:
             Prediction(question_id, answer, titles=_titles(record, question_id))
             for question_id, answer in record.answer.items()
         ]
-    predictions, seen = list[Prediction](), Counter[str]()
+    predictions, counts = list[Prediction](), Counter[str]()
     for where, record in jsonio.stream_records(file):
         prediction = _prediction(record, where)
-        seen[prediction.question_id] += 1
-        if seen[prediction.question_id] > (1 if prediction.answerable is None else 2):
+        counts[prediction.question_id] += 1
+        if counts[prediction.question_id] > (1 if prediction.answerable is None else 2):
             raise DataError(f"{where}: question {prediction.question_id} is already answered above. Remove one of them")
         predictions.append(prediction)
     if not predictions:
@@ -66,7 +66,7 @@ def read_predictions(file: Path) -> list[Prediction]:
     return predictions
 
 
-def name_twins(predictions: Sequence[Prediction], known: Iterable[str], file: Path) -> list[Prediction]:
+def name_twins(predictions: Sequence[Prediction], question_ids: Iterable[str], file: Path) -> list[Prediction]:
     """Give the predictions of a pair of MuSiQue-Full, which have the same id, the ids of its questions.
 
     known: the ids of the dataset in order. The first prediction is that of the first question, as in the official
@@ -78,7 +78,7 @@ def name_twins(predictions: Sequence[Prediction], known: Iterable[str], file: Pa
     if counts.total() == len(counts):
         return list(predictions)
     order: dict[str, list[str]] = {}
-    for question_id in known:
+    for question_id in question_ids:
         order.setdefault(question_id.removesuffix(f" {UNANSWERABLE}"), []).append(question_id)
     named = []
     for prediction in predictions:

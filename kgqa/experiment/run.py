@@ -175,8 +175,8 @@ def find_finished_run(session: Session) -> FinishedRun | None:
         run, identity = FinishedRun.read(folder), read_json(folder / IDENTITY)
         check_hash(folder, TRACE)
         settings, answered = list_reported_settings(load_run_config(folder)), len(question_ids(folder))
-        written = ((TRACE,), (METRICS_FILE,), (SETTINGS, *(f"report.{form}" for form in REPORTS)))
-        times = [[(folder / name).stat().st_mtime_ns for name in names] for names in written]
+        files = ((TRACE,), (METRICS_FILE,), (SETTINGS, *(f"report.{form}" for form in REPORTS)))
+        times = [[(folder / name).stat().st_mtime_ns for name in names] for names in files]
     except (KeyError, UsageError, OSError):
         # not started, killed before its end, or damaged
         return None
@@ -217,11 +217,11 @@ def _write_reports(
     from kgqa.report.exports import write_report
     from kgqa.report.shares import collect_shares
 
-    written = folder.write_metrics(metrics.json())
-    chosen = Chosen(choices=experiment.choices, settings=tuple(_used_settings(experiment)))
-    folder.write_json(SETTINGS, as_json(chosen))
+    content = folder.write_metrics(metrics.json())
+    settings = Chosen(choices=experiment.choices, settings=tuple(_used_settings(experiment)))
+    folder.write_json(SETTINGS, as_json(settings))
     shares = collect_shares(scored)
-    run = FinishedRun(folder.path, chosen.choices, chosen.settings, written, metrics, shares)
+    run = FinishedRun(folder.path, settings.choices, settings.settings, content, metrics, shares)
     for form in REPORTS:
         write_report(run, form, scored=scored)
     return run

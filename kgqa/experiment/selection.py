@@ -110,10 +110,10 @@ class QuestionSelection:
         """Return the questions of `ids`, `sample` and `limit`, in file order. The complete file is read and checked."""
         every = questions = list(self.all_questions())
         if self.settings.ids is not None:
-            known = {question.id for question in questions}
+            ids = {question.id for question in questions}
             for wanted in self.settings.ids:
-                if wanted not in known:
-                    hint = nearest(wanted, known) if len(known) < 100 else "The data file has its ids."
+                if wanted not in ids:
+                    hint = nearest(wanted, ids) if len(ids) < 100 else "The data file has its ids."
                     among = "in" if self.verified is None else "among the verified questions of"
                     raise ConfigError(f"ids={wanted}: no such question {among} dataset={self.name}. {hint}")
             questions = [question for question in questions if question.id in self.settings.ids]

@@ -216,13 +216,13 @@ class Runner:
     def throughput(self) -> Throughput:
         """Return the speed of the new calls, and the engine of each role."""
         seconds = max(self._seconds, 1e-9)
-        paid = total(self.ledger.paid.values())
+        new = total(self.ledger.paid.values())
         roles: dict[str, list[str]] = {}
         for role in sorted(self.ledger.method):
             roles.setdefault(self.engines.label(role), []).append(role)
         engines = (EngineUse(engine=engine, roles=tuple(own)) for engine, own in roles.items())
-        tokens = {"prompt": paid.usage.prompt_tokens, "output": paid.usage.output_tokens}
-        rates = {kind: round(count / seconds, 2) if paid.calls else None for kind, count in tokens.items()}
+        tokens = {"prompt": new.usage.prompt_tokens, "output": new.usage.output_tokens}
+        rates = {kind: round(count / seconds, 2) if new.calls else None for kind, count in tokens.items()}
         return Throughput(seconds=round(seconds, 3), tokens_per_second=rates, engines=tuple(engines))
 
     def close(self) -> None:
@@ -255,7 +255,7 @@ class Runner:
         return None
 
     def _find_service(self, call: Call[Any]) -> Service:
-        inputs, done = self._inputs, self._done
+        inputs, replies = self._inputs, self._done
         match call:
             case Generate() | Choose():
                 engine = self.engines(call.role)
@@ -263,7 +263,9 @@ class Runner:
             case CountTokens():
                 engine = self.engines(call.role)
                 if engine.estimates_tokens:
-                    return self._service("tokens", engine, lambda: Instant(done, lambda c: engine.count_tokens(c.text)))
+                    return self._service(
+                        "tokens", engine, lambda: Instant(replies, lambda c: engine.count_tokens(c.text))
+                    )
                 return self._worker("tokens", engine, lambda calls: _count_tokens(engine, calls))
             case Rank():
                 ranker = self._session.ranker(call.scorer)
@@ -273,11 +275,11 @@ class Runner:
             case Facts() if inputs.index is not None:
                 return self._worker("facts", inputs.index, inputs.index.find_facts)
             case Triples() if isinstance(triples := inputs.triples, KnownTriples):
-                return self._service("triples", triples, lambda: Instant(done, lambda c: triples.triples(c.passage)))
+                return self._service("triples", triples, lambda: Instant(replies, lambda c: triples.triples(c.passage)))
             case Neighbours() if (graphs := inputs.graphs) is not None:
-                return self._service("neighbours", graphs, lambda: Instant(done, graphs.store.neighbours))
+                return self._service("neighbours", graphs, lambda: Instant(replies, graphs.store.neighbours))
             case RunAgent():
-                return self._service("agents", self, lambda: load_registered("agents")(self, done))
+                return self._service("agents", self, lambda: load_registered("agents")(self, replies))
         need = _NEEDS[type(call)] if getattr(call, "pool", None) is None else "pool"
         raise ConfigError(f'this method awaits {type(call).__name__}: add "{need}" to its `uses`')
 
@@ -303,12 +305,12 @@ class Runner:
         return self._inputs.index
 
     def _start_model(self, engine: Engine) -> Service:
-        done, cache = self._done, self._cache
+        replies, cache = self._done, self._cache
         service: Streams | Waves
         if engine.streaming:
-            service = Streams(done, cache, cast(StreamingEngine, engine), self._ending)
+            service = Streams(replies, cache, cast(StreamingEngine, engine), self._ending)
         else:
-            service = Waves(done, cache, cast(BatchEngine, engine))
+            service = Waves(replies, cache, cast(BatchEngine, engine))
         self._models.append((engine, service))
         return service
 

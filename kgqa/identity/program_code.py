@@ -90,9 +90,9 @@ def find_data_files(start: str) -> list[Path]:
         folders = [module.parent, user_folder()]
         folders += [folder / path for folder in folders for path in paths if (folder / path).is_dir()]
         files |= {folder / path for folder in folders for path in paths if (folder / path).is_file()}
-    written = outputs().absolute()
+    output_folder = outputs().absolute()
     readable = {file.absolute() for file in files if os.access(file, os.R_OK)}
-    return sorted(file for file in readable if written not in file.parents)
+    return sorted(file for file in readable if output_folder not in file.parents)
 
 
 def find_modules(start: str) -> Iterator[tuple[str, Path]]:

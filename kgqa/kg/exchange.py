@@ -96,8 +96,8 @@ def _parse_hipporag(document: Json) -> Record:
 def _parse_openie(document: Json) -> Record:
     sentences = document["sentences"]
     text = " ".join(token["originalText"] for sentence in sentences for token in sentence["tokens"])
-    found = (each for sentence in sentences for each in sentence["openie"])
-    return "", text, [[each["subject"], each["relation"], each["object"]] for each in found]
+    triples = (each for sentence in sentences for each in sentence["openie"])
+    return "", text, [[each["subject"], each["relation"], each["object"]] for each in triples]
 
 
 def _parse_jsonl(record: Json) -> Record:

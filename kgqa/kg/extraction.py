@@ -56,13 +56,13 @@ def parse_triples(completion: str, passage: Passage) -> ParsedTriples:
     A head that is neither the title nor in the text becomes the title, if there is one (as in the released code). Case
     and repeated spaces are ignored.
     """
-    written = read_triples(completion)
+    lines = read_triples(completion)
     title, text = _fold(passage.title), _fold(passage.text)
     triples: dict[Triple, None] = {}
-    for head, relation, tail in written.triples:
-        known = _fold(head) == title or _fold(head) in text
-        triples[Triple(head if known else passage.title.strip() or head, relation, tail, passage.id)] = None
-    return ParsedTriples(tuple(triples), written.malformed)
+    for head, relation, tail in lines.triples:
+        is_in_text = _fold(head) == title or _fold(head) in text
+        triples[Triple(head if is_in_text else passage.title.strip() or head, relation, tail, passage.id)] = None
+    return ParsedTriples(tuple(triples), lines.malformed)
 
 
 @runtime_checkable
@@ -168,17 +168,17 @@ class TripleExtractor:
         Raises:
             ConfigError: the instruction alone exceeds `max_prompt_tokens`.
         """
-        chosen = await choose_demonstrations(
+        few_shot = await choose_demonstrations(
             self._examples, self.demonstrations, self.demonstration_count, f"{passage.title}: {passage.text}"
         )
-        shown, text = chosen, passage.text
-        while shown and await self._surplus_tokens(self._prompt(passage.title, text, shown)):
-            shown = shown[:-1]
-        if not shown:
+        examples, text = few_shot, passage.text
+        while examples and await self._surplus_tokens(self._prompt(passage.title, text, examples)):
+            examples = examples[:-1]
+        if not examples:
             text = await self._cut_text(passage)
-        reply = await Generate(self._prompt(passage.title, text, shown), self.max_tokens, stop=STOP, role=ROLE)
+        reply = await Generate(self._prompt(passage.title, text, examples), self.max_tokens, stop=STOP, role=ROLE)
         flags = {
-            "demonstrations_dropped": len(chosen) - len(shown),
+            "demonstrations_dropped": len(few_shot) - len(examples),
             "passage_cut": int(text != passage.text),
             "truncated_extraction": int(reply.finish == "length"),
         }
@@ -212,8 +212,8 @@ class TripleExtractor:
     def _prompt(self, title: str, text: str, chosen: tuple[DocumentDemonstration, ...]) -> Prompt:
         # the nearest is next to the passage (not in the paper)
         is_last = self.layout == "figures" and self.demonstrations == "adaptive"
-        shown = chosen[::-1] if is_last else chosen
-        return render(self.templates[0], head=self.head, demonstrations=shown, title=title, text=text)
+        examples = chosen[::-1] if is_last else chosen
+        return render(self.templates[0], head=self.head, demonstrations=examples, title=title, text=text)
 
     async def _surplus_tokens(self, prompt: Prompt) -> int:
         """Return the number of excess tokens of the prompt, without the chat template."""

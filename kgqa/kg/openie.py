@@ -42,8 +42,8 @@ class OpenIe:
 
     async def extract(self, passage: Passage) -> Extraction:
         """Extract the triples. Flags: `unreadable_entities`, `unreadable_triples`, `truncated_extraction`."""
-        shown = [_example(document) for document in self.few_shot[: self.demonstration_count]]
-        values = {"examples": shown, "title": passage.title, "text": passage.text}
+        examples = [_example(document) for document in self.few_shot[: self.demonstration_count]]
+        values = {"examples": examples, "title": passage.title, "text": passage.text}
         prompt, schema = render(self.templates[0], **values), list_schema("named_entities", TEXT)
         first = await Generate(prompt, self.max_entity_tokens, schema=schema, role=ROLE)
         entities = read_list(first.text, "named_entities")

@@ -51,8 +51,8 @@ class OutsideAgent(ScopedMethod):
 
     @property
     def uses(self) -> frozenset[Need]:
-        known: Mapping[str, Need] = {"model": "model", "search": "search" if self.scope == "corpus" else "pool"}
-        return frozenset(known[need] for need in self.needs)
+        needs: Mapping[str, Need] = {"model": "model", "search": "search" if self.scope == "corpus" else "pool"}
+        return frozenset(needs[need] for need in self.needs)
 
     @property
     def name(self) -> str:
@@ -82,13 +82,13 @@ def read_answer(reply: AgentReply, question: Question) -> Answer:
     last = lines[-1] if lines else ""
     fields = _read_object(last)
     text = last if fields is None else _text(fields["answer"])
-    found = [passage for _, passages in reply.searches for passage in passages]
+    passages_searched = [passage for _, passages in reply.searches for passage in passages]
     flags = dict.fromkeys(reply.flags, 1) | {"empty_answer": int(not text)}
-    evidence = evidence_of(found)
+    evidence = evidence_of(passages_searched)
     if fields is not None:
         flags |= _read_flags(fields.get("flags"))
         if isinstance(named := fields.get("evidence"), list):
-            evidence, flags["unknown_evidence"] = _find_evidence(named, [*found, *question.passages])
+            evidence, flags["unknown_evidence"] = _find_evidence(named, [*passages_searched, *question.passages])
     searches = [[query, [passage.id for passage in passages]] for query, passages in reply.searches]
     notes: dict[str, Json] = {"searches": searches}
     return Answer(text, evidence, flags=flags, figures={"searches": len(searches)}, notes=notes)
@@ -119,5 +119,5 @@ def _find_evidence(named: list[Json], passages: list[Passage]) -> tuple[tuple[st
     ids = {passage.title: passage.id for passage in reversed(passages)} | {
         passage.id: passage.id for passage in passages
     }
-    known = [ids[str(name)] for name in named if str(name) in ids]
-    return tuple(dict.fromkeys(known)), len(named) - len(known)
+    ids_of_names = [ids[str(name)] for name in named if str(name) in ids]
+    return tuple(dict.fromkeys(ids_of_names)), len(named) - len(ids_of_names)

@@ -99,9 +99,9 @@ class RunQuestions:
         """
         self._run, self._judgements = run, Judgements(run.folder)
         rows, self._offsets = dict[str, QuestionRow](), dict[str, int]()
-        known = {row.id: row for row in scored}
+        by_id = {row.id: row for row in scored}
         for offset, traced in read_frames(run.folder):
-            reported = report_question(traced, run, self._judgements, known.get(traced.question.id))
+            reported = report_question(traced, run, self._judgements, by_id.get(traced.question.id))
             visit(reported)
             rows[traced.question.id] = reported.row
             self._offsets[traced.question.id] = offset

@@ -46,7 +46,7 @@ def store(passages: Iterable[Passage], folder: Path, advance: Progress) -> Corpu
     # by id; hashes, so that memory stays small
     contents: dict[int, int] = {}
     texts: set[int] = set()
-    duplicates = without_text = written = 0
+    duplicates = without_text = total = 0
     offsets, titles, hashed = array("Q"), array("Q"), hashlib.sha256()
     with explain_storage_errors(folder / LINES), (folder / LINES).open("wb") as lines:
         for passage in passages:
@@ -61,7 +61,7 @@ def store(passages: Iterable[Passage], folder: Path, advance: Progress) -> Corpu
                 continue
             texts.add(hash(text_key(passage)))
             without_text += not passage.text.strip()
-            offsets.append(written)
+            offsets.append(total)
             titles.append(_title_number(passage.title))
             hashed.update(f"{passage.id}\n".encode())
             line: dict[str, Json] = {"id": passage.id, "title": passage.title, "text": passage.text}
@@ -69,12 +69,12 @@ def store(passages: Iterable[Passage], folder: Path, advance: Progress) -> Corpu
                 line["sentences"] = passage.sentences
             if passage.place:
                 line["place"] = passage.place
-            written += lines.write(encode_json(line) + b"\n")
+            total += lines.write(encode_json(line) + b"\n")
             advance(1)
     count = len(offsets)
     if not count:
         raise DataError("the corpus has no passages. Name another file as dataset.corpus")
-    offsets.append(written)
+    offsets.append(total)
     numbers = np.array(titles)
     positions = np.argsort(numbers, kind="stable")
     with explain_storage_errors(folder):

@@ -89,12 +89,12 @@ class Remote:
             raise EngineError(f"{self.address}: status {response.status_code}: {response.text[:200]}")
         try:
             results = response.json()["result"]
-            found = [tuple(map(read_document, documents[:k])) for documents in results]
+            results_read = [tuple(map(read_document, documents[:k])) for documents in results]
         except (ValueError, KeyError, TypeError) as error:
             raise EngineError(f"{self.address}: no response in the form of /retrieve ({error})") from error
-        if len(found) != len(queries):
-            raise EngineError(f"{self.address}: {len(found)} results for {len(queries)} queries")
-        return found
+        if len(results_read) != len(queries):
+            raise EngineError(f"{self.address}: {len(results_read)} results for {len(queries)} queries")
+        return results_read
 
     def _post(self, body: Mapping[str, Json]) -> requests.Response:
         for wait in (*WAITS, None):
@@ -128,8 +128,8 @@ class RemoteIndex(PoolIndex):
             by_count[call.k].append(position)
         results: list[tuple[Passage, ...]] = [()] * len(calls)
         for k, positions in by_count.items():
-            found = self._remote.retrieve([calls[position].query for position in positions], k)
-            for position, passages in zip(positions, found, strict=True):
+            rankings = self._remote.retrieve([calls[position].query for position in positions], k)
+            for position, passages in zip(positions, rankings, strict=True):
                 results[position] = passages
         return results
 

@@ -133,8 +133,8 @@ def check_vector(fresh: Vectors, stored: NDArray[Any], place: Path) -> None:
 
     A query's vector is compared with those in the file, so both must be from one model.
     """
-    known = stored.astype(np.float32)
-    if fresh.shape == known.shape and np.linalg.norm(fresh - known) <= MOST_DIFFERENCE * np.linalg.norm(known):
+    expected = stored.astype(np.float32)
+    if fresh.shape == expected.shape and np.linalg.norm(fresh - expected) <= MOST_DIFFERENCE * np.linalg.norm(expected):
         return
     raise DataError(
         f"{place}: the server gives a stored text another vector than before, so it has other weights under the same "

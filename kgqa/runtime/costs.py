@@ -138,12 +138,12 @@ def total(tallies: Iterable[Tally]) -> Tally:
 def _cost(tallies: Mapping[str, Tally], questions: int, prices: Mapping[str, Prices | None]) -> Cost:
     everything = total(tallies.values())
     dollars = {role: _dollars(tally, prices[role]) for role, tally in tallies.items()}
-    known = [usd for usd in dollars.values() if usd is not None]
+    amounts = [usd for usd in dollars.values() if usd is not None]
     # Without calls, the cost is zero only if some price is known
     has_prices = bool(prices) and None not in prices.values()
     return extend(
         Cost,
-        everything.cost(sum(known) if has_prices else None),
+        everything.cost(sum(amounts) if has_prices else None),
         calls_per_question=round(everything.calls / questions, 2) if questions else None,
         by_role={role: tally.cost(dollars[role]) for role, tally in sorted(tallies.items())},
     )

@@ -65,10 +65,10 @@ class Stage:
 
     def seconds_left(self) -> float | None:
         """Return an estimate from the programs that have ended since the first paid call, or None before."""
-        paid = self.ended - self.free
-        if paid <= 0 or self.count is None:
+        new = self.ended - self.free
+        if new <= 0 or self.count is None:
             return None
-        return (time.monotonic() - self.paying_since) / paid * (self.count - self.ended)
+        return (time.monotonic() - self.paying_since) / new * (self.count - self.ended)
 
     def parts(self) -> list[str]:
         """Return the parts of `describe`, the most important first."""
@@ -93,13 +93,13 @@ class Stage:
     def _rates(self) -> list[str]:
         """Return new calls and tokens per second, and the share of calls from the cache."""
         seconds = max(time.monotonic() - self.started, 1e-9)
-        method, paid = (total(list(tallies.values())) for tallies in (self.ledger.method, self.ledger.paid))
+        method, new = (total(list(tallies.values())) for tallies in (self.ledger.method, self.ledger.paid))
         if not method.calls:
             return []
-        hits = f"{pluralize(method.calls, 'call')}, {100 * (1 - paid.calls / method.calls):.0f} % cached"
-        if not paid.calls:
+        hits = f"{pluralize(method.calls, 'call')}, {100 * (1 - new.calls / method.calls):.0f} % cached"
+        if not new.calls:
             return [hits]
-        return [_rate(paid.calls / seconds, "calls"), _rate(paid.usage.tokens / seconds, "tokens"), hits]
+        return [_rate(new.calls / seconds, "calls"), _rate(new.usage.tokens / seconds, "tokens"), hits]
 
 
 class Display:
@@ -126,12 +126,12 @@ class Display:
     def counting(self, unit: str) -> Iterator[Advance]:
         """Count something (passages, cells, bytes) in one or more steps."""
         steps: dict[str, Stage] = {}
-        with ExitStack() as shown:
+        with ExitStack() as stack:
 
             def advance(step: str, more: int, of: int | None) -> None:
                 if step not in steps:
-                    shown.close()  # the step before
-                    steps[step] = shown.enter_context(self.stage(f"{step} {unit}".strip(), of, None))
+                    stack.close()  # the step before
+                    steps[step] = stack.enter_context(self.stage(f"{step} {unit}".strip(), of, None))
                 steps[step].advance(more, of)
 
             yield advance

@@ -237,13 +237,13 @@ class RunMonitor(Display):
     def _current(self) -> Heartbeat:
         """Return the progress of the current stage, and the sums of calls and costs of all stages."""
         progress, ledgers = self._stages[-1], [each.ledger for each in self._stages]
-        spent = sum((ledger.spent() for ledger in ledgers), Spent())
+        costs = sum((ledger.spent() for ledger in ledgers), Spent())
         left = progress.seconds_left()
         return self._beat.replace(
             updated=time.time(), stage=progress.title,
             ended=progress.ended, failed=progress.failed, count=progress.count,
-            calls=sum(tally.calls for ledger in ledgers for tally in list(ledger.paid.values())), tokens=spent.tokens,
-            usd=round(spent.dollars, 6) or None, seconds_left=None if left is None else round(left),
+            calls=sum(tally.calls for ledger in ledgers for tally in list(ledger.paid.values())), tokens=costs.tokens,
+            usd=round(costs.dollars, 6) or None, seconds_left=None if left is None else round(left),
         )  # fmt: skip
 
 

@@ -162,8 +162,8 @@ def _run_trials(
             cell = freeze(number, " ".join(values), compose_experiment([*base.overrides, *values]))
             place_cells([cell])
             add_cells(sweep, [cell])
-            paid = run_cell(cell, sweep.path, pool, budget.left() if budget else None, display)
-            count_cost(cell, paid, budget)
+            cost = run_cell(cell, sweep.path, pool, budget.left() if budget else None, display)
+            count_cost(cell, cost, budget)
             advance("", 1, trials)
             if cell.status == "not run":
                 # the budget was spent within the cell

@@ -116,7 +116,7 @@ def run_cell(
         ServerLost: a server does not answer. The other cells would wait for it, too.
     """
     started, log = time.monotonic(), cell_file(sweep, cell.number, "log")
-    session, lost = None, None
+    session, failure = None, None
     try:
         experiment = experiment_of(cell, allowance)
         with (
@@ -130,7 +130,7 @@ def run_cell(
         cell.finished, cell.error = executed.run, executed.failure and " ".join(executed.failure.split())
         cell.status = "failed" if executed.failure else "skipped" if executed.was_finished else "done"
     except KgqaError as error:
-        lost = error if isinstance(error, ServerLost) else None
+        failure = error if isinstance(error, ServerLost) else None
         cell.status, cell.error = "not run" if isinstance(error, BudgetSpent) else "failed", _one_line(error)
     except Exception as error:  # noqa: BLE001 - a defect of one cell does not stop the others
         with suppress(StorageError), closing(_CellLog(log)) as display:
@@ -139,8 +139,8 @@ def run_cell(
         cell.status, cell.error = "failed", f"{type(error).__name__}: {_one_line(error)}. Its traceback is in {log}"
     cell.seconds = round(time.monotonic() - started, 1)
     cell.write_state(sweep)
-    if lost:
-        raise lost
+    if failure:
+        raise failure
     if cell.status != "skipped":
         sweep_display.line(cell.end)
     return session.spent if session else Spent()

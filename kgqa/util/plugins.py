@@ -59,11 +59,11 @@ def installed_components() -> Mapping[str, Mapping[str, str]]:
 
     A package declares them as entry points of the group `kgqa.components`, such as "method.my_agent" = "pkg:MyAgent".
     """
-    found: dict[str, dict[str, str]] = {}
+    components: dict[str, dict[str, str]] = {}
     for entry in entry_points(group="kgqa.components"):
         group, _, name = entry.name.rpartition(".")
-        found.setdefault(group or "method", {})[name] = entry.value
-    return found
+        components.setdefault(group or "method", {})[name] = entry.value
+    return components
 
 
 def module_root(module: str) -> Path | None:

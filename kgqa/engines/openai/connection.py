@@ -145,11 +145,11 @@ class Connection:
         """Return the flag of a reply from a model with another name."""
         if not self.names_model or not isinstance(name, str) or is_same_model(name, self.model):
             return ()
-        shown = " ".join(name.split())[:NAME_LENGTH]
+        label = " ".join(name.split())[:NAME_LENGTH]
         if is_snapshot(name, self.model):
-            return (f"{SNAPSHOT}{shown}",)
-        _warn_of_model(self.transport.url, shown, self.model)
-        return (f"{ANSWERED_BY}{shown}",)
+            return (f"{SNAPSHOT}{label}",)
+        _warn_of_model(self.transport.url, label, self.model)
+        return (f"{ANSWERED_BY}{label}",)
 
 
 @cache

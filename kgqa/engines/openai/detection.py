@@ -147,8 +147,8 @@ def read_models(listed: Sequence[Mapping[str, Json]]) -> tuple[dict[str, int | N
             continue
         names |= {str(alias): name for alias in model.get("aliases") or ()}
         meta = model["meta"] if isinstance(model.get("meta"), dict) else {}
-        found = [*(model.get(key) for key in CONTEXT_KEYS), meta.get("n_ctx")]
-        contexts[name] = next((value for value in found if isinstance(value, int) and value > 0), None)
+        sizes = [*(model.get(key) for key in CONTEXT_KEYS), meta.get("n_ctx")]
+        contexts[name] = next((value for value in sizes if isinstance(value, int) and value > 0), None)
     return contexts, names
 
 

@@ -155,7 +155,7 @@ class OpenAI(ServerAccess, BaseEngine):
 
     def submit(self, call: ModelCall, deliver: Deliver, adapter: Adapter | None = None) -> None:
         """Submit a call, with an adapter if there is one."""
-        self._loop.submit(self._serve(call, adapter)).add_done_callback(lambda done: self._deliver(done, deliver))
+        self._loop.submit(self._serve(call, adapter)).add_done_callback(lambda future: self._deliver(future, deliver))
 
     def close(self) -> None:
         """Drop all calls and their connections."""
@@ -168,10 +168,10 @@ class OpenAI(ServerAccess, BaseEngine):
         return super()._check_adapter(adapter)
 
     async def _serve(self, call: ModelCall, adapter: Adapter | None) -> ModelReply:
-        if spent := self._budget.explain_spent():
+        if reason := self._budget.explain_spent():
             # calls in progress are paid, so they are finished and saved first
             await self._limiter.drain()
-            raise BudgetSpent(spent)
+            raise BudgetSpent(reason)
         limit = self._limiter.acquire()
         started, seconds, tokens = time.perf_counter(), None, 0
         try:

@@ -103,10 +103,10 @@ class ServerBudget:
     def explain_spent(self) -> str:
         """Return the message for a spent budget, or "" while some of it is left."""
         budgets = {"tokens": (self.tokens, self.spent_tokens), "usd": (self.dollars, self.spent_dollars)}
-        spent = [f"engine.budget_{unit}={most}" for unit, (most, used) in budgets.items() if most and used >= most]
-        if not spent:
+        limits = [f"engine.budget_{unit}={most}" for unit, (most, used) in budgets.items() if most and used >= most]
+        if not limits:
             return ""
         return (
-            f"{spent[0]} is spent ({self.spent_tokens:,} tokens, {self.spent_dollars:.4f} USD by this command). "
+            f"{limits[0]} is spent ({self.spent_tokens:,} tokens, {self.spent_dollars:.4f} USD by this command). "
             "All replies are saved. Run the command again with a higher budget"
         )

@@ -138,8 +138,8 @@ def read_response(answer: Json, request: Mapping[str, Json]) -> Response:
         if request.get("logprobs") and choice.get("logprobs"):
             response.logprobs = Logprobs.model_validate(choice["logprobs"])
         else:
-            written = {"content": choice.get("text")} if choice.get("message") is None else choice["message"]
-            _read_message(ReplyMessage.model_validate(written), finish, response)
+            message = {"content": choice.get("text")} if choice.get("message") is None else choice["message"]
+            _read_message(ReplyMessage.model_validate(message), finish, response)
     except ValidationError as error:
         first = error.errors()[0]
         response.invalid = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
@@ -190,25 +190,25 @@ def _join_parts(content: str | list[Part] | None, kind: Literal["text", "thinkin
     return "".join(texts)
 
 
-def _measure_usage(told: Json, choice: Mapping[str, Json], request: Mapping[str, Json]) -> tuple[Usage, Flags]:
+def _measure_usage(usage: Json, choice: Mapping[str, Json], request: Mapping[str, Json]) -> tuple[Usage, Flags]:
     """Return the charged tokens, as the server counts them or estimated, and flags."""
     estimated, characters = estimate_prompt(request)
-    prompt, output = _read_count(told, "prompt_tokens"), _read_count(told, "completion_tokens")
+    prompt, output = _read_count(usage, "prompt_tokens"), _read_count(usage, "completion_tokens")
     if prompt is None or output is None:
         message = choice["message"] if isinstance(choice.get("message"), dict) else {"text": choice.get("text")}
-        written = sum(estimate_tokens(str(value)) for key, value in message.items() if value and key != "role")
-        return Usage(estimated, 0, written), ("estimated_usage",)
-    reasoning = _read_count(told.get("completion_tokens_details"), "reasoning_tokens") or 0
-    cached = _read_count(told.get("prompt_tokens_details"), "cached_tokens") or 0
-    if reasoning and told.get("total_tokens") == prompt + output + reasoning:  # xAI counts it in addition
+        estimate = sum(estimate_tokens(str(value)) for key, value in message.items() if value and key != "role")
+        return Usage(estimated, 0, estimate), ("estimated_usage",)
+    reasoning = _read_count(usage.get("completion_tokens_details"), "reasoning_tokens") or 0
+    cached = _read_count(usage.get("prompt_tokens_details"), "cached_tokens") or 0
+    if reasoning and usage.get("total_tokens") == prompt + output + reasoning:  # xAI counts it in addition
         output += reasoning
     is_cut = characters >= LONG and MOST_PER_TOKEN * prompt < characters
     return Usage(prompt, cached, output, 0.0, reasoning), (("cut_prompt",) if is_cut else ())
 
 
-def _read_count(told: Json, key: str) -> int | None:
+def _read_count(usage: Json, key: str) -> int | None:
     """Return a number of tokens, or None if the server does not report a valid one."""
-    number = told.get(key) if isinstance(told, dict) else None
+    number = usage.get(key) if isinstance(usage, dict) else None
     return int(number) if isinstance(number, (int, float)) and 0 <= number <= MAX_TOKENS else None
 
 

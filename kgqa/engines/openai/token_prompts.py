@@ -120,8 +120,8 @@ class VllmPrompts(TokenPrompts):
         """Return the end tokens of this vocabulary. The generation_config of a model can lack them."""
         async with self._finding:
             if self._stops is None:
-                known = [await self.tokenize(token) for token in END_TOKENS]
-                self._stops = {"stop_token_ids": [tokens[0] for tokens in known if len(tokens) == 1]}
+                token_ids = [await self.tokenize(token) for token in END_TOKENS]
+                self._stops = {"stop_token_ids": [tokens[0] for tokens in token_ids if len(tokens) == 1]}
         return self._stops
 
     def show_special(self, end: str) -> Mapping[str, Json]:  # noqa: ARG002 - it shows all of them

@@ -109,8 +109,8 @@ class TokenProtocol(ServerProtocol):
     async def _list_llamacpp(self, prompt: list[int], tokens: Sequence[int], costs: ChoiceCosts) -> Mapping[int, float]:
         """Return log-probabilities: ratios of the raised tokens, and the first token's value from a second request."""
         raised = {"prompt": prompt, "logit_bias": {str(token): BIAS for token in tokens}, "max_tokens": 1}
-        drawn = {"temperature": 1.0, "samplers": ["temperature"], "post_sampling_probs": True, "seed": 0}
-        body = {**raised, **drawn, "logprobs": len(tokens)}
+        sampling = {"temperature": 1.0, "samplers": ["temperature"], "post_sampling_probs": True, "seed": 0}
+        body = {**raised, **sampling, "logprobs": len(tokens)}
         first = costs.add(await self.connection.complete(COMPLETIONS, body)).logprobs.first
         shares = {entry.id: entry.prob or 0.0 for entry in first.top_probs or ()}
         anchor = tokens[0]

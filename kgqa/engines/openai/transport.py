@@ -218,8 +218,8 @@ class Transport:
         try:
             return read(answer)
         except ValueError as error:
-            shown = self._show(json.dumps(answer, ensure_ascii=False))
-            raise _Failure(f"{self._show(str(error))}: {shown}", "an invalid answer") from error
+            text = self._show(json.dumps(answer, ensure_ascii=False))
+            raise _Failure(f"{self._show(str(error))}: {text}", "an invalid answer") from error
 
     async def _send(self, method: str, path: str, content: bytes | None = None) -> tuple[int, Mapping[str, str], bytes]:
         """Return status, headers and body of one attempt."""

@@ -135,7 +135,7 @@ class Decoder:
 
         rows = [(number, path) for number, spelling in enumerate(spellings) for path in spelling.following]
         conditionals: list[dict[Path, float]] = [{} for _ in prompts]
-        known = [0] * len(prompts)
+        lengths = [0] * len(prompts)
         for first in range(0, len(rows), MAX_ROWS):
             some = rows[first : first + MAX_ROWS]
             with torch.inference_mode():
@@ -146,8 +146,8 @@ class Decoder:
                 tokens = spellings[number].following[path]
                 values = logprobs[row, list(tokens)].tolist()
                 conditionals[number] |= {(*path, token): value for token, value in zip(tokens, values, strict=True)}
-                known[number] = known[number] if path else cached[row]
-        return list(conditionals), known
+                lengths[number] = lengths[number] if path else cached[row]
+        return list(conditionals), lengths
 
     def _run(self, inputs: dict[str, Any], max_tokens: int, **settings: Any) -> Any:
         self._check()

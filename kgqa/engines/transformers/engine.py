@@ -72,8 +72,8 @@ class Transformers(LocalEngine):
             for kind, run in ((Generate, self._generate), (Choose, self._choose)):
                 rows = [index for index in prompts if isinstance(calls[index], kind)]
                 if rows:
-                    done = run([prompts[index] for index in rows], [calls[index] for index in rows])
-                    replies.update(zip(rows, done, strict=True))
+                    results = run([prompts[index] for index in rows], [calls[index] for index in rows])
+                    replies.update(zip(rows, results, strict=True))
             return [replies[index] for index in range(len(calls))]
 
     def close(self) -> None:
@@ -88,8 +88,8 @@ class Transformers(LocalEngine):
         thoughts: dict[int, Completion] = {}
         if texts:
             first = [thinking_call(calls[row], self._thinking.budget, text) for row, text in texts.items()]
-            written = self._write([prompts[row] for row in texts], first, special=True)
-            thoughts = dict(zip(texts, written, strict=True))
+            outputs = self._write([prompts[row] for row in texts], first, special=True)
+            thoughts = dict(zip(texts, outputs, strict=True))
             prompts = [
                 self._tokens.encode(leading(texts[row], thoughts[row].text, calls[row])) if row in texts else prompt
                 for row, prompt in enumerate(prompts)
@@ -110,8 +110,8 @@ class Transformers(LocalEngine):
         cached = self._decoder.generate(replies)
         seconds = (time.perf_counter() - started) / len(calls)
         return [
-            reply.completion(known, seconds, self._template.flags(reply.call))
-            for reply, known in zip(replies, cached, strict=True)
+            reply.completion(length, seconds, self._template.flags(reply.call))
+            for reply, length in zip(replies, cached, strict=True)
         ]
 
     def _choose(self, prompts: list[list[int]], calls: list[Any]) -> list[ModelReply]:

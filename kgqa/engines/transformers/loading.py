@@ -35,11 +35,11 @@ def load(folder: Path, dtype: str, device: str, quantization: str | None) -> Net
     # standard error belongs to the command line
     disable_progress_bar()
     spread = device == "auto" and torch.cuda.device_count() > 1
-    chosen = None if spread else _device(device)
+    place = None if spread else _device(device)
     settings: dict[str, Any] = {"dtype": getattr(torch, dtype), "local_files_only": True}
     # accelerate places the layers while it loads
     if spread or quantization is not None:
-        settings["device_map"] = "auto" if spread else {"": chosen}
+        settings["device_map"] = "auto" if spread else {"": place}
     if quantization is not None:
         settings["quantization_config"] = _quantization_config(quantization, dtype)
     is_encoder_decoder = read_settings(folder / "config.json").get("is_encoder_decoder")
@@ -49,7 +49,7 @@ def load(folder: Path, dtype: str, device: str, quantization: str | None) -> Net
     except (OSError, ValueError, KeyError) as error:
         raise DataError(f"{folder}: transformers cannot load the model: {error}") from error
     keep_four_bits(network)
-    return network.eval() if "device_map" in settings else network.to(chosen).eval()
+    return network.eval() if "device_map" in settings else network.to(place).eval()
 
 
 class AdapterSwitch:

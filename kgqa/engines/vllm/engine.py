@@ -134,8 +134,8 @@ class Vllm(LocalEngine):
             if not self._runtimes:
                 self._runtimes.append(_Runtime(self._settings))
             runtime = self._runtimes[0]
-            done = runtime.loop.submit(self._reply(runtime, call, adapter))
-        done.add_done_callback(lambda done: self._deliver(done, deliver))
+            future = runtime.loop.submit(self._reply(runtime, call, adapter))
+        future.add_done_callback(lambda future: self._deliver(future, deliver))
 
     def close(self) -> None:
         """Drop waiting and running calls, then end vLLM's processes."""
@@ -383,8 +383,8 @@ def _set_environment(settings: Mapping[str, str]) -> Iterator[None]:
             os.environ.update(before)
 
 
-def _usage(outputs: Sequence[Output], written: int) -> Usage:
+def _usage(outputs: Sequence[Output], output_tokens: int) -> Usage:
     """Return the usage of one call's requests, with the first prompt and without vLLM's queue."""
     first = outputs[0]
     seconds = max(o.metrics.last_token_ts for o in outputs) - min(o.metrics.scheduled_ts for o in outputs)
-    return Usage(len(first.prompt_token_ids), first.num_cached_tokens or 0, written, seconds)
+    return Usage(len(first.prompt_token_ids), first.num_cached_tokens or 0, output_tokens, seconds)

@@ -60,16 +60,16 @@ def build_index(session: Session, display: Display) -> tuple[Mapping[str, Any], 
         """Run a program with the run's model, and report its cost."""
         with session.runner() as runner:
             (ended,) = runner.run([("index", program)])
-        made, paid = (total(tallies.values()) for tallies in (runner.ledger.method, runner.ledger.paid))
-        shown.line(
-            f"model calls of the index: {made.calls:,} calls, {made.usage.tokens:,} tokens, "
-            f"{paid.calls:,} calls and {paid.usage.tokens:,} tokens of them new"
+        own, new = (total(tallies.values()) for tallies in (runner.ledger.method, runner.ledger.paid))
+        monitor.line(
+            f"model calls of the index: {own.calls:,} calls, {own.usage.tokens:,} tokens, "
+            f"{new.calls:,} calls and {new.usage.tokens:,} tokens of them new"
         )
         if isinstance(ended.result, Exception):
             raise ended.result
         return ended.result
 
-    with monitor_work(display, INDEX_BUILD, folder.path) as shown, shown.counting("passages") as advance:
+    with monitor_work(display, INDEX_BUILD, folder.path) as monitor, monitor.counting("passages") as advance:
 
         def count(step: str, more: int, of: int | None) -> None:
             nonlocal passages

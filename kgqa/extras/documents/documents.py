@@ -66,8 +66,8 @@ class Documents:
         """
         below = {file.resolve(): (file, path) for path in self.paths for file in self._files_of(path)}
         if not below:
-            shown = ", ".join(map(str, self.paths))
-            raise DataError(f"{shown}: no documents. Name {', '.join(filter(None, self.kinds))} files")
+            listed = ", ".join(map(str, self.paths))
+            raise DataError(f"{listed}: no documents. Name {', '.join(filter(None, self.kinds))} files")
         stems = Counter(file.stem for file, _ in below.values())
         names = {}
         for file, path in below.values():
@@ -80,9 +80,9 @@ class Documents:
     def _files_of(self, path: Path) -> list[Path]:
         if not path.exists():
             raise DataError(f"{path}: no such file or folder. Name your documents")
-        found = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
-        found = [file for file in found if not any(part.startswith(".") for part in file.relative_to(path).parts)]
-        documents = [file for file in found if file.suffix.lower() in self.kinds and file != self.exclude]
+        files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
+        files = [file for file in files if not any(part.startswith(".") for part in file.relative_to(path).parts)]
+        documents = [file for file in files if file.suffix.lower() in self.kinds and file != self.exclude]
         if path.is_file() and not documents:
             documents = [path]
             self._check_text(path)
@@ -90,10 +90,10 @@ class Documents:
             # names are in prompts and hashes
             if any("\ud800" <= letter <= "\udfff" for letter in str(file)):
                 raise DataError(f"{file}: the file's name is not UTF-8. Rename it")
-        others = Counter(file.suffix.lower() or file.name for file in found if file not in (*documents, self.exclude))
+        others = Counter(file.suffix.lower() or file.name for file in files if file not in (*documents, self.exclude))
         if others:
-            shown = ", ".join(f"{count} {kind}" for kind, count in sorted(others.items()))
-            log.warning("%s: files of other kinds are skipped: %s", path, shown)
+            listed = ", ".join(f"{count} {kind}" for kind, count in sorted(others.items()))
+            log.warning("%s: files of other kinds are skipped: %s", path, listed)
         return documents
 
     def _check_text(self, file: Path) -> None:
@@ -180,7 +180,7 @@ class Documents:
     @cached_property
     def _file_by_passage(self) -> Mapping[str, Path]:
         """Return the file of each passage id; of equal passages the first file."""
-        pairs = [(passage.id, self.files[name]) for name, found in self.contents.items() for passage in found]
+        pairs = [(passage.id, self.files[name]) for name, passages in self.contents.items() for passage in passages]
         return dict(reversed(pairs))
 
 

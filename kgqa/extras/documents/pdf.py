@@ -98,8 +98,8 @@ def _join_tables(pages: Sequence[list[Block]]) -> list[PdfTable]:
             if not block.rows:
                 continue
             caption = _find_caption(blocks, position)
-            written = CAPTION.match(caption)
-            number = int(written[1]) if written else 0
+            match = CAPTION.match(caption)
+            number = int(match[1]) if match else 0
             above = [other for other in blocks[:position] if not other.margin and other.text != caption]
             last = tables[-1] if tables else None
             if (
@@ -116,9 +116,9 @@ def _join_tables(pages: Sequence[list[Block]]) -> list[PdfTable]:
                 last.pages.append(page)
                 last.caption = last.caption or caption
             else:
-                taken = {table.number for table in tables}
-                if not written or number in taken:
-                    number = max(taken, default=0) + 1
+                numbers = {table.number for table in tables}
+                if not match or number in numbers:
+                    number = max(numbers, default=0) + 1
                 tables.append(PdfTable(number, caption, [page], [*block.rows]))
     return tables
 
@@ -174,8 +174,8 @@ def _read_tables(file: Path, numbers: Sequence[int]) -> dict[int, list[Table]]:
         for number in numbers:
             try:
                 document = document or stack.enter_context(pdfplumber.open(file))
-                found = [(table.bbox, _read_rows(table)) for table in document.pages[number].find_tables()]
-                tables[number] = sorted((table for table in found if table[1]), key=lambda table: table[0][1])
+                pairs = [(table.bbox, _read_rows(table)) for table in document.pages[number].find_tables()]
+                tables[number] = sorted((table for table in pairs if table[1]), key=lambda table: table[0][1])
                 document.pages[number].close()
             except Exception as error:  # noqa: BLE001, PERF203 - it raises anything where boxes or numbers are missing
                 cause = str(error) or repr(error)

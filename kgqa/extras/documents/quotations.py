@@ -30,8 +30,8 @@ def quote_steps(traced: TracedQuestion, documents: Documents) -> tuple[Quotation
     chain = leading_chain(traced)
     if not chain:
         words = _weighfind_words((question, 1.0), (answer, 2.0))
-        shown = evidence[:MAX_PASSAGES]
-        return tuple(_quote(None, best_sentence(passage, words), passage, documents) for passage in shown)
+        cited = evidence[:MAX_PASSAGES]
+        return tuple(_quote(None, best_sentence(passage, words), passage, documents) for passage in cited)
     steps = tuple(_quote_unit(unit, passages[unit[-1]], documents) for unit in chain)
     parts = [
         (part, passage) for passage in evidence for part in _split_passage(passage) if contains_words(part, answer)

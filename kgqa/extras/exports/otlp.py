@@ -86,8 +86,8 @@ def _question(run: FinishedRun, reported: ReportedQuestion, session: str) -> _Sp
 
 def _evaluations(reported: ReportedQuestion) -> Iterator[_Span]:
     row, judgement = reported.row, reported.judgement
-    if known := {name: row[name] for name in METRICS if row.get(name) is not None}:
-        yield _Span("score", "EVALUATOR", {"input.value": row["answer"] or "", "output.value": _json(known)})
+    if numbers := {name: row[name] for name in METRICS if row.get(name) is not None}:
+        yield _Span("score", "EVALUATOR", {"input.value": row["answer"] or "", "output.value": _json(numbers)})
     if judgement:
         values = {"input.value": judgement.answer or "", "output.value": judgement.shown}
         yield _Span(f"judge {judgement.judge}", "EVALUATOR", values)
@@ -151,8 +151,8 @@ def _model_values(run: FinishedRun, call: TracedCall) -> dict[str, Json]:
 
 def model_of(run: FinishedRun, role: str) -> str:
     """Return the model of a role, such as "gpt_4o_mini@openai" if it has its own engine."""
-    chosen = {key: value for key, value, _ in run.settings if key.startswith("roles.") and value != UNSET}
-    own = chosen.get(f"roles.{role}") or (chosen.get("roles.reader", "") if role in AS_READER else "")
+    roles = {key: value for key, value, _ in run.settings if key.startswith("roles.") and value != UNSET}
+    own = roles.get(f"roles.{role}") or (roles.get("roles.reader", "") if role in AS_READER else "")
     model = run.choices.get("model", "")
     return f"{model}{own}" if own.startswith("+") else own or model
 

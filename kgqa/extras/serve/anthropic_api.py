@@ -30,9 +30,9 @@ class AnthropicMessage(BaseModel):
                 yield Message("tool", join_text(block.get("content")), answers=str(block.get("tool_use_id", "")))
             elif block.get("type") == "tool_use":
                 calls.append(ToolCall(str(block["id"]), str(block["name"]), json.dumps(block.get("input", {}))))
-        shown = [block for block in blocks if block.get("type") not in ("tool_result", "tool_use", "thinking")]
-        if shown or calls:
-            yield Message(self.role, join_text(shown), tuple(calls))
+        content = [block for block in blocks if block.get("type") not in ("tool_result", "tool_use", "thinking")]
+        if content or calls:
+            yield Message(self.role, join_text(content), tuple(calls))
 
 
 class AnthropicTool(BaseModel):

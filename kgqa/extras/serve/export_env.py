@@ -44,7 +44,7 @@ def write_environment(experiment: Experiment, agent: Command, name: str, folder:
         target = Path(template.name.removesuffix(".txt"))
         place = folder / package / target if target.suffix in IN_PACKAGE else folder / target
         text = template.read_text(encoding="utf-8")
-        replace_file(place, re.sub("|".join(words), lambda found: words[found[0]], text))
+        replace_file(place, re.sub("|".join(words), lambda match: words[match[0]], text))
     questions = (
         {"id": each.id, "prompt": each.text, "golds": list(each.answers)} for each in experiment.data.questions
     )

@@ -99,12 +99,16 @@ class Processes:
     async def _wait(self, work: asyncio.Future[Any], session: AgentSession) -> str:
         """Wait for a process. Return why it was stopped, or ""."""
         stopped = asyncio.ensure_future(asyncio.wrap_future(session.stopped))
-        done, _ = await asyncio.wait([work, stopped], timeout=self._agent.timeout, return_when=asyncio.FIRST_COMPLETED)
+        finished, _ = await asyncio.wait(
+            [work, stopped], timeout=self._agent.timeout, return_when=asyncio.FIRST_COMPLETED
+        )
         stopped.cancel()
-        if work in done:
+        if work in finished:
             return ""
         work.cancel()
-        return session.stopped.result() if stopped in done else f"more than method.timeout={self._agent.timeout:g} s"
+        return (
+            session.stopped.result() if stopped in finished else f"more than method.timeout={self._agent.timeout:g} s"
+        )
 
     def _end(self, process: Process) -> bool:
         """Kill what is left of a process. Return whether there were others than itself."""
@@ -162,13 +166,13 @@ def describe_session(question: Question, session: AgentSession, address: str) ->
     }
 
 
-def clean_environment(kept: tuple[str, ...]) -> dict[str, str]:
+def clean_environment(names: tuple[str, ...]) -> dict[str, str]:
     """Return the environment without variables whose names or values are secret, except `kept`."""
     secrets = [value.strip() for value in secret_variables().values()]
     return {
         name: value
         for name, value in os.environ.items()
-        if name in kept or not (is_secret(name) or any(secret in value for secret in secrets))
+        if name in names or not (is_secret(name) or any(secret in value for secret in secrets))
     }
 
 
@@ -177,25 +181,25 @@ def kill_processes(leader: int, mark: str) -> bool:
 
     The leader itself may have ended.
     """
-    found = False
+    is_alive = False
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(leader, signal.SIGKILL)
-        found = True
+        is_alive = True
     for process_id in find_marked(mark):
         with suppress(ProcessLookupError, PermissionError):
             os.kill(process_id, signal.SIGKILL)
-            found = True
-    return found
+            is_alive = True
+    return is_alive
 
 
 def find_marked(mark: str) -> list[int]:
     """Return the processes whose environment has the mark. Only Linux shows environments."""
-    wanted, found = f"{MARK}={mark}".encode(), []
+    wanted, processes = f"{MARK}={mark}".encode(), []
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             if wanted in (folder / "environ").read_bytes():
-                found.append(int(folder.name))
-    return found
+                processes.append(int(folder.name))
+    return processes
 
 
 def _explain_exit(code: int, errors: str) -> str:

@@ -59,8 +59,8 @@ class ResponsesRequest(BaseModel):
         for tool in self.tools or ():
             if tool.get("type") != "function":
                 raise NotSupported(f"tools: {tool.get('type')!r} is not a function, and kgqa has no others")
-            known = {key: tool[key] for key in ("name", "description", "parameters", "strict") if key in tool}
-            functions.append({"type": "function", "function": known})
+            fields = {key: tool[key] for key in ("name", "description", "parameters", "strict") if key in tool}
+            functions.append({"type": "function", "function": fields})
         return functions
 
 

@@ -35,22 +35,22 @@ async def retrieve(body: Mapping[str, Json], session: AgentSession) -> Json:
 
     A score is the reciprocal of the rank, because retrievers have no common scale.
     """
-    request, found = await _search(body, session)
+    request, rankings = await _search(body, session)
     results = [
         [
             {"document": document_json(passage), "score": 1 / rank} if request.scores else document_json(passage)
             for rank, passage in enumerate(passages, start=1)
         ]
-        for passages in found
+        for passages in rankings
     ]
     return {"result": results[0] if isinstance(request.queries, str) else results}
 
 
 async def search(body: Mapping[str, Json], session: AgentSession) -> Json:
     """Answer `/search` and `/batch_search`: documents, or with `return_score` documents and their scores."""
-    request, found = await _search(body, session)
-    documents: list[Json] = [[document_json(passage) for passage in passages] for passages in found]
-    scores: list[Json] = [[1 / rank for rank in range(1, len(passages) + 1)] for passages in found]
+    request, results = await _search(body, session)
+    documents: list[Json] = [[document_json(passage) for passage in passages] for passages in results]
+    scores: list[Json] = [[1 / rank for rank in range(1, len(passages) + 1)] for passages in results]
     if isinstance(request.queries, str):
         documents, scores = documents[0], scores[0]
     return [documents, scores] if request.scores else documents

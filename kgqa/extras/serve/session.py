@@ -88,7 +88,7 @@ class AgentSession:
     @property
     def searches(self) -> tuple[tuple[str, tuple[Passage, ...]], ...]:
         """Return the queries with their passages, in the order in which they arrived."""
-        return tuple(found for _, found in sorted(self._searches.items()))
+        return tuple(search for _, search in sorted(self._searches.items()))
 
     def submit(self, call: Call[T]) -> Future[T]:
         """Start a call from any thread.

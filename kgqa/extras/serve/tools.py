@@ -57,9 +57,9 @@ class Tools:
         if not self._session.abilities.model:
             raise NotSupported("there is no model here. Add model to method.needs")
         messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
-        sent = tuple(Message(message["role"], message["content"]) for message in messages)  # type: ignore[arg-type]
+        prompt_messages = tuple(Message(message["role"], message["content"]) for message in messages)  # type: ignore[arg-type]
         most = max_tokens or self._session.limits.max_tokens
-        call = Generate(Prompt("agent/chat", sent), most, tuple(stop), temperature)
+        call = Generate(Prompt("agent/chat", prompt_messages), most, tuple(stop), temperature)
         return self._session.submit(call).result().text
 
     def search(self, query: str, k: int | None = None) -> list[Passage]:
@@ -69,8 +69,8 @@ class Tools:
 
 async def run_function(agent: Function, question: Question, session: AgentSession, address: str) -> AgentReply:
     """Run a function in a thread of its own. One that takes longer than the timeout is left behind without calls."""
-    known = describe_session(question, session, address)
-    urls = (known["openai_base_url"], known["retrieve_url"], known["mcp_url"])
+    values = describe_session(question, session, address)
+    urls = (values["openai_base_url"], values["retrieve_url"], values["mcp_url"])
     tools = Tools(question, *urls, session.token, session.abilities.model, session)
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
     outcome: list[Any] = []

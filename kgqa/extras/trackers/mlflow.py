@@ -44,8 +44,8 @@ class MlflowTracker:
         at = int(time.time() * 1000)
         try:
             client = mlflow.MlflowClient(self.uri)
-            known = client.get_experiment_by_name(self.experiment)
-            number = known.experiment_id if known else client.create_experiment(self.experiment)
+            existing = client.get_experiment_by_name(self.experiment)
+            number = existing.experiment_id if existing else client.create_experiment(self.experiment)
             logged = client.create_run(number, run_name=run.name).info
             for some in _batches((Param(name, value) for name, value in run.parameters.items()), AT_ONCE):
                 client.log_batch(logged.run_id, params=some)

@@ -63,9 +63,9 @@ class Bootstrap:
             if key in OWN_KEYS:
                 raise ConfigError(f"{word}: is set by kgqa bootstrap for each run and training. Remove it")
         defaults = {"method": "method=knowtrace", BOOTSTRAP: f"{BOOTSTRAP}=knowtrace"}
-        chosen = [*(word for key, word in defaults.items() if key not in keys), *overrides]
-        groups = {group: [word for word in chosen if override_group(word) == group] for group in ("collect", "train")}
-        others = [word for word in chosen if override_group(word) not in groups]
+        complete = [*(word for key, word in defaults.items() if key not in keys), *overrides]
+        groups = {group: [word for word in complete if override_group(word) == group] for group in ("collect", "train")}
+        others = [word for word in complete if override_group(word) not in groups]
         config = compose_experiment(others).config
         words = [word for word in others if override_group(word) != BOOTSTRAP and override_key(word) != "dry_run"]
         return cls(build(config[BOOTSTRAP], BOOTSTRAP), config, tuple(words), *map(tuple, groups.values()))
@@ -91,8 +91,8 @@ class Bootstrap:
     def learning(self, adapters: Mapping[str, str]) -> list[str]:
         """Return the overrides of a run on the training questions, with adapters trained on them, too (Algorithm 2)."""
         split = [format_override("dataset.split", self.settings.split)] if self.settings.split else []
-        chosen = [format_override(key, getattr(self.settings, key)) for key in ("sample", "limit", "ids")]
-        return [*self.evaluating(adapters), *split, *chosen, "allow_trained_questions=true"]
+        words = [format_override(key, getattr(self.settings, key)) for key in ("sample", "limit", "ids")]
+        return [*self.evaluating(adapters), *split, *words, "allow_trained_questions=true"]
 
     def training(self, role: str, name: str) -> TrainRequest:
         """Raise ConfigError: as `TrainRequest.of`, or a folder of examples is named."""
@@ -112,14 +112,14 @@ class Bootstrap:
 
         Raises ConfigError: a question is for training and evaluation.
         """
-        evaluated, learnt = compose_experiment(self.evaluating({})), compose_experiment(self.learning({}))
-        if both := {*evaluated.data.ids} & {*learnt.data.ids}:
+        evaluated, learning = compose_experiment(self.evaluating({})), compose_experiment(self.learning({}))
+        if both := {*evaluated.data.ids} & {*learning.data.ids}:
             raise ConfigError(
                 f"{len(both):,} of {len(evaluated.data.ids):,} questions are used for training and evaluation: set "
                 "another bootstrap.split=, or other bootstrap.ids= than ids="
             )
         return {
-            "runs": [{"run": identify(run), "questions": ids_digest(run.data.ids)} for run in (evaluated, learnt)],
+            "runs": [{"run": identify(run), "questions": ids_digest(run.data.ids)} for run in (evaluated, learning)],
             "bootstrap": changing_settings(self.config[BOOTSTRAP], BOOTSTRAP),
             "collect": [*self.collect_overrides],
             "train": {role: [*map(list, self.training(role, "any").settings)] for role in self.settings.train},
@@ -139,9 +139,9 @@ class Bootstrap:
         rounds = Rounds(title=self.title, filter=self.settings.filter, rounds=())
         adapters: Mapping[str, str] = {}  # of the round before
         locked = lock_folder(self.folder, as_json(self.identity), "this", "another bootstrap.sample=")
-        with locked, monitor_work(display, BOOTSTRAP, self.folder) as shown:
+        with locked, monitor_work(display, BOOTSTRAP, self.folder) as monitor:
             for number in range(self.settings.rounds + 1):
-                one = self.make(number, adapters, shown) if number else self.evaluate(0, {}, shown)
+                one = self.make(number, adapters, monitor) if number else self.evaluate(0, {}, monitor)
                 adapters = one.adapters
                 rounds = rounds.replace(rounds=(*rounds.rounds, one))
                 self._report(rounds, command)
@@ -159,12 +159,12 @@ class Bootstrap:
     def make(self, number: int, adapters: Mapping[str, str], display: Display) -> Round:
         """Run Algorithm 2, lines 4 to 17: answer with the last adapters, then train the base on right answers."""
         settings = self.settings
-        run, examples, kept, figures = self.answer(self.learning(adapters), display), {}, {}, {}
+        run, examples, counts, figures = self.answer(self.learning(adapters), display), {}, {}, {}
         for role in settings.train:
             words = [*self.collect_overrides, f"collect.filter={settings.filter}", f"collect.role={role}"]
             collecting = Collecting.of(settings.collect, words, [run.folder])
             collected = collecting.collect(display, ["collect", settings.collect, "--from", str(run.folder)])
-            examples[role], kept[role] = str(collecting.folder), collected.examples
+            examples[role], counts[role] = str(collecting.folder), collected.examples
             figures = {**collected.figures}
         asked, right = run.metrics.questions, int(figures.get(RIGHT, 0))
         if right < settings.fewest:
@@ -176,7 +176,7 @@ class Bootstrap:
         new = {role: self.train(number, role, Path(folder), display) for role, folder in examples.items()}
         filtered = Estimate(mean=figures.get(FA), low=figures.get(FA + LOW), high=figures.get(FA + HIGH), n=right)
         return self.evaluate(number, new, display).replace(
-            run=str(run.folder), asked=asked, right=right, examples=examples, kept=kept, filtered=filtered,
+            run=str(run.folder), asked=asked, right=right, examples=examples, kept=counts, filtered=filtered,
             adapters=new,
         )  # fmt: skip
 

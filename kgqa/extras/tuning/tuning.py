@@ -125,10 +125,10 @@ class Tuning:
             raise ConfigError("no values to choose from: set several values for a key, e.g. method.beam=3,5")
         return [on_part(cell, self.parts[0], "dev") for cell in self.cells]
 
-    def on_test(self, chosen: Cell) -> list[Cell]:
+    def on_test(self, best: Cell) -> list[Cell]:
         """Return the chosen cell over the test questions, once per set of few-shot examples if there are any."""
         keys = [f"method.demonstration_set={name}" for name in self.sets]
-        cells = freeze_cells([(key, [*chosen.overrides, key]) for key in keys] or [(chosen.name, chosen.overrides)])
+        cells = freeze_cells([(key, [*best.overrides, key]) for key in keys] or [(best.name, best.overrides)])
         return [on_part(cell, self.parts[1], "test") for cell in cells]
 
     def run(self, display: Display) -> Tuned:
@@ -196,8 +196,8 @@ def _sample(
     if not ids or (count is not None and count > len(ids)):
         raise ConfigError(f"{key}={count}: only {len(ids):,} questions are left for it")
     random.Random(seed).shuffle(ids)  # noqa: S311 - a choice to be repeated, no secret
-    chosen = set(ids[:count])
-    sampled = tuple(question.id for question in questions if question.id in chosen)
+    some = set(ids[:count])
+    sampled = tuple(question.id for question in questions if question.id in some)
     return QuestionSplit(str(path) if path else None, sha256, len(sampled), sampled)
 
 

@@ -63,10 +63,10 @@ class Viewer:
         text, order, first = query.get("filter", ""), query.get("sort", ""), _first(request)
         is_grouped = not (text or order)
         rows = table.sort_rows([row for row in rows if table.has_words(row, text)], order)
-        shown = (group_cells(rows) if is_grouped else rows)[first : first + PAGE]
+        page_rows = (group_cells(rows) if is_grouped else rows)[first : first + PAGE]
         return self._page(
-            request, "runs.html.j2", rows=shown, titles=table.titles_of(shown), grouped=is_grouped,
-            first=first, count=len(rows), filter=text, sort=order, columns=table.columns_of(shown),
+            request, "runs.html.j2", rows=page_rows, titles=table.titles_of(page_rows), grouped=is_grouped,
+            first=first, count=len(rows), filter=text, sort=order, columns=table.columns_of(page_rows),
             beats=read_heartbeats(self._root),
         )  # fmt: skip
 
@@ -89,10 +89,10 @@ class Viewer:
         """Show one question of a run with all its calls."""
         row = find_row(self._root, request.path_params["key"])
         question = read_answers(row).question(request.query_params.get("id", ""))
-        shown = {metric.label: question.row[name] for name, metric in METRICS.items() if metric.tested}
-        shown["judge"] = question.row["verdict"]
+        scores = {metric.label: question.row[name] for name, metric in METRICS.items() if metric.tested}
+        scores["judge"] = question.row["verdict"]
         facts = [("run", row.key), ("gold answer", " | ".join(question.row["gold"]))]
-        facts += [(name, str(value)) for name, value in shown.items() if value is not None]
+        facts += [(name, str(value)) for name, value in scores.items() if value is not None]
         return _html("".join(question_page(question, facts)), headers=SANDBOX)
 
     def compare(self, request: Request) -> Response:

@@ -118,14 +118,14 @@ def _read_run(entry: RunEntry) -> Row:
     if not entry.ended:
         return row
     try:
-        metrics, chosen = Metrics.read(entry.folder), read(Chosen, entry.folder / SETTINGS)
+        metrics, settings = Metrics.read(entry.folder), read(Chosen, entry.folder / SETTINGS)
     except DataError as error:
         return replace(row, trouble=str(error))
     return replace(
         row,
         questions=metrics.questions,
         figures={column.label: figure for column in columns() if (figure := column.measure(metrics))},
-        settings={**chosen.choices, **{setting: value for setting, value, _ in chosen.settings}},
+        settings={**settings.choices, **{setting: value for setting, value, _ in settings.settings}},
     )
 
 
@@ -135,14 +135,14 @@ def _read_sweep(entry: RunEntry, root: Path) -> Row:
         sweep = Sweep.read(entry.folder)
     except DataError as error:
         return replace(row, trouble=str(error))
-    done = [_locate(str(cell.run), root) for cell in sweep.cells if cell.status == "done" and cell.run]
+    folders = [_locate(str(cell.run), root) for cell in sweep.cells if cell.status == "done" and cell.run]
     base = root.resolve()
     return replace(
         row,
-        status="done" if entry.ended and len(done) == len(sweep.cells) else "not finished",
-        cells=f"{len(done)} of {len(sweep.cells)} cells",
+        status="done" if entry.ended and len(folders) == len(sweep.cells) else "not finished",
+        cells=f"{len(folders)} of {len(sweep.cells)} cells",
         axes=tuple(sweep.axes),
-        runs=tuple(run.relative_to(base).as_posix() for run in done if run.is_relative_to(base)),
+        runs=tuple(run.relative_to(base).as_posix() for run in folders if run.is_relative_to(base)),
     )
 
 
@@ -166,8 +166,8 @@ def titles_of(rows: Sequence[Row]) -> dict[str, str]:
         differing = [key for key in differing_settings(alike) if not key.startswith(_IN_COLUMNS)]
         # without the keys of a component that differs
         keys = [key for key in differing if "." not in key or key.partition(".")[0] not in differing]
-        shown = {key: row.settings[key] for key in keys[:_CHANGES] if key in row.settings}
-        name = name_by_settings({"method": row.method} | shown) + " · …" * (len(keys) > _CHANGES)
+        values = {key: row.settings[key] for key in keys[:_CHANGES] if key in row.settings}
+        name = name_by_settings({"method": row.method} | values) + " · …" * (len(keys) > _CHANGES)
         titles[row.key] = f"sweep {row.name}" if row.kind == "sweep" else name
     return titles
 
@@ -178,20 +178,20 @@ def differing_settings(rows: Iterable[Row]) -> list[str]:
     for row in rows:
         for key, value in row.settings.items():
             values.setdefault(key, set()).add(value)
-    return [key for key, seen in values.items() if len(seen) > 1 and key not in FIELDS]
+    return [key for key, distinct in values.items() if len(distinct) > 1 and key not in FIELDS]
 
 
 def sort_rows(rows: Iterable[Row], column: str) -> list[Row]:
     """Sort by a column: numbers by size, texts by the alphabet, missing values last. `-column` sorts descending."""
     name = column.removeprefix("-")
-    known = [row for row in rows if row.value(name) is not None]
+    with_value = [row for row in rows if row.value(name) is not None]
     missing = [row for row in rows if row.value(name) is None]
 
     def key(row: Row) -> Any:
         value = row.value(name)
         return value.lower() if isinstance(value, str) else value
 
-    return [*sorted(known, key=key, reverse=column.startswith("-")), *missing]
+    return [*sorted(with_value, key=key, reverse=column.startswith("-")), *missing]
 
 
 def has_words(row: Row, text: str) -> bool:
@@ -205,11 +205,11 @@ def draw_plots(rows: Sequence[Row], x: str, y: str) -> dict[str, tuple[BarPlot, 
     """Return `y` as bars, and as points against `x`, by dataset. Runs are named by what differs."""
     titles, plots = titles_of(rows), {}
     for dataset in sorted({row.dataset for row in rows if y in row.figures}):
-        known = [(titles[row.key], row.figures) for row in rows if row.dataset == dataset and y in row.figures]
-        bars = [Bar(title, (each := figures[y]).value, each.low, each.high) for title, figures in known]
+        pairs = [(titles[row.key], row.figures) for row in rows if row.dataset == dataset and y in row.figures]
+        bars = [Bar(title, (each := figures[y]).value, each.low, each.high) for title, figures in pairs]
         points = [
             Point(figures[x].value, (each := figures[y]).value, each.low, each.high, title)
-            for title, figures in known
+            for title, figures in pairs
             if x in figures
         ]
         series = [Series(dataset, points, 0, line=False)]

@@ -74,9 +74,9 @@ class ExampleTally:
     first: TrainingExample | Positive | None = None
     teacher: list[str] = field(default_factory=list)  # its runs
 
-    def count(self, made: Iterable[Made]) -> Iterator[TrainingExample | Positive]:
+    def count(self, examples: Iterable[Made]) -> Iterator[TrainingExample | Positive]:
         """Yield the examples, and count them."""
-        for one in made:
+        for one in examples:
             if isinstance(one, Dropped):
                 self.dropped.append(one)
                 continue
@@ -154,8 +154,8 @@ class Collecting:
         """
         # raises ConfigError for an unknown recipe
         config_file("collect", name)
-        chosen = _choose_datasets(name, overrides)
-        experiments = [compose_experiment([f"collect={name}", *words]) for words in chosen]
+        datasets = _choose_datasets(name, overrides)
+        experiments = [compose_experiment([f"collect={name}", *words]) for words in datasets]
         first = experiments[0]
         recipe = building.build_part(first.config["collect"], "collect", Recipe)
         values = override_values(overrides)
@@ -170,7 +170,7 @@ class Collecting:
                 f"collect {name}: needs finished runs. Name them: --from RUN (kgqa train: train.examples=FOLDER)"
             )
         sources, identities = list[ExampleSource](), list[Json]()
-        for each, words in zip(experiments, chosen, strict=True) if recipe.sources else ():
+        for each, words in zip(experiments, datasets, strict=True) if recipe.sources else ():
             noise = noise_questions(each) if recipe.uses_noise else ()
             run_words = tuple(word for word in words if override_group(word) not in COLLECT_ONLY)
             sources.append(

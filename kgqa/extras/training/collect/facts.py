@@ -66,15 +66,15 @@ class NextFacts(FactRecipe):
         """Yield an example for each fact except the first."""
         assert isinstance(source.method, Kgp)
         method, facts = replace(source.method, agent=self.agent), ordered_facts(question)
-        for known in range(1, len(facts)):
+        for count in range(1, len(facts)):
             yield TrainingExample(
-                id=f"{source.dataset}/{question.id}/fact {known + 1}",
+                id=f"{source.dataset}/{question.id}/fact {count + 1}",
                 question=question.id,
                 role="agent",
-                prompt=method.evidence_prompt(question.text, " ".join(facts[:known])),
-                target=facts[known].strip(),
+                prompt=method.evidence_prompt(question.text, " ".join(facts[:count])),
+                target=facts[count].strip(),
                 label="fact",
-                origin=ExampleOrigin(source.dataset, known + 1, "gold"),
+                origin=ExampleOrigin(source.dataset, count + 1, "gold"),
             )
 
 

@@ -80,11 +80,11 @@ class RunLessons(Recipe):
                 if self.is_right(questions[prediction.question_id], prediction, profile):
                     figures = prediction.figures
                     tokens.append((figures.get("filtered_tokens", 0), figures.get("written_tokens", 0)))
-        written = sum(count for _, count in tokens)
-        if not written:
+        total_tokens = sum(count for _, count in tokens)
+        if not total_tokens:
             return {RIGHT: len(tokens)}
         low, high = pool_interval(tokens, seed=self.seed)
-        share = sum(count for count, _ in tokens) / written
+        share = sum(count for count, _ in tokens) / total_tokens
         return {RIGHT: len(tokens), FA: 100 * share, FA + LOW: 100 * low, FA + HIGH: 100 * high}
 
     def is_right(self, question: Question, prediction: Prediction, profile: str) -> bool:

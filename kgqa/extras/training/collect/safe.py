@@ -172,8 +172,8 @@ class JudgedSteps(Recipe, TeacherSettings):
         labeled = dict[str, list[Labeled] | NotTaught]()
         for words, run in dict.fromkeys((case.words, case.run) for case in cases.values()):
             values = {**settings, "answers_of": run}
-            chosen = [format_override(f"method.{name}", value) for name, value in values.items()]
-            notes = call_teacher([*words, "method=safe_teacher", *chosen])
+            settings_of_method = [format_override(f"method.{name}", value) for name, value in values.items()]
+            notes = call_teacher([*words, "method=safe_teacher", *settings_of_method])
             for key, case in cases.items():
                 if (case.words, case.run) == (words, run):
                     labeled[key] = read_labeled(notes[case.question.id], f"the teacher's notes on {case.question.id}")
@@ -187,15 +187,15 @@ class JudgedSteps(Recipe, TeacherSettings):
         """Return the labeled steps of each question, as a teacher does."""
         plans, labeled = dict[str, LogicalPlan](), dict[str, list[Labeled] | NotTaught]()
         for key, case in questions.items():
-            shown, chance = case.method.sample_passages(case.question), self._chance(case.question, "plan")
+            passages, chance = case.method.sample_passages(case.question), self._chance(case.question, "plan")
             try:
-                plans[key] = plan(case.question, shown, chance)
+                plans[key] = plan(case.question, passages, chance)
             except NotTaught as why:
                 labeled[key] = why
         others = _others(plans.values())
-        for key, made in plans.items():
-            question, shown = questions[key].question, questions[key].method.sample_passages(questions[key].question)
-            solution = Solution(made, shown, question.support, others, self._chance(question, "steps"))
+        for key, plan_of_rules in plans.items():
+            question, passages = questions[key].question, questions[key].method.sample_passages(questions[key].question)
+            solution = Solution(plan_of_rules, passages, question.support, others, self._chance(question, "steps"))
             chances = {error: self._chance(question, error) for error in errors(self.labels)}
             labeled[key] = solution.label_steps(chances)
         return labeled
@@ -257,9 +257,9 @@ def _choose(
                 yield replace(case, label=label, step=step).drop("longer than method.max_feedback_characters")
             else:
                 usable.append(replace(case, label=label, step=step))
-    chosen = sample(usable)
+    some = sample(usable)
     for case in usable:
-        yield case.example() if case.id in chosen else case.drop(why)
+        yield case.example() if case.id in some else case.drop(why)
 
 
 def _others(plans: Iterable[LogicalPlan]) -> dict[str, list[str]]:
@@ -267,4 +267,4 @@ def _others(plans: Iterable[LogicalPlan]) -> dict[str, list[str]]:
     values: dict[str, dict[str, None]] = defaultdict(dict)
     for fact in (fact for each in plans for fact in each.facts if fact.subject):
         values[fact.wanted.removesuffix(f" of {fact.subject}")][fact.value] = None
-    return {kind: list(found) for kind, found in values.items()}
+    return {kind: list(examples) for kind, examples in values.items()}

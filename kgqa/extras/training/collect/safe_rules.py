@@ -79,36 +79,36 @@ class LogicalPlan:
         return len(self.facts) + 2
 
 
-def plan(question: Question, shown: Sequence[Passage], chance: random.Random) -> LogicalPlan:
+def plan(question: Question, passages: Sequence[Passage], chance: random.Random) -> LogicalPlan:
     """Make the plan of a question with passages in the order of their numbers.
 
     Raises NotTaught: no decomposition, facts that are not in the passages, or an answer that does not follow from them.
     """
     if len(question.decomposition) < 2:
         raise NotTaught("no decomposition into two facts or more")
-    gold = [(number, passage) for number, passage in enumerate(shown, start=1) if passage.id in question.support]
+    gold = [(number, passage) for number, passage in enumerate(passages, start=1) if passage.id in question.support]
     facts = _facts(question.decomposition, gold)
     needed = {index for fact in facts for index in fact.needs}
     ends = [index for index in range(len(facts)) if index not in needed]
     if len(ends) > 1 and "comparison" in question.type:
-        found = " and ".join(f"{facts[index].value} (Step {index + 1})" for index in ends)
+        values = " and ".join(f"{facts[index].value} (Step {index + 1})" for index in ends)
         answer = question.answers[0]
         if answer.lower() in ("yes", "no"):
             same = len({normalise(facts[index].value) for index in ends}) == 1
             if same is not (answer.lower() == "yes"):
                 raise NotTaught("the answer does not follow from the facts")
-            right, wrong = (f"{found} are the same.", f"{found} are not the same.")[:: 1 if same else -1]
+            right, wrong = (f"{values} are the same.", f"{values} are not the same.")[:: 1 if same else -1]
             return LogicalPlan(facts, right, wrong, answer, "no" if same else "yes")
         compared = [fact.subject for fact in facts if not fact.needs]
         others = [name for name in compared if name and _bare_name(name) not in map(_bare_name, question.answers)]
         if len(others) == len(compared):
             raise NotTaught("the answer is none of what is compared")
-        premise = f"Comparing {found}, what the question asks for is"
+        premise = f"Comparing {values}, what the question asks for is"
     else:
         answer = facts[-1].value
         if normalise(answer) not in map(normalise, question.answers):
             raise NotTaught("the last fact is not the answer")
-        names = [fact.value for fact in facts[:-1]] + [passage.title for passage in shown]
+        names = [fact.value for fact in facts[:-1]] + [passage.title for passage in passages]
         others = [name for name in names if normalise(name) not in ("", normalise(answer))]
         steps = f"Steps 1 to {len(facts)}" if len(facts) > 2 else "Steps 1 and 2"
         premise = f"From {steps} it follows that what the question asks for is"
@@ -139,8 +139,8 @@ def _parse_hop(text: str) -> tuple[str, str]:
         subject, arrow, relation = text.rpartition(", ")
     if not arrow:
         return "", f'the answer to "{text.strip()}"'
-    shown = f'"{relation}"' if _NO_NOUN.search(relation) else relation
-    return subject.strip(), f"the {shown} of {subject.strip()}"
+    phrase = f'"{relation}"' if _NO_NOUN.search(relation) else relation
+    return subject.strip(), f"the {phrase} of {subject.strip()}"
 
 
 def _find_passage(hop: Hop, subject: str, gold: Sequence[tuple[int, Passage]]) -> int:
@@ -261,9 +261,9 @@ class Solution:
     def off_topic(self, chance: random.Random) -> Wrong | None:
         if not (aside := sample_sentence(self.distractors(), chance)):
             return None
-        passage, said = aside
+        passage, sentence = aside
         diagnosis = f"What Passage {passage} says of {self.shown[passage - 1].title} does not help with the question"
-        return self.sample_fact(chance)[0], f"Passage {passage} says: {said} (Attribution)", diagnosis
+        return self.sample_fact(chance)[0], f"Passage {passage} says: {sentence} (Attribution)", diagnosis
 
     def redundancy(self, chance: random.Random) -> Wrong:
         number, _ = self.sample_fact(chance, 2)
@@ -347,10 +347,10 @@ def sample_late(numbers: Sequence[int], chance: random.Random) -> int:
 
 def sample_sentence(passages: Sequence[Numbered], chance: random.Random) -> tuple[int, str] | None:
     """Sample a sentence of the passages, but not the first of several, and return it with its passage's number."""
-    said = list[tuple[int, str]]()
+    sentences = list[tuple[int, str]]()
     for number, passage in passages:
         split = passage.sentences or re.split(r"(?<=[.!?])\s+", passage.text)
         plain = [sentence(_TAGGED.sub(" ", text).strip()) for text in split if text.strip()]
         short = [text for text in plain if 20 <= len(text) <= LONGEST]
-        said += [(number, text) for text in short[1:] or short]
-    return chance.choice(said) if said else None
+        sentences += [(number, text) for text in short[1:] or short]
+    return chance.choice(sentences) if sentences else None

@@ -200,8 +200,8 @@ class Teacher:
 
     async def solve(self, question: Question, chance: random.Random) -> Ideal:
         """Plan the solution, carry it out on the gold passages, and check it."""
-        shown = self.method.sample_passages(question)
-        gold = {n: passage for n, passage in enumerate(shown, start=1) if passage.id in question.support}
+        passages = self.method.sample_passages(question)
+        gold = {n: passage for n, passage in enumerate(passages, start=1) if passage.id in question.support}
         if not gold or not question.answers:
             raise NotTaught("no gold passage or answer")
         hops = [hop.question for hop in question.decomposition]
@@ -225,7 +225,7 @@ class Teacher:
         if self.settings.audit and not (await self.ask("teach/check", Agreement, {"steps": lines, **shared})).agree:
             raise NotTaught("the ideal steps did not pass the check")
         kinds, texts = tuple(step.kind for step in plan), tuple(claim.claim for claim in claims)
-        values = self.method.prompt_values(question, shown)
+        values = self.method.prompt_values(question, passages)
         return Ideal(question.text, values["passages"], kinds, texts, (*steps, answer))
 
     async def corrupt(self, error: str, number: int, ideal: Ideal, chance: random.Random) -> str:

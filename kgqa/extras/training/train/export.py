@@ -49,15 +49,15 @@ def export_gguf(name: str, out: Path | None) -> Path:
         ConfigError: there is no such adapter, or its base is unknown, missing or of another architecture.
         DataError: its file is damaged.
     """
-    found = find_adapter(name)
-    preset, _ = found.trained_on()
+    adapter = find_adapter(name)
+    preset, _ = adapter.trained_on()
     if preset is None:
         raise ConfigError(f"adapter {name}: its base is unknown. Name it in conf/adapter")
-    own = (found.folder.parent / MANIFEST).is_file()
-    base = _base(Trained.read(found.folder.parent)) if own else Base.of(preset, is_encoder=False)
+    own = (adapter.folder.parent / MANIFEST).is_file()
+    base = _base(Trained.read(adapter.folder.parent)) if own else Base.of(preset, is_encoder=False)
     assert base.model is not None
-    target = out or found.gguf
-    write_gguf(found, Attention.of(base.model.locate()), target)
+    target = out or adapter.gguf
+    write_gguf(adapter, Attention.of(base.model.locate()), target)
     return target
 
 
@@ -85,17 +85,17 @@ class Attention:
     def of(cls, weights: Path) -> Attention:
         """Read the attention's shape from a GGUF file, or from the config.json of a transformers folder."""
         if is_gguf(weights):
-            found = read_header(weights)
-            kind = found.get("general.architecture")
+            header = read_header(weights)
+            kind = header.get("general.architecture")
             keys = (f"{kind}.attention.head_count", f"{kind}.attention.head_count_kv")
         else:
-            found = read(dict[str, Json], weights / "config.json", remedy="Get the model's folder again.")
-            kind, keys = found.get("model_type"), ("num_attention_heads", "num_key_value_heads")
+            header = read(dict[str, Json], weights / "config.json", remedy="Get the model's folder again.")
+            kind, keys = header.get("model_type"), ("num_attention_heads", "num_key_value_heads")
         if kind not in ARCHITECTURES:
             offered = ", ".join(ARCHITECTURES)
             raise ConfigError(f"no GGUF adapters on a base of architecture {kind}, only on {offered}. {MERGE_HINT}")
-        heads = found.get(keys[0])
-        kv_heads = found.get(keys[1]) or heads
+        heads = header.get(keys[0])
+        kv_heads = header.get(keys[1]) or heads
         if not isinstance(heads, int) or not isinstance(kv_heads, int):
             raise DataError(f"{weights}: no number of attention heads ({heads}, {kv_heads}). Get it again")
         return cls(str(kind), heads, kv_heads)

@@ -68,8 +68,8 @@ def train(request: TrainRequest, examples: ExampleSplit, display: Display, comma
     def refuse() -> None:
         raise ConfigError(f"{folder}: another kgqa process is training this. Wait for it, or set another train.name=")
 
-    with lock_file(folder / LOCK, refuse, OUT_ELSEWHERE), monitor_work(display, "train", folder) as shown:
-        base = request.base.folder(shown.line)
+    with lock_file(folder / LOCK, refuse, OUT_ELSEWHERE), monitor_work(display, "train", folder) as monitor:
+        base = request.base.folder(monitor.line)
         if not (folder / RESULT).is_file():
             for name, text in zip((TRAIN, HELD_OUT), examples.texts, strict=True):
                 replace_file(folder / name, text)
@@ -77,8 +77,8 @@ def train(request: TrainRequest, examples: ExampleSplit, display: Display, comma
                 kind=request.kind, recipe=asdict(request.training), base=str(base.absolute()),
                 base_name=request.base.preset, folder=str(folder.absolute()),
             )  # fmt: skip
-            with shown.counting("steps") as advance:
-                run_worker(task, request.training.processes, show_events(advance, shown))
+            with monitor.counting("steps") as advance:
+                run_worker(task, request.training.processes, show_events(advance, monitor))
         result = TrainResult.read(folder)
         figures = evaluate(folder, examples)
         command = command or ("train", request.recipe, *request.overrides)
@@ -92,7 +92,7 @@ def train(request: TrainRequest, examples: ExampleSplit, display: Display, comma
         replace_file(folder / MANIFEST, json_text(trained.json()))
         shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
         if request.config.get("tracker") is not None:
-            load_registered("track_training")(request.config, lambda: _tracked_run(trained, folder, result), shown)
+            load_registered("track_training")(request.config, lambda: _tracked_run(trained, folder, result), monitor)
     return folder
 
 
@@ -124,7 +124,7 @@ def _manifest(
     measured: Mapping[str, Estimate],
     baselines: Mapping[str, float],
 ) -> Trained:
-    training, made_by, known = request.training, origin(command), list_sources()
+    training, made_by, sources = request.training, origin(command), list_sources()
     weights = sorted(file for file in (folder / training.output).rglob("*") if file.is_file())
     losses, held_out = ([value for _, value in result.series.get(name, ())] for name in ("loss", "held_out_loss"))
     tail = losses[-max(1, len(losses) // 10) :]
@@ -154,7 +154,7 @@ def _manifest(
             question_hashes=examples.question_hashes,
             text_hashes=examples.text_hashes,
             templates=examples.templates,
-            licences=tuple(f"{name}: {known[name].license}" for name in examples.made_of if name in known),
+            licences=tuple(f"{name}: {sources[name].license}" for name in examples.made_of if name in sources),
         ),
         seed=training.seed,
         precision=training.precision,

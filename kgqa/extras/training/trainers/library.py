@@ -109,8 +109,12 @@ def series(history: Sequence[dict[str, Any]]) -> dict[str, tuple[tuple[int, floa
     """Return (step, value) pairs of the library's log by name. Step 0 is before training."""
     values: dict[str, dict[int, float]] = {}
     for line in history:
-        found = {"loss": line.get("loss"), "held_out_loss": mean_loss(line), "learning_rate": line.get("learning_rate")}
-        for name, value in found.items():
+        losses = {
+            "loss": line.get("loss"),
+            "held_out_loss": mean_loss(line),
+            "learning_rate": line.get("learning_rate"),
+        }
+        for name, value in losses.items():
             if value is not None:
                 values.setdefault(name, {})[line["step"]] = value
     return {name: tuple(by_step.items()) for name, by_step in values.items()}
@@ -130,6 +134,6 @@ def generate_replies(network: Any, tokenizer: Any, prompts: Sequence[Sequence[in
                 **batch, max_new_tokens=max_tokens, do_sample=False, use_cache=True,
                 eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id,
             )  # fmt: skip
-        written = ids if network.config.is_encoder_decoder else ids[:, batch["input_ids"].shape[1] :]
-        replies += tokenizer.batch_decode(written, skip_special_tokens=True)
+        output = ids if network.config.is_encoder_decoder else ids[:, batch["input_ids"].shape[1] :]
+        replies += tokenizer.batch_decode(output, skip_special_tokens=True)
     return replies
