@@ -37,7 +37,8 @@ def test_triples_and_brackets_are_no_candidates(text: str) -> None:
 
 @pytest.mark.weights
 def test_tokenizer_reads_control_tokens_of_a_passage_as_text(model: Model) -> None:
-    pytest.importorskip("tokenizers")
+    # converts the GGUF file
+    pytest.importorskip("torch", reason="torch is not installed")
     template = ChatTemplate.of(model.locate())
     tokens = Tokens(template, model.locate(), 4096)
     assert tokens.mask(PLAIN) is PLAIN
