@@ -28,7 +28,7 @@ def engines(*overrides: str) -> Engines:
     return Engines(role_nodes(compose(["engine=scripted", *overrides]), choose_nodes), Pool())
 
 
-def test_an_adapter_is_the_newest_training_of_a_name_or_a_folder_of_peft() -> None:
+def test_adapter_is_newest_training_or_peft_folder() -> None:
     older, newer = (
         write_artefact(Path(f"outputs/trained/safe/{name}"), "x", "0", seed=n) for n, name in enumerate("ba")
     )
@@ -62,7 +62,7 @@ def test_a_preset_names_its_folder_and_what_it_must_be() -> None:
     assert find_adapter("ours").digest() == "a" * 64
 
 
-def test_what_is_no_adapter_is_refused_naming_the_key() -> None:
+def test_invalid_adapter_is_rejected_with_its_key() -> None:
     write_artefact(Path("outputs/trained/safe/ab"), "x", "0")
     for folder in ("outputs/trained/t5/ab/model", "half"):
         Path(folder).mkdir(parents=True)
@@ -84,7 +84,7 @@ def test_what_is_no_adapter_is_refused_naming_the_key() -> None:
             find_adapter(name).check_plain()
 
 
-def test_roles_on_one_model_share_its_weights_and_are_told_apart() -> None:
+def test_roles_share_weights_and_keep_separate_keys() -> None:
     write_lora(Path("one"), seed=1)
     write_lora(Path("two"), seed=2)
     asked = engines("roles.selector=+one", "roles.feedback=+two", "roles.agent=smollm2_135m+one@scripted")
@@ -105,7 +105,7 @@ def test_roles_on_one_model_share_its_weights_and_are_told_apart() -> None:
     assert asked("feedback") is not two
 
 
-def test_a_role_of_training_falls_back_to_the_readers_model_and_pools_share_engines() -> None:
+def test_training_role_falls_back_to_reader_model() -> None:
     given = ["engine=scripted", "roles.reader=gpt_4o_mini@scripted"]
     pool = Pool()
     with_reader = Engines(role_nodes(compose(given), choose_nodes), pool)

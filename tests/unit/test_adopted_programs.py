@@ -66,7 +66,7 @@ def run(cache: CallCache, calls: int, *, on_its_own: bool = False) -> tuple[Visi
         scheduler.stop()
 
 
-def test_adopted_calls_are_parts_of_the_waiting_program(cache: CallCache) -> None:
+def test_adopted_calls_count_for_the_waiting_program(cache: CallCache) -> None:
     visitor, [finished] = run(cache, 3)
     assert (finished.key, finished.result, len(visitor.replies)) == ("q", "done", 3)
     assert [record.path for record in finished.records] == [(0,), (0, 0, 0), (0, 1, 0), (0, 2, 0)]

@@ -64,7 +64,7 @@ CASES: list[tuple[str | None, str | None, float, float]] = [
 ]
 
 
-def test_scores_of_pairs_which_a_lone_question_and_ordinary_datasets_have_not() -> None:
+def test_pair_scores_need_both_questions_of_a_pair() -> None:
     questions = pairs(len(CASES))
     answers = [answer for case in CASES for answer in case[:2]]
     predictions = {

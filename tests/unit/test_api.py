@@ -27,7 +27,7 @@ def golden() -> kgqa.Run:
     return kgqa.run(method="golden", display=QUIET, **QUICK)
 
 
-def test_a_run_is_its_metrics_rows_and_calls_also_in_a_thread_and_where_a_loop_runs() -> None:
+def test_run_returns_metrics_rows_and_calls() -> None:
     runs: list[kgqa.Run] = []
     thread = threading.Thread(target=lambda: runs.append(golden()))
     thread.start()

@@ -113,7 +113,7 @@ def test_damaged_sweep(tmp_path: Path) -> None:
         assert said in refusal(lambda: (Sweep.read(sweep), CellState.read(sweep, 0)))  # noqa: B023 - called at once
 
 
-def test_verdict_on_another_answer_and_line_separators_in_an_answer(run: Path) -> None:
+def test_stale_verdict_and_line_separators_in_answer(run: Path) -> None:
     first, second = run_predictions(run)
     verdicts = Judgements(run)
     assert verdicts.of(first) is not None

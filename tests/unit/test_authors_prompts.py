@@ -78,7 +78,7 @@ def test_all_sources_of_prompts_are_pinned() -> None:
 @pytest.mark.parametrize(
     "experiment", ["search_r1", "r1_searcher", "research", "search_o1", "simple_deep_searcher", "step_search"]
 )
-def test_experiment_names_templates_that_are_downloaded(experiment: str) -> None:
+def test_experiment_names_downloaded_templates(experiment: str) -> None:
     method = compose([f"experiment={experiment}_released"])["method"]
     named = {method["prompt"], method["read_prompt"], *method["notices"].values()} - {None}
     assert named <= {name for source in list_sources().values() for name in source.templates}

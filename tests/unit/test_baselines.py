@@ -34,7 +34,7 @@ def test_chain_of_thought_reasons_without_passages() -> None:
     assert (unmarked.flags["no_answer_marker"], unmarked.flags["cut_reply"]) == (1, 1)
 
 
-def test_no_context_shows_the_question_all_documents_their_order_and_an_answer_is_one_line() -> None:
+def test_no_context_and_all_documents_prompts() -> None:
     result, call = answer(NoContext("zero_shot", 25), " T2")
     assert result == Answer("T2", context_tokens=0)
     assert "ontext" not in call.prompt.messages[0].content
@@ -66,7 +66,7 @@ def test_retrieve_only_searches_once_and_asks_no_model() -> None:
         assert World(["1901"], found).answer(replace(method, max_passage_words=5)).evidence == (CEDAR.id,)
 
 
-def test_a_reranker_orders_the_candidates_and_the_best_are_kept() -> None:
+def test_reranker_keeps_the_best_candidates() -> None:
     world = World([], {"": (ALDER, CEDAR, BIRCH, DOGWOOD)})
     answer = world.answer(replace(ONLY, reranker=True))
     assert world.sequence() == ["search did the book by Alder appear?", "rank reranker"]
@@ -80,7 +80,7 @@ def test_a_reranker_orders_the_candidates_and_the_best_are_kept() -> None:
     assert (world.sequence(), answer.evidence) == (["rank reranker"], (BIRCH.id, DOGWOOD.id))
 
 
-def test_retrieve_read_shows_the_reader_what_was_found() -> None:
+def test_retrieve_read_shows_the_passages() -> None:
     world = World(["1901"])
     answer = world.answer(READ)
     assert world.sequence() == ["search did the book by Alder appear?", "reader few_shot/answer"]
@@ -111,7 +111,7 @@ def test_question_words_leave_the_query() -> None:
         assert remove_question_words(question) == query
 
 
-def test_settings_and_questions_that_make_no_sense_are_refused() -> None:
+def test_impossible_settings_are_rejected() -> None:
     with pytest.raises(ConfigError, match=r"method\.candidates=1: fewer than method\.passages=2"):
         replace(READ, reranker=True, candidates=1)
     with pytest.raises(ConfigError, match="then is method=no_context"):

@@ -41,7 +41,7 @@ def refusal(node: Mapping[str, Any], group: str) -> str | None:
 
 
 @pytest.mark.parametrize("group", BUILT)
-def test_a_wrong_value_of_any_key_fits_or_is_refused_in_one_line(group: str) -> None:
+def test_wrong_value_of_any_key_fits_or_is_rejected(group: str) -> None:
     for name in groups()[group]:
         node = composed_node(group, name)
         for path in keys(node) if isinstance(node, Mapping) and "_target_" in node else ():
@@ -89,7 +89,7 @@ COUNTS = {
 }
 
 
-def test_a_value_out_of_its_bounds_is_refused_by_its_key() -> None:
+def test_value_out_of_bounds_names_its_key() -> None:
     bounds: list[tuple[str, str, object, str]] = [
         ("engine=openai", "retries", -1, "must be at least 0"),
         ("engine=openai", "timeout", 0.0, "must be a number of seconds above 0"),

@@ -31,7 +31,7 @@ from tests.engines_for_tests import Batches
 from tests.unit.scheduling import drive, named, two_steps
 
 
-def test_committed_replies_survive_a_kill_and_locks_do_not(cache: CallCache) -> None:
+def test_committed_replies_survive_a_kill(cache: CallCache) -> None:
     script = """if True:
         import itertools, sys
         from pathlib import Path

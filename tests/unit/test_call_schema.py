@@ -23,7 +23,7 @@ TOOL_CALL = ToolCall("1", "look", "{}")
 CALL = Generate(PROMPT, max_tokens=10, stop=("\n",), temperature=0.0, top_p=1.0, seed=None, role="reader")
 
 
-def test_key_changes_with_the_call_and_the_engine_and_not_with_role_and_template() -> None:
+def test_key_ignores_role_and_template() -> None:
     messages = [
         (Message("user", "s"), Message("user", "u")),
         (Message("system", "su"), Message("user", "")),
@@ -80,7 +80,7 @@ CHAT = {"engine": "openai", "server": "hosted", "endpoints": "both"}
     ],
     ids=["chat server", "label", "continues", "local"],
 )
-def test_only_replies_without_their_transcript_have_new_keys(prefill: str, identity: Any, is_new: bool) -> None:
+def test_replies_without_transcript_have_new_keys(prefill: str, identity: Any, is_new: bool) -> None:
     call = replace(CALL, prompt=replace(PROMPT, prefill=prefill))
     written = {name: value for name, value in call_json(call).items() if name != "role"}
     written["prompt"].pop("template")
@@ -98,7 +98,7 @@ SHAPES: list[Json] = [{}, [], ["a"], [0.5], [1.0, 2.0, 3.0], [None, None], "text
 
 
 @pytest.mark.parametrize(("call", "reply"), REPLIES, ids=lambda each: type(each).__name__)
-def test_reply_of_another_kind_is_refused(call: Call[Any], reply: Any) -> None:
+def test_reply_of_another_kind_is_rejected(call: Call[Any], reply: Any) -> None:
     assert reply_from_json(call, json.loads(json.dumps(reply_json(reply)))) == reply
     wrong = [shape for shape in SHAPES if not (isinstance(call, Search) and shape == [])]
     for shape in [*wrong, *(reply_json(other) for kind, other in REPLIES if type(kind) is not type(call))]:
@@ -135,7 +135,7 @@ def trace(folder: Path, call: Any) -> Path:
     return folder
 
 
-def test_every_kind_is_read_and_a_damaged_call_refused(tmp_path: Path) -> None:
+def test_damaged_call_is_rejected(tmp_path: Path) -> None:
     for kind, call in CALLS.items():
         (traced,) = read_trace(trace(tmp_path, call))
         assert traced.calls[0].kind == call["call"]
@@ -154,7 +154,7 @@ def test_every_kind_is_read_and_a_damaged_call_refused(tmp_path: Path) -> None:
         assert f"{tmp_path / TRACE}:1: " in str(refused.value)
 
 
-def test_stop_string_is_stored_if_the_engine_reports_it() -> None:
+def test_stop_string_is_stored_if_reported() -> None:
     replies = [Completion("a", stopped_by=stop) for stop in ("</search>", "", None)]
     stored = [reply_json(reply) for reply in replies]
     assert [record.get("stopped_by") for record in stored] == ["</search>", "", None]

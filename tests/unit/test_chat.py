@@ -82,7 +82,7 @@ def test_gguf_file_and_a_damaged_one(tmp_path: Path) -> None:
         ChatTemplate.of(file)
 
 
-def test_template_without_system_role_or_weights_without_template() -> None:
+def test_template_without_system_role() -> None:
     for source in (REFUSING, ALTERNATING, OMITTING):
         assert template(source).render(CONVERSATION) == "<user>Be brief.\n\nWhy?<assistant>So.<assistant>Answer:"
         assert template(source).flags(CONVERSATION) == ("no_system",)
@@ -109,7 +109,7 @@ def test_end_of_prompt() -> None:
         assert template(source, setting).flags(call) == (("no_thinking",) if call == PLAIN else ())
 
 
-def test_setting_is_checked_and_in_a_runs_identity_only_if_on() -> None:
+def test_setting_is_in_identity_only_if_on() -> None:
     def identity(*words: str) -> Any:
         return identify(compose_experiment(["method=no_context", "dataset=demo", "engine=scripted", *words]))
 

@@ -74,7 +74,7 @@ def test_gold_sentences_stay_whole() -> None:
     assert split_sentences(passage, question) == ["He was St. John.", " He wrote.", "It was good."]
 
 
-def test_wrong_citations_are_found() -> None:
+def test_wrong_citations_are_reported() -> None:
     generator = np.random.default_rng(60)
     wrong = generator.random(ANSWERS) < 0.5
     found = []

@@ -56,7 +56,7 @@ def gold(question: Question) -> list[Passage]:
     return [passage for passage in question.passages if passage.id in question.support]
 
 
-def test_support_is_the_passages_that_hold_the_supporting_sentences(tmp_path: Path) -> None:
+def test_support_passages_have_supporting_sentences(tmp_path: Path) -> None:
     (question, *_) = collected(hotpotqa(tmp_path))
     texts = {passage.text for passage in gold(question)}
     assert len(texts) == 3
@@ -70,7 +70,7 @@ def test_support_is_the_passages_that_hold_the_supporting_sentences(tmp_path: Pa
 
 
 @given(text=st.text(st.sampled_from("ab .\n\u00e9\u2603\U0001f600\u0301-"), max_size=300), size=st.integers(1, 40))
-def test_pieces_cover_a_text_in_order_and_are_never_longer_than_asked_for(text: str, size: int) -> None:
+def test_pieces_cover_a_text_within_the_length(text: str, size: int) -> None:
     pieces, at = split(text, size), 0
     for piece in pieces:
         end = piece.start + len(piece.text)
@@ -83,7 +83,7 @@ def test_pieces_cover_a_text_in_order_and_are_never_longer_than_asked_for(text: 
     assert overlapping(pieces, text, text.strip()) == list(range(len(pieces)))
 
 
-def test_negatives_are_the_questions_own_paragraphs_first_and_drawn_with_the_seed(tmp_path: Path) -> None:
+def test_negatives_start_with_own_paragraphs(tmp_path: Path) -> None:
     for question in collected(hotpotqa(tmp_path)):
         titles = {passage.title for passage in question.passages}
         own = {title for title in titles if title.split()[1].split(".")[0] == question.id[1:]}
@@ -93,7 +93,7 @@ def test_negatives_are_the_questions_own_paragraphs_first_and_drawn_with_the_see
     assert collected(dataset) != collected(dataset, seed=1)
 
 
-def test_without_sentences_a_gold_paragraph_or_a_pinned_passage_is_support(tmp_path: Path) -> None:
+def test_gold_paragraph_is_support_without_sentences(tmp_path: Path) -> None:
     long = {"idx": 0, "title": "Mill", "paragraph_text": FILLER * 6, "is_supporting": True}
     other = {"idx": 1, "title": "Mill", "paragraph_text": "Another mill.", "is_supporting": False}
     (question,) = collected(
@@ -138,9 +138,7 @@ def test_gold_that_is_nowhere_stays_missing(tmp_path: Path, caplog: pytest.LogCa
         collected(Path("documents"))
 
 
-def test_negatives_are_drawn_from_a_bounded_sample_of_the_corpus(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_negatives_come_from_a_bounded_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(collections, "RESERVOIR", 15)
     corpus = articles(tmp_path, *[(f"Page {number}", f"{FILLER}{number}") for number in range(200)])
     titles = [
@@ -163,7 +161,7 @@ COUNTS = {
 
 @pytest.mark.skipif(not REAL.is_dir(), reason="no real data sets beside the repository: set KGQA_DATA")
 @pytest.mark.parametrize(("dataset", "counts"), COUNTS.items())
-def test_real_questions_have_twelve_documents_with_all_gold(
+def test_real_questions_have_all_gold_documents(
     dataset: str, counts: tuple[int, ...], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("KGQA_DATA", str(REAL))
@@ -212,7 +210,7 @@ def test_passages_and_support_are_the_files_own(tmp_path: Path) -> None:
     assert [passage.title for passage in dataset(tmp_path, RECORD, other).passages()][-1] == "Tveit"
 
 
-def test_a_file_is_named_by_the_person_and_another_datasets_is_refused(tmp_path: Path) -> None:
+def test_file_of_another_dataset_is_rejected(tmp_path: Path) -> None:
     for path, said in [(None, "get the authors' file from https"), (tmp_path / "nowhere.json", "no such file")]:
         with pytest.raises(DataError, match=said):
             list(built_dataset("kgp", path).questions())

@@ -24,9 +24,7 @@ COMMANDS = [PROGRAM, *BY_NAME.values()]
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.program)
-def test_help_of_every_command_ends_in_examples_that_parse(
-    command: Command, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_examples_of_every_help_page_parse(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*command.name.split(), "--help"]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith(f"usage: {command.program} ")

@@ -51,7 +51,7 @@ class World(method_world.World):
         return answer
 
 
-def test_chain_of_sub_queries_and_a_repeated_one_is_sampled_anew_at_most_four_times() -> None:
+def test_repeated_sub_query_is_sampled_four_times() -> None:
     world = World(["Query 1: Who composed it?", "nothing"])
     answer = world.answer(max_steps=2, documents=1, passages=2)
     assert [call.query for call in world.of(Search)] == ["Who composed it?", "nothing", QUESTION.text]

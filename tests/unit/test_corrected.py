@@ -71,7 +71,7 @@ def test_rogan_gladen_by_hand() -> None:
 
 
 @pytest.mark.parametrize("labels", [Table(10, 10, 10, 10), Table(10, 0, 5, 0), Table(2, 1, 1, 2)])
-def test_judge_without_shown_skill_corrects_nothing(labels: Table) -> None:
+def test_judge_without_skill_corrects_no_score(labels: Table) -> None:
     assert correct_by_rates(50, 100, labels).mean is None
 
 

@@ -63,7 +63,7 @@ def test_hotpotqa_record(tmp_path: Path) -> None:
     assert question.decomposition == (Hop("C, director", "Ann", question.passages[1].id), Hop("Ann, born", "1900", ""))
 
 
-def test_gold_is_the_passage_with_the_sentence_and_stays_a_title_where_there_is_none(tmp_path: Path) -> None:
+def test_gold_is_the_passage_with_the_sentence(tmp_path: Path) -> None:
     question = only(hotpotqa(array(tmp_path, hotpotqa_record(supporting_facts=[["C", 0], ["D &amp; E", 0]]))))
     assert question.support == {question.passages[1].id, "missing:D & E"}
     assert question.support_titles == {"C", "D & E"}
@@ -123,7 +123,7 @@ def test_data_folders_are_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert musique("x").file == Path("x/musique_dev.jsonl.gz")
 
 
-def test_missing_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_files_are_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("KGQA_DATA", str(tmp_path / "nowhere"))
     message = refusal(musique(None))
@@ -136,7 +136,7 @@ def test_missing_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         MuSiQue("musique", "dev", {"dev": ()}, "musique", "musique", False)
 
 
-def test_broken_file_invalid_value_and_file_of_another_dataset_are_refused_with_their_place(tmp_path: Path) -> None:
+def test_invalid_file_is_rejected_with_its_place(tmp_path: Path) -> None:
     file, whole = tmp_path / "questions.jsonl", json.dumps(MUSIQUE).encode()
     for content, said in [
         (b"", ": the file is empty. Download it again"), (b"[]", ": no answerable questions"),

@@ -55,9 +55,7 @@ def test_every_form_of_file_is_read(tmp_path: Path) -> None:
         assert passages == [Passage.of("ann (painter)", plain), Passage.of("ann (painter)", f"{plain} more")]
 
 
-def test_the_corpus_is_all_files_or_else_the_contexts_and_its_identity_follows_its_content(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_corpus_is_all_files_or_else_the_contexts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KGQA_DATA", str(tmp_path))
     further = {"title": "B", "paragraph_text": "B.", "is_supporting": False}
     other = {**MUSIQUE, "id": "b", "paragraphs": [*MUSIQUE["paragraphs"], further]}
@@ -74,7 +72,7 @@ def test_the_corpus_is_all_files_or_else_the_contexts_and_its_identity_follows_i
     assert str(tmp_path) not in json.dumps(identity)
 
 
-def test_what_is_no_corpus_is_refused_with_its_place(tmp_path: Path) -> None:
+def test_invalid_corpus_is_rejected_with_its_place(tmp_path: Path) -> None:
     nothing = "no passages with text in this file"
     for text, said in [
         ("", "the file is empty"), ("{}", nothing), (jsonl({**MUSIQUE, "paragraphs": []}), nothing),

@@ -70,7 +70,7 @@ def dataset(folder: Path, *records: Record) -> IIRC:
     return IIRC("iirc", "dev", {"dev": ("dev.json",)}, "drop", "iirc", path=str(file))
 
 
-def test_the_original_form_has_a_pinned_passage_linked_pages_and_one_gold_per_kind_of_answer(tmp_path: Path) -> None:
+def test_original_form_has_pinned_and_linked_passages(tmp_path: Path) -> None:
     (found,) = read(tmp_path, original(question(VALUE)))
     assert found.pinned == (Passage.of("Marla Fenn", "Fenn was born in Tarnwick and sailed on the Heron."),)
     assert found.support_titles == {"tarnwick", "Heron & Sons"}
@@ -88,7 +88,7 @@ def test_the_original_form_has_a_pinned_passage_linked_pages_and_one_gold_per_ki
     assert [each.id for each in several.questions()] == ["q_2"]
 
 
-def test_the_processed_form_has_paragraphs_their_support_and_answers_in_drops_form(tmp_path: Path) -> None:
+def test_processed_form_has_paragraphs_and_answers(tmp_path: Path) -> None:
     (found,) = read(tmp_path, processed())
     assert [passage.title for passage in found.passages] == ["Heron", "Tarnwick", "Marla Fenn"]
     assert ([passage.title for passage in found.pinned], found.answers) == (["Marla Fenn"], ("Hugo Pell",))
@@ -105,7 +105,7 @@ def test_the_processed_form_has_paragraphs_their_support_and_answers_in_drops_fo
         assert [each.answers for each in read(tmp_path, processed(answers_objects=answers))] == [(gold,)]
 
 
-def test_a_broken_record_is_refused(tmp_path: Path) -> None:
+def test_broken_record_is_rejected(tmp_path: Path) -> None:
     for record, said in [
         (original(question({"type": "spam"})), "questions.0.answer.type='spam'"),
         (original(question(span())), "question q_1: the answer has no text"),

@@ -111,9 +111,7 @@ def test_empty_id_is_one_line(tmp_path: Path) -> None:
     assert "the id is empty" in refusal(lambda: read("hipporag_popqa", file))
 
 
-def test_files_are_found_where_they_are_downloaded_and_hipporags_corpus_is_searched(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_downloaded_files_and_hipporag_corpus_are_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KGQA_DATA", str(tmp_path))
     passages = [{"idx": 0, "title": "T", "text": "Two."}, {"idx": 1, "title": "B", "text": "Other."}]
     files: dict[str, tuple[str, Any]] = {
@@ -138,7 +136,7 @@ FOLDER = Path(os.environ.get("KGQA_DATA", "")) / "field" / "seven_sets"
 RECORD = {"id": "test_0", "question": "who is it", "golden_answers": ["Ann", " ", "Anne", "Ann"], "metadata": {"a": 1}}
 
 
-def test_seven_sets_are_read_without_loss_and_every_alias_is_scored() -> None:
+def test_seven_datasets_keep_every_alias() -> None:
     if not FOLDER.is_dir():
         pytest.skip("no seven_sets; set KGQA_DATA")
     for name, preset, count in [
@@ -157,14 +155,14 @@ def test_seven_sets_are_read_without_loss_and_every_alias_is_scored() -> None:
                 assert score(alias, question.answers, "2wiki")["em"] == 1
 
 
-def test_record_gives_each_answer_once_and_the_file_is_found_in_flashrags_folder(tmp_path: Path) -> None:
+def test_record_has_each_answer_once(tmp_path: Path) -> None:
     for preset in ("nq", "triviaqa", "popqa", "bamboogle"):
         write(tmp_path / "dataset" / preset / "test.jsonl", RECORD)
         for folder in (tmp_path / "dataset", tmp_path / "dataset" / preset):
             assert read(preset, folder) == [Question("test_0", "who is it", ("Ann", "Anne"))]
 
 
-def test_records_without_an_answer_to_score_missing_files_and_other_readers_are_rejected(tmp_path: Path) -> None:
+def test_unusable_records_and_files_are_rejected(tmp_path: Path) -> None:
     changes: list[tuple[dict[str, Any], str]] = [
         ({"golden_answers": []}, "golden_answers=[]: no gold answer. Remove the question"),
         ({"golden_answers": [" "]}, "golden_answers=[' ']: no gold answer"),
@@ -182,7 +180,7 @@ def test_records_without_an_answer_to_score_missing_files_and_other_readers_are_
             read(preset, write(tmp_path / "q.jsonl", RECORD))
 
 
-def test_corpus_of_contents_has_titles_without_quotes_and_is_searched(tmp_path: Path) -> None:
+def test_corpus_titles_have_no_quotes(tmp_path: Path) -> None:
     contents = ['"Ann Lee"\nAnn is a painter.', "Bob\nBob\nbuilds.", "one line", '"\nx']
     file = write(tmp_path / "c.jsonl", jsonl(*({"id": str(n), "contents": text} for n, text in enumerate(contents))))
     assert list(corpus.read(file)) == [

@@ -71,7 +71,7 @@ def test_the_authors_file_is_read_by_data_set(tmp_path: Path) -> None:
         load_documents(f"{path}#iirc")
 
 
-def test_a_bad_record_is_named_by_file_and_line(tmp_path: Path) -> None:
+def test_invalid_record_is_reported_by_file_and_line(tmp_path: Path) -> None:
     steps: Any = CHAIN["steps"]
     candidates = [["a", "b", "c"]]
     for record, message in [
@@ -117,7 +117,7 @@ def released(**changes: str | None) -> dict[str, str]:
     return {f"prompts/hotpotqa/{name}": text for name, text in texts.items() if text is not None}
 
 
-def test_the_authors_prompts_keep_every_paragraph_in_its_place_and_other_files_are_refused(tmp_path: Path) -> None:
+def test_authors_prompts_keep_paragraph_positions(tmp_path: Path) -> None:
     def packed(content: Any, section: str = "hotpotqa") -> str:
         return f"{write(tmp_path / 'released.json.gz', content)}#{section}"
 
@@ -150,7 +150,7 @@ def test_the_authors_prompts_keep_every_paragraph_in_its_place_and_other_files_a
 IRCOT_PROMPTS = Path(os.environ.get("KGQA_DATA", "data")) / "demonstrations" / "ircot_prompts.json.gz"
 
 
-def test_three_sets_of_fifteen_differ_and_keep_the_files_order() -> None:
+def test_three_example_sets_differ_in_file_order() -> None:
     labelled = load_thoughts("musique")
     sets = [demonstration_set(labelled, number, 15) for number in (1, 2, 3)]
     for one in sets:
@@ -162,7 +162,7 @@ def test_three_sets_of_fifteen_differ_and_keep_the_files_order() -> None:
 
 
 @pytest.mark.skipif(not IRCOT_PROMPTS.is_file(), reason="IRCoT's prompts are not in KGQA_DATA")
-def test_the_authors_set_is_shown_in_its_order_and_a_method_says_it() -> None:
+def test_authors_examples_appear_in_their_order() -> None:
     sets = json.loads((files("kgqa") / "demos" / "ircot_sets.json").read_text("utf-8"))
     # the first and the last question of each set of run.py, and how many of its fifteen the released prompts have
     for name, number, first, last, count in [

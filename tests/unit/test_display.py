@@ -29,7 +29,7 @@ def lines(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / LOG).read_text(encoding="ascii").splitlines()]
 
 
-def test_events_are_logged_without_secrets_and_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_has_events_without_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_API_KEY", "sk-Tr0ub4dor")
     monkeypatch.setenv("OTHER_TOKEN", "short")
     shown = io.StringIO()
@@ -45,7 +45,7 @@ def test_events_are_logged_without_secrets_and_not_shown(tmp_path: Path, monkeyp
     assert shown.getvalue().startswith("for people: ")
 
 
-def test_log_is_bounded_and_stops_nothing_where_it_cannot_be_written(
+def test_log_is_bounded_and_may_be_unwritable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(monitor, "LARGEST", 2_000)
@@ -156,7 +156,7 @@ def test_what_does_not_fit_is_cut_and_a_wait_is_whole() -> None:
     assert " ".join(held.get().replace("━", "").split()).endswith(f"waiting: {cause}")
 
 
-def test_a_stage_says_what_is_done_with_units(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stage_shows_its_units(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kgqa.runtime.display.time.monotonic", lambda: 1_030.0)
     stage = Stage("passages", 478, started=1_000, paying_since=1_000)
     assert stage.describe() == "passages 0/478 · started 30 s ago"

@@ -25,7 +25,7 @@ def documents(*places: Path, size: int = 500) -> Documents:
     return Documents(places, KINDS, size)
 
 
-def test_every_kind_is_read_and_each_passage_has_its_place_and_title(tmp_path: Path) -> None:
+def test_passages_of_every_kind_have_place_and_title(tmp_path: Path) -> None:
     pytest.importorskip("mammoth")
     island = write_island(tmp_path / "island")
     read = documents(island, size=200)
@@ -42,7 +42,7 @@ def test_every_kind_is_read_and_each_passage_has_its_place_and_title(tmp_path: P
     assert "titles" not in documents(island / "survey.pdf").identity()
 
 
-def test_word_file_gives_its_heading_and_its_blocks_in_order(tmp_path: Path) -> None:
+def test_word_file_has_heading_and_blocks_in_order(tmp_path: Path) -> None:
     pytest.importorskip("mammoth")
     file = tmp_path / "a.docx"
     write_docx(file, ["A & B", "", "Second."])
@@ -82,7 +82,7 @@ def test_markdown_and_html_give_heading_and_blocks() -> None:
         assert (found.heading, found.text) == (heading, text)
 
 
-def test_unreadable_files_are_skipped_with_their_reasons(tmp_path: Path) -> None:
+def test_unreadable_files_are_skipped_with_reasons(tmp_path: Path) -> None:
     write(tmp_path / "good.txt", "Words.")
     bad: dict[str, str | bytes] = {"bad.txt": b"one\ntwo \xff", "empty.md": " \n", "fake.pdf": "no PDF"}
     bad["utf16.txt"] = "One.".encode("utf-16-le")
@@ -101,7 +101,7 @@ def test_unreadable_files_are_skipped_with_their_reasons(tmp_path: Path) -> None
         _ = documents(tmp_path).collection
 
 
-def test_shared_names_become_paths_and_a_place_without_documents_is_refused(tmp_path: Path) -> None:
+def test_equal_names_become_paths(tmp_path: Path) -> None:
     for place in ("a/notes.txt", "b/notes.txt", "b/other.txt"):
         write(tmp_path / place, place)
     assert list(documents(tmp_path).files) == ["a/notes.txt", "b/notes.txt", "other"]
@@ -151,7 +151,7 @@ def test_a_question_says_its_answers_type_and_support(tmp_path: Path) -> None:
     assert question.support_titles == {"mill", "tables"}
 
 
-def test_support_and_answers_that_are_not_there_are_refused(tmp_path: Path) -> None:
+def test_missing_support_and_answers_are_rejected(tmp_path: Path) -> None:
     (tmp_path / "Mill.txt").write_text("The mill.", encoding="utf-8")
     supports: list[tuple[Any, str]] = [
         ("Mil", r"questions\.jsonl:1: support: no document has the name 'Mil'. Did you mean Mill"),
@@ -166,7 +166,7 @@ def test_support_and_answers_that_are_not_there_are_refused(tmp_path: Path) -> N
         ask(tmp_path, WHO, {"question": "Who?"})
 
 
-def test_missing_and_unreadable_files_are_refused(tmp_path: Path) -> None:
+def test_missing_and_unreadable_files_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"name the folder with your documents: dataset\.path=FOLDER"):
         list(folder(None).questions())
     with pytest.raises(DataError, match="no such folder"):
@@ -187,7 +187,7 @@ def test_missing_and_unreadable_files_are_refused(tmp_path: Path) -> None:
         Folder("folder", None, (".odt",), None, 250, "hotpotqa", "hotpotqa")
 
 
-def test_identity_follows_documents_questions_and_size_but_no_paths(tmp_path: Path) -> None:
+def test_identity_ignores_paths_of_documents(tmp_path: Path) -> None:
     identities = []
     for name, text, question in [
         ("a", "One.", "Who?"), ("b", "One.", "Who?"), ("c", "Two.", "Who?"), ("d", "One.", "?"),
@@ -198,7 +198,7 @@ def test_identity_follows_documents_questions_and_size_but_no_paths(tmp_path: Pa
     assert (identities[0], len({*identities, folder(tmp_path / "a", size=100).sha256})) == (identities[1], 4)
 
 
-def test_the_shipped_set_has_forty_questions_half_of_them_structural() -> None:
+def test_demo_set_is_half_structural_questions() -> None:
     experiment = compose_experiment(["dataset=pdf", "method=no_context"])
     assert set(identify(experiment)["dataset"]) == {"_target_", "name", "kinds", "passage_size", "sha256"}
     questions = experiment.data.questions

@@ -57,7 +57,7 @@ def fetch(found: Download, target: Path) -> list[tuple[str, int, int | None]]:
     return progress
 
 
-def test_file_arrives_complete_and_progress_ends_at_its_size(server: Behaviour, tmp_path: Path) -> None:
+def test_download_is_complete_with_progress(server: Behaviour, tmp_path: Path) -> None:
     for sha256 in (SHA256, None):
         progress = fetch(source(server.url, sha256=sha256), tmp_path / str(sha256) / "file.bin")
         assert [file.read_bytes() for file in (tmp_path / str(sha256)).iterdir()] == [CONTENT]
@@ -105,7 +105,7 @@ def tarred(file: Path, files: Mapping[str, bytes] = FILES, mode: str = "gz") -> 
 
 
 @pytest.mark.parametrize("pack", [zipped, tarred])
-def test_members_are_found_in_any_folder_and_none_leads_out_of_it(tmp_path: Path, pack: Callable[..., Path]) -> None:
+def test_archive_members_stay_in_the_target_folder(tmp_path: Path, pack: Callable[..., Path]) -> None:
     unpack(pack(tmp_path / "archive"), ["dev.json"], tmp_path / "out")
     assert [(file.name, file.read_bytes()) for file in (tmp_path / "out").iterdir()] == [("dev.json", b"[1]")]
     for name in ("../../dev.json", "a/../../../dev.json"):
@@ -114,7 +114,7 @@ def test_members_are_found_in_any_folder_and_none_leads_out_of_it(tmp_path: Path
     assert len(list(tmp_path.rglob("dev.json"))) == 1
 
 
-def test_wrong_or_broken_archive_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
+def test_wrong_or_broken_archive_leaves_no_files(tmp_path: Path) -> None:
     file, out = tmp_path / "archive", tmp_path / "out"
     whole, cut = zipped(file).read_bytes(), tarred(file).read_bytes()[:200]
     for content, said in [
@@ -214,7 +214,7 @@ def test_musique_is_converted_to_lines(tmp_path: Path, nested: bool) -> None:
 
 
 @pytest.mark.parametrize(("write", "split", "said"), [(saved_splits, "test", "'test'"), (Path.mkdir, "validation", "")])
-def test_missing_split_is_named_and_leaves_no_file(tmp_path: Path, write: Any, split: str, said: str) -> None:
+def test_missing_split_is_reported(tmp_path: Path, write: Any, split: str, said: str) -> None:
     table("5a")
     write(tmp_path / "hub")
     with pytest.raises(DataError, match=f"{said}.*hotpotqa/hotpot_qa, distractor"):
@@ -222,6 +222,6 @@ def test_missing_split_is_named_and_leaves_no_file(tmp_path: Path, write: Any, s
     assert not (tmp_path / "dev.json").exists()
 
 
-def test_another_dataset_is_refused() -> None:
+def test_another_dataset_is_rejected() -> None:
     with pytest.raises(DataError, match="a row with text, label does not match any known dataset"):
         original({"text": "x", "label": 1})

@@ -46,7 +46,7 @@ def cache_with(folder: Path, calls: Sequence[StoredUsage]) -> CallCache:
     return cache
 
 
-def test_time_is_a_range_around_what_calls_took_or_unknown(tmp_path: Path) -> None:
+def test_time_is_a_range_or_unknown(tmp_path: Path) -> None:
     cache = cache_with(tmp_path / "three", [call(0, 1.0), call(0, 1.0), call(0, 1.0)])
     estimated = Estimator(cache).estimate({"reader": plan(6, 6, output=10)}, "")
     assert estimated.seconds is not None
@@ -66,7 +66,7 @@ def test_time_is_a_range_around_what_calls_took_or_unknown(tmp_path: Path) -> No
     assert few.low < many.low < 4 < many.high < few.high
 
 
-def test_finished_runs_tell_how_many_calls_a_question_makes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calls_per_question_come_from_finished_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     shutil.copytree(RUN, "outputs/demo/trace/scripted/one")
     planned = plan(1_000, 10)
@@ -93,7 +93,7 @@ def ledger(*records: CallRecord, price: PriceOf = lambda role: PRICES) -> Ledger
     return ledger
 
 
-def test_dollars_are_known_only_with_prices_and_flags_counted_once_per_call() -> None:
+def test_dollars_need_prices() -> None:
     costs = ledger(record(queued=1.5), record(queued=0.25), record(cached=True)).costs(2)
     assert costs.method.usd == 3 * (600 * 1.0 + 400 * 0.5 + 50 * 10.0) / 1e6
     assert costs.paid.usd == pytest.approx(costs.method.usd * 2 / 3)

@@ -22,7 +22,7 @@ from kgqa.runtime.display import QUIET
 from tests.unit.files import write
 
 
-def test_a_run_is_named_by_what_can_change_an_answer_and_nothing_is_read_for_it(tmp_path: Path) -> None:
+def test_run_id_has_what_can_change_an_answer(tmp_path: Path) -> None:
     def build(*overrides: str) -> Experiment:
         return compose_experiment(["method=no_context", "model=smollm2_135m", *overrides])
 
@@ -40,7 +40,7 @@ def test_a_run_is_named_by_what_can_change_an_answer_and_nothing_is_read_for_it(
         Session(unread).ranker("reranker")
 
 
-def test_settings_say_who_gave_a_value_and_what_the_paper_has() -> None:
+def test_settings_show_source_and_paper_value() -> None:
     given = ["experiment=quick", "method.chains=2", "method.max_answer_tokens=9", "ranker=lexical"]
     said = find_sources(compose(["method=trace", *given]))
     assert said["method.beam"] == "experiment=quick; paper: 5 (§C.4)"
@@ -50,9 +50,7 @@ def test_settings_say_who_gave_a_value_and_what_the_paper_has() -> None:
     assert said["method.min_probability"].startswith("not in the paper")
 
 
-def test_an_own_model_needs_no_optional_keys_and_an_own_engine_has_its_address(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_own_model_needs_no_optional_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     keys = "_target_: kgqa.engines.weights.Model\nname: mine\npath: mine.gguf\nhub: null\npackages: []\nsha256: null\n"
     own = {
@@ -109,7 +107,7 @@ def test_runs_with_the_same_extractor_share_triples(
         extract(*second, new_calls=False)
 
 
-def test_a_ranker_of_examples_is_named_where_it_is_used() -> None:
+def test_ranker_of_examples_is_in_the_run_id() -> None:
     fixed = "kg.demonstrations=fixed"
     cases = {("method=trace",): True, ("method.demonstrations=fixed", fixed): False, ("method=no_context",): False}
     for overrides, asked in cases.items():
@@ -120,9 +118,7 @@ def test_a_ranker_of_examples_is_named_where_it_is_used() -> None:
             assert ("demonstrations_ranker" in identify(session.experiment)) is asked
 
 
-def test_a_missing_key_is_reported_before_other_work_unless_replies_are_stored(
-    cache: CallCache, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_key_is_reported_first(cache: CallCache, monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
         monkeypatch.delenv(variable, raising=False)
     reply = {"text": "Oslo", "finish": "stop", "usage": [9, 0, 3, 0.1], "flags": []}
@@ -146,7 +142,7 @@ def test_a_missing_key_is_reported_before_other_work_unless_replies_are_stored(
     ],
     ids=["local", "completions", "chat", "text"],
 )
-def test_missing_function_calls_are_named_before_any_call(
+def test_missing_function_calls_are_reported_first(
     words: list[str], is_refused: bool, cache: CallCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-abc")

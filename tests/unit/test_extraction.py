@@ -43,7 +43,7 @@ def shown_titles(prompt: str) -> list[str]:
     return [line.removeprefix("Title: ") for line in prompt.splitlines() if line.startswith("Title: ")]
 
 
-def test_an_extraction_keeps_the_raw_completion_and_its_cost() -> None:
+def test_extraction_stores_raw_completion_and_cost() -> None:
     world = World()
     extraction = drive(EXTRACTOR.extract(PASSAGE), world)
     assert extraction.completion == "<Low Tide; type; painting>"
@@ -59,7 +59,7 @@ def test_an_extraction_keeps_the_raw_completion_and_its_cost() -> None:
     assert cut.flags == {"truncated_extraction": 1}
 
 
-def test_fixed_and_no_demonstrations_need_no_ranking_and_a_bracket_written_already_comes_back() -> None:
+def test_fixed_and_no_demonstrations_need_no_ranking() -> None:
     modes: dict[Any, list[str]] = {"fixed": ["Title 0", "Title 1", "Title 2", "Low Tide"], "none": ["Low Tide"]}
     for mode, titles in modes.items():
         world = World()
@@ -91,7 +91,7 @@ def words(shown: int) -> int:
     return len(f"{world.prompt()} Triples:".split())
 
 
-def test_the_title_is_every_head_of_the_instruction_and_of_the_demonstrations() -> None:
+def test_title_heads_instruction_and_demonstrations() -> None:
     triples = ("<Elm (town); has; mill>", "<mill; builder; Fir>", "<Elm; a; b>")
     mixed = DocumentDemonstration("Elm (town)", "Elm has a mill, built by Fir.", triples)
     others = DocumentDemonstration("Oak", "Fir is a mason.", ("<Fir; occupation; mason>",))
@@ -108,7 +108,7 @@ def test_the_title_is_every_head_of_the_instruction_and_of_the_demonstrations() 
     assert "<Fir; occupation; mason>" in world.prompt()
 
 
-def test_the_least_similar_demonstrations_are_dropped_before_the_passage_and_no_room_refused() -> None:
+def test_least_similar_demonstrations_go_first() -> None:
     text = PASSAGE.text
     two, one, none = (words(count) for count in (2, 1, 0))
     assert fitting(two) == ({"demonstrations_dropped": 1}, ["Title 3", "Title 1", "Low Tide"], text)

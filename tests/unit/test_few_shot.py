@@ -30,7 +30,7 @@ def words(few_shot: FewShot, case: Shot = CASE) -> int:
     return len(world.prompts()[0].split())
 
 
-def test_as_many_demonstrations_are_shown_as_fit_the_first_ones_then_as_many_passages() -> None:
+def test_demonstrations_come_before_passages_to_fit() -> None:
     for shown in range(9):
         room = words(replace(MANY, labelled=MANY.labelled[:shown]))
         world = World(["."])
@@ -47,7 +47,7 @@ def test_as_many_demonstrations_are_shown_as_fit_the_first_ones_then_as_many_pas
     assert "Birch is" not in world.prompts()[0]
 
 
-def test_released_the_last_examples_go_for_all_questions_and_the_first_ones_per_call() -> None:
+def test_released_code_drops_last_examples_first() -> None:
     own = words(replace(FEW_SHOT, labelled=()))
     example = words(replace(FEW_SHOT, labelled=(demonstration(1),))) - own
     assert own < example
@@ -63,7 +63,7 @@ def test_released_the_last_examples_go_for_all_questions_and_the_first_ones_per_
     assert "Question 2?" in world.prompts()[0]
 
 
-def test_a_prompt_the_engine_refuses_is_made_smaller_and_flagged() -> None:
+def test_rejected_prompt_is_shortened_and_flagged() -> None:
     for shown in (0, 1, 8):
         world = World(["."], limit=words(replace(MANY, labelled=MANY.labelled[:shown])))
         reply = written(world, MANY)

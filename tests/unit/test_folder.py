@@ -32,7 +32,7 @@ ANSWER = Answer(
 PREDICTION = Prediction.of(QUESTION, ANSWER)
 
 
-def test_folder_of_another_configuration_is_refused(tmp_path: Path) -> None:
+def test_folder_of_another_configuration_is_rejected(tmp_path: Path) -> None:
     for _ in range(2):
         RunFolder(tmp_path / "run", {"method": {"beam": 5}, "seed": 0}).close()
     before = contents(tmp_path)
@@ -92,7 +92,7 @@ def check_finished(folder: Path, counts: Sequence[int]) -> None:
 
 
 @pytest.mark.parametrize("after", [False, True])
-def test_killed_at_any_write_a_run_loses_nothing_and_ends_with_the_same_files(tmp_path: Path, after: bool) -> None:
+def test_run_survives_a_kill_at_any_write(tmp_path: Path, after: bool) -> None:
     for write in range(24):
         fresh, enlarged = tmp_path / f"fresh{write}", tmp_path / f"enlarged{write}"
         run_questions(enlarged, 2)
@@ -149,7 +149,7 @@ def run(name: str, written: int, *files: str) -> Path:
     return folder
 
 
-def test_a_run_is_found_by_its_path_or_the_beginning_of_its_name() -> None:
+def test_run_is_named_by_path_or_prefix() -> None:
     first = run("demo/trace/small/beeb5e9d", 1)
     run("demo/golden/small/be000000", 2)
     for text in (str(first), f"{first}/", "beeb5e9d", "bee", "trace/small/b", "trace", "demo/tr", "outputs/demo/trace"):
@@ -187,7 +187,7 @@ def test_sweeps_and_other_folders() -> None:
     assert "List runs: kgqa runs" in refusal(find_run, "0f")
 
 
-def test_runs_lists_what_is_asked_for_the_last_one_first(capsys: pytest.CaptureFixture[str]) -> None:
+def test_runs_are_filtered_and_newest_first(capsys: pytest.CaptureFixture[str]) -> None:
     run("demo/trace/small/a", 86_400)
     run("demo/golden/small/b", 10 * 86_400)
     run("musique/trace/large/c", 20 * 86_400, "identity.json")
@@ -209,7 +209,7 @@ def test_runs_lists_what_is_asked_for_the_last_one_first(capsys: pytest.CaptureF
     assert json.loads("".join(listed("--json", "musique")))[0]["em"] is None
 
 
-def test_filters_and_ambiguous_names_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_filters_are_rejected(capsys: pytest.CaptureFixture[str]) -> None:
     for words, said in (("--limit 0", "at least 1"), ("methods=x", "Did you mean method")):
         assert main(["runs", *words.split()]) == 2
         assert said in capsys.readouterr().err

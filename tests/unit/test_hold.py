@@ -92,7 +92,7 @@ def test_log_probabilities_have_a_floor(value: Any) -> None:
         assert LOWEST <= logprob <= 1e-3
 
 
-def test_long_pause_ends_the_wait_and_a_cancelled_trial_lets_the_next_call_try() -> None:
+def test_long_pause_ends_the_wait() -> None:
     for after, is_over in [(0.0, False), (59.0, False), (61.0, True), (math.inf, True)]:
         hold = Hold("http://127.0.0.1:1/v1", AT_ONCE)
         assert hold.fail("429", after, is_trial=False) is is_over

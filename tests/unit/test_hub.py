@@ -48,7 +48,7 @@ def hub_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[s
     return calls
 
 
-def test_a_snapshot_has_the_files_of_the_patterns_and_offline_only_copies_count(
+def test_snapshot_has_files_of_the_patterns(
     hub_requests: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert hub.find_weights("owner/model", ("*.json",), local=False) == Path("/cache/owner/model")
@@ -67,7 +67,7 @@ def test_a_snapshot_has_the_files_of_the_patterns_and_offline_only_copies_count(
     assert hub.find_weights("owner/model:a.gguf", (), local=True) is None
 
 
-def test_refused_connection_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closed_port_fails_without_a_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **options: object) -> None:
         raise OSError
 
@@ -78,7 +78,7 @@ def test_refused_connection_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -
     hub.is_reachable.cache_clear()
 
 
-def test_an_encoders_folder_is_known_by_its_files_wherever_it_lies(tmp_path: Path) -> None:
+def test_encoder_is_identified_by_its_files(tmp_path: Path) -> None:
     for place in ("here", "there"):
         (tmp_path / place / "deep").mkdir(parents=True)
         (tmp_path / place / "config.json").write_text("{}")

@@ -157,5 +157,5 @@ def test_a_later_setting_at_its_default_keeps_keys() -> None:
     assert "tables" not in identity_of(Extended())
 
 
-def test_a_later_setting_with_another_value_changes_keys() -> None:
+def test_later_setting_off_its_default_changes_keys() -> None:
     assert identity_of(Extended(tables=2))["tables"] == 2

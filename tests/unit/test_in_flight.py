@@ -68,7 +68,7 @@ def test_first_committed_reply_wins(cache: CallCache, other: CallCache) -> None:
     assert not reply.cached
 
 
-def test_call_that_fails_elsewhere_is_made_here(cache: CallCache, other: CallCache) -> None:
+def test_call_that_fails_elsewhere_is_repeated_here(cache: CallCache, other: CallCache) -> None:
     done, made = Done(), SimpleQueue[Any]()
     request = Request((0,), 1, ask("hello"), time.monotonic())
     theirs = InFlightCalls(Done(), other, {"engine": "x"}, made.put)
@@ -82,7 +82,7 @@ def test_call_that_fails_elsewhere_is_made_here(cache: CallCache, other: CallCac
     assert next_reply(done).value.text == "mine"
 
 
-def test_replies_are_committed_together_and_after_a_stop(cache: CallCache) -> None:
+def test_replies_are_committed_in_batches(cache: CallCache) -> None:
     done = Done()
     calls = InFlightCalls(done, cache, {"engine": "x"})
     requests = [Request((number,), number, ask(f"question {number}"), time.monotonic()) for number in range(4)]
@@ -109,7 +109,7 @@ def test_replies_are_committed_together_and_after_a_stop(cache: CallCache) -> No
     ],
     ids=["null", "no JSON", "deep", "negative usage", "infinite usage", "huge usage"],
 )
-def test_stored_value_that_is_no_reply_is_requested_again(cache: CallCache, value: str) -> None:
+def test_invalid_stored_reply_is_requested_again(cache: CallCache, value: str) -> None:
     request = Request((0,), 1, ask("hello"), time.monotonic())
     key = cache_key({"engine": "x"}, request.call)
     with cache._database.writing() as connection:

@@ -104,7 +104,7 @@ def test_score_judges_without_a_call(share: float, label: str) -> None:
     assert (verdict.label, calls) == (label, [])
 
 
-def test_an_exact_match_is_sent_unless_skipping_is_asked_for() -> None:
+def test_exact_match_is_judged_unless_skipped() -> None:
     exact = JudgedAnswer(ANSWER.question, ANSWER.golds, "The Town of Pellery!")
     sent, calls = judged(one(), '{"verdict": "incorrect"}', answer=exact)
     assert (sent.label, len(calls)) == ("incorrect", 1)
@@ -114,7 +114,7 @@ def test_an_exact_match_is_sent_unless_skipping_is_asked_for() -> None:
     assert (asked.label, len(calls)) == ("correct", 1)
 
 
-def test_panel_has_the_verdict_of_more_than_half_and_one_that_is_none_is_refused() -> None:
+def test_panel_verdict_is_the_majority() -> None:
     replies: list[tuple[tuple[str | Exception, ...], str | None]] = [
         (("correct", "1", "wrong"), "correct"),
         (("not attempted", "0", "correct"), None),  # a tie
@@ -138,7 +138,7 @@ def test_panel_has_the_verdict_of_more_than_half_and_one_that_is_none_is_refused
         one(max_tokens=0)
 
 
-def test_accuracy_counts_failed_as_wrong_and_leaves_out_the_unscored() -> None:
+def test_accuracy_counts_failed_answers_as_wrong() -> None:
     def judgement(verdict: str | None, fate: Fate) -> Judgement:
         return Judgement(question_id="q", verdict=verdict, fate=fate, votes=(), judge="three_way")
 

@@ -57,7 +57,7 @@ def walk(world: World, *overrides: str, question: Question = QUESTION) -> Answer
     return answer
 
 
-def test_each_seed_grows_by_the_neighbours_that_match_the_evidence() -> None:
+def test_seeds_grow_by_neighbors_of_the_evidence() -> None:
     world = World()
     answer = walk(world, "branching=1")
     traversal = answer.notes["traversal"]
@@ -71,7 +71,7 @@ def test_each_seed_grows_by_the_neighbours_that_match_the_evidence() -> None:
     assert f"1: {OPERA.text}\n{COMPOSER.text}\n2: {COMPOSER.text}\n{TOWN.text}" in asked
 
 
-def test_evidence_is_compared_with_the_texts_of_the_neighbours() -> None:
+def test_evidence_is_compared_with_neighbor_texts() -> None:
     compared = (COMPOSER.text, FJORD.text)
     for agent in ("llm", "t5", "llama"):
         world, encoder = World(), World()
@@ -104,7 +104,7 @@ def test_hops_budget_and_rounds_bound_the_paths() -> None:
     assert [step["path"] for step in answer.notes["traversal"]["steps"]] == [[OPERA.id], [OPERA.id, COMPOSER.id]]
 
 
-def test_empty_replies_and_missing_neighbours_or_seeds_are_flagged() -> None:
+def test_empty_replies_and_missing_nodes_are_flagged() -> None:
     world = World(lambda call: "  \n")
     answer = walk(world)
     assert (answer.flags["empty_evidence"], world.of(Rank)[0].query) == (2, QUESTION.text)
@@ -122,7 +122,7 @@ def test_empty_replies_and_missing_neighbours_or_seeds_are_flagged() -> None:
     assert "Contexts" not in world.prompts("kgp/answer")[0]
 
 
-def test_the_last_paths_are_left_out_where_the_prompt_is_too_long() -> None:
+def test_last_paths_are_dropped_from_a_long_prompt() -> None:
     class Short(World):
         def read(self, call: Generate) -> method_world.Reply:
             is_long = "2: " in call.prompt.messages[0].content
@@ -145,7 +145,7 @@ def structural_reply(reply: str) -> Writes:
     return lambda call: reply if call.prompt.name == "kgp/classify" else " evidence"
 
 
-def test_a_question_about_a_page_is_answered_from_its_node_and_others_from_passages() -> None:
+def test_question_about_a_page_uses_its_node() -> None:
     world = World(structural_reply(" page 2"))
     answer = walk(world, question=STRUCTURED)
     assert (answer.evidence, answer.flags) == ((PAGES[1].id,), {"structural": 1})
@@ -163,7 +163,7 @@ def test_a_question_about_a_page_is_answered_from_its_node_and_others_from_passa
     assert not world.prompts("kgp/classify")
 
 
-def test_pages_too_long_for_the_model_are_each_read_from_their_beginning() -> None:
+def test_long_pages_are_truncated_at_the_end() -> None:
     lines = "".join(f"line {number} of the table\n" for number in range(400))
     long = tuple(Passage.of("report", lines, place=place) for place in ("page 1", "page 2"))
 
@@ -179,7 +179,7 @@ def test_pages_too_long_for_the_model_are_each_read_from_their_beginning() -> No
     assert "report, page 2:\nline 0 of the table" in asked
 
 
-def test_a_classifying_reply_is_read_line_by_line_and_a_place_finds_its_nodes() -> None:
+def test_classification_is_parsed_line_by_line() -> None:
     for reply, places in [
         ("page 4\ntable 2", (PageOrTable(page=4), PageOrTable(table=2))),
         ("- Table on page 3.", (PageOrTable(page=3, any_table=True),)),
@@ -204,7 +204,7 @@ def test_a_classifying_reply_is_read_line_by_line_and_a_place_finds_its_nodes() 
         assert [node.place for node in find_nodes([place], PAGES[:4])] == found
 
 
-def test_the_rows_of_table_1_share_collection_reader_and_thirty_contexts() -> None:
+def test_rows_of_table_1_share_reader_and_contexts() -> None:
     rows = {
         row: compose([f"experiment=kgp_{row}"]) for row in ("none", "golden", "retrieve", "mdr", "ircot", "setting")
     }
@@ -237,7 +237,7 @@ def paired(*overrides: str) -> tuple[Answer, str]:
     return answer, world.prompts()[0]
 
 
-def test_mdr_reads_pairs_in_the_order_of_the_product_or_sum_of_their_scores() -> None:
+def test_mdr_orders_pairs_by_product_or_sum() -> None:
     answer, prompt = paired("first_hop=2", "second_hop=2")
     # a c: 0.72, b a: 0.45, a b: 0.18, b c: 0.05
     wanted = "1: text a\ntext c\n2: text b\ntext a\n3: text a\ntext b\n4: text b\ntext c\n"

@@ -68,7 +68,7 @@ def two_hops() -> World:
     return World([ASK_AUTHOR, ASK_SCHOOL, CONCLUDE], [AUTHOR, SCHOOL])
 
 
-def test_knowledge_is_traced_hop_by_hop_until_it_suffices() -> None:
+def test_knowledge_grows_hop_by_hop_until_enough() -> None:
     world = two_hops()
     answer = world.answer()
     assert answer.text == "Gorm College"
@@ -93,7 +93,7 @@ def test_knowledge_is_traced_hop_by_hop_until_it_suffices() -> None:
     assert answer.context_tokens == len(f"{AUTHOR}\n{SCHOOL}".split())
 
 
-def test_memory_is_paths_or_a_text_that_the_model_rewrites() -> None:
+def test_memory_is_paths_or_a_rewritten_text() -> None:
     world = two_hops()
     world.answer(memory="paths")
     last = world.prompts("knowtrace/explore")[-1]
@@ -144,9 +144,7 @@ FORCED = " Holm wrote it.\nAnswer: Gorm College"
         ([ASK_AUTHOR, FORCED], [Completion("none", "length")], {"cut_reply": 1, "standstill": 1}),
     ],
 )
-def test_where_tracing_cannot_go_on_an_answer_is_forced(
-    explore: list[Any], complete: list[Any], flags: dict[str, int]
-) -> None:
+def test_answer_is_forced_if_tracing_stops(explore: list[Any], complete: list[Any], flags: dict[str, int]) -> None:
     world = World(explore, complete)
     answer = world.answer()
     assert (answer.text, answer.flags) == ("Gorm College", {"forced_answer": 1, **flags})
@@ -154,7 +152,7 @@ def test_where_tracing_cannot_go_on_an_answer_is_forced(
     assert world.generations[-1].prompt.prefill == "Sufficient: Yes\nThought:"
 
 
-def test_a_forced_reply_has_an_answer_or_is_asked_for_it_and_at_limit_empty_none_is() -> None:
+def test_forced_reply_has_an_answer_or_a_second_call() -> None:
     more: list[tuple[list[Any], list[Any]]] = [([ASK_AUTHOR], ["none"]), (["Vielleicht."], [])]
     for explore, complete in [*more, ([ASK_AUTHOR, ASK_SCHOOL], [AUTHOR, "<Ada Holm; kept; bees>"])]:
         answer = World(explore, complete).answer(at_limit="empty", max_iterations=2)
@@ -170,7 +168,7 @@ def test_a_forced_reply_has_an_answer_or_is_asked_for_it_and_at_limit_empty_none
     assert world.generations[-1].prompt.prefill == "Sufficient: Yes\nThought: Holm wrote it.\nAnswer:"
 
 
-def test_lessons_are_what_is_kept_of_replies_with_the_traces_number_and_the_operations_role() -> None:
+def test_lessons_have_trace_number_and_role() -> None:
     odd = " No\nWhat to look up:\n* Reed Lake : who wrote it\n"
     world = World([odd, ASK_SCHOOL, CONCLUDE], [f"1. {AUTHOR}", SCHOOL])
     kept = [lesson.kept for lesson in world.answer().lessons]
@@ -200,7 +198,7 @@ EDUCATED = Fact("The poet Ada Holm.", "was educated at", "Gorm College")
 ROUNDS = [([Pair('"Reed Lake"', "author")], [WROTE]), ([Pair("Ada Holm", "school")], [EDUCATED])]
 
 
-def test_only_shortest_paths_support_and_entities_are_one_where_scorers_take_them_for_one() -> None:
+def test_only_shortest_paths_support_the_answer() -> None:
     graph = [Fact("a", "r", "b"), Fact("b", "r", "d"), Fact("a", "r", "c"), Fact("c", "r", "e"), Fact("e", "r", "d")]
     assert (support(graph, {"a"}, {"d"}), support(graph, {"a"}, {"e"})) == (graph[:2], graph[2:4])
     assert support(graph, set(), {"d"}) == []
@@ -213,7 +211,7 @@ SCHOOL_FACT = Fact("Ada Holm", "was educated at", "Gorm College")
 
 
 @given(st.lists(st.tuples(st.sampled_from(list(permutations("abcde", 2))), st.sampled_from("rst")), max_size=12))
-def test_every_triplet_is_told_and_no_path_comes_to_an_entity_twice(edges: list[tuple[tuple[str, str], str]]) -> None:
+def test_paths_have_all_triples_and_no_cycles(edges: list[tuple[tuple[str, str], str]]) -> None:
     graph = [Fact(one, relation, other) for (one, other), relation in dict.fromkeys(edges)]
     told = format_paths(graph)
     for fact in graph:
@@ -224,7 +222,7 @@ def test_every_triplet_is_told_and_no_path_comes_to_an_entity_twice(edges: list[
         assert len(set(entities)) == len(entities)
 
 
-def test_a_path_prefers_its_own_direction_and_unused_triples() -> None:
+def test_path_prefers_its_direction_and_new_triples() -> None:
     turned = Fact("Gorm", "has", "Ada Holm")
     assert format_paths([REED_FACT, turned, SCHOOL_FACT]) == [
         "Reed Lake → was written by → Ada Holm → was educated at → Gorm College",
@@ -291,7 +289,7 @@ def test_triplets_are_read_as_models_write_them() -> None:
         assert (found.facts, found.malformed) == ((), malformed)
 
 
-def test_examples_end_with_a_bridge_question_and_compare_entities() -> None:
+def test_examples_have_bridge_and_comparison() -> None:
     method: KnowTrace = built_method("knowtrace")
     examples: Any = method.exploration_few_shot
     answers = [str(example["answer"]) for example in examples]

@@ -90,7 +90,7 @@ def test_self_ask_searches_for_each_follow_up_question() -> None:
         assert world.generations[-1].prompt.prefill.endswith("\nFinal answer:")
 
 
-def test_react_alternates_thought_action_and_observation() -> None:
+def test_react_alternates_thought_and_action() -> None:
     world = World(
         " I need the author.\nAction 1: Search[Reed Lake author]",
         " Ada Holm. Where was she born?\nAction 2: Search[Ada Holm born]",
@@ -118,7 +118,7 @@ def test_react_alternates_thought_action_and_observation() -> None:
     assert world.generations[1].prompt.prefill == "Thought 1: I need the author.\nAction 1:"
 
 
-def test_actions_and_scores_are_read_as_models_write_them() -> None:
+def test_actions_and_scores_parse_in_usual_forms() -> None:
     for step in (
         " So.\nAction 2: Finish[Gorm]",
         " So.\n**Action 2:** Finish[Gorm].",
@@ -161,7 +161,7 @@ PLAIN: dict[str, Any] = {"rewrite": False, "threshold": 0}
 GRAPH = "<Reed Lake; author; ?1>\n<?1; born in; ?2>"
 
 
-def test_each_triple_is_asked_for_and_only_what_is_told_and_sure_enough_goes_on() -> None:
+def test_only_confident_triples_continue() -> None:
     world = World(
         GRAPH, " Who wrote Reed Lake?", " Ada Holm\n", " 9", " Where was Ada Holm born?", " Gorm.", " 6.",
         " The author is from Gorm.\nAnswer: Gorm",
@@ -198,7 +198,7 @@ def test_each_triple_is_asked_for_and_only_what_is_told_and_sure_enough_goes_on(
     assert answer.flags == {"no_search": 1, "unfilled": 1}
 
 
-def test_ge_reasoning_fills_unknowns_as_models_write_them() -> None:
+def test_ge_reasoning_fills_unknowns() -> None:
     for graph, filled in [
         ("<Reed Lake; author; ?author>\n<?author; born in; ?town>", ("Ada Holm", "born in", "Gorm")),
         ("<Reed Lake; author; ?>\n<?; born in; ?>", ("Ada Holm", "born in", "Gorm")),
@@ -246,7 +246,7 @@ def test_era_cot_goes_through_its_five_stages() -> None:
     assert (answer.figures["implicit"], answer.flags) == (32, {"too_many_relations": 4})
 
 
-def test_passages_are_counted_with_each_call_unless_estimated() -> None:
+def test_passages_are_counted_unless_estimated() -> None:
     answer = IrcotWorld([WROTE, CONCLUDED, "1901"], {"wrote": (BIRCH,), "": (ALDER, CEDAR)}).answer(IRCOT)
     alder, birch, cedar = (len(f"Title: {each.title} {each.text}".split()) for each in (ALDER, BIRCH, CEDAR))
     assert answer.figures == {"passage_tokens": 3 * (alder + cedar) + 2 * birch}
@@ -264,7 +264,7 @@ INLINE = ["She was born there, so the answer is: Gorm.", "Thus, the answer is Go
 
 
 @pytest.mark.parametrize("form", LABELLED + INLINE)
-def test_every_method_reads_an_answer_in_any_of_these_forms(form: str) -> None:
+def test_every_method_parses_usual_answer_forms(form: str) -> None:
     def reply(call: Any) -> Any:
         return Completion(form)
 

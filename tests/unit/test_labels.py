@@ -52,7 +52,7 @@ def test_options_share_all_probability() -> None:
         assert 0 < mass <= 1
 
 
-def test_labels_count_with_and_without_leading_blank_and_must_differ() -> None:
+def test_labels_count_with_and_without_leading_blank() -> None:
     spelling = spell(("A", "B"), lambda text: [ord(text[-1]) + 1000 * len(text)])
     assert (spelling.longest, len(spelling.following)) == (1, 1)
     shares = zip(spelling.following[()], (0.1, 0.2, 0.3, 0.05), strict=True)
@@ -66,9 +66,7 @@ def test_labels_count_with_and_without_leading_blank_and_must_differ() -> None:
 
 
 @pytest.mark.parametrize("options", [("B", "CA", "CB"), ("A", "AB", "B")])
-def test_label_gets_what_does_not_continue_to_a_longer_one(
-    options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_label_excludes_mass_of_longer_labels(options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.unit.test_labels.LETTERS", " ABC.")  # few texts to try
     spelling = spell(options, by_character)
     assert spelling.longest == 3

@@ -58,7 +58,7 @@ def test_fast_replies_of_a_full_server_raise_the_limit() -> None:
         assert limiter.limit == after
 
 
-def test_only_a_reported_limit_or_rate_limits_change_it() -> None:
+def test_only_reports_and_rate_limits_change_limit() -> None:
     limiter = AdaptiveLimiter.of(7)
     limiter.set_slots(4)
     limiter.on_rate_limited()
@@ -193,7 +193,7 @@ def served(slots: int, questions: int, cache: CallCache, *, arranged: bool = Tru
 
 
 @pytest.mark.parametrize(("slots", "questions", "efficiency"), [(8, 100, 0.97), (32, 200, 0.95)])
-def test_a_server_that_tells_nothing_of_itself_is_kept_full(
+def test_unknown_server_gets_all_calls(
     slots: int, questions: int, efficiency: float, cache: CallCache, tmp_path: Path
 ) -> None:
     server, other = served(slots, questions, cache), CallCache(tmp_path / "other")
@@ -207,7 +207,7 @@ def test_a_server_that_tells_nothing_of_itself_is_kept_full(
     other.close()
 
 
-def test_a_server_with_one_slot_is_not_asked_for_what_would_wait_too_long(cache: CallCache) -> None:
+def test_server_with_one_slot_gets_few_calls(cache: CallCache) -> None:
     server = served(1, 100, cache)
     assert server.most < 2 * INITIAL_LIMIT
     assert server.efficiency > 0.99

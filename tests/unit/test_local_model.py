@@ -45,7 +45,7 @@ def chosen(*overrides: str) -> tuple[str, str]:
     return experiment.name("model"), experiment.name("engine")
 
 
-def test_default_is_the_largest_model_that_a_cpu_can_run_and_reported(here: dict[str, int]) -> None:
+def test_default_is_largest_model_for_a_cpu(here: dict[str, int]) -> None:
     here.update(qwen2_5_coder_1_5b=1_100_000_000)
     experiment = compose_experiment(["method=no_context"])
     assert experiment.remarks[0].startswith("model: qwen2_5_coder_1_5b (1.1 GB), the best on this machine.")
@@ -141,7 +141,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_missing_paths_and_other_bytes_are_refused(tmp_path: Path) -> None:
+def test_missing_or_changed_files_are_rejected(tmp_path: Path) -> None:
     file = write(tmp_path / "own.gguf", b"other")
     with pytest.raises(DataError) as caught:
         replace(NOWHERE, path=str(file), sha256=sha256(b"right")).locate()
@@ -168,9 +168,7 @@ def test_parts_are_put_together_or_missing(site: Path) -> None:
     )
 
 
-def test_digests_are_remembered_and_do_not_depend_on_the_place_of_a_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_digest_is_stored_and_ignores_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = write(tmp_path / "own.gguf", b"own")
     assert digest(file) == sha256(b"own")
     with monkeypatch.context() as patched:
@@ -187,7 +185,7 @@ def test_digests_are_remembered_and_do_not_depend_on_the_place_of_a_folder(
     assert digests[0] == digests[1] != digests[2]
 
 
-def test_braces_stand_for_counted_packages_and_cached_tokens_have_a_price() -> None:
+def test_cached_tokens_have_a_price() -> None:
     assert expand("p{9..11}==1:d{09..11}/{9..11}") == ["p9==1:d09/9", "p10==1:d10/10", "p11==1:d11/11"]
     assert expand("p==1:file") == ["p==1:file"]
     prices = Prices(input=1.0, cached=0.25, output=4.0)

@@ -47,7 +47,7 @@ def own_method(name: str, text: str = METHOD.format(name="Mine")) -> None:
     )
 
 
-def test_a_choice_of_ones_own_is_listed_composed_and_wins_over_ours() -> None:
+def test_own_choice_wins_over_the_built_in_one() -> None:
     own_method("depths")
     assert groups()["method"][:2] == ["depths", "all_documents"]
     config = compose(["method=depths", "method.depth=4"])
@@ -65,7 +65,7 @@ def test_a_choice_of_ones_own_is_listed_composed_and_wins_over_ours() -> None:
     assert find_user_parts(compose(["method=trace"])) is None
 
 
-def test_what_is_wrong_with_ones_own_module_is_one_line() -> None:
+def test_error_of_an_own_module_is_one_line() -> None:
     mine = METHOD.format(name="Mine")
     for name, text, said in [
         ("broken", "class Mine\n", "broken.py:1: expected ':'"),
@@ -102,7 +102,7 @@ def test_nothing_else_that_is_installed_can_be_built() -> None:
             parts.method({"_target_": target})
 
 
-def test_templates_of_ones_own_are_found_by_name_and_errors_name_file_and_line() -> None:
+def test_own_templates_load_by_name() -> None:
     write("prompts/mine/ask.j2", "{% block user %}Who built {{ what }}?{% endblock %}")
     assert render("mine/ask", what="it").messages[0].content == "Who built it?"
     with pytest.raises(ConfigError, match=r"mine/aks.j2: no such template in prompts, nor among kgqa's\. .*mine/ask"):
@@ -119,7 +119,7 @@ def test_render_edited_template() -> None:
         assert render("once/ask", shown="x", text="y").messages[0].content == text
 
 
-def test_a_file_that_is_no_component_is_named() -> None:
+def test_file_without_a_component_is_reported() -> None:
     for choice, text, said in [
         ("method", "_target_: [1\n", r"conf/method/mine.yaml:2: expected ',' or '\]'"),
         ("method", "depth: 1\n", "conf/method/mine.yaml: no key _target_"),
@@ -171,7 +171,7 @@ def hashed(method: str = HASHED, steps: str = STEPS, depth: int = 1) -> str:
     return program_hash(importlib.import_module("hashed_method").Own(depth))
 
 
-def test_what_decides_an_answer_changes_the_hash_templates_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hash_changes_with_code_and_templates(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(".")
     plain = hashed()
     assert hashed(HASHED.replace("  # the first", "")) == plain
@@ -233,7 +233,7 @@ NO_KEYS = (
 )  # fmt: skip
 
 
-def test_unknown_key_with_plus_is_rejected_and_a_known_one_accepted() -> None:
+def test_unknown_key_with_plus_is_rejected() -> None:
     for override, message in [
         ("+limitt=3", "limitt=3: unknown key. Did you mean limit"),
         ("+retreiver.k1=3", "retreiver: unknown key. Did you mean retriever"),
@@ -275,7 +275,7 @@ def test_api_key_as_value_is_rejected_and_not_repeated() -> None:
 BOMB = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 9))
 
 
-def test_folders_and_files_that_no_run_can_use_are_named() -> None:
+def test_unusable_folders_and_files_are_reported() -> None:
     file = write("conf/experiment/mine.yaml", "# @package _global_\nlimit: 2\n")
     composed = compose(["experiment=mine"])
     assert composed["limit"] == 2
@@ -310,7 +310,7 @@ class StepBack(Method):
 """
 
 
-def test_component_of_one_file_is_found_by_name() -> None:
+def test_component_of_one_file_loads_by_name() -> None:
     write("step_back.py", f'"""Step back (ours). Needs model."""\n{ONE_FILE}')
     assert describe_choice("method", "step_back") == "Step back (ours). Needs model."
     config = compose(["method=step_back", "method.depth=5"])

@@ -48,7 +48,7 @@ def places(passages: Iterable[Passage]) -> list[str]:
     return [passage.place for passage in passages if passage.place]
 
 
-def test_a_document_gives_pages_tables_and_passages_in_this_order(tmp_path: Path) -> None:
+def test_document_has_pages_tables_and_passages(tmp_path: Path) -> None:
     file = make(tmp_path / "a.pdf", ["First page.", "", "Table 1: Flow", STATIONS, "After the table."])
     found = read(file)
     assert [passage.place for passage in found] == ["page 1", "page 2", "table 1 page 2", "", "", ""]
@@ -58,7 +58,7 @@ def test_a_document_gives_pages_tables_and_passages_in_this_order(tmp_path: Path
     assert [passage.text for passage in found[3:]] == ["First page.", "Table 1: Flow", "After the table."]
 
 
-def test_a_table_over_a_page_break_is_one_table_with_one_header(tmp_path: Path) -> None:
+def test_table_over_a_page_break_has_one_header(tmp_path: Path) -> None:
     rows = [["Row", "Value"], *([f"r{number}", str(number)] for number in range(60))]
     found = read(make(tmp_path / "a.pdf", ["Table 4: Long", rows, "The end."]))
     (table,) = [passage for passage in found if passage.place.startswith("table")]
@@ -78,7 +78,7 @@ def test_a_table_over_a_page_break_is_one_table_with_one_header(tmp_path: Path) 
     assert max(map(len, ordinary)) <= 250
 
 
-def test_tables_are_separate_and_numbered_by_their_captions(tmp_path: Path) -> None:
+def test_tables_have_the_numbers_of_their_captions(tmp_path: Path) -> None:
     captions = [STATIONS, "Words.", "Table 7: Late", STATIONS, "Words.", STATIONS, "More.", "Table 7: Again", STATIONS]
     for story, tables in [
         ([STATIONS, "", "Words in between.", STATIONS], ["table 1 page 1", "table 2 page 2"]),
@@ -113,7 +113,7 @@ def test_columns_cells_frames_and_hyphens(tmp_path: Path) -> None:
     assert places(found)[1:] == ["table 1 page 1"]
 
 
-def test_a_password_or_another_file_is_refused_and_forbidden_copying_is_not(tmp_path: Path) -> None:
+def test_pdf_with_password_is_rejected(tmp_path: Path) -> None:
     from reportlab.lib.pdfencrypt import StandardEncryption
 
     with pytest.raises(DataError, match=r"secret\.pdf: needs a password"):
@@ -126,7 +126,7 @@ def test_a_password_or_another_file_is_refused_and_forbidden_copying_is_not(tmp_
     assert read(make(tmp_path / "a.pdf", ["Seen."], encrypt=locked))[0].text == "Seen."
 
 
-def test_a_place_is_part_of_the_id_and_of_cached_replies() -> None:
+def test_place_is_part_of_id_and_cached_replies() -> None:
     table, page = Passage.of("a", "words", place="table 1 page 1"), Passage.of("a", "words", place="page 1")
     assert len({table.id, page.id, Passage.of("a", "words").id}) == 3
     assert reply_from_json(Search("words", 2), json.loads(json.dumps(reply_json((table, page))))) == (table, page)

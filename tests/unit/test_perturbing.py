@@ -42,7 +42,7 @@ def test_shuffle_changes_only_the_order() -> None:
     assert new == perturbed("shuffle") != perturbed("shuffle", seed=1)
 
 
-def test_distractors_are_of_other_questions_without_the_answer() -> None:
+def test_distractors_lack_the_answer() -> None:
     for old, new in zip(QUESTIONS, perturbed("distractors:3"), strict=True):
         added = [passage for passage in new.passages if passage not in old.passages]
         assert len(added) == 3
@@ -50,7 +50,7 @@ def test_distractors_are_of_other_questions_without_the_answer() -> None:
         assert set(old.passages) <= set(new.passages)
 
 
-def test_swapped_answer_replaces_the_gold_answer_everywhere() -> None:
+def test_swapped_answer_replaces_gold_everywhere() -> None:
     for old, new in zip(QUESTIONS, perturbed("swap_answer"), strict=True):
         assert new.answers != old.answers
         text = " ".join(f"{passage.title} {passage.text}" for passage in new.passages)
@@ -66,12 +66,12 @@ def test_swapped_answer_replaces_the_gold_answer_everywhere() -> None:
     [("yes", "Are both old?"), ("1901", "When was she born?"), ("Anna", "Who was she?")],
     ids=["yes", "only year", "only person"],
 )
-def test_question_without_another_answer_of_its_kind_is_skipped(answer: str, text: str) -> None:
+def test_question_without_other_answers_is_skipped(answer: str, text: str) -> None:
     ids = [each.id for each in perturbed("swap_answer", questions=[*QUESTIONS, question(9, answer, text)])]
     assert ids == [each.id for each in QUESTIONS]
 
 
-def test_other_answer_is_of_the_next_question_with_another_one() -> None:
+def test_other_answer_comes_from_the_next_question() -> None:
     answers = [("Ann", "Anne"), ("anne",), (" ANN ",), ("Bob",)]
     named = [Question(f"q{number}", "Who?", golds) for number, golds in enumerate(answers)]
     assert [each.answers for each in perturbed("other_answer", questions=named)] == [

@@ -44,7 +44,7 @@ def test_equal_runs_are_rarely_different() -> None:
     assert mcnemar_power(200, 0.3, 0.0) <= 0.06
 
 
-def test_scores_other_than_right_or_wrong_use_the_approximation() -> None:
+def test_power_of_graded_scores_is_approximate() -> None:
     generator = np.random.default_rng(59)
     first, second = (list(map(float, generator.random(200))) for _ in range(2))
     measured = compare({"F1": {"A": first, "B": second}}, seed=0)[0]

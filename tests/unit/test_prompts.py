@@ -50,7 +50,7 @@ class World(method_world.DryWorld):
 
 
 @pytest.mark.parametrize("name", RETRIEVING)
-def test_every_method_reads_the_best_of_fifty_passages_where_not_all_fit(name: str) -> None:
+def test_every_method_shows_the_best_passages_that_fit(name: str) -> None:
     world = World()
     method: Any = built_method(name, "passages=50")
     answer: Answer = drive(method.answer(QUESTION), world)
@@ -67,7 +67,7 @@ def prompt(shown: tuple[Passage, ...]) -> Generate:
     return Generate(Prompt("reader/answer", (Message("user", passages_text(shown)),)), 10)
 
 
-def test_as_many_passages_are_shown_as_fit() -> None:
+def test_passages_fill_the_prompt() -> None:
     for kept in (50, 49, 13, 1, 0):
         world, reading = World(limit=103 * kept), ReadingLog(Question("q", "Who?", ()))
         drive(reading.send(prompt, FIFTY), world)
@@ -159,7 +159,7 @@ def test_every_method_shows_the_same_questions(family: str) -> None:
     assert all(questions == shown["react"] for questions in shown.values())
 
 
-def test_questions_without_what_a_method_shows_are_refused(tmp_path: Path) -> None:
+def test_questions_without_needed_fields_are_rejected(tmp_path: Path) -> None:
     passages = [{"title": "T", "text": "A."}]
     record = {"question": "Who?", "answer": "A", "thoughts": ["So the answer is: A."], "passages": passages}
     file = write(tmp_path / "own.jsonl", record)
@@ -168,7 +168,7 @@ def test_questions_without_what_a_method_shows_are_refused(tmp_path: Path) -> No
             built(method, str(file))
 
 
-def test_an_example_has_a_graph_that_names_nothing_to_be_found_and_a_transcript() -> None:
+def test_examples_have_a_graph_and_a_transcript() -> None:
     film = Example(next(each for each in load_thoughts("2wiki") if "The Painted Tollgate" in each.question))
     assert list(map(str, film.masked)) == [
         "<The Painted Tollgate; director; ?1>", "<?1; date of birth; ?2>", "<Midnight at Orbury; director; ?3>",

@@ -25,7 +25,7 @@ SHOWN = {
 GIVEN = {place: [word for word in words[words.index("kgqa") + 1 :] if word != "…"] for place, words in SHOWN.items()}
 
 
-def test_every_command_shown_is_known_and_every_python_block_compiles() -> None:
+def test_shown_commands_and_python_blocks_are_valid() -> None:
     for words in GIVEN.values():
         asks_for_help = {"-h", "--help"} & set(words)
         assert find_command(words) if asks_for_help else vars(parse(words))
@@ -37,7 +37,7 @@ def test_every_command_shown_is_known_and_every_python_block_compiles() -> None:
 NOT_RUN = {place for place, typed in TYPED if elsewhere(typed) or "engine" in typed or "model" in typed}
 
 
-def test_every_key_of_a_run_shown_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shown_keys_are_valid(monkeypatch: pytest.MonkeyPatch) -> None:
     """Check commands that test_shown_commands.py does not run, or runs with a scripted engine."""
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     # what OWN_CODE shows how to add
@@ -56,9 +56,7 @@ def shown_files() -> dict[str, str]:
     return dict(found)
 
 
-def test_the_method_dataset_and_model_that_own_code_shows_how_to_add_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_parts_of_the_own_code_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name, content in shown_files().items():
         write(name, content)

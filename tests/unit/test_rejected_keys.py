@@ -27,7 +27,7 @@ WORDINGS: dict[str, tuple[str, str]] = {
 
 
 @pytest.mark.parametrize(("message", "key"), WORDINGS.values(), ids=WORDINGS)
-def test_key_is_found_in_the_message(message: str, key: str) -> None:
+def test_key_is_in_the_message(message: str, key: str) -> None:
     assert find_rejected_key(Refused(400, {"message": message}), BODY) == key
 
 
@@ -40,5 +40,5 @@ FURTHER: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("error", "keys", "key"), FURTHER.values(), ids=FURTHER)
-def test_key_is_found_in_other_ways(error: dict[str, Any], keys: dict[str, Any], key: str) -> None:
+def test_key_comes_from_other_fields(error: dict[str, Any], keys: dict[str, Any], key: str) -> None:
     assert find_rejected_key(Refused(400, error), {**BODY, **keys}) == key

@@ -92,7 +92,7 @@ def test_other_texts_stay_as_they_are(reply: str, answer: str) -> None:
     assert read_first_answer(Completion(reply)) == (answer, False)
 
 
-def test_answer_within_a_line_is_found_without_taking_titles() -> None:
+def test_answer_within_a_line_excludes_titles() -> None:
     assert find_answer("It lies in Norway. Answer: Oslo") == "Oslo"
     assert find_answer("The film Question and Answer: A Life is Norwegian") == ""
 

@@ -110,7 +110,7 @@ def csv_rows(file: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(lines))
 
 
-def test_every_table_is_in_markdown_html_notebooks_and_latex(run: FinishedRun, folder: Path, page: str) -> None:
+def test_every_table_is_in_all_formats(run: FinishedRun, folder: Path, page: str) -> None:
     text, html = (folder / "report.md").read_text("utf-8"), re.sub(r' class="number"', "", unescape(page))
     fragment = re.sub(r' class="number"', "", unescape(notebook_html(run.title, sections(run))))
     assert len(sections(run)) >= 8
@@ -132,7 +132,7 @@ def test_every_table_is_in_markdown_html_notebooks_and_latex(run: FinishedRun, f
     assert escape_latex("50 % of A_b & {c}\n~^\\") == escaped
 
 
-def test_questions_average_to_the_scores_of_the_run_and_are_in_the_csv(run: FinishedRun, folder: Path) -> None:
+def test_question_scores_average_to_run_scores(run: FinishedRun, folder: Path) -> None:
     rows = [reported.row for reported in RunQuestions(run)]
     for name in ("em", "f1", "containment", "support_recall", "support_error_rate"):
         mean = sum(row[name] or 0 for row in rows) / len(rows)
@@ -148,9 +148,7 @@ def test_questions_average_to_the_scores_of_the_run_and_are_in_the_csv(run: Fini
         assert json.loads(line["gold"]) == row["gold"]
 
 
-def test_the_page_has_the_traces_of_the_run_ends_no_element_and_needs_no_network(
-    run: FinishedRun, folder: Path, page: str
-) -> None:
+def test_page_has_traces_and_needs_no_network(run: FinishedRun, folder: Path, page: str) -> None:
     rows, *traces = packed(page)
     assert [row["question_id"] for row in rows] == question_ids(run.folder)
     kept = {traced.question.id: traced for traced in read_trace(folder)}
@@ -167,7 +165,7 @@ def test_the_page_has_the_traces_of_the_run_ends_no_element_and_needs_no_network
     assert "default-src 'none'" in page
 
 
-def test_pages_pack_texts_once_and_show_the_best_of_a_ranking() -> None:
+def test_page_has_each_text_once() -> None:
     value = [float("-inf"), 1.5, ("a pair", "half a character: \ud800"), "é", {"texts": ["forty " * 9], "n": 0.123456}]
     before = deepcopy(value)
     line = inflated(pack(value))
@@ -188,9 +186,7 @@ def test_pages_pack_texts_once_and_show_the_best_of_a_ranking() -> None:
     assert abridge_call(failed) == failed.json()
 
 
-def test_a_page_has_every_row_and_as_many_calls_as_fit_wrong_answers_first(
-    run: FinishedRun, page: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_page_has_calls_of_wrong_answers_first(run: FinishedRun, page: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def traces() -> Any:
         return re.findall(r'id="traces">([^<]*)<', "".join(run_page(run, [], [])))[0].split("\n")[:-1]
 
@@ -207,7 +203,7 @@ def test_a_page_has_every_row_and_as_many_calls_as_fit_wrong_answers_first(
     assert "The calls of 1 of these questions are in this page" in "".join(run_page(run, [], []))
 
 
-def test_marks_links_code_and_bold_are_written_in_each_form() -> None:
+def test_links_code_and_bold_in_each_format() -> None:
     row = [MarkedCell("1", link="a.html"), MarkedCell("50.0", "best"), MarkedCell("4_0", "second", worse=True), "text"]
     section = Section("T", ("cell", "EM", "F1", "x"), [row])
     assert "| [1](a.html) | **50.0** | <u>4_0</u>\\* | text |" in markdown("title", [section])
@@ -218,7 +214,7 @@ def test_marks_links_code_and_bold_are_written_in_each_form() -> None:
     )
 
 
-def test_notices_say_that_no_model_was_asked_and_what_failed(run: FinishedRun) -> None:
+def test_notices_report_failures_and_no_model(run: FinishedRun) -> None:
     (scripted,) = notices(run)
     assert scripted.startswith("**Scripted replies: no model was called.**")
     failed = replace(run, metrics=run.metrics.replace(failed=2, trained_questions={"kg.model": 3}))
@@ -227,7 +223,7 @@ def test_notices_say_that_no_model_was_asked_and_what_failed(run: FinishedRun) -
     assert "2 of 5 questions failed** and count as wrong, more than max_failure_rate=0.05 allows" in why
 
 
-def test_a_trace_that_lacks_a_question_is_refused(folder: Path, tmp_path: Path) -> None:
+def test_trace_without_a_question_is_rejected(folder: Path, tmp_path: Path) -> None:
     # each question is a separate zstd frame
     damaged, magic = tmp_path / "damaged", b"\x28\xb5\x2f\xfd"
     shutil.copytree(folder, damaged)
@@ -239,9 +235,7 @@ def test_a_trace_that_lacks_a_question_is_refused(folder: Path, tmp_path: Path) 
             write_report(FinishedRun.read(damaged), form)
 
 
-def test_verdicts_are_shown_for_the_answers_they_were_given_for(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_verdicts_belong_to_their_answers(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The second answer is another one since, the third got no verdict, the fourth question had failed."""
     judged = tmp_path / "judged"
     shutil.copytree(folder, judged)
@@ -299,9 +293,7 @@ def test_a_metric_that_is_registered_is_everywhere(tmp_path: Path, monkeypatch: 
     assert "kgqa.words" in written
 
 
-def test_a_sweep_links_its_cells_and_omits_scores_of_passages_that_were_not_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sweep_links_cells_and_omits_passage_scores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     swept = ("method=no_context,golden", "dataset=demo", "limit=3", "engine=scripted")
     assert main(["run", "-m", *swept, "sweep.name=s"]) == 0
@@ -314,7 +306,7 @@ def test_a_sweep_links_its_cells_and_omits_scores_of_passages_that_were_not_read
     assert links == [(f"../../demo/{name}/scripted", name) for name in ("no_context", "golden")]
 
 
-def test_a_formula_is_marked_as_text_and_other_values_stay() -> None:
+def test_csv_marks_formulas_as_text() -> None:
     for text in ("=1+1", "+1+1", "-1+1", "@SUM(A1)", "\t=1", "\r=1", "=cmd|' /C calc'!A0", "-", "'=1", "''@x", "+a"):
         assert quote_formula(text) == f"'{text}"
     for value in (-1.5, -3, 0, None, True, "", "a=b", "-1.5", "+3", "1e-5", "-1,200.5", "'", "O'Neill"):
@@ -328,7 +320,7 @@ def test_a_text_is_read_back_from_csv_as_it_was(text: str) -> None:
     assert not row[0].startswith(("=", "@", "\t", "\r"))
 
 
-def test_every_eval_ever_has_failed_questions_and_no_weights_of_a_hosted_model(run: FinishedRun) -> None:
+def test_every_eval_ever_has_failed_questions(run: FinishedRun) -> None:
     answered = {"em": Estimate(mean=100.0, low=100.0, high=100.0, n=17)}
     settings = tuple(each for each in run.settings if each[0] != "model.hub")
     failed = replace(

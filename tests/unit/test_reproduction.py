@@ -44,7 +44,7 @@ def figure_of(**changes: Any) -> Reproduction:
     return Reproduction(**{**values, **changes})
 
 
-def test_a_figure_has_the_papers_points_hollow_beside_ours() -> None:
+def test_figure_has_hollow_points_of_the_paper() -> None:
     (plot,) = figure_of().plots()
     assert (plot.title, plot.x, plot.y) == ("Figure 4, EM", "L", "EM")
     hollow, full = plot.series
@@ -63,7 +63,7 @@ def test_a_figure_has_the_papers_points_hollow_beside_ours() -> None:
     assert figure_of(place="Table 4").plots() == figure_of(lines=[]).plots() == []
 
 
-def test_a_plot_is_well_formed_and_its_points_lie_in_order() -> None:
+def test_plot_is_well_formed_with_points_in_order() -> None:
     series = [Series("s & t", [Point(1, 5.0), Point(2, 7.0, 6.0, 9.0)], 0), Series("u", [], 1)]
     drawn = svg(Plot("a <b>", "x axis", "y axis", series))
     root = ElementTree.fromstring(drawn)
@@ -118,7 +118,7 @@ def draw(points: list[Point], *, x_is_cost: bool) -> str:
     return svg(Plot("t", "tokens", "EM", [Series("runs", points, 0, line=False)], x_is_cost=x_is_cost))
 
 
-def test_few_questions_of_the_paper_are_named_and_tokens_have_no_decimals() -> None:
+def test_few_paper_questions_are_reported() -> None:
     for questions, is_named in ((500, True), (7405, False), (None, False)):
         few = Value(40.0, approximate=False, spread=None, questions=questions)
         figure = figure_of(lines=[replace(figure_of().lines[0], published=few)])
@@ -143,7 +143,7 @@ def ours_of(path: str, unit: str = "%") -> Ours | None:
     return read_measured_value(METRICS, PublishedMetric("metric", path, unit, ""))
 
 
-def test_values_are_read_with_their_intervals_or_computed_of_several() -> None:
+def test_values_have_intervals_or_combine_several() -> None:
     assert ours_of("scores.em") == Ours(50.0, 40.0, 62.0, 40)
     assert ours_of("figures.errors, *") == Ours(3.0, None, None, 40)
     share = ours_of("figures.errors, off-topic / figures.errors, *")
@@ -160,7 +160,7 @@ def of(number: float, questions: int | None = 7405, spread: float | None = None)
     return Value(number, approximate=False, spread=spread, questions=questions)
 
 
-def test_values_agree_only_if_the_whole_interval_is_within_the_margin() -> None:
+def test_values_agree_if_interval_is_within_margin() -> None:
     for published, ours, expected in [
         (of(50.5), Ours(50, 49, 51, 7405), "agrees"),
         # the interval excludes 0 and reaches beyond 3 points
@@ -222,7 +222,7 @@ def test_report_counts_differences_by_chance() -> None:
     assert "Of 40 compared values, up to 2.0 would differ by chance. 0 differ here." in text
 
 
-def test_the_interval_of_a_share_is_wilsons_and_values_read_from_plots_are_marked() -> None:
+def test_interval_of_a_share_is_wilsons() -> None:
     assert wilson_interval(0, 40) == pytest.approx((0.0, 8.76), abs=0.01)
     assert wilson_interval(50, 100) == pytest.approx((40.38, 59.62), abs=0.01)
     assert Value.of("~41.5") == Value(41.5, approximate=True, spread=None)
@@ -230,7 +230,7 @@ def test_the_interval_of_a_share_is_wilsons_and_values_read_from_plots_are_marke
     assert Value.of(None) is None
 
 
-def test_totals_of_safe_table_8_are_compared_per_question() -> None:
+def test_safe_table_8_is_compared_per_question() -> None:
     table = load_table("safe/table8")
     (cell,) = (cell for cell in table.cells if cell.column == table.average)
     published = {m.name: value.number for m, value in zip(table.metrics, cell.values, strict=True) if value}

@@ -45,7 +45,7 @@ class World(method_world.World):
         return [call.prompt.name.removeprefix("safe/") for call in self.generations]
 
 
-def test_without_feedback_steps_follow_each_other_to_the_final_answer() -> None:
+def test_steps_without_feedback_reach_the_answer() -> None:
     world = World(AUTHOR, BORN, FINAL)
     answer = world.answer(feedback="none")
     assert world.stages == ["step", "step", "step"]
@@ -64,7 +64,7 @@ def test_another_evaluator_has_to_be_named() -> None:
         assert isinstance(compose_experiment(overrides).method, Safe)
 
 
-def test_a_rejected_step_is_tried_again_and_kept_after_the_last_retry() -> None:
+def test_rejected_step_is_retried_then_accepted() -> None:
     world = World(AUTHOR, verdict("Off-topic", "Say where she was born."), BORN, RIGHT, FINAL, RIGHT)
     answer = world.answer()
     retry = world.generations[2].prompt
@@ -88,7 +88,7 @@ def test_a_rejected_step_is_tried_again_and_kept_after_the_last_retry() -> None:
     assert "Error type: Redundancy" in following
 
 
-def test_retry_without_a_new_prompt_ends_the_corrections() -> None:
+def test_retry_with_equal_prompt_ends_corrections() -> None:
     off = verdict("Off-topic", "Say where she was born.")
     replies = (AUTHOR, off, AUTHOR, off, FINAL, RIGHT)
     world = World(*replies)
@@ -140,7 +140,7 @@ def test_at_the_bound_an_answer_is_forced() -> None:
         assert (answer.text, answer.flags) == ("Gorm", {"forced_answer": 1})
 
 
-def test_verdicts_are_asked_for_once_more_and_have_the_chosen_labels() -> None:
+def test_verdict_call_is_repeated_once() -> None:
     world = World(FINAL, "fine", "still fine")
     answer = world.answer()
     assert world.stages == ["step", "judge", "judge"]
@@ -156,7 +156,7 @@ def test_verdicts_are_asked_for_once_more_and_have_the_chosen_labels() -> None:
     assert "Premature Conclusion" not in world.generations[1].prompt.messages[0].content
 
 
-def test_ten_passages_are_kept_gold_among_them_in_an_order_of_the_questions_own() -> None:
+def test_ten_passages_include_gold_in_a_fixed_order() -> None:
     passages = tuple(Passage.of(f"T{number}", f"text {number}") for number in range(20))
     gold = frozenset(passage.id for passage in passages[15:19])
     one = Question("one", "?", ("a",), passages, support=gold)

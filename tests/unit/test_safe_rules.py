@@ -68,7 +68,7 @@ def test_what_the_passages_do_not_bear_out_has_no_plan() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_errors_stand_behind_right_steps_and_are_what_their_names_say(seed: int) -> None:
+def test_errors_follow_right_steps_and_match_names(seed: int) -> None:
     made, texts = solution(), {}
     for error in errors("released"):
         step = made.corrupt(error, random.Random(seed))
@@ -100,7 +100,7 @@ def collect_examples(*questions: Question, **changes: object) -> list[TrainingEx
     return [example for example in collected if isinstance(example, TrainingExample)]
 
 
-def test_labels_are_balanced_and_later_places_more_frequent() -> None:
+def test_labels_are_balanced_and_errors_late() -> None:
     questions = [BRIDGE, replace(BRIDGE, id="b2"), comparing("yes")]
     labels = Counter(example.label for example in collect_examples(*questions))
     assert {labels[error] for error in errors("paper")} == {2}
@@ -154,7 +154,7 @@ def finding(step: int, error: str) -> dict[str, Json]:
     return {"step": step, "error_type": error, "diagnosis": "so", "guidance": "do that"}
 
 
-def test_right_steps_and_one_step_of_each_error_are_labelled_where_they_can_be() -> None:
+def test_right_steps_and_each_error_are_labeled() -> None:
     made, calls = taught()
     labels = Counter(label for label, _ in made)
     assert labels == {CORRECT: 4, **dict.fromkeys(errors("paper"), 1)}
@@ -173,7 +173,7 @@ def test_right_steps_and_one_step_of_each_error_are_labelled_where_they_can_be()
     assert names == {"Unsupported", "Off-topic", "Redundancy"}
 
 
-def test_a_question_without_a_sound_solution_teaches_nothing() -> None:
+def test_question_without_sound_solution_is_skipped() -> None:
     for template, told, why in [
         ("teach/plan", '{"plan": [{"kind": "Attribution", "do": "x"}]}', "a reply to teach/plan cannot be read"),
         ("teach/solve", '{"steps": [{"claim": "x", "passage": 1}]}', "the solution does not have one step for each"),
@@ -198,7 +198,7 @@ def test_a_question_without_a_sound_solution_teaches_nothing() -> None:
     assert next(replies, None) is None
 
 
-def test_two_looks_find_the_first_error_of_a_wrong_answer_or_the_guidance_that_misled() -> None:
+def test_two_checks_find_first_error_or_bad_guidance() -> None:
     [(label, step)] = hard_case(finding(2, "Unsupported"), finding(2, "Contradictory"))
     assert (label, step.number, step.accepted, step.text) == ("Contradictory", 2, ("step 1",), "step 2")
     assert tuple(step.verdict) == ("Contradictory", "so", "do that")
@@ -228,7 +228,7 @@ def rendered(template: ChatTemplate, example: TrainingExample) -> str:
 
 
 @every_template
-def test_safes_evaluator_is_asked_what_it_was_trained_with(template: ChatTemplate) -> None:
+def test_safe_evaluator_prompt_equals_training_prompt(template: ChatTemplate) -> None:
     recipe, method = configured(balance="all")
     made = recipe.collect([ExampleSource("mine", [BRIDGE], method)], lambda _: {})
     right = [example for example in made if isinstance(example, TrainingExample) and example.label == CORRECT]
@@ -250,7 +250,7 @@ def test_safes_evaluator_is_asked_what_it_was_trained_with(template: ChatTemplat
 
 @every_template
 @pytest.mark.parametrize("agent", ["t5", "llama"])
-def test_kgps_agent_is_asked_what_it_was_trained_with(template: ChatTemplate, agent: Any) -> None:
+def test_kgp_agent_prompt_equals_training_prompt(template: ChatTemplate, agent: Any) -> None:
     first, second = Passage.of("Reed Lake", "Ada Holm wrote it."), Passage.of("Ada Holm", "She was born in Gorm.")
     hops = (Hop("Who wrote Reed Lake?", "Ada Holm", first.id), Hop("Where was #1 born?", "Gorm", second.id))
     question = Question("q", "Where was the author of Reed Lake born?", ("Gorm",), (first, second), decomposition=hops)

@@ -194,7 +194,7 @@ def test_worker_answers_waiting_calls_together(cache: CallCache) -> None:
     worker.stop(1)
 
 
-def test_a_bad_call_fails_alone_and_three_in_a_row_mean_a_crash() -> None:
+def test_three_bad_calls_in_a_row_mean_a_crash() -> None:
     sizes = []
 
     def answer(calls: Sequence[Any]) -> Sequence[Any]:

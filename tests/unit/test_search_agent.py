@@ -49,7 +49,7 @@ class World(method_world.World):
         return drive(agent.answer(QUESTION), self)
 
 
-def test_a_query_is_answered_with_passages_and_the_transcript_goes_on() -> None:
+def test_query_adds_passages_to_the_transcript() -> None:
     world = World(["<think>Who?</think>\n<search> opera ", "<think>He.</think> <answer> Fauskenes "])
     answer = world.answer(agent(passages=1))
     shown = f"\n\n<information>Doc 1(Title: {OPERA.title}) {OPERA.text}\n</information>\n\n"
@@ -78,7 +78,7 @@ def test_what_ends_a_turn_is_flagged() -> None:
         assert (answer.text, answer.figures["searches"], answer.flags) == ("Fauskenes", searches, flags)
 
 
-def test_passages_that_do_not_fit_are_dropped_and_without_a_forced_answer_it_is_empty() -> None:
+def test_passages_that_do_not_fit_are_dropped() -> None:
     world = World(["<search>opera", PromptTooLong(100, 99), "<answer>Fauskenes"])
     answer = world.answer(agent())
     shown = [[each.text in call.prompt.prefill for each in (OPERA, COMPOSER)] for call in world.generations[1:]]
@@ -89,7 +89,7 @@ def test_passages_that_do_not_fit_are_dropped_and_without_a_forced_answer_it_is_
         built_method("search_agent", "passage='{name}'")
 
 
-def test_search_o1_reads_passages_in_a_call_of_their_own() -> None:
+def test_search_o1_reads_passages_in_a_separate_call() -> None:
     finding = "I look.\n\n**Final Information**\n\nAsbjarne Lyngholt composed it."
     world = World(["<|begin_search_query|>opera", finding, r"So it is \boxed{\text{Fauskenes}}."])
     answer = world.answer(agent("search_o1"))
@@ -114,7 +114,7 @@ def test_every_dialect_searches_and_answers(method: str) -> None:
 SEARCH = '<tool_call>\n{"name": "semantic_search", "arguments": {"query": "opera"}}\n</tool_call>'
 
 
-def test_react_by_tools_has_one_search_that_shows_passages() -> None:
+def test_react_by_tools_searches_passages() -> None:
     react: ToolAgent = build(compose(["method=react_tools", "engine=llamacpp"])["method"], "method")
     world = World([SEARCH, "Answer: Fauskenes"])
     answer = world.answer(react)
@@ -172,7 +172,7 @@ def test_results_are_messages_that_alternate() -> None:
     assert as_text([*messages, Message("user", "now")]) == (Message("user", "q"), Message("assistant", "c"), last)
 
 
-def test_keywords_are_searched_and_a_chunk_is_read_once() -> None:
+def test_keyword_search_reads_a_chunk_once() -> None:
     read = '<tool_call>{"name": "read_chunk", "arguments": {"chunk_ids": [1, %s]}}</tool_call>'
     world = World([SEARCH, read % "1", read % "2, 9", "Answer: Fauskenes"])
     answer = world.answer(tool_agent())
@@ -193,7 +193,7 @@ def test_keywords_are_searched_and_a_chunk_is_read_once() -> None:
         assert world.of(Search) == [Search("Lyngholt; opera", 5, None, pool, ("Lyngholt", "opera"))]
 
 
-def test_calls_and_unknown_chunks_of_a_reply_are_limited() -> None:
+def test_calls_and_unknown_chunks_are_limited() -> None:
     searches = "\n".join(SEARCH.replace("opera", f"nothing {number}") for number in range(2_000))
     numbers = list(range(100, 50_000))
     read = f'<tool_call>{{"name": "read_chunk", "arguments": {{"chunk_ids": {numbers}}}}}</tool_call>'

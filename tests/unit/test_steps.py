@@ -33,7 +33,7 @@ def traced(
     return TracedQuestion(question, Prediction("asked", answer, evidence=evidence, notes=notes), ())
 
 
-def test_the_likeliest_chain_that_holds_the_answer_is_quoted(documents: Documents) -> None:
+def test_likeliest_chain_with_the_answer_is_quoted(documents: Documents) -> None:
     towns, vall = documents.collection
     chain = [["Hesper Vall", "born in", "Oustry", vall.id], ["Oustry", "lies on", "the Ambel", towns.id]]
     first, second = quote_steps(traced(documents, "Ambel", chain), documents)
@@ -50,7 +50,7 @@ def test_the_likeliest_chain_that_holds_the_answer_is_quoted(documents: Document
     assert quote_steps(traced(documents, "Ambe", [], without, within), documents)[0].triple == tuple(without[0][:3])
 
 
-def test_where_no_link_says_the_answer_a_sentence_of_the_evidence_that_does_is_the_last_step(
+def test_sentence_with_the_answer_is_the_last_step(
     documents: Documents,
 ) -> None:
     towns, vall = documents.collection
@@ -64,7 +64,7 @@ def test_where_no_link_says_the_answer_a_sentence_of_the_evidence_that_does_is_t
         assert len(quote_steps(traced(documents, answer, chain, evidence=evidence), documents)) == 1
 
 
-def test_a_chain_of_sentences_and_evidence_without_chains_are_quoted(documents: Documents) -> None:
+def test_sentence_chains_and_plain_evidence_are_quoted(documents: Documents) -> None:
     towns, vall = documents.collection
     (sentence,) = quote_steps(traced(documents, "x", [["Sandrow has a bridge.", towns.id]]), documents)
     assert (sentence.triple, sentence.sentence) == (None, "Sandrow has a bridge.")
@@ -74,7 +74,7 @@ def test_a_chain_of_sentences_and_evidence_without_chains_are_quoted(documents: 
     assert len(quote_steps(traced(documents, "river", evidence=many), documents)) == MAX_PASSAGES
 
 
-def test_of_a_table_a_row_is_quoted_of_equal_sentences_the_first_and_otherwise_the_tails() -> None:
+def test_quote_is_a_row_or_the_first_sentence() -> None:
     table = Passage.of("t", "Table 1\n| Year | Flow |\n| 1900 | 3 |\n| 2000 | 8 |", place="table 1 page 2")
     assert best_sentence(table, {"2000": 1}) == "| 2000 | 8 |"
     assert best_sentence(Passage.of("t", "One. Two."), {}) == "One."

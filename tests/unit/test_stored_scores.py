@@ -96,7 +96,7 @@ def test_lists_show_no_edited_score(root: Path, bad: Path) -> None:
     assert run_json(RunEntry(bad, bad.relative_to(root).parts, 0.0, ended=True))["em"] is None
 
 
-def test_score_that_is_not_of_the_answers_is_refused(bad: Path) -> None:
+def test_score_of_other_answers_is_rejected(bad: Path) -> None:
     edit_score(bad, 100.0)
     seal(bad)
     with pytest.raises(DataError, match=r"scores.em.mean=100.0, but its answers have"):
@@ -152,7 +152,7 @@ def test_file_that_is_too_long_is_one_line(tmp_path: Path) -> None:
         read_json(tmp_path / "big.json")
 
 
-def test_question_that_unpacks_to_gigabytes_is_one_line(tmp_path: Path) -> None:
+def test_huge_packed_question_is_one_error_line(tmp_path: Path) -> None:
     import zstandard
 
     compressor = zstandard.ZstdCompressor().compressobj()

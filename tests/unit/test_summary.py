@@ -83,7 +83,7 @@ def test_counts_and_means_in_any_order() -> None:
     json.dumps([as_json(metrics), as_json(summarise([FAILED]))], allow_nan=False)
 
 
-def test_scores_are_percentages_with_failed_questions_as_zero() -> None:
+def test_failed_questions_score_zero() -> None:
     scores = summarise([RIGHT, HALF, FAILED, EMPTY]).scores
     assert [scores["em"].mean, scores["f1"].mean] == pytest.approx([25, 100 * (1 + 2 / 3) / 4])
     assert scores["em"].n == scores["f1"].n == 4
@@ -130,7 +130,7 @@ def test_what_no_question_defines_is_null_and_not_zero() -> None:
     assert row(passages=()).given.recall is None
 
 
-def test_scores_are_broken_down_by_hops_type_and_profile() -> None:
+def test_scores_are_grouped_by_hops_type_and_profile() -> None:
     metrics = summarise([HALF, FAILED, RIGHT, row("q4", answer=" ", hops=None)])
     assert (list(metrics.by_hops), metrics.by_hops["2"]) == (["2", "3", "unknown"], {"n": 1, "em": 100, "f1": 100})
     assert as_json(metrics.by_hops["3"]) == {"n": 2, "em": 0, "f1": pytest.approx(100 / 3)}
@@ -189,7 +189,7 @@ def retrieved(*ids: str, places: tuple[int | None, ...] = (None,), hops: int | N
     return RetrievedPassages(ids, places, places, hops, "")
 
 
-def test_gold_passages_are_found_by_id_words_or_title() -> None:
+def test_gold_passages_match_by_id_words_or_title() -> None:
     gold: tuple[GoldPassage, ...] = ()
     for page in (corpus(OTHER_ALDER, ALDER, BIRCH), corpus(), corpus(OTHER_ALDER, MORE_ALDER, BIRCH)):
         gold = tuple(gold_passages(QUESTION, page))
@@ -235,7 +235,7 @@ def test_recall_all_gold_and_reciprocal_rank() -> None:
     assert reciprocal_rank(()) is None
 
 
-def test_a_summary_is_the_mean_over_questions_with_gold() -> None:
+def test_summary_is_the_mean_of_questions_with_gold() -> None:
     rows = [
         # recall@2 100, all gold, rank 1
         retrieved("a", "b", places=(1, 2), hops=2),
@@ -266,7 +266,7 @@ def test_a_summary_is_the_mean_over_questions_with_gold() -> None:
     assert measured.page_recall["2"].mean == 75
 
 
-def test_an_alarm_needs_more_than_five_questions_and_more_than_a_fifth() -> None:
+def test_alarm_needs_six_questions_and_over_a_fifth() -> None:
     for alike, different, alarmed in [
         (6, 0, True), (5, 0, False), (6, 23, True), (6, 24, False), (21, 79, True), (20, 80, False),
     ]:  # fmt: skip

@@ -76,7 +76,7 @@ def shares(right: int, of: int = 40) -> dict[str, float | None]:
     return {str(n): float(n < right) for n in range(of)}
 
 
-def test_best_and_second_are_marked_and_only_a_significant_difference_is_starred() -> None:
+def test_only_significant_differences_get_a_star() -> None:
     figures = [Measured(each, 0.0, 100.0) for each in (75.0, 70.0, 25.0, 75.0)]
     entries = mark_best(figures, [shares(30), shares(28), shares(10), shares(30)])
     assert [entry.mark for entry in entries] == ["best", "second", "", "best"]
@@ -122,7 +122,7 @@ def close_folder(path: Path, *seeds: int, search: str | None = None) -> None:
         pass
 
 
-def test_a_sweep_continues_with_other_settings_that_change_no_answer(tmp_path: Path) -> None:
+def test_sweep_continues_with_other_neutral_settings(tmp_path: Path) -> None:
     """After an outage a user raises the timeout, or the server has moved."""
 
     def open_with(config: Config, **engine: object) -> AbstractContextManager[None]:
@@ -151,7 +151,7 @@ def statuses(path: Path) -> list[str]:
     return [cell.status for cell in Sweep.read(path).cells]
 
 
-def test_a_sweep_that_is_damaged_in_use_or_another_one_is_refused(tmp_path: Path) -> None:
+def test_damaged_or_busy_sweep_is_rejected(tmp_path: Path) -> None:
     close_folder(tmp_path, 1, 2)
     before = contents(tmp_path)
     for seeds, message in (((1, 3), "configuration in cell 1"), ((2, 1), "in cell 0, 1"), ((1,), "2 cells, not 1")):

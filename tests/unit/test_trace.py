@@ -110,7 +110,7 @@ def chains_of(answer: Answer) -> list[tuple[list[str], bool]]:
     ]
 
 
-def test_the_reader_is_given_the_chain_the_selector_builds() -> None:
+def test_reader_gets_the_chain_of_the_selector() -> None:
     world = World(follow_the_book)
     answer = world.answer()
     assert (answer.text, chains_of(answer)) == ("1901", [([WROTE, YEAR], True)])
@@ -119,7 +119,7 @@ def test_the_reader_is_given_the_chain_the_selector_builds() -> None:
     assert not answer.flags
 
 
-def test_a_chain_scores_the_sum_of_its_choices_log_probabilities() -> None:
+def test_chain_score_sums_log_probabilities() -> None:
     select = weights(at0={WROTE: 0.65, HOME: 0.35}, at1={YEAR: 0.5, TOWN: 0.3, STOP: 0.2}, at2={STOP: 0.8, HOME: 0.2})
     answer = World(select).answer(max_length=3, beam=4, chains=4)
     # step 1: WROTE .65, HOME .35
@@ -131,7 +131,7 @@ def test_a_chain_scores_the_sum_of_its_choices_log_probabilities() -> None:
     assert scores == pytest.approx([0.26, 0.175, 0.156, 0.13])
 
 
-def test_the_ranker_is_asked_with_the_question_and_the_chain() -> None:
+def test_ranker_query_has_question_and_chain() -> None:
     paper, released = World(follow_the_book), World(follow_the_book)
     paper.answer()
     released.answer(query_order="triples_first", query_labels=True)
@@ -151,7 +151,7 @@ def test_repeated_triples_and_equal_chains_are_merged() -> None:
     assert (chains_of(answer), answer.evidence) == ([([YEAR, WROTE], False)], (BIRCH.id, ALDER.id))
 
 
-def test_an_empty_graph_leaves_the_reader_without_context_and_is_flagged() -> None:
+def test_empty_graph_is_flagged() -> None:
     for context in ("triples", "documents"):
         world = World(even, dict.fromkeys(GRAPH, ()))
         answer = world.answer(context=context)
@@ -178,7 +178,7 @@ def test_prompts_have_the_chosen_layout_and_examples() -> None:
     assert third == second
 
 
-def test_without_the_ranker_the_whole_graph_is_offered_up_to_the_number_of_labels() -> None:
+def test_without_ranker_all_triples_are_options() -> None:
     world = World(follow_the_book)
     world.answer(ranker=False, candidates=1)
     assert not world.of(Rank)
@@ -188,7 +188,7 @@ def test_without_the_ranker_the_whole_graph_is_offered_up_to_the_number_of_label
         World(even, graph).answer(ranker=False)
 
 
-def test_without_the_selector_the_ranker_is_followed_and_fixed_chains_cannot_stop() -> None:
+def test_without_selector_the_ranker_decides() -> None:
     world = World(even)
     answer = world.answer(selector=False, max_length=2, branch=2, beam=2, chains=2)
     assert not world.of(Choose)
@@ -206,7 +206,7 @@ def test_without_the_selector_the_ranker_is_followed_and_fixed_chains_cannot_sto
         assert "A. <" in selection
 
 
-def test_documents_are_ordered_by_votes_and_sentences_split() -> None:
+def test_documents_are_ordered_by_votes() -> None:
     select = weights(at0={TOWN: 0.5, YEAR: 0.3, WROTE: 0.2}, at1={HOME: 0.6, STOP: 0.4}, at2={STOP: 1.0})
     world = World(select)
     answer = world.answer(context="documents", max_length=2, beam=3, chains=3)
@@ -224,7 +224,7 @@ def test_documents_are_ordered_by_votes_and_sentences_split() -> None:
     assert [chain["triples"] for chain in answer.notes["chains"]][1] == [["Alder wrote Birch.", ALDER.id]]
 
 
-def test_values_that_do_not_go_together_are_refused() -> None:
+def test_incompatible_values_are_rejected() -> None:
     cases: list[tuple[dict[str, Any], str]] = [
         ({"chains": 6}, r"method.chains=6: cannot exceed method.beam=5"),
         ({"ranker": False, "selector": False}, r"method.ranker=false"),

@@ -55,7 +55,7 @@ def split(folder: Path, listed: Sequence[Json], eval_fraction: float = 0.25, cou
     return split_examples(read_example_file(file(folder, listed), pairs=False), eval_fraction, count, seed=0)
 
 
-def test_split_is_by_question_and_what_is_not_available_is_refused(tmp_path: Path) -> None:
+def test_split_keeps_questions_together(tmp_path: Path) -> None:
     made = split(tmp_path, lines(8, of_each=3))
     assert (len(made.train), len(made.held_out)) == (18, 6)
     out = {example.question for example in made.held_out}
@@ -114,7 +114,7 @@ def test_invalid_override_is_one_line(tmp_path: Path) -> None:
             TrainRequest.of("kgp_llama", [f"train.examples={given}", *words])
 
 
-def test_folder_depends_on_what_changes_weights_and_examples_fit_the_recipe(tmp_path: Path) -> None:
+def test_folder_depends_on_what_changes_weights(tmp_path: Path) -> None:
     given = file(tmp_path, lines(8))
     words = [f"train.examples={given}", "train.base=smollm2_135m"]
     plain = TrainRequest.of("kgp_llama", words)
@@ -164,7 +164,7 @@ def trained(folder: Path) -> Trained:
     return manifest
 
 
-def test_the_card_is_made_of_the_manifest_alone(tmp_path: Path) -> None:
+def test_card_comes_from_the_manifest(tmp_path: Path) -> None:
     made = trained(tmp_path)
     read = Trained.read(tmp_path)
     assert read == made
@@ -237,14 +237,14 @@ def question(*passages: Passage, answer: str = "Kim Sung-su", **fields: object) 
 
 
 @pytest.mark.parametrize("passages", [(FILM, ACTOR), (ACTOR, FILM)])
-def test_the_fact_with_the_answer_comes_last_and_else_the_passage_that_the_other_names(
+def test_fact_with_the_answer_comes_last(
     passages: tuple[Passage, ...],
 ) -> None:
     assert ordered_facts(question(*passages)) == (ACTOR.text, FILM.text)
     assert ordered_facts(question(*passages, answer="no one")) == (ACTOR.text, FILM.text)
 
 
-def test_a_decomposition_over_all_cited_passages_gives_their_order_and_a_comparison_the_files() -> None:
+def test_decomposition_orders_cited_passages() -> None:
     hops = (Hop("Yu Rongguang, film", "Musa", ACTOR.id), Hop("Musa, director", "Kim Sung-su", FILM.id))
     assert ordered_facts(question(FILM, ACTOR, answer="actor", decomposition=hops)) == (ACTOR.text, FILM.text)
     assert ordered_facts(question(FILM, ACTOR, decomposition=hops[1:])) == (ACTOR.text, FILM.text)

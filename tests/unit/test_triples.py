@@ -42,7 +42,7 @@ def malformed(completion: str) -> int:
     return parse_triples(completion, PASSAGE).malformed
 
 
-def test_triples_are_read_from_a_completion_and_others_counted() -> None:
+def test_completion_parses_to_triples() -> None:
     for between in ("\n", ", "):
         text = f"\n<Low Tide; painter; Fir>{between}<Low Tide; place; Elm>\n"
         assert parts(text) == [("Low Tide", "painter", "Fir"), ("Low Tide", "place", "Elm")]
@@ -93,7 +93,7 @@ def extract(replies: Sequence[str]) -> tuple[Extraction, list[Generate]]:
     return drive(extractor.extract(HERRING), world), world.generations
 
 
-def test_openie_writes_triples_with_entities_and_flags_unreadable_replies() -> None:
+def test_openie_flags_unreadable_replies() -> None:
     rows = [["The Herring Queen", "composer", "Asbjarne Lyngholt"], ["Asbjarne Lyngholt; he", "town", "x"]]
     triples = json.dumps({"triples": rows})
     extraction, calls = extract([ENTITIES, triples])
@@ -161,7 +161,7 @@ def test_forms_of_a_passage_and_its_triples(tmp_path: Path) -> None:
     assert (passage.triples, passage.malformed) == ((("a", "b b", "c"),), 5)
 
 
-def test_passages_are_found_by_letters_digits_and_title(tmp_path: Path) -> None:
+def test_passages_match_by_letters_digits_and_title(tmp_path: Path) -> None:
     assert text_key("Elm", "A mill - and a Bridge.") == text_key("elm", "a mill-and a bridge")
     assert text_key("Elm", "a mill") != text_key("Elm", "a mall")
     assert text_key("—", "…") == b""
@@ -188,7 +188,7 @@ REFUSED = {
 }
 
 
-def test_a_missing_or_damaged_file_of_ours_is_named(tmp_path: Path) -> None:
+def test_missing_or_damaged_own_file_is_reported(tmp_path: Path) -> None:
     for form, text, said in REFUSED.values():
         with pytest.raises(DataError, match=said):
             read(form, text, tmp_path)

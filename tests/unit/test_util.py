@@ -48,7 +48,7 @@ def refuse() -> None:
     raise ConfigError("taken")
 
 
-def test_a_lock_that_another_process_holds_is_refused_and_free_once_that_is_killed(tmp_path: Path) -> None:
+def test_lock_is_free_after_its_process_dies(tmp_path: Path) -> None:
     file = tmp_path / "below" / ".lock"
     with holding(file) as other:
         assert fs.is_locked(file)
@@ -61,7 +61,7 @@ def test_a_lock_that_another_process_holds_is_refused_and_free_once_that_is_kill
         assert fs.is_locked(file)
 
 
-def test_a_file_is_replaced_as_a_whole_or_stays_as_it_was(tmp_path: Path) -> None:
+def test_file_is_replaced_completely_or_not_at_all(tmp_path: Path) -> None:
     file = tmp_path / "new" / "file.txt"
     assert fs.replace_file(file, "old") == file
     with fs.replace_atomically(file) as fresh:
@@ -79,7 +79,7 @@ def test_a_file_is_replaced_as_a_whole_or_stays_as_it_was(tmp_path: Path) -> Non
     assert (file.read_text(), os.listdir(file.parent)) == ("new", ["file.txt"])
 
 
-def test_the_disks_refusal_names_the_file_and_what_to_do(tmp_path: Path) -> None:
+def test_disk_error_names_the_file_and_a_fix(tmp_path: Path) -> None:
     def fill() -> None:
         with fs.replace_atomically(tmp_path / "file") as fresh:
             fresh.symlink_to("/dev/full")
@@ -95,9 +95,7 @@ def test_the_disks_refusal_names_the_file_and_what_to_do(tmp_path: Path) -> None
         raise OSError(errno.EROFS, "a long story")
 
 
-def test_digests_are_what_they_always_were_and_hashes_of_weights_are_noted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_digests_are_stable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They name folders and keys of the cache."""
     value = {"b": [1, None, 2.5], "a": "Zürich"}
     assert (digest(value, 12), digest(value, 12, ensure_ascii=False)) == ("1e38a7aed236", "03edd21a5e5c")
@@ -117,9 +115,7 @@ def test_digests_are_what_they_always_were_and_hashes_of_weights_are_noted(
     assert fs.quick_sha256(file) == fs.sha256(file)
 
 
-def test_disk_without_locks_is_named_with_the_settings_that_help(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_disk_without_locks_is_reported_with_a_fix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fs, "network_disk", lambda _: "lustre")
     for number in (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK):
         monkeypatch.setattr("fcntl.flock", Mock(side_effect=OSError(number, os.strerror(number))))
@@ -151,7 +147,7 @@ def test_secrets_are_known_by_name_and_removed(monkeypatch: pytest.MonkeyPatch) 
     assert redact("write to me@host.org or see https://host/a@b") == "write to me@host.org or see https://host/a@b"
 
 
-def test_an_error_that_nobody_foresaw_has_its_place_beside_its_words() -> None:
+def test_unexpected_error_has_its_place() -> None:
     with pytest.raises(AttributeError) as caught:
         _ = ApiKey.leftout  # type: ignore[attr-defined]
     line = caught.value.__traceback__.tb_lineno if caught.value.__traceback__ else 0
@@ -164,7 +160,7 @@ def test_an_error_that_nobody_foresaw_has_its_place_beside_its_words() -> None:
     assert describe_error(foreseen.value) == "ConfigError: beam=0: must be at least 1"
 
 
-def test_a_secret_as_a_value_is_refused_and_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secret_as_a_value_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
     monkeypatch.setenv("MY_SERVER", "0wn-variable-of-a-server")
     for override, says in [
@@ -200,7 +196,7 @@ def served(tmp_path: Path, *options: str, **environment: str) -> tuple[list[str]
     return ran.stdout.splitlines(), ran.stderr
 
 
-def test_a_server_listens_on_this_machine_alone_and_its_key_is_in_no_command(tmp_path: Path) -> None:
+def test_server_is_local_and_hides_its_key(tmp_path: Path) -> None:
     (key, words, _), told = served(tmp_path, "--host", "0.0.0.0")
     assert words.endswith("--host 127.0.0.1")
     made = key.removeprefix("key=")

@@ -84,7 +84,7 @@ def test_names_of_one_entity_are_merged_in_the_graph() -> None:
     assert (shown.count('["Bong Joon-ho", "born_in", "Daegu"]'), answer.figures["names_merged"]) == (1, 1)
 
 
-def test_gleaning_stops_after_a_round_without_new_triples() -> None:
+def test_gleaning_stops_without_new_triples() -> None:
     again = ["PARASITE", "Directed_By", "bong"]
     verifier = Verifier(glean=[{"triples": [BORN]}, {"triples": [again]}, NO_TRIPLES])
     answer = _verify(verifier, replace(QUESTION, support=frozenset({FILM.id})))
